@@ -1,0 +1,207 @@
+//! What callers ask for and what they are told: plain values, `Send`, in base units.
+
+use forebay_base::{Id, WallTime};
+
+/// How a group of disks protects data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    Single,
+    Mirror,
+    Mirror3,
+}
+
+impl Layout {
+    /// Disks that hold a part of each chunk.
+    pub fn width(self) -> usize {
+        match self {
+            Layout::Single => 1,
+            Layout::Mirror => 2,
+            Layout::Mirror3 => 3,
+        }
+    }
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Single => "single",
+            Layout::Mirror => "mirror",
+            Layout::Mirror3 => "mirror3",
+        }
+    }
+    pub fn parse(text: &str) -> Option<Layout> {
+        [Layout::Single, Layout::Mirror, Layout::Mirror3].into_iter().find(|l| l.name() == text)
+    }
+}
+
+/// What a group is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    Data,
+    Log,
+}
+
+/// A pool to create.
+#[derive(Clone, Debug)]
+pub struct PoolSpec {
+    pub name: String,
+    pub layout: Layout,
+    /// Paths of the data disks.
+    pub disks: Vec<String>,
+    /// Paths of the log disks: one group, mirrored when there are two or three. Empty: the log lives on the data disks.
+    pub log_disks: Vec<String>,
+    /// Independent single-threaded owners of volumes, fixed for the pool's life: 1 to 64.
+    pub shards: usize,
+    /// Bytes of intent log per shard; by default a 32nd of the data space, 4 MiB to 1 GiB.
+    pub log_bytes: Option<u64>,
+    /// Take disks that carry another pool's label or a known file system's signature.
+    pub force: bool,
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sync {
+    /// When it is durable.
+    #[default]
+    Always,
+    /// At once; durable with FUA or the next flush.
+    Standard,
+    /// At once; flush and FUA do nothing. Seconds of writes are lost with the power. For scratch data.
+    Disabled,
+}
+
+impl Sync {
+    pub fn name(self) -> &'static str {
+        match self {
+            Sync::Always => "always",
+            Sync::Standard => "standard",
+            Sync::Disabled => "disabled",
+        }
+    }
+    pub fn parse(text: &str) -> Option<Sync> {
+        [Sync::Always, Sync::Standard, Sync::Disabled].into_iter().find(|s| s.name() == text)
+    }
+}
+
+/// A volume to create.
+#[derive(Clone, Debug)]
+pub struct VolumeSpec {
+    pub pool: String,
+    /// Name within the pool: `[PROJECT/]NAME`, 1 to 200 bytes of letters, digits and `._-/`.
+    pub name: String,
+    /// Bytes: 1 MiB to 64 TiB, a multiple of the block size.
+    pub size: u64,
+    /// Bytes: a power of two from 4 KiB to 128 KiB.
+    pub block_size: u32,
+    pub sync: Sync,
+}
+
+/// A volume as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeInfo {
+    pub id: Id,
+    pub pool: String,
+    pub name: String,
+    pub size: u64,
+    pub block_size: u32,
+    pub sync: Sync,
+    /// The pool's shard that owns it, and the core on which that shard runs.
+    pub shard: usize,
+    pub core: usize,
+    /// Bytes of blocks that hold data.
+    pub mapped: u64,
+    pub created: WallTime,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PoolState {
+    Online,
+    /// Serving with less redundancy than the layout promises.
+    Degraded,
+    /// Writes stopped after a failure that redundancy could not absorb; reads go on.
+    Suspended,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskState {
+    Online,
+    /// Taken out after an error; its contents are stale.
+    Failed,
+    /// Not found at import.
+    Missing,
+}
+
+/// One disk of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskStatus {
+    pub id: Id,
+    /// Where it was last found; empty when missing.
+    pub path: String,
+    pub size: u64,
+    pub sector_physical: u32,
+    pub rotational: bool,
+    pub state: DiskState,
+    pub errors_read: u64,
+    pub errors_write: u64,
+    /// Blocks from this disk that failed their checksum, and how many of them were repaired in place.
+    pub errors_checksum: u64,
+    pub repaired: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupStatus {
+    pub role: Role,
+    pub layout: Layout,
+    pub disks: Vec<DiskStatus>,
+}
+
+/// One pool. Sizes are in bytes of user data space (after mirroring).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolStatus {
+    pub id: Id,
+    pub name: String,
+    pub state: PoolState,
+    pub groups: Vec<GroupStatus>,
+    pub shards: usize,
+    pub size: u64,
+    pub used: u64,
+    pub free: u64,
+    pub checkpoint: u64,
+    /// Fullest shard's log, in thousandths.
+    pub log_fill_permille: u32,
+    pub created: WallTime,
+}
+
+/// A change that an import would make or refuse, for `pool import` without a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolFound {
+    pub id: Id,
+    pub name: String,
+    pub disks_found: Vec<String>,
+    pub disks_missing: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Severity {
+    Info,
+    Warning,
+    Error,
+}
+
+/// Something an administrator may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub at: WallTime,
+    pub severity: Severity,
+    /// Stable, dotted: `disk.failed`, `block.repaired`, `pool.imported`.
+    pub code: &'static str,
+    pub object: String,
+    pub message: String,
+}
+
+/// A run of equal state within a volume, for block-status queries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Bytes.
+    pub len: u64,
+    /// False: reads as zeros and occupies no space.
+    pub mapped: bool,
+}

@@ -1,0 +1,88 @@
+//! A one-shot result on one executor: what an operation in flight owes to whoever waits for it.
+//!
+//! The waiter may go away; the [`Completer`] does not notice. An operation therefore owns its buffers and
+//! drops them only when it is complete, so that cancelling a future never frees memory that a device is
+//! still writing to.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+enum State<T> {
+    Pending(Option<Waker>),
+    Done(T),
+    Taken,
+    Abandoned,
+}
+
+/// The side that delivers the value.
+pub struct Completer<T>(Rc<RefCell<State<T>>>);
+
+/// The side that waits. Panics when the completer was dropped without delivering: an operation was lost.
+#[must_use = "a completion does nothing unless awaited"]
+pub struct Completion<T>(Rc<RefCell<State<T>>>);
+
+/// A connected pair.
+pub fn completion<T>() -> (Completer<T>, Completion<T>) {
+    let state = Rc::new(RefCell::new(State::Pending(None)));
+    (Completer(state.clone()), Completion(state))
+}
+
+impl<T> Completer<T> {
+    pub fn complete(self, value: T) {
+        let before = std::mem::replace(&mut *self.0.borrow_mut(), State::Done(value));
+        if let State::Pending(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+
+    /// Whether the waiter went away.
+    pub fn is_orphan(&self) -> bool {
+        Rc::strong_count(&self.0) == 1
+    }
+}
+
+impl<T> Drop for Completer<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.borrow_mut();
+        if let State::Pending(waker) = &mut *state {
+            let waker = waker.take();
+            *state = State::Abandoned;
+            drop(state);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl<T> Completion<T> {
+    /// A completion that already has its value.
+    pub fn ready(value: T) -> Completion<T> {
+        Completion(Rc::new(RefCell::new(State::Done(value))))
+    }
+}
+
+impl<T> Future for Completion<T> {
+    type Output = T;
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let mut state = self.0.borrow_mut();
+        match &mut *state {
+            State::Pending(waker) => {
+                match waker {
+                    Some(known) if known.will_wake(context.waker()) => {}
+                    _ => *waker = Some(context.waker().clone()),
+                }
+                Poll::Pending
+            }
+            State::Abandoned => panic!("an operation was dropped before it completed"),
+            State::Taken => panic!("a completion was polled after it was ready"),
+            State::Done(_) => match std::mem::replace(&mut *state, State::Taken) {
+                State::Done(value) => Poll::Ready(value),
+                _ => unreachable!("the state was Done"),
+            },
+        }
+    }
+}

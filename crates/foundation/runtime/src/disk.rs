@@ -1,0 +1,164 @@
+//! The handle to one disk: a block device, a file, or a model.
+
+use crate::buffer::{Buf, BufMut};
+use crate::completion::{Completer, Completion, completion};
+use std::fmt;
+use std::rc::Rc;
+
+/// What a device says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes.
+    pub size: u64,
+    /// Smallest addressable unit in bytes.
+    pub sector_logical: u32,
+    /// Unit below which the device reads, modifies and writes, in bytes.
+    pub sector_physical: u32,
+    pub rotational: bool,
+    /// The same for every path to one device, different for different devices (device number and inode).
+    pub identity: u64,
+}
+
+/// What went wrong with one request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskErrorKind {
+    /// The sectors cannot be read; others may be.
+    Unreadable,
+    /// The device reported an error.
+    Io,
+    /// The device is no longer there.
+    Gone,
+    /// The file system under a file has no room for it.
+    NoSpace,
+    /// The device cannot do this (discard on a file system without holes, say).
+    Unsupported,
+}
+
+/// A failed request: what, and the operating system's error number when there was one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskError {
+    pub kind: DiskErrorKind,
+    pub os: Option<i32>,
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            DiskErrorKind::Unreadable => "sectors cannot be read",
+            DiskErrorKind::Io => "the device reported an I/O error",
+            DiskErrorKind::Gone => "the device is gone",
+            DiskErrorKind::NoSpace => "the file system under it is full",
+            DiskErrorKind::Unsupported => "the device does not support the operation",
+        };
+        match self.os {
+            Some(number) => write!(f, "{what} ({})", std::io::Error::from_raw_os_error(number)),
+            None => f.write_str(what),
+        }
+    }
+}
+
+impl From<DiskErrorKind> for DiskError {
+    fn from(kind: DiskErrorKind) -> DiskError {
+        DiskError { kind, os: None }
+    }
+}
+
+/// How to open a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenMode {
+    Read,
+    /// Reads and writes; refused when another process holds the disk (advisory lock) or it is mounted.
+    ReadWrite,
+}
+
+/// Why a disk could not be opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OpenError {
+    NotFound,
+    /// Mounted, or locked by another process; the text says by what.
+    InUse(String),
+    NotADisk,
+    NotPermitted,
+    Io(String),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::NotFound => f.write_str("no such file or device; create a sparse file with: truncate -s 10G PATH"),
+            OpenError::InUse(by) => write!(f, "in use: {by}"),
+            OpenError::NotADisk => f.write_str("neither a regular file nor a block device"),
+            OpenError::NotPermitted => f.write_str("permission denied; run as a user who may read and write it"),
+            OpenError::Io(error) => f.write_str(error),
+        }
+    }
+}
+
+/// One request to a device. The request owns its buffers until the device is done with them.
+pub enum DiskOp {
+    /// Fills the whole of `into` from byte `at`.
+    Read { at: u64, into: BufMut, done: Completer<(BufMut, Result<(), DiskError>)> },
+    /// Writes the parts one after the other from byte `at`. With `durable`, completes when they are on stable storage.
+    Write { at: u64, from: Vec<Buf>, durable: bool, done: Completer<Result<(), DiskError>> },
+    /// Makes every write that was complete before it durable.
+    Flush { done: Completer<Result<(), DiskError>> },
+    /// Tells the device that the range is unused; its contents become unspecified.
+    Discard { at: u64, len: u64, done: Completer<Result<(), DiskError>> },
+}
+
+/// What stands behind a [`Disk`].
+pub trait DiskBackend {
+    fn geometry(&self) -> Geometry;
+    fn submit(&self, op: DiskOp);
+}
+
+/// A disk on one executor. Requests start when the method is called, not when the future is polled; dropping
+/// the future does not cancel them. Offsets and lengths are multiples of 4096 bytes.
+#[derive(Clone)]
+pub struct Disk {
+    backend: Rc<dyn DiskBackend>,
+}
+
+impl Disk {
+    pub fn new(backend: Rc<dyn DiskBackend>) -> Disk {
+        Disk { backend }
+    }
+
+    pub fn geometry(&self) -> Geometry {
+        self.backend.geometry()
+    }
+
+    /// Fills `into` from byte `at`; the buffer comes back in any case.
+    pub fn read(&self, at: u64, into: BufMut) -> Completion<(BufMut, Result<(), DiskError>)> {
+        let (done, result) = completion();
+        self.backend.submit(DiskOp::Read { at, into, done });
+        result
+    }
+
+    /// Writes `from`, one part after the other, from byte `at`. Not durable before a [`Disk::flush`].
+    pub fn write(&self, at: u64, from: Vec<Buf>) -> Completion<Result<(), DiskError>> {
+        let (done, result) = completion();
+        self.backend.submit(DiskOp::Write { at, from, durable: false, done });
+        result
+    }
+
+    /// Like [`Disk::write`], and durable when complete.
+    pub fn write_durable(&self, at: u64, from: Vec<Buf>) -> Completion<Result<(), DiskError>> {
+        let (done, result) = completion();
+        self.backend.submit(DiskOp::Write { at, from, durable: true, done });
+        result
+    }
+
+    /// Makes every write that completed before this call durable.
+    pub fn flush(&self) -> Completion<Result<(), DiskError>> {
+        let (done, result) = completion();
+        self.backend.submit(DiskOp::Flush { done });
+        result
+    }
+
+    pub fn discard(&self, at: u64, len: u64) -> Completion<Result<(), DiskError>> {
+        let (done, result) = completion();
+        self.backend.submit(DiskOp::Discard { at, len, done });
+        result
+    }
+}

@@ -1,0 +1,454 @@
+//! The executor: tasks, timers and a backend that makes I/O progress and knows the time.
+//!
+//! One executor runs on one thread. Wakers may be called from anywhere (they are `Send`); a wake-up from
+//! another thread goes through a locked list and unparks the backend, one from the same thread only through
+//! the list, whose lock is then never contended. Ready tasks run in the order in which they were woken,
+//! unless the backend picks another (the simulator explores interleavings that way).
+
+use crate::buffer::{Arena, BufMut};
+use crate::completion::{Completion, completion};
+use crate::disk::{Disk, DiskBackend, OpenError, OpenMode};
+use crate::net::{Detached, Listener, NetError, Stream};
+use forebay_base::{Nanos, WallTime};
+use std::any::{Any, TypeId};
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// How long [`Backend::turn`] may wait when there is nothing to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Not at all: tasks are ready.
+    Poll,
+    /// Until something happens, or this time comes.
+    Until(Nanos),
+    /// Until something happens.
+    Forever,
+}
+
+/// Ends a wait of [`Backend::turn`] from another thread.
+pub trait Unpark: Send + Sync {
+    fn unpark(&self);
+}
+
+/// What stands behind an executor: the kernel, or a simulated world.
+pub trait Backend {
+    fn now(&self) -> Nanos;
+    fn wall(&self) -> WallTime;
+    fn random(&self) -> u64;
+    /// Submits what was queued and delivers what completed, waiting as `wait` says.
+    fn turn(&self, wait: Wait);
+    fn unparker(&self) -> Arc<dyn Unpark>;
+    fn open_disk(&self, path: &str, mode: OpenMode) -> Result<Rc<dyn DiskBackend>, OpenError>;
+    fn listen(&self, address: &str) -> Result<Listener, NetError>;
+    fn connect(&self, address: &str) -> Completion<Result<Stream, NetError>>;
+    fn attach(&self, stream: Detached) -> Stream;
+    /// Which of `ready` tasks runs next, counted from the one woken first.
+    fn pick(&self, ready: usize) -> usize {
+        let _ = ready;
+        0
+    }
+}
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+type Job = Box<dyn FnOnce(&Rt) + Send>;
+
+/// What other threads may touch.
+struct Shared {
+    woken: Mutex<VecDeque<usize>>,
+    jobs: Mutex<VecDeque<Job>>,
+    /// Set while the executor waits in [`Backend::turn`]: a wake-up must then unpark it.
+    parked: AtomicBool,
+    unpark: Arc<dyn Unpark>,
+}
+
+impl Shared {
+    fn notify(&self) {
+        if self.parked.swap(false, Ordering::SeqCst) {
+            self.unpark.unpark();
+        }
+    }
+}
+
+struct TaskWaker {
+    task: usize,
+    shared: Arc<Shared>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.shared.woken.lock().expect("no holder of this lock panics").push_back(self.task);
+        self.shared.notify();
+    }
+}
+
+struct TaskSlot {
+    future: Option<Task>,
+    waker: Waker,
+    /// Whether the task is in the ready queue already.
+    queued: bool,
+}
+
+#[derive(Default)]
+struct Timers {
+    heap: BinaryHeap<Reverse<(Nanos, u64)>>,
+    wakers: HashMap<u64, Waker>,
+    next: u64,
+}
+
+struct Inner {
+    core: usize,
+    backend: Rc<dyn Backend>,
+    arena: Arena,
+    shared: Arc<Shared>,
+    tasks: RefCell<Vec<Option<TaskSlot>>>,
+    free: RefCell<Vec<usize>>,
+    ready: RefCell<VecDeque<usize>>,
+    timers: RefCell<Timers>,
+    locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+}
+
+/// The handle to the executor one runs on: cheap to clone, bound to its thread.
+#[derive(Clone)]
+pub struct Rt(Rc<Inner>);
+
+/// The result of a spawned task. Dropping it lets the task run on.
+pub struct Join<T>(Completion<T>);
+
+impl<T> Future for Join<T> {
+    type Output = T;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl Rt {
+    /// Index of this core among [`Cores`].
+    pub fn core(&self) -> usize {
+        self.0.core
+    }
+    /// Monotonic time.
+    pub fn now(&self) -> Nanos {
+        self.0.backend.now()
+    }
+    /// Time for people.
+    pub fn wall(&self) -> WallTime {
+        self.0.backend.wall()
+    }
+    /// A random number; from the operating system in production, from the seed in simulation.
+    pub fn random(&self) -> u64 {
+        self.0.backend.random()
+    }
+    pub fn arena(&self) -> &Arena {
+        &self.0.arena
+    }
+    /// A buffer of `len` bytes with unspecified contents.
+    pub fn buffer(&self, len: usize) -> BufMut {
+        self.0.arena.take(len)
+    }
+    pub fn open_disk(&self, path: &str, mode: OpenMode) -> Result<Disk, OpenError> {
+        self.0.backend.open_disk(path, mode).map(Disk::new)
+    }
+    pub fn listen(&self, address: &str) -> Result<Listener, NetError> {
+        self.0.backend.listen(address)
+    }
+    pub fn connect(&self, address: &str) -> Completion<Result<Stream, NetError>> {
+        self.0.backend.connect(address)
+    }
+    /// Takes over a connection that another core detached.
+    pub fn attach(&self, stream: Detached) -> Stream {
+        self.0.backend.attach(stream)
+    }
+
+    /// Starts a task on this executor.
+    pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Join<T> {
+        let (done, result) = completion();
+        self.insert(Box::pin(async move { done.complete(future.await) }));
+        Join(result)
+    }
+
+    fn insert(&self, future: Task) {
+        let inner = &*self.0;
+        let mut tasks = inner.tasks.borrow_mut();
+        let index = inner.free.borrow_mut().pop().unwrap_or_else(|| {
+            tasks.push(None);
+            tasks.len() - 1
+        });
+        let waker = Waker::from(Arc::new(TaskWaker { task: index, shared: inner.shared.clone() }));
+        tasks[index] = Some(TaskSlot { future: Some(future), waker, queued: true });
+        inner.ready.borrow_mut().push_back(index);
+    }
+
+    /// Completes at `deadline`.
+    pub fn sleep_until(&self, deadline: Nanos) -> Sleep {
+        Sleep { rt: self.clone(), deadline, timer: None }
+    }
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        self.sleep_until(self.now().after(duration))
+    }
+
+    /// The one value of type `T` on this executor, made on first use.
+    pub fn local<T: Default + 'static>(&self) -> Rc<T> {
+        let mut locals = self.0.locals.borrow_mut();
+        let value = locals.entry(TypeId::of::<T>()).or_insert_with(|| Rc::new(T::default()));
+        value.clone().downcast().expect("values are stored under their own type")
+    }
+
+    /// A handle through which other threads send jobs to this executor.
+    pub fn remote(&self) -> Remote {
+        Remote(self.0.shared.clone())
+    }
+}
+
+/// Future of [`Rt::sleep_until`].
+pub struct Sleep {
+    rt: Rt,
+    deadline: Nanos,
+    timer: Option<u64>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.rt.now() >= self.deadline {
+            return Poll::Ready(());
+        }
+        let rt = self.rt.clone();
+        let mut timers = rt.0.timers.borrow_mut();
+        let id = match self.timer {
+            Some(id) => id,
+            None => {
+                timers.next += 1;
+                let id = timers.next;
+                timers.heap.push(Reverse((self.deadline, id)));
+                self.timer = Some(id);
+                id
+            }
+        };
+        timers.wakers.insert(id, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(id) = self.timer {
+            self.rt.0.timers.borrow_mut().wakers.remove(&id);
+        }
+    }
+}
+
+/// Lets every other ready task run once.
+pub async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+/// Sends jobs to one executor from any thread.
+#[derive(Clone)]
+pub struct Remote(Arc<Shared>);
+
+impl Remote {
+    /// Runs `job` on the executor, after what was sent before it. Jobs sent to an executor that has ended are dropped.
+    pub fn run(&self, job: impl FnOnce(&Rt) + Send + 'static) {
+        self.0.jobs.lock().expect("no holder of this lock panics").push_back(Box::new(job));
+        self.0.notify();
+    }
+}
+
+/// All executors of the process, by core number. In simulation several numbers may mean one executor.
+#[derive(Clone)]
+pub struct Cores(Arc<[Remote]>);
+
+impl Cores {
+    pub fn new(remotes: Vec<Remote>) -> Cores {
+        assert!(!remotes.is_empty(), "at least one core");
+        Cores(remotes.into())
+    }
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+    /// The executor of core `index` (modulo their number).
+    pub fn core(&self, index: usize) -> &Remote {
+        &self.0[index % self.0.len()]
+    }
+}
+
+/// Owns the tasks and runs them.
+pub struct Executor {
+    rt: Rt,
+}
+
+impl Executor {
+    pub fn new(core: usize, backend: Rc<dyn Backend>) -> Executor {
+        let shared = Arc::new(Shared {
+            woken: Mutex::default(),
+            jobs: Mutex::default(),
+            parked: AtomicBool::new(false),
+            unpark: backend.unparker(),
+        });
+        Executor {
+            rt: Rt(Rc::new(Inner {
+                core,
+                backend,
+                arena: Arena::new(),
+                shared,
+                tasks: RefCell::default(),
+                free: RefCell::default(),
+                ready: RefCell::default(),
+                timers: RefCell::default(),
+                locals: RefCell::default(),
+            })),
+        }
+    }
+
+    pub fn rt(&self) -> &Rt {
+        &self.rt
+    }
+
+    /// Runs until `main` is done; other tasks stay where they are.
+    pub fn block_on<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
+        let result = Rc::new(RefCell::new(None));
+        let slot = result.clone();
+        self.rt.insert(Box::pin(async move { *slot.borrow_mut() = Some(main.await) }));
+        loop {
+            self.step();
+            if let Some(value) = result.borrow_mut().take() {
+                return value;
+            }
+        }
+    }
+
+    /// One round: collect wake-ups and jobs, run what is ready, let the backend make progress.
+    fn step(&self) {
+        let inner = &*self.rt.0;
+        self.collect();
+        // Run what is ready now; what these tasks wake runs in the same round, up to a bound that keeps I/O moving.
+        const BATCH: usize = 256;
+        for _ in 0..BATCH {
+            let index = {
+                let mut ready = inner.ready.borrow_mut();
+                match ready.len() {
+                    0 => break,
+                    1 => ready.pop_front(),
+                    n => ready.remove(inner.backend.pick(n)),
+                }
+                .expect("the queue has a task at the picked place")
+            };
+            self.run(index);
+            if inner.ready.borrow().is_empty() {
+                self.collect();
+            }
+        }
+        let wait = if !inner.ready.borrow().is_empty() { Wait::Poll } else { self.next_timer() };
+        if wait == Wait::Poll {
+            inner.backend.turn(wait);
+        } else {
+            inner.shared.parked.store(true, Ordering::SeqCst);
+            // A wake-up between the last collect and the store above found `parked` false: look again.
+            let pending = !inner.shared.woken.lock().expect("no holder of this lock panics").is_empty()
+                || !inner.shared.jobs.lock().expect("no holder of this lock panics").is_empty();
+            inner.backend.turn(if pending { Wait::Poll } else { wait });
+            inner.shared.parked.store(false, Ordering::SeqCst);
+        }
+        self.fire_timers();
+    }
+
+    fn collect(&self) {
+        let inner = &*self.rt.0;
+        let jobs = std::mem::take(&mut *inner.shared.jobs.lock().expect("no holder of this lock panics"));
+        for job in jobs {
+            job(&self.rt);
+        }
+        let mut woken = inner.shared.woken.lock().expect("no holder of this lock panics");
+        let mut tasks = inner.tasks.borrow_mut();
+        let mut ready = inner.ready.borrow_mut();
+        for index in woken.drain(..) {
+            // A task that has ended may still be woken by an old waker; a new task in its slot is woken in vain.
+            if let Some(Some(slot)) = tasks.get_mut(index)
+                && !std::mem::replace(&mut slot.queued, true)
+            {
+                ready.push_back(index);
+            }
+        }
+    }
+
+    fn run(&self, index: usize) {
+        let inner = &*self.rt.0;
+        let (mut future, waker) = {
+            let mut tasks = inner.tasks.borrow_mut();
+            let slot = tasks[index].as_mut().expect("a queued task exists");
+            slot.queued = false;
+            (slot.future.take().expect("a task is not run while it runs"), slot.waker.clone())
+        };
+        let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        if done {
+            // Drop outside the borrow: a future's drop may spawn or wake.
+            drop(future);
+            inner.tasks.borrow_mut()[index] = None;
+            inner.free.borrow_mut().push(index);
+            return;
+        }
+        inner.tasks.borrow_mut()[index].as_mut().expect("a pending task exists").future = Some(future);
+    }
+
+    fn next_timer(&self) -> Wait {
+        let mut timers = self.rt.0.timers.borrow_mut();
+        while let Some(Reverse((deadline, id))) = timers.heap.peek().copied() {
+            if timers.wakers.contains_key(&id) {
+                return Wait::Until(deadline);
+            }
+            timers.heap.pop();
+        }
+        Wait::Forever
+    }
+
+    fn fire_timers(&self) {
+        if self.rt.0.timers.borrow().heap.is_empty() {
+            return;
+        }
+        let now = self.rt.now();
+        loop {
+            let waker = {
+                let mut timers = self.rt.0.timers.borrow_mut();
+                match timers.heap.peek().copied() {
+                    Some(Reverse((deadline, id))) if deadline <= now => {
+                        timers.heap.pop();
+                        timers.wakers.remove(&id)
+                    }
+                    _ => return,
+                }
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        // Tasks hold `Rt`s, which hold the tasks: break the cycle.
+        let tasks = std::mem::take(&mut *self.rt.0.tasks.borrow_mut());
+        drop(tasks);
+        self.rt.0.locals.borrow_mut().clear();
+        self.rt.0.timers.borrow_mut().wakers.clear();
+    }
+}
