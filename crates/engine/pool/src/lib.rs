@@ -81,7 +81,7 @@ impl Engine {
         let _ = (name, size);
         todo!()
     }
-    pub async fn volume_set_sync(&self, name: &str, sync: Sync) -> Result<VolumeInfo, Error> {
+    pub async fn volume_set_sync(&self, name: &str, sync: SyncPolicy) -> Result<VolumeInfo, Error> {
         let _ = (name, sync);
         todo!()
     }
@@ -115,7 +115,7 @@ impl Volume {
     pub fn block_size(&self) -> u32 {
         todo!()
     }
-    pub fn sync(&self) -> Sync {
+    pub fn sync(&self) -> SyncPolicy {
         todo!()
     }
     /// `len` bytes from `at`, in parts that follow each other. At most 32 MiB.
@@ -124,7 +124,7 @@ impl Volume {
         todo!()
     }
     /// Writes the parts one after the other from `at`; at most 32 MiB in all. `fua`: durable when done, whatever `sync` says
-    /// (except [`Sync::Disabled`]).
+    /// (except [`SyncPolicy::Disabled`]).
     pub async fn write(&self, at: u64, data: Vec<Buf>, fua: bool) -> Result<(), IoError> {
         let _ = (at, data, fua);
         todo!()
@@ -145,7 +145,12 @@ impl Volume {
         todo!()
     }
     /// Writes `new` if the volume holds `expected` there (same length, at most 1 MiB); otherwise `Ok(Err(first differing byte))`.
-    pub async fn compare_and_write(&self, at: u64, expected: Buf, new: Buf) -> Result<Result<(), usize>, IoError> {
+    pub async fn compare_and_write(
+        &self,
+        at: u64,
+        expected: Buf,
+        new: Buf,
+    ) -> Result<Result<(), usize>, IoError> {
         let _ = (at, expected, new);
         todo!()
     }

@@ -58,7 +58,7 @@ pub struct PoolSpec {
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Sync {
+pub enum SyncPolicy {
     /// When it is durable.
     #[default]
     Always,
@@ -68,16 +68,18 @@ pub enum Sync {
     Disabled,
 }
 
-impl Sync {
+impl SyncPolicy {
     pub fn name(self) -> &'static str {
         match self {
-            Sync::Always => "always",
-            Sync::Standard => "standard",
-            Sync::Disabled => "disabled",
+            SyncPolicy::Always => "always",
+            SyncPolicy::Standard => "standard",
+            SyncPolicy::Disabled => "disabled",
         }
     }
-    pub fn parse(text: &str) -> Option<Sync> {
-        [Sync::Always, Sync::Standard, Sync::Disabled].into_iter().find(|s| s.name() == text)
+    pub fn parse(text: &str) -> Option<SyncPolicy> {
+        [SyncPolicy::Always, SyncPolicy::Standard, SyncPolicy::Disabled]
+            .into_iter()
+            .find(|s| s.name() == text)
     }
 }
 
@@ -91,7 +93,7 @@ pub struct VolumeSpec {
     pub size: u64,
     /// Bytes: a power of two from 4 KiB to 128 KiB.
     pub block_size: u32,
-    pub sync: Sync,
+    pub sync: SyncPolicy,
 }
 
 /// A volume as it is.
@@ -102,7 +104,7 @@ pub struct VolumeInfo {
     pub name: String,
     pub size: u64,
     pub block_size: u32,
-    pub sync: Sync,
+    pub sync: SyncPolicy,
     /// The pool's shard that owns it, and the core on which that shard runs.
     pub shard: usize,
     pub core: usize,

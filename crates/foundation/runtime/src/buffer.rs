@@ -48,7 +48,8 @@ impl Arena {
     /// A buffer of `len` bytes with unspecified (recycled) contents. Panics beyond [`BUFFER_MAX`].
     pub fn take(&self, len: usize) -> BufMut {
         assert!(len <= BUFFER_MAX, "a buffer of {len} bytes was asked for, at most {BUFFER_MAX} exist");
-        let class = (len.max(1).next_power_of_two().trailing_zeros().max(CLASS_MIN_SHIFT) - CLASS_MIN_SHIFT) as usize;
+        let class =
+            (len.max(1).next_power_of_two().trailing_zeros().max(CLASS_MIN_SHIFT) - CLASS_MIN_SHIFT) as usize;
         let recycled = self.0.free[class].borrow_mut().pop();
         let memory = recycled.unwrap_or_else(|| {
             // SAFETY: the layout has a non-zero size.
@@ -204,7 +205,9 @@ impl Deref for Buf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         // SAFETY: the range was inside the slab when the slice was made, and nobody can write to it.
-        unsafe { std::slice::from_raw_parts(self.slab.memory.as_ptr().add(self.at as usize), self.len as usize) }
+        unsafe {
+            std::slice::from_raw_parts(self.slab.memory.as_ptr().add(self.at as usize), self.len as usize)
+        }
     }
 }
 

@@ -85,10 +85,14 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpenError::NotFound => f.write_str("no such file or device; create a sparse file with: truncate -s 10G PATH"),
+            OpenError::NotFound => {
+                f.write_str("no such file or device; create a sparse file with: truncate -s 10G PATH")
+            }
             OpenError::InUse(by) => write!(f, "in use: {by}"),
             OpenError::NotADisk => f.write_str("neither a regular file nor a block device"),
-            OpenError::NotPermitted => f.write_str("permission denied; run as a user who may read and write it"),
+            OpenError::NotPermitted => {
+                f.write_str("permission denied; run as a user who may read and write it")
+            }
             OpenError::Io(error) => f.write_str(error),
         }
     }
