@@ -37,7 +37,8 @@ impl UringDisk {
     fn writable(&self, parts: Vec<Buf>, len: u64) -> Vec<Buf> {
         let (memory, sector) =
             (self.file.memory_alignment as usize, self.file.geometry.sector_logical as usize);
-        let in_place = |part: &Buf| part.as_ptr() as usize % memory == 0 && part.len() % sector == 0;
+        let in_place =
+            |part: &Buf| part.as_ptr().addr().is_multiple_of(memory) && part.len().is_multiple_of(sector);
         if !self.file.direct || parts.iter().all(in_place) {
             return parts;
         }
@@ -75,7 +76,10 @@ impl DiskBackend for UringDisk {
             DiskOp::Flush { .. } => (0, 0),
             DiskOp::Discard { at, len, .. } => (*at, *len),
         };
-        assert!(at % BLOCK == 0 && len % BLOCK == 0, "disk request at {at} of {len} bytes is not aligned");
+        assert!(
+            at.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK),
+            "disk request at {at} of {len} bytes is not aligned"
+        );
         // Reads past the end would be short for ever, writes past it would let a file grow.
         let outside = at.checked_add(len).is_none_or(|end| end > self.file.geometry.size);
         let refused = outside.then_some(DiskError { kind: DiskErrorKind::Io, os: Some(libc::EINVAL) });
