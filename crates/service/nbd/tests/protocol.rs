@@ -40,7 +40,9 @@ fn converse(handshake: &mut Handshake, bytes: &[u8]) -> (Vec<OptionReply>, Optio
                     replies.push(OptionReply { option: 1, kind: 0, data: sent.to_vec() });
                 }
             }
-            Some(Action::Find(name)) if name == "pool/vol" || name == "alias" => handshake.found(Ok(export())),
+            Some(Action::Find(name)) if name == "pool/vol" || name == "alias" => {
+                handshake.found(Ok(export()))
+            }
             Some(Action::Find(name)) if name == "stopping" => handshake.found(Err(Refusal::Stopping)),
             Some(Action::Find(_)) => handshake.found(Err(Refusal::Unknown("no such export".into()))),
             Some(Action::List) => handshake.listed(&["pool/vol".into(), "pool/two".into()]),
@@ -111,10 +113,7 @@ fn options_are_refused_as_specified() {
         (go("stopping"), option_reply::ERR_SHUTDOWN),
         (long, option_reply::ERR_TOO_BIG),
         (
-            client::option(
-                option::SET_META_CONTEXT,
-                &client::context_data("pool/vol", &["base:allocation"]),
-            ),
+            client::option(option::SET_META_CONTEXT, &client::context_data("pool/vol", &["base:allocation"])),
             option_reply::ERR_INVALID,
         ),
     ];
@@ -199,10 +198,7 @@ fn cuts_in_the_byte_stream_do_not_matter() {
     let script = [
         client::option(option::STRUCTURED_REPLY, &[]),
         client::option(option::INFO, &vec![0; 33_000]),
-        client::option(
-            option::SET_META_CONTEXT,
-            &client::context_data("pool/vol", &["base:allocation"]),
-        ),
+        client::option(option::SET_META_CONTEXT, &client::context_data("pool/vol", &["base:allocation"])),
         go("pool/vol"),
     ]
     .concat();
@@ -413,10 +409,7 @@ fn replies_are_what_the_client_side_reads() {
         assert_eq!(next().result, Ok(Answer::Data(vec![9; 5000])));
         let failure = next().result.unwrap_err();
         assert_eq!(failure.code, 28);
-        assert_eq!(
-            failure.message,
-            if style == Style::Simple { "" } else { "no space left in the pool" }
-        );
+        assert_eq!(failure.message, if style == Style::Simple { "" } else { "no space left in the pool" });
         if style != Style::Simple {
             assert_eq!(next().result, Ok(Answer::Extents(vec![(4096, 0), (8192, 3)])));
         }

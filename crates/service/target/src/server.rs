@@ -11,7 +11,7 @@
 use crate::backing::Catalog;
 use crate::event::{Events, Reporter};
 use crate::greet::{Greeted, Parted, greet};
-use crate::local::{Local, Member};
+use crate::local::Local;
 use crate::session::{Counters, Ended, serve};
 use crate::tls::{TlsFailure, TlsFiles, TlsServer};
 use crate::transport::Transport;
@@ -96,7 +96,10 @@ impl Drop for Place {
         let mut clients = self.0.clients.lock().expect("no holder of this lock panics");
         clients.count -= 1;
         if clients.count == 0 {
-            clients.emptied.drain(..).for_each(|told| drop(told.send(())));
+            for told in clients.emptied.drain(..) {
+                // Whoever waited may have given up.
+                let _ = told.send(());
+            }
         }
     }
 }
@@ -303,79 +306,80 @@ async fn welcome<C: Catalog>(rt: Rt, listener: Listener, house: House<C>) {
 /// Greets one client and hands it to the core of its volume.
 async fn negotiate<C: Catalog>(rt: Rt, stream: Stream, house: House<C>, place: Place) {
     let peer = stream.peer();
-    let warn = |code, message| house.registry.reporter.report(&rt, Severity::Warning, code, &peer, message);
-    let limit = select(rt.sleep(HANDSHAKE_MAX), rt.local::<Stoppers>().watch(house.registry.id));
-    let greeting = pin!(greet(&rt, &house.catalog, house.tls.as_ref(), stream));
-    let greeted = match select(greeting, limit).await {
-        Either::Left((Ok(greeted), _)) => greeted,
-        Either::Left((Err(parted), _)) => {
-            return match parted {
-                Parted::ByClient => {}
-                Parted::Violation(violation) => {
-                    warn("nbd.client.violation", format!("disconnected in negotiation: {violation}"))
-                }
-                Parted::Tls(TlsFailure::Net(_)) => {
-                    warn("nbd.tls.failed", "hung up during the TLS handshake".into())
-                }
-                Parted::Tls(TlsFailure::Tls(error)) => {
-                    warn("nbd.tls.failed", format!("TLS handshake failed: {error}"))
-                }
-            };
+    if let Some(greeted) = greet_in_time(&rt, stream, &house, &peer).await {
+        hand_over(greeted, house, place, peer);
+    }
+}
+
+async fn greet_in_time<C: Catalog>(rt: &Rt, stream: Stream, house: &House<C>, peer: &str) -> Option<Greeted> {
+    let stopped = rt.local::<Stoppers>().watch(house.registry.id);
+    let limit = select(rt.sleep(HANDSHAKE_MAX), stopped);
+    let greeting = pin!(greet(rt, &house.catalog, house.tls.as_ref(), stream));
+    let (code, message) = match select(greeting, limit).await {
+        Either::Left((Ok(greeted), _)) => return Some(greeted),
+        Either::Left((Err(Parted::ByClient), _)) => return None,
+        Either::Left((Err(Parted::Violation(violation)), _)) => {
+            ("nbd.client.violation", format!("disconnected in negotiation: {violation}"))
+        }
+        Either::Left((Err(Parted::Tls(TlsFailure::HungUp)), _)) => {
+            ("nbd.tls.failed", "hung up during the TLS handshake".into())
+        }
+        Either::Left((Err(Parted::Tls(TlsFailure::Tls(error))), _)) => {
+            ("nbd.tls.failed", format!("TLS handshake failed: {error}"))
         }
         Either::Right((Either::Left(_), _)) => {
             let seconds = HANDSHAKE_MAX.as_secs();
-            return warn(
-                "nbd.client.slow",
-                format!("disconnected: no agreement on an export in {seconds} s"),
-            );
+            ("nbd.client.slow", format!("disconnected: no agreement on an export in {seconds} s"))
         }
-        Either::Right((Either::Right(_), _)) => return,
+        Either::Right((Either::Right(_), _)) => return None,
     };
+    house.registry.reporter.report(rt, Severity::Warning, code, peer, message);
+    None
+}
+
+/// Sends a client to the core of its volume, to be served there.
+fn hand_over<C: Catalog>(greeted: Greeted, house: House<C>, place: Place, peer: String) {
     let Greeted { transport, agreement, found, leftover } = greeted;
     let tls = matches!(transport, Transport::Tls(_));
     let parcel = transport.pack();
-    house.cores.clone().core(found.core).run(move |rt| {
-        let device = house.catalog.open(rt, found.id);
-        let Ok(device) = device else {
-            // It was deleted a moment ago: to the client, as if the server had closed for any reason.
-            return;
-        };
-        let member = rt.local::<Local>().join(rt, house.registry.id, next_id());
-        if house.registry.stopping.load(Ordering::SeqCst) {
+    let House { registry, cores, catalog, .. } = house;
+    cores.core(found.core).run(move |rt| {
+        let member = rt.local::<Local>().join(rt, registry.id, next_id());
+        // Looked at after joining: either this sees the flag, or the stop sees the member.
+        if registry.stopping.load(Ordering::SeqCst) {
             return;
         }
+        // It may have been deleted a moment ago: to the client that is a server that hung up.
+        let Ok(device) = catalog.open(rt, found.id) else { return };
         let (main, transport) = (rt.clone(), Transport::unpack(rt, parcel));
         rt.spawn(async move {
-            let rt = &main;
             let counters = Arc::new(Counters::default());
-            let listed = house.registry.list(Session {
+            let listed = registry.list(Session {
                 peer: peer.clone(),
                 export: agreement.export.name.clone(),
                 tls,
-                since: rt.wall(),
+                since: main.wall(),
                 counters: counters.clone(),
             });
-            let ended =
-                serve(main.clone(), transport, device, &agreement, &leftover, member, counters).await;
+            let ended = serve(main.clone(), transport, device, &agreement, &leftover, member, counters).await;
             drop(listed);
-            let (code, message) = match ended {
-                Ended::ByClient | Ended::Stopped => ("", String::new()),
-                Ended::Gone => {
-                    let name = &agreement.export.name;
-                    ("nbd.export.gone", format!("disconnected: {name} is no longer there"))
-                }
-                Ended::Violation(violation) => {
-                    ("nbd.client.violation", format!("disconnected: {violation}"))
-                }
-                Ended::Stalled => (
-                    "nbd.client.slow",
-                    "disconnected: it neither sent nor received while others waited for its memory".into(),
-                ),
-            };
-            if !code.is_empty() {
-                house.registry.reporter.report(rt, Severity::Warning, code, &peer, message);
+            if let Some((code, message)) = farewell(ended, &agreement.export.name) {
+                registry.reporter.report(&main, Severity::Warning, code, &peer, message);
             }
             drop(place);
         });
     });
+}
+
+/// What the administrator should hear of a session's end.
+fn farewell(ended: Ended, export: &str) -> Option<(&'static str, String)> {
+    match ended {
+        Ended::ByClient | Ended::Stopped => None,
+        Ended::Gone => Some(("nbd.export.gone", format!("disconnected: {export} is no longer there"))),
+        Ended::Violation(violation) => Some(("nbd.client.violation", format!("disconnected: {violation}"))),
+        Ended::Stalled => Some((
+            "nbd.client.slow",
+            "disconnected: it neither sent nor received while others waited for its memory".into(),
+        )),
+    }
 }

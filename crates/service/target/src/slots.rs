@@ -142,6 +142,7 @@ mod tests {
             }
             assert_eq!(counter.0.load(Ordering::SeqCst), round + 1);
             slots.poll(&mut context, &mut finished);
+            finished.sort_unstable();
             assert_eq!(finished, (0..SLOTS_MAX).collect::<Vec<_>>());
         }
     }

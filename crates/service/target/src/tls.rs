@@ -112,10 +112,15 @@ impl TlsServer {
 /// Why a TLS handshake failed.
 #[derive(Debug)]
 pub enum TlsFailure {
-    /// The peer hung up.
-    Net(NetError),
-    /// It spoke wrongly, or showed a wrong certificate.
+    HungUp,
+    /// The peer spoke wrongly, or showed a wrong certificate.
     Tls(rustls::Error),
+}
+
+impl From<NetError> for TlsFailure {
+    fn from(_: NetError) -> TlsFailure {
+        TlsFailure::HungUp
+    }
 }
 
 /// The parts of a TLS connection that travel between cores.
@@ -146,7 +151,7 @@ impl TlsStream {
         let session = server.begin(rt.wall()).map_err(TlsFailure::Tls)?;
         let tls = TlsStream::new(rt, stream, Box::new(session));
         loop {
-            tls.flush().await.map_err(TlsFailure::Net)?;
+            tls.flush().await?;
             if !tls.session.borrow().is_handshaking() {
                 return Ok(tls);
             }
@@ -156,13 +161,12 @@ impl TlsStream {
                 let _ = tls.flush().await;
                 return Err(TlsFailure::Tls(error));
             }
-            if tls.is_starved() && tls.session.borrow().is_handshaking() && !tls.session.borrow().wants_write()
-            {
-                match tls.receive().await {
-                    Ok(0) => return Err(TlsFailure::Net(NetError { os: None })),
-                    Ok(_) => {}
-                    Err(error) => return Err(TlsFailure::Net(error)),
-                }
+            let waits = {
+                let session = tls.session.borrow();
+                session.is_handshaking() && !session.wants_write() && tls.is_starved()
+            };
+            if waits && tls.receive().await? == 0 {
+                return Err(TlsFailure::HungUp);
             }
         }
     }
@@ -187,8 +191,7 @@ impl TlsStream {
         let tls = TlsStream::new(rt, stream, state.session);
         if !state.cipher.is_empty() {
             let to = state.cipher.len();
-            *tls.cipher.borrow_mut() =
-                Cipher { buffer: Some(rt.arena().copy(&state.cipher)), from: 0, to };
+            *tls.cipher.borrow_mut() = Cipher { buffer: Some(rt.arena().copy(&state.cipher)), from: 0, to };
         }
         tls
     }
