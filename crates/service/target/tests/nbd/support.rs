@@ -1,8 +1,6 @@
 //! A house for tests: disks in memory behind a real server on real sockets, and a client that says exactly what
 //! it is told to.
 
-#![allow(dead_code)] // Each test binary uses its own part.
-
 use forebay_base::Id;
 use forebay_nbd::client::{self, OptionReply, Reply, RequestHeader};
 use forebay_nbd::wire::{info, option, option_reply};

@@ -1,8 +1,7 @@
 //! Does a client get what it asked for, whatever it asks and however it leaves?
 //! Method: a client that sends exact bytes to a real server over disks in memory, whose contents are the oracle.
 
-mod support;
-
+use crate::support::{BLOCK, Client, House, Served, start};
 use forebay_nbd::client::Answer;
 use forebay_nbd::wire::{command, command_flag, option, option_reply};
 use forebay_nbd::{REQUEST_MAX, Style, client};
@@ -10,7 +9,6 @@ use forebay_target::{NbdConfig, REQUESTS_MAX};
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use support::{BLOCK, Client, House, Served, start};
 
 const SIZE: u64 = 1 << 30;
 const STYLES: [Style; 3] = [Style::Simple, Style::Structured, Style::Extended];
