@@ -329,15 +329,17 @@ impl Executor {
         let slot = result.clone();
         self.rt.insert(Box::pin(async move { *slot.borrow_mut() = Some(main.await) }));
         loop {
-            self.step();
+            self.run_ready();
+            // Looked at before the backend may wait: nothing wakes an executor whose last task has ended.
             if let Some(value) = result.borrow_mut().take() {
                 return value;
             }
+            self.turn();
         }
     }
 
-    /// One round: collect wake-ups and jobs, run what is ready, let the backend make progress.
-    fn step(&self) {
+    /// Collects wake-ups and jobs and runs what is ready.
+    fn run_ready(&self) {
         let inner = &*self.rt.0;
         self.collect();
         // Run what is ready now; what these tasks wake runs in the same round, up to a bound that keeps I/O moving.
@@ -357,6 +359,11 @@ impl Executor {
                 self.collect();
             }
         }
+    }
+
+    /// Lets the backend make progress, waiting when no task is ready, and fires timers.
+    fn turn(&self) {
+        let inner = &*self.rt.0;
         let wait = if !inner.ready.borrow().is_empty() { Wait::Poll } else { self.next_timer() };
         if wait == Wait::Poll {
             inner.backend.turn(wait);
