@@ -27,6 +27,8 @@ pub trait Server {
     fn start(&mut self) -> Outcome;
     /// SIGKILL.
     fn kill(&mut self);
+    /// Its process while it runs.
+    fn pid(&self) -> u32;
     /// Where it listens for NBD now, `host:port`.
     fn address(&self) -> &str;
     fn exports(&self) -> &[Export];
@@ -45,6 +47,7 @@ pub struct Forebay {
     data: PathBuf,
     log: PathBuf,
     disks: Vec<PathBuf>,
+    memory: &'static str,
     process: Option<Process>,
     nbd: String,
     exports: Vec<Export>,
@@ -61,11 +64,23 @@ impl Forebay {
     ) -> Outcome<Forebay> {
         let files: Outcome<Vec<PathBuf>> =
             (0..disks).map(|i| directory.sparse_file(&format!("disk{i}"), disk_size)).collect();
+        Forebay::create_on(binary, directory, layout, files?, "256M")
+    }
+
+    /// The same on `disks` that are there, with a given budget of memory for caches.
+    pub fn create_on(
+        binary: &Path,
+        directory: &Directory,
+        layout: &str,
+        disks: Vec<PathBuf>,
+        memory: &'static str,
+    ) -> Outcome<Forebay> {
         let mut server = Forebay {
             binary: binary.to_owned(),
             data: directory.create("data")?,
             log: directory.join("forebay.log"),
-            disks: files?,
+            disks,
+            memory,
             process: None,
             nbd: String::new(),
             exports: Vec::new(),
@@ -120,7 +135,7 @@ impl Server for Forebay {
         let _ = fs::remove_file(&addresses);
         let mut start = command(&self.binary);
         start.arg("serve").arg("--data").arg(&self.data);
-        start.args(["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0", "--memory", "256M"]);
+        start.args(["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0", "--memory", self.memory]);
         let mut process = Process::start(&mut start, &self.log)?;
         self.nbd = process.wait_for("forebay's addresses", START_LIMIT, || {
             let text = fs::read_to_string(&addresses).ok()?;
@@ -132,6 +147,9 @@ impl Server for Forebay {
     }
     fn kill(&mut self) {
         self.process = None;
+    }
+    fn pid(&self) -> u32 {
+        self.process.as_ref().expect("a running daemon").pid()
     }
     fn address(&self) -> &str {
         &self.nbd
@@ -156,7 +174,8 @@ pub struct Other {
 }
 
 impl Other {
-    fn new(directory: &Directory, line: String, size: u64) -> Other {
+    /// The server that `line` starts in the foreground; `PORT` in it becomes a free one.
+    pub fn new(directory: &Directory, line: String, size: u64) -> Other {
         Other {
             line,
             log: directory.join("server.log"),
@@ -202,6 +221,9 @@ impl Server for Other {
     }
     fn kill(&mut self) {
         self.process = None;
+    }
+    fn pid(&self) -> u32 {
+        self.process.as_ref().expect("a running server").pid()
     }
     fn address(&self) -> &str {
         &self.address
