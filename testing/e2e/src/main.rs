@@ -4,7 +4,7 @@
 //! `/var/tmp`. The last line is `N passed, N failed`.
 
 use forebay_e2e::host::{self, Directory, Outcome};
-use forebay_e2e::{filesystem, kill, tools};
+use forebay_e2e::{filesystem, kill, readme, tools};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -16,6 +16,7 @@ struct Scenario {
 }
 
 const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "readme", shows: "what the README's first screen says is true", run: readme::is_true },
     Scenario {
         name: "checker-forgetful",
         shows: "the kill -9 checker sees losses where there are some",
