@@ -66,7 +66,7 @@ bench:
 
 # What takes too long for every change.
 nightly:
-	@scripts/run-steps \
+	@STEP_SECONDS=20000 scripts/run-steps \
 	  'setup=scripts/setup test' \
 	  'deny=scripts/deny' \
 	  'build=cargo build --locked --release -p forebay -p forebay-e2e -p forebay-bench' \

@@ -157,10 +157,12 @@ impl Directory {
     }
 }
 
-/// `program` as a command that gets no input, sees no signal mask of ours and dies with us.
+/// `program` as a command that gets no input, sees no signal mask of ours and dies with us. It is looked for where
+/// administrators' tools are, too.
 pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
-    command.stdin(Stdio::null());
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.stdin(Stdio::null()).env("PATH", format!("{path}:/usr/sbin:/sbin"));
     // SAFETY: between fork and exec only async-signal-safe system calls are made.
     unsafe {
         command.pre_exec(|| {
