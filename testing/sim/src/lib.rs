@@ -1,0 +1,4 @@
+mod content;
+mod oracle;
+#[cfg(test)]
+mod oracle_test;
