@@ -78,9 +78,8 @@ pub fn parse(bytes: &[u8]) -> Seen {
     }
     let head = [word(1), word(2)];
     let step = pattern(head);
-    let wrong = (3..WORDS).fold(word(0) ^ MAGIC, |wrong, place| {
-        wrong | word(place) ^ step.wrapping_mul(place as u64 + 1)
-    });
+    let wrong = (3..WORDS)
+        .fold(word(0) ^ MAGIC, |wrong, place| wrong | word(place) ^ step.wrapping_mul(place as u64 + 1));
     if wrong != 0 || head[1] > u64::from(u32::MAX) {
         return Seen::Foreign;
     }

@@ -116,7 +116,14 @@ impl Judge {
 }
 
 impl VolumeModel {
-    pub fn new(tag: u32, name: String, size: u64, block_size: u32, sync: SyncPolicy, issued: u64) -> VolumeModel {
+    pub fn new(
+        tag: u32,
+        name: String,
+        size: u64,
+        block_size: u32,
+        sync: SyncPolicy,
+        issued: u64,
+    ) -> VolumeModel {
         let mut model = VolumeModel {
             tag,
             name,
@@ -146,7 +153,12 @@ impl VolumeModel {
 
     /// Bytes that clients may count on.
     pub fn size(&self) -> u64 {
-        self.sizes.iter().filter(|(_, span)| span.acknowledged != NEVER).map(|(size, _)| *size).max().unwrap_or(0)
+        self.sizes
+            .iter()
+            .filter(|(_, span)| span.acknowledged != NEVER)
+            .map(|(size, _)| *size)
+            .max()
+            .unwrap_or(0)
     }
 
     /// An operation on sectors `from..to` is issued; returns its number.
@@ -280,7 +292,9 @@ impl VolumeModel {
             .find(|(number, op)| op.issued <= at && !op.refused && survives(*number, op));
         let last_issued = last.map_or(0, |(_, op)| op.issued);
         let told = || match last {
-            Some((number, op)) => format!("operation {number} ({}) should have replaced it", describe(op, at)),
+            Some((number, op)) => {
+                format!("operation {number} ({}) should have replaced it", describe(op, at))
+            }
             None => "nothing should be there".into(),
         };
         match seen {
@@ -291,7 +305,9 @@ impl VolumeModel {
                 });
                 if last.is_none() || zeroed { Ok(()) } else { violation(told()) }
             }
-            Seen::Write { tag, .. } if tag != self.tag => violation(format!("a foreign volume's data; {}", told())),
+            Seen::Write { tag, .. } if tag != self.tag => {
+                violation(format!("a foreign volume's data; {}", told()))
+            }
             Seen::Write { sector: other, .. } if other != sector => {
                 violation(format!("data of another place; {}", told()))
             }
@@ -325,5 +341,8 @@ fn describe(op: &Op, at: u64) -> String {
         op if op.ended <= at => "failed",
         _ => "in flight",
     };
-    format!("{what} of sectors {}..{}, {state}, issued at {}, ended at {}", op.from, op.to, op.issued, op.ended as i64)
+    format!(
+        "{what} of sectors {}..{}, {state}, issued at {}, ended at {}",
+        op.from, op.to, op.issued, op.ended as i64
+    )
 }

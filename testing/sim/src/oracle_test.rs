@@ -29,14 +29,8 @@ enum Flaw {
 /// Makes a history, crashes the toy at its end and returns what the oracle says.
 fn crash(seed: u64, flaw: Flaw) -> Result<(), String> {
     let mut random = Random::new(seed);
-    let mut model = VolumeModel::new(
-        1,
-        "toy".into(),
-        u64::from(SECTORS) * 512,
-        4096,
-        SyncPolicy::Standard,
-        0,
-    );
+    let mut model =
+        VolumeModel::new(1, "toy".into(), u64::from(SECTORS) * 512, 4096, SyncPolicy::Standard, 0);
     let mut tick = 0;
     let mut next = || {
         tick += 1;
@@ -122,14 +116,8 @@ fn an_honest_volume_is_never_accused() {
 
 #[test]
 fn every_flaw_is_caught() {
-    let flaws = [
-        Flaw::LosesDurable,
-        Flaw::Tears,
-        Flaw::Skips,
-        Flaw::Misplaces,
-        Flaw::ForgetsZeroing,
-        Flaw::Rots,
-    ];
+    let flaws =
+        [Flaw::LosesDurable, Flaw::Tears, Flaw::Skips, Flaw::Misplaces, Flaw::ForgetsZeroing, Flaw::Rots];
     for flaw in flaws {
         let caught = (0..1000).filter(|&seed| crash(seed, flaw).is_err()).count();
         assert!(caught > 50, "{flaw:?} was caught in {caught} of 1000 histories");
