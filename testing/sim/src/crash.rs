@@ -6,13 +6,13 @@
 //! At one moment in ten the recovery itself is recorded and crashed. Images of a seed are numbered in the order in
 //! which they are made, so that one of them can be made again.
 
-use crate::harness::{Failure, LIMIT, engine, in_world};
-use crate::oracle::Judge;
+use crate::harness::Failure;
+use crate::scene::{self, Scene};
 use crate::setup::Setup;
 use crate::verify::{Demand, verify};
-use crate::workload::{Clients, History, Tolerance};
+use crate::workload::{History, Tolerance};
 use forebay_base::Random;
-use forebay_simulation::{Cursor, Event, Fate, Image, Recording, World, WorldConfig};
+use forebay_simulation::{Cursor, Event, Fate, Recording, World};
 use std::rc::Rc;
 
 /// How much is explored of one seed.
@@ -24,11 +24,13 @@ pub struct Plan {
     pub per_moment: usize,
     /// All subsets wherever at most ten writes are pending.
     pub exhaustive: bool,
+    /// One moment in so many has its recovery crashed too.
+    pub second_crash_one_in: u64,
 }
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { images: 400, per_moment: 12, exhaustive: false }
+        Plan { images: 400, per_moment: 12, exhaustive: false, second_crash_one_in: 10 }
     }
 }
 
@@ -45,28 +47,30 @@ pub struct Run {
 
 /// Runs the workload of `setup` without faults, recorded from the moment the pool is there.
 pub fn record(setup: &Setup) -> Result<Run, Failure> {
-    let mut config = WorldConfig::new(setup.seed);
-    config.shuffle = setup.shuffle;
-    config.trace_contents = true;
-    let world = World::new(config);
-    setup.paths().iter().for_each(|_| {
-        world.add_disk(Image::new(setup.disk_bytes()));
-    });
-    let (w, s) = (world.clone(), setup.clone());
-    let (history, excused) = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
-        let (engine, _) = engine(cores);
-        engine
-            .pool_create(s.pool_spec())
-            .await
-            .map_err(|error| Failure::Outcome(format!("creating the pool failed: {error}")))?;
-        w.record();
-        let clients = Clients::new(&w, &rt, &engine, &s, Tolerance { no_space: true, errors: false });
-        clients.create_volumes().await?;
-        clients.run(s.operations).await?;
-        Ok((clients.history(), clients.excused.get()))
+    record_with(setup, Tolerance { no_space: true, errors: false }, |_| {})
+}
+
+/// Like [`record`], after `prepare` has done something to the world in which the pool lies.
+pub fn record_with(
+    setup: &Setup,
+    tolerance: Tolerance,
+    prepare: impl FnOnce(&World) + 'static,
+) -> Result<Run, Failure> {
+    let world = scene::world(setup);
+    let operations = setup.operations;
+    let ended = scene::play(&world, setup, tolerance, async move |scene: &Scene| {
+        prepare(&scene.world);
+        scene.world.record();
+        scene.clients.create_volumes().await?;
+        scene.clients.run(operations).await
     })?;
-    let (recording, trace) = (world.take_recording(), world.trace());
-    Ok(Run { setup: setup.clone(), history: Rc::new(history), recording, trace, excused })
+    Ok(Run {
+        setup: setup.clone(),
+        history: ended.history,
+        recording: world.take_recording(),
+        trace: world.trace(),
+        excused: ended.excused,
+    })
 }
 
 /// An image that failed.
@@ -118,7 +122,8 @@ impl Explorer<'_> {
     fn moment(&mut self, cursor: &Cursor, tick: u64, mut random: Random) -> Result<(), Box<Found>> {
         let all_subsets = self.plan.exhaustive || random.one_in(8);
         let choices = fates(cursor, self.plan.per_moment, all_subsets, &mut random);
-        let nested = random.one_in(10).then(|| random.below(choices.len() as u64) as usize);
+        let nested =
+            random.one_in(self.plan.second_crash_one_in).then(|| random.below(choices.len() as u64) as usize);
         for (index, choice) in choices.iter().enumerate() {
             let seed = random.next_u64();
             let crash_again = nested == Some(index);
@@ -130,11 +135,10 @@ impl Explorer<'_> {
             }
             let demand = Demand {
                 at: tick,
-                judge: Judge::STRICT,
-                read_errors: false,
                 export: seed.is_multiple_of(2),
                 again: seed % 4 == 1,
                 record: crash_again,
+                ..Demand::STRICT
             };
             let story = || {
                 let fates: Vec<String> = cursor
@@ -185,14 +189,7 @@ impl Explorer<'_> {
                 if self.only.is_some_and(|only| only != number) {
                     continue;
                 }
-                let demand = Demand {
-                    at: tick,
-                    judge: Judge::STRICT,
-                    read_errors: false,
-                    export: seed.is_multiple_of(2),
-                    again: false,
-                    record: false,
-                };
+                let demand = Demand { at: tick, export: seed.is_multiple_of(2), ..Demand::STRICT };
                 let result = verify(&self.run.setup, cursor.crash(&choice), &self.run.history, demand, seed);
                 self.verified += 1;
                 if let Err(failure) = result {

@@ -47,6 +47,19 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// The same failure, with the circumstances.
+    pub fn because(mut self, circumstances: &str) -> Failure {
+        let (Failure::Panic(text)
+        | Failure::Stuck(text)
+        | Failure::Content(text)
+        | Failure::Outcome(text)
+        | Failure::Checker(text)) = &mut self;
+        *text = format!("{text} ({circumstances})");
+        self
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Failure::Panic(text)

@@ -29,17 +29,49 @@ pub struct Demand {
     pub judge: Judge,
     /// Blocks that cannot be read are excused.
     pub read_errors: bool,
+    /// An import that is refused is excused: it is an error, and no wrong data.
+    pub import_errors: bool,
     /// Whether an export comes before the offline checker; otherwise it sees what a power loss leaves.
     pub export: bool,
     /// Whether the power fails once more after the liveness phase.
     pub again: bool,
     /// Whether the import is recorded, for a crash within it.
     pub record: bool,
+    /// Whether the offline checker must find nothing.
+    pub check: bool,
+    /// A disk that is not there.
+    pub missing: Option<usize>,
+}
+
+impl Demand {
+    /// Everything, at the end of a run.
+    pub const STRICT: Demand = Demand {
+        at: NEVER - 1,
+        judge: Judge::STRICT,
+        read_errors: false,
+        import_errors: false,
+        export: true,
+        again: false,
+        record: false,
+        check: true,
+        missing: None,
+    };
+    /// Right data or an error, and nothing else: for damage beyond redundancy.
+    pub const NOTHING_WRONG: Demand = Demand {
+        judge: Judge { durability: false, prefix: false },
+        read_errors: true,
+        import_errors: true,
+        export: false,
+        check: false,
+        ..Demand::STRICT
+    };
 }
 
 /// What a verified set of disks leaves behind.
 #[derive(Default)]
 pub struct Verified {
+    /// False when the import was refused and that was excused.
+    pub imported: bool,
     /// The import's recording, when it was asked for.
     pub recording: Recording,
     pub unreadable_sectors: u64,
@@ -63,6 +95,18 @@ pub fn verify(
     demand: Demand,
     seed: u64,
 ) -> Result<Verified, Failure> {
+    verify_in(setup, images, history, demand, seed, &|_| {})
+}
+
+/// Like [`verify`], after `prepare` has done something to the world in which the import happens.
+pub fn verify_in(
+    setup: &Setup,
+    images: Vec<Image>,
+    history: &Rc<History>,
+    demand: Demand,
+    seed: u64,
+    prepare: &dyn Fn(&World),
+) -> Result<Verified, Failure> {
     let mut config = WorldConfig::new(seed);
     config.shuffle = setup.shuffle;
     let world = World::new(config);
@@ -72,40 +116,46 @@ pub fn verify(
     if demand.record {
         world.record();
     }
-    let paths = setup.paths();
+    let mut paths = setup.paths();
+    if let Some(missing) = demand.missing {
+        world.set_gone(missing, true);
+        paths.remove(missing);
+    }
+    prepare(&world);
     let (w, h) = (world.clone(), history.clone());
     let first_paths = paths.clone();
-    let (mut verified, found) = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
+    let (verified, found) = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
         let (engine, _) = engine(cores);
         let mut verified = Verified::default();
-        let status = engine
-            .pool_import(POOL, first_paths)
-            .await
-            .map_err(|error| Failure::Outcome(format!("the import failed: {error}")))?;
+        match engine.pool_import(POOL, first_paths).await {
+            Ok(_) => verified.imported = true,
+            Err(_) if demand.import_errors => return Ok((verified, Vec::new())),
+            Err(error) => return Err(Failure::Outcome(format!("the import failed: {error}"))),
+        }
         verified.recording = w.take_recording();
         let mut found = catalog(&rt, &engine, &h, demand, &mut verified).await?;
         let mut random = Random::new(seed);
         for volume in &mut found {
             exercise(&rt, volume, &mut random).await?;
         }
-        drop(status);
+        let pools = engine.pools().await;
+        let disks = pools.iter().flat_map(|pool| &pool.groups).flat_map(|group| &group.disks);
+        verified.repaired = disks.map(|disk| disk.repaired).sum();
         if demand.export {
             engine
                 .pool_export(POOL)
                 .await
                 .map_err(|error| Failure::Outcome(format!("the export failed: {error}")))?;
         }
-        let groups = engine.pools().await;
-        verified.repaired =
-            groups.iter().flat_map(|pool| &pool.groups).flat_map(|g| &g.disks).map(|d| d.repaired).sum();
         Ok((verified, found))
     })?;
     let mut left = world.power_loss(|_, _| if demand.again { Fate::Lost } else { Fate::Whole });
     if demand.again {
         left = reimport(setup, left, found, seed)?;
     }
-    verified.recording.start.truncate(setup.paths().len());
-    offline_check(left, paths, seed)?;
+    if demand.check && verified.imported {
+        offline_check(left, paths, demand.missing, seed)?;
+    }
     Ok(verified)
 }
 
@@ -294,11 +344,19 @@ fn same(name: &str, first: u32, bytes: &[u8], expected: &[u8]) -> Result<(), Fai
 }
 
 /// Runs the offline checker over the disks, in a world of its own.
-pub fn offline_check(images: Vec<Image>, paths: Vec<String>, seed: u64) -> Result<(), Failure> {
+pub fn offline_check(
+    images: Vec<Image>,
+    paths: Vec<String>,
+    missing: Option<usize>,
+    seed: u64,
+) -> Result<(), Failure> {
     let world = World::new(WorldConfig { shuffle: false, ..WorldConfig::new(seed) });
     images.into_iter().for_each(|image| {
         world.add_disk(image);
     });
+    if let Some(missing) = missing {
+        world.set_gone(missing, true);
+    }
     in_world(&world, 1, LIMIT, move |rt: Rt, _: Cores| async move {
         let report = forebay_pool::check::check(&rt, &paths)
             .await
@@ -310,16 +368,4 @@ pub fn offline_check(images: Vec<Image>, paths: Vec<String>, seed: u64) -> Resul
             }
         }
     })
-}
-
-/// Verification at the end of a run without a crash.
-pub fn demand_at_end() -> Demand {
-    Demand {
-        at: NEVER - 1,
-        judge: Judge::STRICT,
-        read_errors: false,
-        export: true,
-        again: false,
-        record: false,
-    }
 }

@@ -427,8 +427,6 @@ impl Clients {
         if self.live.borrow().len() >= self.setup.volumes + 2 {
             return;
         }
-        let index = self.named.get();
-        self.named.set(index + 1);
         let sync = self.setup.sync.unwrap_or_else(|| match self.below(6) {
             0..=2 => SyncPolicy::Always,
             3 | 4 => SyncPolicy::Standard,
@@ -436,6 +434,13 @@ impl Clients {
         });
         let block_size = BLOCK_SIZES[self.below(BLOCK_SIZES.len() as u64) as usize];
         let size = MIB + self.below(4) * u64::from(block_size);
+        self.create_volume(size, block_size, sync).await;
+    }
+
+    /// Creates a volume; it is the last of the live ones when that worked.
+    async fn create_volume(&self, size: u64, block_size: u32, sync: SyncPolicy) {
+        let index = self.named.get();
+        self.named.set(index + 1);
         let name = format!("v{index}");
         let issued = self.tick();
         let model = {
@@ -509,6 +514,76 @@ impl Clients {
             Err(error) if deleted && error.kind == ErrorKind::NotFound => {}
             Err(error) => self.outcome("resizing a volume", Err(error)),
         }
+    }
+}
+
+/// A volume that fills its pool.
+pub struct Filling(Live);
+
+/// Bytes of one write that fills.
+const FILL_BYTES: u64 = 256 << 10;
+
+impl Clients {
+    /// Creates a volume larger than the pool and writes to it until there is no space left.
+    pub async fn fill(&self) -> Result<Filling, Failure> {
+        let size = self.setup.disk_bytes() * self.setup.groups as u64;
+        self.create_volume(size, 16 << 10, SyncPolicy::Always).await;
+        self.failure.check()?;
+        let filling = Filling(self.live.borrow_mut().pop().expect("the volume was created"));
+        self.fill_again(&filling).await?;
+        Ok(filling)
+    }
+
+    /// Writes to a filling volume from its start until there is no space left.
+    pub async fn fill_again(&self, filling: &Filling) -> Result<(), Failure> {
+        let live = &filling.0;
+        let size = live.handle.size();
+        let mut refused_at_step = FILL_BYTES;
+        let mut at = 0;
+        // Large writes first; when they no longer fit, single blocks until none does.
+        while at < size && refused_at_step >= u64::from(live.handle.block_size()) {
+            let len = refused_at_step.min(size - at);
+            let (from, to) = ((at / SECTOR as u64) as u32, ((at + len) / SECTOR as u64) as u32);
+            let (number, _) = self.issue(live, Effect::Write, from, to);
+            let parts = self.data(live, number, from, to);
+            let result = live.handle.write(at, parts, false).await;
+            self.end(live, number, result, false, "a write that fills");
+            self.failure.check()?;
+            match result {
+                Ok(()) => at += len,
+                Err(IoError::NoSpace) => refused_at_step /= 4,
+                Err(error) => return Err(Failure::Outcome(format!("filling the pool failed: {error}"))),
+            }
+        }
+        if at >= size {
+            return Err(Failure::Outcome("a pool took more data than it has space".into()));
+        }
+        Ok(())
+    }
+
+    /// Discards the first half of a filling volume: that must work on a full pool.
+    pub async fn discard_half(&self, filling: &Filling) -> Result<(), Failure> {
+        let live = &filling.0;
+        let half = live.handle.size() / 2;
+        for at in (0..half).step_by(MIB as usize) {
+            let len = MIB.min(half - at);
+            let (from, to) = ((at / SECTOR as u64) as u32, ((at + len) / SECTOR as u64) as u32);
+            let (number, _) = self.issue(live, Effect::Zero, from, to);
+            let result = live.handle.discard(at, len, false).await;
+            self.end(live, number, result, false, "a discard on a full pool");
+            result.map_err(|error| Failure::Outcome(format!("a discard on a full pool failed: {error}")))?;
+        }
+        self.failure.check()
+    }
+
+    /// Deletes a filling volume: that must work on a full pool.
+    pub async fn delete_filling(&self, filling: &Filling) -> Result<(), Failure> {
+        self.delete(&filling.0).await;
+        self.failure.check()?;
+        if self.history.borrow().volumes[filling.0.model].deleted.acknowledged == NEVER {
+            return Err(Failure::Outcome("a deletion on a full pool failed".into()));
+        }
+        Ok(())
     }
 }
 
