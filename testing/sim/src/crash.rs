@@ -88,7 +88,7 @@ pub struct Found {
 /// that failed.
 pub fn explore(run: &Run, plan: Plan, only: Option<u64>) -> Result<u64, Box<Found>> {
     let mut explorer = Explorer { run, plan, only, number: 0, verified: 0 };
-    let mut random = Random::new(run.setup.seed ^ 0xc4a5_4);
+    let mut random = Random::new(run.setup.seed ^ 0xc4a5);
     let events = run.recording.events.len() as u64;
     let moments = (plan.images / (plan.per_moment as u64 / 2).max(1)).clamp(1, events.max(1));
     let mut positions: Vec<usize> = (0..moments).map(|_| random.below(events + 1) as usize).collect();

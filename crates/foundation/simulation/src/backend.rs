@@ -147,12 +147,14 @@ impl WorldDisk {
     fn read(&self, at: u64, into: BufMut, done: Completer<(BufMut, Result<(), DiskError>)>) {
         let bytes = at..at + into.len() as u64;
         let verdict = self.accept(OpKind::Read, &bytes, 0);
-        let disk = &self.world.disks.borrow()[self.index];
-        let fails = match verdict.action {
-            _ if !disk.contains(&bytes) => Some(DiskErrorKind::Io),
-            _ if disk.any_unreadable(&bytes) => Some(DiskErrorKind::Unreadable),
-            Some(Action::Fail(kind) | Action::FailAfter(kind)) => Some(kind),
-            _ => None,
+        let fails = {
+            let disk = &self.world.disks.borrow()[self.index];
+            match verdict.action {
+                _ if !disk.contains(&bytes) => Some(DiskErrorKind::Io),
+                _ if disk.any_unreadable(&bytes) => Some(DiskErrorKind::Unreadable),
+                Some(Action::Fail(kind) | Action::FailAfter(kind)) => Some(kind),
+                _ => None,
+            }
         };
         self.start(&verdict, Work::Read { at, into, done, fails });
     }
