@@ -1,1 +1,27 @@
-//! (to come)
+//! One disk of a pool: where things are on it, its label, its superblock slots, its health.
+//!
+//! ```text
+//! byte 0        label, copy 0                       64 KiB
+//!      64 KiB   label, copy 1                       64 KiB
+//!      128 KiB  superblock ring, 16 slots of 8 KiB  128 KiB
+//!      256 KiB  chunk records: two alternates per slot
+//!      …        slots, all of one size
+//!      end      label, copy 2                       64 KiB (at a multiple of 64 KiB)
+//! ```
+//!
+//! A label changes only when the pool's membership does; its copies are written one after the other with a
+//! flush between, so that a torn write leaves a whole one. A superblock slot is written by every checkpoint.
+//! What a superblock says is the pool's business: here it is a checked payload.
+
+mod label;
+mod layout;
+mod member;
+mod superblock;
+
+pub use label::{DiskEntry, DiskStatus, GroupEntry, LABEL_BYTES, Label, LabelError};
+pub use layout::{
+    DISK_BYTES_MIN, DiskLayout, LABEL_REGION, LayoutError, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SlotRef, UNIT,
+    record_bytes,
+};
+pub use member::{Health, Member, read_labels, read_superblocks, write_label, write_superblock};
+pub use superblock::{SUPERBLOCK_PAYLOAD_MAX, SuperblockSlot};

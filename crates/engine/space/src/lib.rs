@@ -1,1 +1,14 @@
-//! (to come)
+//! Space: addresses and pointers, the bitmaps of chunks, and one shard's allocator.
+//!
+//! Pure: no I/O, no clock. What is written to disk of all this (chunk records, chunk tables) is encoded
+//! here and written by the pool.
+
+mod address;
+mod allocator;
+mod bits;
+mod chunk;
+
+pub use address::{Addr, ChunkId, NODE_UNITS, PTR_BYTES, Ptr, UNIT_SECTORS};
+pub use allocator::{NeedChunk, Space, Usage};
+pub use bits::Bits;
+pub use chunk::{CHUNK_ENTRY_BYTES, Chunk, ChunkEntry, ChunkKind, decode_record, encode_record};

@@ -6,6 +6,7 @@
 pub mod checksum;
 pub mod codec;
 pub mod id;
+pub mod planted;
 pub mod random;
 pub mod units;
 

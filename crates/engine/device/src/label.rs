@@ -1,0 +1,221 @@
+//! The label: who this disk is, which pool it belongs to, and what that pool consists of.
+//!
+//! Reading is a staircase: bytes → [`Label::decode`] (magic, version, checksum, own address) → the caller
+//! compares pool, disk and generation with the other disks.
+
+use crate::layout::LABEL_REGION;
+use forebay_base::codec::{Reader, Truncated, Writer};
+use forebay_base::{Checksum, Id, WallTime};
+
+/// Encoded size in bytes; the region is larger to leave room for pools with more disks.
+pub const LABEL_BYTES: usize = 20 * 1024;
+const _: () = assert!(LABEL_BYTES as u64 <= LABEL_REGION);
+const MAGIC: &[u8; 8] = b"FOREBAY\x01";
+const VERSION: u16 = 1;
+/// Incompatible features this version understands: none so far.
+const FEATURES_INCOMPATIBLE: u64 = 0;
+const CHECKSUM_AT: usize = 16;
+const HEADER: usize = 256;
+const GROUP_BYTES: usize = 64;
+const DISK_BYTES: usize = 64;
+/// Arithmetic: 256 + 16 × 64 + 256 × 64 = 17 664 bytes of 20 480.
+const GROUPS_MAX: usize = 16;
+const DISKS_MAX: usize = 256;
+const _: () = assert!(HEADER + GROUPS_MAX * GROUP_BYTES + DISKS_MAX * DISK_BYTES <= LABEL_BYTES);
+const NAME_BYTES: usize = 64;
+
+/// What the pool thinks of a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskStatus {
+    Online,
+    /// Taken out; whatever it holds is stale.
+    Failed,
+}
+
+/// A group of disks with one layout and role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupEntry {
+    /// 0 data, 1 log.
+    pub role: u8,
+    /// Data slots per chunk: 1 for single and mirrors.
+    pub data: u8,
+    /// Further slots per chunk: copies for a mirror, parity otherwise.
+    pub redundancy: u8,
+    pub slot_bytes: u64,
+    /// Bytes of consecutive data on one slot; the slot size for single and mirrors.
+    pub cell_bytes: u64,
+}
+
+/// A disk as the pool knows it. Its index in the label is its number in every chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskEntry {
+    pub id: Id,
+    pub group: u16,
+    pub status: DiskStatus,
+    pub slots: u32,
+    /// Bytes.
+    pub size: u64,
+    pub sector_physical: u32,
+}
+
+/// The decoded label.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Label {
+    pub pool: Id,
+    pub pool_name: String,
+    /// This disk's index in `disks`.
+    pub disk: u16,
+    /// Grows with every change of membership; of two labels of one pool the greater is right.
+    pub generation: u64,
+    pub created: WallTime,
+    pub shards: u16,
+    pub groups: Vec<GroupEntry>,
+    pub disks: Vec<DiskEntry>,
+}
+
+/// Why bytes are not a label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LabelError {
+    /// No label was ever written here.
+    Absent,
+    /// Written by a newer version, or with features this one does not understand.
+    TooNew { version: u16, features: u64 },
+    /// The checksum or the recorded address is wrong, or a field is impossible.
+    Damaged,
+}
+
+impl From<Truncated> for LabelError {
+    fn from(_: Truncated) -> LabelError {
+        LabelError::Damaged
+    }
+}
+
+impl Label {
+    /// The bytes of the copy at byte `at` of the disk, [`LABEL_BYTES`] long. Panics when the pool exceeds 256 disks or
+    /// 16 groups, which creation refuses.
+    pub fn encode(&self, at: u64) -> Vec<u8> {
+        assert!(self.groups.len() <= GROUPS_MAX && self.disks.len() <= DISKS_MAX, "a pool beyond the label's limits");
+        let mut bytes = vec![0; LABEL_BYTES];
+        let mut w = Writer::new(&mut bytes);
+        w.bytes(MAGIC).u16(VERSION).u16(HEADER as u16).u32(LABEL_BYTES as u32).zeros(16);
+        assert_eq!(w.position(), CHECKSUM_AT + 16);
+        w.u64(0).u64(0).u64(FEATURES_INCOMPATIBLE).u64(at);
+        w.u128(self.pool.0).u64(self.generation).u64(self.created.0);
+        w.u16(self.disk).u16(self.shards).u16(self.groups.len() as u16).u16(self.disks.len() as u16);
+        w.text(&self.pool_name, NAME_BYTES);
+        w.zeros(HEADER - w.position());
+        for group in &self.groups {
+            w.u8(group.role).u8(group.data).u8(group.redundancy).u8(0).u32(0);
+            w.u64(group.slot_bytes).u64(group.cell_bytes).zeros(40);
+        }
+        for disk in &self.disks {
+            w.u128(disk.id.0).u16(disk.group).u8(disk.status as u8).u8(0).u32(disk.slots);
+            w.u64(disk.size).u32(disk.sector_physical).zeros(28);
+        }
+        let sum = Checksum::of(&bytes);
+        bytes[CHECKSUM_AT..CHECKSUM_AT + 16].copy_from_slice(&sum.0.to_le_bytes());
+        bytes
+    }
+
+    /// Decodes the copy that was read at byte `at` of a disk.
+    pub fn decode(bytes: &[u8], at: u64) -> Result<Label, LabelError> {
+        if bytes.len() < LABEL_BYTES || &bytes[..8] != MAGIC {
+            return Err(LabelError::Absent);
+        }
+        let bytes = &bytes[..LABEL_BYTES];
+        let mut r = Reader::new(&bytes[8..]);
+        let version = r.u16()?;
+        let (header, length) = (r.u16()?, r.u32()?);
+        let sum = r.u128()?;
+        if sum != Checksum::of_with_hole(bytes, CHECKSUM_AT).0 {
+            return Err(LabelError::Damaged);
+        }
+        let (_compatible, _read_only, features, own) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+        if version != VERSION || features & !FEATURES_INCOMPATIBLE != 0 {
+            return Err(LabelError::TooNew { version, features });
+        }
+        if own != at || header as usize != HEADER || length as usize != LABEL_BYTES {
+            return Err(LabelError::Damaged);
+        }
+        let pool = Id(r.u128()?);
+        let (generation, created) = (r.u64()?, WallTime(r.u64()?));
+        let (disk, shards, groups, disks) = (r.u16()?, r.u16()?, r.u16()? as usize, r.u16()? as usize);
+        let pool_name = r.text(NAME_BYTES)?;
+        if groups == 0 || groups > GROUPS_MAX || disks > DISKS_MAX || disk as usize >= disks || !(1..=64).contains(&shards) {
+            return Err(LabelError::Damaged);
+        }
+        let mut r = Reader::new(&bytes[HEADER..]);
+        let groups = (0..groups).map(|_| decode_group(&mut r)).collect::<Result<Vec<_>, _>>()?;
+        let disks = (0..disks).map(|_| decode_disk(&mut r, groups.len())).collect::<Result<Vec<_>, _>>()?;
+        Ok(Label { pool, pool_name, disk, generation, created, shards, groups, disks })
+    }
+}
+
+fn decode_group(r: &mut Reader) -> Result<GroupEntry, LabelError> {
+    let (role, data, redundancy, _, _) = (r.u8()?, r.u8()?, r.u8()?, r.u8()?, r.u32()?);
+    let (slot_bytes, cell_bytes) = (r.u64()?, r.u64()?);
+    r.bytes(40)?;
+    if role > 1 || data != 1 || redundancy > 2 || !slot_bytes.is_power_of_two() || slot_bytes < 1 << 16 || slot_bytes > 1 << 32 {
+        return Err(LabelError::Damaged);
+    }
+    Ok(GroupEntry { role, data, redundancy, slot_bytes, cell_bytes })
+}
+
+fn decode_disk(r: &mut Reader, groups: usize) -> Result<DiskEntry, LabelError> {
+    let (id, group, status, _, slots) = (Id(r.u128()?), r.u16()?, r.u8()?, r.u8()?, r.u32()?);
+    let (size, sector_physical) = (r.u64()?, r.u32()?);
+    r.bytes(28)?;
+    let status = match status {
+        0 => DiskStatus::Online,
+        1 => DiskStatus::Failed,
+        _ => return Err(LabelError::Damaged),
+    };
+    if group as usize >= groups {
+        return Err(LabelError::Damaged);
+    }
+    Ok(DiskEntry { id, group, status, slots, size, sector_physical })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Label {
+        let disk = DiskEntry { id: Id(7), group: 0, status: DiskStatus::Failed, slots: 300, size: 1 << 30, sector_physical: 4096 };
+        let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 1 << 22, cell_bytes: 1 << 22 };
+        Label {
+            pool: Id(1 << 100),
+            pool_name: "tank".into(),
+            disk: 1,
+            generation: 3,
+            created: WallTime(5),
+            shards: 2,
+            groups: vec![group],
+            disks: vec![DiskEntry { status: DiskStatus::Online, ..disk }, disk],
+        }
+    }
+
+    #[test]
+    fn round_trip_and_every_flipped_byte_is_seen() {
+        let label = sample();
+        let bytes = label.encode(65536);
+        assert_eq!(Label::decode(&bytes, 65536), Ok(label));
+        assert_eq!(Label::decode(&bytes, 0), Err(LabelError::Damaged));
+        for at in (0..LABEL_BYTES).step_by(7).chain(0..512) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(Label::decode(&damaged, 65536).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn torn_at_each_sector_is_seen() {
+        let (old, new) = (sample().encode(0), Label { generation: 4, pool_name: "other".into(), ..sample() }.encode(0));
+        for cut in (512..1024).step_by(512) {
+            let torn = [&new[..cut], &old[cut..]].concat();
+            assert!(torn == new || Label::decode(&torn, 0) == Err(LabelError::Damaged) || torn[cut..] == new[cut..]);
+        }
+        let torn = [&new[..256], &old[256..]].concat();
+        assert_eq!(torn[256..], new[256..], "only the header differs, so a 512-byte tear is whole or old");
+    }
+}

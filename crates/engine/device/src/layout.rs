@@ -1,0 +1,141 @@
+//! Where the parts of a disk are: a function of its size, its slot size and the width of its group's chunks.
+
+use forebay_base::KIB;
+
+/// Allocation unit, and the smallest I/O of the engine, in bytes.
+pub const UNIT: u64 = 4 * KIB;
+/// Bytes set aside for one copy of the label.
+pub const LABEL_REGION: u64 = 64 * KIB;
+pub const SUPERBLOCK_BYTES: u64 = 8 * KIB;
+/// Slots of the superblock ring; checkpoint n goes to slot n modulo this.
+pub const SUPERBLOCK_SLOTS: u64 = 16;
+const SUPERBLOCKS_AT: u64 = 2 * LABEL_REGION;
+const RECORDS_AT: u64 = SUPERBLOCKS_AT + SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES;
+const _: () = assert!(RECORDS_AT == 256 * KIB);
+
+/// A disk has at least this many slots, so that space is dealt out evenly.
+const SLOTS_MIN: u64 = 256;
+const SLOT_BYTES_MIN: u64 = 64 * KIB;
+/// 4 data slots of this size make the 1 GiB chunk of a 4+1 group.
+const SLOT_BYTES_MAX: u64 = 256 << 20;
+/// The smallest disk: 256 slots of 64 KiB and everything around them.
+pub const DISK_BYTES_MIN: u64 = 20 << 20;
+
+/// Header of a chunk record in bytes; the bitmap follows.
+const RECORD_HEADER: u64 = 256;
+
+/// Bytes of one alternate of a chunk record for chunks with `units` allocation units of data.
+pub fn record_bytes(units: u64) -> u64 {
+    (RECORD_HEADER + units.div_ceil(8)).next_multiple_of(UNIT)
+}
+
+/// One slot of one disk of a pool; the disk by its index in the label.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SlotRef {
+    pub disk: u16,
+    pub slot: u32,
+}
+
+/// Positions on one disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskLayout {
+    /// Usable bytes: the device's size rounded down to 64 KiB.
+    pub size: u64,
+    pub slot_bytes: u64,
+    pub slots: u32,
+    pub record_bytes: u64,
+}
+
+/// The disk cannot hold what was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LayoutError {
+    /// Fewer bytes than [`DISK_BYTES_MIN`].
+    TooSmall { bytes: u64 },
+}
+
+impl DiskLayout {
+    /// The slot size for a disk of `size` bytes: the greatest power of two that leaves 256 slots.
+    pub fn slot_bytes_for(size: u64) -> u64 {
+        let fitting = (size / SLOTS_MIN).max(1);
+        let power = 1u64 << (63 - fitting.leading_zeros());
+        // Records and labels take less than a 16th; half the size again would waste slots on nothing.
+        let slot = if (size - size / 16) / power >= SLOTS_MIN { power } else { power / 2 };
+        slot.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX)
+    }
+
+    /// Lays out a disk of `size` bytes in slots of `slot_bytes`, for chunks that span `data_slots` slots of data.
+    pub fn new(size: u64, slot_bytes: u64, data_slots: u64) -> Result<DiskLayout, LayoutError> {
+        let size = size / LABEL_REGION * LABEL_REGION;
+        if size < DISK_BYTES_MIN {
+            return Err(LayoutError::TooSmall { bytes: size });
+        }
+        let record_bytes = record_bytes(slot_bytes * data_slots / UNIT);
+        let space = size - RECORDS_AT - LABEL_REGION;
+        let slots = space / (slot_bytes + 2 * record_bytes);
+        // The slots start at a multiple of 64 KiB, which may cost one of them.
+        let slots = if Self::slots_at(slots, record_bytes) + slots * slot_bytes > size - LABEL_REGION {
+            slots - 1
+        } else {
+            slots
+        };
+        if slots == 0 {
+            return Err(LayoutError::TooSmall { bytes: size });
+        }
+        let slots = u32::try_from(slots).map_err(|_| LayoutError::TooSmall { bytes: size })?;
+        Ok(DiskLayout { size, slot_bytes, slots, record_bytes })
+    }
+
+    fn slots_at(slots: u64, record_bytes: u64) -> u64 {
+        (RECORDS_AT + slots * 2 * record_bytes).next_multiple_of(LABEL_REGION)
+    }
+
+    /// Byte positions of the label's copies.
+    pub fn labels_at(size: u64) -> [u64; 3] {
+        let size = size / LABEL_REGION * LABEL_REGION;
+        [0, LABEL_REGION, size.saturating_sub(LABEL_REGION)]
+    }
+
+    /// Byte position of the superblock slot for checkpoint `generation`.
+    pub fn superblock_at(generation: u64) -> u64 {
+        SUPERBLOCKS_AT + generation % SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES
+    }
+
+    /// Byte position of alternate 0 or 1 of the chunk record kept with `slot`.
+    pub fn record_at(&self, slot: u32, alternate: u8) -> u64 {
+        assert!(slot < self.slots && alternate < 2, "record {alternate} of slot {slot} of {}", self.slots);
+        RECORDS_AT + (u64::from(slot) * 2 + u64::from(alternate)) * self.record_bytes
+    }
+
+    /// Byte position of a slot.
+    pub fn slot_at(&self, slot: u32) -> u64 {
+        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
+        Self::slots_at(u64::from(self.slots), self.record_bytes) + u64::from(slot) * self.slot_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_base::{GIB, MIB, TIB};
+
+    #[test]
+    fn slots_fit_and_do_not_overlap_anything() {
+        for size in [DISK_BYTES_MIN, 21 * MIB + 12345, 100 * MIB, GIB, 10 * GIB, 900 * GIB, 16 * TIB] {
+            for data_slots in [1, 4, 16] {
+                let slot = DiskLayout::slot_bytes_for(size);
+                let layout = DiskLayout::new(size, slot, data_slots).expect("large enough");
+                let last = layout.slots - 1;
+                assert!(layout.slots >= 200, "{size}: {} slots", layout.slots);
+                assert!(layout.record_at(last, 1) + layout.record_bytes <= layout.slot_at(0));
+                assert!(layout.slot_at(last) + slot <= DiskLayout::labels_at(size)[2]);
+                assert!(layout.slot_at(0) % LABEL_REGION == 0);
+            }
+        }
+    }
+
+    #[test]
+    fn small_disks_are_refused() {
+        assert_eq!(DiskLayout::new(MIB, 64 * KIB, 1), Err(LayoutError::TooSmall { bytes: MIB }));
+        assert_eq!(DiskLayout::new(0, 64 * KIB, 1), Err(LayoutError::TooSmall { bytes: 0 }));
+    }
+}

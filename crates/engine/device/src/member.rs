@@ -1,0 +1,100 @@
+//! A disk at work: the handle of one core, and the health that all cores share.
+
+use crate::label::{LABEL_BYTES, Label, LabelError};
+use crate::layout::{DiskLayout, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS};
+use crate::superblock::SuperblockSlot;
+use forebay_base::Id;
+use forebay_runtime::{Disk, DiskError, Rt};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What all cores know of one disk. Counters only grow; `failed` never goes back within one import.
+#[derive(Default, Debug)]
+pub struct Health {
+    failed: AtomicBool,
+    pub errors_read: AtomicU64,
+    pub errors_write: AtomicU64,
+    pub errors_checksum: AtomicU64,
+    pub repaired: AtomicU64,
+}
+
+impl Health {
+    pub fn is_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+    /// Takes the disk out. True for the first caller.
+    pub fn fail(&self) -> bool {
+        !self.failed.swap(true, Ordering::AcqRel)
+    }
+    pub fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A disk of a pool on one core.
+pub struct Member {
+    pub disk: Disk,
+    pub layout: DiskLayout,
+    pub health: Arc<Health>,
+    /// Reads in flight from this core: the shortest queue serves the next read of a mirror.
+    pub reads: std::cell::Cell<u32>,
+}
+
+impl Member {
+    pub fn new(disk: Disk, layout: DiskLayout, health: Arc<Health>) -> Member {
+        Member { disk, layout, health, reads: std::cell::Cell::new(0) }
+    }
+}
+
+/// The copies of the label on a disk: each decoded, or why not. A copy that cannot be read counts as damaged.
+pub async fn read_labels(rt: &Rt, disk: &Disk) -> [Result<Label, LabelError>; 3] {
+    let mut labels = [const { Err(LabelError::Absent) }; 3];
+    let size = disk.geometry().size;
+    for (label, at) in labels.iter_mut().zip(DiskLayout::labels_at(size)) {
+        if at + LABEL_BYTES as u64 > size {
+            continue;
+        }
+        let (bytes, result) = disk.read(at, rt.buffer(LABEL_BYTES)).await;
+        *label = match result {
+            Ok(()) => Label::decode(&bytes, at),
+            Err(_) => Err(LabelError::Damaged),
+        };
+    }
+    labels
+}
+
+/// Writes all copies, with a flush after each, so that one is whole at any time. With `None`, erases them.
+pub async fn write_label(rt: &Rt, disk: &Disk, label: Option<&Label>) -> Result<(), DiskError> {
+    for at in DiskLayout::labels_at(disk.geometry().size) {
+        let bytes = label.map_or_else(|| vec![0; LABEL_BYTES], |label| label.encode(at));
+        disk.write(at, vec![rt.arena().copy(&bytes).freeze()]).await?;
+        disk.flush().await?;
+    }
+    Ok(())
+}
+
+/// Every whole superblock of `pool` on a disk, in no order. Slots that cannot be read are skipped.
+pub async fn read_superblocks(rt: &Rt, disk: &Disk, pool: Id) -> Vec<SuperblockSlot> {
+    let start = DiskLayout::superblock_at(0);
+    let (bytes, result) = disk.read(start, rt.buffer((SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES) as usize)).await;
+    let mut found = Vec::new();
+    for slot in 0..SUPERBLOCK_SLOTS {
+        let at = DiskLayout::superblock_at(slot);
+        let decoded = if result.is_ok() {
+            let from = (at - start) as usize;
+            SuperblockSlot::decode(&bytes[from..from + SUPERBLOCK_BYTES as usize], at)
+        } else {
+            // One bad sector must not hide the whole ring.
+            let (bytes, result) = disk.read(at, rt.buffer(SUPERBLOCK_BYTES as usize)).await;
+            result.ok().and_then(|()| SuperblockSlot::decode(&bytes, at))
+        };
+        found.extend(decoded.filter(|slot| slot.pool == pool));
+    }
+    found
+}
+
+/// Writes a superblock to its slot. Not durable before the next flush.
+pub async fn write_superblock(rt: &Rt, disk: &Disk, slot: &SuperblockSlot) -> Result<(), DiskError> {
+    let at = DiskLayout::superblock_at(slot.generation);
+    disk.write(at, vec![rt.arena().copy(&slot.encode(at)).freeze()]).await
+}

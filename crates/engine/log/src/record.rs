@@ -1,0 +1,161 @@
+//! What a frame says happened.
+//!
+//! ```text
+//! 1 Write   1 kind | 4 dataset | 8 first block | 4 count | count × 32 pointers
+//! 2 Data    1 kind | 4 dataset | 8 first block | 4 count | 4 bytes per block | the blocks
+//! 3 Clear   1 kind | 4 dataset | 8 first block | 8 count
+//! 4 Put     1 kind | 4 dataset | 4 length | dataset record
+//! 5 Remove  1 kind | 4 dataset
+//! 6 Grant   1 kind | 160 chunk table entry
+//! ```
+//!
+//! A dataset is named by its number in the shard's catalogue. Records carry absolute positions and pointers: applying one
+//! twice changes nothing.
+
+use forebay_base::codec::{Reader, Truncated, Writer};
+use forebay_space::{CHUNK_ENTRY_BYTES, ChunkEntry, PTR_BYTES, Ptr};
+
+/// A record, borrowed from what is being logged or from a frame being replayed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Record<'a> {
+    /// The blocks from `first` are at `ptrs`. One client write is one record: it is there whole or not at all.
+    Write { dataset: u32, first: u64, ptrs: Vec<Ptr> },
+    /// The blocks from `first` have these contents, which are nowhere else yet.
+    Data { dataset: u32, first: u64, block_bytes: u32, blocks: Vec<&'a [u8]> },
+    /// The blocks read as zeros.
+    Clear { dataset: u32, first: u64, count: u64 },
+    /// The dataset has these properties; it is new if it was not there.
+    Put { dataset: u32, record: &'a [u8] },
+    Remove { dataset: u32 },
+    /// The shard owns this chunk from here on.
+    Grant { chunk: ChunkEntry },
+}
+
+/// A frame whose checksum is right holds something impossible: written by a newer version, or our bug.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordError;
+
+impl From<Truncated> for RecordError {
+    fn from(_: Truncated) -> RecordError {
+        RecordError
+    }
+}
+
+impl Record<'_> {
+    /// Encoded bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Record::Write { ptrs, .. } => 17 + ptrs.len() * PTR_BYTES,
+            Record::Data { blocks, .. } => 21 + blocks.iter().map(|block| block.len()).sum::<usize>(),
+            Record::Clear { .. } => 21,
+            Record::Put { record, .. } => 9 + record.len(),
+            Record::Remove { .. } => 5,
+            Record::Grant { .. } => 1 + CHUNK_ENTRY_BYTES,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    pub fn encode(&self, w: &mut Writer) {
+        match self {
+            Record::Write { dataset, first, ptrs } => {
+                w.u8(1).u32(*dataset).u64(*first).u32(ptrs.len() as u32);
+                for ptr in ptrs {
+                    ptr.encode(w);
+                }
+            }
+            Record::Data { dataset, first, block_bytes, blocks } => {
+                w.u8(2).u32(*dataset).u64(*first).u32(blocks.len() as u32).u32(*block_bytes);
+                for block in blocks {
+                    w.bytes(block);
+                }
+            }
+            Record::Clear { dataset, first, count } => {
+                w.u8(3).u32(*dataset).u64(*first).u64(*count);
+            }
+            Record::Put { dataset, record } => {
+                w.u8(4).u32(*dataset).u32(record.len() as u32).bytes(record);
+            }
+            Record::Remove { dataset } => {
+                w.u8(5).u32(*dataset);
+            }
+            Record::Grant { chunk } => {
+                w.u8(6);
+                chunk.encode(w);
+            }
+        }
+    }
+
+    fn decode<'a>(r: &mut Reader<'a>) -> Result<Record<'a>, RecordError> {
+        Ok(match r.u8()? {
+            1 => {
+                let (dataset, first, count) = (r.u32()?, r.u64()?, r.u32()? as usize);
+                if count.saturating_mul(PTR_BYTES) > r.remaining() {
+                    return Err(RecordError);
+                }
+                let ptrs = (0..count).map(|_| Ptr::decode(r)).collect::<Result<_, _>>()?;
+                Record::Write { dataset, first, ptrs }
+            }
+            2 => {
+                let (dataset, first, count, block_bytes) = (r.u32()?, r.u64()?, r.u32()? as usize, r.u32()?);
+                if block_bytes == 0 || count.saturating_mul(block_bytes as usize) > r.remaining() {
+                    return Err(RecordError);
+                }
+                let blocks = (0..count).map(|_| r.bytes(block_bytes as usize)).collect::<Result<_, _>>()?;
+                Record::Data { dataset, first, block_bytes, blocks }
+            }
+            3 => Record::Clear { dataset: r.u32()?, first: r.u64()?, count: r.u64()? },
+            4 => {
+                let (dataset, len) = (r.u32()?, r.u32()? as usize);
+                Record::Put { dataset, record: r.bytes(len)? }
+            }
+            5 => Record::Remove { dataset: r.u32()? },
+            6 => Record::Grant { chunk: ChunkEntry::decode(r)?.ok_or(RecordError)? },
+            _ => return Err(RecordError),
+        })
+    }
+}
+
+/// All records of a frame's payload.
+pub fn decode_records(payload: &[u8], count: u32) -> Result<Vec<Record<'_>>, RecordError> {
+    let mut r = Reader::new(payload);
+    let mut records = Vec::with_capacity((count as usize).min(payload.len() / 5));
+    for _ in 0..count {
+        records.push(Record::decode(&mut r)?);
+    }
+    if r.remaining() > 0 { Err(RecordError) } else { Ok(records) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_base::Checksum;
+    use forebay_device::SlotRef;
+    use forebay_space::{Addr, ChunkId, ChunkKind};
+
+    #[test]
+    fn records_round_trip_and_truncation_is_an_error() {
+        let ptr = Ptr::new(Addr::new(ChunkId(1), 2), 8192, 3, Checksum(4));
+        let slots = vec![SlotRef { disk: 1, slot: 2 }];
+        let (id, kind, record_sum) = (ChunkId(3), ChunkKind::Node, Checksum(0));
+        let chunk = ChunkEntry { id, kind, group: 0, units: 16, order: 0, record_sum, alternate: 0, slots };
+        let block = [7; 4096];
+        let records = vec![
+            Record::Write { dataset: 1, first: 2, ptrs: vec![ptr, Ptr::HOLE] },
+            Record::Data { dataset: 1, first: 9, block_bytes: 4096, blocks: vec![&block, &block] },
+            Record::Clear { dataset: 1, first: 2, count: u64::MAX },
+            Record::Put { dataset: 5, record: b"properties" },
+            Record::Remove { dataset: 5 },
+            Record::Grant { chunk },
+        ];
+        let mut bytes = vec![0; records.iter().map(Record::len).sum()];
+        let mut w = Writer::new(&mut bytes);
+        records.iter().for_each(|record| record.encode(&mut w));
+        assert_eq!(decode_records(&bytes, 6), Ok(records));
+        assert!((0..bytes.len()).all(|len| decode_records(&bytes[..len], 6).is_err()));
+        assert_eq!(decode_records(&bytes, 5), Err(RecordError), "left-over bytes");
+        assert_eq!(decode_records(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255], 1), Err(RecordError));
+    }
+}

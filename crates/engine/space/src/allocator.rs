@@ -1,0 +1,368 @@
+//! One shard's allocator: bump allocation in open chunks, frees that wait for a checkpoint.
+//!
+//! Each kind of chunk (nodes, and data of each block size) has one open chunk with a cursor. Blocks of one
+//! size in a chunk keep it free of fragments; when every chunk of a kind is poor and no fresh one is to be
+//! had, any data chunk with an aligned hole serves.
+//!
+//! The period between two checkpoints has two lists: what was allocated *and* applied to a tree, and what was
+//! freed. `freeze` closes them; `seal` moves them into the stored bitmaps; `release`, after the superblock is
+//! durable, lets freed units be written again. So nothing reachable from the last durable checkpoint is ever
+//! overwritten (invariant 2).
+
+use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
+use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
+use std::collections::BTreeMap;
+
+/// No chunk of the kind has room: ask the coordinator for a fresh one, or declare space scarce.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NeedChunk;
+
+/// A run of allocation units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Run {
+    addr: Addr,
+    units: u32,
+}
+
+#[derive(Default)]
+struct Period {
+    allocated: Vec<Run>,
+    freed: Vec<Run>,
+}
+
+/// Bytes in use and in all, over the shard's chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Units that data and nodes occupy, pending frees included.
+    pub units_busy: u64,
+    pub units_total: u64,
+}
+
+/// The chunks of one shard.
+#[derive(Default)]
+pub struct Space {
+    chunks: BTreeMap<ChunkId, Chunk>,
+    open: BTreeMap<ChunkKind, (ChunkId, u32)>,
+    current: Period,
+    frozen: Period,
+    /// The coordinator had no chunk left: fill every hole.
+    scarce: bool,
+    /// Empty chunks that the running checkpoint leaves out of the table; they go back when it is durable.
+    leaving: Vec<ChunkId>,
+}
+
+impl Space {
+    pub fn insert(&mut self, chunk: Chunk) {
+        if chunk.entry.kind != ChunkKind::Log {
+            self.scarce = false;
+        }
+        let before = self.chunks.insert(chunk.entry.id, chunk);
+        assert!(before.is_none(), "chunk granted twice");
+    }
+
+    pub fn contains(&self, id: ChunkId) -> bool {
+        self.chunks.contains_key(&id)
+    }
+
+    pub fn chunk(&self, id: ChunkId) -> Option<&Chunk> {
+        self.chunks.get(&id)
+    }
+
+    pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        self.chunks.values()
+    }
+
+    /// Says that no fresh chunk is to be had; lasts until one is inserted or space is released.
+    pub fn declare_scarce(&mut self) {
+        self.scarce = true;
+    }
+
+    pub fn is_scarce(&self) -> bool {
+        self.scarce
+    }
+
+    /// Whether units wait for a checkpoint to become free.
+    pub fn has_pending_frees(&self) -> bool {
+        !self.current.freed.is_empty() || !self.frozen.freed.is_empty()
+    }
+
+    /// Reserves 2^n units (`units`) for a block of `kind`; they count as busy until freed or given back.
+    pub fn allocate(&mut self, kind: ChunkKind, units: u32) -> Result<Addr, NeedChunk> {
+        if let Some(&(id, cursor)) = self.open.get(&kind) {
+            let chunk = self.chunks.get_mut(&id).expect("open chunks are owned");
+            if let Some(unit) = chunk.busy.find_free(cursor, units) {
+                return Ok(self.take(kind, id, unit, units));
+            }
+            self.open.remove(&kind);
+        }
+        let scarce = self.scarce;
+        let own = self.chunks.values().filter(|chunk| chunk.entry.kind == kind);
+        let rich = |chunk: &&Chunk| {
+            let free = chunk.busy.zeros();
+            free >= units && (scarce || free * 4 >= chunk.entry.units)
+        };
+        let open: Vec<ChunkId> = self.open.values().map(|(id, _)| *id).collect();
+        let best = own.filter(rich).max_by_key(|chunk| chunk.busy.zeros()).map(|chunk| chunk.entry.id);
+        if let Some(id) = best
+            && let Some(unit) = self.chunks[&id].busy.find_free(0, units)
+        {
+            return Ok(self.take(kind, id, unit, units));
+        }
+        if !scarce {
+            return Err(NeedChunk);
+        }
+        // Any chunk with an aligned hole; nodes stay among nodes so that their number can be guaranteed.
+        let fits = |chunk: &&Chunk| match (kind, chunk.entry.kind) {
+            (ChunkKind::Node, ChunkKind::Node) | (ChunkKind::Data { .. }, ChunkKind::Data { .. }) => {
+                !open.contains(&chunk.entry.id) || chunk.entry.kind == kind
+            }
+            _ => false,
+        };
+        let found = self
+            .chunks
+            .values()
+            .filter(fits)
+            .find_map(|chunk| chunk.busy.find_free(0, units).map(|unit| (chunk.entry.id, unit)));
+        let (id, unit) = found.ok_or(NeedChunk)?;
+        let chunk = self.chunks.get_mut(&id).expect("just found");
+        chunk.busy.set(unit, units);
+        Ok(Addr::new(id, unit))
+    }
+
+    fn take(&mut self, kind: ChunkKind, id: ChunkId, unit: u32, units: u32) -> Addr {
+        let chunk = self.chunks.get_mut(&id).expect("chosen among the owned");
+        let already = chunk.busy.set(unit, units);
+        assert_eq!(already, 0, "allocated a busy unit");
+        self.open.insert(kind, (id, unit + units));
+        Addr::new(id, unit)
+    }
+
+    /// Gives back what was allocated and never applied.
+    pub fn give_back(&mut self, ptr: &Ptr) {
+        let chunk = self.chunks.get_mut(&ptr.addr().chunk()).expect("allocated from an owned chunk");
+        let already = chunk.busy.clear(ptr.addr().unit(), ptr.units());
+        assert_eq!(already, 0, "gave back a free unit");
+    }
+
+    /// The block at `ptr` is now part of a tree.
+    pub fn applied(&mut self, ptr: &Ptr) {
+        push(&mut self.current.allocated, ptr);
+    }
+
+    /// The block at `ptr` left a tree in this period.
+    pub fn freed(&mut self, ptr: &Ptr) {
+        push(&mut self.current.freed, ptr);
+    }
+
+    /// Like [`Space::applied`], for what the running checkpoint writes.
+    pub fn applied_frozen(&mut self, ptr: &Ptr) {
+        push(&mut self.frozen.allocated, ptr);
+    }
+
+    /// Like [`Space::freed`], for what the running checkpoint replaces.
+    pub fn freed_frozen(&mut self, ptr: &Ptr) {
+        push(&mut self.frozen.freed, ptr);
+    }
+
+    /// Replay: the block is in use. False when the address is outside the shard's chunks.
+    #[must_use]
+    pub fn claim(&mut self, ptr: &Ptr) -> bool {
+        let Some(chunk) = self.chunks.get_mut(&ptr.addr().chunk()) else { return false };
+        if ptr.addr().unit() + ptr.units() > chunk.entry.units || chunk.entry.kind == ChunkKind::Log {
+            return false;
+        }
+        chunk.busy.set(ptr.addr().unit(), ptr.units());
+        self.applied(ptr);
+        true
+    }
+
+    /// Nodes that can be written before another chunk is needed.
+    pub fn nodes_free(&self) -> u64 {
+        let nodes = self.chunks.values().filter(|chunk| chunk.entry.kind == ChunkKind::Node);
+        nodes.map(|chunk| u64::from(chunk.busy.zeros() / NODE_UNITS)).sum()
+    }
+
+    /// Closes the period: what follows belongs to the next checkpoint.
+    pub fn freeze(&mut self) {
+        assert!(self.frozen.allocated.is_empty() && self.frozen.freed.is_empty(), "one checkpoint at a time");
+        self.frozen = std::mem::take(&mut self.current);
+    }
+
+    /// Moves the closed period into the stored bitmaps, after the last node of the checkpoint is allocated, and chooses the
+    /// empty chunks that leave. What remains of the lists is for [`Space::release`].
+    pub fn seal(&mut self) {
+        for run in std::mem::take(&mut self.frozen.allocated) {
+            let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("allocated from an owned chunk");
+            let already = chunk.stored.set(run.addr.unit(), run.units);
+            assert_eq!(already, 0, "a unit was allocated twice in one period");
+            chunk.dirty = true;
+        }
+        for run in &self.frozen.freed {
+            let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("freed in an owned chunk");
+            let already = chunk.stored.clear(run.addr.unit(), run.units);
+            assert_eq!(already, 0, "a unit was freed that was not in use");
+            chunk.dirty = true;
+        }
+        let open: Vec<ChunkId> = self.open.values().map(|(id, _)| *id).collect();
+        let idle = |chunk: &&Chunk| {
+            chunk.entry.kind != ChunkKind::Log && chunk.busy.is_empty() && !open.contains(&chunk.entry.id)
+        };
+        self.leaving = self.chunks.values().filter(idle).map(|chunk| chunk.entry.id).collect();
+        // One empty node chunk stays: the next checkpoint needs it.
+        if let Some(kept) = self.leaving.iter().position(|id| self.chunks[id].entry.kind == ChunkKind::Node) {
+            self.leaving.remove(kept);
+        }
+        for id in &self.leaving {
+            // Out of the allocator's sight from now on.
+            let chunk = self.chunks.get_mut(id).expect("chosen above");
+            chunk.busy.set(0, chunk.entry.units);
+        }
+    }
+
+    /// Chunks whose record must be written by the running checkpoint.
+    pub fn dirty_chunks(&self) -> Vec<ChunkId> {
+        let dirty = |chunk: &&Chunk| chunk.dirty && !self.leaving.contains(&chunk.entry.id);
+        self.chunks.values().filter(dirty).map(|chunk| chunk.entry.id).collect()
+    }
+
+    /// The record of a chunk goes to its other alternate with this checksum.
+    pub fn record_written(&mut self, id: ChunkId, alternate: u8, sum: forebay_base::Checksum) {
+        let chunk = self.chunks.get_mut(&id).expect("dirty chunks are owned");
+        chunk.entry.alternate = alternate;
+        chunk.entry.record_sum = sum;
+        chunk.dirty = false;
+    }
+
+    /// The chunk table of the running checkpoint.
+    pub fn table(&self) -> Vec<ChunkEntry> {
+        let staying = self.chunks.values().filter(|chunk| !self.leaving.contains(&chunk.entry.id));
+        staying.map(|chunk| chunk.entry.clone()).collect()
+    }
+
+    /// The checkpoint is durable: freed units may be written again. Returns the chunks that leave the shard.
+    pub fn release(&mut self) -> Vec<ChunkEntry> {
+        for run in std::mem::take(&mut self.frozen.freed) {
+            let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("freed in an owned chunk");
+            let already = chunk.busy.clear(run.addr.unit(), run.units);
+            assert_eq!(already, 0, "released a free unit");
+            self.scarce = false;
+        }
+        let leaving = std::mem::take(&mut self.leaving);
+        leaving.into_iter().map(|id| self.chunks.remove(&id).expect("leaving chunks are owned").entry).collect()
+    }
+
+    pub fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        for chunk in self.chunks.values().filter(|chunk| chunk.entry.kind != ChunkKind::Log) {
+            usage.units_busy += u64::from(chunk.busy.ones());
+            usage.units_total += u64::from(chunk.entry.units);
+        }
+        usage
+    }
+}
+
+/// Appends a run, joined with the last one when it follows it in the same chunk.
+fn push(list: &mut Vec<Run>, ptr: &Ptr) {
+    let run = Run { addr: ptr.addr(), units: ptr.units() };
+    if let Some(last) = list.last_mut()
+        && last.addr.chunk() == run.addr.chunk()
+        && last.addr.unit() + last.units == run.addr.unit()
+    {
+        last.units += run.units;
+        return;
+    }
+    list.push(run);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_base::{Checksum, Random};
+    use forebay_device::SlotRef;
+
+    const DATA: ChunkKind = ChunkKind::Data { class: 1 };
+
+    fn entry(id: u32, kind: ChunkKind, units: u32) -> ChunkEntry {
+        let slots = vec![SlotRef { disk: 0, slot: id }];
+        ChunkEntry { id: ChunkId(id), kind, group: 0, units, order: 0, record_sum: Checksum(0), alternate: 0, slots }
+    }
+
+    fn ptr(addr: Addr, units: u32) -> Ptr {
+        Ptr::new(addr, units * 4096, 1, Checksum(1))
+    }
+
+    #[test]
+    fn freed_units_come_back_only_after_release() {
+        let mut space = Space::default();
+        space.insert(Chunk::fresh(entry(1, DATA, 4)));
+        let a = ptr(space.allocate(DATA, 2).expect("room"), 2);
+        let b = ptr(space.allocate(DATA, 2).expect("room"), 2);
+        assert_eq!(space.allocate(DATA, 2), Err(NeedChunk));
+        space.applied(&a);
+        space.applied(&b);
+        space.freed(&a);
+        space.freeze();
+        space.declare_scarce();
+        assert_eq!(space.allocate(DATA, 2), Err(NeedChunk), "frozen");
+        space.seal();
+        assert_eq!(space.allocate(DATA, 2), Err(NeedChunk), "sealed, not durable");
+        assert_eq!(space.chunk(ChunkId(1)).map(|c| c.stored.ones()), Some(2));
+        assert!(space.release().is_empty());
+        assert_eq!(space.allocate(DATA, 2), Ok(a.addr()));
+    }
+
+    #[test]
+    fn empty_chunks_leave_with_a_checkpoint_and_are_not_allocated_from_meanwhile() {
+        let mut space = Space::default();
+        space.insert(Chunk::fresh(entry(1, DATA, 4)));
+        space.insert(Chunk::fresh(entry(2, ChunkKind::Data { class: 2 }, 4)));
+        let a = ptr(space.allocate(DATA, 2).expect("room"), 2);
+        space.applied(&a);
+        space.freeze();
+        space.seal();
+        assert_eq!(space.table().len(), 1);
+        space.declare_scarce();
+        assert_eq!(space.allocate(ChunkKind::Data { class: 2 }, 4), Err(NeedChunk));
+        assert_eq!(space.release().iter().map(|e| e.id).collect::<Vec<_>>(), [ChunkId(2)]);
+    }
+
+    #[test]
+    fn random_work_never_hands_out_a_unit_twice() {
+        let mut random = Random::new(3);
+        let mut space = Space::default();
+        (1..6).for_each(|id| space.insert(Chunk::fresh(entry(id, ChunkKind::Data { class: (id % 3) as u8 }, 64))));
+        let mut live: Vec<Ptr> = Vec::new();
+        let mut frees_pending = Vec::new();
+        for step in 0..20_000 {
+            let class = random.below(3) as u8;
+            if random.one_in(2) && !live.is_empty() {
+                let ptr = live.swap_remove(random.below(live.len() as u64) as usize);
+                space.freed(&ptr);
+                frees_pending.push(ptr);
+            } else if let Ok(addr) = space.allocate(ChunkKind::Data { class }, 1 << class) {
+                let new = ptr(addr, 1 << class);
+                for old in live.iter().chain(&frees_pending) {
+                    let apart = old.addr().chunk() != addr.chunk()
+                        || old.addr().unit() + old.units() <= addr.unit()
+                        || addr.unit() + new.units() <= old.addr().unit();
+                    assert!(apart, "{new:?} over {old:?}");
+                }
+                space.applied(&new);
+                live.push(new);
+            } else {
+                space.declare_scarce();
+            }
+            if step % 100 == 0 {
+                space.freeze();
+                space.seal();
+                for chunk in space.release() {
+                    space.insert(Chunk::fresh(ChunkEntry { kind: ChunkKind::Data { class }, ..chunk }));
+                }
+                frees_pending.clear();
+                let stored: u32 = space.chunks().map(|chunk| chunk.stored.ones()).sum();
+                assert_eq!(stored, live.iter().map(Ptr::units).sum());
+                assert!(space.chunks().all(|chunk| chunk.busy == chunk.stored));
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A bitmap with a population count and a search for free runs.
+
+/// `len` bits, one per allocation unit; 1 is occupied.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bits {
+    words: Vec<u64>,
+    len: u32,
+    ones: u32,
+}
+
+impl Bits {
+    pub fn new(len: u32) -> Bits {
+        Bits { words: vec![0; (len as usize).div_ceil(64)], len, ones: 0 }
+    }
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+    pub fn is_empty(&self) -> bool {
+        self.ones == 0
+    }
+    /// Bits that are set.
+    pub fn ones(&self) -> u32 {
+        self.ones
+    }
+    pub fn zeros(&self) -> u32 {
+        self.len - self.ones
+    }
+    pub fn get(&self, at: u32) -> bool {
+        self.words[(at / 64) as usize] & (1 << (at % 64)) != 0
+    }
+
+    /// Sets `count` bits from `at`. Returns how many were set already.
+    pub fn set(&mut self, at: u32, count: u32) -> u32 {
+        let before = self.ones;
+        self.change(at, count, |word, mask| word | mask);
+        count - (self.ones - before)
+    }
+
+    /// Clears `count` bits from `at`. Returns how many were clear already.
+    pub fn clear(&mut self, at: u32, count: u32) -> u32 {
+        let before = self.ones;
+        self.change(at, count, |word, mask| word & !mask);
+        count - (before - self.ones)
+    }
+
+    fn change(&mut self, at: u32, count: u32, apply: impl Fn(u64, u64) -> u64) {
+        assert!(at + count <= self.len, "bits {at}+{count} of {}", self.len);
+        let (mut at, end) = (at, at + count);
+        while at < end {
+            let (index, shift) = ((at / 64) as usize, at % 64);
+            let here = (64 - shift).min(end - at);
+            let mask = if here == 64 { u64::MAX } else { ((1 << here) - 1) << shift };
+            let old = self.words[index];
+            let new = apply(old, mask);
+            self.words[index] = new;
+            self.ones = self.ones + new.count_ones() - old.count_ones();
+            at += here;
+        }
+    }
+
+    /// The first run of `count` clear bits at or after `from` whose start is a multiple of `count` (a power of two).
+    pub fn find_free(&self, from: u32, count: u32) -> Option<u32> {
+        debug_assert!(count.is_power_of_two());
+        let mut at = from.next_multiple_of(count);
+        while at + count <= self.len {
+            let word = self.words[(at / 64) as usize];
+            if word == u64::MAX {
+                at = (at / 64 + 1) * 64;
+                at = at.next_multiple_of(count);
+                continue;
+            }
+            if count <= 64 {
+                let mask = if count == 64 { u64::MAX } else { ((1 << count) - 1) << (at % 64) };
+                if word & mask == 0 {
+                    return Some(at);
+                }
+            } else if (at / 64..(at + count) / 64).all(|index| self.words[index as usize] == 0) {
+                return Some(at);
+            }
+            at += count;
+        }
+        None
+    }
+
+    /// The bits as little-endian bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate((self.len as usize).div_ceil(8));
+        bytes
+    }
+
+    /// Bits from what [`Bits::to_bytes`] gave; nothing when there are too few bytes or bits beyond `len` are set.
+    pub fn from_bytes(len: u32, bytes: &[u8]) -> Option<Bits> {
+        let bytes = bytes.get(..(len as usize).div_ceil(8))?;
+        let mut bits = Bits::new(len);
+        for (word, part) in bits.words.iter_mut().zip(bytes.chunks(8)) {
+            let mut raw = [0; 8];
+            raw[..part.len()].copy_from_slice(part);
+            *word = u64::from_le_bytes(raw);
+            bits.ones += word.count_ones();
+        }
+        let tail = len % 64;
+        if tail != 0 && bits.words.last().is_some_and(|word| word >> tail != 0) {
+            return None;
+        }
+        Some(bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_base::Random;
+
+    #[test]
+    fn agrees_with_a_plain_vector() {
+        let mut random = Random::new(1);
+        for len in [1, 63, 64, 65, 1000] {
+            let (mut bits, mut plain) = (Bits::new(len), vec![false; len as usize]);
+            for _ in 0..300 {
+                let at = random.below(u64::from(len)) as u32;
+                let count = 1 + random.below(u64::from(len - at).min(130)) as u32;
+                let range = at as usize..(at + count) as usize;
+                let set = random.one_in(2);
+                let already = plain[range.clone()].iter().filter(|&&bit| bit == set).count() as u32;
+                assert_eq!(if set { bits.set(at, count) } else { bits.clear(at, count) }, already);
+                plain[range].fill(set);
+                assert_eq!(bits.ones() as usize, plain.iter().filter(|&&bit| bit).count());
+                let want = 1 << random.below(8);
+                let from = random.below(u64::from(len)) as u32;
+                let free = (from.next_multiple_of(want)..).step_by(want as usize).take_while(|a| a + want <= len);
+                let free = free.into_iter().find(|&a| plain[a as usize..(a + want) as usize].iter().all(|bit| !bit));
+                assert_eq!(bits.find_free(from, want), free, "len {len} from {from} want {want}");
+                assert_eq!(Bits::from_bytes(len, &bits.to_bytes()).as_ref(), Some(&bits));
+            }
+        }
+    }
+}

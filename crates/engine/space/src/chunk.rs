@@ -1,0 +1,170 @@
+//! One chunk: its slots, its two bitmaps, its record and its line in the chunk table.
+//!
+//! `busy` is what the allocator sees: everything that must not be written over now. `stored` is what the last
+//! (or the running) checkpoint says is in use; it is what goes to disk. Between checkpoints `busy` is a
+//! superset of `stored`: it also has what was allocated since, and still has what was freed since.
+//!
+//! ```text
+//! chunk record: 4 KiB multiple, in alternate 0 or 1 beside the chunk's first slot on every disk
+//!   0 magic "FBCHUNK\1"   8 checksum 16   24 pool id 16   40 generation 8   48 chunk 4   52 units 4   56 zero … 256 bitmap
+//! chunk table entry, 160 bytes
+//!   0 chunk 4   4 kind 1   5 class 1   6 group 2   8 units 4   12 order 4   16 record checksum 16
+//!   32 alternate 1   33 slots 1   34 zero 2   36 (disk 2, slot 4) × 19 … 150 zero
+//! ```
+
+use crate::address::ChunkId;
+use crate::bits::Bits;
+use forebay_base::codec::{Reader, Truncated, Writer};
+use forebay_base::{Checksum, Id};
+use forebay_device::{SlotRef, record_bytes};
+
+/// What a chunk holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ChunkKind {
+    /// Data blocks of 2^class allocation units.
+    Data { class: u8 },
+    /// Tree nodes and tables.
+    Node,
+    /// A part of the shard's log ring.
+    Log,
+}
+
+/// The line of a chunk in its shard's chunk table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChunkEntry {
+    pub id: ChunkId,
+    pub kind: ChunkKind,
+    pub group: u16,
+    pub units: u32,
+    /// Position in the log ring, for log chunks.
+    pub order: u32,
+    /// Checksum of the current record, and which alternate it is in. Zero for log chunks, which have no record.
+    pub record_sum: Checksum,
+    pub alternate: u8,
+    pub slots: Vec<SlotRef>,
+}
+
+/// Bytes of an encoded [`ChunkEntry`].
+pub const CHUNK_ENTRY_BYTES: usize = 160;
+const SLOTS_MAX: usize = 19; // 16 data + 3 parity
+const _: () = assert!(36 + SLOTS_MAX * 6 <= CHUNK_ENTRY_BYTES);
+
+impl ChunkEntry {
+    pub fn encode(&self, w: &mut Writer) {
+        let (kind, class) = match self.kind {
+            ChunkKind::Data { class } => (0, class),
+            ChunkKind::Node => (1, 0),
+            ChunkKind::Log => (2, 0),
+        };
+        let start = w.position();
+        w.u32(self.id.0).u8(kind).u8(class).u16(self.group).u32(self.units).u32(self.order);
+        w.u128(self.record_sum.0).u8(self.alternate).u8(self.slots.len() as u8).u16(0);
+        for slot in &self.slots {
+            w.u16(slot.disk).u32(slot.slot);
+        }
+        w.zeros(CHUNK_ENTRY_BYTES - (w.position() - start));
+    }
+
+    /// Nothing when a field is impossible.
+    pub fn decode(r: &mut Reader) -> Result<Option<ChunkEntry>, Truncated> {
+        let mut r = Reader::new(r.bytes(CHUNK_ENTRY_BYTES)?);
+        let (id, kind, class, group, units, order) = (r.u32()?, r.u8()?, r.u8()?, r.u16()?, r.u32()?, r.u32()?);
+        let (sum, alternate, slots, _) = (r.u128()?, r.u8()?, r.u8()? as usize, r.u16()?);
+        let kind = match kind {
+            0 if class <= 5 => ChunkKind::Data { class },
+            1 => ChunkKind::Node,
+            2 => ChunkKind::Log,
+            _ => return Ok(None),
+        };
+        if id == 0 || id > ChunkId::MAX.0 || slots == 0 || slots > SLOTS_MAX || alternate > 1 || units == 0 || units > 1 << 21 {
+            return Ok(None);
+        }
+        let slots = (0..slots).map(|_| Ok(SlotRef { disk: r.u16()?, slot: r.u32()? })).collect::<Result<_, _>>()?;
+        Ok(Some(ChunkEntry { id: ChunkId(id), kind, group, units, order, record_sum: Checksum(sum), alternate, slots }))
+    }
+}
+
+/// A chunk that a shard owns.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    pub entry: ChunkEntry,
+    pub busy: Bits,
+    pub stored: Bits,
+    /// Whether `stored` differs from the record on disk.
+    pub dirty: bool,
+}
+
+impl Chunk {
+    /// A chunk that was just granted.
+    pub fn fresh(entry: ChunkEntry) -> Chunk {
+        let bits = Bits::new(entry.units);
+        Chunk { dirty: entry.kind != ChunkKind::Log, entry, busy: bits.clone(), stored: bits }
+    }
+    /// A chunk as its record describes it.
+    pub fn load(entry: ChunkEntry, stored: Bits) -> Chunk {
+        Chunk { entry, busy: stored.clone(), stored, dirty: false }
+    }
+}
+
+const MAGIC: &[u8; 8] = b"FBCHUNK\x01";
+const CHECKSUM_AT: usize = 8;
+const BITMAP_AT: usize = 256;
+
+/// A chunk record; its checksum goes into the chunk table.
+pub fn encode_record(pool: Id, generation: u64, id: ChunkId, stored: &Bits) -> (Vec<u8>, Checksum) {
+    let mut bytes = vec![0; record_bytes(u64::from(stored.len())) as usize];
+    let bitmap = stored.to_bytes();
+    let mut w = Writer::new(&mut bytes);
+    w.bytes(MAGIC).zeros(16).u128(pool.0).u64(generation).u32(id.0).u32(stored.len());
+    w.zeros(BITMAP_AT - w.position()).bytes(&bitmap);
+    let sum = Checksum::of(&bytes);
+    bytes[CHECKSUM_AT..CHECKSUM_AT + 16].copy_from_slice(&sum.0.to_le_bytes());
+    (bytes, sum)
+}
+
+/// The bitmap of a record, when it is the one that `entry` names.
+pub fn decode_record(bytes: &[u8], pool: Id, entry: &ChunkEntry) -> Option<Bits> {
+    if bytes.len() < BITMAP_AT || &bytes[..8] != MAGIC {
+        return None;
+    }
+    let mut r = Reader::new(&bytes[8..]);
+    let sum = r.u128().ok()?;
+    let (own_pool, _generation, id, units) = (Id(r.u128().ok()?), r.u64().ok()?, r.u32().ok()?, r.u32().ok()?);
+    if own_pool != pool || id != entry.id.0 || units != entry.units || sum != entry.record_sum.0 {
+        return None;
+    }
+    if Checksum::of_with_hole(bytes, CHECKSUM_AT).0 != sum {
+        return None;
+    }
+    Bits::from_bytes(units, &bytes[BITMAP_AT..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_and_record_round_trip() {
+        let mut stored = Bits::new(100);
+        stored.set(3, 50);
+        let (record, sum) = encode_record(Id(5), 9, ChunkId(7), &stored);
+        let entry = ChunkEntry {
+            id: ChunkId(7),
+            kind: ChunkKind::Data { class: 3 },
+            group: 1,
+            units: 100,
+            order: 0,
+            record_sum: sum,
+            alternate: 1,
+            slots: vec![SlotRef { disk: 2, slot: 70000 }; 19],
+        };
+        let mut bytes = [0; CHUNK_ENTRY_BYTES];
+        entry.encode(&mut Writer::new(&mut bytes));
+        assert_eq!(ChunkEntry::decode(&mut Reader::new(&bytes)), Ok(Some(entry.clone())));
+        assert_eq!(decode_record(&record, Id(5), &entry), Some(stored.clone()));
+        assert_eq!(decode_record(&record, Id(6), &entry), None);
+        stored.clear(3, 1);
+        let (older, _) = encode_record(Id(5), 8, ChunkId(7), &stored);
+        assert_eq!(decode_record(&older, Id(5), &entry), None, "a whole record that is not the one named");
+    }
+}

@@ -1,0 +1,196 @@
+//! What a checkpoint writes of a tree: the nodes that changed since the last one, leaves first.
+//!
+//! The driver asks for [`Frozen::dirty_leaves`], reads and merges the cold ones, writes each somewhere and
+//! reports it with [`Frozen::wrote`]; then level by level the interior nodes. Nodes that became empty are
+//! reported as holes and vanish.
+
+use crate::node::FANOUT;
+use crate::tree::{Child, Delta, Inner, Leaf};
+use forebay_base::codec::Writer;
+use forebay_space::{PTR_BYTES, Ptr};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// A leaf that must be written.
+pub struct DirtyLeaf {
+    pub index: u64,
+    /// Where it was stored before; a hole when never.
+    pub home: Ptr,
+    content: Content,
+}
+
+enum Content {
+    Hot(Rc<Leaf>),
+    Cold(Rc<Delta>),
+}
+
+/// A leaf from disk with the changes made to it in memory.
+pub struct Merged {
+    pub ptrs: Vec<Ptr>,
+    /// Stored pointers that were replaced.
+    pub freed: Vec<Ptr>,
+    /// Blocks mapped, after minus before.
+    pub mapped: i64,
+}
+
+/// Applies `delta` to the pointers of a stored leaf.
+pub(crate) fn merge(mut ptrs: Vec<Ptr>, delta: &Delta) -> Merged {
+    let count = |ptrs: &[Ptr]| ptrs.iter().filter(|ptr| !ptr.is_hole()).count() as i64;
+    let before = count(&ptrs);
+    let mut freed = Vec::new();
+    if delta.cleared.is_some() {
+        freed.extend(ptrs.iter().filter(|ptr| !ptr.is_hole()));
+        ptrs.fill(Ptr::HOLE);
+    }
+    for (&slot, &(ptr, _)) in &delta.entries {
+        let old = std::mem::replace(&mut ptrs[usize::from(slot)], ptr);
+        if !old.is_hole() {
+            freed.push(old);
+        }
+    }
+    let mapped = count(&ptrs) - before;
+    Merged { ptrs, freed, mapped }
+}
+
+
+impl DirtyLeaf {
+    /// The pointers of a leaf in memory; nothing when the leaf must be read from its home and merged.
+    pub fn hot(&self) -> Option<&[Ptr]> {
+        match &self.content {
+            Content::Hot(leaf) => Some(&leaf.ptrs),
+            Content::Cold(_) => None,
+        }
+    }
+
+    /// Applies the changes in memory to the pointers `stored` at its home.
+    pub fn merge(&self, stored: Vec<Ptr>) -> Merged {
+        match &self.content {
+            Content::Cold(delta) => merge(stored, delta),
+            Content::Hot(_) => unreachable!("leaves in memory are not merged"),
+        }
+    }
+}
+
+/// A closed period of a tree.
+pub struct Frozen {
+    root: Child,
+    height: u8,
+    mapped: i64,
+    mapped_resolved: i64,
+    written: HashMap<(u8, u64), Ptr>,
+    order: Vec<(u8, u64, Ptr)>,
+}
+
+impl Frozen {
+    pub(crate) fn new(root: Child, height: u8, mapped: i64) -> Frozen {
+        Frozen { root, height, mapped, mapped_resolved: 0, written: HashMap::new(), order: Vec::new() }
+    }
+
+    pub fn height(&self) -> u8 {
+        self.height
+    }
+
+    /// Blocks mapped at the freeze, cold leaves resolved so far included.
+    pub fn mapped(&self) -> u64 {
+        (self.mapped + self.mapped_resolved).max(0) as u64
+    }
+
+    /// Takes note of what merging a cold leaf showed.
+    pub fn resolved(&mut self, mapped: i64) {
+        self.mapped_resolved += mapped;
+    }
+
+    /// The leaves to write, in order of their index.
+    pub fn dirty_leaves(&self) -> Vec<DirtyLeaf> {
+        fn visit(child: &Child, level: u8, index: u64, out: &mut Vec<DirtyLeaf>) {
+            match child {
+                Child::Leaf(leaf) if leaf.stamp != 0 => {
+                    out.push(DirtyLeaf { index, home: leaf.home, content: Content::Hot(leaf.clone()) });
+                }
+                Child::Cold { home, delta: Some(delta) } => {
+                    out.push(DirtyLeaf { index, home: *home, content: Content::Cold(delta.clone()) });
+                }
+                Child::Inner(inner) if inner.stamp != 0 => {
+                    for (slot, child) in inner.children.iter().enumerate() {
+                        visit(child, level - 1, index * FANOUT + slot as u64, out);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut out = Vec::new();
+        visit(&self.root, self.height, 0, &mut out);
+        out
+    }
+
+    /// Node `index` of `level` is now at `ptr`, or gone.
+    pub fn wrote(&mut self, level: u8, index: u64, ptr: Ptr) {
+        self.written.insert((level, index), ptr);
+        self.order.push((level, index, ptr));
+    }
+
+    /// The interior nodes of `level` to write, once the level below is written: index, home before, body (nothing when the
+    /// node became empty).
+    pub fn dirty_inner(&self, level: u8) -> Vec<(u64, Ptr, Option<Vec<u8>>)> {
+        fn visit<'a>(child: &'a Child, at: u8, index: u64, level: u8, out: &mut Vec<(u64, &'a Inner)>) {
+            let Child::Inner(inner) = child else { return };
+            if inner.stamp == 0 {
+                return;
+            }
+            if at == level {
+                out.push((index, inner));
+                return;
+            }
+            for (slot, child) in inner.children.iter().enumerate() {
+                visit(child, at - 1, index * FANOUT + slot as u64, level, out);
+            }
+        }
+        let mut nodes = Vec::new();
+        visit(&self.root, self.height, 0, level, &mut nodes);
+        let encode = |(index, inner): (u64, &Inner)| {
+            let mut body = vec![0; FANOUT as usize * PTR_BYTES];
+            let mut w = Writer::new(&mut body);
+            let mut empty = true;
+            for (slot, child) in inner.children.iter().enumerate() {
+                let written = self.written.get(&(level - 1, index * FANOUT + slot as u64)).copied();
+                let ptr = written.unwrap_or(match child {
+                    Child::Hole => Ptr::HOLE,
+                    Child::Cold { home, .. } => *home,
+                    Child::Leaf(leaf) => leaf.home,
+                    Child::Inner(inner) => inner.home,
+                });
+                empty &= ptr.is_hole();
+                ptr.encode(&mut w);
+            }
+            (index, inner.home, (!empty).then_some(body))
+        };
+        nodes.into_iter().map(encode).collect()
+    }
+
+    /// Where the root is, once everything is written.
+    pub fn root(&self) -> Ptr {
+        let stored = match &self.root {
+            Child::Hole => Ptr::HOLE,
+            Child::Cold { home, .. } => *home,
+            Child::Leaf(leaf) => leaf.home,
+            Child::Inner(inner) => inner.home,
+        };
+        self.written.get(&(self.height, 0)).copied().unwrap_or(stored)
+    }
+
+    /// What [`crate::Tree::install`] needs; drops the frozen nodes.
+    pub fn finish(self) -> (Vec<(u8, u64, Ptr)>, i64) {
+        (self.order, self.mapped_resolved)
+    }
+}
+
+/// Encodes the pointers of a leaf as a body; nothing when all are holes.
+pub fn leaf_body(ptrs: &[Ptr]) -> Option<Vec<u8>> {
+    if ptrs.iter().all(Ptr::is_hole) {
+        return None;
+    }
+    let mut body = vec![0; ptrs.len() * PTR_BYTES];
+    let mut w = Writer::new(&mut body);
+    ptrs.iter().for_each(|ptr| ptr.encode(&mut w));
+    Some(body)
+}

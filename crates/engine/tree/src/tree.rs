@@ -1,0 +1,620 @@
+//! The living tree.
+//!
+//! Nodes are shared with a running checkpoint through `Rc`: freezing is a clone of the root, and a later
+//! change copies the nodes on its path once. A *period* lies between two freezes; each node carries the
+//! period of its last change as `stamp`, 0 when it equals its home on disk.
+//!
+//! A leaf that is not in memory can be written all the same: its [`Delta`] collects what changed, and the
+//! old pointers are resolved when the leaf is next read, at the latest by the checkpoint. To free each old
+//! block exactly once, the delta keeps the period of each entry: an entry of this period that is replaced is
+//! freed at once (no leaf on disk ever has it); an entry of the frozen period is left to the checkpoint's
+//! leaf on disk, through which it is resolved later.
+//!
+//! Nodes leave their homes only in checkpoints: discard empties leaves, the checkpoint drops empty ones.
+
+use crate::frozen::{Frozen, merge};
+use crate::node::FANOUT;
+use forebay_space::Ptr;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Changes to a leaf that is not in memory.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Delta {
+    /// The period in which the whole leaf was emptied.
+    pub cleared: Option<u64>,
+    /// Slot → new pointer and the period in which it came.
+    pub entries: BTreeMap<u16, (Ptr, u64)>,
+    /// Period of the first change: when it is not the current one, a checkpoint is resolving part of this delta.
+    since: u64,
+    /// Period of the last change.
+    stamp: u64,
+}
+
+impl Delta {
+    fn is_empty(&self) -> bool {
+        self.cleared.is_none() && self.entries.is_empty()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    pub stamp: u64,
+    pub home: Ptr,
+    pub ptrs: Vec<Ptr>,
+    /// Looked at since the last eviction round.
+    touched: Cell<bool>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Inner {
+    pub stamp: u64,
+    pub home: Ptr,
+    pub children: Vec<Child>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Child {
+    Hole,
+    /// On disk only; during loading also for interior nodes.
+    Cold { home: Ptr, delta: Option<Rc<Delta>> },
+    Leaf(Rc<Leaf>),
+    Inner(Rc<Inner>),
+}
+
+/// What a lookup found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    Hole,
+    At(Ptr),
+    /// The leaf with this index must be read from its home first.
+    Unloaded { leaf: u64, home: Ptr },
+}
+
+/// The tree of one volume.
+pub struct Tree {
+    /// Interior levels above the leaves.
+    pub(crate) height: u8,
+    pub(crate) root: Child,
+    period: u64,
+    /// Blocks that are not holes, as far as cold leaves have been resolved.
+    mapped: i64,
+    /// Nodes that the next checkpoint will write, at most.
+    dirty: u64,
+}
+
+/// Interior levels that a volume of `blocks` blocks needs.
+pub fn height_for(blocks: u64) -> u8 {
+    let (mut height, mut reach) = (0, FANOUT);
+    while reach < blocks {
+        reach = reach.saturating_mul(FANOUT);
+        height += 1;
+    }
+    height
+}
+
+/// Blocks below a node of `level`.
+fn reach(level: u8) -> u64 {
+    FANOUT.pow(u32::from(level) + 1)
+}
+
+impl Tree {
+    /// A tree for `blocks` blocks, all holes.
+    pub fn empty(blocks: u64) -> Tree {
+        Tree { height: height_for(blocks), root: Child::Hole, period: 1, mapped: 0, dirty: 0 }
+    }
+
+    /// A tree as it was stored; its interior nodes must be fed to [`Tree::load_inner`] until [`Tree::missing_inner`] is empty.
+    pub fn stored(root: Ptr, height: u8, mapped: u64) -> Tree {
+        let root = if root.is_hole() { Child::Hole } else { Child::Cold { home: root, delta: None } };
+        Tree { height, root, period: 1, mapped: mapped as i64, dirty: 0 }
+    }
+
+    pub fn height(&self) -> u8 {
+        self.height
+    }
+    /// Blocks that are not holes. Exact once no leaf has unresolved changes.
+    pub fn mapped(&self) -> u64 {
+        self.mapped.max(0) as u64
+    }
+    /// Nodes that the next checkpoint will write, at most.
+    pub fn dirty(&self) -> u64 {
+        self.dirty
+    }
+    /// Whether a checkpoint has anything to write.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty > 0
+    }
+    /// Whether nothing is mapped and nothing is stored.
+    pub fn is_empty(&self) -> bool {
+        matches!(self.root, Child::Hole)
+    }
+
+    /// Makes room for `blocks` blocks.
+    pub fn grow(&mut self, blocks: u64) {
+        while self.height < height_for(blocks) {
+            self.height += 1;
+            if !matches!(self.root, Child::Hole) {
+                let mut children = vec![Child::Hole; FANOUT as usize];
+                children[0] = std::mem::replace(&mut self.root, Child::Hole);
+                self.root = Child::Inner(Rc::new(Inner { stamp: self.period, home: Ptr::HOLE, children }));
+                self.dirty += 1;
+            }
+        }
+    }
+
+    /// Interior nodes that are still to be loaded: level, index, pointer.
+    pub fn missing_inner(&self) -> Vec<(u8, u64, Ptr)> {
+        fn visit(child: &Child, level: u8, index: u64, out: &mut Vec<(u8, u64, Ptr)>) {
+            match child {
+                Child::Cold { home, .. } if level > 0 => out.push((level, index, *home)),
+                Child::Inner(inner) if level > 1 => {
+                    for (slot, child) in inner.children.iter().enumerate() {
+                        visit(child, level - 1, index * FANOUT + slot as u64, out);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut out = Vec::new();
+        visit(&self.root, self.height, 0, &mut out);
+        out
+    }
+
+    /// Puts an interior node in place that [`Tree::missing_inner`] named.
+    pub fn load_inner(&mut self, level: u8, index: u64, home: Ptr, ptrs: Vec<Ptr>) {
+        let place = |ptr: Ptr| if ptr.is_hole() { Child::Hole } else { Child::Cold { home: ptr, delta: None } };
+        let children = ptrs.into_iter().map(place).collect();
+        *self.place(level, index).expect("loaded from above") = Child::Inner(Rc::new(Inner { stamp: 0, home, children }));
+    }
+
+    /// The child slot of node `index` of `level`, copying shared nodes on the way; nothing when a parent is absent.
+    fn place(&mut self, level: u8, index: u64) -> Option<&mut Child> {
+        let (mut child, mut at) = (&mut self.root, self.height);
+        while at > level {
+            let Child::Inner(inner) = child else { return None };
+            at -= 1;
+            let slot = index / FANOUT.pow(u32::from(at - level)) % FANOUT;
+            child = &mut Rc::make_mut(inner).children[slot as usize];
+        }
+        Some(child)
+    }
+
+    /// The child slot of a leaf, without copying.
+    fn leaf(&self, leaf: u64) -> &Child {
+        let (mut child, mut at) = (&self.root, self.height);
+        while at > 0 {
+            let Child::Inner(inner) = child else { return &Child::Hole };
+            at -= 1;
+            child = &inner.children[(leaf / FANOUT.pow(u32::from(at)) % FANOUT) as usize];
+        }
+        child
+    }
+
+    pub fn lookup(&self, block: u64) -> Found {
+        let found = |ptr: &Ptr| if ptr.is_hole() { Found::Hole } else { Found::At(*ptr) };
+        let (leaf, slot) = (block / FANOUT, block % FANOUT);
+        match self.leaf(leaf) {
+            Child::Hole => Found::Hole,
+            Child::Leaf(node) => {
+                node.touched.set(true);
+                found(&node.ptrs[slot as usize])
+            }
+            Child::Cold { home, delta } => match delta.as_deref() {
+                Some(Delta { entries, .. }) if entries.contains_key(&(slot as u16)) => found(&entries[&(slot as u16)].0),
+                Some(Delta { cleared: Some(_), .. }) => Found::Hole,
+                _ => Found::Unloaded { leaf, home: *home },
+            },
+            Child::Inner(_) => unreachable!("leaves are at level 0"),
+        }
+    }
+
+    /// Points `block` at `ptr` (or at nothing); what it replaces goes to `freed` as far as it is known.
+    pub fn set(&mut self, block: u64, ptr: Ptr, freed: &mut Vec<Ptr>) {
+        assert!(block < reach(self.height), "block {block} beyond the tree");
+        let (leaf, slot, period) = (block / FANOUT, (block % FANOUT) as usize, self.period);
+        let (mut child, mut at) = (&mut self.root, self.height);
+        while at > 0 {
+            if matches!(child, Child::Hole) {
+                if ptr.is_hole() {
+                    return;
+                }
+                let children = vec![Child::Hole; FANOUT as usize];
+                *child = Child::Inner(Rc::new(Inner { stamp: 0, home: Ptr::HOLE, children }));
+            }
+            let Child::Inner(inner) = child else { unreachable!("interior nodes are in memory") };
+            let inner = Rc::make_mut(inner);
+            if inner.stamp != period {
+                inner.stamp = period;
+                self.dirty += 1;
+            }
+            at -= 1;
+            child = &mut inner.children[(leaf / FANOUT.pow(u32::from(at)) % FANOUT) as usize];
+        }
+        if matches!(child, Child::Hole) {
+            if ptr.is_hole() {
+                return;
+            }
+            let ptrs = vec![Ptr::HOLE; FANOUT as usize];
+            *child = Child::Leaf(Rc::new(Leaf { stamp: 0, home: Ptr::HOLE, ptrs, touched: Cell::new(true) }));
+        }
+        match child {
+            Child::Leaf(node) => {
+                let node = Rc::make_mut(node);
+                if node.stamp != period {
+                    node.stamp = period;
+                    self.dirty += 1;
+                }
+                let old = std::mem::replace(&mut node.ptrs[slot], ptr);
+                self.mapped += i64::from(!ptr.is_hole()) - i64::from(!old.is_hole());
+                if !old.is_hole() {
+                    freed.push(old);
+                }
+            }
+            Child::Cold { delta, .. } => {
+                let delta = Rc::make_mut(delta.get_or_insert_with(|| Rc::new(Delta { since: period, ..Delta::default() })));
+                if delta.stamp != period {
+                    delta.stamp = period;
+                    self.dirty += 1;
+                }
+                if let Some((old, stamp)) = delta.entries.insert(slot as u16, (ptr, period))
+                    && stamp == period
+                    && !old.is_hole()
+                {
+                    freed.push(old);
+                }
+            }
+            Child::Hole | Child::Inner(_) => unreachable!("made a leaf above"),
+        }
+    }
+
+    /// Empties `count` blocks from `first`, visiting only what exists.
+    pub fn clear(&mut self, first: u64, count: u64, freed: &mut Vec<Ptr>) {
+        let end = (first + count).min(reach(self.height));
+        let mut leaf = first / FANOUT;
+        while leaf * FANOUT < end {
+            let Some(found) = self.next_leaf(leaf).filter(|found| found * FANOUT < end) else { return };
+            let from = first.max(found * FANOUT);
+            let to = end.min((found + 1) * FANOUT);
+            if to - from == FANOUT && matches!(self.leaf(found), Child::Cold { .. }) {
+                self.clear_cold(found, freed);
+            } else {
+                (from..to).for_each(|block| self.set(block, Ptr::HOLE, freed));
+            }
+            leaf = found + 1;
+        }
+    }
+
+    /// Empties a whole leaf that is not in memory.
+    fn clear_cold(&mut self, leaf: u64, freed: &mut Vec<Ptr>) {
+        let period = self.period;
+        // Stamps the interior nodes on the way; the entry itself goes with the rest below.
+        self.set(leaf * FANOUT, Ptr::HOLE, freed);
+        let Some(Child::Cold { delta: Some(delta), .. }) = self.place(0, leaf) else {
+            unreachable!("the caller saw a cold leaf, and setting it gave it a delta")
+        };
+        let delta = Rc::make_mut(delta);
+        let own = delta.entries.values().filter(|(ptr, stamp)| *stamp == period && !ptr.is_hole());
+        freed.extend(own.map(|(ptr, _)| *ptr));
+        delta.entries.clear();
+        delta.cleared = Some(period);
+    }
+
+    /// The first leaf at or after `leaf` that exists.
+    pub fn next_leaf(&self, leaf: u64) -> Option<u64> {
+        fn visit(child: &Child, level: u8, index: u64, from: u64) -> Option<u64> {
+            match child {
+                Child::Hole => None,
+                Child::Cold { .. } | Child::Leaf(_) => (index >= from).then_some(index),
+                Child::Inner(inner) => {
+                    let below = FANOUT.pow(u32::from(level) - 1);
+                    let start = (from / below).saturating_sub(index * FANOUT);
+                    (start..FANOUT).find_map(|slot| {
+                        visit(&inner.children[slot as usize], level - 1, index * FANOUT + slot, from)
+                    })
+                }
+            }
+        }
+        visit(&self.root, self.height, 0, leaf)
+    }
+
+    /// Brings a leaf into memory that was read through `home`. False when it changed meanwhile, or has changes that a running
+    /// checkpoint is resolving: look up again, or use the pointers read without keeping them.
+    pub fn load_leaf(&mut self, leaf: u64, home: Ptr, ptrs: Vec<Ptr>, freed: &mut Vec<Ptr>) -> bool {
+        let period = self.period;
+        let Some(child) = self.place(0, leaf) else { return false };
+        let Child::Cold { home: now, delta } = child else { return false };
+        if *now != home || delta.as_ref().is_some_and(|delta| delta.since != period) {
+            return false;
+        }
+        let (stamp, ptrs, mapped) = match delta.as_deref() {
+            None => (0, ptrs, 0),
+            Some(delta) => {
+                let merged = merge(ptrs, delta);
+                freed.extend(merged.freed);
+                (period, merged.ptrs, merged.mapped)
+            }
+        };
+        *child = Child::Leaf(Rc::new(Leaf { stamp, home, ptrs, touched: Cell::new(true) }));
+        self.mapped += mapped;
+        true
+    }
+
+    /// The pointer of `slot` in a leaf read through `home`, with the changes that memory has over it. Nothing when the leaf
+    /// changed meanwhile.
+    pub fn overlaid(&self, leaf: u64, home: Ptr, slot: u64, stored: &[Ptr]) -> Option<Found> {
+        match self.leaf(leaf) {
+            Child::Cold { home: now, .. } if *now == home => match self.lookup(leaf * FANOUT + slot) {
+                Found::Unloaded { .. } => {
+                    let ptr = stored[slot as usize];
+                    Some(if ptr.is_hole() { Found::Hole } else { Found::At(ptr) })
+                }
+                found => Some(found),
+            },
+            _ => None,
+        }
+    }
+
+    /// Drops a leaf from memory if it equals its home and was not looked at since the last call. True when it went.
+    pub fn evict(&mut self, leaf: u64) -> bool {
+        let Child::Leaf(node) = self.leaf(leaf) else { return false };
+        if node.stamp != 0 || node.touched.replace(false) {
+            return false;
+        }
+        let home = node.home;
+        *self.place(0, leaf).expect("the leaf is there") = Child::Cold { home, delta: None };
+        true
+    }
+
+    /// Whether a leaf is in memory.
+    pub fn is_loaded(&self, leaf: u64) -> bool {
+        matches!(self.leaf(leaf), Child::Leaf(_))
+    }
+
+    /// Closes the period: what a checkpoint will write. Changes go on in the next one.
+    pub fn freeze(&mut self) -> Frozen {
+        let frozen = Frozen::new(self.root.clone(), self.height, self.mapped);
+        self.period += 1;
+        self.dirty = 0;
+        frozen
+    }
+
+    /// Takes over where a checkpoint put the nodes of the frozen period. The frozen tree must have been dropped, or every node
+    /// is copied.
+    pub fn install(&mut self, written: &[(u8, u64, Ptr)], mapped_resolved: i64) {
+        let mut mapped = mapped_resolved;
+        let period = self.period;
+        for &(level, index, home) in written {
+            let place = self.place(level, index).expect("nodes leave only here, children before parents");
+            match place {
+                Child::Leaf(node) if node.stamp < period && home.is_hole() => *place = Child::Hole,
+                Child::Leaf(node) => {
+                    let node = Rc::make_mut(node);
+                    node.home = home;
+                    if node.stamp < period {
+                        node.stamp = 0;
+                    }
+                }
+                Child::Cold { delta, .. } => {
+                    let mut rest = delta.take().map(Rc::unwrap_or_clone).unwrap_or_default();
+                    rest.entries.retain(|_, (_, stamp)| *stamp == period);
+                    rest.cleared = rest.cleared.filter(|stamp| *stamp == period);
+                    rest.since = period;
+                    *place = if !home.is_hole() {
+                        Child::Cold { home, delta: (!rest.is_empty()).then(|| Rc::new(rest)) }
+                    } else if rest.entries.values().all(|(ptr, _)| ptr.is_hole()) {
+                        Child::Hole
+                    } else {
+                        // Nothing is on disk any more: what memory has is all there is.
+                        let merged = merge(vec![Ptr::HOLE; FANOUT as usize], &rest);
+                        mapped += merged.mapped;
+                        let touched = Cell::new(false);
+                        Child::Leaf(Rc::new(Leaf { stamp: period, home, ptrs: merged.ptrs, touched }))
+                    };
+                }
+                Child::Inner(node) => {
+                    let node = Rc::make_mut(node);
+                    node.home = home;
+                    if node.stamp < period {
+                        node.stamp = 0;
+                        if home.is_hole() {
+                            *place = Child::Hole;
+                        }
+                    }
+                }
+                Child::Hole => unreachable!("nodes leave only here"),
+            }
+        }
+        self.mapped += mapped;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frozen::leaf_body;
+    use crate::node::{NODE_BYTES, decode_ptrs};
+    use forebay_base::{Checksum, Random};
+    use forebay_space::{Addr, ChunkId};
+    use std::collections::{HashMap, HashSet};
+
+    /// A disk of nodes, and the set of everything allocated and not freed.
+    #[derive(Default)]
+    struct Disk {
+        nodes: HashMap<Addr, Vec<u8>>,
+        live: HashSet<u64>,
+        next: u32,
+    }
+
+    impl Disk {
+        fn allocate(&mut self, bytes: u32) -> Ptr {
+            self.next += 4;
+            let addr = Addr::new(ChunkId(1 + self.next / (1 << 20)), self.next % (1 << 20));
+            self.live.insert(addr.0);
+            Ptr::new(addr, bytes, 1, Checksum(u128::from(self.next)))
+        }
+        fn free(&mut self, freed: &mut Vec<Ptr>) {
+            for ptr in freed.drain(..) {
+                assert!(self.live.remove(&ptr.addr().0), "{ptr:?} was freed twice");
+            }
+        }
+        fn node(&mut self, body: Option<Vec<u8>>) -> Ptr {
+            let Some(body) = body else { return Ptr::HOLE };
+            let ptr = self.allocate(NODE_BYTES as u32);
+            self.nodes.insert(ptr.addr(), body);
+            ptr
+        }
+        fn read(&self, ptr: Ptr) -> Vec<Ptr> {
+            decode_ptrs(&self.nodes[&ptr.addr()])
+        }
+    }
+
+    /// Writes a frozen tree, calling `between` after each leaf: the live tree goes on meanwhile.
+    fn checkpoint(tree: &mut Tree, disk: &mut Disk, mut between: impl FnMut(&mut Tree, &mut Disk)) -> (Ptr, u8, u64) {
+        let mut frozen = tree.freeze();
+        let mut replaced = Vec::new();
+        for leaf in frozen.dirty_leaves() {
+            let body = match leaf.hot() {
+                Some(ptrs) => leaf_body(ptrs),
+                None => {
+                    let merged = leaf.merge(disk.read(leaf.home));
+                    frozen.resolved(merged.mapped);
+                    replaced.extend(merged.freed);
+                    leaf_body(&merged.ptrs)
+                }
+            };
+            let ptr = disk.node(body);
+            frozen.wrote(0, leaf.index, ptr);
+            replaced.extend(Some(leaf.home).filter(|home| !home.is_hole()));
+            between(tree, disk);
+        }
+        for level in 1..=frozen.height() {
+            for (index, home, body) in frozen.dirty_inner(level) {
+                let ptr = disk.node(body);
+                frozen.wrote(level, index, ptr);
+                replaced.extend(Some(home).filter(|home| !home.is_hole()));
+            }
+        }
+        let result = (frozen.root(), frozen.height(), frozen.mapped());
+        let (written, resolved) = frozen.finish();
+        tree.install(&written, resolved);
+        disk.free(&mut replaced);
+        result
+    }
+
+    fn load(tree: &mut Tree, disk: &Disk) {
+        loop {
+            let missing = tree.missing_inner();
+            if missing.is_empty() {
+                return;
+            }
+            missing.into_iter().for_each(|(level, index, home)| tree.load_inner(level, index, home, disk.read(home)));
+        }
+    }
+
+    fn get(tree: &mut Tree, disk: &mut Disk, block: u64, keep: bool) -> Option<Ptr> {
+        let found = match tree.lookup(block) {
+            Found::Unloaded { leaf, home } => {
+                let stored = disk.read(home);
+                let mut freed = Vec::new();
+                let over = tree.overlaid(leaf, home, block % FANOUT, &stored).expect("nothing changed meanwhile");
+                if keep && tree.load_leaf(leaf, home, stored, &mut freed) {
+                    disk.free(&mut freed);
+                    assert_eq!(tree.lookup(block), over);
+                }
+                over
+            }
+            found => found,
+        };
+        match found {
+            Found::At(ptr) => Some(ptr),
+            _ => None,
+        }
+    }
+
+    fn step(random: &mut Random, tree: &mut Tree, disk: &mut Disk, model: &mut HashMap<u64, Ptr>, blocks: u64) {
+        let mut freed = Vec::new();
+        let block = random.below(blocks);
+        match random.below(10) {
+            0..=4 => {
+                let ptr = disk.allocate(8192);
+                tree.set(block, ptr, &mut freed);
+                model.insert(block, ptr);
+            }
+            5 => {
+                tree.set(block, Ptr::HOLE, &mut freed);
+                model.remove(&block);
+            }
+            6 => {
+                let first = if random.one_in(2) { block / FANOUT * FANOUT } else { block };
+                let count = (1 + random.below(3 * FANOUT)).min(blocks - first);
+                tree.clear(first, count, &mut freed);
+                model.retain(|at, _| !(first..first + count).contains(at));
+            }
+            7 => drop(tree.evict(block / FANOUT)),
+            _ => assert_eq!(get(tree, disk, block, block % 2 == 0), model.get(&block).copied(), "block {block}"),
+        }
+        disk.free(&mut freed);
+    }
+
+    #[test]
+    fn random_histories_agree_with_a_map_and_free_each_block_once() {
+        for seed in 0..60 {
+            let mut random = Random::new(seed);
+            let mut blocks = [400, 5 * FANOUT, 700 * FANOUT][(seed % 3) as usize];
+            let (mut tree, mut disk, mut model) = (Tree::empty(blocks), Disk::default(), HashMap::new());
+            for round in 0..25 {
+                for _ in 0..random.below(200) {
+                    step(&mut random, &mut tree, &mut disk, &mut model, blocks);
+                }
+                if random.one_in(8) {
+                    blocks += FANOUT * random.below(600);
+                    tree.grow(blocks);
+                }
+                let at_freeze = model.len() as u64;
+                let (root, height, mapped) = {
+                    let random = &mut random;
+                    let model = &mut model;
+                    checkpoint(&mut tree, &mut disk, |tree, disk| {
+                        (0..random.below(4)).for_each(|_| step(random, tree, disk, model, blocks));
+                    })
+                };
+                assert_eq!(mapped, at_freeze, "seed {seed} round {round}");
+                if random.one_in(4) {
+                    // Settle, then import what is on disk: nothing may be lost and nothing leaked.
+                    let (root, height, mapped) = checkpoint(&mut tree, &mut disk, |_, _| {});
+                    assert_eq!(mapped, model.len() as u64);
+                    tree = Tree::stored(root, height, mapped);
+                    load(&mut tree, &disk);
+                    let mut reachable: HashSet<u64> = model.values().map(|ptr| ptr.addr().0).collect();
+                    let nodes = disk.live.iter().filter(|addr| disk.nodes.contains_key(&Addr(**addr)));
+                    reachable.extend(nodes);
+                    assert_eq!(reachable, disk.live);
+                    assert_eq!(count_nodes(root, height, &disk), disk.live.len() - model.len(), "leaked nodes");
+                } else {
+                    let _ = (root, height);
+                }
+            }
+            let mut freed = Vec::new();
+            tree.clear(0, blocks, &mut freed);
+            disk.free(&mut freed);
+            checkpoint(&mut tree, &mut disk, |_, _| {});
+            assert!(tree.is_empty() && disk.live.is_empty() && tree.mapped() == 0, "seed {seed}: everything comes back");
+        }
+    }
+
+    fn count_nodes(ptr: Ptr, level: u8, disk: &Disk) -> usize {
+        if ptr.is_hole() {
+            return 0;
+        }
+        let below = || disk.read(ptr).into_iter().map(|child| count_nodes(child, level - 1, disk)).sum::<usize>();
+        1 + if level == 0 { 0 } else { below() }
+    }
+
+    #[test]
+    fn heights() {
+        assert_eq!([1, 510, 511, 260_100, 260_101].map(height_for), [0, 0, 1, 1, 2]);
+        assert_eq!(height_for((64 << 40) / 4096), 3);
+    }
+}

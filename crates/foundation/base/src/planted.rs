@@ -1,0 +1,180 @@
+//! Planted bugs: known mistakes that the simulator must catch, compiled in only with the feature `planted`.
+//!
+//! A harness that finds nothing proves nothing until it has been seen to find something. Each [`Bug`] is a
+//! mistake that a storage engine's author could make; the site of the mistake asks [`active`], the suite plants one
+//! after the other and fails when one survives. Without the feature `active` is a constant `false` and the
+//! compiler removes the site.
+//!
+//! The planted bug belongs to a thread, as a simulated world does: two worlds on two threads carry different bugs.
+
+/// Every mistake that can be planted. The comment says what the engine then does wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Bug {
+    /// A commit does not flush the data disks before it acknowledges.
+    SkipDataFlush,
+    /// A commit does not flush the log before it acknowledges.
+    SkipLogFlush,
+    /// A write is acknowledged when its I/O is complete, before the flush.
+    AckBeforeFlush,
+    /// A FUA write or a flush of a volume with `sync=standard` is acknowledged without a commit.
+    FuaIgnored,
+    /// The superblock is written before the flush that makes the nodes below it durable.
+    SuperblockBeforeNodes,
+    /// The log is cut and space released before the superblock is durable.
+    SkipSuperblockFlush,
+    /// Space freed since the last checkpoint is reused before the next one is durable.
+    FreeReleasedEarly,
+    /// A tree node is accepted at an address that is not its own.
+    MissingNodeAddressCheck,
+    /// Data leaves the engine without its checksum having been compared.
+    MissingChecksumCheck,
+    /// Replay leaves out the last valid frame of the log.
+    ReplaySkipsLastFrame,
+    /// Replay accepts a frame that does not follow the one before it: stale frames of an earlier lap.
+    ReplayIgnoresChain,
+    /// Replay accepts a pointer record without reading the data it points to.
+    ReplayNoDataVerification,
+    /// Replay applies what follows a gap in the log.
+    ReplayContinuesAfterGap,
+    /// A checkpoint cuts the log beyond what it has written to the trees.
+    LogCutTooFar,
+    /// A checkpoint's freeze leaves one dirty leaf out.
+    FreezeMissesDirtyLeaf,
+    /// The old pointer of a leaf that was not in memory is never freed: a leak.
+    ColdLeafForgetsOldPointer,
+    /// A checkpoint does not write the chunk bitmaps it changed.
+    BitmapNotWritten,
+    /// A bitmap or superblock overwrites its current slot instead of the alternate one.
+    SameAlternateSlot,
+    /// A write to a mirror reaches one disk only.
+    MirrorWritesOneCopy,
+    /// A repair writes the good copy over the disk that already had it.
+    RepairWritesWrongCopy,
+    /// A disk that missed writes is read from after its return.
+    StaleDiskAccepted,
+    /// A failed write counts as done.
+    WriteErrorIgnored,
+    /// A failed flush counts as done.
+    FlushErrorIgnored,
+    /// A write of part of a block zeroes the rest of it.
+    PartialBlockZeroed,
+    /// A discard changes the tree but is not logged.
+    DiscardNotLogged,
+    /// A resize is acknowledged without being logged.
+    ResizeNotLogged,
+    /// The catalog names a volume whose tree is not yet durable.
+    CatalogBeforeTree,
+    /// The allocator hands out the same space twice.
+    DoubleAllocation,
+    /// A write of several blocks is applied in part after a crash.
+    TornWriteAccepted,
+    /// An overwrite frees the new block instead of the old one.
+    FreesNewPointer,
+    /// A block that cannot be read or verified is answered with zeros.
+    UnreadableReadsAsZeros,
+    /// The cache keeps the old block after an overwrite.
+    CacheKeepsOldBlock,
+}
+
+impl Bug {
+    pub const ALL: [Bug; 32] = [
+        Bug::SkipDataFlush,
+        Bug::SkipLogFlush,
+        Bug::AckBeforeFlush,
+        Bug::FuaIgnored,
+        Bug::SuperblockBeforeNodes,
+        Bug::SkipSuperblockFlush,
+        Bug::FreeReleasedEarly,
+        Bug::MissingNodeAddressCheck,
+        Bug::MissingChecksumCheck,
+        Bug::ReplaySkipsLastFrame,
+        Bug::ReplayIgnoresChain,
+        Bug::ReplayNoDataVerification,
+        Bug::ReplayContinuesAfterGap,
+        Bug::LogCutTooFar,
+        Bug::FreezeMissesDirtyLeaf,
+        Bug::ColdLeafForgetsOldPointer,
+        Bug::BitmapNotWritten,
+        Bug::SameAlternateSlot,
+        Bug::MirrorWritesOneCopy,
+        Bug::RepairWritesWrongCopy,
+        Bug::StaleDiskAccepted,
+        Bug::WriteErrorIgnored,
+        Bug::FlushErrorIgnored,
+        Bug::PartialBlockZeroed,
+        Bug::DiscardNotLogged,
+        Bug::ResizeNotLogged,
+        Bug::CatalogBeforeTree,
+        Bug::DoubleAllocation,
+        Bug::TornWriteAccepted,
+        Bug::FreesNewPointer,
+        Bug::UnreadableReadsAsZeros,
+        Bug::CacheKeepsOldBlock,
+    ];
+}
+
+#[cfg(feature = "planted")]
+mod state {
+    use super::Bug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+        static MET: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Whether `bug` is planted on this thread.
+    pub fn active(bug: Bug) -> bool {
+        let active = PLANTED.get() == Some(bug);
+        if active {
+            MET.set(MET.get() + 1);
+        }
+        active
+    }
+
+    /// Plants `bug` on this thread in place of the one before, or none.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+        MET.set(0);
+    }
+
+    /// How often the planted bug's site was reached since [`plant`]: a bug nobody reaches was not tried.
+    pub fn times_met() -> u64 {
+        MET.get()
+    }
+}
+
+#[cfg(not(feature = "planted"))]
+mod state {
+    use super::Bug;
+
+    /// Whether `bug` is planted: never without the feature `planted`.
+    #[inline(always)]
+    pub const fn active(_: Bug) -> bool {
+        false
+    }
+}
+
+pub use state::*;
+
+#[cfg(all(test, feature = "planted"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bug_at_a_time_and_only_on_this_thread() {
+        plant(Some(Bug::SkipLogFlush));
+        assert!(active(Bug::SkipLogFlush) && !active(Bug::SkipDataFlush));
+        assert_eq!(times_met(), 1);
+        assert!(!std::thread::spawn(|| active(Bug::SkipLogFlush)).join().expect("the thread does not panic"));
+        plant(None);
+        assert!(Bug::ALL.iter().all(|&bug| !active(bug)));
+    }
+
+    #[test]
+    fn all_names_every_bug_once() {
+        let distinct: std::collections::HashSet<Bug> = Bug::ALL.into_iter().collect();
+        assert_eq!(distinct.len(), Bug::ALL.len());
+        assert_eq!(*Bug::ALL.last().expect("there are bugs") as usize + 1, Bug::ALL.len());
+    }
+}
