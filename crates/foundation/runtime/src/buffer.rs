@@ -18,8 +18,9 @@ const CLASS_MIN_SHIFT: u32 = 12;
 const CLASSES: usize = 14; // 4 KiB << 0 ..= 4 KiB << 13 = 32 MiB
 /// The largest buffer, 32 MiB.
 pub const BUFFER_MAX: usize = ALIGN << (CLASSES - 1);
-/// Free memory kept per size class; what comes back beyond it goes to the allocator.
-const FREE_BYTES_MAX: usize = 64 << 20;
+/// Free memory kept by one arena, enough for a queue of 64 requests of 1 MiB in each direction; what comes back
+/// beyond it goes to the allocator.
+const FREE_BYTES_MAX: usize = 128 << 20;
 
 /// Recycles buffers on one executor.
 #[derive(Clone)]
@@ -27,6 +28,7 @@ pub struct Arena(Rc<Shelves>);
 
 struct Shelves {
     free: [RefCell<Vec<NonNull<u8>>>; CLASSES],
+    bytes_free: Cell<usize>,
     bytes_out: Cell<usize>,
 }
 
@@ -42,7 +44,11 @@ fn layout(class: usize) -> Layout {
 
 impl Arena {
     pub fn new() -> Arena {
-        Arena(Rc::new(Shelves { free: Default::default(), bytes_out: Cell::new(0) }))
+        Arena(Rc::new(Shelves {
+            free: Default::default(),
+            bytes_free: Cell::new(0),
+            bytes_out: Cell::new(0),
+        }))
     }
 
     /// A buffer of `len` bytes with unspecified (recycled) contents. Panics beyond [`BUFFER_MAX`].
@@ -51,6 +57,9 @@ impl Arena {
         let class =
             (len.max(1).next_power_of_two().trailing_zeros().max(CLASS_MIN_SHIFT) - CLASS_MIN_SHIFT) as usize;
         let recycled = self.0.free[class].borrow_mut().pop();
+        if recycled.is_some() {
+            self.0.bytes_free.set(self.0.bytes_free.get() - (ALIGN << class));
+        }
         let memory = recycled.unwrap_or_else(|| {
             // SAFETY: the layout has a non-zero size.
             let memory = unsafe { alloc_zeroed(layout(class)) };
@@ -74,6 +83,11 @@ impl Arena {
         buffer
     }
 
+    /// Bytes of memory that are kept for the next buffers.
+    pub fn bytes_free(&self) -> usize {
+        self.0.bytes_free.get()
+    }
+
     /// Bytes of memory that buffers hold at this moment.
     pub fn bytes_out(&self) -> usize {
         self.0.bytes_out.get()
@@ -90,9 +104,10 @@ impl Drop for Slab {
     fn drop(&mut self) {
         if let Some(home) = self.home.upgrade() {
             home.bytes_out.set(home.bytes_out.get() - (ALIGN << self.class));
-            let mut free = home.free[self.class].borrow_mut();
-            if (free.len() + 1) << self.class <= FREE_BYTES_MAX / ALIGN {
-                free.push(self.memory);
+            let bytes_free = home.bytes_free.get() + (ALIGN << self.class);
+            if bytes_free <= FREE_BYTES_MAX {
+                home.bytes_free.set(bytes_free);
+                home.free[self.class].borrow_mut().push(self.memory);
                 return;
             }
         }
@@ -168,7 +183,8 @@ pub struct Buf {
 impl Buf {
     /// The part `from..from + len`. Panics outside the buffer.
     pub fn slice(&self, from: usize, len: usize) -> Buf {
-        assert!(from + len <= self.len as usize, "slice {from}+{len} of a buffer of {}", self.len);
+        let end = from.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.len as usize), "slice {from}+{len} of {} bytes", self.len);
         Buf { slab: self.slab.clone(), at: self.at + from as u32, len: len as u32 }
     }
 
@@ -241,6 +257,24 @@ mod tests {
         assert_ne!(arena.take(8192).as_ptr(), address);
         drop(slice);
         assert_eq!(arena.take(5000).as_ptr(), address);
+        assert_eq!(arena.bytes_out(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "slice")]
+    fn a_slice_whose_end_overflows_is_refused() {
+        Arena::new().copy(b"abcdef").freeze().slice(usize::MAX, 2);
+    }
+
+    #[test]
+    fn free_memory_is_bounded_over_all_sizes() {
+        let arena = Arena::new();
+        for class in 0..CLASSES {
+            let count = (FREE_BYTES_MAX >> 1) / (ALIGN << class);
+            let buffers: Vec<_> = (0..count.min(40)).map(|_| arena.take(ALIGN << class)).collect();
+            drop(buffers);
+            assert!(arena.bytes_free() <= FREE_BYTES_MAX, "{} bytes", arena.bytes_free());
+        }
         assert_eq!(arena.bytes_out(), 0);
     }
 

@@ -11,9 +11,8 @@ use crate::disk::{Disk, DiskBackend, OpenError, OpenMode};
 use crate::net::{Detached, Listener, NetError, Stream};
 use forebay_base::{Nanos, WallTime};
 use std::any::{Any, TypeId};
-use std::cell::RefCell;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -62,8 +61,10 @@ type Job = Box<dyn FnOnce(&Rt) + Send>;
 
 /// What other threads may touch.
 struct Shared {
+    /// Tasks that are to run, each at most once.
     woken: Mutex<VecDeque<usize>>,
-    jobs: Mutex<VecDeque<Job>>,
+    /// `None` when the executor has ended.
+    jobs: Mutex<Option<VecDeque<Job>>>,
     /// Set while the executor waits in [`Backend::turn`]: a wake-up must then unpark it.
     parked: AtomicBool,
     unpark: Arc<dyn Unpark>,
@@ -79,6 +80,8 @@ impl Shared {
 
 struct TaskWaker {
     task: usize,
+    /// Whether the task is on its way to run: it need not be woken again. Cleared just before it runs.
+    queued: AtomicBool,
     shared: Arc<Shared>,
 }
 
@@ -87,22 +90,25 @@ impl Wake for TaskWaker {
         self.wake_by_ref();
     }
     fn wake_by_ref(self: &Arc<Self>) {
+        if self.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
         self.shared.woken.lock().expect("no holder of this lock panics").push_back(self.task);
         self.shared.notify();
     }
 }
 
 struct TaskSlot {
+    /// Out while it runs.
     future: Option<Task>,
     waker: Waker,
-    /// Whether the task is in the ready queue already.
-    queued: bool,
+    wakes: Arc<TaskWaker>,
 }
 
+/// Sleeping tasks by deadline, then by the order in which they went to sleep.
 #[derive(Default)]
 struct Timers {
-    heap: BinaryHeap<Reverse<(Nanos, u64)>>,
-    wakers: HashMap<u64, Waker>,
+    wakers: BTreeMap<(Nanos, u64), Waker>,
     next: u64,
 }
 
@@ -116,6 +122,8 @@ struct Inner {
     ready: RefCell<VecDeque<usize>>,
     timers: RefCell<Timers>,
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+    /// The executor is being dropped: nothing new starts.
+    ended: Cell<bool>,
 }
 
 /// The handle to the executor one runs on: cheap to clone, bound to its thread.
@@ -170,22 +178,32 @@ impl Rt {
         self.0.backend.attach(stream)
     }
 
-    /// Starts a task on this executor.
+    /// Starts a task on this executor. While the executor is dropped, nothing starts: the future is dropped.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Join<T> {
         let (done, result) = completion();
         self.insert(Box::pin(async move { done.complete(future.await) }));
         Join(result)
     }
 
+    #[cfg(test)]
+    fn timers_pending(&self) -> usize {
+        self.0.timers.borrow().wakers.len()
+    }
+
     fn insert(&self, future: Task) {
         let inner = &*self.0;
+        if inner.ended.get() {
+            return;
+        }
         let mut tasks = inner.tasks.borrow_mut();
         let index = inner.free.borrow_mut().pop().unwrap_or_else(|| {
             tasks.push(None);
             tasks.len() - 1
         });
-        let waker = Waker::from(Arc::new(TaskWaker { task: index, shared: inner.shared.clone() }));
-        tasks[index] = Some(TaskSlot { future: Some(future), waker, queued: true });
+        let wakes =
+            Arc::new(TaskWaker { task: index, queued: AtomicBool::new(true), shared: inner.shared.clone() });
+        let waker = Waker::from(wakes.clone());
+        tasks[index] = Some(TaskSlot { future: Some(future), waker, wakes });
         inner.ready.borrow_mut().push_back(index);
     }
 
@@ -223,19 +241,13 @@ impl Future for Sleep {
         if self.rt.now() >= self.deadline {
             return Poll::Ready(());
         }
-        let rt = self.rt.clone();
-        let mut timers = rt.0.timers.borrow_mut();
-        let id = match self.timer {
-            Some(id) => id,
-            None => {
-                timers.next += 1;
-                let id = timers.next;
-                timers.heap.push(Reverse((self.deadline, id)));
-                self.timer = Some(id);
-                id
-            }
-        };
-        timers.wakers.insert(id, context.waker().clone());
+        let this = &mut *self;
+        let mut timers = this.rt.0.timers.borrow_mut();
+        let id = *this.timer.get_or_insert_with(|| {
+            timers.next += 1;
+            timers.next
+        });
+        timers.wakers.insert((this.deadline, id), context.waker().clone());
         Poll::Pending
     }
 }
@@ -243,7 +255,8 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(id) = self.timer {
-            self.rt.0.timers.borrow_mut().wakers.remove(&id);
+            let waker = self.rt.0.timers.borrow_mut().wakers.remove(&(self.deadline, id));
+            drop(waker);
         }
     }
 }
@@ -268,7 +281,13 @@ pub struct Remote(Arc<Shared>);
 impl Remote {
     /// Runs `job` on the executor, after what was sent before it. Jobs sent to an executor that has ended are dropped.
     pub fn run(&self, job: impl FnOnce(&Rt) + Send + 'static) {
-        self.0.jobs.lock().expect("no holder of this lock panics").push_back(Box::new(job));
+        // A job that nobody will run is dropped outside the lock, as its drop may send another.
+        let job: Job = Box::new(job);
+        if let Some(jobs) = &mut *self.0.jobs.lock().expect("no holder of this lock panics") {
+            jobs.push_back(job);
+        } else {
+            return;
+        }
         self.0.notify();
     }
 }
@@ -300,7 +319,7 @@ impl Executor {
     pub fn new(core: usize, backend: Rc<dyn Backend>) -> Executor {
         let shared = Arc::new(Shared {
             woken: Mutex::default(),
-            jobs: Mutex::default(),
+            jobs: Mutex::new(Some(VecDeque::new())),
             parked: AtomicBool::new(false),
             unpark: backend.unparker(),
         });
@@ -315,6 +334,7 @@ impl Executor {
                 ready: RefCell::default(),
                 timers: RefCell::default(),
                 locals: RefCell::default(),
+                ended: Cell::new(false),
             })),
         }
     }
@@ -329,15 +349,17 @@ impl Executor {
         let slot = result.clone();
         self.rt.insert(Box::pin(async move { *slot.borrow_mut() = Some(main.await) }));
         loop {
-            self.step();
+            self.run_ready();
+            // Looked at before the backend may wait: nothing wakes an executor whose last task has ended.
             if let Some(value) = result.borrow_mut().take() {
                 return value;
             }
+            self.turn();
         }
     }
 
-    /// One round: collect wake-ups and jobs, run what is ready, let the backend make progress.
-    fn step(&self) {
+    /// Collects wake-ups and jobs and runs what is ready.
+    fn run_ready(&self) {
         let inner = &*self.rt.0;
         self.collect();
         // Run what is ready now; what these tasks wake runs in the same round, up to a bound that keeps I/O moving.
@@ -357,6 +379,11 @@ impl Executor {
                 self.collect();
             }
         }
+    }
+
+    /// Lets the backend make progress, waiting when no task is ready, and fires timers.
+    fn turn(&self) {
+        let inner = &*self.rt.0;
         let wait = if !inner.ready.borrow().is_empty() { Wait::Poll } else { self.next_timer() };
         if wait == Wait::Poll {
             inner.backend.turn(wait);
@@ -364,38 +391,39 @@ impl Executor {
             inner.shared.parked.store(true, Ordering::SeqCst);
             // A wake-up between the last collect and the store above found `parked` false: look again.
             let pending = !inner.shared.woken.lock().expect("no holder of this lock panics").is_empty()
-                || !inner.shared.jobs.lock().expect("no holder of this lock panics").is_empty();
+                || self.jobs_wait();
             inner.backend.turn(if pending { Wait::Poll } else { wait });
             inner.shared.parked.store(false, Ordering::SeqCst);
         }
         self.fire_timers();
     }
 
+    fn jobs_wait(&self) -> bool {
+        let jobs = self.rt.0.shared.jobs.lock().expect("no holder of this lock panics");
+        jobs.as_ref().is_some_and(|jobs| !jobs.is_empty())
+    }
+
     fn collect(&self) {
         let inner = &*self.rt.0;
-        let jobs = std::mem::take(&mut *inner.shared.jobs.lock().expect("no holder of this lock panics"));
+        let jobs = {
+            let mut jobs = inner.shared.jobs.lock().expect("no holder of this lock panics");
+            jobs.as_mut().map(std::mem::take).unwrap_or_default()
+        };
         for job in jobs {
             job(&self.rt);
         }
         let mut woken = inner.shared.woken.lock().expect("no holder of this lock panics");
-        let mut tasks = inner.tasks.borrow_mut();
-        let mut ready = inner.ready.borrow_mut();
-        for index in woken.drain(..) {
-            // A task that has ended may still be woken by an old waker; a new task in its slot is woken in vain.
-            if let Some(Some(slot)) = tasks.get_mut(index)
-                && !std::mem::replace(&mut slot.queued, true)
-            {
-                ready.push_back(index);
-            }
-        }
+        inner.ready.borrow_mut().append(&mut woken);
     }
 
     fn run(&self, index: usize) {
         let inner = &*self.rt.0;
         let (mut future, waker) = {
             let mut tasks = inner.tasks.borrow_mut();
-            let slot = tasks[index].as_mut().expect("a queued task exists");
-            slot.queued = false;
+            // A task that has ended may still be woken by an old waker; a new task in its slot then runs in vain.
+            let Some(slot) = tasks[index].as_mut() else { return };
+            // Acquires what whoever found it set has written: that wake-up is this run.
+            slot.wakes.queued.swap(false, Ordering::AcqRel);
             (slot.future.take().expect("a task is not run while it runs"), slot.waker.clone())
         };
         let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
@@ -410,45 +438,43 @@ impl Executor {
     }
 
     fn next_timer(&self) -> Wait {
-        let mut timers = self.rt.0.timers.borrow_mut();
-        while let Some(Reverse((deadline, id))) = timers.heap.peek().copied() {
-            if timers.wakers.contains_key(&id) {
-                return Wait::Until(deadline);
-            }
-            timers.heap.pop();
+        match self.rt.0.timers.borrow().wakers.first_key_value() {
+            Some((&(deadline, _), _)) => Wait::Until(deadline),
+            None => Wait::Forever,
         }
-        Wait::Forever
     }
 
     fn fire_timers(&self) {
-        if self.rt.0.timers.borrow().heap.is_empty() {
+        if self.rt.0.timers.borrow().wakers.is_empty() {
             return;
         }
         let now = self.rt.now();
         loop {
-            let waker = {
-                let mut timers = self.rt.0.timers.borrow_mut();
-                match timers.heap.peek().copied() {
-                    Some(Reverse((deadline, id))) if deadline <= now => {
-                        timers.heap.pop();
-                        timers.wakers.remove(&id)
-                    }
-                    _ => return,
-                }
+            let waker = match self.rt.0.timers.borrow_mut().wakers.first_entry() {
+                Some(first) if first.key().0 <= now => first.remove(),
+                _ => return,
             };
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+            waker.wake();
         }
     }
 }
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        // Tasks hold `Rt`s, which hold the tasks: break the cycle.
-        let tasks = std::mem::take(&mut *self.rt.0.tasks.borrow_mut());
-        drop(tasks);
-        self.rt.0.locals.borrow_mut().clear();
-        self.rt.0.timers.borrow_mut().wakers.clear();
+        // Tasks hold `Rt`s, which hold the tasks: break the cycle. Each drop may use the executor, so nothing is
+        // borrowed meanwhile.
+        let inner = &*self.rt.0;
+        inner.ended.set(true);
+        let jobs = inner.shared.jobs.lock().expect("no holder of this lock panics").take();
+        drop(jobs);
+        drop(inner.tasks.take());
+        drop(inner.locals.take());
+        let wakers = std::mem::take(&mut inner.timers.borrow_mut().wakers);
+        drop(wakers);
+        // What the drops above have made anew.
+        drop(inner.locals.take());
     }
 }
+
+#[cfg(test)]
+mod tests;

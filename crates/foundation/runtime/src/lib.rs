@@ -12,6 +12,7 @@ mod completion;
 mod disk;
 mod executor;
 mod net;
+pub mod uring;
 
 pub use buffer::{Arena, BUFFER_MAX, Buf, BufMut};
 pub use completion::{Completer, Completion, completion};

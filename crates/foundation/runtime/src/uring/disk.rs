@@ -1,0 +1,291 @@
+//! Requests to a disk over the ring: reads, gathered writes, flushes, discards.
+//!
+//! A request is carried on until it is whole: short transfers are continued, interrupted ones repeated, a write
+//! of more parts than one system call takes is done in several. Parts that direct I/O cannot take from where
+//! they lie (a payload behind a protocol header) are copied once into an aligned buffer.
+//!
+//! A discard of a file punches a hole (`fallocate`, which the kernel runs on a worker thread of the ring); of a
+//! device it is the ring's own command (Linux 6.12), on older kernels again `fallocate`, which there zeroes with
+//! deallocation. No discard ever blocks the executor.
+
+use super::file::DiskFile;
+use super::ring::{Op, Ring};
+use crate::buffer::{BUFFER_MAX, Buf, BufMut};
+use crate::completion::Completer;
+use crate::disk::{DiskBackend, DiskError, DiskErrorKind, DiskOp, Geometry, OpenError, OpenMode};
+use io_uring::{opcode, squeue, types};
+use std::rc::Rc;
+
+/// Vectors in one write: the kernel's UIO_MAXIOV.
+const VECTORS_MAX: usize = 1024;
+/// Repetitions after EAGAIN and EINTR before a request fails; a kernel short of memory clears up or does not.
+const RETRIES_MAX: u32 = 1000;
+/// Offsets and lengths are multiples of it.
+const BLOCK: u64 = 4096;
+
+pub(super) struct UringDisk {
+    ring: Rc<Ring>,
+    file: Rc<DiskFile>,
+}
+
+impl UringDisk {
+    pub(super) fn open(ring: Rc<Ring>, path: &str, mode: OpenMode) -> Result<UringDisk, OpenError> {
+        Ok(UringDisk { ring, file: Rc::new(DiskFile::open(path, mode)?) })
+    }
+
+    /// `parts` as they can be written: in place, or copied when direct I/O cannot take them.
+    fn writable(&self, parts: Vec<Buf>, len: u64) -> Vec<Buf> {
+        let (memory, sector) =
+            (self.file.memory_alignment as usize, self.file.geometry.sector_logical as usize);
+        let in_place =
+            |part: &Buf| part.as_ptr().addr().is_multiple_of(memory) && part.len().is_multiple_of(sector);
+        if !self.file.direct || parts.iter().all(in_place) {
+            return parts;
+        }
+        let mut copies: Vec<BufMut> = Vec::new();
+        let mut filled = 0;
+        let mut rest = len as usize;
+        for part in &parts {
+            let mut part = &part[..];
+            while !part.is_empty() {
+                if copies.last().is_none_or(|copy| copy.len() == filled) {
+                    copies.push(self.ring.arena.take(rest.min(BUFFER_MAX)));
+                    filled = 0;
+                }
+                let copy = &mut copies.last_mut().expect("one was just pushed")[filled..];
+                let count = copy.len().min(part.len());
+                copy[..count].copy_from_slice(&part[..count]);
+                part = &part[count..];
+                filled += count;
+                rest -= count;
+            }
+        }
+        copies.into_iter().map(BufMut::freeze).collect()
+    }
+}
+
+impl DiskBackend for UringDisk {
+    fn geometry(&self) -> Geometry {
+        self.file.geometry.clone()
+    }
+
+    fn submit(&self, op: DiskOp) {
+        let (at, len) = match &op {
+            DiskOp::Read { at, into, .. } => (*at, into.len() as u64),
+            DiskOp::Write { at, from, .. } => (*at, from.iter().map(|part| part.len() as u64).sum()),
+            DiskOp::Flush { .. } => (0, 0),
+            DiskOp::Discard { at, len, .. } => (*at, *len),
+        };
+        assert!(
+            at.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK),
+            "disk request at {at} of {len} bytes is not aligned"
+        );
+        // Reads past the end would be short for ever, writes past it would let a file grow.
+        let outside = at.checked_add(len).is_none_or(|end| end > self.file.geometry.size);
+        let refused = outside.then_some(DiskError { kind: DiskErrorKind::Io, os: Some(libc::EINVAL) });
+        let task = match op {
+            DiskOp::Read { into, done, .. } => match refused {
+                Some(error) => return done.complete((into, Err(error))),
+                None if len == 0 => return done.complete((into, Ok(()))),
+                None => Task::Read { into, filled: 0, done },
+            },
+            DiskOp::Write { from, durable, done, .. } => match refused {
+                Some(error) => return done.complete(Err(error)),
+                None if len == 0 && !durable => return done.complete(Ok(())),
+                // Nothing to write, yet what was written before shall be durable.
+                None if len == 0 => Task::Flush { done },
+                None => {
+                    let parts = self.writable(from, len);
+                    let vectors = self.ring.take_vectors();
+                    Task::Write { parts, written: 0, len, vectors, durable, done }
+                }
+            },
+            DiskOp::Flush { done } => Task::Flush { done },
+            DiskOp::Discard { done, .. } => match refused {
+                Some(error) => return done.complete(Err(error)),
+                None if len == 0 => return done.complete(Ok(())),
+                None => Task::Discard { len, by_command: self.file.is_device, done },
+            },
+        };
+        self.ring.start(Op::Disk(DiskRequest { file: self.file.clone(), at, task, retries: 0 }));
+    }
+}
+
+pub(super) struct DiskRequest {
+    file: Rc<DiskFile>,
+    at: u64,
+    task: Task,
+    retries: u32,
+}
+
+enum Task {
+    Read {
+        into: BufMut,
+        filled: usize,
+        done: Completer<(BufMut, Result<(), DiskError>)>,
+    },
+    Write {
+        parts: Vec<Buf>,
+        written: u64,
+        len: u64,
+        /// What the kernel was last told of `parts`; unused when that was a single piece.
+        vectors: Vec<libc::iovec>,
+        durable: bool,
+        done: Completer<Result<(), DiskError>>,
+    },
+    Flush {
+        done: Completer<Result<(), DiskError>>,
+    },
+    Discard {
+        len: u64,
+        by_command: bool,
+        done: Completer<Result<(), DiskError>>,
+    },
+}
+
+impl DiskRequest {
+    /// The rest of the request. See [`Op`] for what it may point to.
+    pub(super) fn entry(&mut self) -> squeue::Entry {
+        let fd = types::Fd(self.file.fd());
+        match &mut self.task {
+            Task::Read { into, filled, .. } => {
+                let rest = &mut into[*filled..];
+                opcode::Read::new(fd, rest.as_mut_ptr(), rest.len() as u32)
+                    .offset(self.at + *filled as u64)
+                    .build()
+            }
+            Task::Write { parts, written, vectors, durable, .. } => {
+                gather(parts, *written, vectors);
+                let flags = if *durable { libc::RWF_DSYNC } else { 0 };
+                let offset = self.at + *written;
+                match &vectors[..] {
+                    [one] => opcode::Write::new(fd, one.iov_base.cast(), one.iov_len as u32)
+                        .offset(offset)
+                        .rw_flags(flags)
+                        .build(),
+                    many => opcode::Writev::new(fd, many.as_ptr(), many.len() as u32)
+                        .offset(offset)
+                        .rw_flags(flags)
+                        .build(),
+                }
+            }
+            Task::Flush { .. } => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            Task::Discard { len, by_command: true, .. } => {
+                let mut command = [0; 16];
+                command[..8].copy_from_slice(&len.to_ne_bytes());
+                opcode::UringCmd16::new(fd, BLOCK_URING_CMD_DISCARD).addr(Some(self.at)).cmd(command).build()
+            }
+            Task::Discard { len, .. } => opcode::Fallocate::new(fd, *len)
+                .offset(self.at)
+                .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
+                .build(),
+        }
+    }
+
+    /// Takes the kernel's answer: delivers, or goes on with what is left.
+    pub(super) fn complete(mut self, ring: &Ring, result: i32) {
+        let answer = match self.advance(result) {
+            None => return ring.start(Op::Disk(self)),
+            Some(answer) => answer,
+        };
+        match self.task {
+            Task::Read { into, done, .. } => done.complete((into, answer)),
+            Task::Write { vectors, done, .. } => {
+                ring.return_vectors(vectors);
+                done.complete(answer);
+            }
+            Task::Flush { done } | Task::Discard { done, .. } => done.complete(answer),
+        }
+    }
+
+    /// The final answer, or `None` when there is more to do.
+    fn advance(&mut self, result: i32) -> Option<Result<(), DiskError>> {
+        if result == -libc::EINTR || result == -libc::EAGAIN {
+            self.retries += 1;
+            return (self.retries > RETRIES_MAX).then(|| Err(self.error(-result)));
+        }
+        if result < 0 {
+            let no_command = [libc::EINVAL, libc::EOPNOTSUPP, libc::ENOTTY, libc::EPERM].contains(&-result);
+            if let Task::Discard { by_command: by_command @ true, .. } = &mut self.task
+                && no_command
+            {
+                *by_command = false;
+                return None;
+            }
+            return Some(Err(self.error(-result)));
+        }
+        // Direct I/O goes on only at a sector boundary.
+        let sector = u64::from(self.file.geometry.sector_logical);
+        let (done, whole) = match &mut self.task {
+            Task::Flush { .. } | Task::Discard { .. } => return Some(Ok(())),
+            Task::Read { into, filled, .. } => {
+                let (before, whole) = (*filled as u64, into.len() as u64);
+                let after = before + result as u64;
+                *filled = if after == whole { after } else { after / sector * sector } as usize;
+                (*filled as u64 - before, after == whole)
+            }
+            Task::Write { written, len, .. } => {
+                let (before, after) = (*written, *written + result as u64);
+                *written = if after == *len { after } else { after / sector * sector };
+                (*written - before, after == *len)
+            }
+        };
+        match (whole, done) {
+            (true, _) => Some(Ok(())),
+            // No progress: the file has become shorter than it was when it was opened.
+            (false, 0) => Some(Err(DiskError { kind: DiskErrorKind::Io, os: None })),
+            (false, _) => None,
+        }
+    }
+
+    fn error(&self, number: i32) -> DiskError {
+        let is_read = matches!(self.task, Task::Read { .. });
+        let kind = match number {
+            libc::ENODATA | libc::EILSEQ | libc::EBADMSG | libc::EUCLEAN if is_read => {
+                DiskErrorKind::Unreadable
+            }
+            // The general answer of a device that cannot read a sector; one that is broken fails the rewrite too.
+            libc::EIO if is_read => DiskErrorKind::Unreadable,
+            libc::ENODEV | libc::ENXIO | libc::ENOLINK | libc::ENOMEDIUM => DiskErrorKind::Gone,
+            libc::ENOSPC | libc::EDQUOT => DiskErrorKind::NoSpace,
+            libc::EOPNOTSUPP | libc::ENOSYS => DiskErrorKind::Unsupported,
+            libc::EINVAL if matches!(self.task, Task::Discard { .. }) => DiskErrorKind::Unsupported,
+            _ => DiskErrorKind::Io,
+        };
+        DiskError { kind, os: Some(number) }
+    }
+}
+
+/// From <linux/blkdev.h>: _IO(0x12, 0), Linux 6.12.
+const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
+
+/// Describes what follows the first `skip` bytes of `parts`, up to [`VECTORS_MAX`] pieces; neighbours in memory
+/// are one piece.
+pub(super) fn gather(parts: &[Buf], skip: u64, vectors: &mut Vec<libc::iovec>) {
+    vectors.clear();
+    let mut skip = skip as usize;
+    for part in parts {
+        let part = match part.len().checked_sub(skip) {
+            None => {
+                skip -= part.len();
+                continue;
+            }
+            Some(_) => &part[std::mem::take(&mut skip)..],
+        };
+        if part.is_empty() {
+            continue;
+        }
+        // A piece stays below 1 GiB: the kernel's limit for a request is 2 GiB less a page.
+        if let Some(last) = vectors.last_mut()
+            && last.iov_base.addr() + last.iov_len == part.as_ptr().addr()
+            && last.iov_len + part.len() <= 1 << 30
+        {
+            last.iov_len += part.len();
+            continue;
+        }
+        if vectors.len() == VECTORS_MAX {
+            return;
+        }
+        vectors.push(libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+    }
+}

@@ -1,0 +1,249 @@
+//! Opening disks: what they are, how large, and that nobody else writes to them.
+//!
+//! Every executor opens every disk for itself, but a disk opened for writing has one descriptor per process,
+//! listed here by identity and closed with its last user: the descriptor carries the lock (`flock` on a file,
+//! `O_EXCL` on a block device), and both kinds of lock belong to a descriptor. Closing happens under the
+//! list's lock, so that opening again at the same moment finds the disk either open or free.
+
+use crate::disk::{Geometry, OpenError, OpenMode};
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// The unit in which buffered files are read and written, and the least alignment that callers keep.
+const PAGE: u32 = 4096;
+
+/// What an executor needs to know of a disk it has opened.
+pub(super) struct DiskFile {
+    fd: RawFd,
+    /// The descriptor's owner, unless that is the process-wide list.
+    own: Option<File>,
+    pub(super) geometry: Geometry,
+    /// Whether requests bypass the page cache.
+    pub(super) direct: bool,
+    /// Alignment in memory that direct requests need, in bytes.
+    pub(super) memory_alignment: u32,
+    pub(super) is_device: bool,
+}
+
+struct Shared {
+    file: File,
+    direct: bool,
+    users: usize,
+}
+
+/// Disks that this process has open for writing, by identity.
+static OPEN: Mutex<Option<HashMap<u64, Shared>>> = Mutex::new(None);
+
+impl DiskFile {
+    pub(super) fn open(path: &str, mode: OpenMode) -> Result<DiskFile, OpenError> {
+        // Looked at before it is opened: opening a pipe would wait for its writer, opening a tape would wind it.
+        let kind = fs::metadata(path).map_err(open_error)?;
+        let is_device = kind.file_type().is_block_device();
+        if !is_device && !kind.file_type().is_file() {
+            return Err(OpenError::NotADisk);
+        }
+        let identity = identity(&kind);
+        let (fd, own, direct) = match mode {
+            OpenMode::Read => {
+                let (file, direct) = open_direct(path, OpenOptions::new().read(true), 0)?;
+                (file.as_raw_fd(), Some(file), direct)
+            }
+            OpenMode::ReadWrite => {
+                let (fd, direct) = share(path, identity, is_device)?;
+                (fd, None, direct)
+            }
+        };
+        // From here on an error drops `disk`, which closes or gives back the descriptor.
+        let mut disk = DiskFile {
+            fd,
+            own,
+            geometry: Geometry {
+                size: 0,
+                sector_logical: PAGE,
+                sector_physical: PAGE,
+                rotational: false,
+                identity,
+            },
+            direct,
+            memory_alignment: PAGE,
+            is_device,
+        };
+        let now = stat(fd).map_err(other)?;
+        if identity_of(now.st_mode, now.st_rdev, now.st_dev, now.st_ino) != identity {
+            return Err(OpenError::Io(format!("{path} became another file while it was opened; try again")));
+        }
+        disk.probe(&now).map_err(other)?;
+        Ok(disk)
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    fn probe(&mut self, stat: &libc::stat) -> io::Result<()> {
+        let device = if self.is_device { stat.st_rdev } else { stat.st_dev };
+        let queue = queue_directory(device);
+        let limit = |name: &str| {
+            let text = fs::read_to_string(format!("{}/{name}", queue.as_deref()?)).ok()?;
+            text.trim().parse::<u32>().ok()
+        };
+        self.geometry.rotational = limit("rotational") == Some(1);
+        if self.is_device {
+            self.geometry.size = ioctl::<u64>(self.fd, BLKGETSIZE64)?;
+            self.geometry.sector_logical = ioctl::<libc::c_int>(self.fd, BLKSSZGET)? as u32;
+            self.geometry.sector_physical = ioctl::<libc::c_uint>(self.fd, BLKPBSZGET)?;
+            self.memory_alignment = limit("dma_alignment").map_or(PAGE, |mask| mask + 1);
+        } else {
+            self.geometry.size = stat.st_size as u64;
+            if self.direct {
+                let (memory, offset) = direct_alignment(self.fd).unwrap_or((PAGE, PAGE));
+                self.geometry.sector_logical = offset;
+                self.geometry.sector_physical = limit("physical_block_size").unwrap_or(PAGE);
+                self.memory_alignment = memory;
+            }
+        }
+        // Devices that claim nonsense get what every device can do; callers align to 4096 bytes anyway.
+        let sane = |sector: u32| if sector.is_power_of_two() && sector >= 512 { sector } else { PAGE };
+        self.geometry.sector_logical = sane(self.geometry.sector_logical).min(PAGE);
+        self.geometry.sector_physical = sane(self.geometry.sector_physical).max(self.geometry.sector_logical);
+        if !self.memory_alignment.is_power_of_two() {
+            self.memory_alignment = PAGE;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for DiskFile {
+    fn drop(&mut self) {
+        if self.own.is_some() {
+            return;
+        }
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = open.as_mut().expect("a shared disk is on the list");
+        let shared = list.get_mut(&self.geometry.identity).expect("a shared disk is on the list");
+        shared.users -= 1;
+        if shared.users == 0 {
+            list.remove(&self.geometry.identity);
+        }
+    }
+}
+
+/// The process's descriptor of the disk `identity`, opened and locked on first use.
+fn share(path: &str, identity: u64, is_device: bool) -> Result<(RawFd, bool), OpenError> {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let list = open.get_or_insert_default();
+    if let Some(shared) = list.get_mut(&identity) {
+        shared.users += 1;
+        return Ok((shared.file.as_raw_fd(), shared.direct));
+    }
+    let exclusive = if is_device { libc::O_EXCL } else { 0 };
+    let (file, direct) = open_direct(path, OpenOptions::new().read(true).write(true), exclusive)?;
+    // SAFETY: no pointers.
+    if !is_device && unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let error = io::Error::last_os_error();
+        return Err(match error.raw_os_error() {
+            Some(libc::EWOULDBLOCK) => OpenError::InUse(format!("another process has locked {path}")),
+            _ => OpenError::Io(format!("cannot lock {path}: {error}")),
+        });
+    }
+    let fd = file.as_raw_fd();
+    list.insert(identity, Shared { file, direct, users: 1 });
+    Ok((fd, direct))
+}
+
+/// Opens past the page cache, or through it where the file system knows no other way (some tmpfs, overlays).
+fn open_direct(path: &str, options: &mut OpenOptions, flags: libc::c_int) -> Result<(File, bool), OpenError> {
+    match options.custom_flags(flags | libc::O_DIRECT).open(path) {
+        Ok(file) => Ok((file, true)),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            let file = options.custom_flags(flags).open(path).map_err(open_error)?;
+            Ok((file, false))
+        }
+        Err(error) => Err(open_error(error)),
+    }
+}
+
+fn open_error(error: io::Error) -> OpenError {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR | libc::ENXIO | libc::ENODEV) => OpenError::NotFound,
+        Some(libc::EBUSY) => {
+            OpenError::InUse("mounted, part of a volume, or opened exclusively by another process".into())
+        }
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => OpenError::NotPermitted,
+        _ => other(error),
+    }
+}
+
+fn other(error: io::Error) -> OpenError {
+    OpenError::Io(error.to_string())
+}
+
+fn identity(metadata: &fs::Metadata) -> u64 {
+    identity_of(metadata.mode(), metadata.rdev(), metadata.dev(), metadata.ino())
+}
+
+/// A device node is what its device number says; a file is its inode on its file system. 128 bits and a kind are
+/// folded into 64: two of a thousand disks collide with a probability of 1 in 10^13.
+fn identity_of(mode: u32, rdev: u64, dev: u64, ino: u64) -> u64 {
+    let is_device = mode & libc::S_IFMT == libc::S_IFBLK;
+    let (kind, major, minor) = if is_device { (1u8, rdev, 0) } else { (2, dev, ino) };
+    let mut bytes = [0; 17];
+    bytes[0] = kind;
+    bytes[1..9].copy_from_slice(&major.to_le_bytes());
+    bytes[9..].copy_from_slice(&minor.to_le_bytes());
+    forebay_base::Checksum::of(&bytes).0 as u64
+}
+
+/// The queue limits of a block device; those of the whole disk when it is a partition.
+fn queue_directory(device: u64) -> Option<String> {
+    let device = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
+    let candidates = [format!("{device}/queue"), format!("{device}/../queue")];
+    candidates.into_iter().find(|path| Path::new(path).is_dir())
+}
+
+// From <linux/fs.h>: _IOR(0x12, 114, size_t), _IO(0x12, 104), _IO(0x12, 123).
+const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
+const BLKSSZGET: libc::Ioctl = 0x1268;
+const BLKPBSZGET: libc::Ioctl = 0x127b;
+
+/// An ioctl that fills in an integer `T`.
+fn ioctl<T: Default>(fd: RawFd, request: libc::Ioctl) -> io::Result<T> {
+    let mut value = T::default();
+    // SAFETY: each request above writes one value of the type with which it is called.
+    match unsafe { libc::ioctl(fd, request, &raw mut value) } {
+        0 => Ok(value),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn stat(fd: RawFd) -> io::Result<libc::stat> {
+    let mut stat = MaybeUninit::uninit();
+    // SAFETY: the call fills the structure when it returns 0.
+    unsafe {
+        match libc::fstat(fd, stat.as_mut_ptr()) {
+            0 => Ok(stat.assume_init()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Alignment in memory and in the file that direct I/O needs, where the kernel (6.1) and the file system tell.
+fn direct_alignment(fd: RawFd) -> Option<(u32, u32)> {
+    let mut statx = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path is an empty string, as AT_EMPTY_PATH wants; the structure is filled in or left zeroed.
+    let statx = unsafe {
+        let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+        if libc::statx(fd, c"".as_ptr(), flags, libc::STATX_DIOALIGN, statx.as_mut_ptr()) != 0 {
+            return None;
+        }
+        statx.assume_init()
+    };
+    let known = statx.stx_mask & libc::STATX_DIOALIGN != 0 && statx.stx_dio_offset_align > 0;
+    known.then_some((statx.stx_dio_mem_align, statx.stx_dio_offset_align))
+}

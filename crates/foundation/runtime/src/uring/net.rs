@@ -1,0 +1,374 @@
+//! TCP over the ring.
+//!
+//! A send is carried on until all of it is with the kernel (MSG_WAITALL lets the kernel do most of that); a
+//! receive returns what there is. Whoever drops the last handle of a stream or listener with a request still in
+//! flight shuts the socket down, so that the request ends and the descriptor is closed.
+//!
+//! Addresses are literal ("127.0.0.1:10809", "[::1]:0"): name resolution would block the executor.
+
+use super::disk::gather;
+use super::ring::{Op, Ring};
+use crate::buffer::{Buf, BufMut};
+use crate::completion::{Completer, Completion, completion};
+use crate::net::{Detached, Listener, ListenerBackend, NetError, Stream, StreamBackend};
+use io_uring::{cqueue, opcode, squeue, types};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+
+const NOT_AN_ADDRESS: NetError = NetError { os: Some(libc::EINVAL) };
+/// What a stream answers after it was shut down here.
+const ENDED: NetError = NetError { os: Some(libc::ESHUTDOWN) };
+
+impl From<io::Error> for NetError {
+    fn from(error: io::Error) -> NetError {
+        NetError { os: error.raw_os_error() }
+    }
+}
+
+/// A connection and what is in flight on it.
+pub(super) struct Socket {
+    stream: TcpStream,
+    peer: SocketAddr,
+    receiving: Cell<bool>,
+    sending: Cell<bool>,
+    /// Shut down by this side.
+    ended: Cell<bool>,
+    /// The last receive left nothing behind: wait for data before trying the next.
+    drained: Cell<bool>,
+}
+
+impl Socket {
+    fn new(stream: TcpStream) -> io::Result<Socket> {
+        stream.set_nodelay(true)?;
+        let peer = stream.peer_addr()?;
+        Ok(Socket {
+            stream,
+            peer,
+            receiving: Cell::new(false),
+            sending: Cell::new(false),
+            ended: Cell::new(false),
+            drained: Cell::new(false),
+        })
+    }
+
+    fn end(&self) {
+        self.ended.set(true);
+        // It fails only when the peer has gone first.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+struct UringStream {
+    ring: Rc<Ring>,
+    /// `None` once detached.
+    socket: RefCell<Option<Rc<Socket>>>,
+}
+
+fn into_stream(ring: Rc<Ring>, socket: Socket) -> Stream {
+    Stream::new(Rc::new(UringStream { ring, socket: RefCell::new(Some(Rc::new(socket))) }))
+}
+
+impl UringStream {
+    fn usable(&self) -> Result<Rc<Socket>, NetError> {
+        let socket = self.socket.borrow();
+        let socket = socket.as_ref().ok_or(NetError { os: Some(libc::EBADF) })?;
+        if socket.ended.get() { Err(ENDED) } else { Ok(socket.clone()) }
+    }
+}
+
+impl StreamBackend for UringStream {
+    fn recv(&self, into: BufMut, done: Completer<(BufMut, Result<usize, NetError>)>) {
+        assert!(
+            !into.is_empty(),
+            "a receive needs room: its answer of 0 bytes means that the peer has closed"
+        );
+        match self.usable() {
+            Err(error) => done.complete((into, Err(error))),
+            Ok(socket) => {
+                assert!(!socket.receiving.replace(true), "two receives at a time on one stream");
+                self.ring.start(Op::Net(NetRequest::Receive { socket, into, done }));
+            }
+        }
+    }
+
+    fn send(&self, parts: Vec<Buf>, done: Completer<Result<(), NetError>>) {
+        match self.usable() {
+            Err(error) => done.complete(Err(error)),
+            Ok(_) if parts.iter().all(|part| part.is_empty()) => done.complete(Ok(())),
+            Ok(socket) => {
+                assert!(!socket.sending.replace(true), "two sends at a time on one stream");
+                let len = parts.iter().map(|part| part.len() as u64).sum();
+                let message = Box::new(Message { header: empty_header(), vectors: self.ring.take_vectors() });
+                self.ring.start(Op::Net(NetRequest::Send { socket, parts, message, sent: 0, len, done }));
+            }
+        }
+    }
+
+    fn shutdown(&self) {
+        if let Some(socket) = &*self.socket.borrow() {
+            socket.end();
+        }
+    }
+
+    fn peer(&self) -> String {
+        self.socket.borrow().as_ref().map_or_else(|| "detached".into(), |socket| socket.peer.to_string())
+    }
+
+    fn detach(&self) -> Detached {
+        let socket = self.socket.borrow_mut().take().expect("a stream is detached once");
+        let socket = Rc::into_inner(socket).expect("a stream is detached with nothing in flight");
+        Detached(Box::new(socket.stream))
+    }
+}
+
+impl Drop for UringStream {
+    fn drop(&mut self) {
+        if let Some(socket) = &*self.socket.borrow()
+            && Rc::strong_count(socket) > 1
+        {
+            socket.end();
+        }
+    }
+}
+
+struct UringListener {
+    ring: Rc<Ring>,
+    listener: Rc<TcpListener>,
+}
+
+impl ListenerBackend for UringListener {
+    fn accept(&self, done: Completer<Result<Stream, NetError>>) {
+        self.ring.start(Op::Net(NetRequest::Accept { listener: self.listener.clone(), done }));
+    }
+
+    fn address(&self) -> String {
+        self.listener.local_addr().map_or_else(|error| error.to_string(), |address| address.to_string())
+    }
+}
+
+impl Drop for UringListener {
+    fn drop(&mut self) {
+        if Rc::strong_count(&self.listener) > 1 {
+            // SAFETY: no pointers; the descriptor is open. Pending accepts end with EINVAL.
+            unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        }
+    }
+}
+
+pub(super) fn listen(ring: Rc<Ring>, address: &str) -> Result<Listener, NetError> {
+    let address: SocketAddr = address.parse().map_err(|_| NOT_AN_ADDRESS)?;
+    // The standard library sets SO_REUSEADDR before it binds.
+    let listener = Rc::new(TcpListener::bind(address)?);
+    Ok(Listener::new(Rc::new(UringListener { ring, listener })))
+}
+
+pub(super) fn connect(ring: &Ring, address: &str) -> Completion<Result<Stream, NetError>> {
+    let prepared = || -> Result<(OwnedFd, Box<Address>), NetError> {
+        let address: SocketAddr = address.parse().map_err(|_| NOT_AN_ADDRESS)?;
+        Ok((new_socket(&address)?, Box::new(Address::new(address))))
+    };
+    match prepared() {
+        Err(error) => Completion::ready(Err(error)),
+        Ok((socket, address)) => {
+            let (done, result) = completion();
+            ring.start(Op::Net(NetRequest::Connect { socket, address, done }));
+            result
+        }
+    }
+}
+
+pub(super) fn attach(ring: Rc<Ring>, stream: Detached) -> Stream {
+    let stream = stream.0.downcast::<TcpStream>().expect("a stream that this backend has detached");
+    let peer = stream.peer_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
+    into_stream(
+        ring,
+        Socket {
+            stream: *stream,
+            peer,
+            receiving: Cell::new(false),
+            sending: Cell::new(false),
+            ended: Cell::new(false),
+            drained: Cell::new(false),
+        },
+    )
+}
+
+/// `msghdr` and the vectors it points to.
+pub(super) struct Message {
+    header: libc::msghdr,
+    vectors: Vec<libc::iovec>,
+}
+
+fn empty_header() -> libc::msghdr {
+    // SAFETY: integers and pointers, for which zero is valid and means "none".
+    unsafe { std::mem::zeroed() }
+}
+
+pub(super) enum NetRequest {
+    Receive {
+        socket: Rc<Socket>,
+        into: BufMut,
+        done: Completer<(BufMut, Result<usize, NetError>)>,
+    },
+    Send {
+        socket: Rc<Socket>,
+        parts: Vec<Buf>,
+        message: Box<Message>,
+        sent: u64,
+        len: u64,
+        done: Completer<Result<(), NetError>>,
+    },
+    Accept {
+        listener: Rc<TcpListener>,
+        done: Completer<Result<Stream, NetError>>,
+    },
+    Connect {
+        socket: OwnedFd,
+        address: Box<Address>,
+        done: Completer<Result<Stream, NetError>>,
+    },
+}
+
+/// IORING_RECVSEND_POLL_FIRST: do not try before there is data.
+const POLL_FIRST: u16 = 1;
+
+impl NetRequest {
+    /// The rest of the request. See [`Op`] for what it may point to.
+    pub(super) fn entry(&mut self) -> squeue::Entry {
+        match self {
+            NetRequest::Receive { socket, into, .. } => {
+                opcode::Recv::new(types::Fd(socket.stream.as_raw_fd()), into.as_mut_ptr(), into.len() as u32)
+                    .ioprio(if socket.drained.get() { POLL_FIRST } else { 0 })
+                    .build()
+            }
+            NetRequest::Send { socket, parts, message, sent, .. } => {
+                let fd = types::Fd(socket.stream.as_raw_fd());
+                let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+                gather(parts, *sent, &mut message.vectors);
+                if let [one] = message.vectors[..] {
+                    return opcode::Send::new(fd, one.iov_base.cast(), one.iov_len as u32)
+                        .flags(flags)
+                        .build();
+                }
+                message.header.msg_iov = message.vectors.as_mut_ptr();
+                message.header.msg_iovlen = message.vectors.len() as _;
+                opcode::SendMsg::new(fd, &raw const message.header).flags(flags as u32).build()
+            }
+            NetRequest::Accept { listener, .. } => opcode::Accept::new(
+                types::Fd(listener.as_raw_fd()),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+            .flags(libc::SOCK_CLOEXEC)
+            .build(),
+            NetRequest::Connect { socket, address, .. } => {
+                opcode::Connect::new(types::Fd(socket.as_raw_fd()), address.pointer(), address.len).build()
+            }
+        }
+    }
+
+    /// Takes the kernel's answer: delivers, or goes on with what is left.
+    pub(super) fn complete(self, ring: &Ring, result: i32, flags: u32) {
+        if result == -libc::EINTR || result == -libc::EAGAIN {
+            return ring.start(Op::Net(self));
+        }
+        let answer = if result < 0 { Err(NetError { os: Some(-result) }) } else { Ok(result as usize) };
+        match self {
+            NetRequest::Receive { socket, into, done } => {
+                socket.receiving.set(false);
+                socket.drained.set(!cqueue::sock_nonempty(flags));
+                let answer = match answer {
+                    Ok(0) if socket.ended.get() => Err(ENDED),
+                    answer => answer,
+                };
+                done.complete((into, answer));
+            }
+            NetRequest::Send { socket, parts, message, sent, len, done } => {
+                let sent = sent + *answer.as_ref().unwrap_or(&0) as u64;
+                if answer.is_ok() && sent < len {
+                    return ring.start(Op::Net(NetRequest::Send { socket, parts, message, sent, len, done }));
+                }
+                socket.sending.set(false);
+                ring.return_vectors(message.vectors);
+                done.complete(answer.map(|_| ()));
+            }
+            NetRequest::Accept { listener, done } => {
+                // A connection that went away while it waited is not the listener's trouble.
+                if result == -libc::ECONNABORTED {
+                    return ring.start(Op::Net(NetRequest::Accept { listener, done }));
+                }
+                // SAFETY: a successful accept returns a new descriptor that nobody else owns.
+                let stream = answer.map(|fd| unsafe { TcpStream::from_raw_fd(fd as RawFd) });
+                let socket = stream.and_then(|stream| Ok(Socket::new(stream)?));
+                done.complete(with_ring(ring, socket));
+            }
+            NetRequest::Connect { socket, done, .. } => {
+                let socket = answer.and_then(|_| Ok(Socket::new(TcpStream::from(socket))?));
+                done.complete(with_ring(ring, socket));
+            }
+        }
+    }
+}
+
+fn with_ring(ring: &Ring, socket: Result<Socket, NetError>) -> Result<Stream, NetError> {
+    let ring = ring.handle().ok_or(NetError { os: Some(libc::ECANCELED) })?;
+    socket.map(|socket| into_stream(ring, socket))
+}
+
+fn new_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no pointers; a result of 0 or more is a new descriptor that nobody else owns.
+    unsafe {
+        match libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) {
+            fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// An address as the kernel wants it.
+pub(super) struct Address {
+    form: Form,
+    len: libc::socklen_t,
+}
+
+enum Form {
+    V4(libc::sockaddr_in),
+    V6(libc::sockaddr_in6),
+}
+
+impl Address {
+    fn new(address: SocketAddr) -> Address {
+        match address {
+            SocketAddr::V4(address) => Address {
+                form: Form::V4(libc::sockaddr_in {
+                    sin_family: libc::AF_INET as _,
+                    sin_port: address.port().to_be(),
+                    sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
+                    sin_zero: [0; 8],
+                }),
+                len: size_of::<libc::sockaddr_in>() as _,
+            },
+            SocketAddr::V6(address) => Address {
+                form: Form::V6(libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as _,
+                    sin6_port: address.port().to_be(),
+                    sin6_flowinfo: address.flowinfo(),
+                    sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
+                    sin6_scope_id: address.scope_id(),
+                }),
+                len: size_of::<libc::sockaddr_in6>() as _,
+            },
+        }
+    }
+
+    fn pointer(&self) -> *const libc::sockaddr {
+        match &self.form {
+            Form::V4(address) => (&raw const *address).cast(),
+            Form::V6(address) => (&raw const *address).cast(),
+        }
+    }
+}

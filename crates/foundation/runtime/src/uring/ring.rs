@@ -1,0 +1,470 @@
+//! One io_uring per executor: the operations in flight, their memory, submission, waiting, delivery.
+//!
+//! - **Ownership.** Whatever the kernel may read or write (buffers, vectors, addresses) belongs to the [`Op`]
+//!   in the slot whose number is the request's `user_data`. The slot is emptied by the completion and by
+//!   nothing else, so a dropped future frees nothing. A ring that is dropped cancels what can be cancelled and
+//!   waits for the rest; what a hung device still holds after that is leaked on purpose.
+//! - **Submission.** Requests are written to the submission queue when they are made and handed to the kernel
+//!   by the one `io_uring_enter` of the turn, which also collects completions and, if asked, sleeps.
+//! - **Limits.** At most [`DISK_OPS_MAX`] disk requests are in the kernel at a time: beyond the device's own
+//!   queue the kernel falls back to a thread per request. Later ones wait here in order, as do requests of
+//!   any kind while the submission queue is full; the layers above bound how many there are. Completions
+//!   that do not fit their queue are kept by the kernel (IORING_FEAT_NODROP) and fetched by the next turn.
+//! - **Setup.** SINGLE_ISSUER and DEFER_TASKRUN: completions are processed when this thread asks for them, in
+//!   batches, instead of by interrupting it. Kernels before 6.1 get COOP_TASKRUN, those before 5.19 neither.
+
+use super::UringError;
+use super::disk::DiskRequest;
+use super::net::NetRequest;
+use super::poll::Polling;
+use super::wake::Alarm;
+use crate::buffer::Arena;
+use crate::executor::Wait;
+use forebay_base::Nanos;
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Entries of the submission queue: what one turn of a busy executor submits at once.
+const SUBMISSIONS: u32 = 512;
+/// Entries of the completion queue: a burst beyond it costs the kernel an allocation per completion.
+const COMPLETIONS: u32 = 4096;
+/// Disk requests in the kernel at a time, per executor: twice what common devices queue (nr_requests is 256
+/// for virtio and 1023 for NVMe), spread over several disks.
+pub(super) const DISK_OPS_MAX: usize = 512;
+/// How long a dropped ring waits for its requests before it leaks them. Disks answer or fail within the
+/// kernel's own timeout of 30 s, except when they hang.
+const DRAIN: Duration = Duration::from_secs(35);
+
+const WAKE: u64 = u64::MAX;
+const CANCEL: u64 = u64::MAX - 1;
+
+/// A request to the kernel with all memory that it refers to.
+pub(super) enum Op {
+    Disk(DiskRequest),
+    Net(NetRequest),
+}
+
+impl Op {
+    /// The kernel's form of the request; points only into memory that `self` owns and that does not move with it.
+    fn entry(&mut self) -> squeue::Entry {
+        match self {
+            Op::Disk(request) => request.entry(),
+            Op::Net(request) => request.entry(),
+        }
+    }
+}
+
+enum Slot {
+    /// Number of the next free slot.
+    Free(usize),
+    Used(Op),
+}
+
+/// Operations in flight, by number.
+struct Slots {
+    slots: Vec<Slot>,
+    free: usize,
+    used: usize,
+}
+
+impl Slots {
+    fn insert(&mut self, op: Op) -> usize {
+        self.used += 1;
+        if self.free == self.slots.len() {
+            self.slots.push(Slot::Used(op));
+            self.free += 1;
+            return self.free - 1;
+        }
+        let index = self.free;
+        match std::mem::replace(&mut self.slots[index], Slot::Used(op)) {
+            Slot::Free(next) => self.free = next,
+            Slot::Used(_) => unreachable!("a used slot is not on the free list"),
+        }
+        index
+    }
+
+    fn get(&mut self, index: usize) -> &mut Op {
+        match &mut self.slots[index] {
+            Slot::Used(op) => op,
+            Slot::Free(_) => unreachable!("slot {index} holds a request"),
+        }
+    }
+
+    fn take(&mut self, index: usize) -> Op {
+        match std::mem::replace(&mut self.slots[index], Slot::Free(self.free)) {
+            Slot::Used(op) => {
+                self.free = index;
+                self.used -= 1;
+                op
+            }
+            Slot::Free(_) => panic!("the kernel completed request {index}, which was not in flight"),
+        }
+    }
+}
+
+struct Io {
+    uring: IoUring,
+    /// The ring's number among this thread's registered rings, or its descriptor.
+    enter_fd: libc::c_int,
+    enter_flags: u32,
+    slots: Slots,
+    /// Waiting for room in the submission queue.
+    unsubmitted: VecDeque<squeue::Entry>,
+    /// Disk requests waiting until fewer than [`DISK_OPS_MAX`] are in the kernel.
+    disk_waiting: VecDeque<usize>,
+    disk_ops: usize,
+}
+
+pub(super) struct Ring {
+    io: RefCell<Io>,
+    pub(super) alarm: Arc<Alarm>,
+    polling: Polling,
+    /// For copies of parts that a device cannot read in place.
+    pub(super) arena: Arena,
+    /// Completions on their way out of the queue; kept for its memory.
+    batch: Cell<Vec<cqueue::Entry>>,
+    /// Vectors of finished requests, for the next ones.
+    vectors: RefCell<Vec<Vec<libc::iovec>>>,
+    origin: Instant,
+    closing: Cell<bool>,
+    me: Weak<Ring>,
+}
+
+/// What `IORING_ENTER_EXT_ARG` points to.
+#[repr(C)]
+struct EnterArgument {
+    sigmask: u64,
+    sigmask_size: u32,
+    min_wait_us: u32,
+    timeout: *const types::Timespec,
+}
+
+fn build() -> io::Result<IoUring> {
+    let mut last = io::Error::from_raw_os_error(libc::EINVAL);
+    for attempt in 0..3 {
+        let mut builder = IoUring::builder();
+        builder.setup_cqsize(COMPLETIONS).setup_clamp().dontfork();
+        match attempt {
+            0 => builder.setup_submit_all().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
+            1 => builder.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag(),
+            _ => &mut builder,
+        };
+        match builder.build(SUBMISSIONS) {
+            // EINVAL: this kernel does not know one of the flags.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = error,
+            result => return result,
+        }
+    }
+    Err(last)
+}
+
+impl Ring {
+    /// A ring for the calling thread, on which it stays.
+    pub(super) fn new(polling: Polling) -> Result<Rc<Ring>, UringError> {
+        let uring = build().map_err(UringError::from_setup)?;
+        if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
+            return Err(UringError::TooOld);
+        }
+        let alarm = Alarm::new().map_err(UringError::Other)?;
+        let (enter_fd, enter_flags) = register_ring(uring.as_raw_fd());
+        let ring = Rc::new_cyclic(|me| Ring {
+            io: RefCell::new(Io {
+                uring,
+                enter_fd,
+                enter_flags,
+                slots: Slots { slots: Vec::new(), free: 0, used: 0 },
+                unsubmitted: VecDeque::new(),
+                disk_waiting: VecDeque::new(),
+                disk_ops: 0,
+            }),
+            alarm: Arc::new(alarm),
+            polling,
+            arena: Arena::new(),
+            batch: Cell::default(),
+            vectors: RefCell::default(),
+            origin: Instant::now(),
+            closing: Cell::new(false),
+            me: me.clone(),
+        });
+        ring.watch_alarm();
+        Ok(ring)
+    }
+
+    fn watch_alarm(&self) {
+        let entry = opcode::PollAdd::new(types::Fd(self.alarm.fd()), libc::POLLIN as u32).multi(true).build();
+        self.io.borrow_mut().push(entry.user_data(WAKE));
+    }
+
+    /// The ring as its owner, for handles made while requests complete. `None` while the ring is dropped.
+    pub(super) fn handle(&self) -> Option<Rc<Ring>> {
+        self.me.upgrade()
+    }
+
+    pub(super) fn now(&self) -> Nanos {
+        Nanos(self.origin.elapsed().as_nanos() as u64)
+    }
+
+    /// Queues a request; the next turn submits it.
+    pub(super) fn start(&self, op: Op) {
+        self.io.borrow_mut().start(op);
+    }
+
+    /// An empty list of vectors, with memory when some is at hand.
+    pub(super) fn take_vectors(&self) -> Vec<libc::iovec> {
+        self.vectors.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(super) fn return_vectors(&self, mut vectors: Vec<libc::iovec>) {
+        // 64 lists of at most 1024 entries of 16 bytes: 1 MiB.
+        let mut spare = self.vectors.borrow_mut();
+        if vectors.capacity() > 0 && spare.len() < 64 {
+            vectors.clear();
+            spare.push(vectors);
+        }
+    }
+
+    /// Submits what was queued, waits as `wait` says, and delivers what is complete.
+    pub(super) fn turn(&self, wait: Wait) {
+        let timeout = match wait {
+            Wait::Poll => Some(0),
+            Wait::Until(deadline) => Some(deadline.since(self.now())),
+            Wait::Forever => None,
+        };
+        if timeout == Some(0) {
+            self.io.borrow_mut().exchange();
+        } else {
+            self.wait(timeout);
+        }
+        self.deliver();
+        self.alarm.rise();
+    }
+
+    fn wait(&self, timeout: Option<u64>) {
+        let mut io = self.io.borrow_mut();
+        io.fill();
+        if io.completed() || self.alarm.rings() {
+            io.exchange();
+            return;
+        }
+        let start = Instant::now();
+        if let Some(budget) = self.polling.budget() {
+            io.exchange();
+            let limit = timeout.map_or(budget, |timeout| budget.min(Duration::from_nanos(timeout)));
+            loop {
+                if io.completed() || self.alarm.rings() {
+                    io.exchange();
+                    self.polling.waited(start.elapsed());
+                    return;
+                }
+                if start.elapsed() >= limit {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        if self.alarm.lie_down() {
+            let timeout = timeout.map(|timeout| timeout.saturating_sub(start.elapsed().as_nanos() as u64));
+            io.enter(1, timeout);
+            self.alarm.rise();
+            self.polling.waited(start.elapsed());
+        } else {
+            io.exchange();
+        }
+    }
+
+    fn deliver(&self) {
+        let mut batch = self.batch.take();
+        batch.extend(self.io.borrow_mut().uring.completion());
+        for completion in batch.drain(..) {
+            let user_data = completion.user_data();
+            match user_data {
+                WAKE if cqueue::more(completion.flags()) => {}
+                WAKE if self.closing.get() => {}
+                WAKE => self.watch_alarm(),
+                CANCEL => {}
+                _ => {
+                    let op = self.io.borrow_mut().finish(user_data as usize);
+                    match op {
+                        Op::Disk(request) => request.complete(self, completion.result()),
+                        Op::Net(request) => request.complete(self, completion.result(), completion.flags()),
+                    }
+                }
+            }
+        }
+        self.batch.set(batch);
+    }
+}
+
+impl Io {
+    fn start(&mut self, op: Op) {
+        let is_disk = matches!(op, Op::Disk(_));
+        let index = self.slots.insert(op);
+        if is_disk {
+            if self.disk_ops == DISK_OPS_MAX {
+                self.disk_waiting.push_back(index);
+                return;
+            }
+            self.disk_ops += 1;
+        }
+        self.launch(index);
+    }
+
+    fn launch(&mut self, index: usize) {
+        let entry = self.slots.get(index).entry();
+        self.push(entry.user_data(index as u64));
+    }
+
+    fn finish(&mut self, index: usize) -> Op {
+        let op = self.slots.take(index);
+        if matches!(op, Op::Disk(_)) {
+            match self.disk_waiting.pop_front() {
+                Some(next) => self.launch(next),
+                None => self.disk_ops -= 1,
+            }
+        }
+        op
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        // SAFETY: the memory that the entry points to belongs to its operation, which stays in its slot, where
+        // it does not move relative to that memory, until the kernel has completed it.
+        if !self.unsubmitted.is_empty() || unsafe { self.uring.submission().push(&entry) }.is_err() {
+            self.unsubmitted.push_back(entry);
+        }
+    }
+
+    /// Moves waiting entries into the submission queue.
+    fn fill(&mut self) {
+        if self.unsubmitted.is_empty() {
+            return;
+        }
+        let mut queue = self.uring.submission();
+        while let Some(entry) = self.unsubmitted.front() {
+            // SAFETY: as in `push`.
+            if unsafe { queue.push(entry) }.is_err() {
+                return;
+            }
+            self.unsubmitted.pop_front();
+        }
+    }
+
+    /// Whether completions can be had without waiting: in the queue, or in the kernel ready to be put there.
+    fn completed(&mut self) -> bool {
+        if !self.uring.completion().is_empty() {
+            return true;
+        }
+        let queue = self.uring.submission();
+        queue.taskrun() || queue.cq_overflow()
+    }
+
+    /// Submits everything and lets the kernel post completions, without waiting.
+    fn exchange(&mut self) {
+        loop {
+            self.fill();
+            let queue = self.uring.submission();
+            if queue.is_empty() && !queue.taskrun() && !queue.cq_overflow() {
+                return;
+            }
+            drop(queue);
+            let progress = self.enter(0, None);
+            if self.unsubmitted.is_empty() || !progress {
+                return;
+            }
+        }
+    }
+
+    /// One `io_uring_enter`: submits the queue and, with `wait` of 1, waits for a completion, at most `timeout`
+    /// nanoseconds. Returns whether the kernel took entries.
+    fn enter(&mut self, wait: u32, timeout: Option<u64>) -> bool {
+        let submissions = self.uring.submission().len();
+        let timespec = timeout.map(|nanos| types::Timespec::from(Duration::from_nanos(nanos)));
+        let argument = EnterArgument {
+            sigmask: 0,
+            sigmask_size: 0,
+            min_wait_us: 0,
+            timeout: timespec.as_ref().map_or(std::ptr::null(), |timespec| timespec),
+        };
+        let (pointer, size, extended) = match timespec {
+            Some(_) => (&raw const argument, size_of::<EnterArgument>(), ENTER_EXT_ARG),
+            None => (std::ptr::null(), 0, 0),
+        };
+        // SAFETY: the argument outlives the call; the entries' memory is owned by their slots (see `push`).
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_io_uring_enter,
+                self.enter_fd,
+                submissions as u32,
+                wait,
+                self.enter_flags | ENTER_GETEVENTS | extended,
+                pointer,
+                size,
+            )
+        };
+        if result >= 0 {
+            return result > 0;
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            // Time is up; a signal; completions must be fetched first; the kernel is short of memory. In each
+            // case what was not submitted stays in the queue for the next turn.
+            Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => false,
+            other => panic!("io_uring_enter failed: {other:?}; the ring is unusable"),
+        }
+    }
+}
+
+const ENTER_GETEVENTS: u32 = 1 << 0;
+const ENTER_EXT_ARG: u32 = 1 << 3;
+const ENTER_REGISTERED_RING: u32 = 1 << 4;
+const REGISTER_RING_FDS: libc::c_uint = 20;
+
+/// Registers the ring with this thread, which spares the kernel a look-up per call. Kernels before 5.18 cannot.
+fn register_ring(fd: libc::c_int) -> (libc::c_int, u32) {
+    #[repr(C)]
+    struct Update {
+        offset: u32,
+        reserved: u32,
+        data: u64,
+    }
+    let mut update = Update { offset: u32::MAX, reserved: 0, data: fd as u64 };
+    // SAFETY: the structure is the one this operation reads and writes (`io_uring_rsrc_update`).
+    let registered =
+        unsafe { libc::syscall(libc::SYS_io_uring_register, fd, REGISTER_RING_FDS, &raw mut update, 1) };
+    if registered == 1 { (update.offset as libc::c_int, ENTER_REGISTERED_RING) } else { (fd, 0) }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.closing.set(true);
+        let io = self.io.get_mut();
+        // Sockets can wait for ever; disks cannot, and a write once asked for is carried out.
+        for index in 0..io.slots.slots.len() {
+            if matches!(io.slots.slots[index], Slot::Used(Op::Net(_))) {
+                io.push(opcode::AsyncCancel::new(index as u64).build().user_data(CANCEL));
+            }
+        }
+        let end = Instant::now() + DRAIN;
+        loop {
+            let io = self.io.get_mut();
+            io.exchange();
+            if io.slots.used == 0 {
+                return;
+            }
+            let now = Instant::now();
+            if now >= end {
+                break;
+            }
+            if !io.completed() {
+                io.enter(1, Some((end - now).as_nanos() as u64));
+            }
+            self.deliver();
+        }
+        // The kernel may still write to these buffers: their memory is lost, not reused.
+        std::mem::forget(std::mem::take(&mut self.io.get_mut().slots.slots));
+    }
+}
