@@ -17,5 +17,5 @@ pub mod uring;
 pub use buffer::{Arena, BUFFER_MAX, Buf, BufMut};
 pub use completion::{Completer, Completion, completion};
 pub use disk::{Disk, DiskBackend, DiskError, DiskErrorKind, DiskOp, Geometry, OpenError, OpenMode};
-pub use executor::{Backend, Cores, Executor, Join, Remote, Rt, Unpark, Wait, yield_now};
+pub use executor::{Backend, Cores, Executor, Join, Remote, Rt, Sleep, Unpark, Wait, yield_now};
 pub use net::{Detached, Listener, ListenerBackend, NetError, Stream, StreamBackend};

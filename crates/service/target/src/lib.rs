@@ -1,1 +1,27 @@
-//! (to come)
+//! Sessions and export maps: what drives the protocol crates over the runtime.
+//!
+//! [`NbdServer`] listens on core 0 and negotiates there ([`greet`]); when a client and the server agree on an
+//! export, the connection moves to the core that owns the volume and stays there ([`session`]): no request
+//! crosses cores. A session is one task. It decodes what one receive brought, keeps up to 256 requests running in
+//! reusable slots ([`slots`]), and sends everything that is ready in one batch.
+//!
+//! Memory is bounded three times: by the decoder (buffers follow bytes received), per session and per core
+//! ([`local`]). Volumes are reached through [`Catalog`] and [`Device`], which the engine implements and which
+//! tests implement in memory.
+
+mod backing;
+mod event;
+mod greet;
+mod local;
+mod request;
+mod server;
+mod session;
+mod slots;
+mod tls;
+mod transport;
+
+pub use backing::{Catalog, Device, Found};
+pub use event::Events;
+pub use server::{CONNECTIONS_MAX, HANDSHAKE_MAX, NbdConfig, NbdServer, SessionInfo};
+pub use session::{BYTES_MAX, REQUESTS_MAX};
+pub use tls::TlsFiles;

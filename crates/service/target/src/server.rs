@@ -1,0 +1,385 @@
+//! The NBD server: listens, lets clients in, knows who is there, stops.
+//!
+//! Core 0 listens and greets; each session then lives on the core of its volume. What management sees is a list
+//! behind a lock that is taken when a client comes and goes, never per request.
+//!
+//! Limits, each with its reason: [`CONNECTIONS_MAX`] at a time, because each costs a descriptor and some memory
+//! before it has shown any right to it; [`HANDSHAKE_MAX`] to reach an agreement, because a client that connects
+//! and says nothing must not keep its place. NBD has no authentication of its own: without TLS the server
+//! listens on loopback addresses only.
+
+use crate::backing::Catalog;
+use crate::event::{Events, Reporter};
+use crate::greet::{Greeted, Parted, greet};
+use crate::local::Local;
+use crate::session::{Counters, Ended, serve};
+use crate::tls::{TlsFailure, TlsFiles, TlsServer};
+use crate::transport::Transport;
+use forebay_base::WallTime;
+use forebay_pool::{Error, ErrorKind, Severity};
+use forebay_runtime::{Completer, Cores, Listener, Rt, Stream, completion};
+use futures_channel::oneshot;
+use futures_util::future::{Either, select};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Clients at a time, those in negotiation included.
+pub const CONNECTIONS_MAX: usize = 1024;
+/// Time from connection to agreement, TLS included.
+pub const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
+/// Pause after a failed accept (out of descriptors, say), so that it is not repeated in a loop.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How the server listens.
+#[derive(Clone, Debug)]
+pub struct NbdConfig {
+    /// `ADDRESS:PORT` with a literal address; port 0 lets the system choose.
+    pub listen: String,
+    /// With TLS every client must use it, and every address may be listened on.
+    pub tls: Option<TlsFiles>,
+}
+
+/// A client in the transmission phase.
+#[derive(Clone, Debug)]
+pub struct SessionInfo {
+    pub peer: String,
+    pub export: String,
+    pub tls: bool,
+    pub since: WallTime,
+    pub requests: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+/// A running server. Dropping it leaves it running; [`NbdServer::stop`] ends it.
+pub struct NbdServer {
+    registry: Arc<Registry>,
+    cores: Cores,
+    address: String,
+}
+
+/// Who is there; shared by all cores and management.
+struct Registry {
+    id: u64,
+    reporter: Reporter,
+    stopping: AtomicBool,
+    clients: Mutex<Clients>,
+}
+
+#[derive(Default)]
+struct Clients {
+    /// Connections, those in negotiation included.
+    count: usize,
+    sessions: BTreeMap<u64, Session>,
+    /// Told when the count reaches 0.
+    emptied: Vec<oneshot::Sender<()>>,
+}
+
+struct Session {
+    peer: String,
+    export: String,
+    tls: bool,
+    since: WallTime,
+    counters: Arc<Counters>,
+}
+
+/// A place among the connections; leaves when dropped.
+struct Place(Arc<Registry>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut clients = self.0.clients.lock().expect("no holder of this lock panics");
+        clients.count -= 1;
+        if clients.count == 0 {
+            for told in clients.emptied.drain(..) {
+                // Whoever waited may have given up.
+                let _ = told.send(());
+            }
+        }
+    }
+}
+
+/// A line in the list of sessions; leaves when dropped.
+struct Listed {
+    registry: Arc<Registry>,
+    id: u64,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.registry.clients.lock().expect("no holder of this lock panics").sessions.remove(&self.id);
+    }
+}
+
+impl Registry {
+    /// A place, unless all are taken or the server stops.
+    fn admit(self: &Arc<Self>) -> Option<Place> {
+        let mut clients = self.clients.lock().expect("no holder of this lock panics");
+        if clients.count == CONNECTIONS_MAX || self.stopping.load(Ordering::SeqCst) {
+            return None;
+        }
+        clients.count += 1;
+        Some(Place(self.clone()))
+    }
+
+    fn list(self: &Arc<Self>, session: Session) -> Listed {
+        let id = next_id();
+        self.clients.lock().expect("no holder of this lock panics").sessions.insert(id, session);
+        Listed { registry: self.clone(), id }
+    }
+}
+
+/// Numbers that name servers and sessions within the process.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What stops a server's listener and its negotiations, on core 0.
+#[derive(Default)]
+struct Stoppers(RefCell<HashMap<u64, Vec<Completer<()>>>>);
+
+impl Stoppers {
+    /// Completes when the server `id` stops.
+    fn watch(&self, id: u64) -> forebay_runtime::Completion<()> {
+        let (done, stopped) = completion();
+        let mut stoppers = self.0.borrow_mut();
+        let list = stoppers.entry(id).or_default();
+        list.retain(|done| !done.is_orphan());
+        list.push(done);
+        stopped
+    }
+
+    fn stop(&self, id: u64) {
+        let list = self.0.borrow_mut().remove(&id).unwrap_or_default();
+        list.into_iter().for_each(|done| done.complete(()));
+    }
+}
+
+impl NbdServer {
+    /// Starts a server for what `catalog` has.
+    pub async fn start<C: Catalog>(
+        cores: Cores,
+        catalog: C,
+        config: NbdConfig,
+        events: Events,
+    ) -> Result<NbdServer, Error> {
+        let address = check_address(&config)?;
+        let tls = config.tls.as_ref().map(TlsServer::load).transpose()?;
+        let registry = Arc::new(Registry {
+            id: next_id(),
+            reporter: Reporter::new(events),
+            stopping: AtomicBool::new(false),
+            clients: Mutex::default(),
+        });
+        let (report, listening) = oneshot::channel();
+        let house = House { registry: registry.clone(), cores: cores.clone(), catalog, tls };
+        cores.core(0).run(move |rt| {
+            let listener = rt.listen(&address.to_string());
+            let answer = listener.as_ref().map(|listener| listener.address()).map_err(|&error| error);
+            if report.send(answer).is_ok()
+                && let Ok(listener) = listener
+            {
+                rt.spawn(welcome(rt.clone(), listener, house));
+            }
+        });
+        let stopped = || Error::new(ErrorKind::Stopped, &config.listen, "the cores have stopped");
+        let address = listening.await.map_err(|_| stopped())?.map_err(|error| {
+            let why = error.os.map(std::io::Error::from_raw_os_error);
+            let why = why.map_or("the address cannot be used".into(), |why| why.to_string());
+            Error::new(ErrorKind::Conflict, &config.listen, format!("cannot listen for NBD: {why}"))
+                .remedy("Choose another address with --nbd ADDRESS:PORT")
+        })?;
+        Ok(NbdServer { registry, cores, address })
+    }
+
+    /// The address it listens on, with the port that the system chose.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The clients in the transmission phase, oldest first.
+    pub fn sessions(&self) -> Vec<SessionInfo> {
+        let clients = self.registry.clients.lock().expect("no holder of this lock panics");
+        let sessions = clients.sessions.values().map(|session| SessionInfo {
+            peer: session.peer.clone(),
+            export: session.export.clone(),
+            tls: session.tls,
+            since: session.since,
+            requests: session.counters.requests.load(Ordering::Relaxed),
+            bytes_read: session.counters.bytes_read.load(Ordering::Relaxed),
+            bytes_written: session.counters.bytes_written.load(Ordering::Relaxed),
+        });
+        sessions.collect()
+    }
+
+    /// Stops listening, lets requests that run finish, refuses further ones with ESHUTDOWN, and closes all connections. Returns
+    /// when the last one is closed, which may take as long as the slowest disk.
+    pub async fn stop(&self) {
+        self.registry.stopping.store(true, Ordering::SeqCst);
+        let id = self.registry.id;
+        for core in 0..self.cores.count() {
+            self.cores.core(core).run(move |rt| {
+                rt.local::<Stoppers>().stop(id);
+                rt.local::<Local>().stop(id);
+            });
+        }
+        let emptied = {
+            let mut clients = self.registry.clients.lock().expect("no holder of this lock panics");
+            if clients.count == 0 {
+                return;
+            }
+            let (told, emptied) = oneshot::channel();
+            clients.emptied.push(told);
+            emptied
+        };
+        // An error means that the registry is gone, and with it every connection.
+        let _ = emptied.await;
+    }
+}
+
+/// The address to listen on, if this server may.
+fn check_address(config: &NbdConfig) -> Result<SocketAddr, Error> {
+    let literal = config.listen.replacen("localhost:", "127.0.0.1:", 1);
+    let address: SocketAddr = literal.parse().map_err(|_| {
+        Error::new(ErrorKind::Invalid("nbd"), &config.listen, "is not a literal address and a port")
+            .remedy("Write it like 127.0.0.1:10809 or [::1]:10809")
+    })?;
+    if config.tls.is_none() && !address.ip().is_loopback() {
+        let message = "NBD without TLS would give every volume to everyone who can reach this address";
+        return Err(Error::new(ErrorKind::Unsafe, &config.listen, message)
+            .remedy("Listen on 127.0.0.1, or configure a certificate and a key"));
+    }
+    Ok(address)
+}
+
+/// What every part of one server needs.
+#[derive(Clone)]
+struct House<C: Catalog> {
+    registry: Arc<Registry>,
+    cores: Cores,
+    catalog: C,
+    tls: Option<TlsServer>,
+}
+
+/// Accepts clients until the server stops.
+async fn welcome<C: Catalog>(rt: Rt, listener: Listener, house: House<C>) {
+    let registry = &house.registry;
+    let mut stopped = rt.local::<Stoppers>().watch(registry.id);
+    loop {
+        let accepted = match select(listener.accept(), &mut stopped).await {
+            Either::Left((accepted, _)) => accepted,
+            Either::Right(_) => return,
+        };
+        match accepted {
+            Ok(stream) => match registry.admit() {
+                Some(place) => {
+                    rt.spawn(negotiate(rt.clone(), stream, house.clone(), place));
+                }
+                None => {
+                    let message =
+                        format!("refused: {CONNECTIONS_MAX} clients are connected, or the server stops");
+                    let peer = stream.peer();
+                    registry.reporter.report(&rt, Severity::Warning, "nbd.client.refused", &peer, message);
+                    stream.shutdown();
+                }
+            },
+            Err(error) => {
+                let why = error.os.map(std::io::Error::from_raw_os_error);
+                let why = why.map_or("an unknown error".into(), |why| why.to_string());
+                let object = listener.address();
+                let message = format!("clients cannot be accepted: {why}");
+                registry.reporter.report(&rt, Severity::Error, "nbd.accept.failed", &object, message);
+                if let Either::Right(_) = select(rt.sleep(ACCEPT_PAUSE), &mut stopped).await {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Greets one client and hands it to the core of its volume.
+async fn negotiate<C: Catalog>(rt: Rt, stream: Stream, house: House<C>, place: Place) {
+    let peer = stream.peer();
+    if let Some(greeted) = greet_in_time(&rt, stream, &house, &peer).await {
+        hand_over(greeted, house, place, peer);
+    }
+}
+
+async fn greet_in_time<C: Catalog>(rt: &Rt, stream: Stream, house: &House<C>, peer: &str) -> Option<Greeted> {
+    let stopped = rt.local::<Stoppers>().watch(house.registry.id);
+    let limit = select(rt.sleep(HANDSHAKE_MAX), stopped);
+    let greeting = pin!(greet(rt, &house.catalog, house.tls.as_ref(), stream));
+    let (code, message) = match select(greeting, limit).await {
+        Either::Left((Ok(greeted), _)) => return Some(greeted),
+        Either::Left((Err(Parted::ByClient), _)) => return None,
+        Either::Left((Err(Parted::Violation(violation)), _)) => {
+            ("nbd.client.violation", format!("disconnected in negotiation: {violation}"))
+        }
+        Either::Left((Err(Parted::Tls(TlsFailure::HungUp)), _)) => {
+            ("nbd.tls.failed", "hung up during the TLS handshake".into())
+        }
+        Either::Left((Err(Parted::Tls(TlsFailure::Tls(error))), _)) => {
+            ("nbd.tls.failed", format!("TLS handshake failed: {error}"))
+        }
+        Either::Right((Either::Left(_), _)) => {
+            let seconds = HANDSHAKE_MAX.as_secs();
+            ("nbd.client.slow", format!("disconnected: no agreement on an export in {seconds} s"))
+        }
+        Either::Right((Either::Right(_), _)) => return None,
+    };
+    house.registry.reporter.report(rt, Severity::Warning, code, peer, message);
+    None
+}
+
+/// Sends a client to the core of its volume, to be served there.
+fn hand_over<C: Catalog>(greeted: Greeted, house: House<C>, place: Place, peer: String) {
+    let Greeted { transport, agreement, found, leftover } = greeted;
+    let tls = matches!(transport, Transport::Tls(_));
+    let parcel = transport.pack();
+    let House { registry, cores, catalog, .. } = house;
+    cores.core(found.core).run(move |rt| {
+        let member = rt.local::<Local>().join(rt, registry.id, next_id());
+        // Looked at after joining: either this sees the flag, or the stop sees the member.
+        if registry.stopping.load(Ordering::SeqCst) {
+            return;
+        }
+        // It may have been deleted a moment ago: to the client that is a server that hung up.
+        let Ok(device) = catalog.open(rt, found.id) else { return };
+        let (main, transport) = (rt.clone(), Transport::unpack(rt, parcel));
+        rt.spawn(async move {
+            let counters = Arc::new(Counters::default());
+            let listed = registry.list(Session {
+                peer: peer.clone(),
+                export: agreement.export.name.clone(),
+                tls,
+                since: main.wall(),
+                counters: counters.clone(),
+            });
+            let ended = serve(main.clone(), transport, device, &agreement, &leftover, member, counters).await;
+            drop(listed);
+            if let Some((code, message)) = farewell(ended, &agreement.export.name) {
+                registry.reporter.report(&main, Severity::Warning, code, &peer, message);
+            }
+            drop(place);
+        });
+    });
+}
+
+/// What the administrator should hear of a session's end.
+fn farewell(ended: Ended, export: &str) -> Option<(&'static str, String)> {
+    match ended {
+        Ended::ByClient | Ended::Stopped => None,
+        Ended::Gone => Some(("nbd.export.gone", format!("disconnected: {export} is no longer there"))),
+        Ended::Violation(violation) => Some(("nbd.client.violation", format!("disconnected: {violation}"))),
+        Ended::Stalled => Some((
+            "nbd.client.slow",
+            "disconnected: it neither sent nor received while others waited for its memory".into(),
+        )),
+    }
+}

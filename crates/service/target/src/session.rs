@@ -1,0 +1,351 @@
+//! One client in the transmission phase: one task on the core that owns the volume.
+//!
+//! The task does the same round whenever anything wakes it: take what finished, decode what was received and
+//! start it, receive, send. Requests run concurrently and are answered in the order in which they finish. While
+//! one batch of replies is being sent the next one collects; so the busier the client, the larger the batches.
+//!
+//! Backpressure is by not reading: with [`REQUESTS_MAX`] requests running, [`BYTES_MAX`] held, or the core's share
+//! used up, the rest of what was received waits, and nothing more is received until it has been decoded.
+//!
+//! However it ends, requests that run are finished first: a write that the engine has begun is never dropped.
+
+use crate::backing::Device;
+use crate::local::{Member, STALL_MAX, Stop};
+use crate::request::{Answer, Outcome, carry_out, held};
+use crate::slots::{SLOTS_MAX, Slots};
+use crate::transport::{Receiving, Sending, Transport};
+use forebay_nbd::{Agreement, Command, Decoded, ErrorCode, Replies, Request, Transmission, Violation};
+use forebay_runtime::{Arena, BufMut, Rt};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+/// Requests of one client that run at a time. Clients have 16 to 128 in flight; more would only wait in the engine.
+pub const REQUESTS_MAX: usize = SLOTS_MAX;
+/// Bytes that requests of one client hold before the next one must wait: one of the largest, or 128 of 256 KiB.
+pub const BYTES_MAX: u64 = 32 << 20;
+/// A receive buffer is as large as what comes, within these bounds: the smallest holds one 8 KiB write with its
+/// header, the largest is what a core's second-level cache keeps warm.
+const RECEIVED_MIN: usize = 16 << 10;
+const RECEIVED_MAX: usize = 256 << 10;
+
+/// What a session has done; written by its core, read by management.
+#[derive(Default)]
+pub struct Counters {
+    pub requests: AtomicU64,
+    pub bytes_read: AtomicU64,
+    pub bytes_written: AtomicU64,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// The client said so, or hung up.
+    ByClient,
+    Violation(Violation),
+    /// The server is stopping.
+    Stopped,
+    /// The volume is no longer there.
+    Gone,
+    /// The client kept memory that others waited for.
+    Stalled,
+}
+
+/// Serves one client until it ends.
+pub async fn serve<D: Device>(
+    rt: Rt,
+    transport: Transport,
+    device: D,
+    agreement: &Agreement,
+    leftover: &[u8],
+    member: Member,
+    counters: Arc<Counters>,
+) -> Ended {
+    let arena = rt.arena().clone();
+    let input = match leftover {
+        [] => Input::Idle,
+        bytes => Input::Holding { buffer: arena.copy(bytes), from: 0, to: bytes.len() },
+    };
+    let mut session = Session {
+        start: |request| carry_out(device.clone(), arena.clone(), request),
+        arena: arena.clone(),
+        rt,
+        transport: transport.clone(),
+        decoder: Transmission::new(agreement),
+        replies: Replies::new(agreement.style),
+        slots: Slots::new(),
+        finished: Vec::new(),
+        input,
+        receive_len: RECEIVED_MIN,
+        sending: None,
+        held_by_replies: 0,
+        held_by_sending: 0,
+        held_by_payload: 0,
+        stall: None,
+        member,
+        counters,
+        done: Done::default(),
+        ending: None,
+    };
+    let ended = std::future::poll_fn(|context| session.round(context)).await;
+    drop(session);
+    if matches!(ended, Ended::ByClient | Ended::Stopped | Ended::Gone) {
+        transport.goodbye().await;
+    }
+    ended
+}
+
+enum Input {
+    Idle,
+    Receiving(Receiving),
+    /// Received, and used up to `from`.
+    Holding {
+        buffer: BufMut,
+        from: usize,
+        to: usize,
+    },
+}
+
+/// Counted in a round, published at its end.
+#[derive(Default)]
+struct Done {
+    requests: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
+struct Session<F: Future<Output = Outcome>, S: Fn(Request) -> F> {
+    rt: Rt,
+    arena: Arena,
+    transport: Transport,
+    start: S,
+    decoder: Transmission,
+    replies: Replies,
+    slots: Slots<F>,
+    /// Empty between rounds; kept for its memory.
+    finished: Vec<Outcome>,
+    input: Input,
+    receive_len: usize,
+    sending: Option<Sending>,
+    /// Bytes held by data in `replies`, by the batch being sent, and by the payload being received.
+    held_by_replies: u64,
+    held_by_sending: u64,
+    held_by_payload: u64,
+    /// Runs while this session waits for the core's memory.
+    stall: Option<forebay_runtime::Sleep>,
+    member: Member,
+    counters: Arc<Counters>,
+    done: Done,
+    ending: Option<Ended>,
+}
+
+impl<F: Future<Output = Outcome>, S: Fn(Request) -> F> Session<F, S> {
+    fn round(&mut self, context: &mut Context) -> Poll<Ended> {
+        self.member.control.register(context.waker());
+        if let Some(why) = self.member.control.stopped() {
+            match why {
+                Stop::Server => self.end(Ended::Stopped),
+                Stop::Stalled => self.cut(Ended::Stalled),
+            }
+        }
+        loop {
+            self.finish_requests(context);
+            self.decode(context);
+            let received = self.receive(context);
+            let sent = self.send(context);
+            if !received && !sent {
+                break;
+            }
+        }
+        self.publish();
+        match self.ending {
+            Some(ended) if self.slots.len() == 0 && self.sending.is_none() && self.replies.is_empty() => {
+                Poll::Ready(ended)
+            }
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Ends after all that runs has been answered. The first reason stands.
+    fn end(&mut self, why: Ended) {
+        self.ending.get_or_insert(why);
+    }
+
+    /// Ends without a further word; what runs is finished all the same.
+    fn cut(&mut self, why: Ended) {
+        self.end(why);
+        self.transport.shutdown();
+        self.drop_replies();
+    }
+
+    fn drop_replies(&mut self) {
+        drop(self.replies.take_batch(&self.arena));
+        self.member.release(std::mem::take(&mut self.held_by_replies));
+    }
+
+    fn finish_requests(&mut self, context: &mut Context) {
+        let mut finished = std::mem::take(&mut self.finished);
+        self.slots.poll(context, &mut finished);
+        finished.drain(..).for_each(|outcome| self.answer(outcome));
+        self.finished = finished;
+    }
+
+    fn answer(&mut self, outcome: Outcome) {
+        let Outcome { cookie, offset, held, result, gone } = outcome;
+        let mut released = held;
+        match result {
+            Ok(Answer::Done) => self.replies.done(cookie, offset),
+            Ok(Answer::Data(data)) => {
+                // Held on, until it has been sent.
+                released = 0;
+                self.held_by_replies += held;
+                self.replies.data(cookie, offset, data);
+            }
+            Ok(Answer::Extents(extents)) => {
+                let extents = extents.iter().map(|extent| (extent.len, extent.mapped));
+                self.replies.block_status(cookie, offset, extents);
+            }
+            Err((code, message)) => self.replies.error(cookie, offset, code, &message),
+        }
+        self.member.release(released);
+        if gone {
+            self.end(Ended::Gone);
+        }
+    }
+
+    fn decode(&mut self, context: &mut Context) {
+        while let Input::Holding { buffer, from, to } = &mut self.input {
+            // A payload that has begun is accounted for, and goes on.
+            let between_requests = self.held_by_payload == 0;
+            let blocked = self.slots.len() == REQUESTS_MAX || self.member.control.held() >= BYTES_MAX;
+            if between_requests && (blocked || !self.member.has_room(context.waker())) {
+                // Whoever of this session finishes first wakes the task; for the core's memory there is a time limit.
+                if !blocked {
+                    self.watch_stall(context);
+                }
+                return;
+            }
+            let mut bytes = &buffer[*from..*to];
+            let decoded = self.decoder.decode(&mut bytes, &self.arena);
+            *from = *to - bytes.len();
+            let payload = self.decoder.receiving();
+            match decoded {
+                Ok(Some(Decoded::Request(request))) => {
+                    // Its payload, if it has one, is accounted to the request from here on.
+                    self.member.release(std::mem::take(&mut self.held_by_payload));
+                    self.begin(request);
+                }
+                Ok(Some(Decoded::Refused(refused))) => {
+                    self.done.requests += 1;
+                    self.replies.error(refused.cookie, refused.offset, refused.code, refused.message);
+                }
+                Ok(None) => {
+                    self.member.hold(payload - self.held_by_payload);
+                    self.held_by_payload = payload;
+                    self.input = Input::Idle;
+                }
+                Ok(Some(Decoded::Disconnect)) => {
+                    self.input = Input::Idle;
+                    self.end(Ended::ByClient);
+                }
+                Err(violation) => {
+                    self.input = Input::Idle;
+                    self.cut(Ended::Violation(violation));
+                }
+            }
+        }
+        self.stall = None;
+    }
+
+    fn begin(&mut self, request: Request) {
+        self.done.requests += 1;
+        if matches!(self.ending, Some(Ended::Stopped | Ended::Gone)) {
+            let message = "the server is shutting down, or the volume is no longer there";
+            return self.replies.error(request.cookie, request.offset, ErrorCode::Shutdown, message);
+        }
+        match request.command {
+            Command::Read { len } => self.done.bytes_read += u64::from(len),
+            Command::Write { len, .. } => self.done.bytes_written += u64::from(len),
+            _ => {}
+        }
+        self.member.hold(held(&request.command));
+        if let Some(outcome) = self.slots.start((self.start)(request)) {
+            self.answer(outcome);
+        }
+    }
+
+    /// Ends others that keep memory without need, when this session has waited long enough for it.
+    fn watch_stall(&mut self, context: &mut Context) {
+        let rt = &self.rt;
+        let stall = self.stall.get_or_insert_with(|| rt.sleep(STALL_MAX));
+        while Pin::new(&mut *stall).poll(context).is_ready() {
+            self.member.end_stalled(self.rt.now());
+            *stall = self.rt.sleep(STALL_MAX);
+        }
+    }
+
+    /// Receives when there is nothing to decode; true when something came.
+    fn receive(&mut self, context: &mut Context) -> bool {
+        if self.ending.is_some() {
+            return false;
+        }
+        if matches!(self.input, Input::Idle) {
+            let buffer = self.rt.buffer(self.receive_len);
+            self.input = Input::Receiving(self.transport.recv(buffer));
+        }
+        let Input::Receiving(receiving) = &mut self.input else { return false };
+        let Poll::Ready((buffer, result)) = Pin::new(receiving).poll(context) else { return false };
+        match result {
+            Ok(count) if count > 0 => {
+                self.member.control.progressed(self.rt.now());
+                if count == buffer.len() {
+                    self.receive_len = (buffer.len() * 2).min(RECEIVED_MAX);
+                } else if count < buffer.len() / 4 {
+                    self.receive_len = (buffer.len() / 2).max(RECEIVED_MIN);
+                }
+                self.input = Input::Holding { buffer, from: 0, to: count };
+            }
+            _ => {
+                self.input = Input::Idle;
+                self.end(Ended::ByClient);
+            }
+        }
+        true
+    }
+
+    /// Sends everything that is ready in one batch, one batch at a time; true when one went out.
+    fn send(&mut self, context: &mut Context) -> bool {
+        let mut sent = false;
+        loop {
+            if let Some(sending) = &mut self.sending {
+                let Poll::Ready(result) = Pin::new(sending).poll(context) else { return sent };
+                self.sending = None;
+                self.member.release(std::mem::take(&mut self.held_by_sending));
+                self.member.control.progressed(self.rt.now());
+                sent = true;
+                if result.is_err() {
+                    // Nobody listens any more.
+                    self.cut(Ended::ByClient);
+                }
+            }
+            if self.replies.is_empty() {
+                return sent;
+            }
+            self.held_by_sending = std::mem::take(&mut self.held_by_replies);
+            self.sending = Some(self.transport.send(self.replies.take_batch(&self.arena)));
+        }
+    }
+
+    fn publish(&mut self) {
+        let awaits_client = self.sending.is_some() || self.held_by_payload > 0;
+        self.member.control.set_awaits_client(awaits_client);
+        let done = std::mem::take(&mut self.done);
+        if done.requests > 0 {
+            self.counters.requests.fetch_add(done.requests, Ordering::Relaxed);
+            self.counters.bytes_read.fetch_add(done.bytes_read, Ordering::Relaxed);
+            self.counters.bytes_written.fetch_add(done.bytes_written, Ordering::Relaxed);
+        }
+    }
+}
