@@ -55,7 +55,7 @@ pub struct Failure {
     /// What to try.
     pub remedy: Option<String>,
     /// As the daemon sent it.
-    problem: Option<Problem>,
+    problem: Option<Box<Problem>>,
 }
 
 impl Failure {
@@ -72,7 +72,7 @@ impl Failure {
     pub fn report(&self, as_json: bool) {
         if as_json {
             let value = match &self.problem {
-                Some(problem) => serde_json::to_value(problem).expect("a problem is plain data"),
+                Some(problem) => serde_json::to_value(problem.as_ref()).expect("a problem is plain data"),
                 None => json!({
                     "exit": self.exit as u8, "detail": self.detail, "object": self.object, "remedy": self.remedy,
                 }),
@@ -114,7 +114,7 @@ impl From<Problem> for Failure {
             object: problem.object.clone(),
             detail: problem.detail.clone(),
             remedy: problem.remedy.clone(),
-            problem: Some(problem),
+            problem: Some(Box::new(problem)),
         }
     }
 }

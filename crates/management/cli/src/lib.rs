@@ -4,9 +4,6 @@
 //! functions ([`Local`]). Data goes to stdout, everything else to stderr; `--json` prints what the API answers, in
 //! base units; the exit status is one of [`Exit`].
 
-// A failure has some 250 bytes; a command makes one and ends.
-#![allow(clippy::result_large_err)]
-
 mod arguments;
 mod client;
 mod commands;

@@ -25,10 +25,11 @@ mod server;
 mod tasks;
 mod tokens;
 
+pub use convert::problem;
 pub use directory::DataDir;
 pub use events::EventLog;
 
-use forebay_api::{Code, Problem, Severity};
+use forebay_api::{Code, PoolCreate, Problem, Severity};
 use forebay_base::Id;
 use forebay_pool::Engine;
 use routes::Transport;
@@ -79,6 +80,7 @@ pub struct Daemon {
     servers: Vec<JoinHandle<()>>,
     http: SocketAddr,
     socket: PathBuf,
+    signalled: watch::Receiver<bool>,
 }
 
 impl Daemon {
@@ -126,12 +128,23 @@ impl Daemon {
             let router = routes::router(shared.clone(), transport);
             runtime.spawn(server::serve(listening, router, shared.stopping.subscribe()))
         });
-        Ok(Daemon { runtime, shared, servers: servers.into(), http, socket })
+        let signalled = runtime.block_on(listen_for_signals())?;
+        Ok(Daemon { runtime, shared, servers: servers.into(), http, socket, signalled })
     }
 
     /// Imports every remembered pool; returns when all are imported or have failed (and an event says why).
     pub fn import(&self) {
         self.runtime.block_on(handlers::pools::import_remembered(&self.shared));
+    }
+
+    /// Creates a pool as a client's request would, and waits for it.
+    pub fn create_pool(&self, request: PoolCreate) -> Result<(), Problem> {
+        self.runtime.block_on(handlers::pools::create_here(&self.shared, request))
+    }
+
+    /// Imports a pool as a client's request would, and waits for it.
+    pub fn import_pool(&self, name: &str, disks: Vec<String>) -> Result<(), Problem> {
+        self.runtime.block_on(handlers::pools::import_here(&self.shared, name, disks))
     }
 
     /// Where HTTP listens.
@@ -149,26 +162,12 @@ impl Daemon {
         self.runtime.block_on(future)
     }
 
-    /// Waits for SIGTERM or SIGINT. From then on a second one ends the process at once: the pool is crash-safe.
-    pub fn wait_for_signal(&self) -> Result<(), Problem> {
-        let failed = |error| Problem::new(Code::Internal, format!("signals cannot be received: {error}"));
-        self.runtime.block_on(async {
-            let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-            let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            tokio::spawn(async move {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-                eprintln!("forebay: second signal, exiting at once");
-                std::process::exit(EXIT_INTERRUPTED);
-            });
-            Ok(())
-        })
+    /// Waits for SIGTERM or SIGINT, also one that came since the start. A second one ends the process at once, because
+    /// the pools are crash-safe and whoever sends it is in a hurry.
+    pub fn wait_for_signal(&self) {
+        let mut signalled = self.signalled.clone();
+        // An error means that the task that listens is gone, and with it the runtime.
+        let _ = self.runtime.block_on(signalled.wait_for(|&signalled| signalled));
     }
 
     /// Stops accepting, answers what is in flight, lets tasks end, and removes the socket.
@@ -194,6 +193,28 @@ impl Daemon {
     pub fn flush_events(&self) {
         self.shared.events.flush();
     }
+}
+
+/// Tells the first SIGTERM or SIGINT; exits on the second.
+async fn listen_for_signals() -> Result<watch::Receiver<bool>, Problem> {
+    let failed = |error| Problem::new(Code::Internal, format!("signals cannot be received: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let (tell, signalled) = watch::channel(false);
+    tokio::spawn(async move {
+        for attempt in 0.. {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if attempt > 0 {
+                eprintln!("forebay: second signal, exiting at once");
+                std::process::exit(EXIT_INTERRUPTED);
+            }
+            tell.send_replace(true);
+        }
+    });
+    Ok(signalled)
 }
 
 /// Runs what blocks on the disk beside the async threads.

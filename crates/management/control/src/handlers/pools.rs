@@ -78,8 +78,8 @@ pub async fn create(
             .remedy("Choose another name.")
             .into());
     }
-    let paths: Vec<String> = request.disks.iter().chain(&request.log_disks).cloned().collect();
     if ask.dry_run {
+        let paths: Vec<String> = request.disks.iter().chain(&request.log_disks).cloned().collect();
         look_at(&shared, &paths, request.force).await?;
         let mut changes = vec![format!(
             "A {} pool on {} disks is created; what they hold is lost.",
@@ -91,8 +91,42 @@ pub async fn create(
         }
         return plan("pool.create", &request.name, changes);
     }
+    let name = request.name.clone();
+    accepted(shared.tasks.start("pool.create", &name, create_now(shared.clone(), request)))
+}
+
+/// For the daemon's own use: creates a pool and waits.
+pub async fn create_here(shared: &Arc<Shared>, request: PoolCreate) -> Result<(), Problem> {
+    rules::pool(&request)?;
+    let name = request.name.clone();
+    let task = shared.tasks.start("pool.create", &name, create_now(shared.clone(), request))?;
+    ended(shared, &task).await
+}
+
+/// For the daemon's own use: imports a pool and waits.
+pub async fn import_here(shared: &Arc<Shared>, name: &str, disks: Vec<String>) -> Result<(), Problem> {
+    let work = import_now(shared.clone(), name.to_string(), disks);
+    let task = shared.tasks.start("pool.import", name, work)?;
+    ended(shared, &task).await
+}
+
+async fn ended(shared: &Shared, task: &Task) -> Result<(), Problem> {
+    let mut version = shared.tasks.version();
+    loop {
+        version.mark_unchanged();
+        let task = shared.tasks.find(&task.id)?;
+        if task.state.is_final() {
+            return task.error.map_or(Ok(()), Err);
+        }
+        // An error means that the tasks are gone, and so would `find` say.
+        let _ = version.changed().await;
+    }
+}
+
+async fn create_now(shared: Arc<Shared>, request: PoolCreate) -> Result<Option<serde_json::Value>, Problem> {
+    let disks = request.disks.iter().chain(&request.log_disks).cloned().collect();
     let spec = PoolSpec {
-        name: request.name.clone(),
+        name: request.name,
         layout: convert::layout_in(request.layout),
         disks: request.disks,
         log_disks: request.log_disks,
@@ -100,16 +134,6 @@ pub async fn create(
         log_bytes: request.log_bytes,
         force: request.force,
     };
-    let name = request.name;
-    let work = create_now(shared.clone(), spec, paths);
-    accepted(shared.tasks.start("pool.create", &name, work))
-}
-
-async fn create_now(
-    shared: Arc<Shared>,
-    spec: PoolSpec,
-    disks: Vec<String>,
-) -> Result<Option<serde_json::Value>, Problem> {
     let name = spec.name.clone();
     if shared.configuration.find(&name).is_some() {
         // A request that was ahead in the queue.
