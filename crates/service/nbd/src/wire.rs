@@ -17,11 +17,9 @@ pub const REPLY_MAGIC_EXTENDED: u32 = 0x6e8a278c;
 
 pub const REQUEST_LEN: usize = 4 + 2 + 2 + 8 + 8 + 4;
 pub const REQUEST_LEN_EXTENDED: usize = REQUEST_LEN + 4;
-pub const REPLY_LEN_SIMPLE: usize = 4 + 4 + 8;
 pub const CHUNK_LEN_STRUCTURED: usize = 4 + 2 + 2 + 8 + 4;
 pub const CHUNK_LEN_EXTENDED: usize = 4 + 2 + 2 + 8 + 8 + 8;
 pub const OPTION_LEN: usize = 8 + 4 + 4;
-pub const OPTION_REPLY_LEN: usize = 8 + 4 + 4 + 4;
 
 /// Longest read or write in one request: the size that every client may rely on, and the largest that the
 /// engine takes.

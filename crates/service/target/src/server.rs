@@ -75,9 +75,26 @@ struct Registry {
 struct Clients {
     /// Connections, those in negotiation included.
     count: usize,
+    /// The listening socket is open.
+    listening: bool,
     sessions: BTreeMap<u64, Session>,
-    /// Told when the count reaches 0.
+    /// Told when there are no connections and no listener any more.
     emptied: Vec<oneshot::Sender<()>>,
+}
+
+impl Clients {
+    fn is_empty(&self) -> bool {
+        self.count == 0 && !self.listening
+    }
+
+    fn tell_if_empty(&mut self) {
+        if self.is_empty() {
+            for told in self.emptied.drain(..) {
+                // Whoever waited may have given up.
+                let _ = told.send(());
+            }
+        }
+    }
 }
 
 struct Session {
@@ -95,12 +112,18 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut clients = self.0.clients.lock().expect("no holder of this lock panics");
         clients.count -= 1;
-        if clients.count == 0 {
-            for told in clients.emptied.drain(..) {
-                // Whoever waited may have given up.
-                let _ = told.send(());
-            }
-        }
+        clients.tell_if_empty();
+    }
+}
+
+/// The listener's presence; ends when dropped.
+struct Listening(Arc<Registry>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut clients = self.0.clients.lock().expect("no holder of this lock panics");
+        clients.listening = false;
+        clients.tell_if_empty();
     }
 }
 
@@ -182,10 +205,15 @@ impl NbdServer {
         cores.core(0).run(move |rt| {
             let listener = rt.listen(&address.to_string());
             let answer = listener.as_ref().map(|listener| listener.address()).map_err(|&error| error);
-            if report.send(answer).is_ok()
-                && let Ok(listener) = listener
-            {
-                rt.spawn(welcome(rt.clone(), listener, house));
+            if let Ok(listener) = listener {
+                house.registry.clients.lock().expect("no holder of this lock panics").listening = true;
+                let listening = Listening(house.registry.clone());
+                // Nobody can stop a server whose starter has gone.
+                if report.send(answer).is_ok() {
+                    rt.spawn(welcome(rt.clone(), listener, listening, house));
+                }
+            } else {
+                let _ = report.send(answer);
             }
         });
         let stopped = || Error::new(ErrorKind::Stopped, &config.listen, "the cores have stopped");
@@ -219,7 +247,7 @@ impl NbdServer {
     }
 
     /// Stops listening, lets requests that run finish, refuses further ones with ESHUTDOWN, and closes all connections. Returns
-    /// when the last one is closed, which may take as long as the slowest disk.
+    /// when the last one is closed: a client that does not take its replies is given 5 s, a disk as long as it needs.
     pub async fn stop(&self) {
         self.registry.stopping.store(true, Ordering::SeqCst);
         let id = self.registry.id;
@@ -231,7 +259,7 @@ impl NbdServer {
         }
         let emptied = {
             let mut clients = self.registry.clients.lock().expect("no holder of this lock panics");
-            if clients.count == 0 {
+            if clients.is_empty() {
                 return;
             }
             let (told, emptied) = oneshot::channel();
@@ -268,7 +296,14 @@ struct House<C: Catalog> {
 }
 
 /// Accepts clients until the server stops.
-async fn welcome<C: Catalog>(rt: Rt, listener: Listener, house: House<C>) {
+async fn welcome<C: Catalog>(rt: Rt, listener: Listener, listening: Listening, house: House<C>) {
+    accept(&rt, &listener, &house).await;
+    // In this order: who hears that nobody listens may use the address again.
+    drop(listener);
+    drop(listening);
+}
+
+async fn accept<C: Catalog>(rt: &Rt, listener: &Listener, house: &House<C>) {
     let registry = &house.registry;
     let mut stopped = rt.local::<Stoppers>().watch(registry.id);
     loop {
@@ -285,7 +320,7 @@ async fn welcome<C: Catalog>(rt: Rt, listener: Listener, house: House<C>) {
                     let message =
                         format!("refused: {CONNECTIONS_MAX} clients are connected, or the server stops");
                     let peer = stream.peer();
-                    registry.reporter.report(&rt, Severity::Warning, "nbd.client.refused", &peer, message);
+                    registry.reporter.report(rt, Severity::Warning, "nbd.client.refused", &peer, message);
                     stream.shutdown();
                 }
             },
@@ -294,7 +329,7 @@ async fn welcome<C: Catalog>(rt: Rt, listener: Listener, house: House<C>) {
                 let why = why.map_or("an unknown error".into(), |why| why.to_string());
                 let object = listener.address();
                 let message = format!("clients cannot be accepted: {why}");
-                registry.reporter.report(&rt, Severity::Error, "nbd.accept.failed", &object, message);
+                registry.reporter.report(rt, Severity::Error, "nbd.accept.failed", &object, message);
                 if let Either::Right(_) = select(rt.sleep(ACCEPT_PAUSE), &mut stopped).await {
                     return;
                 }

@@ -15,12 +15,14 @@ use crate::request::{Answer, Outcome, carry_out, held};
 use crate::slots::{SLOTS_MAX, Slots};
 use crate::transport::{Receiving, Sending, Transport};
 use forebay_nbd::{Agreement, Command, Decoded, ErrorCode, Replies, Request, Transmission, Violation};
-use forebay_runtime::{Arena, BufMut, Rt};
+use forebay_runtime::{Arena, BufMut, Rt, Sleep};
+use futures_util::future::select;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// Requests of one client that run at a time. Clients have 16 to 128 in flight; more would only wait in the engine.
 pub const REQUESTS_MAX: usize = SLOTS_MAX;
@@ -30,6 +32,9 @@ pub const BYTES_MAX: u64 = 32 << 20;
 /// header, the largest is what a core's second-level cache keeps warm.
 const RECEIVED_MIN: usize = 16 << 10;
 const RECEIVED_MAX: usize = 256 << 10;
+
+/// How long a session that ends waits for the client to take its last replies.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// What a session has done; written by its core, read by management.
 #[derive(Default)]
@@ -71,7 +76,7 @@ pub async fn serve<D: Device>(
     let mut session = Session {
         start: |request| carry_out(device.clone(), arena.clone(), request),
         arena: arena.clone(),
-        rt,
+        rt: rt.clone(),
         transport: transport.clone(),
         decoder: Transmission::new(agreement),
         replies: Replies::new(agreement.style),
@@ -88,11 +93,12 @@ pub async fn serve<D: Device>(
         counters,
         done: Done::default(),
         ending: None,
+        linger: None,
     };
     let ended = std::future::poll_fn(|context| session.round(context)).await;
     drop(session);
     if matches!(ended, Ended::ByClient | Ended::Stopped | Ended::Gone) {
-        transport.goodbye().await;
+        select(pin!(transport.goodbye()), rt.sleep(LINGER)).await;
     }
     ended
 }
@@ -134,11 +140,13 @@ struct Session<F: Future<Output = Outcome>, S: Fn(Request) -> F> {
     held_by_sending: u64,
     held_by_payload: u64,
     /// Runs while this session waits for the core's memory.
-    stall: Option<forebay_runtime::Sleep>,
+    stall: Option<Sleep>,
     member: Member,
     counters: Arc<Counters>,
     done: Done,
     ending: Option<Ended>,
+    /// Runs while this session ends and its last replies are under way.
+    linger: Option<Sleep>,
 }
 
 impl<F: Future<Output = Outcome>, S: Fn(Request) -> F> Session<F, S> {
@@ -160,12 +168,20 @@ impl<F: Future<Output = Outcome>, S: Fn(Request) -> F> Session<F, S> {
             }
         }
         self.publish();
-        match self.ending {
-            Some(ended) if self.slots.len() == 0 && self.sending.is_none() && self.replies.is_empty() => {
-                Poll::Ready(ended)
-            }
-            _ => Poll::Pending,
+        let Some(ended) = self.ending else { return Poll::Pending };
+        if self.slots.len() > 0 {
+            return Poll::Pending;
         }
+        if self.sending.is_none() {
+            return Poll::Ready(ended);
+        }
+        let rt = &self.rt;
+        let linger = self.linger.get_or_insert_with(|| rt.sleep(LINGER));
+        if Pin::new(linger).poll(context).is_ready() {
+            // The send ends with an error, which wakes this task.
+            self.cut(ended);
+        }
+        Poll::Pending
     }
 
     /// Ends after all that runs has been answered. The first reason stands.

@@ -182,6 +182,41 @@ fn clients_that_vanish_harm_nobody() {
     served.stop();
 }
 
+/// Twelve clients want 64 MiB each and take nothing until all have asked: more than a core may hold.
+#[test]
+fn greedy_clients_share_the_memory_of_a_core() {
+    let served = Served::new(SIZE, None);
+    let mut clients: Vec<Client> =
+        (0..12).map(|_| Client::open(served.server.address(), "pool/b", Style::Simple)).collect();
+    for client in &mut clients {
+        for cookie in 0..2 {
+            client.send(command::READ, 0, cookie, 0, u64::from(REQUEST_MAX), &[]);
+        }
+    }
+    // Whoever asks last waits for those before it.
+    for client in &mut clients {
+        for _ in 0..2 {
+            let Ok(Answer::Data(data)) = client.reply().unwrap().result else { panic!("no data") };
+            assert_eq!(data.len(), REQUEST_MAX as usize);
+        }
+    }
+    served.stop();
+}
+
+/// A client that asks for much and reads nothing cannot keep the server from stopping.
+#[test]
+fn stopping_does_not_wait_for_a_client_that_does_not_read() {
+    let served = Served::new(SIZE, None);
+    let mut client = Client::open(served.server.address(), "pool/b", Style::Simple);
+    for cookie in 0..4 {
+        client.send(command::READ, 0, cookie, 0, u64::from(REQUEST_MAX), &[]);
+    }
+    while served.server.sessions()[0].requests == 0 {
+        std::thread::yield_now();
+    }
+    served.stop();
+}
+
 #[test]
 fn violations_close_the_connection_and_are_reported() {
     let served = Served::new(SIZE, None);

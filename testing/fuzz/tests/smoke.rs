@@ -1,0 +1,44 @@
+//! Does every target hold over its corpus and over variations of it? The same on every run: the seed is fixed.
+
+use forebay_base::Random;
+use forebay_fuzz::{TARGETS, mutate};
+use std::path::Path;
+
+const VARIATIONS: usize = 10_000;
+
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+    let entries =
+        std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "{} has no seed", directory.display());
+    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
+}
+
+#[test]
+fn targets_hold_over_their_corpora_and_variations() {
+    for target in TARGETS {
+        let corpus = corpus(target.name);
+        corpus.iter().for_each(|data| (target.run)(data));
+        let mut random = Random::new(1);
+        for number in 0..VARIATIONS {
+            let data = mutate(&corpus, &mut random);
+            let outcome = std::panic::catch_unwind(|| (target.run)(&data));
+            assert!(outcome.is_ok(), "{}: variation {number} fails: {data:?}", target.name);
+        }
+    }
+}
+
+/// A target that nobody runs with libFuzzer is forgotten soon.
+#[test]
+fn every_target_has_its_line_for_libfuzzer() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("libfuzzer");
+    let manifest = std::fs::read_to_string(directory.join("Cargo.toml")).unwrap();
+    for target in TARGETS {
+        let source = directory.join(format!("fuzz_targets/{}.rs", target.name));
+        let text = std::fs::read_to_string(&source).unwrap_or_else(|e| panic!("{}: {e}", source.display()));
+        assert!(text.contains(&format!("\"{}\"", target.name)), "{}", source.display());
+        assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}", target.name);
+    }
+}
