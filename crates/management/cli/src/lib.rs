@@ -1,1 +1,243 @@
-//! (to come)
+//! The command line: knows the API as any customer would, and nothing of the engine.
+//!
+//! What must run in this process (the daemon, the demonstration, the offline check) the binary passes in as
+//! functions ([`Local`]). Data goes to stdout, everything else to stderr; `--json` prints what the API answers, in
+//! base units; the exit status is one of [`Exit`].
+
+mod arguments;
+mod client;
+mod commands;
+mod failure;
+mod help;
+mod progress;
+mod show;
+mod size;
+mod table;
+
+pub use failure::{Exit, Failure};
+pub use help::document;
+
+use arguments::{Arguments, Noun};
+use clap::{CommandFactory, Parser};
+use client::{Client, Target};
+use commands::Session;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// How to run the daemon.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    pub data: PathBuf,
+    /// `HOST:PORT` of the API.
+    pub listen: String,
+    /// `HOST:PORT` of NBD.
+    pub nbd: String,
+    /// Engine cores; `None`: one per CPU.
+    pub cores: Option<usize>,
+    /// Bytes for cached blocks; `None`: a quarter of the machine's.
+    pub memory_bytes: Option<u64>,
+    pub nbd_tls: Option<NbdTls>,
+}
+
+/// PEM files.
+#[derive(Clone, Debug)]
+pub struct NbdTls {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    /// Clients must show a certificate from this authority.
+    pub authority: Option<PathBuf>,
+}
+
+/// What an offline check found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CheckReport {
+    /// What was looked at, as name and number.
+    pub checked: Vec<(String, u64)>,
+    /// Broken invariants, a sentence each; empty when all hold.
+    pub findings: Vec<String>,
+}
+
+/// What the command line does not do itself.
+pub struct Local {
+    pub serve: fn(ServeOptions) -> Result<(), Failure>,
+    pub demo: fn(ServeOptions) -> Result<(), Failure>,
+    pub check: fn(Vec<String>) -> Result<CheckReport, Failure>,
+}
+
+/// Runs one command; returns the exit status. `arguments` begin with the program's name.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, local: &Local) -> u8 {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version go to stdout, mistakes to stderr; a closed pipe is nobody's problem.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage as u8 } else { Exit::Ok as u8 };
+        }
+    };
+    let json = arguments.json;
+    match execute(arguments, local) {
+        Ok(exit) => exit as u8,
+        Err(failure) => {
+            failure.report(json);
+            failure.exit as u8
+        }
+    }
+}
+
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn data_directory(given: Option<PathBuf>, environment: &impl Fn(&str) -> Option<String>) -> PathBuf {
+    let from_environment = || environment("FOREBAY_DATA").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    given.or_else(from_environment).unwrap_or_else(|| PathBuf::from("/var/lib/forebay"))
+}
+
+fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
+    let Arguments { data, json, noun } = arguments;
+    let session = |data: Option<&Path>| {
+        let client = Client::new(Target::choose(data, environment)?)?;
+        Ok::<_, Failure>(Session { client, json })
+    };
+    let data_given = data.as_deref();
+    match noun {
+        Noun::Serve(options) => (local.serve)(serve_options(data, options)).map(|()| Exit::Ok),
+        Noun::Demo(options) => (local.demo)(serve_options(data, options)).map(|()| Exit::Ok),
+        Noun::Pool(command) => session(data_given)?.pool(command),
+        Noun::Disk(command) => session(data_given)?.disk(command),
+        Noun::Volume(command) => session(data_given)?.volume(command),
+        Noun::Task(command) => session(data_given)?.task_command(command),
+        Noun::Event(command) => session(data_given)?.event(command),
+        Noun::Token(command) => session(data_given)?.token(command),
+        Noun::Check(check) => {
+            let report = (local.check)(check.disks)?;
+            show_check(&report, json);
+            Ok(if report.findings.is_empty() { Exit::Ok } else { Exit::Failed })
+        }
+        Noun::Completion { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "forebay", &mut std::io::stdout());
+            Ok(Exit::Ok)
+        }
+        Noun::Version => {
+            let version = env!("CARGO_PKG_VERSION");
+            match json {
+                true => show::json(&serde_json::json!({ "version": version })),
+                false => println!("forebay {version}"),
+            }
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+fn serve_options(data: Option<PathBuf>, options: arguments::Serve) -> ServeOptions {
+    let nbd_tls = options.nbd_tls_cert.zip(options.nbd_tls_key).map(|(certificate, key)| NbdTls {
+        certificate,
+        key,
+        authority: options.nbd_tls_ca,
+    });
+    ServeOptions {
+        data: data_directory(data, &environment),
+        listen: options.listen,
+        nbd: options.nbd,
+        cores: options.shards.map(|shards| shards as usize),
+        memory_bytes: options.memory,
+        nbd_tls,
+    }
+}
+
+fn show_check(report: &CheckReport, json: bool) {
+    if json {
+        let checked: serde_json::Map<String, serde_json::Value> =
+            report.checked.iter().map(|(name, number)| (name.clone(), (*number).into())).collect();
+        show::json(&serde_json::json!({ "checked": checked, "findings": report.findings }));
+        return;
+    }
+    for (name, number) in &report.checked {
+        println!("{number:>16}  {name}");
+    }
+    match report.findings.len() {
+        0 => println!("Every invariant holds."),
+        count => {
+            report.findings.iter().for_each(|finding| println!("BROKEN  {}", failure::printable(finding)));
+            println!("{count} invariants are broken.");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(std::iter::once("forebay").chain(line.split_whitespace()))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_the_interface_names_parses() {
+        for line in [
+            "serve --data d --listen 127.0.0.1:0 --nbd 127.0.0.1:0 --shards 2 --memory 4G",
+            "serve --nbd-tls-cert c --nbd-tls-key k --nbd-tls-ca a",
+            "demo --data d",
+            "pool create tank --layout mirror a b",
+            "pool create tank a b --layout mirror --log c d --force --dry-run --no-wait",
+            "pool list --json",
+            "pool status",
+            "pool status tank",
+            "pool import a/b c/d",
+            "pool import tank a/b --no-wait",
+            "pool export tank --wait",
+            "pool destroy tank --yes --dry-run",
+            "disk list --pool tank",
+            "volume create tank/a --size 100G --block-size 8K --sync standard",
+            "volume list",
+            "volume show tank/a",
+            "volume set tank/a --sync disabled --dry-run",
+            "volume resize tank/a --size 200G",
+            "volume delete tank/a --yes",
+            "task list",
+            "task watch x",
+            "task cancel x",
+            "event list --follow --json",
+            "token create ci --role admin --expires 1d",
+            "token list",
+            "token delete ci",
+            "check --offline a b",
+            "completion bash",
+            "completion zsh",
+            "completion fish",
+            "version --json",
+            "--data d --json pool list",
+        ] {
+            parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+
+    #[test]
+    fn mistakes_are_refused_in_words() {
+        for (line, words) in [
+            ("pool create tank --layout 4+1 a b c d e", "parity layouts are not in this version"),
+            ("pool create tank --layout raid5 a", "single, mirror or mirror3"),
+            ("pool create tank --layout mirror a b --cache c", "not in this version"),
+            ("pool create tank --layout mirror a b --spare c", "not in this version"),
+            ("pool create tank --layout mirror", "<DISK>"),
+            ("volume create tank/a", "--size"),
+            ("volume create tank/a --size 10GB", "is not a size"),
+            ("volume create tank/a --size 1G --sync maybe", "possible values"),
+            ("check a", "--offline"),
+            ("serve --nbd-tls-cert c", "--nbd-tls-key"),
+            ("serve --shards 0", "--shards"),
+            ("pool import", "NAME_AND_DISKS"),
+            ("pool export tank --wait --no-wait", "cannot be used with"),
+            ("pool scrub tank", "unrecognized subcommand"),
+        ] {
+            let error = parse(line).err().unwrap_or_else(|| panic!("accepted: {line}"));
+            assert!(error.use_stderr() && error.to_string().contains(words), "{line}: {error}");
+        }
+    }
+}

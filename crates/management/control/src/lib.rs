@@ -1,1 +1,240 @@
-//! (to come)
+//! The daemon's management side: implements the API over the engine, on threads of its own.
+//!
+//! The engine's cores never wait for anything here; what passes between is messages ([`forebay_pool::Engine`]) and
+//! events ([`EventLog::sink`]). Owned here: the data directory and its lock, the list of pools to import at start,
+//! tokens, tasks, events, and the two listeners. Not owned: the engine and the protocol servers, which the binary
+//! wires up, because starting and stopping have an order that spans all of them.
+//!
+//! Order of life: [`DataDir::open`] (refuses a second daemon before anything is touched), [`EventLog::open`], the
+//! engine, [`Daemon::start`] (the API answers), [`Daemon::import`], the protocol servers; and backwards:
+//! [`Daemon::stop`] (no new requests, running tasks end), the protocol servers, the engine.
+
+// A problem document has 152 bytes; management makes few of them, and boxes would only be in the way.
+#![allow(clippy::result_large_err)]
+
+mod configuration;
+mod convert;
+mod directory;
+mod events;
+mod handlers;
+mod replays;
+mod request;
+mod routes;
+mod rules;
+mod server;
+mod tasks;
+mod tokens;
+
+pub use convert::problem;
+pub use directory::DataDir;
+pub use events::EventLog;
+
+use forebay_api::{Code, PoolCreate, Problem, Severity};
+use forebay_base::Id;
+use forebay_pool::Engine;
+use routes::Transport;
+use server::Listening;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinHandle;
+
+/// Two: one for a request that computes, one for the rest. Management is small beside the data path.
+const THREADS: usize = 2;
+/// Tasks are bounded by the engine's own work; an import replays its log within ten seconds.
+const TASKS_SECONDS_MAX: u64 = 60;
+/// What a shell reports for a program that a second Ctrl-C killed: 128 + SIGINT.
+const EXIT_INTERRUPTED: i32 = 130;
+
+/// What all handlers share.
+pub(crate) struct Shared {
+    engine: Engine,
+    events: EventLog,
+    configuration: configuration::Configuration,
+    tokens: tokens::Tokens,
+    tasks: Arc<tasks::Tasks>,
+    replays: Arc<replays::Replays>,
+    volume_turn: Mutex<()>,
+    stopping: watch::Sender<bool>,
+    cores: usize,
+    started_unix_ms: u64,
+}
+
+/// What the binary chooses.
+pub struct Options {
+    /// Where HTTP listens, `HOST:PORT`; port 0 takes a free one.
+    pub listen: String,
+    /// How many cores the engine has: the default number of a new pool's shards.
+    pub cores: usize,
+}
+
+/// The running management side.
+pub struct Daemon {
+    runtime: Runtime,
+    shared: Arc<Shared>,
+    servers: Vec<JoinHandle<()>>,
+    http: SocketAddr,
+    socket: PathBuf,
+    signalled: watch::Receiver<bool>,
+}
+
+impl Daemon {
+    /// Opens what is in the directory and answers on both listeners.
+    pub fn start(
+        dir: Arc<DataDir>,
+        events: EventLog,
+        engine: Engine,
+        options: Options,
+    ) -> Result<Daemon, Problem> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .max_blocking_threads(8)
+            .thread_name("control")
+            .enable_all()
+            .build()
+            .map_err(|error| Problem::new(Code::Io, format!("threads cannot be started: {error}")))?;
+        let shared = Arc::new(Shared {
+            engine,
+            configuration: configuration::Configuration::open(dir.clone())?,
+            tokens: tokens::Tokens::open(dir.clone())?,
+            tasks: tasks::Tasks::new(events.clone()),
+            replays: Arc::default(),
+            volume_turn: Mutex::new(()),
+            stopping: watch::Sender::new(false),
+            cores: options.cores,
+            started_unix_ms: events::now_unix_ms(),
+            events,
+        });
+        let (listener_http, http) = runtime.block_on(server::bind_http(&options.listen))?;
+        let (listener_socket, socket) = {
+            let _context = runtime.enter();
+            server::bind_socket(&dir)?
+        };
+        if !http.ip().is_loopback() {
+            let message = "HTTP without TLS listens beyond this host: put a TLS proxy in front, or tokens can be \
+                           overheard";
+            shared.events.record(Severity::Warning, "api.plaintext", &http.to_string(), message);
+        }
+        let listeners = [
+            (Listening::Http(listener_http), Transport::Http),
+            (Listening::Socket(listener_socket), Transport::Socket),
+        ];
+        let servers = listeners.map(|(listening, transport)| {
+            let router = routes::router(shared.clone(), transport);
+            runtime.spawn(server::serve(listening, router, shared.stopping.subscribe()))
+        });
+        let signalled = runtime.block_on(listen_for_signals())?;
+        Ok(Daemon { runtime, shared, servers: servers.into(), http, socket, signalled })
+    }
+
+    /// Imports every remembered pool; returns when all are imported or have failed (and an event says why).
+    pub fn import(&self) {
+        self.runtime.block_on(handlers::pools::import_remembered(&self.shared));
+    }
+
+    /// Creates a pool as a client's request would, and waits for it.
+    pub fn create_pool(&self, request: PoolCreate) -> Result<(), Problem> {
+        self.runtime.block_on(handlers::pools::create_here(&self.shared, request))
+    }
+
+    /// Imports a pool as a client's request would, and waits for it.
+    pub fn import_pool(&self, name: &str, disks: Vec<String>) -> Result<(), Problem> {
+        self.runtime.block_on(handlers::pools::import_here(&self.shared, name, disks))
+    }
+
+    /// Where HTTP listens.
+    pub fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// The owner's socket.
+    pub fn socket(&self) -> &PathBuf {
+        &self.socket
+    }
+
+    /// Runs a future on the management threads and waits for it; for the binary's own calls of the engine.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+
+    /// Waits for SIGTERM or SIGINT, also one that came since the start. A second one ends the process at once, because
+    /// the pools are crash-safe and whoever sends it is in a hurry.
+    pub fn wait_for_signal(&self) {
+        let mut signalled = self.signalled.clone();
+        // An error means that the task that listens is gone, and with it the runtime.
+        let _ = self.runtime.block_on(signalled.wait_for(|&signalled| signalled));
+    }
+
+    /// Stops accepting, answers what is in flight, lets tasks end, and removes the socket.
+    pub fn stop(&mut self) {
+        self.shared.stopping.send_replace(true);
+        let servers = std::mem::take(&mut self.servers);
+        let shared = self.shared.clone();
+        self.runtime.block_on(async move {
+            for server in servers {
+                // A server that panicked has stopped, too.
+                let _ = server.await;
+            }
+            let idle = tokio::time::timeout(Duration::from_secs(TASKS_SECONDS_MAX), shared.tasks.idle());
+            if idle.await.is_err() {
+                eprintln!("forebay: tasks are still running; stopping without them");
+            }
+        });
+        // It may be gone already; a stale one harms nobody.
+        let _ = std::fs::remove_file(&self.socket);
+    }
+
+    /// Waits until every event so far is in the file.
+    pub fn flush_events(&self) {
+        self.shared.events.flush();
+    }
+}
+
+/// Tells the first SIGTERM or SIGINT; exits on the second.
+async fn listen_for_signals() -> Result<watch::Receiver<bool>, Problem> {
+    let failed = |error| Problem::new(Code::Internal, format!("signals cannot be received: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let (tell, signalled) = watch::channel(false);
+    tokio::spawn(async move {
+        for attempt in 0.. {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if attempt > 0 {
+                eprintln!("forebay: second signal, exiting at once");
+                std::process::exit(EXIT_INTERRUPTED);
+            }
+            tell.send_replace(true);
+        }
+    });
+    Ok(signalled)
+}
+
+/// Runs what blocks on the disk beside the async threads.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
+        Err(Problem::new(Code::Internal, "a bug stopped this; the daemon's log has more"))
+    })
+}
+
+fn random_id() -> String {
+    let mut bytes = [0; 16];
+    // The system's generator fails only before it is seeded, and the daemon starts long after that.
+    getrandom::fill(&mut bytes).expect("the system gives random numbers");
+    let bits = u128::from_le_bytes(bytes);
+    Id::from_random((bits >> 64) as u64, bits as u64).to_string()
+}
+
+#[cfg(test)]
+fn test_directory() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary directory can be made")
+}

@@ -1,0 +1,159 @@
+//! `forebay demo`: something to look at within a second, on files, with a light load.
+//!
+//! The first start makes four sparse files, a mirrored pool and a few volumes; later starts find them again, also after
+//! a `kill -9` at any point in between (what is missing is made, what is there is kept). Otherwise it is the same daemon
+//! as `serve`.
+
+use crate::appliance::{Addresses, Appliance, say};
+use crate::load::Load;
+use forebay_api::{Layout, PoolCreate};
+use forebay_base::{GIB, MIB};
+use forebay_cli::{Exit, Failure, ServeOptions};
+use forebay_control::problem;
+use forebay_pool::{ErrorKind, SyncPolicy, VolumeInfo, VolumeSpec};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::Path;
+
+const POOL: &str = "demo";
+const DISKS: usize = 4;
+const DISK_BYTES: u64 = 2 * GIB;
+
+struct DemoVolume {
+    name: &'static str,
+    size: u64,
+    block_size: u32,
+    sync: SyncPolicy,
+    /// The demonstration writes to it; otherwise it is the user's.
+    loaded: bool,
+}
+
+const VOLUMES: [DemoVolume; 3] = [
+    DemoVolume { name: "files", size: GIB, block_size: 8192, sync: SyncPolicy::Always, loaded: false },
+    DemoVolume {
+        name: "database",
+        size: 256 * MIB,
+        block_size: 16384,
+        sync: SyncPolicy::Always,
+        loaded: true,
+    },
+    DemoVolume {
+        name: "scratch",
+        size: 256 * MIB,
+        block_size: 65536,
+        sync: SyncPolicy::Disabled,
+        loaded: true,
+    },
+];
+
+/// `forebay demo`.
+pub fn run(options: ServeOptions) -> Result<(), Failure> {
+    let mut appliance = Appliance::start(&options)?;
+    let loaded = set_up(&appliance)?;
+    let addresses = appliance.announce(&options)?;
+    say(&guide(&program(), &options.data.display().to_string(), &addresses));
+    let load = Load::start(&appliance.cores, loaded, appliance.events.clone());
+    appliance.daemon.wait_for_signal();
+    load.stop();
+    appliance.stop()
+}
+
+/// Makes what is missing; returns the volumes to put load on.
+fn set_up(appliance: &Appliance) -> Result<Vec<VolumeInfo>, Failure> {
+    let daemon = &appliance.daemon;
+    let pools = daemon.block_on(appliance.engine.pools());
+    if !pools.iter().any(|pool| pool.name == POOL) {
+        let disks = make_disks(&appliance.directory().join("disks"))?;
+        let found = daemon.block_on(appliance.engine.pool_scan(disks.clone()));
+        if found.iter().any(|pool| pool.name == POOL) {
+            daemon.import_pool(POOL, disks)?;
+        } else {
+            daemon.create_pool(PoolCreate {
+                name: POOL.into(),
+                layout: Layout::Mirror,
+                disks,
+                log_disks: Vec::new(),
+                shards: None,
+                log_bytes: None,
+                force: false,
+            })?;
+        }
+    }
+    let mut loaded = Vec::new();
+    for wanted in &VOLUMES {
+        let name = format!("{POOL}/{}", wanted.name);
+        let volume = match daemon.block_on(appliance.engine.volume(&name)) {
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                let spec = VolumeSpec {
+                    pool: POOL.into(),
+                    name: wanted.name.into(),
+                    size: wanted.size,
+                    block_size: wanted.block_size,
+                    sync: wanted.sync,
+                };
+                daemon.block_on(appliance.engine.volume_create(spec))
+            }
+            found => found,
+        };
+        let volume = volume.map_err(problem)?;
+        if wanted.loaded {
+            loaded.push(volume);
+        }
+    }
+    Ok(loaded)
+}
+
+/// Sparse files; one that is there is left as it is.
+fn make_disks(directory: &Path) -> Result<Vec<String>, Failure> {
+    let failed = |path: &Path, error: io::Error| {
+        Failure::new(
+            Exit::Failed,
+            format!("the demonstration's disk cannot be made: {error}"),
+            "Choose a directory on a local file system with --data DIR.",
+        )
+        .object(path.display().to_string())
+    };
+    fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
+    let mut disks = Vec::new();
+    for index in 0..DISKS {
+        let path = directory.join(format!("disk{index}"));
+        let made =
+            OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).and_then(
+                |file| {
+                    // Shorter: made by a start that was killed before it got here.
+                    if file.metadata()?.len() < DISK_BYTES { file.set_len(DISK_BYTES) } else { Ok(()) }
+                },
+            );
+        made.map_err(|error| failed(&path, error))?;
+        disks.push(path.display().to_string());
+    }
+    Ok(disks)
+}
+
+/// How the user called this program.
+fn program() -> String {
+    std::env::args().next().unwrap_or_else(|| "forebay".into())
+}
+
+fn guide(program: &str, data: &str, addresses: &Addresses) -> String {
+    let command = format!("{program} --data {data}");
+    let uri = format!("{}/{POOL}/files", addresses.nbd_uri);
+    format!(
+        "
+A mirrored pool on four files, with a light load whose every read is verified. From another terminal:
+
+  {command} pool status            the pool, its groups and disks
+  {command} volume list            the volumes; {POOL}/files is yours
+  {command} event list --follow    what happens, as it happens
+  {command} volume create {POOL}/mine --size 10G
+
+Use {POOL}/files with any NBD client:
+
+  nbdinfo {uri}
+  qemu-img info {uri}
+  fio --name=try --ioengine=nbd --uri={uri} --rw=randrw --bs=8k --iodepth=16 --size=256M
+
+Pull the plug (kill -9 {pid}) and start it again: everything acknowledged is there. Ctrl-C stops it.",
+        pid = std::process::id(),
+    )
+}

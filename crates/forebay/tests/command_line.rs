@@ -1,0 +1,232 @@
+//! Does the command line do what it says, and does it end with the documented status?
+//!
+//! Method: the real program against its own daemon in a temporary directory.
+
+mod common;
+use common::{Daemon, Finished, Place, program};
+use std::process::Stdio;
+
+#[test]
+fn what_needs_no_daemon_works_without_one() {
+    let place = Place::new();
+    let version = place.run(&["version"]).expect(0);
+    assert!(version.out.starts_with("forebay "));
+    assert!(place.json(&["version"])["version"].is_string());
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.run(&["completion", shell]).expect(0);
+        assert!(script.out.contains("forebay") && script.out.contains("volume"), "{shell}");
+    }
+    place.run(&["--help"]).expect(0);
+    for words in [
+        &["volume", "create", "tank/a"][..],
+        &["volume", "create", "tank/a", "--size", "ten"],
+        &["pool", "create", "tank", "--layout", "4+1", "a", "b", "c", "d", "e"],
+        &["pool", "scrub", "tank"],
+        &["check", "a"],
+        &[],
+    ] {
+        place.run(words).expect(2);
+    }
+    place.run(&["pool", "list"]).expect(7).says("the daemon does not answer").says("forebay serve");
+    let mut elsewhere = program();
+    elsewhere.args(["pool", "list"]).env("FOREBAY_URL", "https://localhost:1");
+    Finished::of(elsewhere, &["pool list"]).expect(2).says("TLS");
+}
+
+#[test]
+fn pools_and_volumes_live_and_die() {
+    let place = Place::new();
+    let [a, b] = place.disks();
+    let daemon = Daemon::start(&place);
+
+    // Nothing there yet.
+    assert_eq!(place.json(&["pool", "list"])["items"], serde_json::json!([]));
+    place.run(&["pool", "status", "tank"]).expect(3);
+    place.run(&["volume", "show", "tank/a"]).expect(3);
+    place.run(&["volume", "create", "tank/a", "--size", "1G"]).expect(3);
+
+    // A dry run changes nothing; paths may be relative.
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b", "--dry-run"]).expect(0);
+    assert_eq!(place.json(&["pool", "list"])["items"], serde_json::json!([]));
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "nothing", "--dry-run"]).expect(3);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a"]).expect(2).says("at least 2 disks");
+    place.run(&["pool", "create", "1tank", "--layout", "mirror", "a", "b"]).expect(2);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(4);
+    let other = place.disk("c", 256 << 20);
+    // A disk that belongs to a pool is refused, whoever holds it.
+    let taken = place.run(&["pool", "create", "other", "--layout", "mirror", "b", "c"]);
+    assert!(matches!(taken.code, Some(4 | 5)), "{taken:?}");
+
+    let pool = &place.json(&["pool", "status", "tank"])["items"][0];
+    assert_eq!(pool["status"]["state"], "online");
+    assert_eq!(pool["spec"]["disks"], serde_json::json!([a, b]));
+    let disks = place.json(&["disk", "list"]);
+    assert_eq!(disks["items"].as_array().unwrap().len(), 2);
+    assert_eq!(place.json(&["disk", "list", "--pool", "tank"]), disks);
+    place.run(&["disk", "list", "--pool", "nothing"]).expect(3);
+
+    // Volumes.
+    place.run(&["volume", "create", "tank/web/a", "--size", "100M", "--dry-run"]).expect(0);
+    place.run(&["volume", "show", "tank/web/a"]).expect(3);
+    let made = place.json(&["volume", "create", "tank/web/a", "--size", "100M", "--block-size", "4K"]);
+    assert_eq!(made["name"], "tank/web/a");
+    assert_eq!(made["spec"]["size_bytes"], 100 << 20);
+    assert_eq!(made["spec"]["block_size_bytes"], 4096);
+    assert_eq!(made["spec"]["sync"], "always");
+    place.run(&["volume", "create", "tank/web/a", "--size", "100M"]).expect(4);
+    place.run(&["volume", "create", "tank/b", "--size", "100G", "--block-size", "5K"]).expect(2);
+    place.run(&["volume", "create", "tank/b", "--size", "100T"]).expect(2);
+    place.run(&["volume", "create", "tank/b", "--size", "10G", "--sync", "standard"]).expect(0);
+    let id = made["id"].as_str().unwrap();
+    assert_eq!(place.json(&["volume", "show", id])["name"], "tank/web/a");
+    let names: Vec<_> = place.json(&["volume", "list"])["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|volume| volume["name"].as_str().unwrap().to_string())
+        .collect();
+    assert_eq!(names, ["tank/b", "tank/web/a"]);
+
+    place.run(&["volume", "resize", "tank/b", "--size", "1G"]).expect(5).says("shrinking");
+    place.run(&["volume", "resize", "tank/b", "--size", "20G", "--dry-run"]).expect(0);
+    assert_eq!(place.json(&["volume", "show", "tank/b"])["spec"]["size_bytes"], 10u64 << 30);
+    assert_eq!(
+        place.json(&["volume", "resize", "tank/b", "--size", "20G"])["spec"]["size_bytes"],
+        20u64 << 30
+    );
+    assert_eq!(place.json(&["volume", "set", "tank/b", "--sync", "disabled"])["spec"]["sync"], "disabled");
+
+    // What loses data asks, and without a terminal refuses.
+    place.run(&["volume", "delete", "tank/b"]).expect(5).says("--yes");
+    place.run(&["volume", "delete", "tank/b", "--dry-run"]).expect(0);
+    place.run(&["volume", "show", "tank/b"]).expect(0);
+    place.run(&["volume", "delete", "tank/b", "--yes"]).expect(0);
+    place.run(&["volume", "show", "tank/b"]).expect(3);
+    place.run(&["volume", "delete", "tank/b", "--yes"]).expect(3);
+
+    // Export, find again, import.
+    place.run(&["pool", "export", "tank", "--dry-run"]).expect(0);
+    place.run(&["pool", "export", "tank"]).expect(0);
+    place.run(&["pool", "export", "tank"]).expect(3);
+    let found = place.json(&["pool", "import", "./a", "./b"]);
+    assert_eq!(found["items"][0]["name"], "tank");
+    assert_eq!(found["items"][0]["disks_missing"], 0);
+    place.run(&["pool", "import", "nothing", "./a", "./b"]).expect(3);
+    place.run(&["pool", "import", "tank", "./a", "./b", "--dry-run"]).expect(0);
+    place.run(&["pool", "import", "tank", "./a", "./b"]).expect(0);
+    place.run(&["pool", "import", "tank", "./a", "./b"]).expect(4);
+    assert_eq!(place.json(&["volume", "show", "tank/web/a"])["id"], made["id"]);
+
+    // Tasks and events have seen it all.
+    let tasks = place.json(&["task", "list"]);
+    let tasks = tasks["items"].as_array().unwrap();
+    assert!(tasks.iter().any(|task| task["name"] == "pool.import" && task["state"] == "succeeded"));
+    let failed = tasks.iter().find(|task| task["state"] == "failed").expect("an import of nothing failed");
+    place.run(&["task", "watch", failed["id"].as_str().unwrap()]).expect(3);
+    place.run(&["task", "cancel", failed["id"].as_str().unwrap()]).expect(4);
+    place.run(&["task", "cancel", "nothing"]).expect(3);
+    let events = place.json(&["event", "list"]);
+    let events = events["items"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["code"] == "volume.deleted" && event["object"] == "tank/b"));
+    let numbers: Vec<u64> = events.iter().map(|event| event["sequence"].as_u64().unwrap()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{numbers:?}");
+
+    // Tables are for people.
+    let table = place.run(&["pool", "list"]).expect(0).out;
+    assert!(table.starts_with("NAME") && table.contains("tank") && !table.contains('\x1b'), "{table}");
+    place.run(&["volume", "list"]).expect(0);
+    place.run(&["pool", "status"]).expect(0);
+    place.run(&["volume", "show", "tank/web/a"]).expect(0);
+    place.run(&["disk", "list"]).expect(0);
+    place.run(&["event", "list"]).expect(0);
+    place.run(&["task", "list"]).expect(0);
+
+    // The end of the pool.
+    place.run(&["pool", "destroy", "tank"]).expect(5).says("--yes");
+    place.run(&["pool", "destroy", "tank", "--yes", "--dry-run"]).expect(0);
+    place.run(&["pool", "destroy", "tank", "--yes"]).expect(0);
+    place.run(&["pool", "status", "tank"]).expect(3);
+    assert_eq!(place.json(&["pool", "import", "./a", "./b"])["items"], serde_json::json!([]));
+    place.run(&["pool", "create", "tank", "--layout", "single", &other]).expect(0);
+    daemon.stop();
+}
+
+#[test]
+fn what_the_disks_hold_is_not_overwritten_unasked() {
+    let place = Place::new();
+    place.disks();
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    place.run(&["pool", "export", "tank"]).expect(0);
+    place.run(&["pool", "create", "other", "--layout", "mirror", "a", "b"]).expect(5).says("--force");
+    place.run(&["pool", "create", "other", "--layout", "mirror", "a", "b", "--dry-run"]).expect(5);
+    place.run(&["pool", "import", "tank", "./a", "./b"]).expect(0);
+    place.run(&["pool", "export", "tank"]).expect(0);
+    place.run(&["pool", "create", "other", "--layout", "mirror", "a", "b", "--force"]).expect(0);
+    place.run(&["pool", "status", "other"]).expect(0);
+    place.disk("tiny", 4096);
+    let tiny = place.run(&["pool", "create", "small", "--layout", "single", "tiny"]);
+    assert!(tiny.code != Some(0) && tiny.err.contains("try:"), "{tiny:?}");
+    daemon.stop();
+}
+
+#[test]
+fn a_missing_disk_degrades_and_says_so() {
+    let place = Place::new();
+    let [a, _] = place.disks();
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    place.run(&["pool", "export", "tank"]).expect(0);
+    place.run(&["pool", "import", "tank", "./a"]).expect(6).says("degraded");
+    let status = place.run(&["pool", "status", "tank", "--json"]).expect(6);
+    let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+    let pool = &status["items"][0];
+    assert_eq!(pool["status"]["state"], "degraded");
+    assert_eq!(pool["spec"]["disks"], serde_json::json!([a]));
+    let redundant = pool["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|c| c["type"] == "Redundant")
+        .expect("a condition");
+    assert_eq!(redundant["status"], false);
+    assert!(place.run(&["pool", "status", "tank"]).expect(6).out.contains("missing"));
+    daemon.stop();
+}
+
+#[test]
+fn the_offline_checker_has_the_last_word() {
+    let place = Place::new();
+    place.disks();
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    place.run(&["volume", "create", "tank/a", "--size", "1G"]).expect(0);
+    daemon.stop();
+    let check = || {
+        let mut check = program();
+        check.args(["check", "--offline", "a", "b"]).current_dir(place.path());
+        Finished::of(check, &["check --offline a b"])
+    };
+    check().expect(0);
+    // Every copy of the pool's beginning is gone: no checker may be content with that.
+    for disk in ["a", "b"] {
+        let path = place.path().join(disk);
+        std::fs::File::create(&path).unwrap().set_len(256 << 20).unwrap();
+    }
+    let broken = check();
+    assert_ne!(broken.code, Some(0), "{broken:?}");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_a_command_quietly() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    let mut command = program();
+    command.args(["completion", "bash"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.stderr.is_empty(), "{}", String::from_utf8_lossy(&ended.stderr));
+    daemon.stop();
+}

@@ -1,0 +1,352 @@
+//! A daemon of its own for each test: the real program in a temporary directory, on free ports.
+//!
+//! Whatever happens in a test, the process is killed and waited for, and the directory removed, when the harness goes
+//! out of scope.
+
+// Each test file uses a part.
+#![allow(unused)]
+
+use forebay_nbd::{Style, client};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// A daemon or answer that takes longer is broken, not slow: nothing here waits for time to pass.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    // What the developer's own environment says about a daemon is not meant here.
+    for name in ["FOREBAY_DATA", "FOREBAY_URL", "FOREBAY_TOKEN", "NO_COLOR"] {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A place that disappears.
+pub struct Place {
+    temp: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place { temp: tempfile::tempdir().expect("a temporary directory can be made") }
+    }
+    pub fn path(&self) -> &Path {
+        self.temp.path()
+    }
+    pub fn data(&self) -> PathBuf {
+        self.path().join("data")
+    }
+    /// A sparse file to serve as a disk.
+    pub fn disk(&self, name: &str, bytes: u64) -> String {
+        let path = self.path().join(name);
+        File::create(&path).and_then(|file| file.set_len(bytes)).expect("a sparse file can be made");
+        path.display().to_string()
+    }
+    /// Two disks of 256 MiB.
+    pub fn disks(&self) -> [String; 2] {
+        ["a", "b"].map(|name| self.disk(name, 256 << 20))
+    }
+
+    /// Runs a command against the daemon in this place.
+    pub fn run(&self, words: &[&str]) -> Finished {
+        let mut command = program();
+        command.args(words).arg("--data").arg(self.data()).current_dir(self.path());
+        Finished::of(command, words)
+    }
+    /// Runs a command that has to succeed; returns its JSON.
+    pub fn json(&self, words: &[&str]) -> Value {
+        let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+        let finished = self.run(&words).expect(0);
+        serde_json::from_str(&finished.out)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}\n{}", finished.out))
+    }
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    line: String,
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Finished {
+    pub fn of(mut command: Command, words: &[&str]) -> Finished {
+        let output = command.output().expect("the program can be run");
+        Finished {
+            line: words.join(" "),
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).expect("output is UTF-8"),
+            err: String::from_utf8(output.stderr).expect("output is UTF-8"),
+        }
+    }
+    /// Panics unless it ended with this status.
+    pub fn expect(self, code: i32) -> Finished {
+        assert_eq!(self.code, Some(code), "forebay {}\n{}{}", self.line, self.out, self.err);
+        self
+    }
+    /// Panics unless stderr has these words.
+    pub fn says(self, words: &str) -> Finished {
+        assert!(self.err.contains(words), "forebay {}: no `{words}` in:\n{}", self.line, self.err);
+        self
+    }
+}
+
+/// A running daemon.
+pub struct Daemon {
+    child: Child,
+    pub http: String,
+    pub nbd: String,
+    /// What it prints, line by line.
+    lines: Receiver<String>,
+    log: PathBuf,
+}
+
+impl Daemon {
+    pub fn start(place: &Place) -> Daemon {
+        Daemon::start_as(place, "serve", &[])
+    }
+
+    pub fn start_as(place: &Place, verb: &str, more: &[&str]) -> Daemon {
+        let log = place.path().join("stderr");
+        let errors = File::options().create(true).append(true).open(&log).expect("a log can be made");
+        let mut command = program();
+        command.arg(verb).arg("--data").arg(place.data()).args(["--memory", "64M", "--shards", "2"]);
+        command.args(["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0"]).args(more);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(errors).spawn().expect("the program can be run");
+        let output = child.stdout.take().expect("stdout is a pipe");
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut daemon = Daemon { child, http: String::new(), nbd: String::new(), lines, log };
+        let ready = daemon.line();
+        assert!(ready.starts_with("forebay: ready, API http://127.0.0.1:"), "{ready}");
+        let addresses =
+            fs::read_to_string(place.data().join("addresses.json")).expect("addresses are written");
+        let addresses: Value = serde_json::from_str(&addresses).expect("addresses are JSON");
+        daemon.http = addresses["http"].as_str().expect("an address").to_string();
+        daemon.nbd = addresses["nbd"].as_str().expect("an address").to_string();
+        assert!(ready.contains(&daemon.http) && ready.contains(&daemon.nbd), "{ready}");
+        daemon
+    }
+
+    /// The next line that the daemon prints.
+    pub fn line(&mut self) -> String {
+        self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            panic!(
+                "the daemon says nothing more; on stderr:\n{}",
+                fs::read_to_string(&self.log).unwrap_or_default()
+            )
+        })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("our child can be signalled");
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        let (send, ended) = channel::<()>();
+        // A daemon that does not end would hold the test up for ever.
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let watchdog = std::thread::spawn(move || {
+            if ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                // Not waited for yet, so the number is still our child's.
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        });
+        let status = self.child.wait().expect("our child can be waited for");
+        drop(send);
+        watchdog.join().expect("the watchdog does not panic");
+        status
+    }
+
+    /// SIGTERM and an orderly end.
+    pub fn stop(mut self) {
+        self.signal(rustix::process::Signal::TERM);
+        let status = self.wait();
+        assert_eq!(status.code(), Some(0), "{}", fs::read_to_string(&self.log).unwrap_or_default());
+    }
+
+    /// SIGKILL.
+    pub fn kill(mut self) {
+        self.child.kill().expect("our child can be killed");
+        self.wait();
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident(&self) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/statm", self.pid())).expect("our child is there");
+        let pages: u64 = text.split(' ').nth(1).and_then(|n| n.parse().ok()).expect("statm has numbers");
+        pages * 4096
+    }
+
+    /// One HTTP request over a connection of its own. `head` is request line and headers without the last empty line.
+    pub fn http(&self, head: &str, body: &[u8]) -> Reply {
+        let mut stream = TcpStream::connect(&self.http).expect("the daemon accepts connections");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        let mut bytes = format!("{head}\r\nHost: x\r\nConnection: close\r\n").into_bytes();
+        if !body.is_empty() && !head.to_ascii_lowercase().contains("content-length") {
+            bytes.extend(format!("Content-Length: {}\r\n", body.len()).bytes());
+        }
+        bytes.extend(b"\r\n");
+        bytes.extend(body);
+        // The daemon may answer and close before it has read everything.
+        let _ = stream.write_all(&bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        Reply::parse(&answer)
+    }
+
+    pub fn api(&self, secret: &str) -> Api<'_> {
+        Api { daemon: self, secret: secret.to_string() }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The API over HTTP with a token.
+pub struct Api<'a> {
+    daemon: &'a Daemon,
+    secret: String,
+}
+
+impl Api<'_> {
+    pub fn call(&self, method: &str, path: &str, headers: &str, body: Option<Value>) -> Reply {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nAuthorization: Bearer {}", self.secret);
+        if !headers.is_empty() {
+            head.push_str("\r\n");
+            head.push_str(headers);
+        }
+        let body = body.map(|value| value.to_string()).unwrap_or_default();
+        if !body.is_empty() {
+            head.push_str("\r\nContent-Type: application/json");
+        }
+        self.daemon.http(&head, body.as_bytes())
+    }
+    pub fn get(&self, path: &str) -> Reply {
+        self.call("GET", path, "", None)
+    }
+    pub fn post(&self, path: &str, body: Value) -> Reply {
+        self.call("POST", path, "", Some(body))
+    }
+}
+
+/// An HTTP response.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Reply {
+    fn parse(bytes: &[u8]) -> Reply {
+        let text = String::from_utf8_lossy(bytes);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+        assert!(!chunked, "answers have a length");
+        Reply { status, head: head.to_string(), body: body.to_string() }
+    }
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (known, value) = line.split_once(':')?;
+            known.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+    /// Panics unless it is a problem document with this status and code; returns it.
+    pub fn problem(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        let problem = self.json();
+        assert_eq!(problem["code"], code, "{self:?}");
+        assert_eq!(problem["status"], status, "{self:?}");
+        assert_eq!(problem["type"], format!("urn:forebay:problem:{code}"), "{self:?}");
+        assert!(!problem["detail"].as_str().unwrap_or_default().is_empty(), "{self:?}");
+        problem
+    }
+}
+
+/// The least of an NBD client: one request at a time, simple replies.
+pub struct Nbd {
+    stream: TcpStream,
+}
+
+impl Nbd {
+    pub fn open(address: &str, export: &str) -> Nbd {
+        let mut stream = TcpStream::connect(address).expect("the NBD server accepts connections");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        let mut greeting = [0; 18];
+        stream.read_exact(&mut greeting).expect("a greeting");
+        assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
+        // Fixed newstyle, no zeroes; then GO (7).
+        let mut hello = 3u32.to_be_bytes().to_vec();
+        hello.extend(client::option(7, &client::info_data(export, &[])));
+        stream.write_all(&hello).expect("the server reads");
+        loop {
+            let mut head = [0; 20];
+            stream.read_exact(&mut head).expect("a reply to GO");
+            let kind = u32::from_be_bytes(head[12..16].try_into().expect("four bytes"));
+            let len = u32::from_be_bytes(head[16..].try_into().expect("four bytes"));
+            let mut data = vec![0; len as usize];
+            stream.read_exact(&mut data).expect("the reply's data");
+            match kind {
+                1 => return Nbd { stream },
+                3 => {}
+                kind => panic!("GO {export}: {kind:#x} {}", String::from_utf8_lossy(&data)),
+            }
+        }
+    }
+
+    fn request(&mut self, kind: u16, offset: u64, len: u64, data: &[u8], answer: &mut [u8]) {
+        let mut bytes = Vec::new();
+        client::RequestHeader { flags: 0, kind, cookie: 1, offset, len }.encode(Style::Simple, &mut bytes);
+        bytes.extend(data);
+        self.stream.write_all(&bytes).expect("the server reads");
+        let mut head = [0; 16];
+        self.stream.read_exact(&mut head).expect("a reply");
+        assert_eq!(head[4..8], [0; 4], "an NBD error for a request of type {kind} at {offset}");
+        self.stream.read_exact(answer).expect("the reply's data");
+    }
+
+    /// Acknowledged when it returns.
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        self.request(1, offset, data.len() as u64, data, &mut []);
+    }
+
+    pub fn read(&mut self, offset: u64, len: usize) -> Vec<u8> {
+        let mut answer = vec![0; len];
+        self.request(0, offset, len as u64, &[], &mut answer);
+        answer
+    }
+}

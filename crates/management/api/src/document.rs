@@ -1,0 +1,239 @@
+//! The OpenAPI 3.1 document, made from the table of operations and the types' own schemas.
+//!
+//! Committed as `docs/openapi.json`; a test compares the two, so that a change of the contract is seen in review.
+
+use crate::{Access, Method, Operation, Problem, ReplyBody};
+use utoipa::openapi::content::ContentBuilder;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::{
+    HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn, PathItem, PathsBuilder,
+};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::response::{Response, ResponseBuilder};
+use utoipa::openapi::schema::{
+    ArrayBuilder, ComponentsBuilder, KnownFormat, Object, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat,
+    Type,
+};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required};
+use utoipa::{PartialSchema, ToSchema};
+
+/// The document as text, with a final newline: the exact content of `docs/openapi.json`.
+pub fn document() -> String {
+    let mut text = serde_json::to_string_pretty(&open_api()).expect("the document is plain data");
+    text.push('\n');
+    text
+}
+
+fn open_api() -> OpenApi {
+    let mut paths = PathsBuilder::new();
+    for operation in Operation::ALL {
+        let method = match operation.method() {
+            Method::Get => HttpMethod::Get,
+            Method::Post => HttpMethod::Post,
+            Method::Patch => HttpMethod::Patch,
+            Method::Delete => HttpMethod::Delete,
+        };
+        // Operations on one path are merged by the builder.
+        paths = paths.path(operation.path(), PathItem::new(method, describe(operation)));
+    }
+    OpenApiBuilder::new()
+        .info(
+            InfoBuilder::new()
+                .title("Forebay")
+                // The contract's version, not the product's: it changes only when a client could notice.
+                .version("1")
+                .description(Some(
+                    "Sizes are bytes and times are milliseconds since 1970-01-01 UTC; the unit ends the \
+                     field's name. Errors are RFC 9457 problem documents with a stable `code`. A name in a \
+                     path is one percent-encoded segment: the volume demo/web is demo%2Fweb.",
+                ))
+                .build(),
+        )
+        .paths(paths)
+        .components(Some(components()))
+        .security(Some([SecurityRequirement::new::<_, [String; 0], String>("token", [])]))
+        .build()
+}
+
+fn components() -> utoipa::openapi::Components {
+    fn all<T: ToSchema + PartialSchema>(into: &mut Vec<(String, RefOr<Schema>)>) {
+        into.push((T::name().into_owned(), T::schema()));
+        T::schemas(into);
+    }
+    let mut schemas = Vec::new();
+    all::<crate::Server>(&mut schemas);
+    all::<crate::Pool>(&mut schemas);
+    all::<crate::PoolCreate>(&mut schemas);
+    all::<crate::DiskPaths>(&mut schemas);
+    all::<crate::PoolsFound>(&mut schemas);
+    all::<crate::Disk>(&mut schemas);
+    all::<crate::Volume>(&mut schemas);
+    all::<crate::VolumeCreate>(&mut schemas);
+    all::<crate::VolumeSet>(&mut schemas);
+    all::<crate::Task>(&mut schemas);
+    all::<crate::Event>(&mut schemas);
+    all::<crate::Token>(&mut schemas);
+    all::<crate::TokenCreate>(&mut schemas);
+    all::<crate::TokenCreated>(&mut schemas);
+    all::<crate::Plan>(&mut schemas);
+    all::<Problem>(&mut schemas);
+    ComponentsBuilder::new()
+        .schemas_from_iter(schemas)
+        .security_scheme(
+            "token",
+            SecurityScheme::Http(
+                HttpBuilder::new()
+                    .scheme(HttpAuthScheme::Bearer)
+                    .description(Some(
+                        "From `forebay token create`. The Unix socket in the data directory needs none.",
+                    ))
+                    .build(),
+            ),
+        )
+        .build()
+}
+
+fn reference(name: &str) -> RefOr<Schema> {
+    RefOr::Ref(Ref::from_schema_name(name))
+}
+
+fn json(schema: RefOr<Schema>) -> utoipa::openapi::Content {
+    ContentBuilder::new().schema(Some(schema)).build()
+}
+
+fn text_header(description: &str) -> utoipa::openapi::Header {
+    HeaderBuilder::new().schema(Object::with_type(Type::String)).description(Some(description)).build()
+}
+
+fn reply(operation: Operation) -> (&'static str, Response) {
+    let mut response = ResponseBuilder::new();
+    let status = match operation.reply() {
+        ReplyBody::Object(name) => {
+            let dry_run = operation.parameters().contains(&crate::Parameter::DryRun);
+            let schema = match dry_run {
+                true => RefOr::T(Schema::OneOf(
+                    OneOfBuilder::new().item(reference(name)).item(reference("Plan")).build(),
+                )),
+                false => reference(name),
+            };
+            response = response.description(operation.summary()).content("application/json", json(schema));
+            "200"
+        }
+        ReplyBody::Page(name) => {
+            let page = ObjectBuilder::new()
+                .property("items", ArrayBuilder::new().items(reference(name)))
+                .required("items")
+                .property("next_cursor", Object::with_type(Type::String));
+            let page = RefOr::T(Schema::Object(page.build()));
+            response = response.description("One page").content("application/json", json(page));
+            "200"
+        }
+        ReplyBody::Created(name) => {
+            response = response
+                .description("Created")
+                .header("Location", text_header("Where the new object is"))
+                .content("application/json", json(reference(name)));
+            "201"
+        }
+        ReplyBody::Task => {
+            response = response
+                .description("Accepted: the task does the work")
+                .header("Location", text_header("Where the task is"))
+                .content("application/json", json(reference("Task")));
+            "202"
+        }
+        ReplyBody::Nothing => {
+            response = response.description("Done");
+            "204"
+        }
+        ReplyBody::Document => {
+            let any = RefOr::T(Schema::Object(Object::with_type(Type::Object)));
+            response = response.description("The document").content("application/json", json(any));
+            "200"
+        }
+    };
+    if operation.is_versioned() && status != "204" {
+        response = response.header("ETag", text_header("The version of the object's spec, for If-Match"));
+    }
+    (status, response.build())
+}
+
+fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
+    use crate::Parameter;
+    let role = match operation.access() {
+        Access::Viewer => "Role: viewer.",
+        Access::Operator => "Role: operator.",
+        Access::Admin => "Role: admin.",
+    };
+    let mut out = OperationBuilder::new()
+        .operation_id(Some(format!("{operation:?}")))
+        .summary(Some(operation.summary()))
+        .description(Some(role));
+    let path = operation.path();
+    if let (Some(from), Some(to)) = (path.find('{'), path.find('}')) {
+        out = out.parameter(
+            ParameterBuilder::new()
+                .name(&path[from + 1..to])
+                .parameter_in(ParameterIn::Path)
+                .required(Required::True)
+                .description(Some("Name or UUID, percent-encoded as one segment"))
+                .schema(Some(Object::with_type(Type::String))),
+        );
+    }
+    for parameter in operation.parameters() {
+        let schema = match parameter {
+            Parameter::Cursor | Parameter::Pool => Object::with_type(Type::String),
+            Parameter::DryRun => Object::with_type(Type::Boolean),
+            Parameter::Limit | Parameter::After | Parameter::WaitSeconds => ObjectBuilder::new()
+                .schema_type(Type::Integer)
+                .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+                .build(),
+        };
+        out = out.parameter(
+            ParameterBuilder::new()
+                .name(parameter.name())
+                .parameter_in(ParameterIn::Query)
+                .required(Required::False)
+                .description(Some(parameter.description()))
+                .schema(Some(schema)),
+        );
+    }
+    let mut headers = Vec::new();
+    if operation.is_versioned() && operation.method() != Method::Get && operation.method() != Method::Post {
+        headers.push(("If-Match", "Do it only if the object's ETag is this one"));
+    }
+    if operation.method() == Method::Post && operation != Operation::TokenCreate {
+        headers.push(("Idempotency-Key", "Repeats with the same key and request get the first answer again"));
+    }
+    for (name, description) in headers {
+        out = out.parameter(
+            ParameterBuilder::new()
+                .name(name)
+                .parameter_in(ParameterIn::Header)
+                .required(Required::False)
+                .description(Some(description))
+                .schema(Some(Object::with_type(Type::String))),
+        );
+    }
+    if let Some(input) = operation.input() {
+        out = out.request_body(Some(
+            RequestBodyBuilder::new()
+                .content("application/json", json(reference(input)))
+                .required(Some(Required::True))
+                .build(),
+        ));
+    }
+    let (status, response) = reply(operation);
+    out = out.response(status, response);
+    if operation.parameters().contains(&Parameter::DryRun) && status != "200" {
+        let plan = ResponseBuilder::new()
+            .description("With dry_run: what would be done")
+            .content("application/json", json(reference("Plan")));
+        out = out.response("200", plan.build());
+    }
+    let problem = ResponseBuilder::new()
+        .description("A problem")
+        .content("application/problem+json", json(reference("Problem")));
+    out.response("default", problem.build()).build()
+}

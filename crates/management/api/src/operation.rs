@@ -1,0 +1,269 @@
+//! The operations: one table from which server, client and OpenAPI document are made.
+//!
+//! The server matches on [`Operation`] exhaustively, so an operation that is described but not implemented does not
+//! compile, and one that is not in the table has no route.
+
+use crate::Access;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    Get,
+    Post,
+    Patch,
+    Delete,
+}
+
+impl Method {
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Post => "POST",
+            Method::Patch => "PATCH",
+            Method::Delete => "DELETE",
+        }
+    }
+}
+
+/// A query parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parameter {
+    Limit,
+    Cursor,
+    /// Only what belongs to this pool.
+    Pool,
+    /// Events with a greater sequence number.
+    After,
+    WaitSeconds,
+    DryRun,
+}
+
+impl Parameter {
+    pub fn name(self) -> &'static str {
+        match self {
+            Parameter::Limit => "limit",
+            Parameter::Cursor => "cursor",
+            Parameter::Pool => "pool",
+            Parameter::After => "after",
+            Parameter::WaitSeconds => "wait_seconds",
+            Parameter::DryRun => "dry_run",
+        }
+    }
+    pub fn description(self) -> &'static str {
+        match self {
+            Parameter::Limit => "At most this many items, 1 to 1000; 100 by default.",
+            Parameter::Cursor => "The `next_cursor` of the page before.",
+            Parameter::Pool => "Only what belongs to the pool with this name or UUID.",
+            Parameter::After => {
+                "Only events after this sequence number, oldest first; without it the newest."
+            }
+            Parameter::WaitSeconds => "Wait up to this long, at most 60, until there is something to tell.",
+            Parameter::DryRun => "Check the request and answer with a Plan; change nothing.",
+        }
+    }
+}
+
+/// What a successful call answers with, by schema name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplyBody {
+    /// 200.
+    Object(&'static str),
+    /// 200: items and a cursor.
+    Page(&'static str),
+    /// 201, with `Location`.
+    Created(&'static str),
+    /// 202 and a task, with `Location`.
+    Task,
+    /// 204.
+    Nothing,
+    /// 200: the OpenAPI document.
+    Document,
+}
+
+/// One call of the API.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Operation {
+    ServerShow,
+    DocumentShow,
+    PoolList,
+    PoolCreate,
+    PoolShow,
+    PoolDestroy,
+    PoolImport,
+    PoolExport,
+    DiskList,
+    DiskScan,
+    VolumeList,
+    VolumeCreate,
+    VolumeShow,
+    VolumeSet,
+    VolumeDelete,
+    TaskList,
+    TaskShow,
+    TaskCancel,
+    EventList,
+    TokenList,
+    TokenCreate,
+    TokenDelete,
+}
+
+use Operation::*;
+
+impl Operation {
+    pub const ALL: [Operation; 22] = [
+        ServerShow,
+        DocumentShow,
+        PoolList,
+        PoolCreate,
+        PoolShow,
+        PoolDestroy,
+        PoolImport,
+        PoolExport,
+        DiskList,
+        DiskScan,
+        VolumeList,
+        VolumeCreate,
+        VolumeShow,
+        VolumeSet,
+        VolumeDelete,
+        TaskList,
+        TaskShow,
+        TaskCancel,
+        EventList,
+        TokenList,
+        TokenCreate,
+        TokenDelete,
+    ];
+
+    pub fn method(self) -> Method {
+        match self {
+            PoolCreate | PoolImport | PoolExport | DiskScan | VolumeCreate | TaskCancel | TokenCreate => {
+                Method::Post
+            }
+            VolumeSet => Method::Patch,
+            PoolDestroy | VolumeDelete | TokenDelete => Method::Delete,
+            _ => Method::Get,
+        }
+    }
+
+    /// The path, with the object's name or UUID in braces.
+    pub fn path(self) -> &'static str {
+        match self {
+            ServerShow => "/api/v1/server",
+            DocumentShow => "/api/v1/openapi.json",
+            PoolList | PoolCreate => "/api/v1/pools",
+            PoolShow | PoolDestroy => "/api/v1/pools/{pool}",
+            PoolImport => "/api/v1/pools/{pool}/import",
+            PoolExport => "/api/v1/pools/{pool}/export",
+            DiskList => "/api/v1/disks",
+            DiskScan => "/api/v1/disks/scan",
+            VolumeList | VolumeCreate => "/api/v1/volumes",
+            VolumeShow | VolumeSet | VolumeDelete => "/api/v1/volumes/{volume}",
+            TaskList => "/api/v1/tasks",
+            TaskShow => "/api/v1/tasks/{task}",
+            TaskCancel => "/api/v1/tasks/{task}/cancel",
+            EventList => "/api/v1/events",
+            TokenList | TokenCreate => "/api/v1/tokens",
+            TokenDelete => "/api/v1/tokens/{token}",
+        }
+    }
+
+    /// The path with `name` in the place of the braces, percent-encoded.
+    pub fn path_of(self, name: &str) -> String {
+        let path = self.path();
+        match (path.find('{'), path.find('}')) {
+            (Some(from), Some(to)) => {
+                format!("{}{}{}", &path[..from], crate::encode_segment(name), &path[to + 1..])
+            }
+            _ => path.to_string(),
+        }
+    }
+
+    /// The least role that may call it.
+    pub fn access(self) -> Access {
+        match self {
+            VolumeCreate | VolumeSet | VolumeDelete | TaskCancel => Access::Operator,
+            PoolCreate | PoolDestroy | PoolImport | PoolExport | DiskScan => Access::Admin,
+            TokenList | TokenCreate | TokenDelete => Access::Admin,
+            _ => Access::Viewer,
+        }
+    }
+
+    /// One line for people.
+    pub fn summary(self) -> &'static str {
+        match self {
+            ServerShow => "The daemon's version",
+            DocumentShow => "This document",
+            PoolList => "All pools",
+            PoolCreate => "Create a pool",
+            PoolShow => "One pool with its groups and disks",
+            PoolDestroy => "Destroy a pool and all its volumes",
+            PoolImport => "Import a pool from its disks",
+            PoolExport => "Close a pool so that another host can import it",
+            DiskList => "The disks of all pools",
+            DiskScan => "Look for pools on disks",
+            VolumeList => "All volumes",
+            VolumeCreate => "Create a volume",
+            VolumeShow => "One volume",
+            VolumeSet => "Grow a volume or change when it acknowledges writes",
+            VolumeDelete => "Delete a volume and its data",
+            TaskList => "Long work, the newest first",
+            TaskShow => "One task",
+            TaskCancel => "Cancel a task",
+            EventList => "What happened",
+            TokenList => "Access tokens, without their secrets",
+            TokenCreate => "Create an access token",
+            TokenDelete => "Revoke an access token",
+        }
+    }
+
+    /// Schema name of the request body.
+    pub fn input(self) -> Option<&'static str> {
+        match self {
+            PoolCreate => Some("PoolCreate"),
+            PoolImport | DiskScan => Some("DiskPaths"),
+            VolumeCreate => Some("VolumeCreate"),
+            VolumeSet => Some("VolumeSet"),
+            TokenCreate => Some("TokenCreate"),
+            _ => None,
+        }
+    }
+
+    pub fn reply(self) -> ReplyBody {
+        match self {
+            ServerShow => ReplyBody::Object("Server"),
+            DocumentShow => ReplyBody::Document,
+            PoolList => ReplyBody::Page("Pool"),
+            PoolShow => ReplyBody::Object("Pool"),
+            PoolCreate | PoolDestroy | PoolImport | PoolExport => ReplyBody::Task,
+            DiskList => ReplyBody::Page("Disk"),
+            DiskScan => ReplyBody::Object("PoolsFound"),
+            VolumeList => ReplyBody::Page("Volume"),
+            VolumeCreate => ReplyBody::Created("Volume"),
+            VolumeShow | VolumeSet => ReplyBody::Object("Volume"),
+            TaskList => ReplyBody::Page("Task"),
+            TaskShow | TaskCancel => ReplyBody::Object("Task"),
+            EventList => ReplyBody::Page("Event"),
+            TokenList => ReplyBody::Page("Token"),
+            TokenCreate => ReplyBody::Created("TokenCreated"),
+            VolumeDelete | TokenDelete => ReplyBody::Nothing,
+        }
+    }
+
+    pub fn parameters(self) -> &'static [Parameter] {
+        match self {
+            PoolList | TaskList | TokenList => &[Parameter::Limit, Parameter::Cursor],
+            DiskList | VolumeList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool],
+            EventList => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
+            TaskShow => &[Parameter::WaitSeconds],
+            PoolCreate | PoolDestroy | PoolImport | PoolExport => &[Parameter::DryRun],
+            VolumeCreate | VolumeSet | VolumeDelete => &[Parameter::DryRun],
+            TaskCancel | TokenCreate | TokenDelete => &[Parameter::DryRun],
+            _ => &[],
+        }
+    }
+
+    /// Whether the reply carries an `ETag` and the call honours `If-Match`.
+    pub fn is_versioned(self) -> bool {
+        matches!(self, VolumeShow | VolumeCreate | VolumeSet | VolumeDelete)
+    }
+}

@@ -1,0 +1,402 @@
+//! The objects of the API.
+//!
+//! Sizes are bytes, times are milliseconds since 1970-01-01 UTC, both in the field's name. What a client sends
+//! refuses unknown fields, so that a misspelt option is an error and not silence; what it receives may grow.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// One page of a list, in a stable order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Give it as `cursor` to get the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// How a group of disks protects data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    Single,
+    Mirror,
+    Mirror3,
+}
+
+/// What a group is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    Data,
+    Log,
+}
+
+/// When a write is acknowledged: `always` when it is durable; `standard` at once, durable with FUA or the next flush;
+/// `disabled` at once, for scratch data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    #[default]
+    Always,
+    Standard,
+    Disabled,
+}
+
+/// Something true or false about an object that a person or a script may wait for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Condition {
+    /// `Ready`, `Redundant`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub status: bool,
+    /// One stable word: `Online`, `DiskMissing`.
+    pub reason: String,
+    /// A sentence for people; empty when all is well.
+    pub message: String,
+}
+
+/// `unavailable`: remembered by the daemon but not imported; its condition `Ready` says why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PoolState {
+    Online,
+    Degraded,
+    Suspended,
+    Unavailable,
+}
+
+/// A pool.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Pool {
+    #[schema(format = "uuid")]
+    pub id: String,
+    pub name: String,
+    pub spec: PoolSpec,
+    pub status: PoolStatus,
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PoolSpec {
+    /// The data group's layout; absent while the pool is unavailable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Layout>,
+    pub disks: Vec<String>,
+    pub log_disks: Vec<String>,
+}
+
+/// Sizes are user data space, after mirroring; zero while the pool is unavailable.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PoolStatus {
+    pub state: PoolState,
+    pub size_bytes: u64,
+    pub used_bytes: u64,
+    pub free_bytes: u64,
+    pub shards: u32,
+    /// Number of the newest checkpoint.
+    pub checkpoint: u64,
+    /// How full the fullest shard's intent log is, in thousandths.
+    pub log_fill_permille: u32,
+    pub created_unix_ms: u64,
+    pub groups: Vec<Group>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Group {
+    pub role: Role,
+    pub layout: Layout,
+    pub disks: Vec<Disk>,
+}
+
+/// A pool to create.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolCreate {
+    /// 1 to 63 letters, digits and `._-`, starting with a letter.
+    pub name: String,
+    pub layout: Layout,
+    /// Absolute paths of block devices or files: a multiple of the layout's width.
+    pub disks: Vec<String>,
+    /// Absolute paths of the log group's disks: none, or 1 to 3, which mirror each other.
+    #[serde(default)]
+    pub log_disks: Vec<String>,
+    /// Owners of volumes that work in parallel, 1 to 64, for the pool's life. Default: the daemon's cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<u32>,
+    /// Intent log per shard. Default: a 32nd of the data space, between 4 MiB and 1 GiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_bytes: Option<u64>,
+    /// Take disks that carry another pool's label or a file system; what they hold is lost.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Where to look for pools.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskPaths {
+    /// Absolute paths of block devices or files.
+    pub disks: Vec<String>,
+}
+
+/// A pool whose labels were found on disks.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PoolFound {
+    #[schema(format = "uuid")]
+    pub id: String,
+    pub name: String,
+    pub disks_found: Vec<String>,
+    pub disks_missing: u64,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PoolsFound {
+    pub items: Vec<PoolFound>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DiskState {
+    Online,
+    /// Taken out after an error; its contents are stale.
+    Failed,
+    /// Not found at import.
+    Missing,
+}
+
+/// A disk of a pool. Its name is its path, empty when it is missing.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Disk {
+    #[schema(format = "uuid")]
+    pub id: String,
+    pub name: String,
+    pub spec: DiskSpec,
+    pub status: DiskStatus,
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DiskSpec {
+    pub pool: String,
+    pub role: Role,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DiskStatus {
+    pub state: DiskState,
+    pub size_bytes: u64,
+    pub sector_physical_bytes: u32,
+    pub rotational: bool,
+    pub errors_read: u64,
+    pub errors_write: u64,
+    pub errors_checksum: u64,
+    /// Blocks that failed their checksum and were repaired in place.
+    pub repaired: u64,
+}
+
+/// A volume: a virtual disk. Its name is `POOL/NAME`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Volume {
+    #[schema(format = "uuid")]
+    pub id: String,
+    pub name: String,
+    pub spec: VolumeSpec,
+    pub status: VolumeStatus,
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct VolumeSpec {
+    pub size_bytes: u64,
+    pub block_size_bytes: u32,
+    pub sync: Sync,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct VolumeStatus {
+    pub pool: String,
+    /// Bytes of blocks that hold data.
+    pub mapped_bytes: u64,
+    pub shard: u32,
+    /// The name under which NBD clients find it.
+    pub nbd_export: String,
+    pub created_unix_ms: u64,
+}
+
+/// A volume to create.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeCreate {
+    /// `POOL/[PROJECT/]NAME`; after the pool 1 to 200 letters, digits and `._-/`.
+    pub name: String,
+    /// 1 MiB to 64 TiB, a multiple of the block size.
+    pub size_bytes: u64,
+    /// A power of two from 4096 to 131072.
+    #[serde(default = "block_size_default")]
+    pub block_size_bytes: u32,
+    #[serde(default)]
+    pub sync: Sync,
+}
+
+fn block_size_default() -> u32 {
+    VolumeCreate::BLOCK_SIZE_DEFAULT
+}
+
+impl VolumeCreate {
+    /// Bytes.
+    pub const BLOCK_SIZE_DEFAULT: u32 = 8192;
+}
+
+/// What to change of a volume; what is absent stays.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSet {
+    /// The new size; a volume grows and never shrinks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Sync>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskState {
+    /// Waits for its turn; can be cancelled.
+    Queued,
+    Running,
+    Succeeded,
+    Failed,
+    Cancelled,
+}
+
+impl TaskState {
+    pub fn is_final(self) -> bool {
+        matches!(self, TaskState::Succeeded | TaskState::Failed | TaskState::Cancelled)
+    }
+}
+
+/// Long work. Kept in memory: a restart of the daemon forgets it (the work itself is crash-safe).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Task {
+    #[schema(format = "uuid")]
+    pub id: String,
+    /// `pool.create`, `pool.import`, `pool.export`, `pool.destroy`.
+    pub name: String,
+    pub object: String,
+    pub state: TaskState,
+    /// Thousandths done; absent when it cannot be known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress_permille: Option<u32>,
+    /// Bytes per second; absent when the task does not move data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bytes_per_second: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<Eta>,
+    pub cancellable: bool,
+    pub started_unix_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_unix_ms: Option<u64>,
+    /// The object as it is afterwards, when the task succeeded and leaves one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub result: Option<serde_json::Value>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<crate::Problem>,
+}
+
+/// When a task will be done: between `seconds_low` and `seconds_high` from now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Eta {
+    pub seconds_low: u64,
+    pub seconds_high: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    Info,
+    Warning,
+    Error,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Grows by one with each event, across restarts.
+    pub sequence: u64,
+    pub at_unix_ms: u64,
+    pub severity: Severity,
+    /// Stable, dotted: `disk.failed`, `pool.imported`.
+    pub code: String,
+    pub object: String,
+    pub message: String,
+}
+
+/// What a token may do: `viewer` reads, `operator` also changes volumes, `admin` also pools, disks and tokens.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    Viewer,
+    Operator,
+    Admin,
+}
+
+impl Access {
+    pub fn name(self) -> &'static str {
+        match self {
+            Access::Viewer => "viewer",
+            Access::Operator => "operator",
+            Access::Admin => "admin",
+        }
+    }
+}
+
+/// An access token, without its secret.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Token {
+    #[schema(format = "uuid")]
+    pub id: String,
+    pub name: String,
+    pub role: Access,
+    pub created_unix_ms: u64,
+    pub expires_unix_ms: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenCreate {
+    /// 1 to 63 letters, digits and `._-`, starting with a letter.
+    pub name: String,
+    pub role: Access,
+    /// 1 to 31536000 (a year). Default: 90 days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_seconds: Option<u64>,
+}
+
+/// A new token with its secret, which is shown this once and stored only as a hash.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenCreated {
+    pub token: Token,
+    /// Send it as `Authorization: Bearer SECRET`.
+    pub secret: String,
+}
+
+/// The answer to `?dry_run=true`: the request is valid and would do this. Nothing was changed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Plan {
+    /// `pool.create`, `volume.delete`, …
+    pub action: String,
+    pub object: String,
+    /// What would change, a sentence each.
+    pub changes: Vec<String>,
+}
+
+/// The daemon itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Server {
+    pub version: String,
+    pub cores: u32,
+    pub started_unix_ms: u64,
+}

@@ -1,0 +1,384 @@
+//! The command line as clap sees it. What it says is committed as `docs/cli.md`.
+
+use crate::size::{parse_duration, parse_size};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use forebay_api::{Access, Layout, Sync};
+use std::convert::Infallible;
+use std::path::PathBuf;
+
+/// Crash-safe storage pools, served to hypervisors, databases and everyone else.
+#[derive(Parser, Debug)]
+#[command(
+    name = "forebay",
+    version,
+    disable_help_subcommand = true,
+    after_help = "Sizes take K, M, G, T and P, powers of 1024: 8K, 100G, 1.5T.\n\
+                  Exit status: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict, 5 refused as unsafe, 6 degraded, \
+                  7 unreachable.\n\
+                  Environment: FOREBAY_DATA (the daemon's directory), FOREBAY_URL and FOREBAY_TOKEN (a daemon \
+                  elsewhere), NO_COLOR."
+)]
+pub struct Arguments {
+    /// The daemon's data directory [default: $FOREBAY_DATA or /var/lib/forebay]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Print JSON: stable names, integers in base units
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub noun: Noun,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Noun {
+    /// Run the daemon
+    Serve(Serve),
+    /// Run the daemon with a pool on files, volumes and a light load to look at; Ctrl-C stops it
+    Demo(Serve),
+    /// Pools: named sets of disks
+    #[command(subcommand)]
+    Pool(Pool),
+    /// Disks of pools
+    #[command(subcommand)]
+    Disk(Disk),
+    /// Volumes: virtual disks
+    #[command(subcommand)]
+    Volume(Volume),
+    /// Long work
+    #[command(subcommand)]
+    Task(Task),
+    /// What happened
+    #[command(subcommand)]
+    Event(Event),
+    /// Access tokens for HTTP
+    #[command(subcommand)]
+    Token(Token),
+    /// Check the pool on some disks without a daemon: exit 0 only if every invariant holds
+    Check(Check),
+    /// Print a shell's completion script
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the version
+    Version,
+}
+
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// Where the API answers; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
+    pub listen: String,
+    /// Where NBD clients connect; port 0 takes a free one. Beyond this host only with TLS
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10809")]
+    pub nbd: String,
+    /// Engine cores [default: one per CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub shards: Option<u32>,
+    /// Memory for cached blocks [default: a quarter of the machine's]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<u64>,
+    /// Certificate chain for NBD over TLS, PEM
+    #[arg(long, value_name = "FILE", requires = "nbd_tls_key")]
+    pub nbd_tls_cert: Option<PathBuf>,
+    /// The certificate's private key, PEM
+    #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
+    pub nbd_tls_key: Option<PathBuf>,
+    /// Admit only NBD clients with a certificate from this authority, PEM
+    #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
+    pub nbd_tls_ca: Option<PathBuf>,
+}
+
+/// For commands that change something.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct DryRun {
+    /// Check it and say what would be done; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// For commands that lose data.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct Yes {
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// For long work.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct Wait {
+    /// Wait until it is done (the default)
+    #[arg(long, conflicts_with = "no_wait")]
+    wait: bool,
+    /// Print the task and return at once
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+fn layout(text: &str) -> Result<Layout, String> {
+    match text {
+        "single" => Ok(Layout::Single),
+        "mirror" => Ok(Layout::Mirror),
+        "mirror3" => Ok(Layout::Mirror3),
+        _ if text
+            .split_once('+')
+            .is_some_and(|(d, p)| d.parse::<u32>().is_ok() && p.parse::<u32>().is_ok()) =>
+        {
+            Err("parity layouts are not in this version; choose single, mirror or mirror3".into())
+        }
+        _ => Err("choose single, mirror or mirror3".into()),
+    }
+}
+
+fn not_in_this_version(_: &str) -> Result<Infallible, String> {
+    Err("not in this version; a pool has data disks and --log disks".into())
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum SyncArgument {
+    /// A write is acknowledged when it is durable
+    Always,
+    /// At once; durable with FUA or the next flush
+    Standard,
+    /// At once; for scratch data
+    Disabled,
+}
+
+impl From<SyncArgument> for Sync {
+    fn from(sync: SyncArgument) -> Sync {
+        match sync {
+            SyncArgument::Always => Sync::Always,
+            SyncArgument::Standard => Sync::Standard,
+            SyncArgument::Disabled => Sync::Disabled,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum RoleArgument {
+    /// Reads everything
+    Viewer,
+    /// Also changes volumes
+    Operator,
+    /// Also pools, disks and tokens
+    Admin,
+}
+
+impl From<RoleArgument> for Access {
+    fn from(role: RoleArgument) -> Access {
+        match role {
+            RoleArgument::Viewer => Access::Viewer,
+            RoleArgument::Operator => Access::Operator,
+            RoleArgument::Admin => Access::Admin,
+        }
+    }
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Pool {
+    /// Create a pool; what its disks hold is lost
+    Create {
+        /// Letters, digits and `._-`, starting with a letter
+        name: String,
+        /// single, mirror (2 copies) or mirror3
+        #[arg(long, value_parser = layout)]
+        layout: Layout,
+        /// Block devices or files for data: as many as the layout has copies, or more
+        #[arg(value_name = "DISK", required = true)]
+        disks: Vec<String>,
+        /// Devices or files for the intent log: one, or two or three that mirror each other
+        #[arg(long, value_name = "DISK", num_args = 1..)]
+        log: Vec<String>,
+        /// Take disks that carry another pool or a file system
+        #[arg(long)]
+        force: bool,
+        #[arg(long, hide = true, num_args = 1.., value_parser = not_in_this_version)]
+        cache: Vec<Infallible>,
+        #[arg(long, hide = true, num_args = 1.., value_parser = not_in_this_version)]
+        spare: Vec<Infallible>,
+        #[arg(long, hide = true, num_args = 1.., value_parser = not_in_this_version)]
+        enclosure: Vec<Infallible>,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// List pools
+    List,
+    /// Show pools with their groups and disks; exit 6 when one has lost redundancy
+    Status {
+        /// Name or UUID; all pools without it
+        name: Option<String>,
+    },
+    /// Import a pool from its disks; without a name, list the pools that are found on them
+    #[command(override_usage = "forebay pool import [OPTIONS] [NAME] <DISK>...")]
+    Import {
+        /// The pool's name or UUID, then its disks. A first word without a slash is the name: write ./disk0 for a
+        /// file in this directory
+        #[arg(value_name = "NAME_AND_DISKS", required = true)]
+        words: Vec<String>,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Close a pool, so that another host can import it
+    Export {
+        /// Name or UUID
+        name: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Destroy a pool and all its volumes
+    Destroy {
+        /// Name or UUID
+        name: String,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Disk {
+    /// List the disks of all pools
+    List {
+        /// Only this pool's
+        #[arg(long)]
+        pool: Option<String>,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Volume {
+    /// Create a thin volume
+    Create {
+        /// POOL/[PROJECT/]NAME
+        name: String,
+        /// 1M to 64T
+        #[arg(long, value_parser = parse_size)]
+        size: u64,
+        /// A power of two from 4K to 128K
+        #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "8K")]
+        block_size: u64,
+        /// When a write is acknowledged
+        #[arg(long, default_value = "always")]
+        sync: SyncArgument,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// List volumes
+    List {
+        /// Only this pool's
+        #[arg(long)]
+        pool: Option<String>,
+    },
+    /// Show a volume
+    Show {
+        /// POOL/NAME or UUID
+        name: String,
+    },
+    /// Change a volume's properties; clients notice nothing
+    Set {
+        /// POOL/NAME or UUID
+        name: String,
+        /// When a write is acknowledged
+        #[arg(long)]
+        sync: SyncArgument,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Grow a volume while clients use it; they see the new size when they connect again
+    Resize {
+        /// POOL/NAME or UUID
+        name: String,
+        /// The new size
+        #[arg(long, value_parser = parse_size)]
+        size: u64,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Delete a volume and its data
+    Delete {
+        /// POOL/NAME or UUID
+        name: String,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Task {
+    /// List tasks, the newest first
+    List,
+    /// Wait for a task and end as it ends
+    Watch {
+        /// The task's UUID
+        id: String,
+    },
+    /// Cancel a task that waits for its turn
+    Cancel {
+        /// The task's UUID
+        id: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Event {
+    /// List the newest events, the oldest of them first
+    List {
+        /// Go on printing events as they happen
+        #[arg(long)]
+        follow: bool,
+        /// At most this many, to begin with
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Token {
+    /// Make a token and print its secret, this once
+    Create {
+        /// Letters, digits and `._-`, starting with a letter
+        name: String,
+        /// What it may do
+        #[arg(long, default_value = "viewer")]
+        role: RoleArgument,
+        /// How long it lives: 45s, 30m, 12h, 90d
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "90d")]
+        expires: u64,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// List tokens, without their secrets
+    List,
+    /// Revoke a token
+    Delete {
+        /// Name or UUID
+        name: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+}
+
+#[derive(Args, Debug)]
+pub struct Check {
+    /// Required: the check reads the disks itself, and no daemon may have the pool imported
+    #[arg(long, required = true)]
+    pub offline: bool,
+    /// The pool's disks, all that are there
+    #[arg(value_name = "DISK", required = true)]
+    pub disks: Vec<String>,
+}

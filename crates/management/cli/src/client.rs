@@ -1,0 +1,323 @@
+//! Talks to the daemon: one request per connection, over the owner's Unix socket or over HTTP with a token.
+//!
+//! It knows the API's table of operations and nothing of the daemon's inside. Answers are bounded in size and time, so
+//! that a wrong address cannot hang a script or fill its memory.
+
+use crate::failure::{Exit, Failure};
+use forebay_api::{Operation, Page, Problem, encode_segment};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{HeaderMap, Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+const CONNECT_SECONDS_MAX: u64 = 5;
+/// Twice the longest that the daemon lets a request wait.
+const ANSWER_SECONDS_MAX: u64 = 120;
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+const PAGE_ITEMS: usize = 1000;
+
+/// Where the daemon is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    Socket(PathBuf),
+    Http {
+        /// `HOST:PORT`.
+        authority: String,
+        token: Option<String>,
+    },
+}
+
+impl Target {
+    /// A data directory named on the command line wins, then `FOREBAY_URL`, then `FOREBAY_DATA` and the default.
+    pub fn choose(
+        data: Option<&Path>,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Target, Failure> {
+        let wanted = |name| environment(name).filter(|value| !value.is_empty());
+        if data.is_none()
+            && let Some(url) = wanted("FOREBAY_URL")
+        {
+            return Target::parse(&url, wanted("FOREBAY_TOKEN"));
+        }
+        let data = data.map(Path::to_path_buf).unwrap_or_else(|| crate::data_directory(None, &environment));
+        Ok(Target::Socket(data.join("forebay.sock")))
+    }
+
+    fn parse(url: &str, token: Option<String>) -> Result<Target, Failure> {
+        let wrong =
+            |detail: &str, remedy: &str| Err(Failure::new(Exit::Usage, detail, remedy).object("FOREBAY_URL"));
+        let Ok(uri) = url.parse::<Uri>() else {
+            return wrong("it is not a URL", "Write it like http://127.0.0.1:8080.");
+        };
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => {
+                let remedy = "Use http:// through an SSH tunnel (ssh -L 8080:127.0.0.1:8080 HOST).";
+                return wrong("this version's command line does not speak TLS", remedy);
+            }
+            _ => return wrong("it has no scheme", "Write it like http://127.0.0.1:8080."),
+        }
+        if !uri.path().trim_end_matches('/').is_empty() || uri.query().is_some() {
+            return wrong("it has a path", "Write only scheme, host and port, like http://127.0.0.1:8080.");
+        }
+        let Some(authority) = uri.authority().filter(|authority| !authority.as_str().contains('@')) else {
+            return wrong("it has no plain host", "Write it like http://127.0.0.1:8080.");
+        };
+        let authority = match authority.port() {
+            Some(_) => authority.to_string(),
+            None => format!("{authority}:80"),
+        };
+        Ok(Target::Http { authority, token })
+    }
+
+    /// Paths of disks are the daemon's: on the same host they may be written relative to here.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Target::Socket(_))
+    }
+
+    fn unreachable(&self, why: impl std::fmt::Display) -> Failure {
+        let (object, remedy) = match self {
+            Target::Socket(path) => (
+                path.display().to_string(),
+                "Start it with `forebay serve --data DIR`, or name its directory with --data or FOREBAY_DATA.",
+            ),
+            Target::Http { authority, .. } => {
+                (authority.clone(), "Check FOREBAY_URL, and that the daemon runs there.")
+            }
+        };
+        Failure::new(Exit::Unreachable, format!("the daemon does not answer: {why}"), remedy).object(object)
+    }
+}
+
+/// A request to make.
+pub struct Call<'a> {
+    pub operation: Operation,
+    /// The object in the path.
+    pub name: &'a str,
+    pub query: Vec<(&'static str, String)>,
+    pub body: Option<serde_json::Value>,
+    pub if_match: Option<String>,
+}
+
+impl<'a> Call<'a> {
+    pub fn new(operation: Operation) -> Call<'a> {
+        Call::of(operation, "")
+    }
+    pub fn of(operation: Operation, name: &'a str) -> Call<'a> {
+        Call { operation, name, query: Vec::new(), body: None, if_match: None }
+    }
+    pub fn query(mut self, name: &'static str, value: impl ToString) -> Call<'a> {
+        self.query.push((name, value.to_string()));
+        self
+    }
+    pub fn dry_run(self, dry_run: bool) -> Call<'a> {
+        if dry_run { self.query("dry_run", true) } else { self }
+    }
+    pub fn body(mut self, body: &impl Serialize) -> Call<'a> {
+        self.body = Some(serde_json::to_value(body).expect("the API's objects are plain data"));
+        self
+    }
+
+    fn path(&self) -> String {
+        let mut path = self.operation.path_of(self.name);
+        for (index, (name, value)) in self.query.iter().enumerate() {
+            path.push(if index == 0 { '?' } else { '&' });
+            path.push_str(name);
+            path.push('=');
+            path.push_str(&encode_segment(value));
+        }
+        path
+    }
+}
+
+/// What came back.
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            Failure::new(
+                Exit::Failed,
+                format!("the daemon's answer makes no sense: {error}"),
+                "Check that the daemon and this command have the same version.",
+            )
+        })
+    }
+}
+
+/// The daemon, as far as a client sees it.
+pub struct Client {
+    target: Target,
+    runtime: Runtime,
+}
+
+impl Client {
+    pub fn new(target: Target) -> Result<Client, Failure> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+                Failure::new(Exit::Failed, format!("the system gives no event loop: {error}"), "")
+            })?;
+        Ok(Client { target, runtime })
+    }
+
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Makes a call; a problem document becomes a failure.
+    pub fn call(&self, call: Call<'_>) -> Result<Answer, Failure> {
+        let answer = self.runtime.block_on(self.exchange(&call))?;
+        if answer.status.is_success() {
+            return Ok(answer);
+        }
+        match serde_json::from_slice::<Problem>(&answer.body) {
+            Ok(problem) => Err(problem.into()),
+            Err(_) => Err(Failure::new(
+                Exit::Failed,
+                format!("the daemon answered {} without saying why", answer.status),
+                "Check that FOREBAY_URL names a Forebay daemon.",
+            )),
+        }
+    }
+
+    pub fn get<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<T, Failure> {
+        self.call(call)?.parse()
+    }
+
+    /// All items of a list, page after page.
+    pub fn all<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        query: &[(&'static str, String)],
+    ) -> Result<Vec<T>, Failure> {
+        let mut items = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let mut call = Call::new(operation).query("limit", PAGE_ITEMS);
+            call.query.extend_from_slice(query);
+            if let Some(cursor) = &cursor {
+                call = call.query("cursor", cursor);
+            }
+            let page: Page<T> = self.get(call)?;
+            items.extend(page.items);
+            match page.next_cursor {
+                // A daemon that repeats itself would otherwise keep us here for ever.
+                Some(next) if cursor.as_ref() != Some(&next) => cursor = Some(next),
+                _ => return Ok(items),
+            }
+        }
+    }
+
+    async fn exchange(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let connecting = Duration::from_secs(CONNECT_SECONDS_MAX);
+        let late = || self.target.unreachable("it did not accept a connection in time");
+        match &self.target {
+            Target::Socket(path) => {
+                let stream = timeout(connecting, UnixStream::connect(path)).await.map_err(|_| late())?;
+                self.send(stream.map_err(|error| self.target.unreachable(error))?, call, "localhost", None)
+                    .await
+            }
+            Target::Http { authority, token } => {
+                let stream = timeout(connecting, TcpStream::connect(authority)).await.map_err(|_| late())?;
+                let stream = stream.map_err(|error| self.target.unreachable(error))?;
+                self.send(stream, call, authority, token.as_deref()).await
+            }
+        }
+    }
+
+    async fn send<S>(
+        &self,
+        stream: S,
+        call: &Call<'_>,
+        host: &str,
+        token: Option<&str>,
+    ) -> Result<Answer, Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let broken = |error: hyper::Error| self.target.unreachable(format!("the connection broke: {error}"));
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        // It ends with the connection; what went wrong the sender reports.
+        tokio::spawn(connection);
+        let mut request = Request::builder()
+            .method(call.operation.method().name())
+            .uri(call.path())
+            .header("host", host)
+            .header("user-agent", concat!("forebay/", env!("CARGO_PKG_VERSION")));
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if let Some(tag) = &call.if_match {
+            request = request.header("if-match", tag);
+        }
+        let body = call.body.as_ref().map(|value| value.to_string()).unwrap_or_default();
+        if !body.is_empty() {
+            request = request.header("content-type", "application/json");
+        }
+        let request = request.body(Full::new(Bytes::from(body))).map_err(|_| {
+            Failure::new(Exit::Usage, "FOREBAY_TOKEN or a name has characters that cannot be sent", "")
+        })?;
+        let answering = async {
+            let response = sender.send_request(request).await.map_err(broken)?;
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX)
+                .collect()
+                .await
+                .map_err(|error| self.target.unreachable(format!("the answer broke off: {error}")))?;
+            Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+        };
+        let late = |_| self.target.unreachable("it did not answer in time");
+        timeout(Duration::from_secs(ANSWER_SECONDS_MAX), answering).await.map_err(late)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(data: Option<&str>, environment: &[(&str, &str)]) -> Result<Target, Exit> {
+        let environment: Vec<(String, String)> =
+            environment.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        Target::choose(data.map(Path::new), |name| {
+            environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        })
+        .map_err(|failure| failure.exit)
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_environment() {
+        let socket = |path: &str| Ok(Target::Socket(PathBuf::from(path)));
+        assert_eq!(choose(None, &[]), socket("/var/lib/forebay/forebay.sock"));
+        assert_eq!(choose(None, &[("FOREBAY_DATA", "/d")]), socket("/d/forebay.sock"));
+        let both = [("FOREBAY_DATA", "/d"), ("FOREBAY_URL", "http://h:1/"), ("FOREBAY_TOKEN", "t")];
+        assert_eq!(choose(Some("/x"), &both), socket("/x/forebay.sock"));
+        let http = |authority: &str, token: Option<&str>| {
+            Ok(Target::Http { authority: authority.into(), token: token.map(str::to_string) })
+        };
+        assert_eq!(choose(None, &both), http("h:1", Some("t")));
+        assert_eq!(choose(None, &[("FOREBAY_URL", "http://[::1]")]), http("[::1]:80", None));
+        for url in ["https://h", "h:1", "http://", "http://h/api", "http://u:p@h/", "not a url", "http://h?x"]
+        {
+            assert_eq!(choose(None, &[("FOREBAY_URL", url)]), Err(Exit::Usage), "{url}");
+        }
+    }
+
+    #[test]
+    fn names_and_values_are_encoded() {
+        let call = Call::of(Operation::VolumeShow, "tank/a b").query("cursor", "x&y=z");
+        assert_eq!(call.path(), "/api/v1/volumes/tank%2Fa%20b?cursor=x%26y%3Dz");
+    }
+}

@@ -1,0 +1,336 @@
+//! What each command does: turns arguments into calls, and answers into text or JSON.
+
+use crate::arguments::{Disk, Event, Pool, Task, Token, Volume, Wait};
+use crate::client::{Answer, Call, Client};
+use crate::failure::{Exit, Failure, printable};
+use crate::{progress, show};
+use forebay_api as api;
+use forebay_api::{DiskPaths, Operation, Page, PoolCreate, TokenCreate, VolumeCreate, VolumeSet};
+use serde::Serialize;
+use serde_json::json;
+use std::io::{IsTerminal, Write, stderr, stdin};
+
+pub struct Session {
+    pub client: Client,
+    pub json: bool,
+}
+
+type Outcome = Result<Exit, Failure>;
+
+impl Session {
+    fn list<T: Serialize>(&self, items: &[T], show: impl FnOnce(&[T])) -> Outcome {
+        match self.json {
+            true => show::json(&json!({ "items": items })),
+            false => show(items),
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn one<T: Serialize>(&self, item: &T, show: impl FnOnce(&T)) -> Outcome {
+        match self.json {
+            true => show::json(item),
+            false => show(item),
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn say(&self, text: impl AsRef<str>) {
+        if !self.json {
+            println!("{}", printable(text.as_ref()));
+        }
+    }
+
+    fn plan(&self, answer: &Answer) -> Outcome {
+        self.one(&answer.parse::<api::Plan>()?, show::plan)
+    }
+
+    /// Paths as the daemon will see them.
+    fn paths(&self, paths: &[String]) -> Result<Vec<String>, Failure> {
+        let absolute = |path: &String| {
+            if !self.client.target().is_local() {
+                return Ok(path.clone());
+            }
+            let absolute =
+                std::path::absolute(path).ok().and_then(|path| path.into_os_string().into_string().ok());
+            absolute.ok_or_else(|| Failure::new(Exit::Usage, "it is not a path", "").object(path.as_str()))
+        };
+        paths.iter().map(absolute).collect()
+    }
+
+    /// Starts long work and, unless told otherwise, waits for it.
+    fn task(
+        &self,
+        call: Call<'_>,
+        wait: Wait,
+        done: impl FnOnce(&api::Task) -> String,
+    ) -> Result<api::Task, Failure> {
+        let started: api::Task = self.client.get(call)?;
+        if wait.no_wait {
+            self.say(format!("{} {} started as task {}", started.name, started.object, started.id));
+            if self.json {
+                show::json(&started);
+            }
+            return Ok(started);
+        }
+        let task = progress::watch(&self.client, &started.id)?;
+        self.say(done(&task));
+        if self.json {
+            show::json(&task);
+        }
+        Ok(task)
+    }
+
+    /// Asks before data is lost. Without a terminal only `--yes` is an answer.
+    fn confirm(&self, yes: bool, what: &str, name: &str) -> Result<(), Failure> {
+        if yes {
+            return Ok(());
+        }
+        if !stdin().is_terminal() || !stderr().is_terminal() {
+            let detail = format!("{what} cannot be undone, and there is no terminal to ask on");
+            return Err(Failure::new(Exit::Unsafe, detail, "Add --yes.").object(name));
+        }
+        eprint!("{what} cannot be undone. Type {} to go on: ", printable(name));
+        // The question is on the terminal that was just checked.
+        let _ = stderr().flush();
+        let mut line = String::new();
+        let read = stdin().read_line(&mut line);
+        match read {
+            Ok(_) if line.trim() == name => Ok(()),
+            _ => Err(Failure::new(Exit::Unsafe, "not confirmed; nothing was changed", "").object(name)),
+        }
+    }
+
+    pub fn pool(&self, command: Pool) -> Outcome {
+        match command {
+            Pool::Create { name, layout, disks, log, force, dry_run, wait, .. } => {
+                let (disks, log_disks) = (self.paths(&disks)?, self.paths(&log)?);
+                let body =
+                    PoolCreate { name, layout, disks, log_disks, shards: None, log_bytes: None, force };
+                let call = Call::new(Operation::PoolCreate).body(&body).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                self.task(call, wait, |task| format!("Pool {} is created.", task.object))?;
+                Ok(Exit::Ok)
+            }
+            Pool::List => self.list(&self.client.all(Operation::PoolList, &[])?, show::pools),
+            Pool::Status { name } => {
+                let pools: Vec<api::Pool> = match name {
+                    Some(name) => vec![self.client.get(Call::of(Operation::PoolShow, &name))?],
+                    None => self.client.all(Operation::PoolList, &[])?,
+                };
+                self.list(&pools, |pools| {
+                    if pools.is_empty() {
+                        show::pools(pools);
+                    }
+                    for (index, pool) in pools.iter().enumerate() {
+                        if index > 0 {
+                            println!();
+                        }
+                        show::pool(pool);
+                    }
+                })?;
+                Ok(health(&pools))
+            }
+            Pool::Import { words, dry_run, wait } => {
+                let named = words.first().filter(|word| !word.contains('/')).cloned();
+                let disks = self.paths(&words[usize::from(named.is_some())..])?;
+                if disks.is_empty() {
+                    let remedy = "Name the disks after the pool; write ./disk0 for a file in this directory.";
+                    return Err(Failure::new(Exit::Usage, "no disks are given", remedy));
+                }
+                let body = DiskPaths { disks };
+                let Some(name) = named else {
+                    let found: api::PoolsFound =
+                        self.client.get(Call::new(Operation::DiskScan).body(&body))?;
+                    return self.list(&found.items, show::found);
+                };
+                let call = Call::of(Operation::PoolImport, &name).body(&body).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                let task = self.task(call, wait, |task| format!("Pool {} is imported.", task.object))?;
+                let pool = task.result.and_then(|value| serde_json::from_value::<api::Pool>(value).ok());
+                let exit = health(pool.as_slice());
+                if exit == Exit::Degraded {
+                    eprintln!("forebay: the pool is degraded; `forebay pool status` says why");
+                }
+                Ok(exit)
+            }
+            Pool::Export { name, dry_run, wait } => {
+                let call = Call::of(Operation::PoolExport, &name).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                self.task(call, wait, |task| format!("Pool {} is exported.", task.object))?;
+                Ok(Exit::Ok)
+            }
+            Pool::Destroy { name, yes, dry_run, wait } => {
+                let call = Call::of(Operation::PoolDestroy, &name).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                self.confirm(yes.yes, "Destroying a pool and all its volumes", &name)?;
+                self.task(call, wait, |task| format!("Pool {} is destroyed.", task.object))?;
+                Ok(Exit::Ok)
+            }
+        }
+    }
+
+    pub fn disk(&self, command: Disk) -> Outcome {
+        let Disk::List { pool } = command;
+        let disks: Vec<api::Disk> = self.client.all(Operation::DiskList, &of_pool(pool))?;
+        self.list(&disks, show::disks)
+    }
+
+    pub fn volume(&self, command: Volume) -> Outcome {
+        match command {
+            Volume::Create { name, size, block_size, sync, dry_run } => {
+                let block_size_bytes = u32::try_from(block_size).map_err(|_| {
+                    let remedy = "Give a power of two from 4K to 128K.";
+                    Failure::new(Exit::Usage, "the block size is out of range", remedy)
+                })?;
+                let body = VolumeCreate { name, size_bytes: size, block_size_bytes, sync: sync.into() };
+                let call = Call::new(Operation::VolumeCreate).body(&body).dry_run(dry_run.dry_run);
+                let answer = self.client.call(call)?;
+                if dry_run.dry_run {
+                    return self.plan(&answer);
+                }
+                self.one(&answer.parse::<api::Volume>()?, |volume| {
+                    println!("Volume {} is created.", printable(&volume.name));
+                })
+            }
+            Volume::List { pool } => {
+                self.list(&self.client.all(Operation::VolumeList, &of_pool(pool))?, show::volumes)
+            }
+            Volume::Show { name } => {
+                let volume: api::Volume = self.client.get(Call::of(Operation::VolumeShow, &name))?;
+                self.one(&volume, show::volume)
+            }
+            Volume::Set { name, sync, dry_run } => {
+                let change = VolumeSet { sync: Some(sync.into()), ..VolumeSet::default() };
+                self.volume_change(&name, &change, dry_run.dry_run)
+            }
+            Volume::Resize { name, size, dry_run } => {
+                let change = VolumeSet { size_bytes: Some(size), ..VolumeSet::default() };
+                self.volume_change(&name, &change, dry_run.dry_run)
+            }
+            Volume::Delete { name, yes, dry_run } => {
+                if dry_run.dry_run {
+                    let call = Call::of(Operation::VolumeDelete, &name).dry_run(true);
+                    return self.plan(&self.client.call(call)?);
+                }
+                // What was confirmed is this volume as it is now, not another that takes its name meanwhile.
+                let seen = self.client.call(Call::of(Operation::VolumeShow, &name))?;
+                self.confirm(yes.yes, "Deleting a volume and its data", &name)?;
+                let mut call = Call::of(Operation::VolumeDelete, &name);
+                call.if_match =
+                    seen.headers.get("etag").and_then(|tag| tag.to_str().ok()).map(str::to_string);
+                self.client.call(call)?;
+                self.done(&name, "volume.delete", format!("Volume {name} is deleted."))
+            }
+        }
+    }
+
+    fn volume_change(&self, name: &str, change: &VolumeSet, dry_run: bool) -> Outcome {
+        let call = Call::of(Operation::VolumeSet, name).body(change).dry_run(dry_run);
+        let answer = self.client.call(call)?;
+        if dry_run {
+            return self.plan(&answer);
+        }
+        self.one(&answer.parse::<api::Volume>()?, show::volume)
+    }
+
+    /// The end of a command that leaves no object to show.
+    fn done(&self, object: &str, action: &str, text: String) -> Outcome {
+        self.say(text);
+        if self.json {
+            show::json(&json!({ "action": action, "object": object }));
+        }
+        Ok(Exit::Ok)
+    }
+
+    pub fn task_command(&self, command: Task) -> Outcome {
+        match command {
+            Task::List => self.list(&self.client.all(Operation::TaskList, &[])?, show::tasks),
+            Task::Watch { id } => {
+                let task = progress::watch(&self.client, &id)?;
+                self.one(&task, |task| show::tasks(std::slice::from_ref(task)))
+            }
+            Task::Cancel { id, dry_run } => {
+                let call = Call::of(Operation::TaskCancel, &id).dry_run(dry_run.dry_run);
+                let answer = self.client.call(call)?;
+                if dry_run.dry_run {
+                    return self.plan(&answer);
+                }
+                self.one(&answer.parse::<api::Task>()?, |task| show::tasks(std::slice::from_ref(task)))
+            }
+        }
+    }
+
+    pub fn event(&self, command: Event) -> Outcome {
+        let Event::List { follow, limit } = command;
+        let call = Call::new(Operation::EventList).query("limit", limit);
+        let mut page: Page<api::Event> = self.client.get(call)?;
+        if !follow {
+            return self.list(&page.items, |events| match events.is_empty() {
+                true => println!("No events."),
+                false => events.iter().for_each(show::event),
+            });
+        }
+        let mut newest = 0;
+        loop {
+            for event in &page.items {
+                match self.json {
+                    true => show::json_line(event),
+                    false => show::event(event),
+                }
+                newest = newest.max(event.sequence);
+            }
+            let call = Call::new(Operation::EventList).query("after", newest).query("wait_seconds", 30);
+            page = self.client.get(call)?;
+        }
+    }
+
+    pub fn token(&self, command: Token) -> Outcome {
+        match command {
+            Token::Create { name, role, expires, dry_run } => {
+                let body = TokenCreate { name, role: role.into(), expires_in_seconds: Some(expires) };
+                let call = Call::new(Operation::TokenCreate).body(&body).dry_run(dry_run.dry_run);
+                let answer = self.client.call(call)?;
+                if dry_run.dry_run {
+                    return self.plan(&answer);
+                }
+                // The secret alone on stdout, so that FOREBAY_TOKEN=$(forebay token create NAME) works.
+                self.one(&answer.parse::<api::TokenCreated>()?, |made| {
+                    println!("{}", printable(&made.secret));
+                    if stderr().is_terminal() {
+                        eprintln!(
+                            "This is shown once. Use it as FOREBAY_TOKEN, with FOREBAY_URL=http://HOST:PORT."
+                        );
+                    }
+                })
+            }
+            Token::List => self.list(&self.client.all(Operation::TokenList, &[])?, show::tokens),
+            Token::Delete { name, dry_run } => {
+                let call = Call::of(Operation::TokenDelete, &name).dry_run(dry_run.dry_run);
+                let answer = self.client.call(call)?;
+                if dry_run.dry_run {
+                    return self.plan(&answer);
+                }
+                self.done(&name, "token.delete", format!("Token {name} is revoked."))
+            }
+        }
+    }
+}
+
+fn of_pool(pool: Option<String>) -> Vec<(&'static str, String)> {
+    pool.into_iter().map(|pool| ("pool", pool)).collect()
+}
+
+fn health(pools: &[api::Pool]) -> Exit {
+    match pools.iter().all(|pool| pool.status.state == api::PoolState::Online) {
+        true => Exit::Ok,
+        false => Exit::Degraded,
+    }
+}

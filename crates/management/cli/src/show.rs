@@ -1,0 +1,227 @@
+//! The API's objects as people read them.
+
+use crate::failure::printable;
+use crate::size::{show_size, show_time};
+use crate::table::{Cell, Tone, colour, render};
+use forebay_api::{
+    Disk, DiskState, Event, Plan, Pool, PoolFound, PoolState, Role, Severity, Task, TaskState, Token, Volume,
+};
+use serde::Serialize;
+
+/// Prints JSON, indented.
+pub fn json(value: &impl Serialize) {
+    println!("{}", serde_json::to_string_pretty(value).expect("the API's objects are plain data"));
+}
+
+/// Prints JSON on one line, for streams.
+pub fn json_line(value: &impl Serialize) {
+    println!("{}", serde_json::to_string(value).expect("the API's objects are plain data"));
+}
+
+/// The word that JSON has, too.
+fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(text)) => text,
+        _ => String::new(),
+    }
+}
+
+fn table(titles: &[&str], rows: Vec<Vec<Cell>>, empty: &str) {
+    match rows.is_empty() {
+        true => println!("{empty}"),
+        false => print!("{}", render(titles, &rows, colour())),
+    }
+}
+
+fn pool_state(state: PoolState) -> Cell {
+    let tone = match state {
+        PoolState::Online => Tone::Good,
+        PoolState::Degraded => Tone::Warning,
+        PoolState::Suspended | PoolState::Unavailable => Tone::Bad,
+    };
+    Cell::text(word(&state)).tone(tone)
+}
+
+fn disk_state(state: DiskState) -> Cell {
+    let tone = if state == DiskState::Online { Tone::Good } else { Tone::Bad };
+    Cell::text(word(&state)).tone(tone)
+}
+
+pub fn pools(pools: &[Pool]) {
+    let rows = pools.iter().map(|pool| {
+        vec![
+            Cell::text(&pool.name),
+            pool_state(pool.status.state),
+            Cell::text(pool.spec.layout.map_or_else(|| "-".into(), |layout| word(&layout))),
+            Cell::number(show_size(pool.status.size_bytes)),
+            Cell::number(show_size(pool.status.used_bytes)),
+            Cell::number(show_size(pool.status.free_bytes)),
+        ]
+    });
+    table(
+        &["NAME", "STATE", "LAYOUT", "SIZE", "USED", "FREE"],
+        rows.collect(),
+        "No pools. Create one with: forebay pool create NAME --layout mirror DISK DISK",
+    );
+}
+
+pub fn pool(pool: &Pool) {
+    let status = &pool.status;
+    print!("{}", render(&[&printable(&pool.name)], &[vec![pool_state(status.state)]], colour()));
+    for condition in pool.conditions.iter().filter(|condition| !condition.message.is_empty()) {
+        println!("  {}: {}", printable(&condition.reason), printable(&condition.message));
+    }
+    println!("  id          {}", printable(&pool.id));
+    if status.state == PoolState::Unavailable {
+        println!("  disks       {}", printable(&pool.spec.disks.join(" ")));
+        return;
+    }
+    println!(
+        "  space       {} used of {}, {} free",
+        show_size(status.used_bytes),
+        show_size(status.size_bytes),
+        show_size(status.free_bytes)
+    );
+    println!("  shards      {}", status.shards);
+    println!("  checkpoint  {}", status.checkpoint);
+    println!("  log         {} % full", status.log_fill_permille / 10);
+    println!("  created     {} UTC", show_time(status.created_unix_ms));
+    for group in &status.groups {
+        let role = if group.role == Role::Log { "log" } else { "data" };
+        println!("\n{role}, {}", word(&group.layout));
+        let rows: Vec<Vec<Cell>> = group.disks.iter().map(disk_row).collect();
+        let text = render(&DISK_TITLES, &rows, colour());
+        text.lines().for_each(|line| println!("  {line}"));
+    }
+}
+
+const DISK_TITLES: [&str; 7] = ["DISK", "STATE", "SIZE", "SECTOR", "READ", "WRITE", "CHECKSUM"];
+
+fn disk_row(disk: &Disk) -> Vec<Cell> {
+    let name = if disk.name.is_empty() { &disk.id } else { &disk.name };
+    let checksum = match disk.status.repaired {
+        0 => disk.status.errors_checksum.to_string(),
+        repaired => format!("{} ({repaired} repaired)", disk.status.errors_checksum),
+    };
+    vec![
+        Cell::text(name),
+        disk_state(disk.status.state),
+        Cell::number(show_size(disk.status.size_bytes)),
+        Cell::number(show_size(u64::from(disk.status.sector_physical_bytes))),
+        Cell::number(disk.status.errors_read),
+        Cell::number(disk.status.errors_write),
+        Cell::number(checksum),
+    ]
+}
+
+pub fn disks(disks: &[Disk]) {
+    let rows = disks.iter().map(|disk| {
+        let mut row = vec![Cell::text(&disk.spec.pool), Cell::text(word(&disk.spec.role))];
+        row.extend(disk_row(disk));
+        row
+    });
+    let mut titles = vec!["POOL", "ROLE"];
+    titles.extend(DISK_TITLES);
+    table(&titles, rows.collect(), "No pool is imported, so no disk is in use.");
+}
+
+pub fn found(pools: &[PoolFound]) {
+    let rows = pools.iter().map(|pool| {
+        let complete = match pool.disks_missing {
+            0 => Cell::text("complete").tone(Tone::Good),
+            missing => Cell::text(format!("{missing} disks missing")).tone(Tone::Warning),
+        };
+        vec![Cell::text(&pool.name), Cell::text(&pool.id), complete, Cell::text(pool.disks_found.join(" "))]
+    });
+    table(&["NAME", "ID", "DISKS", "FOUND"], rows.collect(), "No pool is on these disks.");
+}
+
+pub fn volumes(volumes: &[Volume]) {
+    let rows = volumes.iter().map(|volume| {
+        vec![
+            Cell::text(&volume.name),
+            Cell::number(show_size(volume.spec.size_bytes)),
+            Cell::number(show_size(volume.status.mapped_bytes)),
+            Cell::number(show_size(u64::from(volume.spec.block_size_bytes))),
+            Cell::text(word(&volume.spec.sync)),
+        ]
+    });
+    table(
+        &["NAME", "SIZE", "USED", "BLOCK", "SYNC"],
+        rows.collect(),
+        "No volumes. Create one with: forebay volume create POOL/NAME --size 100G",
+    );
+}
+
+pub fn volume(volume: &Volume) {
+    println!("{}", printable(&volume.name));
+    println!("  id          {}", printable(&volume.id));
+    println!("  size        {}", show_size(volume.spec.size_bytes));
+    println!("  used        {}", show_size(volume.status.mapped_bytes));
+    println!("  block size  {}", show_size(u64::from(volume.spec.block_size_bytes)));
+    println!("  sync        {}", word(&volume.spec.sync));
+    println!("  shard       {}", volume.status.shard);
+    println!("  NBD export  {}", printable(&volume.status.nbd_export));
+    println!("  created     {} UTC", show_time(volume.status.created_unix_ms));
+}
+
+pub fn tasks(tasks: &[Task]) {
+    let rows = tasks.iter().map(|task| {
+        let tone = match task.state {
+            TaskState::Succeeded => Tone::Good,
+            TaskState::Failed => Tone::Bad,
+            TaskState::Queued | TaskState::Running | TaskState::Cancelled => Tone::Plain,
+        };
+        let why = task.error.as_ref().map(|problem| problem.detail.as_str()).unwrap_or_default();
+        vec![
+            Cell::text(&task.id),
+            Cell::text(&task.name),
+            Cell::text(&task.object),
+            Cell::text(word(&task.state)).tone(tone),
+            Cell::text(show_time(task.started_unix_ms)),
+            Cell::text(why),
+        ]
+    });
+    table(&["ID", "TASK", "OBJECT", "STATE", "STARTED (UTC)", ""], rows.collect(), "No tasks.");
+}
+
+pub fn event(event: &Event) {
+    let tone = match event.severity {
+        Severity::Info => Tone::Plain,
+        Severity::Warning => Tone::Warning,
+        Severity::Error => Tone::Bad,
+    };
+    // No titles and no columns that depend on other lines: `--follow` prints one at a time.
+    let cells = vec![
+        Cell::text(show_time(event.at_unix_ms)),
+        Cell::text(format!("{:<7}", word(&event.severity))).tone(tone),
+        Cell::text(format!("{:<18}", event.code)),
+        Cell::text(format!("{}: {}", event.object, event.message)),
+    ];
+    let text = render(&["", "", "", ""], &[cells], colour());
+    print!("{}", text.strip_prefix('\n').unwrap_or(&text));
+}
+
+pub fn tokens(tokens: &[Token]) {
+    let rows = tokens.iter().map(|token| {
+        vec![
+            Cell::text(&token.name),
+            Cell::text(word(&token.role)),
+            Cell::text(show_time(token.expires_unix_ms)),
+            Cell::text(&token.id),
+        ]
+    });
+    table(
+        &["NAME", "ROLE", "EXPIRES (UTC)", "ID"],
+        rows.collect(),
+        "No tokens. Make one with: forebay token create NAME",
+    );
+}
+
+pub fn plan(plan: &Plan) {
+    println!("{} {} would do this:", printable(&plan.action), printable(&plan.object));
+    if plan.changes.is_empty() {
+        println!("  nothing: it is so already");
+    }
+    plan.changes.iter().for_each(|change| println!("  {}", printable(change)));
+}

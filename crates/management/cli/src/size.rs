@@ -1,0 +1,174 @@
+//! Sizes and durations as people write and read them.
+//!
+//! Units are binary: `8K` is 8192 bytes. Decimal units (`KB`) are not guessed at but refused. Machines get bytes
+//! (`--json`), so nothing here is ever parsed back.
+
+const UNITS: [(&str, u64); 5] =
+    [("P", 1 << 50), ("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
+
+/// Bytes in `100G`, `8K`, `1.5T`, `4096`, `10GiB`.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong =
+        || format!("`{text}` is not a size; write a number with K, M, G, T or P (powers of 1024), like 100G");
+    let upper = text.trim().to_ascii_uppercase();
+    let end = upper.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(upper.len());
+    let (number, suffix) = upper.split_at(end);
+    let unit = match suffix.trim_start() {
+        "" | "B" => 1,
+        suffix => {
+            let letter = suffix.strip_suffix("IB").unwrap_or(suffix);
+            UNITS.iter().find(|(name, _)| *name == letter).map(|&(_, bytes)| bytes).ok_or_else(wrong)?
+        }
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let too_large = || format!("`{text}` is larger than any disk");
+    let whole: u64 = match whole {
+        "" => return Err(wrong()),
+        digits => digits.parse().map_err(|_| if digits.contains('.') { wrong() } else { too_large() })?,
+    };
+    let mut bytes = whole.checked_mul(unit).ok_or_else(too_large)?;
+    if !fraction.is_empty() || number.ends_with('.') {
+        // Nine digits are finer than a byte of a terabyte's fraction needs; more are a typing error.
+        if fraction.is_empty() || fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(wrong());
+        }
+        let digits: u128 = fraction.parse().map_err(|_| wrong())?;
+        let scale = 10u128.pow(fraction.len() as u32);
+        let part = u128::from(unit) * digits;
+        if !part.is_multiple_of(scale) {
+            return Err(format!("`{text}` is not a whole number of bytes; use a smaller unit"));
+        }
+        bytes = bytes.checked_add((part / scale) as u64).ok_or_else(too_large)?;
+    }
+    Ok(bytes)
+}
+
+/// `1.5 GiB`: three digits at most, exact when it can be.
+pub fn show_size(bytes: u64) -> String {
+    for (name, unit) in UNITS.iter() {
+        if bytes >= *unit {
+            let (whole, rest) = (bytes / unit, bytes % unit);
+            if rest == 0 {
+                return format!("{whole} {name}iB");
+            }
+            let tenths = rest * 10 / unit;
+            return match whole {
+                0..=99 => format!("{whole}.{tenths} {name}iB"),
+                _ => format!("{whole} {name}iB"),
+            };
+        }
+    }
+    format!("{bytes} B")
+}
+
+/// Seconds in `90d`, `12h`, `30m`, `45s`.
+pub fn parse_duration(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not a duration; write a number with s, m, h or d, like 90d");
+    let split = text.len() - text.chars().next_back().map_or(0, char::len_utf8);
+    let (number, unit) = text.split_at(split);
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 24 * 3600,
+        _ => return Err(wrong()),
+    };
+    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(wrong)
+}
+
+/// `2026-11-20 17:04:05` in UTC. (Howard Hinnant's `civil_from_days`, which is in the public domain as mathematics.)
+pub fn show_time(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000;
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
+    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_binary_and_exact() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("8K", 8192),
+            ("8k", 8192),
+            ("100G", 100 << 30),
+            ("10GiB", 10 << 30),
+            ("10 GiB", 10 << 30),
+            ("1.5T", 3 << 39),
+            ("0.5K", 512),
+            ("64T", 64 << 40),
+            ("512B", 512),
+            ("1P", 1 << 50),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in [
+            "",
+            "G",
+            "-1",
+            "+1",
+            "1.G",
+            ".5G",
+            "1.2.3G",
+            "8KB",
+            "8X",
+            "1,5G",
+            "1e3",
+            "99999999999999999999",
+            "20000P",
+            "1.0000000001G",
+            "0.3",
+            "1.1K",
+            "8 K B",
+            "٣",
+        ] {
+            assert!(parse_size(text).is_err(), "{text} is no size");
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_short() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (8192, "8 KiB"),
+            (1536, "1.5 KiB"),
+            (100 << 30, "100 GiB"),
+            ((100 << 30) + 1, "100 GiB"),
+            ((2 << 30) - 1, "1.9 GiB"),
+            (u64::MAX, "16383 PiB"),
+        ] {
+            assert_eq!(show_size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn durations_and_times() {
+        assert_eq!(parse_duration("90d"), Ok(90 * 86_400));
+        assert_eq!(parse_duration("45s"), Ok(45));
+        for text in ["", "d", "1", "1w", "-1d", "1.5h", "1ü", "99999999999999999999d", "999999999999999999d"]
+        {
+            assert!(parse_duration(text).is_err(), "{text} is no duration");
+        }
+        assert_eq!(show_time(0), "1970-01-01 00:00:00");
+        assert_eq!(show_time(951_827_696_000), "2000-02-29 12:34:56");
+        assert_eq!(show_time(1_795_194_245_999), "2026-11-20 17:04:05");
+        assert_eq!(show_time(4_107_542_400_000), "2100-03-01 00:00:00");
+    }
+}

@@ -1,0 +1,43 @@
+//! The committed reference of the command line is what the program says.
+//!
+//! Method: generate and compare with `docs/cli.md`. With `FOREBAY_UPDATE=1` the file is written instead.
+
+use std::path::Path;
+
+#[test]
+fn the_committed_reference_is_the_generated_one() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/cli.md");
+    let generated = forebay_cli::document();
+    if std::env::var_os("FOREBAY_UPDATE").is_some() {
+        std::fs::write(&path, &generated).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == generated,
+        "docs/cli.md is not what the commands say. Look at the difference, and if it is meant, regenerate it with: \
+         FOREBAY_UPDATE=1 cargo test -p forebay-cli --test help"
+    );
+}
+
+#[test]
+fn every_command_of_the_interface_is_described() {
+    let text = forebay_cli::document();
+    for command in [
+        "forebay serve",
+        "forebay demo",
+        "forebay pool create",
+        "forebay pool import",
+        "forebay pool destroy",
+        "forebay disk list",
+        "forebay volume resize",
+        "forebay task watch",
+        "forebay event list",
+        "forebay token create",
+        "forebay check",
+        "forebay completion",
+    ] {
+        assert!(text.contains(&format!("\n## {command}\n")), "{command}");
+    }
+    // Help is made for this page's readers, not for the machine that made it.
+    assert!(!text.contains('\x1b') && !text.contains("FOREBAY_DATA="));
+}

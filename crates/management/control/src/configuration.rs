@@ -1,0 +1,180 @@
+//! What the daemon remembers between its lives: which pools to import at start, and where their disks were.
+//!
+//! The pools' own labels are the truth; this file only says where to look. It is written before a pool is created
+//! or destroyed (the entry is then *unsettled*) and again afterwards, so that a crash in between leaves an entry
+//! that the next start tries: if the pool is there it stays, if not the entry is dropped, because nobody was told
+//! that the creation had succeeded.
+
+use crate::directory::DataDir;
+use forebay_api::{Code, Problem};
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+const FILE: &str = "config";
+const VERSION: u32 = 1;
+
+/// A pool to import at start.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Remembered {
+    /// UUID; absent while the pool is being created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    pub name: String,
+    /// Absolute paths of data and log disks.
+    pub disks: Vec<String>,
+    /// A creation or destruction was begun and its end was not recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsettled: bool,
+    /// Why the last import failed; not written.
+    #[serde(skip)]
+    pub failure: Option<Problem>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Content {
+    version: u32,
+    pools: Vec<Remembered>,
+}
+
+/// The remembered pools, by name.
+pub struct Configuration {
+    dir: Arc<DataDir>,
+    pools: Mutex<Vec<Remembered>>,
+}
+
+impl Configuration {
+    pub fn open(dir: Arc<DataDir>) -> Result<Configuration, Problem> {
+        let at = dir.file(FILE).display().to_string();
+        let damaged = |detail: String| {
+            Problem::new(Code::Corrupt, detail).object(at.as_str()).remedy(
+                "Move the file away and start again: pools are then imported with `forebay pool import`.",
+            )
+        };
+        let bytes = dir.read(FILE).map_err(|error| damaged(format!("it cannot be read: {error}")))?;
+        let pools = match bytes {
+            None => Vec::new(),
+            Some(bytes) => {
+                let content: Content = serde_json::from_slice(&bytes)
+                    .map_err(|error| damaged(format!("it is not a configuration: {error}")))?;
+                if content.version != VERSION {
+                    return Err(damaged(format!(
+                        "its version is {}, this program knows {VERSION}",
+                        content.version
+                    )));
+                }
+                content.pools
+            }
+        };
+        Ok(Configuration { dir, pools: Mutex::new(pools) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Remembered>> {
+        self.pools.lock().expect("no holder of this lock panics")
+    }
+
+    pub fn pools(&self) -> Vec<Remembered> {
+        self.lock().clone()
+    }
+
+    /// The entry with this name or UUID.
+    pub fn find(&self, pool: &str) -> Option<Remembered> {
+        self.lock().iter().find(|p| p.name == pool || p.id.as_deref() == Some(pool)).cloned()
+    }
+
+    /// Adds or replaces an entry. Blocks on the disk.
+    pub fn remember(&self, entry: Remembered) -> Result<(), Problem> {
+        self.change(|pools| {
+            pools.retain(|p| p.name != entry.name && (p.id.is_none() || p.id != entry.id));
+            pools.push(entry);
+            pools.sort_by(|a, b| a.name.cmp(&b.name));
+        })
+    }
+
+    /// Drops an entry; nothing happens when there is none. Blocks on the disk.
+    pub fn forget(&self, name: &str) -> Result<(), Problem> {
+        if self.find(name).is_none() {
+            return Ok(());
+        }
+        self.change(|pools| pools.retain(|p| p.name != name))
+    }
+
+    /// Notes why a pool could not be imported.
+    pub fn note_failure(&self, name: &str, failure: Option<Problem>) {
+        if let Some(entry) = self.lock().iter_mut().find(|p| p.name == name) {
+            entry.failure = failure;
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Remembered>)) -> Result<(), Problem> {
+        let mut pools = self.lock();
+        let mut next = pools.clone();
+        change(&mut next);
+        let content = Content { version: VERSION, pools: next };
+        let mut text = serde_json::to_vec_pretty(&content).expect("the configuration is plain data");
+        text.push(b'\n');
+        self.dir.write(FILE, &text).map_err(|error| {
+            Problem::new(Code::Io, format!("the configuration cannot be written: {error}"))
+                .object(self.dir.file(FILE).display().to_string())
+                .remedy("Make room in the data directory, then try again.")
+        })?;
+        *pools = content.pools;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_directory;
+
+    fn entry(name: &str, id: Option<&str>) -> Remembered {
+        Remembered {
+            id: id.map(str::to_string),
+            name: name.into(),
+            disks: vec![format!("/disks/{name}")],
+            unsettled: id.is_none(),
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_there_after_a_restart() {
+        let temp = test_directory();
+        {
+            let configuration = Configuration::open(Arc::new(DataDir::open(temp.path()).unwrap())).unwrap();
+            configuration.remember(entry("tank", None)).unwrap();
+            configuration.remember(entry("tank", Some("1"))).unwrap();
+            configuration.remember(entry("other", Some("2"))).unwrap();
+            configuration.forget("nothing").unwrap();
+        }
+        let configuration = Configuration::open(Arc::new(DataDir::open(temp.path()).unwrap())).unwrap();
+        assert_eq!(configuration.pools(), [entry("other", Some("2")), entry("tank", Some("1"))]);
+        assert_eq!(configuration.find("2").unwrap().name, "other");
+        configuration.forget("other").unwrap();
+        assert_eq!(configuration.pools(), [entry("tank", Some("1"))]);
+    }
+
+    #[test]
+    fn a_failed_write_changes_nothing() {
+        let temp = test_directory();
+        let configuration = Configuration::open(Arc::new(DataDir::open(temp.path()).unwrap())).unwrap();
+        configuration.remember(entry("tank", Some("1"))).unwrap();
+        // A directory where the temporary file should go.
+        std::fs::create_dir(temp.path().join(".config.new")).unwrap();
+        let problem = configuration.remember(entry("other", Some("2"))).unwrap_err();
+        assert_eq!(problem.code, Code::Io);
+        assert_eq!(configuration.pools(), [entry("tank", Some("1"))]);
+    }
+
+    #[test]
+    fn a_damaged_or_newer_file_is_refused_not_overwritten() {
+        for text in ["{", "{\"version\":2,\"pools\":[]}", "[]"] {
+            let temp = test_directory();
+            let dir = Arc::new(DataDir::open(temp.path()).unwrap());
+            dir.write("config", text.as_bytes()).unwrap();
+            let problem = Configuration::open(dir.clone()).err().expect("refused");
+            assert_eq!(problem.code, Code::Corrupt);
+            assert_eq!(dir.read("config").unwrap().unwrap(), text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The engine's values as the API shows them, and the other way round. Nothing is decided here.
+
+use forebay_api as api;
+use forebay_pool as engine;
+
+pub fn layout_in(layout: api::Layout) -> engine::Layout {
+    match layout {
+        api::Layout::Single => engine::Layout::Single,
+        api::Layout::Mirror => engine::Layout::Mirror,
+        api::Layout::Mirror3 => engine::Layout::Mirror3,
+    }
+}
+
+fn layout(layout: engine::Layout) -> api::Layout {
+    match layout {
+        engine::Layout::Single => api::Layout::Single,
+        engine::Layout::Mirror => api::Layout::Mirror,
+        engine::Layout::Mirror3 => api::Layout::Mirror3,
+    }
+}
+
+fn role(role: engine::Role) -> api::Role {
+    match role {
+        engine::Role::Data => api::Role::Data,
+        engine::Role::Log => api::Role::Log,
+    }
+}
+
+pub fn sync_in(sync: api::Sync) -> engine::SyncPolicy {
+    match sync {
+        api::Sync::Always => engine::SyncPolicy::Always,
+        api::Sync::Standard => engine::SyncPolicy::Standard,
+        api::Sync::Disabled => engine::SyncPolicy::Disabled,
+    }
+}
+
+fn sync(sync: engine::SyncPolicy) -> api::Sync {
+    match sync {
+        engine::SyncPolicy::Always => api::Sync::Always,
+        engine::SyncPolicy::Standard => api::Sync::Standard,
+        engine::SyncPolicy::Disabled => api::Sync::Disabled,
+    }
+}
+
+pub fn severity(severity: engine::Severity) -> api::Severity {
+    match severity {
+        engine::Severity::Info => api::Severity::Info,
+        engine::Severity::Warning => api::Severity::Warning,
+        engine::Severity::Error => api::Severity::Error,
+    }
+}
+
+/// An engine error as a problem document, with the same texts.
+pub fn problem(error: engine::Error) -> api::Problem {
+    let (code, field) = match error.kind {
+        engine::ErrorKind::Invalid(field) => (api::Code::Invalid, field),
+        engine::ErrorKind::NotFound => (api::Code::NotFound, ""),
+        engine::ErrorKind::Conflict => (api::Code::Conflict, ""),
+        engine::ErrorKind::Unsafe => (api::Code::Unsafe, ""),
+        engine::ErrorKind::NoSpace => (api::Code::NoSpace, ""),
+        engine::ErrorKind::Corrupt => (api::Code::Corrupt, ""),
+        engine::ErrorKind::Io => (api::Code::Io, ""),
+        engine::ErrorKind::Suspended => (api::Code::Suspended, ""),
+        engine::ErrorKind::Stopped => (api::Code::Stopped, ""),
+    };
+    api::Problem::new(code, error.message).object(error.object).field(field).remedy(error.remedy)
+}
+
+fn condition(kind: &str, status: bool, reason: &str, message: impl Into<String>) -> api::Condition {
+    api::Condition { kind: kind.into(), status, reason: reason.into(), message: message.into() }
+}
+
+pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) -> api::Disk {
+    let (state, ready) = match disk.state {
+        engine::DiskState::Online => (api::DiskState::Online, condition("Ready", true, "Online", "")),
+        engine::DiskState::Failed => (
+            api::DiskState::Failed,
+            condition("Ready", false, "Failed", "It was taken out after an error; its contents are stale."),
+        ),
+        engine::DiskState::Missing => (
+            api::DiskState::Missing,
+            condition("Ready", false, "Missing", "It was not found when the pool was imported."),
+        ),
+    };
+    api::Disk {
+        id: disk.id.to_string(),
+        name: disk.path.clone(),
+        spec: api::DiskSpec { pool: pool.into(), role: role(group.role) },
+        status: api::DiskStatus {
+            state,
+            size_bytes: disk.size,
+            sector_physical_bytes: disk.sector_physical,
+            rotational: disk.rotational,
+            errors_read: disk.errors_read,
+            errors_write: disk.errors_write,
+            errors_checksum: disk.errors_checksum,
+            repaired: disk.repaired,
+        },
+        conditions: vec![ready],
+    }
+}
+
+/// The disks of one role, by path; a missing disk has none.
+fn paths(pool: &engine::PoolStatus, role: engine::Role) -> Vec<String> {
+    let groups = pool.groups.iter().filter(|group| group.role == role);
+    groups.flat_map(|group| &group.disks).map(|d| d.path.clone()).filter(|p| !p.is_empty()).collect()
+}
+
+pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
+    let lost = pool.groups.iter().flat_map(|group| &group.disks);
+    let lost = lost.filter(|disk| disk.state != engine::DiskState::Online).count();
+    let (state, conditions) = match pool.state {
+        engine::PoolState::Online => (
+            api::PoolState::Online,
+            vec![condition("Ready", true, "Online", ""), condition("Redundant", true, "AllDisksOnline", "")],
+        ),
+        engine::PoolState::Degraded => (
+            api::PoolState::Degraded,
+            vec![
+                condition("Ready", true, "Degraded", ""),
+                condition(
+                    "Redundant",
+                    false,
+                    "DisksLost",
+                    format!("{lost} of its disks are failed or missing; what they held has fewer copies."),
+                ),
+            ],
+        ),
+        engine::PoolState::Suspended => (
+            api::PoolState::Suspended,
+            vec![condition(
+                "Ready",
+                false,
+                "Suspended",
+                "A failure beyond its redundancy stopped all writes; reads go on. Repair the disks, then export \
+                 and import the pool.",
+            )],
+        ),
+    };
+    let data = pool.groups.iter().find(|group| group.role == engine::Role::Data);
+    api::Pool {
+        id: pool.id.to_string(),
+        name: pool.name.clone(),
+        spec: api::PoolSpec {
+            layout: data.map(|group| layout(group.layout)),
+            disks: paths(pool, engine::Role::Data),
+            log_disks: paths(pool, engine::Role::Log),
+        },
+        status: api::PoolStatus {
+            state,
+            size_bytes: pool.size,
+            used_bytes: pool.used,
+            free_bytes: pool.free,
+            shards: pool.shards as u32,
+            checkpoint: pool.checkpoint,
+            log_fill_permille: pool.log_fill_permille,
+            created_unix_ms: pool.created.0,
+            groups: pool
+                .groups
+                .iter()
+                .map(|group| api::Group {
+                    role: role(group.role),
+                    layout: layout(group.layout),
+                    disks: group.disks.iter().map(|d| disk(&pool.name, group, d)).collect(),
+                })
+                .collect(),
+        },
+        conditions,
+    }
+}
+
+/// A pool that is remembered but not imported.
+pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
+    let (reason, message) = match &entry.failure {
+        Some(problem) => ("ImportFailed", problem.detail.clone()),
+        None => ("Importing", "It is being imported.".to_string()),
+    };
+    api::Pool {
+        id: entry.id.clone().unwrap_or_default(),
+        name: entry.name.clone(),
+        spec: api::PoolSpec { layout: None, disks: entry.disks.clone(), log_disks: Vec::new() },
+        status: api::PoolStatus {
+            state: api::PoolState::Unavailable,
+            size_bytes: 0,
+            used_bytes: 0,
+            free_bytes: 0,
+            shards: 0,
+            checkpoint: 0,
+            log_fill_permille: 0,
+            created_unix_ms: 0,
+            groups: Vec::new(),
+        },
+        conditions: vec![condition("Ready", false, reason, message)],
+    }
+}
+
+pub fn volume(volume: &engine::VolumeInfo) -> api::Volume {
+    let name = format!("{}/{}", volume.pool, volume.name);
+    api::Volume {
+        id: volume.id.to_string(),
+        spec: api::VolumeSpec {
+            size_bytes: volume.size,
+            block_size_bytes: volume.block_size,
+            sync: sync(volume.sync),
+        },
+        status: api::VolumeStatus {
+            pool: volume.pool.clone(),
+            mapped_bytes: volume.mapped,
+            shard: volume.shard as u32,
+            nbd_export: name.clone(),
+            created_unix_ms: volume.created.0,
+        },
+        name,
+        conditions: vec![condition("Ready", true, "Online", "")],
+    }
+}
+
+pub fn found(found: engine::PoolFound) -> api::PoolFound {
+    api::PoolFound {
+        id: found.id.to_string(),
+        name: found.name,
+        disks_found: found.disks_found,
+        disks_missing: found.disks_missing as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_error_becomes_a_problem_with_its_texts() {
+        use engine::ErrorKind::*;
+        for (kind, code, status) in [
+            (Invalid("size_bytes"), api::Code::Invalid, 400),
+            (NotFound, api::Code::NotFound, 404),
+            (Conflict, api::Code::Conflict, 409),
+            (Unsafe, api::Code::Unsafe, 409),
+            (NoSpace, api::Code::NoSpace, 507),
+            (Corrupt, api::Code::Corrupt, 500),
+            (Io, api::Code::Io, 500),
+            (Suspended, api::Code::Suspended, 503),
+            (Stopped, api::Code::Stopped, 503),
+        ] {
+            let problem = problem(engine::Error::new(kind, "tank", "what happened").remedy("what to do"));
+            assert_eq!((problem.code, problem.status), (code, status));
+            assert_eq!(problem.detail, "what happened");
+            assert_eq!(problem.object.as_deref(), Some("tank"));
+            assert_eq!(problem.remedy.as_deref(), Some("what to do"));
+            assert_eq!(problem.field.is_some(), kind == Invalid("size_bytes"));
+        }
+    }
+}

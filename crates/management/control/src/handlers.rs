@@ -1,0 +1,5 @@
+//! What the operations do, by object.
+
+pub mod others;
+pub mod pools;
+pub mod volumes;

@@ -1,0 +1,131 @@
+//! The daemon itself, tasks, events and tokens.
+
+use crate::events::now_unix_ms;
+use crate::request::{Answered, Ask, Input, json, ok, plan};
+use crate::tasks::cannot_cancel;
+use crate::{Shared, blocking};
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use forebay_api::{Page, Server, Severity, TaskState, TokenCreate};
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+pub async fn server_show(State(shared): State<Arc<Shared>>) -> Answered {
+    ok(&Server {
+        version: env!("CARGO_PKG_VERSION").into(),
+        cores: shared.cores as u32,
+        started_unix_ms: shared.started_unix_ms,
+    })
+}
+
+pub async fn document_show() -> Answered {
+    Ok(([(header::CONTENT_TYPE, "application/json")], forebay_api::document()).into_response())
+}
+
+/// Waits until `watched` changes, the deadline passes or the daemon stops; false when there is no point in waiting on.
+async fn wait<T>(shared: &Shared, watched: &mut watch::Receiver<T>, deadline: Instant) -> bool {
+    let mut stopping = shared.stopping.subscribe();
+    if *stopping.borrow_and_update() {
+        return false;
+    }
+    tokio::select! {
+        changed = tokio::time::timeout_at(deadline, watched.changed()) => matches!(changed, Ok(Ok(()))),
+        _ = stopping.changed() => false,
+    }
+}
+
+pub async fn task_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    // Newest first, so the cursor is a position in that order: the id of the last task shown.
+    let mut tasks = shared.tasks.list();
+    if let Some(cursor) = &ask.cursor {
+        let after = tasks.iter().position(|task| task.id == *cursor).map_or(tasks.len(), |at| at + 1);
+        tasks.drain(..after);
+    }
+    let more = tasks.len() > ask.limit();
+    tasks.truncate(ask.limit());
+    let next_cursor = tasks.last().filter(|_| more).map(|task| task.id.clone());
+    ok(&Page { items: tasks, next_cursor })
+}
+
+pub async fn task_show(State(shared): State<Arc<Shared>>, Path(id): Path<String>, ask: Ask) -> Answered {
+    let deadline = Instant::now() + ask.wait();
+    let mut version = shared.tasks.version();
+    loop {
+        version.mark_unchanged();
+        let task = shared.tasks.find(&id)?;
+        if task.state.is_final() || !wait(&shared, &mut version, deadline).await {
+            return ok(&shared.tasks.find(&id)?);
+        }
+    }
+}
+
+pub async fn task_cancel(State(shared): State<Arc<Shared>>, Path(id): Path<String>, ask: Ask) -> Answered {
+    if ask.dry_run {
+        let task = shared.tasks.find(&id)?;
+        if task.state != TaskState::Queued {
+            return Err(cannot_cancel(&id, task.state).into());
+        }
+        return plan("task.cancel", &id, vec![format!("{} of {} is not done.", task.name, task.object)]);
+    }
+    ok(&shared.tasks.cancel(&id)?)
+}
+
+pub async fn event_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    let deadline = Instant::now() + ask.wait();
+    let mut newest = shared.events.newest();
+    loop {
+        newest.mark_unchanged();
+        let items = shared.events.list(ask.after, ask.limit());
+        if !items.is_empty() || !wait(&shared, &mut newest, deadline).await {
+            return ok(&Page { items, next_cursor: None });
+        }
+    }
+}
+
+pub async fn token_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    let mut tokens = shared.tokens.list();
+    tokens.sort_by(|a, b| a.name.cmp(&b.name));
+    ok(&ask.page(tokens, |token| &token.name))
+}
+
+pub async fn token_create(
+    State(shared): State<Arc<Shared>>,
+    ask: Ask,
+    Input(request): Input<TokenCreate>,
+) -> Answered {
+    let life = shared.tokens.validate(&request)?;
+    if ask.dry_run {
+        let changes = vec![format!("A token with role {} for {life} seconds is made.", request.role.name())];
+        return plan("token.create", &request.name, changes);
+    }
+    let by = shared.clone();
+    let created = blocking(move || by.tokens.create(&request, now_unix_ms())).await?;
+    let what = format!("made with role {}", created.token.role.name());
+    shared.events.record(Severity::Info, "token.created", &created.token.name, &what);
+    Ok(json(StatusCode::CREATED, &created))
+}
+
+pub async fn token_delete(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
+    let token = shared.tokens.find(&name)?;
+    if ask.dry_run {
+        return plan("token.delete", &token.name, vec!["The token stops working at once.".into()]);
+    }
+    let by = shared.clone();
+    let token = blocking(move || by.tokens.delete(&name)).await?;
+    shared.events.record(Severity::Info, "token.deleted", &token.name, "revoked");
+    Ok::<_, crate::request::Failure>(StatusCode::NO_CONTENT.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_of_a_running_task_is_a_conflict() {
+        let problem = cannot_cancel("1", TaskState::Running);
+        assert_eq!(problem.status, 409);
+        assert!(problem.remedy.is_some());
+    }
+}

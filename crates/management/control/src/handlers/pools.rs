@@ -1,0 +1,345 @@
+//! Pools and their disks.
+//!
+//! Whatever changes a pool is a task. The daemon's configuration is written before a pool comes to be or ceases to be,
+//! and again afterwards: see [`crate::configuration`].
+
+use crate::configuration::Remembered;
+use crate::request::{Answered, Ask, Failure, Input, made, ok, plan};
+use crate::{Shared, convert, rules};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use forebay_api::{Code, Disk, DiskPaths, Operation, Pool, PoolCreate, PoolsFound, Problem, Severity, Task};
+use forebay_pool::{PoolSpec, PoolStatus};
+use std::sync::Arc;
+
+/// Imported pools and those that only the configuration knows, by name.
+async fn all(shared: &Shared) -> Vec<Pool> {
+    let mut pools: Vec<Pool> = shared.engine.pools().await.iter().map(convert::pool).collect();
+    for entry in shared.configuration.pools() {
+        if !pools.iter().any(|pool| pool.name == entry.name || Some(&pool.id) == entry.id.as_ref()) {
+            pools.push(convert::pool_unavailable(&entry));
+        }
+    }
+    pools.sort_by(|a, b| a.name.cmp(&b.name));
+    pools
+}
+
+fn not_found(pool: &str) -> Problem {
+    Problem::new(Code::NotFound, "there is no such pool")
+        .object(pool)
+        .remedy("`forebay pool list` shows them; `forebay pool import DISK…` looks for pools on disks.")
+}
+
+async fn find(shared: &Shared, name: &str) -> Result<Pool, Problem> {
+    let found = all(shared).await.into_iter().find(|pool| pool.name == name || pool.id == name);
+    found.ok_or_else(|| not_found(name))
+}
+
+/// The imported pool with this name or UUID.
+async fn imported(shared: &Shared, name: &str) -> Result<PoolStatus, Problem> {
+    let pools = shared.engine.pools().await;
+    pools.into_iter().find(|pool| pool.name == name || pool.id.to_string() == name).ok_or_else(|| {
+        match shared.configuration.find(name) {
+            Some(_) => Problem::new(Code::Conflict, "the pool is not imported").object(name).remedy(
+                "Import it with `forebay pool import NAME DISK…`, or forget it with `forebay pool export NAME`.",
+            ),
+            None => not_found(name),
+        }
+    })
+}
+
+fn accepted(task: Result<Task, Problem>) -> Answered {
+    let task = task?;
+    made(StatusCode::ACCEPTED, &Operation::TaskShow.path_of(&task.id), &task)
+}
+
+fn result(status: &PoolStatus) -> Result<Option<serde_json::Value>, Problem> {
+    Ok(Some(serde_json::to_value(convert::pool(status)).expect("a pool is plain data")))
+}
+
+pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    ok(&ask.page(all(&shared).await, |pool| &pool.name))
+}
+
+pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
+    ok(&find(&shared, &name).await?)
+}
+
+pub async fn create(
+    State(shared): State<Arc<Shared>>,
+    ask: Ask,
+    Input(request): Input<PoolCreate>,
+) -> Answered {
+    rules::pool(&request)?;
+    if all(&shared).await.iter().any(|pool| pool.name == request.name) {
+        return Err(Problem::new(Code::Conflict, "a pool with this name exists")
+            .object(request.name)
+            .field("name")
+            .remedy("Choose another name.")
+            .into());
+    }
+    if ask.dry_run {
+        let paths: Vec<String> = request.disks.iter().chain(&request.log_disks).cloned().collect();
+        look_at(&shared, &paths, request.force).await?;
+        let mut changes = vec![format!(
+            "A {} pool on {} disks is created; what they hold is lost.",
+            convert::layout_in(request.layout).name(),
+            request.disks.len()
+        )];
+        if !request.log_disks.is_empty() {
+            changes.push(format!("{} disks hold its intent log.", request.log_disks.len()));
+        }
+        return plan("pool.create", &request.name, changes);
+    }
+    let name = request.name.clone();
+    accepted(shared.tasks.start("pool.create", &name, create_now(shared.clone(), request)))
+}
+
+/// For the daemon's own use: creates a pool and waits.
+pub async fn create_here(shared: &Arc<Shared>, request: PoolCreate) -> Result<(), Problem> {
+    rules::pool(&request)?;
+    let name = request.name.clone();
+    let task = shared.tasks.start("pool.create", &name, create_now(shared.clone(), request))?;
+    ended(shared, &task).await
+}
+
+/// For the daemon's own use: imports a pool and waits.
+pub async fn import_here(shared: &Arc<Shared>, name: &str, disks: Vec<String>) -> Result<(), Problem> {
+    let work = import_now(shared.clone(), name.to_string(), disks);
+    let task = shared.tasks.start("pool.import", name, work)?;
+    ended(shared, &task).await
+}
+
+async fn ended(shared: &Shared, task: &Task) -> Result<(), Problem> {
+    let mut version = shared.tasks.version();
+    loop {
+        version.mark_unchanged();
+        let task = shared.tasks.find(&task.id)?;
+        if task.state.is_final() {
+            return task.error.map_or(Ok(()), Err);
+        }
+        // An error means that the tasks are gone, and so would `find` say.
+        let _ = version.changed().await;
+    }
+}
+
+async fn create_now(shared: Arc<Shared>, request: PoolCreate) -> Result<Option<serde_json::Value>, Problem> {
+    let disks = request.disks.iter().chain(&request.log_disks).cloned().collect();
+    let spec = PoolSpec {
+        name: request.name,
+        layout: convert::layout_in(request.layout),
+        disks: request.disks,
+        log_disks: request.log_disks,
+        shards: request.shards.map_or(shared.cores.clamp(1, 64), |shards| shards as usize),
+        log_bytes: request.log_bytes,
+        force: request.force,
+    };
+    let name = spec.name.clone();
+    if shared.configuration.find(&name).is_some() {
+        // A request that was ahead in the queue.
+        return Err(Problem::new(Code::Conflict, "a pool with this name exists").object(name));
+    }
+    let entry = Remembered { id: None, name: name.clone(), disks, unsettled: true, failure: None };
+    remember(&shared, entry).await?;
+    match shared.engine.pool_create(spec).await {
+        Ok(status) => {
+            remember_imported(&shared, &status).await?;
+            result(&status)
+        }
+        Err(error) => {
+            forget(&shared, &name).await?;
+            Err(convert::problem(error))
+        }
+    }
+}
+
+/// What a dry run of a creation can see: that the disks are there, and that no pool is on them.
+async fn look_at(shared: &Shared, paths: &[String], force: bool) -> Result<(), Problem> {
+    for path in paths {
+        if let Err(error) = tokio::fs::metadata(path).await {
+            return Err(Problem::new(Code::NotFound, format!("the disk cannot be looked at: {error}"))
+                .object(path.as_str())
+                .field("disks")
+                .remedy("Check the path; a file to practise on is made with: truncate -s 10G PATH"));
+        }
+    }
+    let found = shared.engine.pool_scan(paths.to_vec()).await;
+    match found.first().filter(|_| !force) {
+        None => Ok(()),
+        Some(pool) => Err(Problem::new(Code::Unsafe, format!("the disks hold pool {}", pool.name))
+            .object(pool.disks_found.first().cloned().unwrap_or_default())
+            .field("disks")
+            .remedy("Choose other disks, or overwrite what is there with --force.")),
+    }
+}
+
+pub async fn import(
+    State(shared): State<Arc<Shared>>,
+    Path(name): Path<String>,
+    ask: Ask,
+    Input(request): Input<DiskPaths>,
+) -> Answered {
+    rules::disks("disks", &request.disks)?;
+    if let Some(pool) =
+        shared.engine.pools().await.iter().find(|p| p.name == name || p.id.to_string() == name)
+    {
+        return Err(Problem::new(Code::Conflict, "the pool is imported already")
+            .object(pool.name.as_str())
+            .remedy("`forebay pool status NAME` shows it.")
+            .into());
+    }
+    if ask.dry_run {
+        let found = shared.engine.pool_scan(request.disks).await;
+        let pool = found.into_iter().find(|pool| pool.name == name || pool.id.to_string() == name);
+        let pool = pool.ok_or_else(|| {
+            Problem::new(Code::NotFound, "none of these disks belongs to such a pool")
+                .object(name.as_str())
+                .remedy("`forebay pool import DISK…` without a name lists the pools that were found.")
+        })?;
+        let mut changes = vec![format!("The pool is imported from {} disks.", pool.disks_found.len())];
+        if pool.disks_missing > 0 {
+            changes.push(format!("{} of its disks are missing.", pool.disks_missing));
+        }
+        return plan("pool.import", &pool.name, changes);
+    }
+    let object = name.clone();
+    let work = import_now(shared.clone(), name, request.disks);
+    accepted(shared.tasks.start("pool.import", &object, work))
+}
+
+async fn import_now(
+    shared: Arc<Shared>,
+    name: String,
+    disks: Vec<String>,
+) -> Result<Option<serde_json::Value>, Problem> {
+    let status = shared.engine.pool_import(&name, disks).await.map_err(convert::problem)?;
+    remember_imported(&shared, &status).await?;
+    result(&status)
+}
+
+/// Imports everything remembered, one pool after the other. What fails stays remembered and is told in an event.
+pub async fn import_remembered(shared: &Arc<Shared>) {
+    for entry in shared.configuration.pools() {
+        let wanted = entry.id.clone().unwrap_or_else(|| entry.name.clone());
+        let work = import_at_start(shared.clone(), entry.clone(), wanted);
+        if let Err(problem) = shared.tasks.start("pool.import", &entry.name, work) {
+            shared.configuration.note_failure(&entry.name, Some(problem));
+        }
+    }
+    shared.tasks.idle().await;
+}
+
+async fn import_at_start(
+    shared: Arc<Shared>,
+    entry: Remembered,
+    wanted: String,
+) -> Result<Option<serde_json::Value>, Problem> {
+    match import_now(shared.clone(), wanted, entry.disks.clone()).await {
+        Ok(value) => Ok(value),
+        Err(problem) if entry.unsettled => {
+            forget(&shared, &entry.name).await?;
+            let what =
+                "its creation or destruction was interrupted and it cannot be imported; it is forgotten";
+            let message = format!("{what}: {}", problem.detail);
+            shared.events.record(Severity::Warning, "pool.forgotten", &entry.name, &message);
+            Ok(None)
+        }
+        Err(problem) => {
+            shared.configuration.note_failure(&entry.name, Some(problem.clone()));
+            Err(problem)
+        }
+    }
+}
+
+pub async fn export(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
+    let pool = find(&shared, &name).await?;
+    if ask.dry_run {
+        let changes = vec!["The pool is closed; clients lose its volumes until it is imported again.".into()];
+        return plan("pool.export", &pool.name, changes);
+    }
+    let work = leave(shared.clone(), pool.name.clone(), false);
+    accepted(shared.tasks.start("pool.export", &pool.name, work))
+}
+
+pub async fn destroy(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
+    let pool = imported(&shared, &name).await?;
+    if ask.dry_run {
+        let volumes = shared.engine.volumes(Some(&pool.name)).await.map_err(convert::problem)?;
+        let changes = vec![format!("The pool, its {} volumes and all their data are lost.", volumes.len())];
+        return plan("pool.destroy", &pool.name, changes);
+    }
+    let work = leave(shared.clone(), pool.name.clone(), true);
+    accepted(shared.tasks.start("pool.destroy", &pool.name, work))
+}
+
+async fn leave(
+    shared: Arc<Shared>,
+    name: String,
+    destroy: bool,
+) -> Result<Option<serde_json::Value>, Problem> {
+    let is_imported = shared.engine.pools().await.iter().any(|pool| pool.name == name);
+    if destroy && is_imported {
+        if let Some(entry) = shared.configuration.find(&name) {
+            remember(&shared, Remembered { unsettled: true, ..entry }).await?;
+        }
+        shared.engine.pool_destroy(&name).await.map_err(convert::problem)?;
+    } else if is_imported {
+        shared.engine.pool_export(&name).await.map_err(convert::problem)?;
+    } else if shared.configuration.find(&name).is_none() {
+        return Err(not_found(&name));
+    }
+    forget(&shared, &name).await?;
+    Ok(None)
+}
+
+/// Remembers where an imported pool's disks are. A missing disk has no path: then the old paths stay, because the
+/// disk may come back where it was.
+async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus) -> Result<(), Problem> {
+    let disks = status.groups.iter().flat_map(|group| &group.disks);
+    let mut paths: Vec<String> =
+        disks.clone().map(|disk| disk.path.clone()).filter(|path| !path.is_empty()).collect();
+    if disks.clone().any(|disk| disk.path.is_empty()) {
+        let before = shared.configuration.find(&status.name).map(|entry| entry.disks).unwrap_or_default();
+        let gone = before.into_iter().filter(|path| !paths.contains(path)).collect::<Vec<_>>();
+        paths.extend(gone);
+    }
+    let id = Some(status.id.to_string());
+    let entry = Remembered { id, name: status.name.clone(), disks: paths, unsettled: false, failure: None };
+    remember(shared, entry).await
+}
+
+async fn remember(shared: &Arc<Shared>, entry: Remembered) -> Result<(), Problem> {
+    let shared = shared.clone();
+    crate::blocking(move || shared.configuration.remember(entry)).await
+}
+
+async fn forget(shared: &Arc<Shared>, name: &str) -> Result<(), Problem> {
+    let (shared, name) = (shared.clone(), name.to_string());
+    crate::blocking(move || shared.configuration.forget(&name)).await
+}
+
+pub async fn disk_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    let pools = shared.engine.pools().await;
+    if let Some(name) = &ask.pool
+        && !pools.iter().any(|pool| pool.name == *name || pool.id.to_string() == *name)
+    {
+        return Err(Failure(imported(&shared, name).await.err().unwrap_or_else(|| not_found(name))));
+    }
+    let wanted = |pool: &&PoolStatus| {
+        ask.pool.as_ref().is_none_or(|name| pool.name == *name || pool.id.to_string() == *name)
+    };
+    let mut disks: Vec<Disk> = Vec::new();
+    for pool in pools.iter().filter(wanted) {
+        for group in &pool.groups {
+            disks.extend(group.disks.iter().map(|disk| convert::disk(&pool.name, group, disk)));
+        }
+    }
+    disks.sort_by(|a, b| a.id.cmp(&b.id));
+    ok(&ask.page(disks, |disk| &disk.id))
+}
+
+pub async fn disk_scan(State(shared): State<Arc<Shared>>, Input(request): Input<DiskPaths>) -> Answered {
+    rules::disks("disks", &request.disks)?;
+    let found = shared.engine.pool_scan(request.disks).await;
+    ok(&PoolsFound { items: found.into_iter().map(convert::found).collect() })
+}

@@ -1,0 +1,226 @@
+//! Volumes.
+//!
+//! A volume's ETag is a hash of its identity and `spec`: it changes when somebody resizes the volume or sets
+//! something, not when clients write. Changes run one at a time, so that the comparison with `If-Match` and the change
+//! are one step.
+
+use crate::request::{Answered, Ask, Failure, Input, Principal, json, made, ok, plan};
+use crate::{Shared, convert, rules};
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use forebay_api::{Code, Operation, Problem, Severity, Volume, VolumeCreate, VolumeSet};
+use forebay_base::Checksum;
+use forebay_pool::VolumeSpec;
+use std::sync::Arc;
+
+fn etag(volume: &Volume) -> String {
+    let identity = serde_json::to_vec(&(&volume.id, &volume.name, &volume.spec)).expect("plain data");
+    format!("\"{:016x}\"", Checksum::of(&identity).0 as u64)
+}
+
+fn tagged(mut response: Response, volume: &Volume) -> Response {
+    let tag = HeaderValue::from_str(&etag(volume)).expect("hexadecimal digits in quotes");
+    response.headers_mut().insert(header::ETAG, tag);
+    response
+}
+
+/// RFC 9110, section 13.1.1: strong comparison, a list or `*`.
+fn check_precondition(headers: &HeaderMap, volume: &Volume) -> Result<(), Problem> {
+    let Some(wanted) = headers.get(header::IF_MATCH) else { return Ok(()) };
+    let wanted = wanted.to_str().unwrap_or_default();
+    let tag = etag(volume);
+    if wanted.trim() == "*" || wanted.split(',').any(|candidate| candidate.trim() == tag) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::PreconditionFailed, "the volume is not as If-Match says")
+        .object(volume.name.as_str())
+        .field("If-Match")
+        .remedy("Read the volume again, decide again, and send its new ETag."))
+}
+
+async fn find(shared: &Shared, name: &str) -> Result<Volume, Failure> {
+    Ok(convert::volume(&shared.engine.volume(name).await?))
+}
+
+fn told(shared: &Shared, who: &Principal, code: &str, volume: &str, what: &str) {
+    shared.events.record(Severity::Info, code, volume, &format!("{what}, by {}", who.name));
+}
+
+pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    let pool = match &ask.pool {
+        Some(wanted) => {
+            let pools = shared.engine.pools().await;
+            let by_id = pools.into_iter().find(|pool| pool.id.to_string() == *wanted);
+            Some(by_id.map_or(wanted.clone(), |pool| pool.name))
+        }
+        None => None,
+    };
+    let volumes = shared.engine.volumes(pool.as_deref()).await?;
+    let mut volumes: Vec<Volume> = volumes.iter().map(convert::volume).collect();
+    volumes.sort_by(|a, b| a.name.cmp(&b.name));
+    ok(&ask.page(volumes, |volume| &volume.name))
+}
+
+pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
+    let volume = find(&shared, &name).await?;
+    Ok(tagged(json(StatusCode::OK, &volume), &volume))
+}
+
+pub async fn create(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    ask: Ask,
+    Input(request): Input<VolumeCreate>,
+) -> Answered {
+    let (pool, name) = rules::volume(&request)?;
+    let _turn = shared.volume_turn.lock().await;
+    let existing = shared.engine.volumes(Some(pool)).await?;
+    if existing.iter().any(|volume| volume.name == name) {
+        return Err(Problem::new(Code::Conflict, "a volume with this name exists")
+            .object(request.name)
+            .field("name")
+            .remedy("Choose another name, or change that one with `forebay volume set` and `resize`.")
+            .into());
+    }
+    if ask.dry_run {
+        let changes = vec![format!(
+            "A thin volume of {} bytes with blocks of {} bytes is created.",
+            request.size_bytes, request.block_size_bytes
+        )];
+        return plan("volume.create", &request.name, changes);
+    }
+    let spec = VolumeSpec {
+        pool: pool.into(),
+        name: name.into(),
+        size: request.size_bytes,
+        block_size: request.block_size_bytes,
+        sync: convert::sync_in(request.sync),
+    };
+    let volume = convert::volume(&shared.engine.volume_create(spec).await?);
+    let what = format!("created with {} bytes", volume.spec.size_bytes);
+    told(&shared, &who, "volume.created", &volume.name, &what);
+    let place = Operation::VolumeShow.path_of(&volume.name);
+    Ok(tagged(made(StatusCode::CREATED, &place, &volume)?, &volume))
+}
+
+pub async fn set(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+    headers: HeaderMap,
+    Input(request): Input<VolumeSet>,
+) -> Answered {
+    let _turn = shared.volume_turn.lock().await;
+    let before = find(&shared, &name).await?;
+    check_precondition(&headers, &before)?;
+    let size = request.size_bytes.filter(|&size| size != before.spec.size_bytes);
+    let sync = request.sync.filter(|&sync| sync != before.spec.sync);
+    let mut changes = Vec::new();
+    if let Some(size) = size {
+        rules::volume_size(size, before.spec.block_size_bytes)?;
+        if size < before.spec.size_bytes {
+            return Err(Problem::new(
+                Code::Unsafe,
+                format!(
+                    "it has {} bytes, and shrinking it to {size} would cut off data",
+                    before.spec.size_bytes
+                ),
+            )
+            .object(before.name)
+            .field("size_bytes")
+            .remedy("Create a smaller volume and copy what you need; discard gives back unused space.")
+            .into());
+        }
+        changes.push(format!("grown from {} to {size} bytes", before.spec.size_bytes));
+    }
+    if let Some(sync) = sync {
+        changes.push(format!("sync set to {}", convert::sync_in(sync).name()));
+    }
+    if ask.dry_run {
+        return plan("volume.set", &before.name, changes);
+    }
+    if let Some(sync) = sync {
+        shared.engine.volume_set_sync(&before.name, convert::sync_in(sync)).await?;
+    }
+    if let Some(size) = size {
+        shared.engine.volume_resize(&before.name, size).await?;
+    }
+    for what in changes {
+        told(&shared, &who, "volume.changed", &before.name, &what);
+    }
+    let volume = find(&shared, &before.name).await?;
+    Ok(tagged(json(StatusCode::OK, &volume), &volume))
+}
+
+pub async fn delete(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+    headers: HeaderMap,
+) -> Answered {
+    let _turn = shared.volume_turn.lock().await;
+    let volume = find(&shared, &name).await?;
+    check_precondition(&headers, &volume)?;
+    if ask.dry_run {
+        let changes =
+            vec![format!("The volume and its data, {} bytes, are lost.", volume.status.mapped_bytes)];
+        return plan("volume.delete", &volume.name, changes);
+    }
+    shared.engine.volume_delete(&volume.name).await?;
+    told(&shared, &who, "volume.deleted", &volume.name, "deleted");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_api::{Sync, VolumeSpec, VolumeStatus};
+
+    fn volume() -> Volume {
+        Volume {
+            id: "1".into(),
+            name: "tank/a".into(),
+            spec: VolumeSpec { size_bytes: 1 << 20, block_size_bytes: 8192, sync: Sync::Always },
+            status: VolumeStatus {
+                pool: "tank".into(),
+                mapped_bytes: 0,
+                shard: 0,
+                nbd_export: "tank/a".into(),
+                created_unix_ms: 0,
+            },
+            conditions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_tag_follows_the_spec_and_not_the_status() {
+        let before = volume();
+        let mut written = volume();
+        written.status.mapped_bytes = 8192;
+        assert_eq!(etag(&before), etag(&written));
+        let mut grown = volume();
+        grown.spec.size_bytes += 8192;
+        assert_ne!(etag(&before), etag(&grown));
+        let mut again = volume();
+        again.id = "2".into();
+        assert_ne!(etag(&before), etag(&again), "a new volume of the same name is another one");
+    }
+
+    #[test]
+    fn preconditions() {
+        let volume = volume();
+        let tag = etag(&volume);
+        let check = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::IF_MATCH, value.parse().unwrap());
+            check_precondition(&headers, &volume).is_ok()
+        };
+        assert!(check_precondition(&HeaderMap::new(), &volume).is_ok());
+        assert!(check(&tag) && check("*") && check(&format!("\"x\", {tag}")));
+        assert!(!check("\"x\"") && !check("") && !check(&format!("W/{tag}")));
+    }
+}

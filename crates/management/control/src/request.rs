@@ -1,0 +1,257 @@
+//! How requests are read and answers written: bodies, queries, pages, problems.
+//!
+//! Nothing a client sends is taken without a limit: a body has [`BODY_BYTES_MAX`] and [`BODY_SECONDS_MAX`], a page
+//! [`LIMIT_MAX`]. Whatever is wrong with a request becomes a problem document that names the field.
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use forebay_api::{Access, Code, Page, Plan, Problem};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+/// The longest request names a thousand disks; a tenth of this would do for all that people send.
+pub const BODY_BYTES_MAX: usize = 256 << 10;
+/// From the end of the header to the end of the body.
+const BODY_SECONDS_MAX: u64 = 10;
+const LIMIT_DEFAULT: usize = 100;
+const LIMIT_MAX: usize = 1000;
+/// Long polls: below the minute after which proxies in between lose patience.
+const WAIT_SECONDS_MAX: u64 = 60;
+
+/// A problem on its way to the client.
+#[derive(Debug)]
+pub struct Failure(pub Problem);
+
+pub type Answered = Result<Response, Failure>;
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Failure {
+        Failure(problem)
+    }
+}
+
+impl From<forebay_pool::Error> for Failure {
+    fn from(error: forebay_pool::Error) -> Failure {
+        Failure(crate::convert::problem(error))
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).expect("a code's status is an HTTP status");
+        let mut response = json(status, &self.0);
+        let kind = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// Who asks, as found out by the server.
+#[derive(Clone, Debug)]
+pub struct Principal {
+    /// The token's name; `socket` for the owner on the Unix socket.
+    pub name: String,
+    pub access: Access,
+}
+
+pub fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
+    let body = serde_json::to_vec(value).expect("the API's objects are plain data");
+    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
+    (status, headers, body).into_response()
+}
+
+pub fn ok<T: Serialize>(value: &T) -> Answered {
+    Ok(json(StatusCode::OK, value))
+}
+
+/// 201 or 202 with the place of the new object.
+pub fn made<T: Serialize>(status: StatusCode, place: &str, value: &T) -> Answered {
+    let mut response = json(status, value);
+    let place = HeaderValue::from_str(place).expect("places are percent-encoded");
+    response.headers_mut().insert(header::LOCATION, place);
+    Ok(response)
+}
+
+/// The answer to a dry run.
+pub fn plan(action: &str, object: &str, changes: Vec<String>) -> Answered {
+    ok(&Plan { action: action.into(), object: object.into(), changes })
+}
+
+/// Reads a whole body, within the limits.
+pub async fn collect(body: Body) -> Result<Bytes, Problem> {
+    let reading = Limited::new(body, BODY_BYTES_MAX).collect();
+    let late =
+        || Problem::new(Code::Timeout, format!("the body did not arrive within {BODY_SECONDS_MAX} seconds"));
+    let read =
+        tokio::time::timeout(Duration::from_secs(BODY_SECONDS_MAX), reading).await.map_err(|_| late())?;
+    match read {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(Problem::new(Code::TooLarge, format!("the body is larger than {BODY_BYTES_MAX} bytes"))
+                .remedy("No request of this API is that large."))
+        }
+        Err(_) => Err(Problem::new(Code::Invalid, "the connection broke in the middle of the body")),
+    }
+}
+
+/// A JSON body.
+pub struct Input<T>(pub T);
+
+impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
+    type Rejection = Failure;
+    async fn from_request(request: Request, _: &S) -> Result<Input<T>, Failure> {
+        let kind = request.headers().get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if kind.split(';').next().map(str::trim) != Some("application/json") {
+            return Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "the body must be JSON and say so in its Content-Type",
+            )
+            .field("Content-Type")
+            .remedy("Send it with Content-Type: application/json.")
+            .into());
+        }
+        let bytes = collect(request.into_body()).await?;
+        parse(&bytes).map(Input).map_err(Failure)
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        // The path of a missing or unknown field ends at its parent; the message has the name in backquotes.
+        let message = error.inner().to_string();
+        let mut field = error.path().to_string().trim_matches('.').to_string();
+        if (message.starts_with("missing field") || message.starts_with("unknown field"))
+            && let Some(name) = message.split('`').nth(1)
+            && field.rsplit('.').next() != Some(name)
+        {
+            field = if field.is_empty() { name.to_string() } else { format!("{field}.{name}") };
+        }
+        Problem::new(Code::Invalid, format!("the body is not what this operation takes: {message}"))
+            .field(field)
+            .remedy("docs/openapi.json has the fields and their types.")
+    })?;
+    reader.end().map_err(|_| Problem::new(Code::Invalid, "the body goes on after the JSON value"))?;
+    Ok(value)
+}
+
+/// Everything that may stand in a query. Unknown parameters are refused: a misspelt `dry_run` must not be the real thing.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ask {
+    limit: Option<usize>,
+    pub cursor: Option<String>,
+    pub pool: Option<String>,
+    pub after: Option<u64>,
+    wait_seconds: Option<u64>,
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl<S: Sync> FromRequestParts<S> for Ask {
+    type Rejection = Failure;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Ask, Failure> {
+        let Query(ask): Query<Ask> = Query::try_from_uri(&parts.uri).map_err(|error| {
+            let message = error.body_text();
+            let field = message.split('`').nth(1).unwrap_or_default().to_string();
+            Problem::new(Code::Invalid, format!("the query is wrong: {message}"))
+                .field(field)
+                .remedy("docs/openapi.json has the parameters of each operation.")
+        })?;
+        if ask.limit.is_some_and(|limit| !(1..=LIMIT_MAX).contains(&limit)) {
+            return Err(Problem::new(Code::Invalid, "limit is out of range")
+                .field("limit")
+                .remedy("Give between 1 and 1000, and follow next_cursor for more.")
+                .into());
+        }
+        if ask.wait_seconds.is_some_and(|seconds| seconds > WAIT_SECONDS_MAX) {
+            return Err(Problem::new(Code::Invalid, "wait_seconds is out of range")
+                .field("wait_seconds")
+                .remedy("Give at most 60, and ask again.")
+                .into());
+        }
+        Ok(ask)
+    }
+}
+
+impl Ask {
+    pub fn limit(&self) -> usize {
+        self.limit.unwrap_or(LIMIT_DEFAULT)
+    }
+    pub fn wait(&self) -> Duration {
+        Duration::from_secs(self.wait_seconds.unwrap_or(0))
+    }
+
+    /// One page of `items`, which are in the order of their keys; the cursor is the last key shown.
+    pub fn page<T: Serialize>(&self, items: Vec<T>, key: impl Fn(&T) -> &str) -> Page<T> {
+        let mut items = items;
+        if let Some(cursor) = &self.cursor {
+            items.retain(|item| key(item) > cursor.as_str());
+        }
+        let more = items.len() > self.limit();
+        items.truncate(self.limit());
+        let next_cursor = items.last().filter(|_| more).map(|item| key(item).to_string());
+        Page { items, next_cursor }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_api::{PoolCreate, VolumeCreate};
+
+    fn wrong_field<T: DeserializeOwned>(text: &str) -> String {
+        let problem = parse::<T>(text.as_bytes()).err().unwrap_or_else(|| panic!("accepted: {text}"));
+        assert_eq!(problem.code, Code::Invalid);
+        problem.field.unwrap_or_default()
+    }
+
+    #[test]
+    fn the_wrong_field_is_named() {
+        assert_eq!(wrong_field::<VolumeCreate>(r#"{"name":"a/b"}"#), "size_bytes");
+        assert_eq!(wrong_field::<VolumeCreate>(r#"{"name":1,"size_bytes":1}"#), "name");
+        assert_eq!(wrong_field::<VolumeCreate>(r#"{"name":"a/b","size_bytes":-1}"#), "size_bytes");
+        assert_eq!(wrong_field::<VolumeCreate>(r#"{"name":"a/b","size_bytes":1,"sise":2}"#), "sise");
+        assert_eq!(wrong_field::<VolumeCreate>(r#"{"name":"a/b","size_bytes":1,"sync":"x"}"#), "sync");
+        let text = r#"{"name":"a","layout":"mirror","disks":["/a",7]}"#;
+        assert_eq!(wrong_field::<PoolCreate>(text), "disks[1]");
+        for text in ["", "{", "[]", "null", "{} {}", "\u{0}"] {
+            wrong_field::<VolumeCreate>(text);
+        }
+        let deep = "[".repeat(100_000);
+        wrong_field::<VolumeCreate>(&deep);
+    }
+
+    #[test]
+    fn pages_follow_each_other() {
+        let items: Vec<String> = (10..35).map(|n| n.to_string()).collect();
+        let mut ask = Ask { limit: Some(10), ..Ask::default() };
+        let mut seen = Vec::new();
+        loop {
+            let page = ask.page(items.clone(), |item| item);
+            assert!(page.items.len() <= 10);
+            seen.extend(page.items);
+            match page.next_cursor {
+                Some(cursor) => ask.cursor = Some(cursor),
+                None => break,
+            }
+        }
+        assert_eq!(seen, items);
+    }
+
+    #[tokio::test]
+    async fn bodies_are_limited() {
+        assert_eq!(collect(Body::from(vec![0; BODY_BYTES_MAX])).await.unwrap().len(), BODY_BYTES_MAX);
+        let problem = collect(Body::from(vec![0; BODY_BYTES_MAX + 1])).await.unwrap_err();
+        assert_eq!(problem.code, Code::TooLarge);
+    }
+}

@@ -1,0 +1,182 @@
+//! From a request to its handler: authentication, role, idempotency, then the table of operations.
+//!
+//! Authentication is around everything, also around paths that do not exist, so that a stranger learns nothing. What
+//! changes something runs as its own task: a client that hangs up in the middle does not leave it half done.
+
+use crate::handlers::{others, pools, volumes};
+use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
+use crate::request::{Failure, Principal, collect};
+use crate::{Shared, events::now_unix_ms};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, delete, get, patch, post};
+use forebay_api::{Access, Code, Method, Operation, Problem};
+use http_body_util::BodyExt;
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// How a request came in: the socket's owner needs no token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    Socket,
+    Http,
+}
+
+/// The whole API for one kind of listener.
+pub fn router(shared: Arc<Shared>, transport: Transport) -> Router {
+    let mut router = Router::new();
+    for operation in Operation::ALL {
+        let guarded = handler(operation).layer(from_fn_with_state((shared.clone(), operation), guard));
+        router = router.route(operation.path(), guarded);
+    }
+    router
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(from_fn_with_state((shared.clone(), transport), authenticate))
+        .with_state(shared)
+}
+
+/// Exhaustive: an operation in the API's table without a handler does not compile.
+fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
+    match operation {
+        Operation::ServerShow => get(others::server_show),
+        Operation::DocumentShow => get(others::document_show),
+        Operation::PoolList => get(pools::list),
+        Operation::PoolCreate => post(pools::create),
+        Operation::PoolShow => get(pools::show),
+        Operation::PoolDestroy => delete(pools::destroy),
+        Operation::PoolImport => post(pools::import),
+        Operation::PoolExport => post(pools::export),
+        Operation::DiskList => get(pools::disk_list),
+        Operation::DiskScan => post(pools::disk_scan),
+        Operation::VolumeList => get(volumes::list),
+        Operation::VolumeCreate => post(volumes::create),
+        Operation::VolumeShow => get(volumes::show),
+        Operation::VolumeSet => patch(volumes::set),
+        Operation::VolumeDelete => delete(volumes::delete),
+        Operation::TaskList => get(others::task_list),
+        Operation::TaskShow => get(others::task_show),
+        Operation::TaskCancel => post(others::task_cancel),
+        Operation::EventList => get(others::event_list),
+        Operation::TokenList => get(others::token_list),
+        Operation::TokenCreate => post(others::token_create),
+        Operation::TokenDelete => delete(others::token_delete),
+    }
+}
+
+async fn no_such_path(request: Request) -> Failure {
+    let path = request.uri().path();
+    let remedy = if path.starts_with("/api/v1/volumes/") {
+        "A volume's name is one segment of the path: write demo%2Fweb for demo/web."
+    } else {
+        "GET /api/v1/openapi.json describes every path."
+    };
+    let shown: String = path.chars().take(200).collect();
+    Problem::new(Code::NotFound, format!("there is nothing at {shown}")).remedy(remedy).into()
+}
+
+async fn no_such_method(request: Request) -> Failure {
+    Problem::new(Code::MethodNotAllowed, format!("{} is not possible here", request.method()))
+        .remedy("GET /api/v1/openapi.json describes what is.")
+        .into()
+}
+
+async fn authenticate(
+    State((shared, transport)): State<(Arc<Shared>, Transport)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let principal = match transport {
+        Transport::Socket => Some(Principal { name: "socket".into(), access: Access::Admin }),
+        Transport::Http => bearer(&request)
+            .and_then(|secret| shared.tokens.check(secret, now_unix_ms()))
+            .map(|(name, access)| Principal { name, access }),
+    };
+    let Some(principal) = principal else {
+        let detail = match request.headers().contains_key(header::AUTHORIZATION) {
+            true => "the token is unknown, revoked or expired",
+            false => "no token was sent",
+        };
+        let problem = Problem::new(Code::Unauthenticated, detail).field("Authorization");
+        return Failure(problem.remedy(
+            "Make one on the daemon's host with `forebay token create NAME` and send it as \
+             `Authorization: Bearer SECRET` (the command line takes it from FOREBAY_TOKEN).",
+        ))
+        .into_response();
+    };
+    request.extensions_mut().insert(principal);
+    next.run(request).await
+}
+
+fn bearer(request: &Request) -> Option<&str> {
+    let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, secret) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
+}
+
+async fn guard(
+    State((shared, operation)): State<(Arc<Shared>, Operation)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let principal = request.extensions().get::<Principal>().expect("authentication is outermost").clone();
+    if principal.access < operation.access() {
+        let (has, needs) = (principal.access.name(), operation.access().name());
+        return Failure(
+            Problem::new(Code::Forbidden, format!("token {} has role {has}", principal.name))
+                .remedy(format!("Use a token with role {needs}.")),
+        )
+        .into_response();
+    }
+    if operation.method() == Method::Get {
+        return next.run(request).await;
+    }
+    let work = tokio::spawn(async move {
+        change(&shared, operation, &principal, request, next)
+            .await
+            .unwrap_or_else(|failure| failure.into_response())
+    });
+    work.await.unwrap_or_else(|_| Failure(Problem::new(Code::Internal, "a bug stopped this")).into_response())
+}
+
+async fn change(
+    shared: &Shared,
+    operation: Operation,
+    principal: &Principal,
+    request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
+    let (parts, body) = request.into_parts();
+    let body = collect(body).await?;
+    let key =
+        parts.headers.get("idempotency-key").map(|value| value.to_str().unwrap_or_default().to_string());
+    // A token's secret is shown once and kept nowhere, so it is not kept for repeats either.
+    let key = key.filter(|_| operation.method() == Method::Post && operation != Operation::TokenCreate);
+    let Some(key) = key else {
+        return Ok(next.run(Request::from_parts(parts, Body::from(body))).await);
+    };
+    let mut hash = Sha256::new();
+    hash.update(parts.uri.to_string());
+    hash.update([0]);
+    hash.update(&body);
+    let ticket = match shared.replays.begin(&principal.name, &key, hash.finalize().into())? {
+        Begin::Again(answer) => {
+            return Ok((answer.status, answer.headers, answer.body).into_response());
+        }
+        Begin::First(ticket) => ticket,
+    };
+    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+    if !response.status().is_success() {
+        return Ok(response);
+    }
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.expect("our own bodies are in memory").to_bytes();
+    if body.len() <= ANSWER_BYTES_MAX {
+        ticket.answer(Answer { status: parts.status, headers: parts.headers.clone(), body: body.clone() });
+    }
+    Ok(Response::from_parts(parts, Body::from(body)))
+}

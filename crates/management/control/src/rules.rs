@@ -1,0 +1,250 @@
+//! What may be asked for: the checks that need no engine, so that a dry run says the same as the real thing.
+//!
+//! Pure functions. The engine checks its own limits again; it does not trust this floor.
+
+use forebay_api::{Code, PoolCreate, Problem, VolumeCreate};
+use forebay_base::{Id, KIB, MIB, TIB};
+
+/// A shelf of 24 disks has a few dozen; a request with more than this is a mistake.
+const DISKS_MAX: usize = 1024;
+/// Linux's PATH_MAX.
+const PATH_BYTES_MAX: usize = 4096;
+const NAME_BYTES_MAX: usize = 63;
+const VOLUME_NAME_BYTES_MAX: usize = 200;
+pub const VOLUME_BYTES_MIN: u64 = MIB;
+pub const VOLUME_BYTES_MAX: u64 = 64 * TIB;
+
+fn invalid(field: &str, detail: String, remedy: &str) -> Problem {
+    Problem::new(Code::Invalid, detail).field(field).remedy(remedy)
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
+}
+
+/// A pool's or token's name. It must not look like a UUID, because either may stand in a path.
+pub fn name(field: &str, name: &str) -> Result<(), Problem> {
+    let well_formed = (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.bytes().all(is_name_byte)
+        && name.as_bytes()[0].is_ascii_alphabetic();
+    if !well_formed {
+        let detail = format!("`{}` is not a name", shown(name));
+        let remedy = "Use 1 to 63 letters, digits and `._-`, starting with a letter.";
+        return Err(invalid(field, detail, remedy));
+    }
+    if name.parse::<Id>().is_ok() {
+        return Err(invalid(field, format!("`{name}` looks like a UUID"), "Choose a name of another form."));
+    }
+    Ok(())
+}
+
+/// What the user typed, short enough for a message.
+fn shown(text: &str) -> String {
+    let short: String = text.chars().take(80).filter(|c| !c.is_control()).collect();
+    if short.len() < text.len() { format!("{short}…") } else { short }
+}
+
+/// Splits `POOL/[PROJECT/]NAME` into the pool and the rest.
+pub fn volume_name(name: &str) -> Result<(&str, &str), Problem> {
+    let wrong = || {
+        invalid(
+            "name",
+            format!("`{}` is not a volume's name", shown(name)),
+            "Write POOL/NAME; after the pool use 1 to 200 letters, digits and `._-/`.",
+        )
+    };
+    let (pool, rest) = name.split_once('/').ok_or_else(wrong)?;
+    self::name("name", pool).map_err(|_| wrong())?;
+    let parts_fine = rest
+        .split('/')
+        .all(|part| !part.is_empty() && part != "." && part != ".." && part.bytes().all(is_name_byte));
+    if !parts_fine || rest.len() > VOLUME_NAME_BYTES_MAX {
+        return Err(wrong());
+    }
+    Ok((pool, rest))
+}
+
+pub fn volume_size(size: u64, block_size: u32) -> Result<(), Problem> {
+    if !(VOLUME_BYTES_MIN..=VOLUME_BYTES_MAX).contains(&size) {
+        return Err(invalid(
+            "size_bytes",
+            format!("{size} bytes is not a volume's size"),
+            "Give between 1 MiB and 64 TiB.",
+        ));
+    }
+    if !size.is_multiple_of(u64::from(block_size)) {
+        let up = size.next_multiple_of(u64::from(block_size));
+        return Err(invalid(
+            "size_bytes",
+            format!("{size} bytes is not a multiple of the block size, {block_size}"),
+            &format!("The next larger size that is one: {up}."),
+        ));
+    }
+    Ok(())
+}
+
+pub fn volume(request: &VolumeCreate) -> Result<(&str, &str), Problem> {
+    let names = volume_name(&request.name)?;
+    let block = request.block_size_bytes;
+    if !block.is_power_of_two() || !(4 * KIB..=128 * KIB).contains(&u64::from(block)) {
+        return Err(invalid(
+            "block_size_bytes",
+            format!("{block} bytes is not a block size"),
+            "Give a power of two from 4096 to 131072.",
+        ));
+    }
+    volume_size(request.size_bytes, block)?;
+    Ok(names)
+}
+
+/// Absolute, plausible, each once.
+pub fn disks(field: &str, disks: &[String]) -> Result<(), Problem> {
+    if disks.is_empty() {
+        return Err(invalid(field, "no disks are given".into(), "Name at least one disk."));
+    }
+    if disks.len() > DISKS_MAX {
+        let detail = format!("{} disks are given", disks.len());
+        return Err(invalid(field, detail, "Give at most 1024 at once."));
+    }
+    for (index, disk) in disks.iter().enumerate() {
+        if disk.len() >= PATH_BYTES_MAX || !disk.starts_with('/') || disk.contains('\0') {
+            return Err(invalid(
+                field,
+                format!("`{}` is not an absolute path", shown(disk)),
+                "Paths are the daemon's, not yours: write them from the root, like /dev/sdb.",
+            ));
+        }
+        if disks[..index].contains(disk) {
+            return Err(invalid(
+                field,
+                format!("`{}` is given twice", shown(disk)),
+                "Give each disk once; two halves of a mirror on one disk protect nothing.",
+            ));
+        }
+    }
+    Ok(())
+}
+
+pub fn pool(request: &PoolCreate) -> Result<(), Problem> {
+    name("name", &request.name)?;
+    disks("disks", &request.disks)?;
+    if !request.log_disks.is_empty() {
+        disks("log_disks", &request.log_disks)?;
+        if request.log_disks.len() > 3 {
+            let detail = format!("{} log disks are given", request.log_disks.len());
+            return Err(invalid("log_disks", detail, "Give one, or two or three that mirror each other."));
+        }
+        if let Some(both) = request.log_disks.iter().find(|disk| request.disks.contains(disk)) {
+            return Err(invalid(
+                "log_disks",
+                format!("`{}` is a data disk, too", shown(both)),
+                "Give each disk one role.",
+            ));
+        }
+    }
+    let layout = crate::convert::layout_in(request.layout);
+    if request.disks.len() < layout.width() {
+        return Err(invalid(
+            "disks",
+            format!(
+                "layout {} needs at least {} disks, {} given",
+                layout.name(),
+                layout.width(),
+                request.disks.len()
+            ),
+            "Add disks, or choose a layout with fewer copies.",
+        ));
+    }
+    if let Some(shards) = request.shards
+        && !(1..=64).contains(&shards)
+    {
+        return Err(invalid("shards", format!("{shards} shards"), "Give between 1 and 64."));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_api::{Layout, Sync};
+
+    fn field<T: std::fmt::Debug>(result: Result<T, Problem>) -> String {
+        let problem = result.unwrap_err();
+        assert_eq!(problem.code, Code::Invalid);
+        assert!(problem.remedy.is_some(), "a remedy for: {}", problem.detail);
+        problem.field.expect("the field is named")
+    }
+
+    #[test]
+    fn names() {
+        let long = "x".repeat(64);
+        for good in ["a", "tank-1", "A.b_c", &long[..63]] {
+            name("name", good).unwrap();
+        }
+        for bad in ["", "1a", "-a", "a/b", "a b", "a\n", "ä", &long, "a1234567-89ab-4def-bedc-ba9876543210"]
+        {
+            assert_eq!(field(name("name", bad)), "name", "{bad:?}");
+        }
+        assert_eq!(volume_name("tank/a").unwrap(), ("tank", "a"));
+        assert_eq!(volume_name("tank/web/a").unwrap(), ("tank", "web/a"));
+        let long = format!("tank/{}", "x".repeat(201));
+        for bad in ["tank", "tank/", "/a", "tank//a", "tank/../a", "tank/.", "tank/a/", "tank/a b", &long] {
+            assert_eq!(field(volume_name(bad)), "name", "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        let request = |size_bytes, block_size_bytes| VolumeCreate {
+            name: "tank/a".into(),
+            size_bytes,
+            block_size_bytes,
+            sync: Sync::Always,
+        };
+        for (size, block) in [(MIB, 4096), (64 * TIB, 131072), (MIB + 8192, 8192)] {
+            volume(&request(size, block)).unwrap();
+        }
+        for (size, block, name) in [
+            (0, 8192, "size_bytes"),
+            (MIB - 4096, 4096, "size_bytes"),
+            (64 * TIB + 8192, 8192, "size_bytes"),
+            (u64::MAX, 8192, "size_bytes"),
+            (MIB + 1, 8192, "size_bytes"),
+            (MIB, 0, "block_size_bytes"),
+            (MIB, 512, "block_size_bytes"),
+            (MIB, 12288, "block_size_bytes"),
+            (MIB, 262144, "block_size_bytes"),
+        ] {
+            assert_eq!(field(volume(&request(size, block))), name, "{size} {block}");
+        }
+    }
+
+    #[test]
+    fn pools() {
+        let request = |disks: &[&str], logs: &[&str], layout| PoolCreate {
+            name: "tank".into(),
+            layout,
+            disks: disks.iter().map(|d| d.to_string()).collect(),
+            log_disks: logs.iter().map(|d| d.to_string()).collect(),
+            shards: None,
+            log_bytes: None,
+            force: false,
+        };
+        pool(&request(&["/a"], &[], Layout::Single)).unwrap();
+        pool(&request(&["/a", "/b", "/c"], &["/d"], Layout::Mirror)).unwrap();
+        for (disks, logs, layout, name) in [
+            (&["/a"][..], &[][..], Layout::Mirror, "disks"),
+            (&["/a", "/b"], &[], Layout::Mirror3, "disks"),
+            (&[], &[], Layout::Single, "disks"),
+            (&["a"], &[], Layout::Single, "disks"),
+            (&["/a\0"], &[], Layout::Single, "disks"),
+            (&["/a", "/a"], &[], Layout::Mirror, "disks"),
+            (&["/a"], &["/a"], Layout::Single, "log_disks"),
+            (&["/a"], &["/b", "/c", "/d", "/e"], Layout::Single, "log_disks"),
+        ] {
+            assert_eq!(field(pool(&request(disks, logs, layout))), name, "{disks:?} {logs:?}");
+        }
+        let shards = PoolCreate { shards: Some(65), ..request(&["/a"], &[], Layout::Single) };
+        assert_eq!(field(pool(&shards)), "shards");
+    }
+}

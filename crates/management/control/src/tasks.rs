@@ -1,0 +1,288 @@
+//! Long work that a client started and need not wait for.
+//!
+//! Changes to pools run one at a time, in the order in which they came: each also changes the daemon's
+//! configuration, and two imports of the same disks must not race. A task that waits for its turn can be cancelled;
+//! one that runs cannot, because the engine finishes what it began. Tasks live in memory: the work itself is
+//! crash-safe and a restart has nothing to resume, so there is nothing to write down.
+
+use crate::events::{EventLog, now_unix_ms};
+use forebay_api::{Code, Problem, Severity, Task, TaskState};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::{Mutex as Turn, oneshot, watch};
+
+/// Waiting or running. A person starts a few; a script that starts more is told to wait.
+const ACTIVE_MAX: usize = 64;
+/// Finished ones to look back at.
+const FINISHED_KEPT: usize = 256;
+
+struct Entry {
+    task: Task,
+    cancel: Option<oneshot::Sender<()>>,
+}
+
+/// All tasks, oldest first.
+pub struct Tasks {
+    entries: Mutex<VecDeque<Entry>>,
+    /// Grows with each change of any task.
+    version: watch::Sender<u64>,
+    turn: Turn<()>,
+    events: EventLog,
+}
+
+impl Tasks {
+    pub fn new(events: EventLog) -> Arc<Tasks> {
+        Arc::new(Tasks {
+            entries: Mutex::default(),
+            version: watch::Sender::new(0),
+            turn: Turn::new(()),
+            events,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+        self.entries.lock().expect("no holder of this lock panics")
+    }
+
+    /// Starts `work` when its turn comes. Must be called on the tokio runtime.
+    pub fn start<F>(self: &Arc<Self>, name: &str, object: &str, work: F) -> Result<Task, Problem>
+    where
+        F: Future<Output = Result<Option<serde_json::Value>, Problem>> + Send + 'static,
+    {
+        let (cancel, mut cancelled) = oneshot::channel();
+        let task = Task {
+            id: crate::random_id(),
+            name: name.into(),
+            object: object.into(),
+            state: TaskState::Queued,
+            progress_permille: None,
+            rate_bytes_per_second: None,
+            eta: None,
+            cancellable: true,
+            started_unix_ms: now_unix_ms(),
+            finished_unix_ms: None,
+            result: None,
+            error: None,
+        };
+        {
+            let mut entries = self.lock();
+            let finished = entries.iter().filter(|entry| entry.task.state.is_final()).count();
+            if entries.len() - finished >= ACTIVE_MAX {
+                return Err(Problem::new(Code::Busy, format!("{ACTIVE_MAX} tasks are waiting already"))
+                    .remedy("Wait until some are done; `forebay task list` shows them."));
+            }
+            if finished >= FINISHED_KEPT
+                && let Some(oldest) = entries.iter().position(|entry| entry.task.state.is_final())
+            {
+                entries.remove(oldest);
+            }
+            entries.push_back(Entry { task: task.clone(), cancel: Some(cancel) });
+        }
+        let tasks = self.clone();
+        let id = task.id.clone();
+        tokio::spawn(async move {
+            let turn = tokio::select! {
+                turn = tasks.turn.lock() => turn,
+                _ = &mut cancelled => return,
+            };
+            // From here on it cannot be cancelled: `begin` and `cancel` agree under one lock.
+            if !tasks.begin(&id) {
+                return;
+            }
+            let result = work.await;
+            drop(turn);
+            tasks.finish(&id, result);
+        });
+        Ok(task)
+    }
+
+    fn begin(&self, id: &str) -> bool {
+        self.change(id, |entry| {
+            if entry.task.state != TaskState::Queued {
+                return false;
+            }
+            entry.task.state = TaskState::Running;
+            entry.task.cancellable = false;
+            entry.cancel = None;
+            true
+        })
+        .unwrap_or(false)
+    }
+
+    fn finish(&self, id: &str, result: Result<Option<serde_json::Value>, Problem>) {
+        let failed = self.change(id, |entry| {
+            let task = &mut entry.task;
+            task.finished_unix_ms = Some(now_unix_ms());
+            match result {
+                Ok(value) => {
+                    task.state = TaskState::Succeeded;
+                    task.progress_permille = Some(1000);
+                    task.result = value;
+                    None
+                }
+                Err(problem) => {
+                    task.state = TaskState::Failed;
+                    task.error = Some(problem);
+                    Some(task.clone())
+                }
+            }
+        });
+        if let Some(Some(task)) = failed {
+            let detail = task.error.map(|problem| problem.detail).unwrap_or_default();
+            self.events.record(
+                Severity::Warning,
+                "task.failed",
+                &task.object,
+                &format!("{} failed: {detail}", task.name),
+            );
+        }
+    }
+
+    fn change<T>(&self, id: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        let mut entries = self.lock();
+        let changed = entries.iter_mut().find(|entry| entry.task.id == id).map(change);
+        drop(entries);
+        self.version.send_modify(|version| *version += 1);
+        changed
+    }
+
+    /// All, the newest first.
+    pub fn list(&self) -> Vec<Task> {
+        self.lock().iter().rev().map(|entry| entry.task.clone()).collect()
+    }
+
+    pub fn find(&self, id: &str) -> Result<Task, Problem> {
+        let entries = self.lock();
+        entries.iter().find(|entry| entry.task.id == id).map(|entry| entry.task.clone()).ok_or_else(|| {
+            Problem::new(Code::NotFound, "there is no such task")
+                .object(id)
+                .remedy("`forebay task list` shows the latest; a restart of the daemon forgets them.")
+        })
+    }
+
+    /// Tells when any task changes.
+    pub fn version(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    pub fn cancel(&self, id: &str) -> Result<Task, Problem> {
+        self.find(id)?;
+        let cancelled = self.change(id, |entry| {
+            if entry.task.state == TaskState::Queued {
+                entry.task.state = TaskState::Cancelled;
+                entry.task.cancellable = false;
+                entry.task.finished_unix_ms = Some(now_unix_ms());
+                if let Some(cancel) = entry.cancel.take() {
+                    // The task may be waking up with its turn; `begin` then finds it cancelled.
+                    let _ = cancel.send(());
+                }
+                Ok(entry.task.clone())
+            } else {
+                Err(entry.task.state)
+            }
+        });
+        match cancelled {
+            Some(Ok(task)) => Ok(task),
+            Some(Err(state)) => Err(cannot_cancel(id, state)),
+            None => self.find(id),
+        }
+    }
+
+    /// Waits until no task runs or waits.
+    pub async fn idle(&self) {
+        let mut version = self.version();
+        loop {
+            version.mark_unchanged();
+            if self.lock().iter().all(|entry| entry.task.state.is_final()) {
+                return;
+            }
+            if version.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Why a task in this state cannot be cancelled.
+pub fn cannot_cancel(id: &str, state: TaskState) -> Problem {
+    let (detail, remedy) = match state.is_final() {
+        true => ("the task has ended already", "`forebay task list` shows how."),
+        false => (
+            "the task runs, and this kind of work is finished once it has begun",
+            "Wait for it with `forebay task watch`.",
+        ),
+    };
+    Problem::new(Code::Conflict, detail).object(id).remedy(remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::DataDir;
+    use crate::test_directory;
+
+    fn tasks(temp: &tempfile::TempDir) -> Arc<Tasks> {
+        Tasks::new(EventLog::open(Arc::new(DataDir::open(temp.path()).unwrap())).unwrap())
+    }
+
+    #[tokio::test]
+    async fn one_runs_at_a_time_and_only_the_waiting_can_be_cancelled() {
+        let temp = test_directory();
+        let tasks = tasks(&temp);
+        let (release, released) = oneshot::channel::<()>();
+        let first = tasks
+            .start("pool.create", "a", async move {
+                released.await.unwrap();
+                Ok(Some(serde_json::json!("made")))
+            })
+            .unwrap();
+        let second =
+            tasks.start("pool.create", "b", async { panic!("a cancelled task must not run") }).unwrap();
+        let third = tasks
+            .start("pool.create", "c", async { Err(Problem::new(Code::NoSpace, "the disk is full")) })
+            .unwrap();
+        let mut version = tasks.version();
+        while tasks.find(&first.id).unwrap().state != TaskState::Running {
+            version.changed().await.unwrap();
+        }
+        assert_eq!(tasks.cancel(&first.id).unwrap_err().code, Code::Conflict);
+        assert_eq!(tasks.cancel(&second.id).unwrap().state, TaskState::Cancelled);
+        assert_eq!(tasks.find(&third.id).unwrap().state, TaskState::Queued);
+        release.send(()).unwrap();
+        tasks.idle().await;
+        let first = tasks.find(&first.id).unwrap();
+        assert_eq!((first.state, first.result), (TaskState::Succeeded, Some(serde_json::json!("made"))));
+        let third = tasks.find(&third.id).unwrap();
+        assert_eq!(third.state, TaskState::Failed);
+        assert_eq!(third.error.unwrap().code, Code::NoSpace);
+        assert_eq!(tasks.cancel(&second.id).unwrap_err().code, Code::Conflict);
+        assert_eq!(tasks.cancel("nothing").unwrap_err().code, Code::NotFound);
+        let ids: Vec<String> = tasks.list().into_iter().map(|task| task.object).collect();
+        assert_eq!(ids, ["c", "b", "a"]);
+    }
+
+    #[tokio::test]
+    async fn both_the_waiting_and_the_finished_are_bounded() {
+        let temp = test_directory();
+        let tasks = tasks(&temp);
+        let (release, released) = oneshot::channel::<()>();
+        tasks
+            .start("pool.create", "first", async move {
+                released.await.unwrap();
+                Ok(None)
+            })
+            .unwrap();
+        for _ in 1..ACTIVE_MAX {
+            tasks.start("pool.create", "more", async { Ok(None) }).unwrap();
+        }
+        assert_eq!(tasks.start("pool.create", "x", async { Ok(None) }).unwrap_err().code, Code::Busy);
+        release.send(()).unwrap();
+        tasks.idle().await;
+        for _ in 0..2 * FINISHED_KEPT {
+            tasks.start("pool.create", "later", async { Ok(None) }).unwrap();
+            tasks.idle().await;
+        }
+        assert!(tasks.list().len() <= FINISHED_KEPT + 1, "{}", tasks.list().len());
+    }
+}
