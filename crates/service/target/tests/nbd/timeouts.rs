@@ -265,3 +265,21 @@ fn who_keeps_memory_that_others_wait_for_is_disconnected() {
         assert_eq!(receive(&rt, &modest, len).await, len, "it goes on being served");
     });
 }
+
+/// Twelve clients ask for 32 MiB each before any of them takes a byte: more than a core may hold. All get it.
+#[test]
+fn clients_that_read_share_the_memory_of_a_core() {
+    with_server(|rt, _, events| async move {
+        let mut streams = Vec::new();
+        for _ in 0..12 {
+            let stream = open(&rt).await;
+            send(&rt, &stream, &read(1)).await;
+            streams.push(stream);
+        }
+        for stream in streams {
+            let len = 16 + REQUEST_MAX as usize;
+            assert_eq!(receive(&rt, &stream, len).await, len);
+        }
+        assert!(events.lock().unwrap().is_empty());
+    });
+}
