@@ -16,17 +16,32 @@ use std::time::Duration;
 
 /// Blocks that one destage entry moves: their data makes one large write.
 const BLOCKS_MAX: usize = 128;
+
+/// Room in the log for data that is about to be queued.
+pub(crate) struct StagingPass {
+    shard: Rc<Shard>,
+    bytes: usize,
+}
+
+impl Drop for StagingPass {
+    fn drop(&mut self) {
+        self.shard.staging_promised.set(self.shard.staging_promised.get() - self.bytes);
+        self.shard.progress.changed();
+    }
+}
 /// How long to leave blocks alone that a queued write is about to replace.
 const SUPERSEDED_DELAY: Duration = Duration::from_micros(100);
 
 impl Shard {
-    /// Waits until `bytes` more fit into the log without touching the part that destaging itself needs.
-    pub async fn staging_room(self: &Rc<Self>, bytes: usize) -> Result<(), IoError> {
+    /// Waits until `bytes` more fit into the log without touching the part that destaging itself needs, and keeps them
+    /// until the pass is dropped: when the entry is queued. Called before any block is locked: destaging locks the
+    /// blocks that it moves, and a writer that held one of them here would wait for itself.
+    pub async fn staging_room(self: &Rc<Self>, bytes: usize) -> Result<StagingPass, IoError> {
         let fits = || {
             let log = self.log.borrow();
-            let used = log.chain.position - log.tail + (self.queued_bytes.get() + bytes) as u64;
-            used <= log.ring.bytes() / 4 * 3
-                && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
+            let coming = self.queued_bytes.get() + self.staging_promised.get() + bytes;
+            let used = log.chain.position - log.tail + coming as u64;
+            used <= log.ring.bytes() / 4 * 3 && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
         };
         if !fits() {
             let wait = || {
@@ -39,7 +54,11 @@ impl Shard {
             };
             self.progress.until(wait).await;
         }
-        if self.is_suspended() { Err(IoError::Suspended) } else { Ok(()) }
+        if self.is_suspended() {
+            return Err(IoError::Suspended);
+        }
+        self.staging_promised.set(self.staging_promised.get() + bytes);
+        Ok(StagingPass { shard: self.clone(), bytes })
     }
 
     /// Whether staged blocks should move now.

@@ -2,6 +2,7 @@
 
 use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Pending};
+use crate::destage::StagingPass;
 use crate::error::IoError;
 use crate::format::DatasetRecord;
 use crate::registry::registry;
@@ -94,9 +95,10 @@ impl Volume {
         let pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
         let (first, last) = self.blocks(at, len as u64);
+        let room = self.room_in_log(first, last).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let blocks = self.merge(at, data, first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, blocks, fua).await?;
+        let (mut entry, wait) = self.write_entry(first, blocks, fua, room.is_some()).await?;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop(guard);
@@ -110,9 +112,24 @@ impl Volume {
         done
     }
 
+    /// Room in the log for the data of `first..=last`, when that is where it goes first.
+    async fn room_in_log(&self, first: u64, last: u64) -> Result<Option<StagingPass>, IoError> {
+        let bytes = (last - first + 1) as usize * self.dataset.block_bytes();
+        if !self.shard.data_in_log || bytes > IN_LOG_BYTES_MAX {
+            return Ok(None);
+        }
+        self.shard.staging_room(bytes).await.map(Some)
+    }
+
     /// Allocates places for blocks and makes the entry that writes them; also whether its acknowledgement waits for it.
     /// The caller holds the blocks' lock and queues the entry without waiting for anything in between.
-    async fn write_entry(&self, first: u64, blocks: Vec<Buf>, fua: bool) -> Result<(Entry, bool), IoError> {
+    async fn write_entry(
+        &self,
+        first: u64,
+        blocks: Vec<Buf>,
+        fua: bool,
+        in_log: bool,
+    ) -> Result<(Entry, bool), IoError> {
         let durable = match self.sync() {
             SyncPolicy::Always => true,
             SyncPolicy::Standard => fua && !active(Bug::FuaIgnored),
@@ -120,11 +137,9 @@ impl Volume {
         };
         let nodes = self.nodes_for(first, blocks.len() as u64);
         let block_bytes = self.dataset.block_bytes();
-        let in_log = self.shard.data_in_log && blocks.len() * block_bytes <= IN_LOG_BYTES_MAX;
         let id = self.shard.entry_id();
         let change = if in_log {
             self.shard.reserve_nodes(nodes, false).await?;
-            self.shard.staging_room(blocks.len() * block_bytes).await?;
             Change::Data { dataset: self.dataset.clone(), first, blocks: blocks.clone() }
         } else {
             let places = self.shard.allocate(block_bytes, blocks.len(), nodes).await?;
@@ -281,6 +296,7 @@ impl Volume {
         let pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
         let (first, last) = self.blocks(at, len as u64);
+        let room = self.room_in_log(first, last).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let mut offset = 0;
         let mut skip = (at - first * u64::from(self.block_size())) as usize;
@@ -295,7 +311,7 @@ impl Volume {
             skip = 0;
         }
         let blocks = self.merge(at, vec![new], first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, blocks, false).await?;
+        let (mut entry, wait) = self.write_entry(first, blocks, false, room.is_some()).await?;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop(guard);
