@@ -49,6 +49,9 @@ pub struct Space {
     scarce: bool,
     /// Empty chunks that the running checkpoint leaves out of the table; they go back when it is durable.
     leaving: Vec<ChunkId>,
+    /// Chunks of the running checkpoint's table: those that were there when it was sealed. One that is granted while the
+    /// records are being written is in the log, and in the next table.
+    tabled: Vec<ChunkId>,
 }
 
 impl Space {
@@ -219,6 +222,8 @@ impl Space {
     /// Moves the closed period into the stored bitmaps, after the last node of the checkpoint is allocated. The frees stay
     /// listed for [`Space::release`].
     pub fn seal(&mut self) {
+        let staying = self.chunks.keys().filter(|id| !self.leaving.contains(id));
+        self.tabled = staying.copied().collect();
         for run in std::mem::take(&mut self.frozen.allocated) {
             let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("allocated from an owned chunk");
             let already = chunk.stored.set(run.addr.unit(), run.units);
@@ -233,10 +238,9 @@ impl Space {
         }
     }
 
-    /// Chunks whose record must be written by the running checkpoint.
+    /// Chunks whose record must be written by the running checkpoint. Called after [`Space::seal`].
     pub fn dirty_chunks(&self) -> Vec<ChunkId> {
-        let dirty = |chunk: &&Chunk| chunk.dirty && !self.leaving.contains(&chunk.entry.id);
-        self.chunks.values().filter(dirty).map(|chunk| chunk.entry.id).collect()
+        self.tabled.iter().copied().filter(|id| self.chunks[id].dirty).collect()
     }
 
     /// The record of a chunk goes to its other alternate with this checksum.
@@ -247,10 +251,9 @@ impl Space {
         chunk.dirty = false;
     }
 
-    /// The chunk table of the running checkpoint.
+    /// The chunk table of the running checkpoint. Called after [`Space::seal`].
     pub fn table(&self) -> Vec<ChunkEntry> {
-        let staying = self.chunks.values().filter(|chunk| !self.leaving.contains(&chunk.entry.id));
-        staying.map(|chunk| chunk.entry.clone()).collect()
+        self.tabled.iter().map(|id| self.chunks[id].entry.clone()).collect()
     }
 
     /// The checkpoint is durable: freed units may be written again. Returns the chunks that leave the shard.
