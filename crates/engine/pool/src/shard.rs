@@ -417,7 +417,7 @@ impl Shard {
 
     /// Takes over a chunk: it is logged before anything that uses it.
     fn accept(self: &Rc<Self>, chunk: ChunkEntry) {
-        self.space.borrow_mut().insert(Chunk::fresh(chunk.clone()));
+        self.space.borrow_mut().insert_granted(Chunk::fresh(chunk.clone()));
         self.submit(Entry::grant(chunk));
     }
 

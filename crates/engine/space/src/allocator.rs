@@ -52,6 +52,9 @@ pub struct Space {
     /// Chunks of the running checkpoint's table: those that were there when it was sealed. One that is granted while the
     /// records are being written is in the log, and in the next table.
     tabled: Vec<ChunkId>,
+    /// Granted chunks whose log record is not yet behind a checkpoint's cut, and whether it is in the log at all. They stay: a
+    /// replay would grant a chunk that has left again, on slots that may be another's by then.
+    young: BTreeMap<ChunkId, bool>,
 }
 
 impl Space {
@@ -61,6 +64,19 @@ impl Space {
         }
         let before = self.chunks.insert(chunk.entry.id, chunk);
         assert!(before.is_none(), "chunk granted twice");
+    }
+
+    /// Inserts a chunk whose grant is on its way to the log.
+    pub fn insert_granted(&mut self, chunk: Chunk) {
+        self.young.insert(chunk.entry.id, false);
+        self.insert(chunk);
+    }
+
+    /// The grant of a chunk is in the log.
+    pub fn grant_logged(&mut self, id: ChunkId) {
+        if let Some(logged) = self.young.get_mut(&id) {
+            *logged = true;
+        }
     }
 
     pub fn contains(&self, id: ChunkId) -> bool {
@@ -189,13 +205,16 @@ impl Space {
     pub fn freeze(&mut self) {
         assert!(self.frozen.allocated.is_empty() && self.frozen.freed.is_empty(), "one checkpoint at a time");
         self.frozen = std::mem::take(&mut self.current);
+        self.young.retain(|_, logged| !*logged);
     }
 
     /// Chooses the empty chunks that leave with the running checkpoint; nothing is allocated from them any more.
     pub fn choose_leaving(&mut self) {
         let open: Vec<ChunkId> = self.open.values().map(|(id, _)| *id).collect();
         let idle = |chunk: &&Chunk| {
-            chunk.entry.kind != ChunkKind::Log && chunk.busy.is_empty() && !open.contains(&chunk.entry.id)
+            let id = &chunk.entry.id;
+            let used = !chunk.busy.is_empty() || open.contains(id) || self.young.contains_key(id);
+            chunk.entry.kind != ChunkKind::Log && !used
         };
         self.leaving = self.chunks.values().filter(idle).map(|chunk| chunk.entry.id).collect();
         // One empty node chunk stays: the next checkpoint needs it.
