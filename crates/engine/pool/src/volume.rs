@@ -353,6 +353,11 @@ impl Volume {
 
     /// Changes the volume's properties; durable when done.
     pub(crate) async fn put(&self, change: impl FnOnce(&mut DatasetRecord)) -> Result<(), IoError> {
+        // A change starts from what the one before it left: two at once would undo each other, and a resize a deletion.
+        let _turn = self.dataset.properties.lock(0, 0).await;
+        if self.dataset.gone.get() {
+            return Err(IoError::Gone);
+        }
         let mut record = self.dataset.record.borrow().clone();
         record.mapped = self.dataset.tree.borrow().mapped();
         change(&mut record);
