@@ -57,7 +57,8 @@ fn a_write_of_many_parts_is_one_write() {
     let path = scratch.file("disk", 64 * MIB);
     uring::block_on(|rt| async move {
         let disk = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
-        let cuts: [(&str, usize, fn(usize) -> usize); 4] = [
+        type Cut = fn(usize) -> usize;
+        let cuts: [(&str, usize, Cut); 4] = [
             ("3000 pages apart in memory", 3000 * 4096, |_| 4096),
             ("odd pieces", 5 * 4096, |part| 1 + part * 37 % 500),
             ("a header's length off", 1 << 20, |part| if part == 0 { 28 } else { 1 << 16 }),
@@ -255,10 +256,10 @@ fn child_holds_a_disk() {
 fn a_disk_is_locked_against_other_processes_until_its_last_user_closes_it() {
     let scratch = Scratch::new();
     let path = scratch.file("disk", MIB);
-    let spawn = |path: &str| child("child_holds_a_disk").env("FOREBAY_TEST_DISK", path).spawn().unwrap();
-    let answer = |child: &mut std::process::Child| {
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        lines.map(Result::unwrap).find(|line| line.contains("refused") || line.contains("holding")).unwrap()
+    let holder = |path: &str| {
+        let mut command = child("child_holds_a_disk");
+        command.env("FOREBAY_TEST_DISK", path);
+        command
     };
     let (again, scratch_path) = (path.clone(), path.clone());
     uring::block_on(|rt| async move {
@@ -267,15 +268,16 @@ fn a_disk_is_locked_against_other_processes_until_its_last_user_closes_it() {
         let second = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
         assert_eq!(first.geometry(), second.geometry());
         drop(first);
-        let mut child = spawn(&path);
-        let refused = answer(&mut child);
-        let holder = format!("locked by process {}", std::process::id());
-        assert!(refused.contains("refused") && refused.contains(&holder), "one user is left: {refused}");
-        child.wait().unwrap();
+        let output = holder(&path).output().unwrap();
+        let answer = String::from_utf8_lossy(&output.stdout);
+        let reason = format!("refused: in use: locked by process {}", std::process::id());
+        assert!(answer.contains(&reason), "one user is left: {answer}");
         second.write(0, vec![pattern(&rt, 0, 4096, 7)]).await.unwrap();
         drop(second);
-        let mut child = spawn(&path);
-        assert!(answer(&mut child).contains("holding"), "nobody holds it");
+        let mut child = holder(&path).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+        let mut answers = lines.map(Result::unwrap).filter(|line| !line.starts_with("running"));
+        assert!(answers.any(|line| line.contains("holding")), "nobody holds it");
         assert!(matches!(rt.open_disk(&path, OpenMode::ReadWrite), Err(OpenError::InUse(_))));
         assert!(rt.open_disk(&path, OpenMode::Read).is_ok(), "reading needs no lock");
         child.kill().unwrap();
