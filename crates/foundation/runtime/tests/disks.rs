@@ -240,8 +240,8 @@ fn child_holds_a_disk() {
             Ok(disk) => disk,
         };
         println!("holding");
-        // Keeps the disk busy, so that being killed finds requests in flight.
-        loop {
+        // Keeps the disk busy, so that being killed finds requests in flight; ends if nobody kills it.
+        for _ in 0..2000 {
             let writes: Vec<_> =
                 (0..16).map(|page| disk.write(page * 4096, vec![pattern(&rt, 0, 4096, 1)])).collect();
             for write in writes {
