@@ -3,10 +3,12 @@
 mod common;
 
 use common::{Scratch, child, fill, wrong_at};
-use forebay_runtime::{Cores, OpenMode, Rt, uring};
+use forebay_runtime::{Completer, Cores, OpenMode, Remote, Rt, completion, uring};
+use std::cell::Cell;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// Runs a future on a core and waits for its result.
@@ -103,33 +105,51 @@ fn child_takes_the_lock() {
 /// until the guard's time is up.
 #[test]
 fn an_executor_is_woken_whenever_work_arrives() {
-    let (cores, running) = uring::start(2).unwrap();
-    let far = cores.core(1).clone();
-    let rounds = on(&cores, 0, move |rt| async move {
-        let guard = rt.spawn({
-            let rt = rt.clone();
-            async move {
-                rt.sleep(Duration::from_secs(60)).await;
-                panic!("a wake-up was lost");
-            }
-        });
-        for round in 0..20_000u64 {
-            let (send, receive) = futures_channel::oneshot::channel();
-            far.run(move |_| {
-                // From none to some 10 µs: the time that falling asleep takes.
-                for _ in 0..round % 64 * 8 {
+    const ROUNDS: u64 = 50_000;
+    let asked = Arc::new(AtomicU64::new(0));
+    let (send, receive) = mpsc::channel::<Remote>();
+    // Answers each round a little later within the time that falling asleep takes. It spins, so that it is awake
+    // when the executor is not.
+    let answering = std::thread::spawn({
+        let asked = asked.clone();
+        move || {
+            let remote = receive.recv().unwrap();
+            for round in 1..=ROUNDS {
+                let mut looks = 0u32;
+                while asked.load(Ordering::Acquire) != round {
+                    looks += 1;
+                    if looks > 10_000 {
+                        std::thread::yield_now();
+                    }
+                }
+                for _ in 0..round % 100 {
                     std::hint::spin_loop();
                 }
-                send.send(round).unwrap();
-            });
-            assert_eq!(receive.await, Ok(round));
+                remote.run(move |rt| rt.local::<Waiting>().0.take().expect("a round is open").complete(()));
+            }
         }
-        drop(guard);
-        20_000
     });
-    assert_eq!(rounds, 20_000);
-    running.stop().unwrap();
+    uring::block_on(|rt| async move {
+        send.send(rt.remote()).unwrap();
+        let guard = rt.clone();
+        rt.spawn(async move {
+            guard.sleep(Duration::from_secs(120)).await;
+            panic!("a wake-up was lost");
+        });
+        for round in 1..=ROUNDS {
+            let (done, result) = completion();
+            rt.local::<Waiting>().0.set(Some(done));
+            asked.store(round, Ordering::Release);
+            result.await;
+        }
+    })
+    .unwrap();
+    answering.join().unwrap();
 }
+
+/// Who waits for the answer of the present round.
+#[derive(Default)]
+struct Waiting(Cell<Option<Completer<()>>>);
 
 #[test]
 fn sleeps_last_at_least_as_long_as_asked() {

@@ -132,6 +132,8 @@ fn abandoned_requests_keep_their_buffers() {
                 let at = (round * 16 + page) % 1024 * 8192;
                 drop(disk.read(at, rt.buffer(8192)));
             }
+            // Lets the ring submit them, and not much more.
+            rt.sleep(std::time::Duration::from_micros(1)).await;
             let mut mine: Vec<_> = (0..16).map(|_| rt.buffer(8192)).collect();
             mine.iter_mut().for_each(|buffer| buffer.fill(0xA5));
             // The device works while this waits for a request of its own.
