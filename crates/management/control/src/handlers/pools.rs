@@ -222,11 +222,14 @@ pub async fn import_remembered(shared: &Arc<Shared>) {
     for entry in shared.configuration.pools() {
         let wanted = entry.id.clone().unwrap_or_else(|| entry.name.clone());
         let work = import_at_start(shared.clone(), entry.clone(), wanted);
-        if let Err(problem) = shared.tasks.start("pool.import", &entry.name, work) {
+        let result = match shared.tasks.start("pool.import", &entry.name, work) {
+            Ok(task) => ended(shared, &task).await,
+            Err(problem) => Err(problem),
+        };
+        if let Err(problem) = result {
             shared.configuration.note_failure(&entry.name, Some(problem));
         }
     }
-    shared.tasks.idle().await;
 }
 
 async fn import_at_start(
@@ -244,10 +247,7 @@ async fn import_at_start(
             shared.events.record(Severity::Warning, "pool.forgotten", &entry.name, &message);
             Ok(None)
         }
-        Err(problem) => {
-            shared.configuration.note_failure(&entry.name, Some(problem.clone()));
-            Err(problem)
-        }
+        Err(problem) => Err(problem),
     }
 }
 
