@@ -2,8 +2,12 @@
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FOREBAY := $(TARGET)/release/forebay
+E2E := $(TARGET)/release/forebay-e2e --server $(FOREBAY)
+BENCH := $(TARGET)/release/forebay-bench --server $(FOREBAY)
+# A profile of its own: optimised, with assertions, and a panic of the engine is a finding instead of the end.
+SIM := $(TARGET)/sim/sim
 
-.PHONY: run test check clean
+.PHONY: run test check sim fuzz bench e2e nightly clean
 
 # Builds the appliance and starts it with a pool on files: something to look at. Ctrl-C stops it.
 run:
@@ -17,8 +21,14 @@ test:
 	  'setup=scripts/setup test' \
 	  'format=cargo fmt --all --check' \
 	  'lint=cargo clippy --locked --workspace --all-targets --quiet -- -D warnings' \
-	  'build=cargo build --locked --release -p forebay' \
-	  'unit=cargo test --locked --workspace --quiet'
+	  'unit=cargo test --locked --workspace --quiet' \
+	  'build=cargo build --locked --release -p forebay -p forebay-e2e -p forebay-bench' \
+	  'e2e=$(E2E)' \
+	  'bench=$(BENCH) --quick' \
+	  'simulator=cargo build --locked --profile sim -p forebay-sim' \
+	  'matrix=$(SIM) matrix' \
+	  'planted=$(SIM) planted' \
+	  'crash=$(SIM) crash --images 10000'
 
 # What to run before every commit: a few minutes the first time, seconds afterwards.
 check:
@@ -26,7 +36,45 @@ check:
 	@scripts/run-steps --stop \
 	  'format=cargo fmt --all --check' \
 	  'lint=cargo clippy --locked --workspace --all-targets --quiet -- -D warnings' \
+	  'tidy=cargo test --locked --quiet -p forebay-tidy' \
 	  'unit=cargo test --locked --quiet --workspace --lib --bins'
+
+# The engine on simulated disks: every fault, every planted bug, crash images.
+sim:
+	@scripts/setup run
+	cargo build --locked --profile sim -p forebay-sim
+	$(SIM) matrix
+	$(SIM) planted
+	$(SIM) crash --images 20000
+
+# Hostile bytes, a minute for each target. Needs nightly Rust and cargo-fuzz.
+fuzz:
+	@scripts/setup run
+	scripts/fuzz 60
+
+# Real clients against the real daemon: file systems, fio, nbdcopy, qemu, kill -9.
+e2e:
+	@scripts/setup test
+	cargo build --locked --release -p forebay -p forebay-e2e
+	$(E2E)
+
+# The device, the engine and its NBD server beside nbdkit and qemu-nbd, interleaved on files of one size.
+bench:
+	@scripts/setup test
+	cargo build --locked --release -p forebay -p forebay-bench
+	$(BENCH)
+
+# What takes too long for every change.
+nightly:
+	@STEP_SECONDS=20000 scripts/run-steps \
+	  'setup=scripts/setup test' \
+	  'deny=scripts/deny' \
+	  'build=cargo build --locked --release -p forebay -p forebay-e2e -p forebay-bench' \
+	  'simulator=cargo build --locked --profile sim -p forebay-sim' \
+	  'crash=$(SIM) crash --images 400000 --seed 1000000' \
+	  'fuzz=scripts/fuzz 600' \
+	  'e2e=$(E2E)' \
+	  'bench=$(BENCH) --json $(TARGET)/bench.json'
 
 clean:
 	cargo clean

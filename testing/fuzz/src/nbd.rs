@@ -125,7 +125,7 @@ fn reach(command: &Command) -> u64 {
         Command::Read { len } => u64::from(len),
         Command::Write { ref data, len } => {
             assert_eq!(data.iter().map(|part| part.len()).sum::<usize>(), len as usize);
-            assert!(data.iter().all(|part| part.as_ptr() as usize % 4096 == 0));
+            assert!(data.iter().all(|part| (part.as_ptr() as usize).is_multiple_of(4096)));
             u64::from(len)
         }
         Command::Flush => 0,

@@ -148,7 +148,7 @@ fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back().is_some_and(is_name);
         let after = line[at + word.len()..].chars().next().is_some_and(is_name);
-        !(first && before) && !(last && after)
+        (!first || !before) && (!last || !after)
     })
 }
 

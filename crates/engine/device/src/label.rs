@@ -94,7 +94,10 @@ impl Label {
     /// The bytes of the copy at byte `at` of the disk, [`LABEL_BYTES`] long. Panics when the pool exceeds 256 disks or
     /// 16 groups, which creation refuses.
     pub fn encode(&self, at: u64) -> Vec<u8> {
-        assert!(self.groups.len() <= GROUPS_MAX && self.disks.len() <= DISKS_MAX, "a pool beyond the label's limits");
+        assert!(
+            self.groups.len() <= GROUPS_MAX && self.disks.len() <= DISKS_MAX,
+            "a pool beyond the label's limits"
+        );
         let mut bytes = vec![0; LABEL_BYTES];
         let mut w = Writer::new(&mut bytes);
         w.bytes(MAGIC).u16(VERSION).u16(HEADER as u16).u32(LABEL_BYTES as u32).zeros(16);
@@ -141,7 +144,12 @@ impl Label {
         let (generation, created) = (r.u64()?, WallTime(r.u64()?));
         let (disk, shards, groups, disks) = (r.u16()?, r.u16()?, r.u16()? as usize, r.u16()? as usize);
         let pool_name = r.text(NAME_BYTES)?;
-        if groups == 0 || groups > GROUPS_MAX || disks > DISKS_MAX || disk as usize >= disks || !(1..=64).contains(&shards) {
+        if groups == 0
+            || groups > GROUPS_MAX
+            || disks > DISKS_MAX
+            || disk as usize >= disks
+            || !(1..=32).contains(&shards)
+        {
             return Err(LabelError::Damaged);
         }
         let mut r = Reader::new(&bytes[HEADER..]);
@@ -155,7 +163,13 @@ fn decode_group(r: &mut Reader) -> Result<GroupEntry, LabelError> {
     let (role, data, redundancy, _, _) = (r.u8()?, r.u8()?, r.u8()?, r.u8()?, r.u32()?);
     let (slot_bytes, cell_bytes) = (r.u64()?, r.u64()?);
     r.bytes(40)?;
-    if role > 1 || data != 1 || redundancy > 2 || !slot_bytes.is_power_of_two() || slot_bytes < 1 << 16 || slot_bytes > 1 << 32 {
+    if role > 1
+        || data != 1
+        || redundancy > 2
+        || !slot_bytes.is_power_of_two()
+        || slot_bytes < 1 << 16
+        || slot_bytes > 1 << 32
+    {
         return Err(LabelError::Damaged);
     }
     Ok(GroupEntry { role, data, redundancy, slot_bytes, cell_bytes })
@@ -181,7 +195,14 @@ mod tests {
     use super::*;
 
     fn sample() -> Label {
-        let disk = DiskEntry { id: Id(7), group: 0, status: DiskStatus::Failed, slots: 300, size: 1 << 30, sector_physical: 4096 };
+        let disk = DiskEntry {
+            id: Id(7),
+            group: 0,
+            status: DiskStatus::Failed,
+            slots: 300,
+            size: 1 << 30,
+            sector_physical: 4096,
+        };
         let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 1 << 22, cell_bytes: 1 << 22 };
         Label {
             pool: Id(1 << 100),
@@ -210,10 +231,15 @@ mod tests {
 
     #[test]
     fn torn_at_each_sector_is_seen() {
-        let (old, new) = (sample().encode(0), Label { generation: 4, pool_name: "other".into(), ..sample() }.encode(0));
+        let (old, new) =
+            (sample().encode(0), Label { generation: 4, pool_name: "other".into(), ..sample() }.encode(0));
         for cut in (512..1024).step_by(512) {
             let torn = [&new[..cut], &old[cut..]].concat();
-            assert!(torn == new || Label::decode(&torn, 0) == Err(LabelError::Damaged) || torn[cut..] == new[cut..]);
+            assert!(
+                torn == new
+                    || Label::decode(&torn, 0) == Err(LabelError::Damaged)
+                    || torn[cut..] == new[cut..]
+            );
         }
         let torn = [&new[..256], &old[256..]].concat();
         assert_eq!(torn[256..], new[256..], "only the header differs, so a 512-byte tear is whole or old");

@@ -6,12 +6,12 @@ use forebay_base::KIB;
 pub const UNIT: u64 = 4 * KIB;
 /// Bytes set aside for one copy of the label.
 pub const LABEL_REGION: u64 = 64 * KIB;
-pub const SUPERBLOCK_BYTES: u64 = 8 * KIB;
+pub const SUPERBLOCK_BYTES: u64 = 16 * KIB;
 /// Slots of the superblock ring; checkpoint n goes to slot n modulo this.
 pub const SUPERBLOCK_SLOTS: u64 = 16;
 const SUPERBLOCKS_AT: u64 = 2 * LABEL_REGION;
 const RECORDS_AT: u64 = SUPERBLOCKS_AT + SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES;
-const _: () = assert!(RECORDS_AT == 256 * KIB);
+const _: () = assert!(RECORDS_AT == 384 * KIB);
 
 /// A disk has at least this many slots, so that space is dealt out evenly.
 const SLOTS_MIN: u64 = 256;

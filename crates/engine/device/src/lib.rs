@@ -3,8 +3,8 @@
 //! ```text
 //! byte 0        label, copy 0                       64 KiB
 //!      64 KiB   label, copy 1                       64 KiB
-//!      128 KiB  superblock ring, 16 slots of 8 KiB  128 KiB
-//!      256 KiB  chunk records: two alternates per slot
+//!      128 KiB  superblock ring, 16 slots of 16 KiB 256 KiB
+//!      384 KiB  chunk records: two alternates per slot
 //!      …        slots, all of one size
 //!      end      label, copy 2                       64 KiB (at a multiple of 64 KiB)
 //! ```

@@ -39,7 +39,8 @@ impl SuperblockSlot {
         }
         let mut r = Reader::new(&bytes[8..]);
         let sum = r.u128().ok()?;
-        let (pool, own, generation, length) = (Id(r.u128().ok()?), r.u64().ok()?, r.u64().ok()?, r.u32().ok()?);
+        let (pool, own, generation, length) =
+            (Id(r.u128().ok()?), r.u64().ok()?, r.u64().ok()?, r.u32().ok()?);
         if own != at || sum != Checksum::of_with_hole(bytes, CHECKSUM_AT).0 {
             return None;
         }
@@ -60,8 +61,16 @@ mod tests {
         assert_eq!(SuperblockSlot::decode(&new, 131072), Some(slot));
         assert_eq!(SuperblockSlot::decode(&new, 0), None);
         for cut in (512..7168).step_by(512) {
-            assert_eq!(SuperblockSlot::decode(&[&new[..cut], &old[cut..]].concat(), 131072), None, "cut at {cut}");
-            assert_eq!(SuperblockSlot::decode(&[&old[..cut], &new[cut..]].concat(), 131072), None, "tail at {cut}");
+            assert_eq!(
+                SuperblockSlot::decode(&[&new[..cut], &old[cut..]].concat(), 131072),
+                None,
+                "cut at {cut}"
+            );
+            assert_eq!(
+                SuperblockSlot::decode(&[&old[..cut], &new[cut..]].concat(), 131072),
+                None,
+                "tail at {cut}"
+            );
         }
     }
 }

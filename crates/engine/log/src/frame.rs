@@ -61,7 +61,11 @@ impl Frame {
 
     /// What follows this frame.
     pub fn next(&self) -> Chain {
-        Chain { position: self.position + u64::from(self.length), sequence: self.sequence + 1, previous: self.sum }
+        Chain {
+            position: self.position + u64::from(self.length),
+            sequence: self.sequence + 1,
+            previous: self.sum,
+        }
     }
 
     /// Length in the ring of the frame that starts here, as its header claims; nothing when it is not the frame `chain` expects.
@@ -76,7 +80,8 @@ impl Frame {
         }
         let mut r = Reader::new(&bytes[8..FRAME_HEADER]);
         let sum = Checksum(r.u128().ok()?);
-        let (pool, shard, version, records) = (Id(r.u128().ok()?), r.u16().ok()?, r.u16().ok()?, r.u32().ok()?);
+        let (pool, shard, version, records) =
+            (Id(r.u128().ok()?), r.u16().ok()?, r.u16().ok()?, r.u32().ok()?);
         let (sequence, position) = (r.u64().ok()?, r.u64().ok()?);
         let (incarnation, durable) = (r.u64().ok()?, r.u64().ok()?);
         let (length, payload, previous) = (r.u32().ok()?, r.u32().ok()?, Checksum(r.u128().ok()?));
@@ -84,8 +89,16 @@ impl Frame {
         let next = sequence == chain.sequence && position == chain.position;
         let linked = previous == chain.previous;
         let sane = payload < FRAME_MAX && Frame::length_for(payload as usize) == length as usize;
-        (ours && next && linked && sane)
-            .then_some(Frame { sequence, position, incarnation, durable, length, payload, records, sum })
+        (ours && next && linked && sane).then_some(Frame {
+            sequence,
+            position,
+            incarnation,
+            durable,
+            length,
+            payload,
+            records,
+            sum,
+        })
     }
 
     /// The frame at the start of `bytes` and its records, when it is whole and the one that `chain` expects.
@@ -141,7 +154,10 @@ mod tests {
         let start = Chain { position: 4096, sequence: 9, previous: Checksum(5) };
         let (bytes, first) = frame(&start, 1);
         assert_eq!(bytes.len(), 8192);
-        assert_eq!(Frame::decode(&bytes, CONTEXT, &start).map(|(f, p)| (f, p.to_vec())), Some((first, vec![1; 5000])));
+        assert_eq!(
+            Frame::decode(&bytes, CONTEXT, &start).map(|(f, p)| (f, p.to_vec())),
+            Some((first, vec![1; 5000]))
+        );
         let wrong = [
             Chain { position: 0, ..start },
             Chain { sequence: 8, ..start },

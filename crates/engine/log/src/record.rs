@@ -19,16 +19,36 @@ use forebay_space::{CHUNK_ENTRY_BYTES, ChunkEntry, PTR_BYTES, Ptr};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record<'a> {
     /// The blocks from `first` are at `ptrs`. One client write is one record: it is there whole or not at all.
-    Write { dataset: u32, first: u64, ptrs: Vec<Ptr> },
+    Write {
+        dataset: u32,
+        first: u64,
+        ptrs: Vec<Ptr>,
+    },
     /// The blocks from `first` have these contents, which are nowhere else yet.
-    Data { dataset: u32, first: u64, block_bytes: u32, blocks: Vec<&'a [u8]> },
+    Data {
+        dataset: u32,
+        first: u64,
+        block_bytes: u32,
+        blocks: Vec<&'a [u8]>,
+    },
     /// The blocks read as zeros.
-    Clear { dataset: u32, first: u64, count: u64 },
+    Clear {
+        dataset: u32,
+        first: u64,
+        count: u64,
+    },
     /// The dataset has these properties; it is new if it was not there.
-    Put { dataset: u32, record: &'a [u8] },
-    Remove { dataset: u32 },
+    Put {
+        dataset: u32,
+        record: &'a [u8],
+    },
+    Remove {
+        dataset: u32,
+    },
     /// The shard owns this chunk from here on.
-    Grant { chunk: ChunkEntry },
+    Grant {
+        chunk: ChunkEntry,
+    },
 }
 
 /// A frame whose checksum is right holds something impossible: written by a newer version, or our bug.
@@ -156,6 +176,9 @@ mod tests {
         assert_eq!(decode_records(&bytes, 6), Ok(records));
         assert!((0..bytes.len()).all(|len| decode_records(&bytes[..len], 6).is_err()));
         assert_eq!(decode_records(&bytes, 5), Err(RecordError), "left-over bytes");
-        assert_eq!(decode_records(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255], 1), Err(RecordError));
+        assert_eq!(
+            decode_records(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255], 1),
+            Err(RecordError)
+        );
     }
 }

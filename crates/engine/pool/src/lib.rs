@@ -3,19 +3,44 @@
 //! [`Engine`] is the handle for management: `Send`, every method a message to the cores. [`Volume`] is the
 //! handle for the data path: it lives on the core that owns the volume's shard ([`VolumeInfo::core`]).
 
+mod checkpoint;
+mod commit;
+mod control;
+mod create;
+mod dataset;
+mod destage;
 mod error;
+mod format;
+mod import;
+mod locks;
+mod open;
+mod read;
+mod registry;
+mod shard;
+mod signal;
+mod slots;
 mod spec;
+mod tables;
+mod volume;
+mod volumes;
 
 pub use error::{Error, ErrorKind, IoError};
 pub use spec::*;
+pub use volume::{IO_BYTES_MAX, Volume};
 
+use control::Control;
 use forebay_base::Id;
-use forebay_runtime::{Buf, Cores, Rt};
+use forebay_device::write_label;
+use forebay_runtime::{Cores, Rt};
+use futures_util::future::join_all;
+use registry::{call, registry};
+use std::future::Future;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// How the engine runs.
 pub struct EngineConfig {
-    /// Bytes of DRAM for cached blocks and tree nodes, over all pools and shards.
+    /// Bytes of DRAM for cached blocks and tree nodes of each pool, over all its shards.
     pub memory: u64,
     /// Receives events; called on engine cores, must not block.
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
@@ -23,140 +48,216 @@ pub struct EngineConfig {
 
 /// All pools of this process.
 #[derive(Clone)]
-pub struct Engine {}
+pub struct Engine {
+    cores: Cores,
+    config: Arc<EngineConfig>,
+}
 
 impl Engine {
     pub fn new(cores: Cores, config: EngineConfig) -> Engine {
-        let _ = (cores, config);
-        todo!()
+        Engine { cores, config: Arc::new(config) }
     }
+
+    /// Runs `work` on core 0.
+    async fn on_core_0<T, F, W>(&self, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(Rt) -> W + Send + 'static,
+        W: Future<Output = Result<T, Error>> + 'static,
+    {
+        let result = call(self.cores.core(0), work).await;
+        result.unwrap_or_else(|_| Err(Error::new(ErrorKind::Stopped, "forebay", "the engine has stopped")))
+    }
+
+    /// Runs `work` with the coordinator of an imported pool, by name or UUID.
+    async fn on_pool<T, F, W>(&self, pool: &str, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(Rc<Control>) -> W + Send + 'static,
+        W: Future<Output = Result<T, Error>> + 'static,
+    {
+        let pool = pool.to_string();
+        self.on_core_0(move |rt| async move { work(find_pool(&rt, &pool)?).await }).await
+    }
+
+    /// Runs `work` with the coordinator of the pool of `POOL/NAME`, or of the volume with that UUID.
+    async fn on_volume<T, F, W>(&self, volume: &str, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(Rc<Control>, String) -> W + Send + 'static,
+        W: Future<Output = Result<T, Error>> + 'static,
+    {
+        let volume = volume.to_string();
+        let found = move |rt: Rt| async move {
+            if volume.parse::<Id>().is_ok() {
+                let owner =
+                    registry(&rt).controls().into_iter().find(|control| control.find(&volume).is_some());
+                let missing = || {
+                    Error::new(ErrorKind::NotFound, &*volume, "no imported pool has a volume with this id")
+                };
+                return work(owner.ok_or_else(missing)?, volume.clone()).await;
+            }
+            let Some((pool, name)) = volume.split_once('/') else {
+                let message = "a volume is named POOL/NAME";
+                return Err(Error::new(ErrorKind::Invalid("name"), volume, message));
+            };
+            work(find_pool(&rt, pool)?, name.to_string()).await
+        };
+        self.on_core_0(found).await
+    }
+
     pub async fn pool_create(&self, spec: PoolSpec) -> Result<PoolStatus, Error> {
-        let _ = spec;
-        todo!()
+        let (cores, config) = (self.cores.clone(), self.config.clone());
+        self.on_core_0(move |rt| async move {
+            if registry(&rt).controls().iter().any(|control| control.name() == spec.name) {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    spec.name,
+                    "a pool of this name is imported already",
+                ));
+            }
+            create::create(&rt, &cores, &config, &spec).await?;
+            let paths = spec.disks.into_iter().chain(spec.log_disks).collect();
+            Engine::import_here(rt, cores, config, spec.name, paths).await?.status().await
+        })
+        .await
     }
+
     /// Imports the pool called `name` (or with that UUID) from the disks at `paths`.
     pub async fn pool_import(&self, name: &str, paths: Vec<String>) -> Result<PoolStatus, Error> {
-        let _ = (name, paths);
-        todo!()
+        let (cores, config, name) = (self.cores.clone(), self.config.clone(), name.to_string());
+        self.on_core_0(move |rt| async move {
+            Engine::import_here(rt, cores, config, name, paths).await?.status().await
+        })
+        .await
     }
+
     /// Pools whose labels are on the disks at `paths`.
     pub async fn pool_scan(&self, paths: Vec<String>) -> Vec<PoolFound> {
-        let _ = paths;
-        todo!()
+        self.on_core_0(move |rt| async move { Ok(import::scan(&rt, &paths).await) }).await.unwrap_or_default()
     }
+
     /// Checkpoints and closes a pool.
     pub async fn pool_export(&self, name: &str) -> Result<(), Error> {
-        let _ = name;
-        todo!()
+        self.on_pool(name, |control| async move { close(&control).await }).await
     }
+
     /// Exports a pool and erases its labels.
     pub async fn pool_destroy(&self, name: &str) -> Result<(), Error> {
-        let _ = name;
-        todo!()
+        self.on_pool(name, |control| async move {
+            close(&control).await?;
+            for disk in &control.disks {
+                let Some(handle) = &disk.disk else { continue };
+                let failed = |error| {
+                    Error::new(ErrorKind::Io, &*disk.path, format!("erasing the label failed: {error}"))
+                };
+                write_label(&control.rt, handle, None).await.map_err(failed)?;
+            }
+            Ok(())
+        })
+        .await
     }
+
     pub async fn pools(&self) -> Vec<PoolStatus> {
-        todo!()
+        let gather = |rt: Rt| async move {
+            let statuses = registry(&rt)
+                .controls()
+                .into_iter()
+                .map(|control| async move { control.status().await.ok() });
+            Ok(join_all(statuses).await.into_iter().flatten().collect())
+        };
+        self.on_core_0(gather).await.unwrap_or_default()
     }
+
     /// Forces a checkpoint of one pool and returns its number.
     pub async fn checkpoint(&self, pool: &str) -> Result<u64, Error> {
-        let _ = pool;
-        todo!()
+        self.on_pool(pool, |control| async move { control.checkpoint().await }).await
     }
+
     pub async fn volume_create(&self, spec: VolumeSpec) -> Result<VolumeInfo, Error> {
-        let _ = spec;
-        todo!()
+        let pool = spec.pool.clone();
+        self.on_pool(&pool, |control| async move { control.volume_create(spec).await }).await
     }
+
     /// All volumes, of one pool or of all.
     pub async fn volumes(&self, pool: Option<&str>) -> Result<Vec<VolumeInfo>, Error> {
-        let _ = pool;
-        todo!()
+        let pool = pool.map(str::to_string);
+        let gather = |rt: Rt| async move {
+            let controls = match pool {
+                Some(pool) => vec![find_pool(&rt, &pool)?],
+                None => registry(&rt).controls(),
+            };
+            let mut volumes = Vec::new();
+            for control in controls {
+                volumes.extend(control.volume_list().await?);
+            }
+            Ok(volumes)
+        };
+        self.on_core_0(gather).await
     }
+
     /// A volume by `POOL/NAME` or UUID.
     pub async fn volume(&self, name: &str) -> Result<VolumeInfo, Error> {
-        let _ = name;
-        todo!()
+        self.on_volume(name, |control, name| async move { control.volume_info(&name).await }).await
     }
+
     /// Grows a volume while clients use it; shrinking is refused.
     pub async fn volume_resize(&self, name: &str, size: u64) -> Result<VolumeInfo, Error> {
-        let _ = (name, size);
-        todo!()
+        self.on_volume(name, move |control, name| async move { control.volume_resize(&name, size).await })
+            .await
     }
+
     pub async fn volume_set_sync(&self, name: &str, sync: SyncPolicy) -> Result<VolumeInfo, Error> {
-        let _ = (name, sync);
-        todo!()
+        self.on_volume(name, move |control, name| async move { control.volume_set_sync(&name, sync).await })
+            .await
     }
+
     /// Deletes a volume; its space comes back in the background.
     pub async fn volume_delete(&self, name: &str) -> Result<(), Error> {
-        let _ = name;
-        todo!()
+        self.on_volume(name, |control, name| async move { control.volume_delete(&name).await }).await
     }
+
     /// Checkpoints and closes everything.
     pub async fn stop(&self) {
-        todo!()
+        let close_all = |rt: Rt| async move {
+            for control in registry(&rt).controls() {
+                // A pool that cannot checkpoint is left as a crash would leave it: its log has everything acknowledged.
+                let _ = close(&control).await;
+            }
+            Ok(())
+        };
+        // An engine that has ended has nothing to close.
+        let _ = self.on_core_0(close_all).await;
     }
 }
 
-/// A volume on the core that owns it. Offsets and lengths are bytes and need no alignment, but whole,
-/// aligned blocks are cheapest. Each write, discard or compare-and-write is atomic: after a crash it is
-/// there whole or not at all. Cheap to clone.
-#[derive(Clone)]
-pub struct Volume {}
+fn find_pool(rt: &Rt, pool: &str) -> Result<Rc<Control>, Error> {
+    let id: Option<Id> = pool.parse().ok();
+    let found = registry(rt)
+        .controls()
+        .into_iter()
+        .find(|control| control.name() == pool || Some(control.id()) == id);
+    found.ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, pool, "no pool of this name is imported")
+            .remedy("List pools with 'forebay pool list'; import one with 'forebay pool import NAME DISK…'")
+    })
+}
 
-impl Volume {
-    /// The volume with this id. `Gone` when it does not exist or lives on another core.
-    pub fn open(rt: &Rt, id: Id) -> Result<Volume, IoError> {
-        let _ = (rt, id);
-        todo!()
+/// Ends client operations, makes the last checkpoint and lets go of the disks.
+async fn close(control: &Rc<Control>) -> Result<(), Error> {
+    if control.exporting.replace(true) {
+        return Err(control.error(ErrorKind::Conflict, "the pool is being exported already"));
     }
-    /// Bytes, now (it may grow).
-    pub fn size(&self) -> u64 {
-        todo!()
+    let shards = control.shard_count();
+    for index in 0..shards {
+        control.on_shard(index, |shard| async move { shard.close_volumes().await }).await?;
     }
-    pub fn block_size(&self) -> u32 {
-        todo!()
+    let last = if control.shared.is_suspended() { Ok(0) } else { control.checkpoint().await };
+    for index in 0..shards {
+        control.on_shard(index, |shard| async move { shard.end().await }).await?;
     }
-    pub fn sync(&self) -> SyncPolicy {
-        todo!()
-    }
-    /// `len` bytes from `at`, in parts that follow each other. At most 32 MiB.
-    pub async fn read(&self, at: u64, len: usize) -> Result<Vec<Buf>, IoError> {
-        let _ = (at, len);
-        todo!()
-    }
-    /// Writes the parts one after the other from `at`; at most 32 MiB in all. `fua`: durable when done, whatever `sync` says
-    /// (except [`SyncPolicy::Disabled`]).
-    pub async fn write(&self, at: u64, data: Vec<Buf>, fua: bool) -> Result<(), IoError> {
-        let _ = (at, data, fua);
-        todo!()
-    }
-    /// Makes every write acknowledged before it durable.
-    pub async fn flush(&self) -> Result<(), IoError> {
-        todo!()
-    }
-    /// Gives back the space of every whole block in the range; it reads as zeros afterwards. Partial blocks at the ends stay
-    /// as they are.
-    pub async fn discard(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
-        let _ = (at, len, fua);
-        todo!()
-    }
-    /// The range reads as zeros afterwards; whole blocks by metadata alone.
-    pub async fn write_zeroes(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
-        let _ = (at, len, fua);
-        todo!()
-    }
-    /// Writes `new` if the volume holds `expected` there (same length, at most 1 MiB); otherwise `Ok(Err(first differing byte))`.
-    pub async fn compare_and_write(
-        &self,
-        at: u64,
-        expected: Buf,
-        new: Buf,
-    ) -> Result<Result<(), usize>, IoError> {
-        let _ = (at, expected, new);
-        todo!()
-    }
-    /// Which parts of the range hold data: extents that cover it from its start, at most `extents_max` of them.
-    pub async fn status(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
-        let _ = (at, len, extents_max);
-        todo!()
-    }
+    Engine::drop_shards(&control.shared, shards).await;
+    registry(&control.rt).remove_control(control.id());
+    control.event(Severity::Info, "pool.exported", control.name(), "closed after a last checkpoint".into());
+    last.map(drop)
 }

@@ -48,7 +48,7 @@ pub struct PoolSpec {
     pub disks: Vec<String>,
     /// Paths of the log disks: one group, mirrored when there are two or three. Empty: the log lives on the data disks.
     pub log_disks: Vec<String>,
-    /// Independent single-threaded owners of volumes, fixed for the pool's life: 1 to 64.
+    /// Independent single-threaded owners of volumes, fixed for the pool's life: 1 to 32.
     pub shards: usize,
     /// Bytes of intent log per shard; by default a 32nd of the data space, 4 MiB to 1 GiB.
     pub log_bytes: Option<u64>,

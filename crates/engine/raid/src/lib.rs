@@ -145,7 +145,8 @@ impl Array {
         let mut copies = Vec::new();
         for slot in slots {
             let Some(member) = self.member(slot.disk) else { continue };
-            let (bytes, result) = member.disk.read(member.layout.slot_at(slot.slot) + offset, self.rt.buffer(len)).await;
+            let (bytes, result) =
+                member.disk.read(member.layout.slot_at(slot.slot) + offset, self.rt.buffer(len)).await;
             copies.push((*slot, (result.is_ok() && check(&bytes)).then_some(bytes)));
         }
         copies
@@ -153,17 +154,50 @@ impl Array {
 
     /// Starts writing `parts` at `offset` of the chunk, to every copy in service.
     pub fn write(&self, slots: &[SlotRef], offset: u64, parts: Vec<Buf>) -> Writing {
+        self.write_each(slots, |member, slot| member.layout.slot_at(slot.slot) + offset, parts)
+    }
+
+    fn write_each(
+        &self,
+        slots: &[SlotRef],
+        at: impl Fn(&Member, &SlotRef) -> u64,
+        parts: Vec<Buf>,
+    ) -> Writing {
         let mut writing = Writing { parts: Vec::with_capacity(slots.len()), absent: Vec::new() };
         for slot in slots {
             match self.member(slot.disk) {
                 Some(member) => {
-                    let at = member.layout.slot_at(slot.slot) + offset;
-                    writing.parts.push((slot.disk, member.disk.write(at, parts.clone())));
+                    writing.parts.push((slot.disk, member.disk.write(at(member, slot), parts.clone())))
                 }
                 None => writing.absent.push(slot.disk),
             }
         }
         writing
+    }
+
+    /// Starts writing a chunk record to alternate 0 or 1 beside each slot in service.
+    pub fn write_record(&self, slots: &[SlotRef], alternate: u8, record: Buf) -> Writing {
+        let at = |member: &Member, slot: &SlotRef| member.layout.record_at(slot.slot, alternate);
+        self.write_each(slots, at, vec![record])
+    }
+
+    /// Reads the chunk record in an alternate, from the first copy that `check` accepts.
+    pub async fn read_record(
+        &self,
+        slots: &[SlotRef],
+        alternate: u8,
+        check: impl Fn(&[u8]) -> bool,
+    ) -> Result<BufMut, ArrayError> {
+        for slot in slots {
+            let Some(member) = self.member(slot.disk) else { continue };
+            let buffer = self.rt.buffer(member.layout.record_bytes as usize);
+            let (bytes, result) =
+                member.disk.read(member.layout.record_at(slot.slot, alternate), buffer).await;
+            if result.is_ok() && check(&bytes) {
+                return Ok(bytes);
+            }
+        }
+        Err(ArrayError::Corrupt)
     }
 
     /// Waits for a write. Ok when at least one copy has it and the loss of every other is recorded. Adds the disks to flush.

@@ -113,7 +113,10 @@ mod tests {
     #[test]
     fn fields_do_not_run_into_each_other() {
         let addr = Addr::new(ChunkId::MAX, (1 << 21) - 1);
-        assert_eq!((addr.chunk(), addr.unit(), addr.offset()), (ChunkId::MAX, (1 << 21) - 1, (8 << 30) - 4096));
+        assert_eq!(
+            (addr.chunk(), addr.unit(), addr.offset()),
+            (ChunkId::MAX, (1 << 21) - 1, (8 << 30) - 4096)
+        );
         let ptr = Ptr::new(addr, 131072, LOW_48, Checksum(u128::MAX));
         assert_eq!((ptr.addr(), ptr.bytes(), ptr.units(), ptr.birth()), (addr, 131072, 32, LOW_48));
         let mut bytes = [0; PTR_BYTES];

@@ -188,21 +188,8 @@ impl Space {
         self.frozen = std::mem::take(&mut self.current);
     }
 
-    /// Moves the closed period into the stored bitmaps, after the last node of the checkpoint is allocated, and chooses the
-    /// empty chunks that leave. What remains of the lists is for [`Space::release`].
-    pub fn seal(&mut self) {
-        for run in std::mem::take(&mut self.frozen.allocated) {
-            let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("allocated from an owned chunk");
-            let already = chunk.stored.set(run.addr.unit(), run.units);
-            assert_eq!(already, 0, "a unit was allocated twice in one period");
-            chunk.dirty = true;
-        }
-        for run in &self.frozen.freed {
-            let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("freed in an owned chunk");
-            let already = chunk.stored.clear(run.addr.unit(), run.units);
-            assert_eq!(already, 0, "a unit was freed that was not in use");
-            chunk.dirty = true;
-        }
+    /// Chooses the empty chunks that leave with the running checkpoint; nothing is allocated from them any more.
+    pub fn choose_leaving(&mut self) {
         let open: Vec<ChunkId> = self.open.values().map(|(id, _)| *id).collect();
         let idle = |chunk: &&Chunk| {
             chunk.entry.kind != ChunkKind::Log && chunk.busy.is_empty() && !open.contains(&chunk.entry.id)
@@ -216,6 +203,33 @@ impl Space {
             // Out of the allocator's sight from now on.
             let chunk = self.chunks.get_mut(id).expect("chosen above");
             chunk.busy.set(0, chunk.entry.units);
+        }
+    }
+
+    /// Lets the next node come from the emptiest chunk: a table must fit into few chunks.
+    pub fn close_node_chunk(&mut self) {
+        self.open.remove(&ChunkKind::Node);
+    }
+
+    /// Lines that the chunk table of the running checkpoint will have.
+    pub fn table_len(&self) -> usize {
+        self.chunks.len() - self.leaving.len()
+    }
+
+    /// Moves the closed period into the stored bitmaps, after the last node of the checkpoint is allocated. The frees stay
+    /// listed for [`Space::release`].
+    pub fn seal(&mut self) {
+        for run in std::mem::take(&mut self.frozen.allocated) {
+            let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("allocated from an owned chunk");
+            let already = chunk.stored.set(run.addr.unit(), run.units);
+            assert!(already == 0 || chunk.unknown, "a unit was allocated twice in one period");
+            chunk.dirty = true;
+        }
+        for run in &self.frozen.freed {
+            let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("freed in an owned chunk");
+            let already = chunk.stored.clear(run.addr.unit(), run.units);
+            assert!(already == 0 || chunk.unknown, "a unit was freed that was not in use");
+            chunk.dirty = true;
         }
     }
 
@@ -248,7 +262,10 @@ impl Space {
             self.scarce = false;
         }
         let leaving = std::mem::take(&mut self.leaving);
-        leaving.into_iter().map(|id| self.chunks.remove(&id).expect("leaving chunks are owned").entry).collect()
+        leaving
+            .into_iter()
+            .map(|id| self.chunks.remove(&id).expect("leaving chunks are owned").entry)
+            .collect()
     }
 
     pub fn usage(&self) -> Usage {
@@ -284,7 +301,16 @@ mod tests {
 
     fn entry(id: u32, kind: ChunkKind, units: u32) -> ChunkEntry {
         let slots = vec![SlotRef { disk: 0, slot: id }];
-        ChunkEntry { id: ChunkId(id), kind, group: 0, units, order: 0, record_sum: Checksum(0), alternate: 0, slots }
+        ChunkEntry {
+            id: ChunkId(id),
+            kind,
+            group: 0,
+            units,
+            order: 0,
+            record_sum: Checksum(0),
+            alternate: 0,
+            slots,
+        }
     }
 
     fn ptr(addr: Addr, units: u32) -> Ptr {
@@ -319,6 +345,7 @@ mod tests {
         let a = ptr(space.allocate(DATA, 2).expect("room"), 2);
         space.applied(&a);
         space.freeze();
+        space.choose_leaving();
         space.seal();
         assert_eq!(space.table().len(), 1);
         space.declare_scarce();
@@ -330,7 +357,9 @@ mod tests {
     fn random_work_never_hands_out_a_unit_twice() {
         let mut random = Random::new(3);
         let mut space = Space::default();
-        (1..6).for_each(|id| space.insert(Chunk::fresh(entry(id, ChunkKind::Data { class: (id % 3) as u8 }, 64))));
+        (1..6).for_each(|id| {
+            space.insert(Chunk::fresh(entry(id, ChunkKind::Data { class: (id % 3) as u8 }, 64)))
+        });
         let mut live: Vec<Ptr> = Vec::new();
         let mut frees_pending = Vec::new();
         for step in 0..20_000 {
@@ -354,6 +383,7 @@ mod tests {
             }
             if step % 100 == 0 {
                 space.freeze();
+                space.choose_leaving();
                 space.seal();
                 for chunk in space.release() {
                     space.insert(Chunk::fresh(ChunkEntry { kind: ChunkKind::Data { class }, ..chunk }));

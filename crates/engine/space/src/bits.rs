@@ -128,8 +128,10 @@ mod tests {
                 assert_eq!(bits.ones() as usize, plain.iter().filter(|&&bit| bit).count());
                 let want = 1 << random.below(8);
                 let from = random.below(u64::from(len)) as u32;
-                let free = (from.next_multiple_of(want)..).step_by(want as usize).take_while(|a| a + want <= len);
-                let free = free.into_iter().find(|&a| plain[a as usize..(a + want) as usize].iter().all(|bit| !bit));
+                let free =
+                    (from.next_multiple_of(want)..).step_by(want as usize).take_while(|a| a + want <= len);
+                let free =
+                    free.into_iter().find(|&a| plain[a as usize..(a + want) as usize].iter().all(|bit| !bit));
                 assert_eq!(bits.find_free(from, want), free, "len {len} from {from} want {want}");
                 assert_eq!(Bits::from_bytes(len, &bits.to_bytes()).as_ref(), Some(&bits));
             }

@@ -68,7 +68,8 @@ impl ChunkEntry {
     /// Nothing when a field is impossible.
     pub fn decode(r: &mut Reader) -> Result<Option<ChunkEntry>, Truncated> {
         let mut r = Reader::new(r.bytes(CHUNK_ENTRY_BYTES)?);
-        let (id, kind, class, group, units, order) = (r.u32()?, r.u8()?, r.u8()?, r.u16()?, r.u32()?, r.u32()?);
+        let (id, kind, class, group, units, order) =
+            (r.u32()?, r.u8()?, r.u8()?, r.u16()?, r.u32()?, r.u32()?);
         let (sum, alternate, slots, _) = (r.u128()?, r.u8()?, r.u8()? as usize, r.u16()?);
         let kind = match kind {
             0 if class <= 5 => ChunkKind::Data { class },
@@ -76,11 +77,28 @@ impl ChunkEntry {
             2 => ChunkKind::Log,
             _ => return Ok(None),
         };
-        if id == 0 || id > ChunkId::MAX.0 || slots == 0 || slots > SLOTS_MAX || alternate > 1 || units == 0 || units > 1 << 21 {
+        if id == 0
+            || id > ChunkId::MAX.0
+            || slots == 0
+            || slots > SLOTS_MAX
+            || alternate > 1
+            || units == 0
+            || units > 1 << 21
+        {
             return Ok(None);
         }
-        let slots = (0..slots).map(|_| Ok(SlotRef { disk: r.u16()?, slot: r.u32()? })).collect::<Result<_, _>>()?;
-        Ok(Some(ChunkEntry { id: ChunkId(id), kind, group, units, order, record_sum: Checksum(sum), alternate, slots }))
+        let slots =
+            (0..slots).map(|_| Ok(SlotRef { disk: r.u16()?, slot: r.u32()? })).collect::<Result<_, _>>()?;
+        Ok(Some(ChunkEntry {
+            id: ChunkId(id),
+            kind,
+            group,
+            units,
+            order,
+            record_sum: Checksum(sum),
+            alternate,
+            slots,
+        }))
     }
 }
 
@@ -92,17 +110,25 @@ pub struct Chunk {
     pub stored: Bits,
     /// Whether `stored` differs from the record on disk.
     pub dirty: bool,
+    /// The record was lost: everything counts as in use, and frees may find what they free still marked.
+    pub unknown: bool,
 }
 
 impl Chunk {
     /// A chunk that was just granted.
     pub fn fresh(entry: ChunkEntry) -> Chunk {
         let bits = Bits::new(entry.units);
-        Chunk { dirty: entry.kind != ChunkKind::Log, entry, busy: bits.clone(), stored: bits }
+        Chunk { dirty: entry.kind != ChunkKind::Log, entry, busy: bits.clone(), stored: bits, unknown: false }
     }
     /// A chunk as its record describes it.
     pub fn load(entry: ChunkEntry, stored: Bits) -> Chunk {
-        Chunk { entry, busy: stored.clone(), stored, dirty: false }
+        Chunk { entry, busy: stored.clone(), stored, dirty: false, unknown: false }
+    }
+    /// A chunk whose record cannot be read: nothing is allocated from it but what is freed later.
+    pub fn unknown(entry: ChunkEntry) -> Chunk {
+        let mut bits = Bits::new(entry.units);
+        bits.set(0, entry.units);
+        Chunk { entry, busy: bits.clone(), stored: bits, dirty: true, unknown: true }
     }
 }
 
@@ -129,7 +155,8 @@ pub fn decode_record(bytes: &[u8], pool: Id, entry: &ChunkEntry) -> Option<Bits>
     }
     let mut r = Reader::new(&bytes[8..]);
     let sum = r.u128().ok()?;
-    let (own_pool, _generation, id, units) = (Id(r.u128().ok()?), r.u64().ok()?, r.u32().ok()?, r.u32().ok()?);
+    let (own_pool, _generation, id, units) =
+        (Id(r.u128().ok()?), r.u64().ok()?, r.u32().ok()?, r.u32().ok()?);
     if own_pool != pool || id != entry.id.0 || units != entry.units || sum != entry.record_sum.0 {
         return None;
     }

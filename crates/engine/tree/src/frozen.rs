@@ -52,7 +52,6 @@ pub(crate) fn merge(mut ptrs: Vec<Ptr>, delta: &Delta) -> Merged {
     Merged { ptrs, freed, mapped }
 }
 
-
 impl DirtyLeaf {
     /// The pointers of a leaf in memory; nothing when the leaf must be read from its home and merged.
     pub fn hot(&self) -> Option<&[Ptr]> {

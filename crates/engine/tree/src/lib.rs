@@ -12,5 +12,7 @@ mod node;
 mod tree;
 
 pub use frozen::{DirtyLeaf, Frozen, Merged, leaf_body};
-pub use node::{FANOUT, NODE_BODY, NODE_BYTES, NodeError, NodeHeader, TABLE_LEVEL, decode_node, decode_ptrs, encode_node};
+pub use node::{
+    FANOUT, NODE_BODY, NODE_BYTES, NodeError, NodeHeader, TABLE_LEVEL, decode_node, decode_ptrs, encode_node,
+};
 pub use tree::{Found, Tree, height_for};

@@ -58,7 +58,10 @@ pub(crate) struct Inner {
 pub(crate) enum Child {
     Hole,
     /// On disk only; during loading also for interior nodes.
-    Cold { home: Ptr, delta: Option<Rc<Delta>> },
+    Cold {
+        home: Ptr,
+        delta: Option<Rc<Delta>>,
+    },
     Leaf(Rc<Leaf>),
     Inner(Rc<Inner>),
 }
@@ -69,7 +72,10 @@ pub enum Found {
     Hole,
     At(Ptr),
     /// The leaf with this index must be read from its home first.
-    Unloaded { leaf: u64, home: Ptr },
+    Unloaded {
+        leaf: u64,
+        home: Ptr,
+    },
 }
 
 /// The tree of one volume.
@@ -164,9 +170,11 @@ impl Tree {
 
     /// Puts an interior node in place that [`Tree::missing_inner`] named.
     pub fn load_inner(&mut self, level: u8, index: u64, home: Ptr, ptrs: Vec<Ptr>) {
-        let place = |ptr: Ptr| if ptr.is_hole() { Child::Hole } else { Child::Cold { home: ptr, delta: None } };
+        let place =
+            |ptr: Ptr| if ptr.is_hole() { Child::Hole } else { Child::Cold { home: ptr, delta: None } };
         let children = ptrs.into_iter().map(place).collect();
-        *self.place(level, index).expect("loaded from above") = Child::Inner(Rc::new(Inner { stamp: 0, home, children }));
+        *self.place(level, index).expect("loaded from above") =
+            Child::Inner(Rc::new(Inner { stamp: 0, home, children }));
     }
 
     /// The child slot of node `index` of `level`, copying shared nodes on the way; nothing when a parent is absent.
@@ -202,7 +210,9 @@ impl Tree {
                 found(&node.ptrs[slot as usize])
             }
             Child::Cold { home, delta } => match delta.as_deref() {
-                Some(Delta { entries, .. }) if entries.contains_key(&(slot as u16)) => found(&entries[&(slot as u16)].0),
+                Some(Delta { entries, .. }) if entries.contains_key(&(slot as u16)) => {
+                    found(&entries[&(slot as u16)].0)
+                }
                 Some(Delta { cleared: Some(_), .. }) => Found::Hole,
                 _ => Found::Unloaded { leaf, home: *home },
             },
@@ -253,7 +263,9 @@ impl Tree {
                 }
             }
             Child::Cold { delta, .. } => {
-                let delta = Rc::make_mut(delta.get_or_insert_with(|| Rc::new(Delta { since: period, ..Delta::default() })));
+                let delta = Rc::make_mut(
+                    delta.get_or_insert_with(|| Rc::new(Delta { since: period, ..Delta::default() })),
+                );
                 if delta.stamp != period {
                     delta.stamp = period;
                     self.dirty += 1;
@@ -471,7 +483,11 @@ mod tests {
     }
 
     /// Writes a frozen tree, calling `between` after each leaf: the live tree goes on meanwhile.
-    fn checkpoint(tree: &mut Tree, disk: &mut Disk, mut between: impl FnMut(&mut Tree, &mut Disk)) -> (Ptr, u8, u64) {
+    fn checkpoint(
+        tree: &mut Tree,
+        disk: &mut Disk,
+        mut between: impl FnMut(&mut Tree, &mut Disk),
+    ) -> (Ptr, u8, u64) {
         let mut frozen = tree.freeze();
         let mut replaced = Vec::new();
         for leaf in frozen.dirty_leaves() {
@@ -509,7 +525,9 @@ mod tests {
             if missing.is_empty() {
                 return;
             }
-            missing.into_iter().for_each(|(level, index, home)| tree.load_inner(level, index, home, disk.read(home)));
+            missing
+                .into_iter()
+                .for_each(|(level, index, home)| tree.load_inner(level, index, home, disk.read(home)));
         }
     }
 
@@ -518,7 +536,8 @@ mod tests {
             Found::Unloaded { leaf, home } => {
                 let stored = disk.read(home);
                 let mut freed = Vec::new();
-                let over = tree.overlaid(leaf, home, block % FANOUT, &stored).expect("nothing changed meanwhile");
+                let over =
+                    tree.overlaid(leaf, home, block % FANOUT, &stored).expect("nothing changed meanwhile");
                 if keep && tree.load_leaf(leaf, home, stored, &mut freed) {
                     disk.free(&mut freed);
                     assert_eq!(tree.lookup(block), over);
@@ -533,7 +552,13 @@ mod tests {
         }
     }
 
-    fn step(random: &mut Random, tree: &mut Tree, disk: &mut Disk, model: &mut HashMap<u64, Ptr>, blocks: u64) {
+    fn step(
+        random: &mut Random,
+        tree: &mut Tree,
+        disk: &mut Disk,
+        model: &mut HashMap<u64, Ptr>,
+        blocks: u64,
+    ) {
         let mut freed = Vec::new();
         let block = random.below(blocks);
         match random.below(10) {
@@ -553,7 +578,11 @@ mod tests {
                 model.retain(|at, _| !(first..first + count).contains(at));
             }
             7 => drop(tree.evict(block / FANOUT)),
-            _ => assert_eq!(get(tree, disk, block, block % 2 == 0), model.get(&block).copied(), "block {block}"),
+            _ => assert_eq!(
+                get(tree, disk, block, block % 2 == 0),
+                model.get(&block).copied(),
+                "block {block}"
+            ),
         }
         disk.free(&mut freed);
     }
@@ -591,7 +620,11 @@ mod tests {
                     let nodes = disk.live.iter().filter(|addr| disk.nodes.contains_key(&Addr(**addr)));
                     reachable.extend(nodes);
                     assert_eq!(reachable, disk.live);
-                    assert_eq!(count_nodes(root, height, &disk), disk.live.len() - model.len(), "leaked nodes");
+                    assert_eq!(
+                        count_nodes(root, height, &disk),
+                        disk.live.len() - model.len(),
+                        "leaked nodes"
+                    );
                 } else {
                     let _ = (root, height);
                 }
@@ -600,7 +633,10 @@ mod tests {
             tree.clear(0, blocks, &mut freed);
             disk.free(&mut freed);
             checkpoint(&mut tree, &mut disk, |_, _| {});
-            assert!(tree.is_empty() && disk.live.is_empty() && tree.mapped() == 0, "seed {seed}: everything comes back");
+            assert!(
+                tree.is_empty() && disk.live.is_empty() && tree.mapped() == 0,
+                "seed {seed}: everything comes back"
+            );
         }
     }
 
@@ -608,7 +644,8 @@ mod tests {
         if ptr.is_hole() {
             return 0;
         }
-        let below = || disk.read(ptr).into_iter().map(|child| count_nodes(child, level - 1, disk)).sum::<usize>();
+        let below =
+            || disk.read(ptr).into_iter().map(|child| count_nodes(child, level - 1, disk)).sum::<usize>();
         1 + if level == 0 { 0 } else { below() }
     }
 

@@ -236,7 +236,7 @@ fn decode(transmission: &mut Transmission, bytes: &[u8]) -> Result<Vec<String>, 
         words.push(match decoded {
             Decoded::Request(request) => match request.command {
                 Command::Write { data, len } => {
-                    assert!(data.iter().all(|part| part.as_ptr() as usize % 4096 == 0));
+                    assert!(data.iter().all(|part| (part.as_ptr() as usize).is_multiple_of(4096)));
                     let bytes: Vec<u8> = data.iter().flat_map(|part| part.iter().copied()).collect();
                     assert_eq!(bytes.len(), len as usize);
                     let sum = bytes.iter().fold(0u64, |sum, &byte| sum.wrapping_mul(31) + u64::from(byte));

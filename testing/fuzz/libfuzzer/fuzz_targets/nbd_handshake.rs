@@ -1,2 +1,4 @@
+//! The target `nbd_handshake` for libFuzzer.
+
 #![no_main]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| forebay_fuzz::run("nbd_handshake", data));

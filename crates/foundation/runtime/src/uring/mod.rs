@@ -9,11 +9,8 @@
 mod disk;
 mod file;
 mod net;
-mod poll;
 mod ring;
 mod wake;
-
-pub use poll::PollLimit;
 
 use crate::completion::{Completer, Completion, completion};
 use crate::disk::{DiskBackend, OpenError, OpenMode};
@@ -27,10 +24,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// How long executors look for completions before they sleep, unless told otherwise.
-pub const POLL_LIMIT: PollLimit = PollLimit(Duration::ZERO);
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Why there is no ring to run on.
 #[derive(Debug)]
@@ -107,8 +101,8 @@ struct UringBackend {
 }
 
 impl UringBackend {
-    fn new(polling: PollLimit) -> Result<Rc<UringBackend>, UringError> {
-        let ring = ring::Ring::new(poll::Polling::new(polling))?;
+    fn new() -> Result<Rc<UringBackend>, UringError> {
+        let ring = ring::Ring::new()?;
         Ok(Rc::new(UringBackend { ring, random: RefCell::default() }))
     }
 }
@@ -170,16 +164,7 @@ where
     T: 'static,
     F: Future<Output = T> + 'static,
 {
-    block_on_polling(POLL_LIMIT, main)
-}
-
-/// Like [`block_on`], with another limit of looking before sleeping.
-pub fn block_on_polling<T, F>(polling: PollLimit, main: impl FnOnce(Rt) -> F) -> Result<T, UringError>
-where
-    T: 'static,
-    F: Future<Output = T> + 'static,
-{
-    let executor = Executor::new(0, UringBackend::new(polling)?);
+    let executor = Executor::new(0, UringBackend::new()?);
     let main = main(executor.rt().clone());
     Ok(executor.block_on(main))
 }
@@ -212,7 +197,6 @@ impl Running {
         self.end()
     }
 
-    /// Waits until the executors have ended by themselves, that is for ever unless one panics.
     fn end(&mut self) -> Result<(), CorePanicked> {
         for (remote, _) in &self.threads {
             remote.run(|rt| {
@@ -246,7 +230,7 @@ pub fn start(cores: usize) -> Result<(Cores, Running), UringError> {
         let thread = thread::Builder::new()
             .name(format!("forebay-core-{core}"))
             .spawn(move || {
-                let executor = match UringBackend::new(POLL_LIMIT) {
+                let executor = match UringBackend::new() {
                     Ok(backend) => Executor::new(core, backend),
                     Err(error) => return ready.send(Err(error)).expect("the starter waits"),
                 };

@@ -11,7 +11,7 @@ use super::ring::{Op, Ring};
 use crate::buffer::{Buf, BufMut};
 use crate::completion::{Completer, Completion, completion};
 use crate::net::{Detached, Listener, ListenerBackend, NetError, Stream, StreamBackend};
-use io_uring::{cqueue, opcode, squeue, types};
+use io_uring::{opcode, squeue, types};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -36,22 +36,19 @@ pub(super) struct Socket {
     sending: Cell<bool>,
     /// Shut down by this side.
     ended: Cell<bool>,
-    /// The last receive left nothing behind: wait for data before trying the next.
-    drained: Cell<bool>,
 }
 
 impl Socket {
-    fn new(stream: TcpStream) -> io::Result<Socket> {
+    /// A connection just made.
+    fn fresh(stream: TcpStream) -> io::Result<Socket> {
         stream.set_nodelay(true)?;
         let peer = stream.peer_addr()?;
-        Ok(Socket {
-            stream,
-            peer,
-            receiving: Cell::new(false),
-            sending: Cell::new(false),
-            ended: Cell::new(false),
-            drained: Cell::new(false),
-        })
+        Ok(Socket::idle(Moving { stream, peer }))
+    }
+
+    fn idle(Moving { stream, peer }: Moving) -> Socket {
+        let (receiving, sending, ended) = (Cell::new(false), Cell::new(false), Cell::new(false));
+        Socket { stream, peer, receiving, sending, ended }
     }
 
     fn end(&self) {
@@ -59,6 +56,12 @@ impl Socket {
         // It fails only when the peer has gone first.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
+}
+
+/// What [`Detached`] holds.
+struct Moving {
+    stream: TcpStream,
+    peer: SocketAddr,
 }
 
 struct UringStream {
@@ -120,7 +123,7 @@ impl StreamBackend for UringStream {
     fn detach(&self) -> Detached {
         let socket = self.socket.borrow_mut().take().expect("a stream is detached once");
         let socket = Rc::into_inner(socket).expect("a stream is detached with nothing in flight");
-        Detached(Box::new(socket.stream))
+        Detached(Box::new(Moving { stream: socket.stream, peer: socket.peer }))
     }
 }
 
@@ -181,19 +184,8 @@ pub(super) fn connect(ring: &Ring, address: &str) -> Completion<Result<Stream, N
 }
 
 pub(super) fn attach(ring: Rc<Ring>, stream: Detached) -> Stream {
-    let stream = stream.0.downcast::<TcpStream>().expect("a stream that this backend has detached");
-    let peer = stream.peer_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
-    into_stream(
-        ring,
-        Socket {
-            stream: *stream,
-            peer,
-            receiving: Cell::new(false),
-            sending: Cell::new(false),
-            ended: Cell::new(false),
-            drained: Cell::new(false),
-        },
-    )
+    let moving = stream.0.downcast::<Moving>().expect("a stream that this backend has detached");
+    into_stream(ring, Socket::idle(*moving))
 }
 
 /// `msghdr` and the vectors it points to.
@@ -232,16 +224,12 @@ pub(super) enum NetRequest {
     },
 }
 
-/// IORING_RECVSEND_POLL_FIRST: do not try before there is data.
-const POLL_FIRST: u16 = 1;
-
 impl NetRequest {
     /// The rest of the request. See [`Op`] for what it may point to.
     pub(super) fn entry(&mut self) -> squeue::Entry {
         match self {
             NetRequest::Receive { socket, into, .. } => {
                 opcode::Recv::new(types::Fd(socket.stream.as_raw_fd()), into.as_mut_ptr(), into.len() as u32)
-                    .ioprio(if socket.drained.get() { POLL_FIRST } else { 0 })
                     .build()
             }
             NetRequest::Send { socket, parts, message, sent, .. } => {
@@ -271,7 +259,7 @@ impl NetRequest {
     }
 
     /// Takes the kernel's answer: delivers, or goes on with what is left.
-    pub(super) fn complete(self, ring: &Ring, result: i32, flags: u32) {
+    pub(super) fn complete(self, ring: &Ring, result: i32) {
         if result == -libc::EINTR || result == -libc::EAGAIN {
             return ring.start(Op::Net(self));
         }
@@ -279,7 +267,6 @@ impl NetRequest {
         match self {
             NetRequest::Receive { socket, into, done } => {
                 socket.receiving.set(false);
-                socket.drained.set(!cqueue::sock_nonempty(flags));
                 let answer = match answer {
                     Ok(0) if socket.ended.get() => Err(ENDED),
                     answer => answer,
@@ -302,11 +289,11 @@ impl NetRequest {
                 }
                 // SAFETY: a successful accept returns a new descriptor that nobody else owns.
                 let stream = answer.map(|fd| unsafe { TcpStream::from_raw_fd(fd as RawFd) });
-                let socket = stream.and_then(|stream| Ok(Socket::new(stream)?));
+                let socket = stream.and_then(|stream| Ok(Socket::fresh(stream)?));
                 done.complete(with_ring(ring, socket));
             }
             NetRequest::Connect { socket, done, .. } => {
-                let socket = answer.and_then(|_| Ok(Socket::new(TcpStream::from(socket))?));
+                let socket = answer.and_then(|_| Ok(Socket::fresh(TcpStream::from(socket))?));
                 done.complete(with_ring(ring, socket));
             }
         }

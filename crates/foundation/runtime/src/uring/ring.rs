@@ -6,6 +6,8 @@
 //!   waits for the rest; what a hung device still holds after that is leaked on purpose.
 //! - **Submission.** Requests are written to the submission queue when they are made and handed to the kernel
 //!   by the one `io_uring_enter` of the turn, which also collects completions and, if asked, sleeps.
+//! - **No polling.** Looking at the completion queue for a while before sleeping was measured and gained nothing
+//!   that it did not cost twice over (same document).
 //! - **Limits.** At most [`DISK_OPS_MAX`] disk requests are in the kernel at a time: beyond the device's own
 //!   queue the kernel falls back to a thread per request. Later ones wait here in order, as do requests of
 //!   any kind while the submission queue is full; the layers above bound how many there are. Completions
@@ -16,7 +18,6 @@
 use super::UringError;
 use super::disk::DiskRequest;
 use super::net::NetRequest;
-use super::poll::Polling;
 use super::wake::Alarm;
 use crate::buffer::Arena;
 use crate::executor::Wait;
@@ -37,6 +38,10 @@ const COMPLETIONS: u32 = 4096;
 /// Disk requests in the kernel at a time, per executor: twice what common devices queue (nr_requests is 256
 /// for virtio and 1023 for NVMe), spread over several disks.
 pub(super) const DISK_OPS_MAX: usize = 512;
+/// Completions delivered in one turn. Delivering all of them makes a convoy: the device idles while everything
+/// that it answered is processed, then gets it all back at once. At 32 requests in flight, 8 gave 76 000 reads
+/// a second where no limit gave 64 000 (docs/decisions/0001-io-uring-reactor.md).
+const DELIVER_MAX: usize = 8;
 /// How long a dropped ring waits for its requests before it leaks them. Disks answer or fail within the
 /// kernel's own timeout of 30 s, except when they hang.
 const DRAIN: Duration = Duration::from_secs(35);
@@ -124,7 +129,6 @@ struct Io {
 pub(super) struct Ring {
     io: RefCell<Io>,
     pub(super) alarm: Arc<Alarm>,
-    polling: Polling,
     /// For copies of parts that a device cannot read in place.
     pub(super) arena: Arena,
     /// Completions on their way out of the queue; kept for its memory.
@@ -166,7 +170,7 @@ fn build() -> io::Result<IoUring> {
 
 impl Ring {
     /// A ring for the calling thread, on which it stays.
-    pub(super) fn new(polling: Polling) -> Result<Rc<Ring>, UringError> {
+    pub(super) fn new() -> Result<Rc<Ring>, UringError> {
         let uring = build().map_err(UringError::from_setup)?;
         if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
             return Err(UringError::TooOld);
@@ -184,7 +188,6 @@ impl Ring {
                 disk_ops: 0,
             }),
             alarm: Arc::new(alarm),
-            polling,
             arena: Arena::new(),
             batch: Cell::default(),
             vectors: RefCell::default(),
@@ -252,27 +255,9 @@ impl Ring {
             io.exchange();
             return;
         }
-        let start = Instant::now();
-        if let Some(budget) = self.polling.budget() {
-            io.exchange();
-            let limit = timeout.map_or(budget, |timeout| budget.min(Duration::from_nanos(timeout)));
-            loop {
-                if io.completed() || self.alarm.rings() {
-                    io.exchange();
-                    self.polling.waited(start.elapsed());
-                    return;
-                }
-                if start.elapsed() >= limit {
-                    break;
-                }
-                std::hint::spin_loop();
-            }
-        }
         if self.alarm.lie_down() {
-            let timeout = timeout.map(|timeout| timeout.saturating_sub(start.elapsed().as_nanos() as u64));
             io.enter(1, timeout);
             self.alarm.rise();
-            self.polling.waited(start.elapsed());
         } else {
             io.exchange();
         }
@@ -280,7 +265,7 @@ impl Ring {
 
     fn deliver(&self) {
         let mut batch = self.batch.take();
-        batch.extend(self.io.borrow_mut().uring.completion());
+        batch.extend(self.io.borrow_mut().uring.completion().take(DELIVER_MAX));
         for completion in batch.drain(..) {
             let user_data = completion.user_data();
             match user_data {
@@ -292,7 +277,7 @@ impl Ring {
                     let op = self.io.borrow_mut().finish(user_data as usize);
                     match op {
                         Op::Disk(request) => request.complete(self, completion.result()),
-                        Op::Net(request) => request.complete(self, completion.result(), completion.flags()),
+                        Op::Net(request) => request.complete(self, completion.result()),
                     }
                 }
             }

@@ -1,8 +1,6 @@
 //! A house for tests: disks in memory behind a real server on real sockets, and a client that says exactly what
 //! it is told to.
 
-#![allow(dead_code)] // Each test binary uses its own part.
-
 use forebay_base::Id;
 use forebay_nbd::client::{self, OptionReply, Reply, RequestHeader};
 use forebay_nbd::wire::{info, option, option_reply};
@@ -211,6 +209,17 @@ pub struct Served {
     _running: uring::Running,
 }
 
+/// Waits (bounded) until something is so.
+pub fn eventually(holds: impl Fn() -> bool) {
+    for _ in 0..3000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it did not come to pass in 30 s");
+}
+
 /// Waits for a future on this thread.
 pub fn wait<T: 'static>(future: impl Future<Output = T> + 'static) -> T {
     uring::block_on(|_| future).expect("io_uring works here")
@@ -249,13 +258,9 @@ impl Served {
     }
     /// Waits (bounded) until an event of this code came, and returns its message.
     pub fn event(&self, code: &str) -> String {
-        for _ in 0..500 {
-            if let Some(event) = self.events.lock().unwrap().iter().find(|event| event.code == code) {
-                return event.message.clone();
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("no event {code}: {:?}", self.events.lock().unwrap());
+        let find = || self.events.lock().unwrap().iter().find(|event| event.code == code).cloned();
+        eventually(|| find().is_some());
+        find().expect("events stay").message
     }
 }
 

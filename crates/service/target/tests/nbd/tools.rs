@@ -2,14 +2,12 @@
 //! Method: libnbd's tools, QEMU's and fio as they come with Debian, against a real server over disks in memory; what
 //! one tool wrote another reads, and the disk's contents are compared with the source.
 
-mod support;
-
+use crate::support::{Served, TempDir};
 use forebay_target::TlsFiles;
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use std::process::{Command, Output};
-use support::{Served, TempDir};
 
 const SIZE: u64 = 64 << 20;
 
@@ -238,8 +236,8 @@ fn broken_certificates_are_refused_at_the_start() {
     ];
     for (name, tls, expected) in cases {
         let config = forebay_target::NbdConfig { listen: "127.0.0.1:0".into(), tls: Some(tls) };
-        let house = support::House(served.disks.clone().into());
-        let error = support::start(&served.cores, house, config, &served.events).err().expect(name);
+        let house = crate::support::House(served.disks.clone().into());
+        let error = crate::support::start(&served.cores, house, config, &served.events).err().expect(name);
         assert!(error.message.contains(expected), "{name}: {error}");
     }
     served.stop();

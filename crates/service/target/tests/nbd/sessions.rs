@@ -1,16 +1,13 @@
 //! Does a client get what it asked for, whatever it asks and however it leaves?
 //! Method: a client that sends exact bytes to a real server over disks in memory, whose contents are the oracle.
 
-mod support;
-
+use crate::support::{BLOCK, Client, House, Served, eventually, start};
 use forebay_nbd::client::Answer;
 use forebay_nbd::wire::{command, command_flag, option, option_reply};
 use forebay_nbd::{REQUEST_MAX, Style, client};
 use forebay_target::{NbdConfig, REQUESTS_MAX};
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-use support::{BLOCK, Client, House, Served, start};
 
 const SIZE: u64 = 1 << 30;
 const STYLES: [Style; 3] = [Style::Simple, Style::Structured, Style::Extended];
@@ -173,12 +170,7 @@ fn clients_that_vanish_harm_nobody() {
         let mut client = Client::open(served.server.address(), "pool/a", style);
         assert_eq!(client.call(command::WRITE, 0, 0, 4, b"here"), Ok(Answer::Done));
     }
-    let mut left = 100;
-    while !served.server.sessions().is_empty() && left > 0 {
-        std::thread::sleep(Duration::from_millis(50));
-        left -= 1;
-    }
-    assert!(served.server.sessions().is_empty(), "{:?}", served.server.sessions());
+    eventually(|| served.server.sessions().is_empty());
     served.stop();
 }
 
@@ -211,9 +203,7 @@ fn stopping_does_not_wait_for_a_client_that_does_not_read() {
     for cookie in 0..4 {
         client.send(command::READ, 0, cookie, 0, u64::from(REQUEST_MAX), &[]);
     }
-    while served.server.sessions()[0].requests == 0 {
-        std::thread::yield_now();
-    }
+    eventually(|| served.server.sessions().first().is_some_and(|session| session.requests > 0));
     served.stop();
 }
 
@@ -262,9 +252,7 @@ fn stopping_finishes_what_runs() {
     let mut greeted = Client::connect(&address);
     served.disks[1].slow_read.store(300_000_000, Ordering::SeqCst);
     busy.send(command::READ, 0, 1, 0, 4096, &[]);
-    while served.disks[1].running.load(Ordering::SeqCst) == 0 {
-        std::thread::yield_now();
-    }
+    eventually(|| served.disks[1].running.load(Ordering::SeqCst) > 0);
     served.stop();
     assert_eq!(busy.reply().unwrap().result, Ok(Answer::Data(vec![0; 4096])));
     assert!(busy.reply().is_none() && idle.reply().is_none());

@@ -1,0 +1,315 @@
+//! A shard's part of a checkpoint: from the frozen trees to everything on disk but the superblock.
+//!
+//! Order: leaves, then interior nodes bottom-up, the catalogue; then the chunk table's blocks are *placed*, and
+//! with that the last allocation is made; the bitmaps are closed and written to their alternate slots; the
+//! table, which carries their checksums, is written; everything is flushed. Nothing allocates through itself.
+
+use crate::dataset::Dataset;
+use crate::error::IoError;
+use crate::format::ShardRoot;
+use crate::shard::{FrozenShard, Shard};
+use crate::tables::{
+    Table, chunk_blocks, chunk_table_fits, encode_catalog, encode_chunks, encode_index, header,
+};
+use forebay_base::planted::{Bug, active};
+use forebay_raid::DiskSet;
+use forebay_runtime::{Buf, completion};
+use forebay_space::{ChunkEntry, Ptr, encode_record};
+use forebay_tree::{DirtyLeaf, Frozen, NODE_BYTES, NodeHeader, decode_ptrs, encode_node, leaf_body};
+use futures_util::future::join_all;
+use std::rc::Rc;
+
+/// Leaves that are read and written together: enough for one large write, few enough to hold in memory.
+const BATCH: usize = 64;
+
+/// Nodes on their way to disk.
+struct NodeWriter<'a> {
+    shard: &'a Rc<Shard>,
+    ready: Vec<(Ptr, Buf)>,
+    touched: DiskSet,
+}
+
+impl NodeWriter<'_> {
+    /// Encodes a node for a place that was allocated for it.
+    async fn add_at(&mut self, header: &NodeHeader, place: Ptr, body: &[u8]) -> Result<Ptr, IoError> {
+        let mut bytes = self.shard.rt.buffer(NODE_BYTES);
+        let ptr = encode_node(header, place, body, &mut bytes);
+        self.ready.push((ptr, bytes.freeze()));
+        if self.ready.len() >= BATCH {
+            self.write().await?;
+        }
+        Ok(ptr)
+    }
+
+    async fn add(&mut self, header: &NodeHeader, body: &[u8]) -> Result<Ptr, IoError> {
+        let place = self.place().await?;
+        self.add_at(header, place, body).await
+    }
+
+    async fn place(&mut self) -> Result<Ptr, IoError> {
+        let place = self.shard.allocate_node().await?;
+        self.shard.space.borrow_mut().applied_frozen(&place);
+        Ok(place)
+    }
+
+    async fn write(&mut self) -> Result<(), IoError> {
+        let nodes = std::mem::take(&mut self.ready);
+        let writes =
+            self.shard.start_writes(nodes.into_iter().map(|(ptr, bytes)| (ptr.addr(), bytes)).collect());
+        for writing in writes {
+            self.shard.array.written(writing, &mut self.touched).await.map_err(|_| IoError::Io)?;
+        }
+        Ok(())
+    }
+}
+
+impl Shard {
+    /// Closes the period between two commits.
+    pub async fn freeze(self: &Rc<Self>) {
+        let (done, frozen) = completion();
+        *self.freeze_request.borrow_mut() = Some(done);
+        self.work.send();
+        frozen.await;
+    }
+
+    /// Writes what was frozen. Durable, and unreachable until the superblock says otherwise.
+    pub async fn write_checkpoint(self: &Rc<Self>, generation: u64) -> Result<ShardRoot, IoError> {
+        let frozen = self.frozen.borrow_mut().take().expect("frozen before it is written");
+        let FrozenShard { datasets, tail, cut, unflushed } = frozen;
+        let mut writer = NodeWriter { shard: self, ready: Vec::new(), touched: unflushed };
+        let mut records = Vec::with_capacity(datasets.len());
+        let mut catalog_early = None;
+        if active(Bug::CatalogBeforeTree) {
+            let records: Vec<_> = datasets.iter().map(|(record, _)| record.clone()).collect();
+            catalog_early = Some(self.write_catalog(&mut writer, &records).await?);
+        }
+        for (mut record, frozen) in datasets {
+            if let Some(frozen) = frozen {
+                let dataset = self.datasets.borrow().get(&record.number).cloned();
+                (record.root, record.height, record.mapped) = self
+                    .write_tree(
+                        &mut writer,
+                        NodeOwner { dataset, id: record.id, number: record.number },
+                        frozen,
+                    )
+                    .await?;
+            }
+            records.push(record);
+        }
+        let (catalog, mut tables) = match catalog_early {
+            Some(early) => early,
+            None => self.write_catalog(&mut writer, &records).await?,
+        };
+        writer.write().await?;
+        let old = std::mem::take(&mut *self.tables.borrow_mut());
+        old.iter().for_each(|ptr| self.space.borrow_mut().freed_frozen(ptr));
+        let (table, table_chunk) = self.write_chunks(&mut writer, generation, &mut tables).await?;
+        *self.tables.borrow_mut() = tables;
+        self.nodes_frozen.set(0);
+        if !active(Bug::SuperblockBeforeNodes) {
+            self.array.flush(&writer.touched).await.map_err(|_| IoError::Io)?;
+        }
+        self.frozen_tail.set(tail);
+        let cut = if active(Bug::LogCutTooFar) { cut + 1 } else { cut };
+        Ok(ShardRoot { catalog, table, table_chunk, tail, cut, sealed: self.sealed.get() })
+    }
+
+    async fn write_tree(
+        self: &Rc<Self>,
+        writer: &mut NodeWriter<'_>,
+        owner: NodeOwner,
+        mut frozen: Frozen,
+    ) -> Result<(Ptr, u8, u64), IoError> {
+        let mut leaves = frozen.dirty_leaves();
+        // Cold leaves are read in the order in which they lie on disk.
+        leaves.sort_by_key(|leaf| (leaf.hot().is_none(), leaf.home.addr()));
+        if active(Bug::FreezeMissesDirtyLeaf) && leaves.len() > 1 {
+            leaves.pop();
+        }
+        for batch in leaves.chunks(BATCH) {
+            let bodies = join_all(batch.iter().map(|leaf| self.leaf_content(&owner, leaf))).await;
+            for (leaf, content) in batch.iter().zip(bodies) {
+                let (body, freed, mapped) = content?;
+                frozen.resolved(mapped);
+                if !active(Bug::ColdLeafForgetsOldPointer) {
+                    freed.iter().for_each(|ptr| self.space.borrow_mut().freed_frozen(ptr));
+                }
+                let ptr = self.replace(writer, &owner, 0, leaf.index, leaf.home, body).await?;
+                frozen.wrote(0, leaf.index, ptr);
+            }
+        }
+        drop(leaves);
+        for level in 1..=frozen.height() {
+            for (index, home, body) in frozen.dirty_inner(level) {
+                let ptr = self.replace(writer, &owner, level, index, home, body).await?;
+                frozen.wrote(level, index, ptr);
+            }
+        }
+        writer.write().await?;
+        let result = (frozen.root(), frozen.height(), frozen.mapped());
+        let (written, resolved) = frozen.finish();
+        if let Some(dataset) = &owner.dataset {
+            dataset.tree.borrow_mut().install(&written, resolved);
+            let mut record = dataset.record.borrow_mut();
+            (record.root, record.height, record.mapped) = result;
+            drop(record);
+            for (level, index, _) in written {
+                if level == 0 && dataset.tree.borrow().is_loaded(index) {
+                    self.leaf_loaded(owner.number, index);
+                }
+            }
+        }
+        Ok(result)
+    }
+
+    /// The body of a dirty leaf (nothing when it is empty), the stored pointers it replaces, and how many blocks more are
+    /// mapped.
+    async fn leaf_content(
+        &self,
+        owner: &NodeOwner,
+        leaf: &DirtyLeaf,
+    ) -> Result<(Option<Vec<u8>>, Vec<Ptr>, i64), IoError> {
+        if let Some(ptrs) = leaf.hot() {
+            return Ok((leaf_body(ptrs), Vec::new(), 0));
+        }
+        let header = self.node_header(owner, 0, leaf.index);
+        let stored =
+            self.read_node(&header, leaf.home, || true).await?.expect("a frozen pointer is never stale");
+        let merged = leaf.merge(decode_ptrs(&stored));
+        Ok((leaf_body(&merged.ptrs), merged.freed, merged.mapped))
+    }
+
+    fn node_header(&self, owner: &NodeOwner, level: u8, index: u64) -> NodeHeader {
+        NodeHeader { pool: self.shared.id, owner: owner.id, level, index }
+    }
+
+    /// Writes a node in a new place and frees the old one.
+    async fn replace(
+        &self,
+        writer: &mut NodeWriter<'_>,
+        owner: &NodeOwner,
+        level: u8,
+        index: u64,
+        home: Ptr,
+        body: Option<Vec<u8>>,
+    ) -> Result<Ptr, IoError> {
+        if !home.is_hole() {
+            self.space.borrow_mut().freed_frozen(&home);
+        }
+        match body {
+            Some(body) => writer.add(&self.node_header(owner, level, index), &body).await,
+            None => Ok(Ptr::HOLE),
+        }
+    }
+
+    /// Writes the catalogue; gives its index and all its blocks.
+    async fn write_catalog(
+        &self,
+        writer: &mut NodeWriter<'_>,
+        records: &[crate::format::DatasetRecord],
+    ) -> Result<(Ptr, Vec<Ptr>), IoError> {
+        if records.is_empty() {
+            return Ok((Ptr::HOLE, Vec::new()));
+        }
+        let mut blocks = Vec::new();
+        for (nth, body) in encode_catalog(records).into_iter().enumerate() {
+            let header = header(self.shared.id, self.index, Table::Catalog, nth as u64 + 1);
+            blocks.push(writer.add(&header, &body).await?);
+        }
+        let header = header(self.shared.id, self.index, Table::Catalog, 0);
+        let index = writer.add(&header, &encode_index(&[], &blocks)).await?;
+        blocks.push(index);
+        Ok((index, blocks))
+    }
+
+    /// Writes the chunk records and the chunk table; gives its index and the chunk that is in.
+    async fn write_chunks(
+        self: &Rc<Self>,
+        writer: &mut NodeWriter<'_>,
+        generation: u64,
+        tables: &mut Vec<Ptr>,
+    ) -> Result<(Ptr, ChunkEntry), IoError> {
+        self.space.borrow_mut().choose_leaving();
+        self.space.borrow_mut().close_node_chunk();
+        let mut places = vec![writer.place().await?];
+        // Placing a block may bring a chunk, which makes the table longer.
+        while places.len() < 1 + chunk_blocks(self.space.borrow().table_len()) {
+            places.push(writer.place().await?);
+        }
+        if !chunk_table_fits(self.space.borrow().table_len()) {
+            return Err(IoError::NoSpace);
+        }
+        self.space.borrow_mut().seal();
+        self.write_records(generation, &mut writer.touched).await?;
+        let entries = self.space.borrow().table();
+        let mut blocks = Vec::new();
+        let mut homes: Vec<ChunkEntry> = Vec::new();
+        for (nth, body) in encode_chunks(&entries).into_iter().enumerate() {
+            let place = places[nth + 1];
+            let header = header(self.shared.id, self.index, Table::Chunks, nth as u64 + 1);
+            blocks.push(writer.add_at(&header, place, &body).await?);
+        }
+        let entry_of = |ptr: &Ptr| entries.iter().find(|entry| entry.id == ptr.addr().chunk()).cloned();
+        for ptr in &blocks {
+            let entry = entry_of(ptr).expect("the table lists every chunk it is in");
+            if !homes.contains(&entry) {
+                homes.push(entry);
+            }
+        }
+        let table_chunk = entry_of(&places[0]).expect("the table lists every chunk it is in");
+        let header = header(self.shared.id, self.index, Table::Chunks, 0);
+        let index = writer.add_at(&header, places[0], &encode_index(&homes, &blocks)).await?;
+        writer.write().await?;
+        // Places that turned out not to be needed stay listed: the next checkpoint frees them.
+        tables.extend(places);
+        Ok((index, table_chunk))
+    }
+
+    /// Writes the bitmap of every chunk that changed to its alternate slot.
+    async fn write_records(&self, generation: u64, touched: &mut DiskSet) -> Result<(), IoError> {
+        let dirty = self.space.borrow().dirty_chunks();
+        for batch in dirty.chunks(BATCH) {
+            let mut writes = Vec::new();
+            for id in batch {
+                let mut space = self.space.borrow_mut();
+                let chunk = space.chunk(*id).expect("dirty chunks are owned");
+                let (record, sum) = encode_record(self.shared.id, generation, *id, &chunk.stored);
+                let same = active(Bug::SameAlternateSlot);
+                let alternate = if same { chunk.entry.alternate } else { 1 - chunk.entry.alternate };
+                let slots = chunk.entry.slots.clone();
+                space.record_written(*id, alternate, sum);
+                drop(space);
+                if !active(Bug::BitmapNotWritten) {
+                    writes.push(self.array.write_record(
+                        &slots,
+                        alternate,
+                        self.rt.arena().copy(&record).freeze(),
+                    ));
+                }
+            }
+            for writing in writes {
+                self.array.written(writing, touched).await.map_err(|_| IoError::Io)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The superblock is durable: old space is free, the log is cut. Gives the chunks that leave the shard.
+    pub async fn committed(self: &Rc<Self>) -> Vec<ChunkEntry> {
+        self.progress.until(|| self.repairs.get() == 0).await;
+        let leaving = self.space.borrow_mut().release();
+        self.log.borrow_mut().tail = self.frozen_tail.get().position;
+        self.checkpoints.set(self.checkpoints.get() + 1);
+        self.progress.changed();
+        self.work.send();
+        leaving
+    }
+}
+
+/// Whose nodes are being written.
+struct NodeOwner {
+    /// Absent when the dataset was removed since the freeze.
+    dataset: Option<Rc<Dataset>>,
+    id: forebay_base::Id,
+    number: u32,
+}

@@ -1,0 +1,514 @@
+//! Group commit: what arrived while the previous commit was in flight goes with the next.
+//!
+//! One task per shard takes the queue, writes the data (merged where it is adjacent) and one log frame in
+//! parallel, flushes each device touched once, applies the records to the trees in log order, and only then
+//! acknowledges. Frames are written one at a time, so a valid frame n+1 proves that frame n was complete;
+//! whether it was also flushed is told by the `durable` field (see `forebay_log`).
+//!
+//! Large writes do not wait in the queue: their data goes to disk at once, and the commit waits for it.
+
+use crate::dataset::{Dataset, Staged};
+use crate::error::IoError;
+use crate::format::{DatasetRecord, DatasetState};
+use crate::registry::registry;
+use crate::shard::Shard;
+use crate::signal::Pass;
+use forebay_base::codec::Writer;
+use forebay_base::planted::{Bug, active};
+use forebay_log::{FRAME_HEADER, Frame, Record, encode_frame};
+use forebay_raid::{ArrayError, DiskSet, Writing};
+use forebay_runtime::{Buf, Completer, Completion, completion};
+use forebay_space::{Addr, ChunkEntry, Ptr};
+use forebay_tree::Tree;
+use futures_util::future::{Either, select};
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Data from this size on is written before its commit, not with it.
+const EAGER_BYTES: usize = 64 << 10;
+/// One frame's records, if they are more than one entry's: a longer frame would delay who waits for it.
+const FRAME_RECORDS_MAX: usize = 256 << 10;
+/// One commit's data, for the same reason.
+const COMMIT_BYTES_MAX: usize = 8 << 20;
+/// Acknowledged writes that a crash may take back under `sync=standard` before a flush is made for them.
+const UNFLUSHED_BYTES_MAX: usize = 32 << 20;
+/// After this long without work, a frame says that the last one is durable, so that a later import need not doubt it.
+const MARKER_DELAY: Duration = Duration::from_millis(2);
+/// Cached copies of written blocks: larger writes are streams, which would sweep the cache.
+const CACHE_WRITE_BYTES_MAX: usize = 64 << 10;
+/// Parts of one device write: IOV_MAX is 1024.
+const PARTS_MAX: usize = 512;
+
+/// A change to one dataset or to the shard.
+pub(crate) enum Change {
+    Write { dataset: Rc<Dataset>, first: u64, ptrs: Vec<Ptr>, blocks: Vec<Buf>, destage: bool },
+    Data { dataset: Rc<Dataset>, first: u64, blocks: Vec<Buf> },
+    Clear { dataset: Rc<Dataset>, first: u64, count: u64 },
+    Put { record: Box<DatasetRecord>, encoded: Vec<u8> },
+    Remove { number: u32 },
+    Grant { chunk: ChunkEntry },
+}
+
+/// What one caller queued: applied together or not at all.
+pub(crate) struct Entry {
+    pub id: u64,
+    pub changes: Vec<Change>,
+    /// Whether the caller waits for stable storage.
+    pub durable: bool,
+    pub done: Option<Completer<Result<(), IoError>>>,
+    /// Data writes already in flight.
+    eager: Vec<Writing>,
+    /// Room at the gate, given back when the commit is over.
+    pub pass: Option<Pass>,
+    pub nodes: u64,
+}
+
+impl Entry {
+    pub fn new(id: u64, changes: Vec<Change>, durable: bool) -> Entry {
+        Entry { id, changes, durable, done: None, eager: Vec::new(), pass: None, nodes: 0 }
+    }
+    pub fn grant(chunk: ChunkEntry) -> Entry {
+        Entry::new(0, vec![Change::Grant { chunk }], false)
+    }
+
+    /// Adds the means to wait for the entry.
+    pub fn awaited(&mut self) -> Completion<Result<(), IoError>> {
+        let (done, result) = completion();
+        self.done = Some(done);
+        result
+    }
+
+    /// Every block of the entry with its place.
+    fn data(&self) -> impl Iterator<Item = (Addr, &Buf)> {
+        let writes = self.changes.iter().filter_map(|change| match change {
+            Change::Write { ptrs, blocks, .. } => Some(ptrs.iter().map(Ptr::addr).zip(blocks)),
+            _ => None,
+        });
+        writes.flatten()
+    }
+
+    fn data_bytes(&self) -> usize {
+        self.data().map(|(_, block)| block.len()).sum()
+    }
+
+    fn records_bytes(&self) -> usize {
+        self.records().map(|record| record.len()).sum()
+    }
+
+    fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        self.changes.iter().filter(|change| !change.is_forgotten()).map(Change::record)
+    }
+}
+
+impl Change {
+    /// A dataset's new properties.
+    pub fn put(record: DatasetRecord) -> Change {
+        Change::Put { encoded: record.encode().to_vec(), record: Box::new(record) }
+    }
+
+    fn is_forgotten(&self) -> bool {
+        (active(Bug::DiscardNotLogged) && matches!(self, Change::Clear { .. }))
+            || (active(Bug::ResizeNotLogged)
+                && matches!(self, Change::Put { record, .. } if record.mapped > 0))
+    }
+
+    fn record(&self) -> Record<'_> {
+        match self {
+            Change::Write { dataset, first, ptrs, .. } => {
+                Record::Write { dataset: dataset.number(), first: *first, ptrs: ptrs.clone() }
+            }
+            Change::Data { dataset, first, blocks } => Record::Data {
+                dataset: dataset.number(),
+                first: *first,
+                block_bytes: dataset.block_bytes() as u32,
+                blocks: blocks.iter().map(|block| &block[..]).collect(),
+            },
+            Change::Clear { dataset, first, count } => {
+                Record::Clear { dataset: dataset.number(), first: *first, count: *count }
+            }
+            Change::Put { record, encoded } => Record::Put { dataset: record.number, record: encoded },
+            Change::Remove { number } => Record::Remove { dataset: *number },
+            Change::Grant { chunk } => Record::Grant { chunk: chunk.clone() },
+        }
+    }
+}
+
+/// A batch on its way to disk.
+struct Batch {
+    entries: Vec<Entry>,
+    touched: DiskSet,
+    bytes: usize,
+}
+
+impl Shard {
+    /// Queues an entry. Large data starts on its way to disk now.
+    pub fn submit(self: &Rc<Self>, mut entry: Entry) {
+        if entry.data_bytes() >= EAGER_BYTES {
+            entry.eager = self.start_writes(entry.data().map(|(at, block)| (at, block.clone())).collect());
+        }
+        self.nodes_queued.set(self.nodes_queued.get() + entry.nodes);
+        self.queued_bytes.set(self.queued_bytes.get() + entry.records_bytes());
+        self.queue.borrow_mut().push_back(entry);
+        self.work.send();
+    }
+
+    /// The task that makes commits, until the shard stops and its queue is empty.
+    pub async fn commit_task(self: Rc<Self>) {
+        loop {
+            if let Some(done) = self.freeze_request.borrow_mut().take() {
+                let frozen = self.freeze_now();
+                *self.frozen.borrow_mut() = Some(frozen);
+                self.checkpoint_wanted.set(false);
+                done.complete(());
+            }
+            let batch = self.next_batch();
+            if !batch.is_empty() {
+                self.commit(batch).await;
+            } else if self.stopping.get() {
+                return;
+            } else if !self.wait_for_work().await {
+                self.commit(Vec::new()).await;
+            }
+        }
+    }
+
+    /// Waits for entries or requests. False when none came and the last frame wants a marker.
+    async fn wait_for_work(&self) -> bool {
+        let log = self.log.borrow();
+        // The last frame is flushed, and no later one says so yet.
+        let unmarked = log.durable + 1 == log.chain.sequence && log.marked < log.durable;
+        drop(log);
+        if !unmarked || self.is_suspended() {
+            self.work.wait().await;
+            return true;
+        }
+        let (work, delay) = (pin!(self.work.wait()), self.rt.sleep(MARKER_DELAY));
+        matches!(select(work, delay).await, Either::Left(_))
+    }
+
+    fn next_batch(&self) -> Vec<Entry> {
+        let mut queue = self.queue.borrow_mut();
+        let (mut records, mut data) = (0, 0);
+        let records_max = FRAME_RECORDS_MAX.min(self.log.borrow().ring.bytes() as usize / 8);
+        let mut batch = Vec::new();
+        while let Some(entry) = queue.front() {
+            records += entry.records_bytes();
+            data += entry.data_bytes();
+            if !batch.is_empty() && (records > records_max || data > COMMIT_BYTES_MAX) {
+                break;
+            }
+            batch.extend(queue.pop_front());
+        }
+        batch
+    }
+
+    /// Commits a batch; an empty one makes a marker frame.
+    async fn commit(self: &Rc<Self>, entries: Vec<Entry>) {
+        let mut batch = Batch { entries, touched: DiskSet::default(), bytes: 0 };
+        let result = self.make_durable(&mut batch).await;
+        if result.is_err() && batch.entries.iter().any(|entry| !entry.changes.is_empty()) {
+            self.suspend("a commit could not be written");
+        }
+        let result = if self.is_suspended() { Err(IoError::Suspended) } else { result };
+        for entry in batch.entries {
+            self.nodes_queued.set(self.nodes_queued.get() - entry.nodes);
+            self.queued_bytes.set(self.queued_bytes.get() - entry.records_bytes());
+            let id = entry.id;
+            for change in entry.changes {
+                match result {
+                    Ok(()) => self.apply(change, id),
+                    Err(_) => self.drop_change(change, id),
+                }
+            }
+            if let Some(done) = entry.done {
+                done.complete(result);
+            }
+        }
+    }
+
+    /// Writes data and frame, and flushes when someone waits for it.
+    async fn make_durable(self: &Rc<Self>, batch: &mut Batch) -> Result<(), IoError> {
+        if self.is_suspended() {
+            return Err(IoError::Suspended);
+        }
+        let marker = batch.entries.is_empty();
+        let flush_only = !marker && batch.entries.iter().all(|entry| entry.changes.is_empty());
+        if !flush_only {
+            self.write_batch(batch).await?;
+        }
+        let must_flush = {
+            let mut log = self.log.borrow_mut();
+            log.unflushed.union(&batch.touched);
+            log.unflushed_bytes += batch.bytes;
+            !marker
+                && (batch.entries.iter().any(|entry| entry.durable)
+                    || log.unflushed_bytes > UNFLUSHED_BYTES_MAX)
+        };
+        if must_flush {
+            self.flush_log().await?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything written so far durable.
+    async fn flush_log(&self) -> Result<(), IoError> {
+        let (disks, upto) = {
+            let mut log = self.log.borrow_mut();
+            log.unflushed_bytes = 0;
+            (std::mem::take(&mut log.unflushed), log.chain.sequence - 1)
+        };
+        if active(Bug::SkipLogFlush) || active(Bug::SkipDataFlush) || active(Bug::AckBeforeFlush) {
+            return Ok(());
+        }
+        let flushed = self.array.flush(&disks).await;
+        if active(Bug::FlushErrorIgnored) {
+            return Ok(());
+        }
+        flushed.map_err(|_| IoError::Io)?;
+        self.log.borrow_mut().durable = upto;
+        Ok(())
+    }
+
+    /// Writes a batch's data and its frame in parallel.
+    async fn write_batch(self: &Rc<Self>, batch: &mut Batch) -> Result<(), IoError> {
+        let payload: usize = batch.entries.iter().map(Entry::records_bytes).sum();
+        let length = Frame::length_for(payload);
+        self.wait_for_room(length).await?;
+        let mut small = Vec::new();
+        let mut writes = Vec::new();
+        for entry in &mut batch.entries {
+            batch.bytes += entry.data_bytes();
+            if entry.eager.is_empty() {
+                small.extend(entry.data().map(|(at, block)| (at, block.clone())));
+            }
+            writes.append(&mut entry.eager);
+        }
+        writes.extend(self.start_writes(small));
+        let frame = self.encode_batch(batch, payload, length);
+        batch.bytes += length;
+        writes.extend(self.start_frame(frame));
+        let mut result = Ok(());
+        for writing in writes {
+            let written = self.array.written(writing, &mut batch.touched).await;
+            result = result.and(written.map_err(|error: ArrayError| match error {
+                ArrayError::Corrupt | ArrayError::Io => IoError::Io,
+            }));
+        }
+        if active(Bug::WriteErrorIgnored) { Ok(()) } else { result }
+    }
+
+    fn encode_batch(&self, batch: &Batch, payload: usize, length: usize) -> Buf {
+        let mut bytes = self.rt.buffer(length);
+        let mut w = Writer::new(&mut bytes[FRAME_HEADER..FRAME_HEADER + payload]);
+        let mut records = 0;
+        for record in batch.entries.iter().flat_map(Entry::records) {
+            record.encode(&mut w);
+            records += 1;
+        }
+        let mut log = self.log.borrow_mut();
+        let (context, chain) = (self.frame_context(), log.chain);
+        let frame = encode_frame(&mut bytes, context, &chain, log.incarnation, log.durable, records, payload);
+        log.frame_start = chain;
+        log.marked = log.durable;
+        log.chain = frame.next();
+        bytes.freeze()
+    }
+
+    /// Starts writing the frame that ends where the chain now stands.
+    fn start_frame(&self, frame: Buf) -> Vec<Writing> {
+        let log = self.log.borrow();
+        let position = log.chain.position - frame.len() as u64;
+        let mut from = 0;
+        let pieces = log.ring.pieces(position, frame.len());
+        let write = |piece: forebay_log::Piece| {
+            let part = frame.slice(from, piece.len);
+            from += piece.len;
+            self.array.write(&log.chunks[piece.chunk], piece.offset, vec![part])
+        };
+        pieces.into_iter().map(write).collect()
+    }
+
+    /// Waits until the ring has room for a frame. The freeze that makes room happens in here: the commit task is waiting.
+    async fn wait_for_room(self: &Rc<Self>, length: usize) -> Result<(), IoError> {
+        loop {
+            let (used, ring) = {
+                let log = self.log.borrow();
+                (log.chain.position - log.tail, log.ring.bytes())
+            };
+            if length as u64 > ring {
+                return Err(IoError::NoSpace);
+            }
+            if used + length as u64 <= ring {
+                return Ok(());
+            }
+            if self.is_suspended() {
+                return Err(IoError::Suspended);
+            }
+            self.want_checkpoint();
+            if let Some(done) = self.freeze_request.borrow_mut().take() {
+                let frozen = self.freeze_now();
+                *self.frozen.borrow_mut() = Some(frozen);
+                self.checkpoint_wanted.set(false);
+                done.complete(());
+            }
+            self.work.wait().await;
+        }
+    }
+
+    /// Starts writing blocks, merged where they are adjacent.
+    pub fn start_writes(&self, mut blocks: Vec<(Addr, Buf)>) -> Vec<Writing> {
+        blocks.sort_unstable_by_key(|(at, _)| *at);
+        let mut writes = Vec::new();
+        let mut run: Vec<Buf> = Vec::new();
+        let (mut start, mut end) = (Addr::default(), Addr::default());
+        let flush = |start: Addr, run: &mut Vec<Buf>, writes: &mut Vec<Writing>| {
+            if !run.is_empty() {
+                let space = self.space.borrow();
+                let slots = &space.chunk(start.chunk()).expect("allocated from an owned chunk").entry.slots;
+                let slots = if active(Bug::MirrorWritesOneCopy) { &slots[..1] } else { &slots[..] };
+                writes.push(self.array.write(slots, start.offset(), std::mem::take(run)));
+            }
+        };
+        for (at, block) in blocks {
+            let len = block.len() as u64;
+            if at != end || at.chunk() != start.chunk() || run.len() >= PARTS_MAX {
+                flush(start, &mut run, &mut writes);
+                start = at;
+            }
+            match run.last_mut() {
+                Some(last) if last.is_followed_by(&block) => *last = last.join(&block),
+                _ => run.push(block),
+            }
+            end = at.plus(len);
+        }
+        flush(start, &mut run, &mut writes);
+        writes
+    }
+
+    /// Makes a durable change part of the state that clients see and the next checkpoint writes.
+    fn apply(self: &Rc<Self>, change: Change, entry: u64) {
+        let mut freed = Vec::new();
+        match change {
+            Change::Write { dataset, first, ptrs, blocks, destage } => {
+                let small = blocks.iter().map(|block| block.len()).sum::<usize>() <= CACHE_WRITE_BYTES_MAX;
+                let mut tree = dataset.tree.borrow_mut();
+                for ((block, ptr), data) in (first..).zip(&ptrs).zip(blocks) {
+                    if active(Bug::FreesNewPointer) {
+                        freed.push(*ptr);
+                        tree.set(block, *ptr, &mut Vec::new());
+                    } else {
+                        tree.set(block, *ptr, &mut freed);
+                    }
+                    self.space.borrow_mut().applied(ptr);
+                    if small && !destage {
+                        self.cache_insert(ptr, data);
+                    }
+                    dataset.settle(block, entry);
+                    if let Some(staged) = dataset.staged.borrow_mut().remove(&block) {
+                        self.unstage(&staged);
+                    }
+                }
+                drop(tree);
+                let last = first + ptrs.len() as u64 - 1;
+                self.note_loaded(&dataset, first, last);
+            }
+            Change::Data { dataset, first, blocks } => {
+                let sequence = self.log.borrow().chain.sequence - 1;
+                self.stage(&dataset, first, blocks, sequence, entry);
+            }
+            Change::Clear { dataset, first, count } => {
+                let staged: Vec<u64> =
+                    dataset.staged.borrow().range(first..first + count).map(|(at, _)| *at).collect();
+                for block in staged {
+                    let staged = dataset.staged.borrow_mut().remove(&block).expect("just listed");
+                    self.unstage(&staged);
+                }
+                dataset.tree.borrow_mut().clear(first, count, &mut freed);
+            }
+            Change::Put { record, .. } => self.apply_put(*record),
+            Change::Remove { number } => self.apply_remove(number),
+            Change::Grant { .. } => {}
+        }
+        let mut space = self.space.borrow_mut();
+        freed.iter().for_each(|ptr| space.freed(ptr));
+    }
+
+    /// Puts blocks that are durable in frame `sequence` of the log where reads find them.
+    pub fn stage(&self, dataset: &Dataset, first: u64, blocks: Vec<Buf>, sequence: u64, entry: u64) {
+        let count = blocks.len();
+        {
+            let mut log = self.log.borrow_mut();
+            let start = log.frame_start;
+            log.staged.entry(sequence).or_insert((start, 0)).1 += count;
+        }
+        for (block, data) in (first..).zip(blocks) {
+            dataset.settle(block, entry);
+            self.staged_bytes.set(self.staged_bytes.get() + data.len());
+            let before = dataset.staged.borrow_mut().insert(block, Staged { sequence, data });
+            if let Some(before) = before {
+                self.unstage(&before);
+            }
+        }
+        self.destage_work.send();
+    }
+
+    /// Takes note of leaves that a write made or changed in memory.
+    fn note_loaded(&self, dataset: &Dataset, first: u64, last: u64) {
+        let number = dataset.number();
+        for leaf in first / forebay_tree::FANOUT..=last / forebay_tree::FANOUT {
+            let loaded = dataset.tree.borrow().is_loaded(leaf);
+            if loaded {
+                self.leaf_loaded(number, leaf);
+            }
+        }
+    }
+
+    pub fn apply_put(self: &Rc<Self>, record: DatasetRecord) {
+        let known = self.datasets.borrow().get(&record.number).cloned();
+        let dataset = match known {
+            Some(dataset) => {
+                dataset.tree.borrow_mut().grow(record.blocks());
+                let mut now = dataset.record.borrow_mut();
+                (now.size, now.sync, now.state, now.name) =
+                    (record.size, record.sync, record.state, record.name);
+                drop(now);
+                dataset
+            }
+            None => {
+                let tree = Tree::empty(record.blocks());
+                let number = record.number;
+                let record = DatasetRecord { root: Ptr::HOLE, mapped: 0, height: tree.height(), ..record };
+                let dataset = Rc::new(Dataset::new(record, tree));
+                self.datasets.borrow_mut().insert(number, dataset.clone());
+                dataset
+            }
+        };
+        let registry = registry(&self.rt);
+        if dataset.record.borrow().state == DatasetState::Live {
+            registry.add_volume(self, dataset);
+        } else {
+            dataset.gone.set(true);
+            registry.remove_volume(dataset.id());
+        }
+    }
+
+    pub fn apply_remove(&self, number: u32) {
+        let removed = self.datasets.borrow_mut().remove(&number);
+        if let Some(dataset) = removed {
+            dataset.gone.set(true);
+            registry(&self.rt).remove_volume(dataset.id());
+        }
+    }
+
+    /// Undoes what queueing did, for an entry that failed. The pool is suspended: nothing is allocated any more, so space
+    /// stays reserved until the next import, which finds the truth.
+    fn drop_change(&self, change: Change, entry: u64) {
+        if let Change::Write { dataset, first, ptrs, .. } = &change {
+            (*first..first + ptrs.len() as u64).for_each(|block| dataset.settle(block, entry));
+        }
+        if let Change::Data { dataset, first, blocks } = &change {
+            (*first..first + blocks.len() as u64).for_each(|block| dataset.settle(block, entry));
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! The coordinator of one pool, on core 0: membership, chunks, checkpoints, names.
+//!
+//! It owns what is the pool's and not a shard's, takes one request at a time where order matters, and never
+//! touches the data path.
+
+use crate::error::{Error, ErrorKind, IoError};
+use crate::format::{ShardRoot, Super};
+use crate::registry::{PoolShared, call, registry};
+use crate::signal::Turnstile;
+use crate::slots::SlotMap;
+use crate::spec::{DiskState, DiskStatus, Event, GroupStatus, Layout, PoolState, PoolStatus, Role, Severity};
+use forebay_base::Id;
+use forebay_base::planted::{Bug, active};
+use forebay_device::{self as device, Health, Label, SuperblockSlot, UNIT, write_label, write_superblock};
+use forebay_runtime::{Disk, Rt};
+use forebay_space::{ChunkEntry, ChunkKind};
+use futures_util::future::join_all;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Disks that carry each superblock: enough that no three failures lose it, few enough to write at every checkpoint.
+const SUPERBLOCK_DISKS_MAX: usize = 8;
+
+/// One disk as the coordinator sees it.
+pub(crate) struct ControlDisk {
+    /// Absent when the disk was not found.
+    pub disk: Option<Disk>,
+    pub path: String,
+}
+
+/// Where a volume is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub shard: usize,
+    pub id: Id,
+}
+
+pub(crate) struct Control {
+    pub rt: Rt,
+    pub shared: Arc<PoolShared>,
+    pub label: RefCell<Label>,
+    pub disks: Vec<ControlDisk>,
+    pub slots: RefCell<SlotMap>,
+    pub generation: Cell<u64>,
+    pub incarnation: u64,
+    pub epoch: u64,
+    /// Live volumes by name.
+    pub names: RefCell<BTreeMap<String, Place>>,
+    pub exporting: Cell<bool>,
+    /// Checkpoints begun and ended, and whether one is to follow the running one.
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    running: Cell<bool>,
+    again: Cell<bool>,
+    turnstile: Turnstile,
+    labelling: Cell<bool>,
+}
+
+impl Control {
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        rt: Rt,
+        shared: Arc<PoolShared>,
+        label: Label,
+        disks: Vec<ControlDisk>,
+        slots: SlotMap,
+        generation: u64,
+        incarnation: u64,
+        epoch: u64,
+    ) -> Control {
+        Control {
+            rt,
+            shared,
+            label: RefCell::new(label),
+            disks,
+            slots: RefCell::new(slots),
+            generation: Cell::new(generation),
+            incarnation,
+            epoch,
+            names: RefCell::default(),
+            exporting: Cell::new(false),
+            begun: Cell::new(0),
+            ended: Cell::new(0),
+            running: Cell::new(false),
+            again: Cell::new(false),
+            turnstile: Turnstile::default(),
+            labelling: Cell::new(false),
+        }
+    }
+
+    pub fn id(&self) -> Id {
+        self.shared.id
+    }
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+    pub fn shard_count(&self) -> usize {
+        usize::from(self.label.borrow().shards)
+    }
+
+    pub fn event(&self, severity: Severity, code: &'static str, object: &str, message: String) {
+        (self.shared.events)(Event { at: self.rt.wall(), severity, code, object: object.into(), message });
+    }
+
+    pub fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error::new(kind, self.name(), message)
+    }
+
+    /// Runs `work` on the core of shard `index`, with that shard.
+    pub async fn on_shard<T, F, W>(&self, index: usize, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(Rc<crate::shard::Shard>) -> W + Send + 'static,
+        W: Future<Output = T> + 'static,
+    {
+        let pool = self.id();
+        let result = call(self.shared.cores.core(index), move |rt| async move {
+            match registry(&rt).shard(pool, index) {
+                Some(shard) => Some(work(shard).await),
+                None => None,
+            }
+        });
+        result.await.ok().flatten().ok_or_else(|| self.error(ErrorKind::Stopped, "the pool is being closed"))
+    }
+
+    /// Grants a chunk to a shard. Data leaves a slice of the pool untouched, so that deletion can always go on.
+    pub fn grant(&self, kind: ChunkKind, urgent: bool) -> Option<ChunkEntry> {
+        let group = self.data_group();
+        let mut slots = self.slots.borrow_mut();
+        let (total, free) = slots.chunks(group);
+        let reserve = (self.shard_count() as u64 * 3).max(total / 64);
+        let floor = match kind {
+            ChunkKind::Data { .. } | ChunkKind::Log => reserve,
+            ChunkKind::Node if urgent => 0,
+            ChunkKind::Node => reserve / 2,
+        };
+        if free <= floor {
+            return None;
+        }
+        slots.take(group, kind, 0, &self.label.borrow().disks)
+    }
+
+    pub fn data_group(&self) -> u16 {
+        let label = self.label.borrow();
+        label.groups.iter().position(|group| group.role == 0).expect("every pool has a data group") as u16
+    }
+
+    /// Starts a checkpoint, or has one follow the running one.
+    pub fn spawn_checkpoint(self: &Rc<Self>) {
+        if self.running.replace(true) {
+            self.again.set(true);
+            return;
+        }
+        let control = self.clone();
+        drop(self.rt.spawn(async move {
+            loop {
+                control.again.set(false);
+                control.begun.set(control.begun.get() + 1);
+                if let Err(error) = control.run_checkpoint().await
+                    && control.shared.suspend()
+                {
+                    control.shared.wake_all();
+                    let message = format!("writing has stopped: a checkpoint failed ({})", error.message);
+                    control.event(Severity::Error, "pool.suspended", control.name(), message);
+                }
+                control.ended.set(control.begun.get());
+                control.turnstile.changed();
+                if !control.again.get() || control.shared.is_suspended() {
+                    control.running.set(false);
+                    return;
+                }
+            }
+        }));
+    }
+
+    /// A checkpoint that begins after this call.
+    pub async fn checkpoint(self: &Rc<Self>) -> Result<u64, Error> {
+        let goal = self.begun.get() + 1;
+        self.spawn_checkpoint();
+        self.turnstile.until(|| self.ended.get() >= goal || self.shared.is_suspended()).await;
+        if self.shared.is_suspended() {
+            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+        }
+        Ok(self.generation.get())
+    }
+
+    async fn run_checkpoint(&self) -> Result<(), Error> {
+        let shards = self.shard_count();
+        let generation = self.generation.get() + 1;
+        let freezing =
+            (0..shards).map(|index| self.on_shard(index, |shard| async move { shard.freeze().await }));
+        join_all(freezing).await.into_iter().collect::<Result<Vec<()>, Error>>()?;
+        let writing = (0..shards).map(|index| {
+            self.on_shard(index, move |shard| async move { shard.write_checkpoint(generation).await })
+        });
+        let mut roots: Vec<ShardRoot> = Vec::with_capacity(shards);
+        for written in join_all(writing).await {
+            roots.push(written?.map_err(|error: IoError| self.error(ErrorKind::Io, error.to_string()))?);
+        }
+        self.write_super(generation, roots, self.exporting.get()).await?;
+        let committing =
+            (0..shards).map(|index| self.on_shard(index, |shard| async move { shard.committed().await }));
+        for leaving in join_all(committing).await {
+            let mut slots = self.slots.borrow_mut();
+            leaving?.iter().for_each(|chunk| slots.release(chunk));
+        }
+        Ok(())
+    }
+
+    /// Writes a superblock to its disks and makes it durable.
+    pub async fn write_super(
+        &self,
+        generation: u64,
+        shards: Vec<ShardRoot>,
+        exported: bool,
+    ) -> Result<(), Error> {
+        let label_generation = self.label.borrow().generation;
+        let pool =
+            Super { incarnation: self.incarnation, epoch: self.epoch, label_generation, exported, shards };
+        let slot = SuperblockSlot { pool: self.id(), generation, payload: pool.encode() };
+        let online: Vec<(usize, &Disk)> = self.online().take(SUPERBLOCK_DISKS_MAX).collect();
+        let writes = online.iter().map(|(index, disk)| async {
+            let written = write_superblock(&self.rt, disk, &slot).await;
+            let flushed = if active(Bug::SkipSuperblockFlush) { Ok(()) } else { disk.flush().await };
+            (*index, written.and(flushed))
+        });
+        let mut good = 0;
+        for (index, result) in join_all(writes).await {
+            match result {
+                Ok(()) => good += 1,
+                Err(_) => {
+                    Health::count(&self.shared.healths[index].errors_write);
+                    self.shared.healths[index].fail();
+                    self.record_failure(index as u16).await;
+                }
+            }
+        }
+        if good == 0 {
+            return Err(self.error(ErrorKind::Io, "no disk took the superblock"));
+        }
+        self.generation.set(generation);
+        Ok(())
+    }
+
+    /// Disks in service.
+    fn online(&self) -> impl Iterator<Item = (usize, &Disk)> {
+        let healthy = |(index, disk): (usize, &'_ ControlDisk)| {
+            (!self.shared.healths[index].is_failed() && disk.disk.is_some()).then_some(index)
+        };
+        let online: Vec<usize> = self.disks.iter().enumerate().filter_map(healthy).collect();
+        online.into_iter().map(|index| (index, self.disks[index].disk.as_ref().expect("filtered")))
+    }
+
+    /// Records on every disk in service that `disk` is out, so that no import ever takes it for current. Completes when that
+    /// is durable: until then nothing that the disk lacks may be acknowledged.
+    pub async fn record_failure(&self, disk: u16) {
+        let recorded = &self.shared.recorded[usize::from(disk)];
+        self.turnstile.until(|| !self.labelling.replace(true)).await;
+        if recorded.load(Ordering::Acquire) {
+            self.labelling.set(false);
+            self.turnstile.changed();
+            return;
+        }
+        loop {
+            let label = {
+                let mut label = self.label.borrow_mut();
+                label.generation += 1;
+                for (index, health) in self.shared.healths.iter().enumerate() {
+                    if health.is_failed() {
+                        label.disks[index].status = device::DiskStatus::Failed;
+                    }
+                }
+                label.clone()
+            };
+            let mut again = false;
+            for (index, handle) in self.online().collect::<Vec<_>>() {
+                let own = Label { disk: index as u16, ..label.clone() };
+                if write_label(&self.rt, handle, Some(&own)).await.is_err() {
+                    again |= self.shared.healths[index].fail();
+                }
+            }
+            if !again {
+                break;
+            }
+        }
+        for (index, health) in self.shared.healths.iter().enumerate() {
+            if health.is_failed() && !self.shared.recorded[index].swap(true, Ordering::AcqRel) {
+                let path = &self.disks[index].path;
+                let message =
+                    format!("disk {index} ({path}) failed and is out of service; its contents are stale");
+                self.event(Severity::Error, "disk.failed", &format!("{}/{index}", self.name()), message);
+            }
+        }
+        if self.is_lost() && self.shared.suspend() {
+            self.shared.wake_all();
+            let message = "writing has stopped: more disks failed than the layout can lose. Reads go on where copies are left";
+            self.event(Severity::Error, "pool.suspended", self.name(), message.into());
+        }
+        self.labelling.set(false);
+        self.turnstile.changed();
+    }
+
+    fn is_lost(&self) -> bool {
+        let label = self.label.borrow();
+        let mut lost = vec![0; label.groups.len()];
+        for (disk, health) in label.disks.iter().zip(&self.shared.healths) {
+            lost[usize::from(disk.group)] += u8::from(health.is_failed());
+        }
+        lost.iter().zip(&label.groups).any(|(lost, group)| *lost > group.redundancy)
+    }
+
+    pub async fn status(&self) -> Result<PoolStatus, Error> {
+        let gather = (0..self.shard_count()).map(|index| {
+            self.on_shard(index, |shard| async move {
+                let usage = shard.space.borrow().usage();
+                let fill = shard.log.borrow().fill_permille();
+                (usage.units_busy, fill)
+            })
+        });
+        let (mut used, mut fill) = (0, 0);
+        for result in join_all(gather).await {
+            let (units, permille) = result?;
+            used += units * UNIT;
+            fill = fill.max(permille);
+        }
+        let label = self.label.borrow();
+        let slots = self.slots.borrow();
+        let group = self.data_group();
+        let size = slots.chunks(group).0 * u64::from(slots.units(group)) * UNIT;
+        let failed = self.shared.healths.iter().any(|health| health.is_failed());
+        let state = match (self.shared.is_suspended(), failed) {
+            (true, _) => PoolState::Suspended,
+            (false, true) => PoolState::Degraded,
+            (false, false) => PoolState::Online,
+        };
+        let groups = (0..label.groups.len()).map(|group| self.group_status(&label, group)).collect();
+        Ok(PoolStatus {
+            id: self.id(),
+            name: self.name().into(),
+            state,
+            groups,
+            shards: self.shard_count(),
+            size,
+            used,
+            free: size.saturating_sub(used),
+            checkpoint: self.generation.get(),
+            log_fill_permille: fill as u32,
+            created: label.created,
+        })
+    }
+
+    fn group_status(&self, label: &Label, group: usize) -> GroupStatus {
+        let members = label.disks.iter().enumerate().filter(|(_, disk)| usize::from(disk.group) == group);
+        let disks = members.map(|(index, disk)| {
+            let health = &self.shared.healths[index];
+            let handle = self.disks[index].disk.as_ref();
+            let state = match (handle, health.is_failed()) {
+                (None, _) => DiskState::Missing,
+                (Some(_), true) => DiskState::Failed,
+                (Some(_), false) => DiskState::Online,
+            };
+            DiskStatus {
+                id: disk.id,
+                path: self.disks[index].path.clone(),
+                size: disk.size,
+                sector_physical: disk.sector_physical,
+                rotational: handle.is_some_and(|disk| disk.geometry().rotational),
+                state,
+                errors_read: health.errors_read.load(Ordering::Relaxed),
+                errors_write: health.errors_write.load(Ordering::Relaxed),
+                errors_checksum: health.errors_checksum.load(Ordering::Relaxed),
+                repaired: health.repaired.load(Ordering::Relaxed),
+            }
+        });
+        let entry = &label.groups[group];
+        let layout = [Layout::Single, Layout::Mirror, Layout::Mirror3][usize::from(entry.redundancy)];
+        let role = if entry.role == 0 { Role::Data } else { Role::Log };
+        GroupStatus { role, layout, disks: disks.collect() }
+    }
+}

@@ -1,0 +1,294 @@
+//! Creating a pool: everything is checked first; labels are written last, so that half a pool is none.
+
+use crate::EngineConfig;
+use crate::error::{Error, ErrorKind};
+use crate::format::{SHARDS_MAX, ShardRoot, Super};
+use crate::import::{Probe, build_array, open_error, probe};
+use crate::registry::PoolShared;
+use crate::shard::{FrozenShard, Log, Shard, ShardParts};
+use crate::slots::SlotMap;
+use crate::spec::PoolSpec;
+use crate::volumes::check_name;
+use forebay_base::{GIB, Id, KIB};
+use forebay_device::{
+    DISK_BYTES_MIN, DiskEntry, DiskLayout, DiskStatus, GroupEntry, Health, Label, LabelError,
+    SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SuperblockSlot, UNIT, write_label, write_superblock,
+};
+use forebay_log::{Chain, Ring};
+use forebay_raid::DiskSet;
+use forebay_runtime::{Cores, Disk, OpenMode, Rt};
+use forebay_space::{Chunk, ChunkKind, Space};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const LOG_BYTES_MIN: u64 = 512 * KIB;
+const LOG_BYTES_MAX: u64 = GIB;
+const FIRST_GENERATION: u64 = 1;
+const FIRST_EPOCH: u64 = 1;
+
+fn invalid(field: &'static str, object: &str, message: impl Into<String>, remedy: &str) -> Error {
+    Error::new(ErrorKind::Invalid(field), object, message).remedy(remedy)
+}
+
+/// Checks what can be checked without the disks.
+fn check_spec(spec: &PoolSpec) -> Result<(), Error> {
+    check_name(&spec.name, &spec.name, "name")?;
+    if spec.name.contains('/') || spec.name.len() > 63 {
+        return Err(invalid(
+            "name",
+            &spec.name,
+            "a pool's name has no / and at most 63 characters",
+            "Choose another name",
+        ));
+    }
+    if spec.disks.len() < spec.layout.width() {
+        let message = format!(
+            "layout {} needs {} disks, {} given",
+            spec.layout.name(),
+            spec.layout.width(),
+            spec.disks.len()
+        );
+        return Err(invalid("disks", &spec.name, message, "Give more disks or another layout"));
+    }
+    if spec.disks.len() + spec.log_disks.len() > 256 {
+        return Err(invalid("disks", &spec.name, "a pool has at most 256 disks", "Create two pools"));
+    }
+    if spec.log_disks.len() > 3 {
+        return Err(invalid(
+            "log_disks",
+            &spec.name,
+            "a log group has 1, 2 (mirrored) or 3 disks",
+            "Give fewer log disks",
+        ));
+    }
+    if !(1..=SHARDS_MAX).contains(&spec.shards) {
+        return Err(invalid(
+            "shards",
+            &spec.name,
+            format!("{} shards are not possible", spec.shards),
+            "Give 1 to 32",
+        ));
+    }
+    Ok(())
+}
+
+/// What is on a disk that would be lost, by the signatures of common file systems and volume managers.
+async fn foreign_contents(rt: &Rt, disk: &Disk) -> Option<&'static str> {
+    let len = (128 * KIB).min(disk.geometry().size / 4096 * 4096) as usize;
+    let (bytes, result) = disk.read(0, rt.buffer(len)).await;
+    result.ok()?;
+    let signatures: [(usize, &[u8], &str); 10] = [
+        (1080, &[0x53, 0xef], "an ext2, ext3 or ext4 file system"),
+        (0, b"XFSB", "an XFS file system"),
+        (65600, b"_BHRfS_M", "a btrfs file system"),
+        (512, b"EFI PART", "a GPT partition table"),
+        (0, b"LUKS\xba\xbe", "a LUKS encrypted volume"),
+        (536, b"LVM2 001", "an LVM physical volume"),
+        (4086, b"SWAPSPACE2", "swap space"),
+        (3, b"NTFS    ", "an NTFS file system"),
+        (4096, &[0xfc, 0x4e, 0x2b, 0xa9], "a Linux RAID member"),
+        (510, &[0x55, 0xaa], "a partition table or boot sector"),
+    ];
+    let here = |at: usize, magic: &[u8]| bytes.get(at..at + magic.len()) == Some(magic);
+    signatures.iter().find(|(at, magic, _)| here(*at, magic)).map(|(_, _, what)| *what)
+}
+
+async fn open_disk(rt: &Rt, path: &str, force: bool) -> Result<Disk, Error> {
+    let overwrite = "Give another disk, or --force to overwrite this one";
+    let disk = match probe(rt, path, OpenMode::ReadWrite).await {
+        Probe::Unopened(error) => return Err(open_error(path, &error)),
+        Probe::Labelled(found) if force => found.disk,
+        Probe::Labelled(found) => {
+            let message =
+                format!("the disk belongs to pool '{}' ({})", found.label.pool_name, found.label.pool);
+            return Err(Error::new(ErrorKind::Unsafe, path, message).remedy(overwrite));
+        }
+        Probe::Blank(disk, _) if force => disk,
+        Probe::Blank(_, Some(LabelError::TooNew { .. } | LabelError::Damaged)) => {
+            let message = "the disk has a damaged or newer pool label";
+            return Err(Error::new(ErrorKind::Unsafe, path, message).remedy(overwrite));
+        }
+        Probe::Blank(disk, _) => {
+            if let Some(what) = foreign_contents(rt, &disk).await {
+                return Err(
+                    Error::new(ErrorKind::Unsafe, path, format!("the disk holds {what}")).remedy(overwrite)
+                );
+            }
+            disk
+        }
+    };
+    if disk.geometry().size < DISK_BYTES_MIN {
+        let message =
+            format!("the disk has {} bytes; a pool needs at least {DISK_BYTES_MIN}", disk.geometry().size);
+        return Err(invalid("disks", path, message, "Give a larger disk"));
+    }
+    Ok(disk)
+}
+
+/// A group's entry and its disks' entries.
+fn plan_group(rt: &Rt, role: u8, redundancy: u8, group: u16, disks: &[Disk]) -> (GroupEntry, Vec<DiskEntry>) {
+    let smallest = disks.iter().map(|disk| disk.geometry().size).min().expect("a group has a disk");
+    let slot_bytes = DiskLayout::slot_bytes_for(smallest);
+    let entry = GroupEntry { role, data: 1, redundancy, slot_bytes, cell_bytes: slot_bytes };
+    let describe = |disk: &Disk| {
+        let geometry = disk.geometry();
+        let layout = DiskLayout::new(geometry.size, slot_bytes, 1).expect("the size was checked");
+        DiskEntry {
+            id: Id::from_random(rt.random(), rt.random()),
+            group,
+            status: DiskStatus::Online,
+            slots: layout.slots,
+            size: geometry.size,
+            sector_physical: geometry.sector_physical,
+        }
+    };
+    (entry, disks.iter().map(describe).collect())
+}
+
+/// Formats the disks of a new pool. It can be imported afterwards.
+pub(crate) async fn create(
+    rt: &Rt,
+    cores: &Cores,
+    config: &EngineConfig,
+    spec: &PoolSpec,
+) -> Result<(), Error> {
+    check_spec(spec)?;
+    let mut disks: Vec<Disk> = Vec::new();
+    for path in spec.disks.iter().chain(&spec.log_disks) {
+        let disk = open_disk(rt, path, spec.force).await?;
+        if disks.iter().any(|other| other.geometry().identity == disk.geometry().identity) {
+            return Err(invalid("disks", path, "the disk is given twice", "Give each disk once"));
+        }
+        disks.push(disk);
+    }
+    let (data, log) = disks.split_at(spec.disks.len());
+    let redundancy = (spec.layout.width() - 1) as u8;
+    let (group, mut entries) = plan_group(rt, 0, redundancy, 0, data);
+    let mut groups = vec![group];
+    if !log.is_empty() {
+        let (group, more) = plan_group(rt, 1, (log.len() - 1) as u8, 1, log);
+        groups.push(group);
+        entries.extend(more);
+    }
+    let label = Label {
+        pool: Id::from_random(rt.random(), rt.random()),
+        pool_name: spec.name.clone(),
+        disk: 0,
+        generation: 1,
+        created: rt.wall(),
+        shards: spec.shards as u16,
+        groups,
+        disks: entries,
+    };
+    let healths: Vec<Arc<Health>> = label.disks.iter().map(|_| Arc::new(Health::default())).collect();
+    let shared = Arc::new(PoolShared::new(
+        label.pool,
+        spec.name.clone(),
+        cores.clone(),
+        healths,
+        config.events.clone(),
+        1 << 20,
+    ));
+    let roots = format_shards(rt, &shared, &label, &disks, spec).await?;
+    let failed = |disk: usize| {
+        let path = spec.disks.iter().chain(&spec.log_disks).nth(disk).cloned().unwrap_or_default();
+        move |error: forebay_runtime::DiskError| {
+            Error::new(ErrorKind::Io, path, format!("writing failed: {error}"))
+        }
+    };
+    let pool =
+        Super { incarnation: 0, epoch: FIRST_EPOCH, label_generation: 1, exported: true, shards: roots };
+    let slot = SuperblockSlot { pool: label.pool, generation: FIRST_GENERATION, payload: pool.encode() };
+    for (index, disk) in disks.iter().enumerate() {
+        let ring = rt.arena().take_zeroed((SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES) as usize).freeze();
+        disk.write(DiskLayout::superblock_at(0), vec![ring]).await.map_err(failed(index))?;
+        write_superblock(rt, disk, &slot).await.map_err(failed(index))?;
+        disk.flush().await.map_err(failed(index))?;
+    }
+    for (index, disk) in disks.iter().enumerate() {
+        let own = Label { disk: index as u16, ..label.clone() };
+        write_label(rt, disk, Some(&own)).await.map_err(failed(index))?;
+    }
+    Ok(())
+}
+
+/// Writes each shard's first checkpoint: a log ring and nothing else.
+async fn format_shards(
+    rt: &Rt,
+    shared: &Arc<PoolShared>,
+    label: &Label,
+    disks: &[Disk],
+    spec: &PoolSpec,
+) -> Result<Vec<ShardRoot>, Error> {
+    let mut slots = SlotMap::new(&label.groups, &label.disks);
+    let log_group = label.groups.len() as u16 - 1;
+    let chunk_bytes = u64::from(slots.units(log_group)) * UNIT;
+    let space_bytes = slots.chunks(log_group).0 * chunk_bytes;
+    let share = if log_group == 0 { 16 } else { 2 };
+    let log_bytes = spec
+        .log_bytes
+        .unwrap_or(space_bytes / share / spec.shards as u64)
+        .clamp(LOG_BYTES_MIN, LOG_BYTES_MAX.max(spec.log_bytes.unwrap_or(0)));
+    let log_chunks = log_bytes.div_ceil(chunk_bytes);
+    let mut roots = Vec::new();
+    for index in 0..spec.shards {
+        let mut space = Space::default();
+        let mut ring_chunks = Vec::new();
+        let full = || {
+            Error::new(
+                ErrorKind::NoSpace,
+                &*spec.name,
+                format!("the disks have no room for the logs of {} shards", spec.shards),
+            )
+            .remedy("Give larger disks or fewer shards")
+        };
+        for order in 0..log_chunks {
+            let chunk = slots.take(log_group, ChunkKind::Log, order as u32, &label.disks).ok_or_else(full)?;
+            ring_chunks.push(chunk.slots.clone());
+            space.insert(Chunk::fresh(chunk));
+        }
+        space.insert(Chunk::fresh(slots.take(0, ChunkKind::Node, 0, &label.disks).ok_or_else(full)?));
+        let failed = |_| -> forebay_raid::Recorded { Box::pin(std::future::ready(())) };
+        let members = disks.iter().cloned().map(Some).collect();
+        let array = build_array(rt, label, members, &shared.healths, Box::new(failed));
+        let start = Chain { position: 0, sequence: 1, previous: Default::default() };
+        let log = Log {
+            ring: Ring { chunk_bytes, chunks: ring_chunks.len() },
+            chunks: ring_chunks,
+            chain: start,
+            tail: 0,
+            durable: 0,
+            unflushed: DiskSet::default(),
+            unflushed_bytes: 0,
+            incarnation: 0,
+            marked: 0,
+            frame_start: start,
+            staged: BTreeMap::new(),
+        };
+        let parts = ShardParts {
+            space,
+            datasets: BTreeMap::new(),
+            log,
+            tables: Vec::new(),
+            sealed: 1,
+            epoch: FIRST_EPOCH,
+        };
+        let shard = Rc::new(Shard::new(rt.clone(), shared.clone(), index, array, false, parts));
+        let frozen: FrozenShard = shard.freeze_now();
+        *shard.frozen.borrow_mut() = Some(frozen);
+        let root = shard.write_checkpoint(FIRST_GENERATION).await;
+        roots.push(root.map_err(|error| {
+            Error::new(ErrorKind::Io, &*spec.name, format!("formatting failed: {error}"))
+        })?);
+    }
+    let (_, left) = slots.chunks(0);
+    if left < spec.shards as u64 * 8 {
+        let message =
+            format!("the disks leave {left} chunks for {} shards; each needs at least 8", spec.shards);
+        return Err(
+            Error::new(ErrorKind::NoSpace, &*spec.name, message).remedy("Give larger disks or fewer shards")
+        );
+    }
+    Ok(roots)
+}

@@ -1,0 +1,123 @@
+//! One volume on its shard: its record, its tree, and the blocks that are newer than the tree.
+//!
+//! A block's newest contents are in the first of these that has it: *pending* (queued for a commit, not yet
+//! applied), *staged* (durable in the log only, see `destage`), the tree. Merging writers look at all three;
+//! clients see pending blocks only where their acknowledgement did not wait for the disk, so that no client
+//! ever reads what a crash could take back.
+
+use crate::format::DatasetRecord;
+use crate::locks::RangeLocks;
+use crate::signal::Turnstile;
+use crate::spec::SyncPolicy;
+use forebay_base::Id;
+use forebay_runtime::Buf;
+use forebay_tree::Tree;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+/// A block that is queued for a commit.
+pub(crate) struct Pending {
+    /// The entry that brought it: a later one replaces it, and the earlier one then must not remove it.
+    pub entry: u64,
+    pub data: Buf,
+    /// Acknowledged before it is durable: clients may read it.
+    pub visible: bool,
+}
+
+/// A block that is durable in the log only.
+#[derive(Clone)]
+pub(crate) struct Staged {
+    /// Sequence of the frame that has it.
+    pub sequence: u64,
+    pub data: Buf,
+}
+
+pub(crate) struct Dataset {
+    /// `root`, `height` and `mapped` are those of the last checkpoint.
+    pub record: RefCell<DatasetRecord>,
+    pub tree: RefCell<Tree>,
+    pub locks: RangeLocks,
+    pub pending: RefCell<HashMap<u64, Pending>>,
+    pub staged: RefCell<BTreeMap<u64, Staged>>,
+    /// Client operations in flight; deletion waits for none.
+    active: Cell<usize>,
+    idle: Turnstile,
+    /// Deleted or exported: no new client operation starts.
+    pub gone: Cell<bool>,
+}
+
+/// A client operation in flight.
+pub(crate) struct Active(Rc<Dataset>);
+
+impl Dataset {
+    pub fn new(record: DatasetRecord, tree: Tree) -> Dataset {
+        Dataset {
+            record: RefCell::new(record),
+            tree: RefCell::new(tree),
+            locks: RangeLocks::default(),
+            pending: RefCell::default(),
+            staged: RefCell::default(),
+            active: Cell::new(0),
+            idle: Turnstile::default(),
+            gone: Cell::new(false),
+        }
+    }
+
+    pub fn number(&self) -> u32 {
+        self.record.borrow().number
+    }
+    pub fn id(&self) -> Id {
+        self.record.borrow().id
+    }
+    pub fn size(&self) -> u64 {
+        self.record.borrow().size
+    }
+    pub fn block_bytes(&self) -> usize {
+        1 << self.record.borrow().block_shift
+    }
+    pub fn sync(&self) -> SyncPolicy {
+        self.record.borrow().sync
+    }
+
+    /// Counts a client operation in; nothing when the dataset is gone.
+    pub fn begin(self: &Rc<Self>) -> Option<Active> {
+        if self.gone.get() {
+            return None;
+        }
+        self.active.set(self.active.get() + 1);
+        Some(Active(self.clone()))
+    }
+
+    /// Waits until no client operation is in flight.
+    pub async fn quiesce(&self) {
+        self.idle.until(|| self.active.get() == 0).await;
+    }
+
+    /// Removes a pending block, unless a later entry has replaced it.
+    pub fn settle(&self, block: u64, entry: u64) {
+        let mut pending = self.pending.borrow_mut();
+        if pending.get(&block).is_some_and(|found| found.entry == entry) {
+            pending.remove(&block);
+        }
+    }
+
+    /// The newest contents of a block that are in memory outside the cache.
+    pub fn newest(&self, block: u64, for_client: bool) -> Option<Buf> {
+        if let Some(pending) = self.pending.borrow().get(&block)
+            && (pending.visible || !for_client)
+        {
+            return Some(pending.data.clone());
+        }
+        self.staged.borrow().get(&block).map(|staged| staged.data.clone())
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.set(self.0.active.get() - 1);
+        if self.0.active.get() == 0 {
+            self.0.idle.changed();
+        }
+    }
+}

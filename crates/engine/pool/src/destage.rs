@@ -1,0 +1,135 @@
+//! Destaging: on a pool with log disks, small writes are durable in the log first and move to the data disks later.
+//!
+//! A destaged block is an ordinary write of the pool's own: data to a new place, a pointer record in the log. When
+//! that is applied, the block leaves the staged set; a crash in between leaves it staged. Oldest frames go first,
+//! because the log's tail cannot pass a frame with staged blocks.
+
+use crate::commit::{Change, Entry};
+use crate::dataset::Dataset;
+use crate::error::IoError;
+use crate::shard::Shard;
+use forebay_base::Checksum;
+use forebay_runtime::Buf;
+use forebay_space::Ptr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Blocks that one destage entry moves: their data makes one large write.
+const BLOCKS_MAX: usize = 128;
+/// How long to leave blocks alone that a queued write is about to replace.
+const SUPERSEDED_DELAY: Duration = Duration::from_micros(100);
+
+impl Shard {
+    /// Waits until `bytes` more fit into the log without touching the part that destaging itself needs.
+    pub async fn staging_room(self: &Rc<Self>, bytes: usize) -> Result<(), IoError> {
+        let fits = || {
+            let log = self.log.borrow();
+            let used = log.chain.position - log.tail + (self.queued_bytes.get() + bytes) as u64;
+            used <= log.ring.bytes() / 4 * 3
+                && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
+        };
+        if !fits() {
+            let wait = || {
+                let stop = fits() || self.is_suspended() || self.stopping.get();
+                if !stop {
+                    self.want_checkpoint();
+                    self.destage_work.send();
+                }
+                stop
+            };
+            self.progress.until(wait).await;
+        }
+        if self.is_suspended() { Err(IoError::Suspended) } else { Ok(()) }
+    }
+
+    /// Whether staged blocks should move now.
+    fn should_destage(&self) -> bool {
+        let staged = self.staged_bytes.get() as u64;
+        let full = self.log.borrow().fill_permille() > 300;
+        staged > 0 && (full || self.checkpoint_wanted.get() || staged > self.shared.memory_per_shard / 16)
+    }
+
+    /// The task that moves staged blocks, until the shard stops.
+    pub async fn destage_task(self: Rc<Self>) {
+        loop {
+            self.destage_work.wait().await;
+            while self.should_destage() && !self.stopping.get() && !self.is_suspended() {
+                if self.destage_some().await.is_err() {
+                    // No space, or suspended: what made it so will wake this task again.
+                    break;
+                }
+                self.progress.changed();
+            }
+            if self.stopping.get() {
+                return;
+            }
+        }
+    }
+
+    /// Moves the blocks of the oldest frames, up to one entry's worth.
+    async fn destage_some(self: &Rc<Self>) -> Result<(), IoError> {
+        let Some(oldest) = self.log.borrow().staged.keys().next().copied() else { return Ok(()) };
+        let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
+        for dataset in datasets {
+            let of_oldest = |(block, staged): (&u64, &crate::dataset::Staged)| {
+                (staged.sequence == oldest).then_some(*block)
+            };
+            let first = dataset.staged.borrow().iter().find_map(of_oldest);
+            let Some(first) = first else { continue };
+            // What follows in block order goes along, whatever its age: it merges.
+            let run = dataset
+                .staged
+                .borrow()
+                .range(first..)
+                .zip(first..)
+                .take_while(|((at, _), want)| *at == want)
+                .count();
+            self.destage_run(&dataset, first, run.min(BLOCKS_MAX)).await?;
+        }
+        Ok(())
+    }
+
+    async fn destage_run(
+        self: &Rc<Self>,
+        dataset: &Rc<Dataset>,
+        first: u64,
+        count: usize,
+    ) -> Result<(), IoError> {
+        let guard = dataset.locks.lock(first, first + count as u64 - 1).await;
+        let nodes = count as u64 / forebay_tree::FANOUT + 6;
+        let places = self.allocate(dataset.block_bytes(), count, nodes).await?;
+        // What is pending is newer and stands before this entry in the log: moving the older contents would undo it.
+        let movable = |block: u64| {
+            let pending = dataset.pending.borrow().contains_key(&block);
+            dataset.staged.borrow().get(&block).filter(|_| !pending).map(|staged| staged.data.clone())
+        };
+        let blocks: Vec<Option<Buf>> = (first..first + count as u64).map(movable).collect();
+        let mut changes = Vec::new();
+        for ((block, data), place) in (first..).zip(blocks).zip(places) {
+            let Some(data) = data else {
+                self.space.borrow_mut().give_back(&place);
+                continue;
+            };
+            let ptr = Ptr::new(place.addr(), data.len() as u32, self.epoch, Checksum::of(&data));
+            changes.push(Change::Write {
+                dataset: dataset.clone(),
+                first: block,
+                ptrs: vec![ptr],
+                blocks: vec![data],
+                destage: true,
+            });
+        }
+        if changes.is_empty() {
+            // Nothing is lost by letting the commit that supersedes them go first.
+            self.rt.sleep(SUPERSEDED_DELAY).await;
+            return Ok(());
+        }
+        let mut entry = Entry::new(self.entry_id(), changes, false);
+        entry.nodes = nodes;
+        let done = entry.awaited();
+        self.submit(entry);
+        let result = done.await;
+        drop(guard);
+        result
+    }
+}

@@ -1,0 +1,563 @@
+//! Import: from paths to a running pool. Everything that speaks against it is found before anything is written.
+
+use crate::control::{Control, ControlDisk, Place};
+use crate::error::{Error, ErrorKind};
+use crate::format::{DatasetState, ShardRoot, Super};
+use crate::open::OpenShard;
+use crate::registry::{PoolShared, call, registry};
+use crate::slots::SlotMap;
+use crate::spec::{PoolFound, Severity};
+use crate::{Engine, EngineConfig};
+use forebay_base::Id;
+use forebay_base::planted::{Bug, active};
+use forebay_device::{
+    DiskLayout, DiskStatus, Health, Label, LabelError, Member, read_labels, read_superblocks, write_label,
+};
+use forebay_raid::Array;
+use forebay_runtime::{Cores, Disk, OpenError, OpenMode, Rt};
+use forebay_space::ChunkEntry;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A disk with a label, found at a path.
+pub(crate) struct Found {
+    pub path: String,
+    pub disk: Disk,
+    pub label: Label,
+}
+
+/// What is at a path.
+pub(crate) enum Probe {
+    Labelled(Box<Found>),
+    /// Readable, without a whole label; what is wrong with it if it has a damaged or newer one.
+    Blank(Disk, Option<LabelError>),
+    Unopened(OpenError),
+}
+
+pub(crate) async fn probe(rt: &Rt, path: &str, mode: OpenMode) -> Probe {
+    let disk = match rt.open_disk(path, mode) {
+        Ok(disk) => disk,
+        Err(error) => return Probe::Unopened(error),
+    };
+    let labels = read_labels(rt, &disk).await;
+    let worst = labels
+        .iter()
+        .filter_map(|label| label.as_ref().err())
+        .find(|error| **error != LabelError::Absent)
+        .copied();
+    match labels.into_iter().filter_map(Result::ok).max_by_key(|label| label.generation) {
+        Some(label) => Probe::Labelled(Box::new(Found { path: path.into(), disk, label })),
+        None => Probe::Blank(disk, worst),
+    }
+}
+
+/// Pools on the disks at `paths`.
+pub(crate) async fn scan(rt: &Rt, paths: &[String]) -> Vec<PoolFound> {
+    let mut pools: Vec<(PoolFound, usize)> = Vec::new();
+    for path in paths {
+        let Probe::Labelled(found) = probe(rt, path, OpenMode::Read).await else { continue };
+        match pools.iter_mut().find(|(pool, _)| pool.id == found.label.pool) {
+            Some((pool, total)) => {
+                pool.disks_found.push(path.clone());
+                *total = (*total).max(found.label.disks.len());
+            }
+            None => {
+                let (id, name) = (found.label.pool, found.label.pool_name.clone());
+                let pool = PoolFound { id, name, disks_found: vec![path.clone()], disks_missing: 0 };
+                pools.push((pool, found.label.disks.len()));
+            }
+        }
+    }
+    for (pool, total) in &mut pools {
+        pool.disks_missing = total.saturating_sub(pool.disks_found.len());
+    }
+    pools.into_iter().map(|(pool, _)| pool).collect()
+}
+
+/// The disks of one pool, judged.
+pub(crate) struct Assembly {
+    pub label: Label,
+    /// By index in the label; absent when missing or stale.
+    pub disks: Vec<Option<Found>>,
+    /// Disks that were found and must not be used, with why.
+    pub stale: Vec<(usize, String)>,
+    pub pool: Super,
+    pub generation: u64,
+}
+
+fn refuse(object: &str, message: String, remedy: &str) -> Error {
+    Error::new(ErrorKind::Unsafe, object, message).remedy(remedy)
+}
+
+/// Picks the pool called `name` (or with that id) out of `found` and checks that it can be imported.
+pub(crate) async fn assemble(rt: &Rt, name: &str, found: Vec<Found>) -> Result<Assembly, Error> {
+    let id: Option<Id> = name.parse().ok();
+    let (mine, other): (Vec<Found>, Vec<Found>) =
+        found.into_iter().partition(|disk| disk.label.pool_name == name || Some(disk.label.pool) == id);
+    if mine.is_empty() {
+        let seen: Vec<String> =
+            other.iter().map(|disk| format!("{} ({})", disk.label.pool_name, disk.path)).collect();
+        let message = if seen.is_empty() {
+            "none of the disks given has a pool's label".to_string()
+        } else {
+            format!("none of the disks given belongs to it; they belong to: {}", seen.join(", "))
+        };
+        return Err(Error::new(ErrorKind::NotFound, name, message).remedy("Give the paths of all its disks"));
+    }
+    if let Some(foreign) = other.first() {
+        let message =
+            format!("disk {} belongs to pool '{}', not to this one", foreign.path, foreign.label.pool_name);
+        return Err(refuse(name, message, "Leave it out of the command; nothing was changed"));
+    }
+    let pool = mine[0].label.pool;
+    if let Some(other) = mine.iter().find(|disk| disk.label.pool != pool) {
+        let message = format!(
+            "two pools have this name: {pool} ({}) and {} ({})",
+            mine[0].path, other.label.pool, other.path
+        );
+        return Err(refuse(name, message, "Give the id instead of the name"));
+    }
+    let label =
+        mine.iter().map(|disk| &disk.label).max_by_key(|label| label.generation).expect("not empty").clone();
+    let mut disks: Vec<Option<Found>> = label.disks.iter().map(|_| None).collect();
+    let mut stale = Vec::new();
+    for disk in mine {
+        place(name, &label, &mut disks, &mut stale, disk)?;
+    }
+    let (pool, generation) = newest_super(rt, name, &label, &disks).await?;
+    check_tolerance(name, &label, &disks)?;
+    Ok(Assembly { label, disks, stale, pool, generation })
+}
+
+/// Puts a disk in its place, or says why it has none.
+fn place(
+    name: &str,
+    label: &Label,
+    disks: &mut [Option<Found>],
+    stale: &mut Vec<(usize, String)>,
+    disk: Found,
+) -> Result<(), Error> {
+    let index = usize::from(disk.label.disk);
+    let known = label
+        .disks
+        .get(index)
+        .filter(|entry| disk.label.disks.get(index).is_some_and(|own| own.id == entry.id));
+    let Some(entry) = known else {
+        let message = format!("disk {} was replaced by another and is no longer part of the pool", disk.path);
+        return Err(refuse(name, message, "Leave it out of the command"));
+    };
+    if let Some(twin) = &disks[index] {
+        if twin.disk.geometry().identity == disk.disk.geometry().identity {
+            return Ok(());
+        }
+        let message = format!(
+            "{} and {} both claim to be disk {index}: one is a copy of the other",
+            twin.path, disk.path
+        );
+        return Err(refuse(name, message, "Give only the original; nothing was changed"));
+    }
+    if disk.disk.geometry().size < entry.size {
+        let (size, expected) = (disk.disk.geometry().size, entry.size);
+        let message = format!("disk {} has shrunk: {size} bytes where {expected} are in use", disk.path);
+        return Err(refuse(name, message, "Restore its size; nothing was changed"));
+    }
+    if entry.status == DiskStatus::Failed && !active(Bug::StaleDiskAccepted) {
+        let own_view = disk.label.disks.iter().zip(&label.disks);
+        let contradicts = |(own, newest): (&forebay_device::DiskEntry, &forebay_device::DiskEntry)| {
+            own.status == DiskStatus::Failed && newest.status == DiskStatus::Online
+        };
+        if own_view.clone().any(contradicts) {
+            let message = format!(
+                "disk {} and the others each went on without the other: their contents have parted",
+                disk.path
+            );
+            return Err(refuse(
+                name,
+                message,
+                "Decide which side to keep and import only its disks; nothing was changed",
+            ));
+        }
+        stale.push((index, disk.path));
+        return Ok(());
+    }
+    let same_generation = disk.label.generation == label.generation;
+    if same_generation && (disk.label.disks != label.disks || disk.label.groups != label.groups) {
+        let message = format!(
+            "disk {} and the others each went on without the other: their contents have parted",
+            disk.path
+        );
+        return Err(refuse(
+            name,
+            message,
+            "Decide which side to keep and import only its disks; nothing was changed",
+        ));
+    }
+    disks[index] = Some(disk);
+    Ok(())
+}
+
+fn check_tolerance(name: &str, label: &Label, disks: &[Option<Found>]) -> Result<(), Error> {
+    for (index, group) in label.groups.iter().enumerate() {
+        let members = label.disks.iter().enumerate().filter(|(_, disk)| usize::from(disk.group) == index);
+        let missing: Vec<String> = members
+            .filter(|(nth, _)| disks[*nth].is_none())
+            .map(|(nth, disk)| format!("{nth} ({})", disk.id))
+            .collect();
+        if missing.len() > usize::from(group.redundancy) {
+            let message = format!(
+                "{} of its disks are missing or stale and this layout can lose {}: {}",
+                missing.len(),
+                group.redundancy,
+                missing.join(", ")
+            );
+            return Err(Error::new(ErrorKind::NotFound, name, message)
+                .remedy("Give the paths of the missing disks too"));
+        }
+    }
+    Ok(())
+}
+
+async fn newest_super(
+    rt: &Rt,
+    name: &str,
+    label: &Label,
+    disks: &[Option<Found>],
+) -> Result<(Super, u64), Error> {
+    let mut newest: Option<(u64, Vec<u8>)> = None;
+    for disk in disks.iter().flatten() {
+        for slot in read_superblocks(rt, &disk.disk, label.pool).await {
+            if newest.as_ref().is_none_or(|(generation, _)| slot.generation > *generation) {
+                newest = Some((slot.generation, slot.payload));
+            }
+        }
+    }
+    let lost = |message: &str| {
+        Error::new(ErrorKind::Corrupt, name, message).remedy("Give the paths of all its disks")
+    };
+    let (generation, payload) =
+        newest.ok_or_else(|| lost("no superblock can be read from the disks given"))?;
+    match Super::decode(&payload) {
+        Ok(Some(pool)) if pool.shards.len() == usize::from(label.shards) => Ok((pool, generation)),
+        _ => Err(lost("its superblock was written by a newer version or is damaged")),
+    }
+}
+
+/// Builds the array of a pool's disks on the core one runs on.
+pub(crate) fn build_array(
+    rt: &Rt,
+    label: &Label,
+    disks: Vec<Option<Disk>>,
+    healths: &[Arc<Health>],
+    failed: Box<dyn Fn(u16) -> forebay_raid::Recorded>,
+) -> Array {
+    let member = |(index, disk): (usize, Option<Disk>)| {
+        let entry = &label.disks[index];
+        let group = &label.groups[usize::from(entry.group)];
+        let layout = DiskLayout::new(entry.size, group.slot_bytes, u64::from(group.data));
+        disk.map(|disk| {
+            Rc::new(Member::new(disk, layout.expect("checked at creation"), healths[index].clone()))
+        })
+    };
+    let members = disks.into_iter().enumerate().map(member).collect();
+    let group_of = label.disks.iter().map(|disk| disk.group).collect();
+    let tolerance = label.groups.iter().map(|group| group.redundancy).collect();
+    Array::new(rt.clone(), members, group_of, tolerance, failed)
+}
+
+/// What one core needs to open a shard.
+#[derive(Clone)]
+struct ShardOrder {
+    shared: Arc<PoolShared>,
+    label: Label,
+    /// Paths of the disks in use.
+    paths: Vec<Option<String>>,
+    root: ShardRoot,
+    index: usize,
+    old_incarnation: u64,
+    incarnation: u64,
+    epoch: u64,
+}
+
+/// What the coordinator learns from an opened shard.
+struct Opened {
+    chunks: Vec<ChunkEntry>,
+    volumes: Vec<(String, Id)>,
+    sealed: u64,
+}
+
+async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
+    let mut disks = Vec::with_capacity(order.paths.len());
+    for path in &order.paths {
+        disks.push(match path {
+            None => None,
+            Some(path) => {
+                Some(rt.open_disk(path, OpenMode::ReadWrite).map_err(|error| open_error(path, &error))?)
+            }
+        });
+    }
+    let shared = order.shared.clone();
+    let failed = Box::new(move |disk: u16| -> forebay_raid::Recorded {
+        if shared.recorded[usize::from(disk)].load(std::sync::atomic::Ordering::Acquire) {
+            return Box::pin(std::future::ready(()));
+        }
+        let (pool, core) = (shared.id, shared.cores.core(0).clone());
+        Box::pin(async move {
+            let record = call(&core, move |rt| async move {
+                if let Some(control) = registry(&rt).control(pool) {
+                    control.record_failure(disk).await;
+                }
+            });
+            // The core has ended: so does the process, and nothing more is acknowledged.
+            let _ = record.await;
+        })
+    });
+    let array = build_array(&rt, &order.label, disks, &order.shared.healths, failed);
+    let data_in_log = order.label.groups.iter().any(|group| group.role == 1);
+    let (index, incarnation, epoch) = (order.index, order.old_incarnation, order.epoch);
+    let opening = OpenShard {
+        rt: rt.clone(),
+        shared: order.shared,
+        index,
+        array,
+        data_in_log,
+        root: &order.root,
+        incarnation,
+        epoch,
+    };
+    let shard = opening.open().await?;
+    shard.log.borrow_mut().incarnation = order.incarnation;
+    let volumes =
+        shard.live().iter().map(|dataset| (dataset.record.borrow().name.clone(), dataset.id())).collect();
+    let chunks = shard.space.borrow().chunks().map(|chunk| chunk.entry.clone()).collect();
+    let sealed = shard.sealed.get();
+    registry(&rt).add_shard(shard);
+    Ok(Opened { chunks, volumes, sealed })
+}
+
+pub(crate) fn open_error(path: &str, error: &OpenError) -> Error {
+    let kind = match error {
+        OpenError::NotFound => ErrorKind::NotFound,
+        OpenError::InUse(_) => ErrorKind::Conflict,
+        OpenError::NotADisk => ErrorKind::Invalid("disks"),
+        OpenError::NotPermitted | OpenError::Io(_) => ErrorKind::Io,
+    };
+    Error::new(kind, path, error.to_string())
+}
+
+impl Engine {
+    /// Imports on core 0.
+    pub(crate) async fn import_here(
+        rt: Rt,
+        cores: Cores,
+        config: Arc<EngineConfig>,
+        name: String,
+        paths: Vec<String>,
+    ) -> Result<Rc<Control>, Error> {
+        let mut found = Vec::new();
+        for path in &paths {
+            match probe(&rt, path, OpenMode::ReadWrite).await {
+                Probe::Labelled(disk) => found.push(*disk),
+                // A disk that is missing is what redundancy is for: it counts when the pool is judged.
+                Probe::Unopened(OpenError::NotFound) => {}
+                Probe::Unopened(error) => return Err(open_error(path, &error)),
+                Probe::Blank(_, Some(LabelError::TooNew { version, .. })) => {
+                    let message = format!(
+                        "its label has version {version}, which this version of forebay does not know"
+                    );
+                    return Err(refuse(
+                        path,
+                        message,
+                        "Import the pool with the version that wrote it, or a newer one",
+                    ));
+                }
+                Probe::Blank(..) => {}
+            }
+        }
+        let running = registry(&rt).controls().into_iter().find(|control| {
+            control.name() == name || found.iter().any(|disk| disk.label.pool == control.id())
+        });
+        if let Some(control) = running {
+            return Err(Error::new(ErrorKind::Conflict, control.name(), "the pool is imported already"));
+        }
+        let assembly = assemble(&rt, &name, found).await?;
+        Self::start(rt, cores, config, assembly).await
+    }
+
+    async fn start(
+        rt: Rt,
+        cores: Cores,
+        config: Arc<EngineConfig>,
+        assembly: Assembly,
+    ) -> Result<Rc<Control>, Error> {
+        let Assembly { mut label, disks, stale, pool, generation } = assembly;
+        let healths: Vec<Arc<Health>> = label.disks.iter().map(|_| Arc::new(Health::default())).collect();
+        let mut newly_failed = false;
+        for (index, disk) in disks.iter().enumerate() {
+            if disk.is_none() {
+                healths[index].fail();
+                newly_failed |= label.disks[index].status == DiskStatus::Online;
+                label.disks[index].status = DiskStatus::Failed;
+            }
+        }
+        let shards = usize::from(label.shards);
+        let memory = (config.memory / shards as u64).max(1 << 20);
+        let events = config.events.clone();
+        let shared =
+            Arc::new(PoolShared::new(label.pool, label.pool_name.clone(), cores, healths, events, memory));
+        let paths: Vec<Option<String>> =
+            disks.iter().map(|disk| disk.as_ref().map(|disk| disk.path.clone())).collect();
+        let incarnation = pool.incarnation + 1;
+        let opened = Self::open_shards(&shared, &label, &paths, &pool, incarnation).await;
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                Self::drop_shards(&shared, shards).await;
+                return Err(error);
+            }
+        };
+        let mut slots = SlotMap::new(&label.groups, &label.disks);
+        if !opened.iter().flat_map(|shard| &shard.chunks).all(|chunk| slots.occupy(chunk)) {
+            Self::drop_shards(&shared, shards).await;
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                &*shared.name,
+                "two chunks claim the same place on a disk",
+            )
+            .remedy("Run 'forebay check --offline' on its disks; nothing was changed"));
+        }
+        let to_label = disks
+            .iter()
+            .enumerate()
+            .filter_map(|(index, disk)| disk.as_ref().map(|disk| (index, disk.disk.clone())));
+        let to_label: Vec<(usize, Disk)> = to_label.collect();
+        if newly_failed {
+            // From here on the missing disks are stale, and the others say so.
+            label.generation += 1;
+            for (index, disk) in &to_label {
+                let own = Label { disk: *index as u16, ..label.clone() };
+                if let Err(error) = write_label(&rt, disk, Some(&own)).await {
+                    Self::drop_shards(&shared, shards).await;
+                    return Err(Error::new(
+                        ErrorKind::Io,
+                        paths[*index].clone().unwrap_or_default(),
+                        format!("writing the label failed: {error}"),
+                    ));
+                }
+            }
+        }
+        let control_disks = disks.into_iter().enumerate().map(|(index, disk)| match disk {
+            Some(found) => ControlDisk { disk: Some(found.disk), path: found.path },
+            None => {
+                let path = stale
+                    .iter()
+                    .find(|(nth, _)| *nth == index)
+                    .map(|(_, path)| path.clone())
+                    .unwrap_or_default();
+                ControlDisk { disk: None, path }
+            }
+        });
+        let control = Rc::new(Control::new(
+            rt.clone(),
+            shared.clone(),
+            label,
+            control_disks.collect(),
+            slots,
+            generation,
+            incarnation,
+            pool.epoch,
+        ));
+        for (shard, opened) in opened.iter().enumerate() {
+            let place = |id| Place { shard, id };
+            control
+                .names
+                .borrow_mut()
+                .extend(opened.volumes.iter().map(|(name, id)| (name.clone(), place(*id))));
+        }
+        // What replay accepted is sealed before anything new is written: a second crash decides the same way.
+        let roots = pool
+            .shards
+            .iter()
+            .zip(&opened)
+            .map(|(root, opened)| ShardRoot { sealed: opened.sealed, ..root.clone() });
+        if let Err(error) = control.write_super(generation + 1, roots.collect(), false).await {
+            Self::drop_shards(&shared, shards).await;
+            return Err(error);
+        }
+        registry(&rt).add_control(control.clone());
+        for index in 0..shards {
+            control.on_shard(index, |shard| async move { shard.start() }).await?;
+        }
+        for (index, path) in stale {
+            let message = format!(
+                "{path} returned with stale contents and is left out; replace it to restore redundancy"
+            );
+            control.event(Severity::Warning, "disk.stale", &format!("{}/{index}", control.name()), message);
+        }
+        let message = format!("imported as incarnation {incarnation} from checkpoint {generation}");
+        control.event(Severity::Info, "pool.imported", control.name(), message);
+        Ok(control)
+    }
+
+    async fn open_shards(
+        shared: &Arc<PoolShared>,
+        label: &Label,
+        paths: &[Option<String>],
+        pool: &Super,
+        incarnation: u64,
+    ) -> Result<Vec<Opened>, Error> {
+        let opening = pool.shards.iter().enumerate().map(|(index, root)| {
+            let order = ShardOrder {
+                shared: shared.clone(),
+                label: label.clone(),
+                paths: paths.to_vec(),
+                root: root.clone(),
+                index,
+                old_incarnation: pool.incarnation,
+                incarnation,
+                epoch: pool.epoch,
+            };
+            call(shared.cores.core(index), move |rt| open_shard(rt, order))
+        });
+        let ended = || Error::new(ErrorKind::Stopped, &*shared.name, "the engine is stopping");
+        let results = futures_util::future::join_all(opening).await;
+        results.into_iter().map(|result| result.map_err(|_| ended()).and_then(|opened| opened)).collect()
+    }
+
+    /// Forgets the shards of a pool that did not come up, or has ended.
+    pub(crate) async fn drop_shards(shared: &Arc<PoolShared>, shards: usize) {
+        for index in 0..shards {
+            let pool = shared.id;
+            let drop =
+                call(
+                    shared.cores.core(index),
+                    move |rt| async move { registry(&rt).remove_shard(pool, index) },
+                );
+            // A core that has ended holds nothing any more.
+            let _ = drop.await;
+        }
+    }
+}
+
+impl crate::shard::Shard {
+    /// Starts the shard's tasks.
+    pub(crate) fn start(self: Rc<Self>) {
+        self.spawn(self.clone().commit_task());
+        if self.data_in_log {
+            self.spawn(self.clone().destage_task());
+            self.destage_work.send();
+        }
+        let deleting: Vec<_> = {
+            let datasets = self.datasets.borrow();
+            let gone =
+                datasets.values().filter(|dataset| dataset.record.borrow().state == DatasetState::Deleting);
+            gone.cloned().collect()
+        };
+        for dataset in deleting {
+            dataset.gone.set(true);
+            self.spawn(self.clone().deletion_task(dataset));
+        }
+        if self.log.borrow().fill_permille() > 500 {
+            self.want_checkpoint();
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Reading: memory, cache, tree, disk, in that order, and never a byte that was not verified.
+//!
+//! A pointer can become stale while its block is being read: the block is overwritten, a checkpoint releases the
+//! old place, and something else is written there. So a checksum that fails is first held against the tree: if
+//! the pointer has changed, the read starts over; only if it has not is the copy bad.
+
+use crate::dataset::Dataset;
+use crate::error::IoError;
+use crate::shard::Shard;
+use crate::spec::Severity;
+use forebay_base::planted::{Bug, active};
+use forebay_base::{Checksum, Id};
+use forebay_device::SlotRef;
+use forebay_raid::{ArrayError, Good};
+use forebay_runtime::{Buf, BufMut};
+use forebay_space::{Ptr, UNIT_SECTORS};
+use forebay_tree::{FANOUT, Found, NODE_BYTES, NodeHeader, decode_node, decode_ptrs};
+use futures_util::future::join_all;
+use std::rc::Rc;
+
+/// One device read: longer ones gain nothing and hold their memory longer.
+const RUN_BYTES_MAX: usize = 1 << 20;
+/// Reads up to this size are cached; larger ones are streams.
+const CACHE_READ_BYTES_MAX: usize = 64 << 10;
+
+/// Where a block's contents are.
+enum Source {
+    Zeros,
+    Memory(Buf),
+    Disk(Ptr),
+}
+
+impl Shard {
+    pub fn cache_insert(&self, ptr: &Ptr, data: Buf) {
+        // A slice of something larger would hold all of it.
+        let data = if data.footprint() > data.len().next_power_of_two() {
+            self.rt.arena().copy(&data).freeze()
+        } else {
+            data
+        };
+        self.cache.borrow_mut().insert(ptr.addr().0, (ptr.sum.0, data));
+    }
+
+    fn cached(&self, ptr: &Ptr) -> Option<Buf> {
+        let cache = self.cache.borrow();
+        let (sum, data) = cache.get(&ptr.addr().0)?;
+        (*sum == ptr.sum.0 || active(Bug::CacheKeepsOldBlock)).then(|| data.clone())
+    }
+
+    /// Where block `block` is now; reads its leaf if need be.
+    async fn locate(&self, dataset: &Dataset, block: u64, for_client: bool) -> Result<Source, IoError> {
+        loop {
+            if let Some(data) = dataset.newest(block, for_client) {
+                return Ok(Source::Memory(data));
+            }
+            let found = dataset.tree.borrow().lookup(block);
+            let (leaf, home) = match found {
+                Found::Hole => return Ok(Source::Zeros),
+                Found::At(ptr) => return Ok(self.cached(&ptr).map_or(Source::Disk(ptr), Source::Memory)),
+                Found::Unloaded { leaf, home } => (leaf, home),
+            };
+            let still = || dataset.tree.borrow().lookup(block) == found;
+            let header = NodeHeader { pool: self.shared.id, owner: dataset.id(), level: 0, index: leaf };
+            let Some(ptrs) = self.read_node(&header, home, still).await?.map(|body| decode_ptrs(&body))
+            else {
+                continue;
+            };
+            // Pending blocks may have been applied meanwhile; the loop looks again at everything.
+            let over = dataset.tree.borrow().overlaid(leaf, home, block % FANOUT, &ptrs);
+            let mut freed = Vec::new();
+            if dataset.tree.borrow_mut().load_leaf(leaf, home, ptrs, &mut freed) {
+                if !active(Bug::ColdLeafForgetsOldPointer) {
+                    let mut space = self.space.borrow_mut();
+                    freed.iter().for_each(|ptr| space.freed(ptr));
+                }
+                self.leaf_loaded(dataset.number(), leaf);
+                continue;
+            }
+            // A checkpoint is resolving the leaf: use what was read without keeping it.
+            match over {
+                Some(Found::At(ptr)) => {
+                    return Ok(self.cached(&ptr).map_or(Source::Disk(ptr), Source::Memory));
+                }
+                Some(Found::Hole) => return Ok(Source::Zeros),
+                _ => continue,
+            }
+        }
+    }
+
+    /// Whether a block holds data, reading its leaf if need be.
+    pub async fn locate_mapped(&self, dataset: &Dataset, block: u64) -> Result<bool, IoError> {
+        Ok(!matches!(self.locate(dataset, block, true).await?, Source::Zeros))
+    }
+
+    /// The body of a node, verified; nothing when it could not be verified and `still` says that the pointer is stale.
+    pub async fn read_node(
+        &self,
+        header: &NodeHeader,
+        ptr: Ptr,
+        still: impl Fn() -> bool,
+    ) -> Result<Option<Vec<u8>>, IoError> {
+        let check = |bytes: &[u8]| {
+            active(Bug::MissingNodeAddressCheck) && Checksum::of(bytes) == ptr.sum
+                || decode_node(bytes, header, &ptr).is_ok()
+        };
+        let Some(slots) = self.slots(&ptr) else {
+            return if still() { Err(IoError::Corrupt) } else { Ok(None) };
+        };
+        match self.array.read(&slots, ptr.addr().offset(), NODE_BYTES, check).await {
+            Ok(good) => {
+                let bytes = self.mend(good, ptr, &still).await;
+                Ok(Some(bytes[NODE_BYTES - FANOUT as usize * 32..].to_vec()))
+            }
+            Err(_) if !still() => Ok(None),
+            Err(error) => {
+                let what = format!("tree node {} of level {}", header.index, header.level);
+                Err(self.report_loss(header.owner, &what, error))
+            }
+        }
+    }
+
+    /// Rewrites bad copies, if the pointer that led to them is still current.
+    async fn mend(&self, good: Good, ptr: Ptr, still: impl Fn() -> bool) -> Buf {
+        let bytes = good.bytes.freeze();
+        if !good.bad.is_empty() && still() && !self.is_suspended() {
+            // Space is not released while a repair is in flight, so it cannot land on something newer.
+            self.repairs.set(self.repairs.get() + 1);
+            let bad: Vec<SlotRef> = good.bad;
+            let repaired = self.array.repair(&bad, ptr.addr().offset(), &bytes).await;
+            self.repairs.set(self.repairs.get() - 1);
+            self.progress.changed();
+            let disks: Vec<String> = bad.iter().map(|slot| slot.disk.to_string()).collect();
+            let message =
+                format!("a bad copy on disk {} was found on reading; {repaired} rewritten", disks.join(", "));
+            self.event(Severity::Warning, "block.repaired", &self.shared.name, message);
+        }
+        bytes
+    }
+
+    fn report_loss(&self, owner: Id, what: &str, error: ArrayError) -> IoError {
+        let (why, error) = match error {
+            ArrayError::Corrupt => ("fails its checksum on every copy", IoError::Corrupt),
+            ArrayError::Io => ("cannot be read from any disk", IoError::Io),
+        };
+        let message =
+            format!("{what} {why}. Restore it from a backup; overwriting the block clears the error");
+        self.event(Severity::Error, "block.lost", &format!("{}/{owner}", self.shared.name), message);
+        error
+    }
+
+    /// The contents of a whole block, as a merging writer (`for_client` false) or a client sees it.
+    pub async fn read_block(&self, dataset: &Dataset, block: u64, for_client: bool) -> Result<Buf, IoError> {
+        loop {
+            let ptr = match self.locate(dataset, block, for_client).await? {
+                Source::Zeros => return Ok(self.zeros(dataset.block_bytes())),
+                Source::Memory(data) => return Ok(data),
+                Source::Disk(ptr) => ptr,
+            };
+            let still = || match dataset.tree.borrow().lookup(block) {
+                Found::At(now) => now == ptr,
+                Found::Unloaded { .. } => true,
+                Found::Hole => false,
+            };
+            let Some(slots) = self.slots(&ptr) else {
+                if still() {
+                    return Err(self.report_loss(
+                        dataset.id(),
+                        &format!("block {block}"),
+                        ArrayError::Corrupt,
+                    ));
+                }
+                continue;
+            };
+            let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum || active(Bug::MissingChecksumCheck);
+            match self.array.read(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await {
+                Ok(good) => {
+                    let data = self.mend(good, ptr, still).await;
+                    self.cache_insert(&ptr, data.clone());
+                    return Ok(data);
+                }
+                Err(_) if !still() => {}
+                Err(_) if active(Bug::UnreadableReadsAsZeros) => return Ok(self.zeros(dataset.block_bytes())),
+                Err(error) => return Err(self.report_loss(dataset.id(), &format!("block {block}"), error)),
+            }
+        }
+    }
+
+    /// Whole blocks `first..=last`, in parts that follow each other, as a client sees them.
+    pub async fn read_blocks(
+        self: &Rc<Self>,
+        dataset: &Rc<Dataset>,
+        first: u64,
+        last: u64,
+    ) -> Result<Vec<Buf>, IoError> {
+        if first == last {
+            return Ok(vec![self.read_block(dataset, first, true).await?]);
+        }
+        let block_bytes = dataset.block_bytes();
+        let mut sources = Vec::with_capacity((last - first + 1) as usize);
+        for block in first..=last {
+            sources.push(self.locate(dataset, block, true).await?);
+        }
+        let stream = (last - first + 1) as usize * block_bytes > CACHE_READ_BYTES_MAX;
+        let mut runs: Vec<(usize, Vec<Ptr>)> = Vec::new();
+        for (index, source) in sources.iter().enumerate() {
+            let Source::Disk(ptr) = source else { continue };
+            match runs.last_mut() {
+                Some((start, run)) if *start + run.len() == index && follows(run, ptr, block_bytes) => {
+                    run.push(*ptr)
+                }
+                _ => runs.push((index, vec![*ptr])),
+            }
+        }
+        let reading = runs.into_iter().map(|(start, run)| async move {
+            let data = self.read_run(&run).await;
+            (start, run, data)
+        });
+        for (start, run, data) in join_all(reading).await {
+            for (nth, ptr) in run.into_iter().enumerate() {
+                let block = match &data {
+                    Some(data) => {
+                        let block = data.slice(nth * block_bytes, block_bytes);
+                        if !stream {
+                            self.cache_insert(&ptr, block.clone());
+                        }
+                        block
+                    }
+                    // Stale, or a bad copy: one by one, with retries and repair.
+                    None => self.read_block(dataset, first + (start + nth) as u64, true).await?,
+                };
+                sources[start + nth] = Source::Memory(block);
+            }
+        }
+        let mut parts: Vec<Buf> = Vec::new();
+        for source in sources {
+            let block = match source {
+                Source::Memory(block) => block,
+                Source::Zeros => self.zeros(block_bytes),
+                Source::Disk(_) => unreachable!("every run was read"),
+            };
+            match parts.last_mut() {
+                Some(last) if last.is_followed_by(&block) => *last = last.join(&block),
+                _ => parts.push(block),
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Adjacent blocks in one device read; nothing unless all of them verify.
+    async fn read_run(&self, run: &[Ptr]) -> Option<Buf> {
+        let slots = self.slots(&run[0])?;
+        let block_bytes = run[0].bytes() as usize;
+        let check = |bytes: &[u8]| {
+            bytes.chunks(block_bytes).zip(run).all(|(block, ptr)| Checksum::of(block) == ptr.sum)
+                || active(Bug::MissingChecksumCheck)
+        };
+        let read = self.array.read(&slots, run[0].addr().offset(), run.len() * block_bytes, check).await;
+        match read {
+            Ok(Good { bytes, bad }) if bad.is_empty() => Some(BufMut::freeze(bytes)),
+            _ => None,
+        }
+    }
+
+    /// A shared buffer of zeros.
+    pub fn zeros(&self, len: usize) -> Buf {
+        self.zero.slice(0, len)
+    }
+}
+
+fn follows(run: &[Ptr], next: &Ptr, block_bytes: usize) -> bool {
+    let last = run.last().expect("runs have a first block");
+    last.addr().0 + block_bytes as u64 / 4096 * UNIT_SECTORS == next.addr().0
+        && last.addr().chunk() == next.addr().chunk()
+        && (run.len() + 1) * block_bytes <= RUN_BYTES_MAX
+}

@@ -1,0 +1,150 @@
+//! How the parts of a pool find each other: one registry per core, and calls between cores.
+
+use crate::control::Control;
+use crate::dataset::Dataset;
+use crate::shard::Shard;
+use crate::spec::Event;
+use forebay_base::Id;
+use forebay_device::Health;
+use forebay_runtime::{Cores, Remote, Rt};
+use futures_channel::oneshot;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What all cores know of one pool.
+pub(crate) struct PoolShared {
+    pub id: Id,
+    pub name: String,
+    pub cores: Cores,
+    pub healths: Vec<Arc<Health>>,
+    /// Whether the failure of a disk is recorded on the others.
+    pub recorded: Vec<AtomicBool>,
+    suspended: AtomicBool,
+    pub events: Arc<dyn Fn(Event) + Send + Sync>,
+    /// Bytes of cache and tree nodes for each shard.
+    pub memory_per_shard: u64,
+}
+
+impl PoolShared {
+    pub fn new(
+        id: Id,
+        name: String,
+        cores: Cores,
+        healths: Vec<Arc<Health>>,
+        events: Arc<dyn Fn(Event) + Send + Sync>,
+        memory_per_shard: u64,
+    ) -> PoolShared {
+        let recorded = healths.iter().map(|health| AtomicBool::new(health.is_failed())).collect();
+        PoolShared {
+            id,
+            name,
+            cores,
+            healths,
+            recorded,
+            suspended: AtomicBool::new(false),
+            events,
+            memory_per_shard,
+        }
+    }
+    pub fn is_suspended(&self) -> bool {
+        self.suspended.load(Ordering::Acquire)
+    }
+    /// Wakes everything that waits in this pool, on every core, to look at its state again.
+    pub fn wake_all(&self) {
+        for core in 0..self.cores.count() {
+            let pool = self.id;
+            self.cores.core(core).run(move |rt| {
+                for shard in registry(rt).shards(pool) {
+                    shard.work.send();
+                    shard.destage_work.send();
+                    shard.progress.changed();
+                }
+            });
+        }
+    }
+    /// True for the first caller.
+    pub fn suspend(&self) -> bool {
+        !self.suspended.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// What runs on one core.
+#[derive(Default)]
+pub(crate) struct Registry {
+    shards: RefCell<BTreeMap<(Id, usize), Rc<Shard>>>,
+    volumes: RefCell<BTreeMap<Id, (Rc<Shard>, Rc<Dataset>)>>,
+    /// On core 0 only.
+    controls: RefCell<BTreeMap<Id, Rc<Control>>>,
+}
+
+/// The registry of the core one runs on.
+pub(crate) fn registry(rt: &Rt) -> Rc<Registry> {
+    rt.local::<Registry>()
+}
+
+impl Registry {
+    pub fn shard(&self, pool: Id, index: usize) -> Option<Rc<Shard>> {
+        self.shards.borrow().get(&(pool, index)).cloned()
+    }
+    pub fn shards(&self, pool: Id) -> Vec<Rc<Shard>> {
+        self.shards.borrow().range((pool, 0)..=(pool, usize::MAX)).map(|(_, shard)| shard.clone()).collect()
+    }
+    pub fn add_shard(&self, shard: Rc<Shard>) {
+        for dataset in shard.live() {
+            self.add_volume(&shard, dataset);
+        }
+        self.shards.borrow_mut().insert((shard.shared.id, shard.index), shard);
+    }
+    pub fn remove_shard(&self, pool: Id, index: usize) {
+        if let Some(shard) = self.shards.borrow_mut().remove(&(pool, index)) {
+            self.volumes.borrow_mut().retain(|_, (owner, _)| !Rc::ptr_eq(owner, &shard));
+        }
+    }
+    pub fn volume(&self, id: Id) -> Option<(Rc<Shard>, Rc<Dataset>)> {
+        self.volumes.borrow().get(&id).cloned()
+    }
+    pub fn add_volume(&self, shard: &Rc<Shard>, dataset: Rc<Dataset>) {
+        self.volumes.borrow_mut().insert(dataset.id(), (shard.clone(), dataset));
+    }
+    pub fn remove_volume(&self, id: Id) {
+        self.volumes.borrow_mut().remove(&id);
+    }
+    pub fn control(&self, pool: Id) -> Option<Rc<Control>> {
+        self.controls.borrow().get(&pool).cloned()
+    }
+    pub fn controls(&self) -> Vec<Rc<Control>> {
+        self.controls.borrow().values().cloned().collect()
+    }
+    pub fn add_control(&self, control: Rc<Control>) {
+        self.controls.borrow_mut().insert(control.id(), control);
+    }
+    pub fn remove_control(&self, pool: Id) {
+        self.controls.borrow_mut().remove(&pool);
+    }
+}
+
+/// The core that was called has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ended;
+
+/// Runs `work` on another core and waits for its result.
+pub(crate) async fn call<T, F, W>(core: &Remote, work: F) -> Result<T, Ended>
+where
+    T: Send + 'static,
+    F: FnOnce(Rt) -> W + Send + 'static,
+    W: Future<Output = T> + 'static,
+{
+    let (send, receive) = oneshot::channel();
+    core.run(move |rt| {
+        let work = work(rt.clone());
+        drop(rt.spawn(async move {
+            // The caller may have gone away; the work is done all the same.
+            let _ = send.send(work.await);
+        }));
+    });
+    receive.await.map_err(|_| Ended)
+}

@@ -1,0 +1,526 @@
+//! A shard: the single-threaded owner of some datasets, their space, their log and their cache.
+//!
+//! Everything here lives on one core. Clients and background work queue entries ([`crate::commit`]); one task
+//! per shard turns the queue into group commits and is the only one that changes trees. A freeze for a
+//! checkpoint happens between two commits, so it sees every record before the cut applied and none after.
+
+use crate::commit::Entry;
+use crate::dataset::{Dataset, Staged};
+use crate::error::IoError;
+use crate::format::{DatasetRecord, DatasetState};
+use crate::registry::{PoolShared, call, registry};
+use crate::signal::{Gate, Signal, Turnstile};
+use crate::spec::{Event, Severity};
+use forebay_device::{SlotRef, UNIT};
+use forebay_log::{Chain, FrameContext, Ring};
+use forebay_raid::{Array, DiskSet};
+use forebay_runtime::{Buf, Completer, Rt};
+use forebay_space::{Chunk, ChunkEntry, ChunkKind, NODE_UNITS, Ptr, Space};
+use forebay_tree::Frozen;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of client writes that a shard takes in before it makes the next one wait: a second of a fast disk's
+/// bandwidth would be too long a queue, a millisecond's too short to merge.
+const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
+
+/// The log ring and where in it the shard is.
+pub(crate) struct Log {
+    pub ring: Ring,
+    /// Slots of the ring's chunks, in order.
+    pub chunks: Vec<Vec<SlotRef>>,
+    /// The next frame.
+    pub chain: Chain,
+    /// Position of the oldest frame that an import still needs.
+    pub tail: u64,
+    /// Every frame up to this sequence is on stable storage.
+    pub durable: u64,
+    /// Disks with completed writes that no flush has covered, and how many bytes that is.
+    pub unflushed: DiskSet,
+    pub unflushed_bytes: usize,
+    pub incarnation: u64,
+    /// What the last frame said of `durable`.
+    pub marked: u64,
+    /// Where the frame that is being applied starts.
+    pub frame_start: Chain,
+    /// Frames that hold staged blocks: where each starts, and how many of its blocks are still staged.
+    pub staged: BTreeMap<u64, (Chain, usize)>,
+}
+
+impl Log {
+    /// Part of the ring in use, in thousandths.
+    pub fn fill_permille(&self) -> u64 {
+        (self.chain.position - self.tail) * 1000 / self.ring.bytes()
+    }
+}
+
+/// What a freeze captured of one shard.
+pub(crate) struct FrozenShard {
+    pub datasets: Vec<(DatasetRecord, Option<Frozen>)>,
+    pub tail: Chain,
+    pub cut: u64,
+    /// Disks whose completed writes no flush had covered: among them the data of records before the cut.
+    pub unflushed: DiskSet,
+}
+
+/// Hashes block addresses, which are distinct already: Fibonacci multiplication spreads them.
+#[derive(Default)]
+pub(crate) struct AddrHasher(u64);
+
+impl Hasher for AddrHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9e3779b97f4a7c15).rotate_left(29);
+    }
+}
+
+/// Weighs a cached block by the memory it holds.
+#[derive(Clone)]
+pub(crate) struct BlockWeight;
+
+impl quick_cache::Weighter<u64, (u128, Buf)> for BlockWeight {
+    fn weight(&self, _: &u64, value: &(u128, Buf)) -> u64 {
+        value.1.footprint() as u64 + 64
+    }
+}
+
+/// Verified blocks by address (S3-FIFO: one pass over a volume does not evict what is used often). A block never
+/// changes at its address without changing its checksum, so an entry is valid if and only if the checksum matches.
+pub(crate) type BlockCache =
+    quick_cache::unsync::Cache<u64, (u128, Buf), BlockWeight, BuildHasherDefault<AddrHasher>>;
+
+/// Leaves in memory, in the order in which they came: the clock that evicts them.
+#[derive(Default)]
+pub(crate) struct LeafClock {
+    queue: VecDeque<(u32, u64)>,
+    members: HashSet<(u32, u64)>,
+}
+
+pub(crate) struct Shard {
+    pub rt: Rt,
+    pub shared: Arc<PoolShared>,
+    pub index: usize,
+    pub array: Array,
+    /// Whether data of small writes goes to the log first: the pool has log disks.
+    pub data_in_log: bool,
+    pub space: RefCell<Space>,
+    pub datasets: RefCell<BTreeMap<u32, Rc<Dataset>>>,
+    pub log: RefCell<Log>,
+    pub queue: RefCell<VecDeque<Entry>>,
+    /// Tells the commit task that there is something to do.
+    pub work: Signal,
+    pub freeze_request: RefCell<Option<Completer<()>>>,
+    pub frozen: RefCell<Option<FrozenShard>>,
+    /// The log's tail once the running checkpoint is durable.
+    pub frozen_tail: Cell<Chain>,
+    pub cache: RefCell<BlockCache>,
+    pub leaves: RefCell<LeafClock>,
+    pub gate: Rc<Gate>,
+    /// Checkpoints that finished here, and who waits for one.
+    pub checkpoints: Cell<u64>,
+    pub progress: Turnstile,
+    pub checkpoint_wanted: Cell<bool>,
+    /// Nodes that the running checkpoint has yet to write.
+    pub nodes_frozen: Cell<u64>,
+    /// Nodes that entries in the queue may make dirty.
+    pub nodes_queued: Cell<u64>,
+    /// Blocks of the catalogue and the chunk table of the last checkpoint.
+    pub tables: RefCell<Vec<Ptr>>,
+    /// Repairs of bad copies in flight: space is not released under them.
+    pub repairs: Cell<u32>,
+    pub sealed: Cell<u64>,
+    pub epoch: u64,
+    /// Bytes of log that the queued entries will take.
+    pub queued_bytes: Cell<usize>,
+    /// Bytes that are durable in the log only, and the wake-up of the task that moves them.
+    pub staged_bytes: Cell<usize>,
+    pub destage_work: Signal,
+    /// Zeros, as long as the largest block.
+    pub zero: Buf,
+    /// Numbers of datasets that are being created.
+    pub numbers: RefCell<HashSet<u32>>,
+    granting: Cell<bool>,
+    grants: Turnstile,
+    entries: Cell<u64>,
+    pub stopping: Cell<bool>,
+    /// Tasks of this shard that are still running.
+    pub tasks: Cell<usize>,
+}
+
+/// What a shard is made of, once its state is known.
+pub(crate) struct ShardParts {
+    pub space: Space,
+    pub datasets: BTreeMap<u32, Rc<Dataset>>,
+    pub log: Log,
+    pub tables: Vec<Ptr>,
+    pub sealed: u64,
+    pub epoch: u64,
+}
+
+impl Shard {
+    pub fn new(
+        rt: Rt,
+        shared: Arc<PoolShared>,
+        index: usize,
+        array: Array,
+        data_in_log: bool,
+        parts: ShardParts,
+    ) -> Shard {
+        let budget = shared.memory_per_shard;
+        let cache_bytes = budget - budget / 4;
+        let cache = BlockCache::with(
+            (cache_bytes / 8192).max(16) as usize,
+            cache_bytes,
+            BlockWeight,
+            BuildHasherDefault::default(),
+            Default::default(),
+        );
+        let zero = rt.arena().take_zeroed(128 << 10).freeze();
+        Shard {
+            zero,
+            rt,
+            shared,
+            index,
+            array,
+            data_in_log,
+            space: RefCell::new(parts.space),
+            datasets: RefCell::new(parts.datasets),
+            log: RefCell::new(parts.log),
+            queue: RefCell::default(),
+            work: Signal::default(),
+            freeze_request: RefCell::default(),
+            frozen: RefCell::default(),
+            frozen_tail: Cell::default(),
+            cache: RefCell::new(cache),
+            leaves: RefCell::default(),
+            gate: Rc::new(Gate::new(IN_FLIGHT_BYTES_MAX)),
+            checkpoints: Cell::new(0),
+            progress: Turnstile::default(),
+            checkpoint_wanted: Cell::new(false),
+            nodes_frozen: Cell::new(0),
+            nodes_queued: Cell::new(0),
+            tables: RefCell::new(parts.tables),
+            repairs: Cell::new(0),
+            sealed: Cell::new(parts.sealed),
+            epoch: parts.epoch,
+            queued_bytes: Cell::new(0),
+            staged_bytes: Cell::new(0),
+            destage_work: Signal::default(),
+            numbers: RefCell::default(),
+            granting: Cell::new(false),
+            grants: Turnstile::default(),
+            entries: Cell::new(0),
+            stopping: Cell::new(false),
+            tasks: Cell::new(0),
+        }
+    }
+
+    pub fn frame_context(&self) -> FrameContext {
+        FrameContext { pool: self.shared.id, shard: self.index as u16 }
+    }
+
+    /// A number for a new entry.
+    pub fn entry_id(&self) -> u64 {
+        self.entries.set(self.entries.get() + 1);
+        self.entries.get()
+    }
+
+    pub fn is_suspended(&self) -> bool {
+        self.shared.is_suspended()
+    }
+
+    /// Stops all writing in the pool: redundancy could not absorb a failure.
+    pub fn suspend(&self, why: &str) {
+        if self.shared.suspend() {
+            self.shared.wake_all();
+            self.event(Severity::Error, "pool.suspended", &self.shared.name, format!(
+                "writing has stopped: {why}. Reads go on. Restore the disks, then export and import the pool"
+            ));
+        }
+    }
+
+    pub fn event(&self, severity: Severity, code: &'static str, object: &str, message: String) {
+        (self.shared.events)(Event { at: self.rt.wall(), severity, code, object: object.into(), message });
+    }
+
+    /// Spawns a task that the shard's end waits for.
+    pub fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        let shard = self.clone();
+        self.tasks.set(self.tasks.get() + 1);
+        drop(self.rt.spawn(async move {
+            task.await;
+            shard.tasks.set(shard.tasks.get() - 1);
+            shard.progress.changed();
+        }));
+    }
+
+    /// Asks for a checkpoint of the pool; many calls make one.
+    pub fn want_checkpoint(self: &Rc<Self>) {
+        if self.checkpoint_wanted.replace(true) || self.is_suspended() {
+            return;
+        }
+        self.destage_work.send();
+        let (pool, core) = (self.shared.id, self.shared.cores.core(0).clone());
+        core.run(move |rt| {
+            if let Some(control) = registry(rt).control(pool) {
+                control.spawn_checkpoint();
+            }
+        });
+    }
+
+    /// Waits until a checkpoint that began after this call is durable. False when the pool cannot.
+    pub async fn next_checkpoint(self: &Rc<Self>) -> bool {
+        // One may be running already, and what is needed may be frozen in it or come after it: two are enough for both.
+        let goal = self.checkpoints.get() + if self.frozen_running() { 2 } else { 1 };
+        self.progress
+            .until(|| {
+                if self.checkpoints.get() < goal && !self.is_suspended() && !self.stopping.get() {
+                    self.want_checkpoint();
+                    return false;
+                }
+                true
+            })
+            .await;
+        self.checkpoints.get() >= goal
+    }
+
+    fn frozen_running(&self) -> bool {
+        self.nodes_frozen.get() > 0 || self.frozen.borrow().is_some()
+    }
+
+    /// Slows writers as the log fills, from 60 % on, smoothly: there is no cliff at the end.
+    pub async fn throttle(self: &Rc<Self>) {
+        let fill = self.log.borrow().fill_permille();
+        if fill > 500 || self.dirty_bytes() > self.shared.memory_per_shard / 8 {
+            self.want_checkpoint();
+        }
+        if fill > 600 {
+            let over = (fill - 600).min(400);
+            // (fill − 60 %)² scaled to 8 ms at a full log.
+            self.rt.sleep(Duration::from_micros(over * over / 20)).await;
+        }
+    }
+
+    fn dirty_bytes(&self) -> u64 {
+        let datasets = self.datasets.borrow();
+        datasets.values().map(|dataset| dataset.tree.borrow().dirty()).sum::<u64>()
+            * forebay_tree::NODE_BYTES as u64
+    }
+
+    /// Nodes that must stay allocatable whatever happens: dirty ones, those being written, and the tables.
+    pub fn nodes_needed(&self) -> u64 {
+        let datasets = self.datasets.borrow();
+        let dirty: u64 = datasets.values().map(|dataset| dataset.tree.borrow().dirty()).sum();
+        let tables = (datasets.len() / 31 + 3) as u64 + (self.space.borrow().table_len() / 102 + 3) as u64;
+        dirty + self.nodes_frozen.get() + self.nodes_queued.get() + 2 * tables
+    }
+
+    /// Places for `count` blocks of `block_bytes` bytes, and nodes for what the write makes dirty. Waits for chunks or a
+    /// checkpoint where that helps.
+    pub async fn allocate(
+        self: &Rc<Self>,
+        block_bytes: usize,
+        count: usize,
+        nodes: u64,
+    ) -> Result<Vec<Ptr>, IoError> {
+        let units = (block_bytes as u64 / UNIT) as u32;
+        let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
+        let mut waited = 0;
+        loop {
+            if self.is_suspended() {
+                return Err(IoError::Suspended);
+            }
+            self.reserve_nodes(nodes, false).await?;
+            match self.try_allocate(kind, units, count) {
+                Some(places) => return Ok(places),
+                None if self.grant(kind, false).await => {}
+                None if !self.space.borrow().is_scarce() => self.space.borrow_mut().declare_scarce(),
+                None if self.space.borrow().has_pending_frees() && waited < 2 => {
+                    waited += 1;
+                    if !self.next_checkpoint().await {
+                        return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
+                    }
+                }
+                None => return Err(IoError::NoSpace),
+            }
+        }
+    }
+
+    /// Makes sure that `nodes` more dirty nodes could be written. Deletion (`urgent`) may use the last slice of the pool.
+    pub async fn reserve_nodes(self: &Rc<Self>, nodes: u64, urgent: bool) -> Result<(), IoError> {
+        let mut waited = 0;
+        while self.nodes_needed() + nodes > self.space.borrow().nodes_free() {
+            if self.is_suspended() {
+                return Err(IoError::Suspended);
+            }
+            if self.grant(ChunkKind::Node, urgent).await {
+                continue;
+            }
+            waited += 1;
+            if waited > 3 || !self.next_checkpoint().await {
+                return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
+            }
+        }
+        Ok(())
+    }
+
+    fn try_allocate(&self, kind: ChunkKind, units: u32, count: usize) -> Option<Vec<Ptr>> {
+        let mut space = self.space.borrow_mut();
+        let mut places: Vec<Ptr> = Vec::with_capacity(count);
+        for _ in 0..count {
+            match space.allocate(kind, units) {
+                // The checksum is filled in by the caller; until then only place and size count.
+                Ok(addr) => places.push(Ptr::new(addr, units * UNIT as u32, self.epoch, Default::default())),
+                Err(_) => {
+                    places.iter().for_each(|place| space.give_back(place));
+                    return None;
+                }
+            }
+        }
+        Some(places)
+    }
+
+    /// Asks the coordinator for a chunk. True when space of the kind may be there now.
+    pub async fn grant(self: &Rc<Self>, kind: ChunkKind, urgent: bool) -> bool {
+        if self.granting.get() {
+            // Someone else's chunk may serve this caller too.
+            self.grants.until(|| !self.granting.get()).await;
+            return !self.space.borrow().is_scarce();
+        }
+        self.granting.set(true);
+        let pool = self.shared.id;
+        let granted = call(self.shared.cores.core(0), move |rt| async move {
+            registry(&rt).control(pool).and_then(|control| control.grant(kind, urgent))
+        })
+        .await;
+        let granted = granted.ok().flatten();
+        let done = granted.is_some();
+        if let Some(chunk) = granted {
+            self.accept(chunk);
+        }
+        self.granting.set(false);
+        self.grants.changed();
+        done
+    }
+
+    /// Takes over a chunk: it is logged before anything that uses it.
+    fn accept(self: &Rc<Self>, chunk: ChunkEntry) {
+        self.space.borrow_mut().insert(Chunk::fresh(chunk.clone()));
+        self.submit(Entry::grant(chunk));
+    }
+
+    /// A place for one node of the running checkpoint.
+    pub async fn allocate_node(self: &Rc<Self>) -> Result<Ptr, IoError> {
+        loop {
+            let found = self.space.borrow_mut().allocate(ChunkKind::Node, NODE_UNITS);
+            if let Ok(addr) = found {
+                let ptr = Ptr::new(addr, forebay_tree::NODE_BYTES as u32, self.epoch, Default::default());
+                self.nodes_frozen.set(self.nodes_frozen.get().saturating_sub(1));
+                return Ok(ptr);
+            }
+            if !self.grant(ChunkKind::Node, true).await {
+                if self.space.borrow().is_scarce() {
+                    return Err(IoError::NoSpace);
+                }
+                self.space.borrow_mut().declare_scarce();
+            }
+        }
+    }
+
+    /// Slots of the chunk that holds `ptr`; nothing when the shard does not own it (any more).
+    pub fn slots(&self, ptr: &Ptr) -> Option<Vec<SlotRef>> {
+        self.space.borrow().chunk(ptr.addr().chunk()).map(|chunk| chunk.entry.slots.clone())
+    }
+
+    /// Forgets a staged block.
+    pub fn unstage(&self, staged: &Staged) {
+        self.staged_bytes.set(self.staged_bytes.get() - staged.data.len());
+        let mut log = self.log.borrow_mut();
+        if let Some((_, count)) = log.staged.get_mut(&staged.sequence) {
+            *count -= 1;
+            if *count == 0 {
+                log.staged.remove(&staged.sequence);
+            }
+        }
+    }
+
+    /// Takes note that a leaf is in memory, and evicts others when there are too many.
+    pub fn leaf_loaded(&self, number: u32, leaf: u64) {
+        let mut clock = self.leaves.borrow_mut();
+        if clock.members.insert((number, leaf)) {
+            clock.queue.push_back((number, leaf));
+        }
+        let limit = (self.shared.memory_per_shard / 4 / forebay_tree::NODE_BYTES as u64).max(16) as usize;
+        // Two looks per leaf at most: dirty ones and those in use stay.
+        let mut looks = if clock.queue.len() > limit { 2 * clock.queue.len() - limit } else { 0 }.min(64);
+        while clock.queue.len() > limit && looks > 0 {
+            looks -= 1;
+            let (number, leaf) = clock.queue.pop_front().expect("longer than the limit");
+            let dataset = self.datasets.borrow().get(&number).cloned();
+            let stays = dataset.is_some_and(|dataset| {
+                let mut tree = dataset.tree.borrow_mut();
+                tree.is_loaded(leaf) && !tree.evict(leaf)
+            });
+            if stays {
+                clock.queue.push_back((number, leaf));
+            } else {
+                clock.members.remove(&(number, leaf));
+            }
+        }
+    }
+
+    /// Closes the period. Called between commits only.
+    pub fn freeze_now(&self) -> FrozenShard {
+        self.space.borrow_mut().freeze();
+        let log = self.log.borrow();
+        let mut nodes = 0;
+        let datasets = self.datasets.borrow();
+        let frozen = datasets.values().map(|dataset| {
+            let mut tree = dataset.tree.borrow_mut();
+            let record = dataset.record.borrow().clone();
+            nodes += tree.dirty();
+            let frozen = tree.is_dirty().then(|| tree.freeze());
+            (record, frozen)
+        });
+        let datasets: Vec<_> = frozen.collect();
+        self.nodes_frozen.set(nodes);
+        let tail = log.staged.values().next().map_or(log.chain, |(chain, _)| *chain);
+        FrozenShard { datasets, tail, cut: log.chain.sequence, unflushed: log.unflushed }
+    }
+
+    /// Lets no client operation start any more and waits for those in flight.
+    pub async fn close_volumes(&self) {
+        for dataset in self.live() {
+            dataset.gone.set(true);
+            dataset.quiesce().await;
+        }
+    }
+
+    /// Ends the shard's tasks.
+    pub async fn end(&self) {
+        self.stopping.set(true);
+        self.work.send();
+        self.destage_work.send();
+        self.progress.changed();
+        self.progress.until(|| self.tasks.get() == 0).await;
+    }
+
+    /// Live datasets for management.
+    pub fn live(&self) -> Vec<Rc<Dataset>> {
+        let datasets = self.datasets.borrow();
+        datasets
+            .values()
+            .filter(|dataset| dataset.record.borrow().state == DatasetState::Live)
+            .cloned()
+            .collect()
+    }
+}

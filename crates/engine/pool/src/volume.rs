@@ -1,0 +1,457 @@
+//! A volume as protocols use it.
+
+use crate::commit::{Change, Entry};
+use crate::dataset::{Dataset, Pending};
+use crate::error::IoError;
+use crate::format::DatasetRecord;
+use crate::registry::registry;
+use crate::shard::Shard;
+use crate::spec::{Extent, SyncPolicy};
+use forebay_base::planted::{Bug, active};
+use forebay_base::{Checksum, Id};
+use forebay_runtime::{Buf, Completion, Rt};
+use forebay_space::Ptr;
+use forebay_tree::{FANOUT, Found};
+use std::rc::Rc;
+
+/// The longest read or write in bytes.
+pub const IO_BYTES_MAX: usize = 32 << 20;
+/// The longest compare-and-write in bytes.
+const COMPARE_BYTES_MAX: usize = 1 << 20;
+/// Leaves that one clear record may touch: what its application costs at once, without giving others a turn.
+const CLEAR_LEAVES_MAX: u64 = 256;
+/// On a pool with log disks, data up to this size goes to the log first; larger data is faster on the data disks.
+const IN_LOG_BYTES_MAX: usize = 64 << 10;
+
+/// A volume on the core that owns it. Offsets and lengths are bytes and need no alignment, but whole,
+/// aligned blocks are cheapest. Each write or compare-and-write is atomic: after a crash it is there whole or
+/// not at all. Cheap to clone.
+#[derive(Clone)]
+pub struct Volume {
+    shard: Rc<Shard>,
+    dataset: Rc<Dataset>,
+}
+
+impl Volume {
+    /// The volume with this id. `Gone` when it does not exist or lives on another core.
+    pub fn open(rt: &Rt, id: Id) -> Result<Volume, IoError> {
+        let (shard, dataset) = registry(rt).volume(id).ok_or(IoError::Gone)?;
+        Ok(Volume { shard, dataset })
+    }
+    /// Bytes, now (it may grow).
+    pub fn size(&self) -> u64 {
+        self.dataset.size()
+    }
+    pub fn block_size(&self) -> u32 {
+        self.dataset.block_bytes() as u32
+    }
+    pub fn sync(&self) -> SyncPolicy {
+        self.dataset.sync()
+    }
+
+    fn check(&self, at: u64, len: u64) -> Result<(), IoError> {
+        if at.checked_add(len).is_none_or(|end| end > self.size()) {
+            Err(IoError::OutOfRange)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// First and last block of a range that is not empty.
+    fn blocks(&self, at: u64, len: u64) -> (u64, u64) {
+        let block_bytes = u64::from(self.block_size());
+        (at / block_bytes, (at + len - 1) / block_bytes)
+    }
+
+    /// `len` bytes from `at`, in parts that follow each other. At most 32 MiB.
+    pub async fn read(&self, at: u64, len: usize) -> Result<Vec<Buf>, IoError> {
+        let _active = self.dataset.begin().ok_or(IoError::Gone)?;
+        self.check(at, len as u64)?;
+        if len > IO_BYTES_MAX {
+            return Err(IoError::OutOfRange);
+        }
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let (first, last) = self.blocks(at, len as u64);
+        let parts = self.shard.read_blocks(&self.dataset, first, last).await?;
+        let skip = (at - first * u64::from(self.block_size())) as usize;
+        Ok(trim(parts, skip, len))
+    }
+
+    /// Writes the parts one after the other from `at`; at most 32 MiB in all. `fua`: durable when done, whatever `sync` says
+    /// (except [`SyncPolicy::Disabled`]).
+    pub async fn write(&self, at: u64, data: Vec<Buf>, fua: bool) -> Result<(), IoError> {
+        let _active = self.dataset.begin().ok_or(IoError::Gone)?;
+        let len: usize = data.iter().map(|part| part.len()).sum();
+        self.check(at, len as u64)?;
+        if len > IO_BYTES_MAX {
+            return Err(IoError::OutOfRange);
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let pass = self.shard.gate.enter(len).await;
+        self.shard.throttle().await;
+        let (first, last) = self.blocks(at, len as u64);
+        let guard = self.dataset.locks.lock(first, last).await;
+        let blocks = self.merge(at, data, first, last).await?;
+        let (mut entry, wait) = self.write_entry(first, blocks, fua).await?;
+        entry.pass = Some(pass);
+        let done = self.queue(entry, wait);
+        drop(guard);
+        finish(done).await
+    }
+
+    /// Queues an entry; gives what to wait for, if the caller must.
+    fn queue(&self, mut entry: Entry, wait: bool) -> Option<Completion<Result<(), IoError>>> {
+        let done = wait.then(|| entry.awaited());
+        self.shard.submit(entry);
+        done
+    }
+
+    /// Allocates places for blocks and makes the entry that writes them; also whether its acknowledgement waits for it.
+    /// The caller holds the blocks' lock and queues the entry without waiting for anything in between.
+    async fn write_entry(&self, first: u64, blocks: Vec<Buf>, fua: bool) -> Result<(Entry, bool), IoError> {
+        let durable = match self.sync() {
+            SyncPolicy::Always => true,
+            SyncPolicy::Standard => fua && !active(Bug::FuaIgnored),
+            SyncPolicy::Disabled => false,
+        };
+        let nodes = self.nodes_for(first, blocks.len() as u64);
+        let block_bytes = self.dataset.block_bytes();
+        let in_log = self.shard.data_in_log && blocks.len() * block_bytes <= IN_LOG_BYTES_MAX;
+        let id = self.shard.entry_id();
+        let change = if in_log {
+            self.shard.reserve_nodes(nodes, false).await?;
+            self.shard.staging_room(blocks.len() * block_bytes).await?;
+            Change::Data { dataset: self.dataset.clone(), first, blocks: blocks.clone() }
+        } else {
+            let places = self.shard.allocate(block_bytes, blocks.len(), nodes).await?;
+            let point = |(place, block): (&Ptr, &Buf)| {
+                Ptr::new(place.addr(), block_bytes as u32, self.shard.epoch, Checksum::of(block))
+            };
+            let ptrs = places.iter().zip(&blocks).map(point).collect();
+            Change::Write {
+                dataset: self.dataset.clone(),
+                first,
+                ptrs,
+                blocks: blocks.clone(),
+                destage: false,
+            }
+        };
+        let mut pending = self.dataset.pending.borrow_mut();
+        for (block, data) in (first..).zip(blocks) {
+            pending.insert(block, Pending { entry: id, data, visible: !durable });
+        }
+        let mut entry = Entry::new(id, vec![change], durable);
+        entry.nodes = nodes;
+        Ok((entry, durable))
+    }
+
+    /// Nodes that changing `count` blocks from `first` makes dirty, at most.
+    fn nodes_for(&self, _first: u64, count: u64) -> u64 {
+        let height = u64::from(self.dataset.tree.borrow().height());
+        let leaves = count / FANOUT + 2;
+        leaves + height + leaves / FANOUT
+    }
+
+    /// Cuts `data` into whole blocks `first..=last`, completing the ends with what is there.
+    async fn merge(&self, at: u64, data: Vec<Buf>, first: u64, last: u64) -> Result<Vec<Buf>, IoError> {
+        let block_bytes = self.dataset.block_bytes();
+        let mut cutter = Cutter::new(&self.shard.rt, data);
+        let mut blocks = Vec::with_capacity((last - first + 1) as usize);
+        let mut position = at;
+        for block in first..=last {
+            let start = block * block_bytes as u64;
+            let skip = (position - start) as usize;
+            let len = cutter.left().min(block_bytes - skip);
+            if len == block_bytes {
+                blocks.push(cutter.take(len));
+            } else {
+                let mut whole = if active(Bug::PartialBlockZeroed) {
+                    self.shard.rt.arena().take_zeroed(block_bytes)
+                } else {
+                    let old = self.shard.read_block(&self.dataset, block, false).await?;
+                    self.shard.rt.arena().copy(&old)
+                };
+                cutter.copy_to(&mut whole[skip..skip + len]);
+                blocks.push(whole.freeze());
+            }
+            position = start + block_bytes as u64;
+        }
+        Ok(blocks)
+    }
+
+    /// Makes every write acknowledged before it durable.
+    pub async fn flush(&self) -> Result<(), IoError> {
+        let _active = self.dataset.begin().ok_or(IoError::Gone)?;
+        if self.shard.is_suspended() {
+            return Err(IoError::Suspended);
+        }
+        // What is acknowledged under `always` is durable; under `disabled`, nobody asked.
+        if self.sync() != SyncPolicy::Standard || active(Bug::FuaIgnored) {
+            return Ok(());
+        }
+        let entry = Entry::new(self.shard.entry_id(), Vec::new(), true);
+        finish(self.queue(entry, true)).await
+    }
+
+    /// Gives back the space of every whole block in the range; it reads as zeros afterwards. Partial blocks at the ends stay
+    /// as they are. Large ranges are done piece by piece, each of which is atomic.
+    pub async fn discard(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
+        let _active = self.dataset.begin().ok_or(IoError::Gone)?;
+        self.check(at, len)?;
+        let block_bytes = u64::from(self.block_size());
+        let (first, end) = (at.div_ceil(block_bytes), (at + len) / block_bytes);
+        self.clear(first, end, fua).await
+    }
+
+    /// Clears the blocks `first..end`, visiting only leaves that exist.
+    async fn clear(&self, first: u64, end: u64, fua: bool) -> Result<(), IoError> {
+        let mut at = first;
+        while at < end {
+            if !self.has_memory(at, end) {
+                match self.dataset.tree.borrow().next_leaf(at / FANOUT) {
+                    Some(leaf) if leaf * FANOUT < end => at = at.max(leaf * FANOUT),
+                    _ => return Ok(()),
+                }
+            }
+            let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
+            let guard = self.dataset.locks.lock(at, to - 1).await;
+            let nodes = self.nodes_for(at, to - at).min(CLEAR_LEAVES_MAX + 8);
+            self.shard.reserve_nodes(nodes, true).await?;
+            let change = Change::Clear { dataset: self.dataset.clone(), first: at, count: to - at };
+            let durable = self.sync() == SyncPolicy::Always || (self.sync() == SyncPolicy::Standard && fua);
+            let mut entry = Entry::new(self.shard.entry_id(), vec![change], durable);
+            entry.nodes = nodes;
+            // Until it is applied, later writes to these blocks must wait: nothing in memory says that they are zeros.
+            let done = self.queue(entry, true);
+            finish(done).await?;
+            drop(guard);
+            at = to;
+        }
+        Ok(())
+    }
+
+    fn has_memory(&self, first: u64, end: u64) -> bool {
+        self.dataset.staged.borrow().range(first..end).next().is_some()
+            || self.dataset.pending.borrow().keys().any(|block| (first..end).contains(block))
+    }
+
+    /// The range reads as zeros afterwards; whole blocks by metadata alone.
+    pub async fn write_zeroes(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
+        self.check(at, len)?;
+        let block_bytes = u64::from(self.block_size());
+        let (end, first_whole, end_whole) =
+            (at + len, at.next_multiple_of(block_bytes), (at + len) / block_bytes * block_bytes);
+        if first_whole >= end_whole {
+            return self.write(at, self.zero_parts(len as usize), fua).await;
+        }
+        if at < first_whole {
+            self.write(at, self.zero_parts((first_whole - at) as usize), fua).await?;
+        }
+        self.discard(first_whole, end_whole - first_whole, fua).await?;
+        if end_whole < end {
+            self.write(end_whole, self.zero_parts((end - end_whole) as usize), fua).await?;
+        }
+        Ok(())
+    }
+
+    /// Up to two blocks of zeros.
+    fn zero_parts(&self, len: usize) -> Vec<Buf> {
+        let block_bytes = self.dataset.block_bytes();
+        let parts = (0..len).step_by(block_bytes).map(|at| self.shard.zeros(block_bytes.min(len - at)));
+        parts.collect()
+    }
+
+    /// Writes `new` if the volume holds `expected` there (same length, at most 1 MiB); otherwise `Ok(Err(first differing byte))`.
+    pub async fn compare_and_write(
+        &self,
+        at: u64,
+        expected: Buf,
+        new: Buf,
+    ) -> Result<Result<(), usize>, IoError> {
+        let _active = self.dataset.begin().ok_or(IoError::Gone)?;
+        let len = new.len();
+        self.check(at, len as u64)?;
+        if len == 0 || len > COMPARE_BYTES_MAX || expected.len() != len {
+            return Err(IoError::OutOfRange);
+        }
+        let pass = self.shard.gate.enter(len).await;
+        self.shard.throttle().await;
+        let (first, last) = self.blocks(at, len as u64);
+        let guard = self.dataset.locks.lock(first, last).await;
+        let mut offset = 0;
+        let mut skip = (at - first * u64::from(self.block_size())) as usize;
+        for block in first..=last {
+            let data = self.shard.read_block(&self.dataset, block, false).await?;
+            let here = &data[skip..data.len().min(skip + len - offset)];
+            let differs = here.iter().zip(&expected[offset..]).position(|(found, wanted)| found != wanted);
+            if let Some(byte) = differs {
+                return Ok(Err(offset + byte));
+            }
+            offset += here.len();
+            skip = 0;
+        }
+        let blocks = self.merge(at, vec![new], first, last).await?;
+        let (mut entry, wait) = self.write_entry(first, blocks, false).await?;
+        entry.pass = Some(pass);
+        let done = self.queue(entry, wait);
+        drop(guard);
+        finish(done).await.map(Ok)
+    }
+
+    /// Which parts of the range hold data: extents that cover it from its start, at most `extents_max` of them.
+    pub async fn status(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
+        let _active = self.dataset.begin().ok_or(IoError::Gone)?;
+        self.check(at, len)?;
+        if len == 0 || extents_max == 0 {
+            return Ok(Vec::new());
+        }
+        let block_bytes = u64::from(self.block_size());
+        let (mut block, last) = self.blocks(at, len);
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut position = at;
+        while block <= last {
+            // Empty leaves are passed over at a stride; what is only in memory counts as data.
+            let leaf = self.dataset.tree.borrow().next_leaf(block / FANOUT);
+            let next = leaf.map_or(last + 1, |leaf| (leaf * FANOUT).clamp(block, last + 1));
+            let (mapped, until) = if next > block && !self.has_memory(block, next) {
+                (false, next)
+            } else {
+                (self.shard.is_mapped(&self.dataset, block).await?, block + 1)
+            };
+            let end = (until * block_bytes).min(at + len);
+            let full = extents.len() == extents_max;
+            match extents.last_mut() {
+                Some(extent) if extent.mapped == mapped => extent.len += end - position,
+                _ if full => break,
+                _ => extents.push(Extent { len: end - position, mapped }),
+            }
+            position = end;
+            block = until;
+        }
+        Ok(extents)
+    }
+
+    /// Changes the volume's properties; durable when done.
+    pub(crate) async fn put(&self, change: impl FnOnce(&mut DatasetRecord)) -> Result<(), IoError> {
+        let mut record = self.dataset.record.borrow().clone();
+        record.mapped = self.dataset.tree.borrow().mapped();
+        change(&mut record);
+        let height = forebay_tree::height_for(record.blocks());
+        self.shard.reserve_nodes(u64::from(height) + 1, true).await?;
+        let entry = Entry::new(self.shard.entry_id(), vec![Change::put(record)], true);
+        finish(self.queue(entry, true)).await
+    }
+
+    /// Empties a volume that is gone for clients.
+    pub(crate) async fn clear_all(&self) -> Result<(), IoError> {
+        let blocks = self.dataset.record.borrow().blocks();
+        self.clear(0, blocks, true).await
+    }
+
+    pub(crate) fn of(shard: Rc<Shard>, dataset: Rc<Dataset>) -> Volume {
+        Volume { shard, dataset }
+    }
+}
+
+impl Shard {
+    async fn is_mapped(&self, dataset: &Dataset, block: u64) -> Result<bool, IoError> {
+        if dataset.newest(block, true).is_some() {
+            return Ok(true);
+        }
+        match dataset.tree.borrow().lookup(block) {
+            Found::Hole => return Ok(false),
+            Found::At(_) => return Ok(true),
+            Found::Unloaded { .. } => {}
+        }
+        self.locate_mapped(dataset, block).await
+    }
+}
+
+async fn finish(done: Option<Completion<Result<(), IoError>>>) -> Result<(), IoError> {
+    match done {
+        Some(done) => done.await,
+        None => Ok(()),
+    }
+}
+
+/// The bytes `skip..skip + len` of `parts`.
+fn trim(mut parts: Vec<Buf>, mut skip: usize, mut len: usize) -> Vec<Buf> {
+    if let [only] = &mut parts[..]
+        && skip == 0
+        && only.len() == len
+    {
+        return parts;
+    }
+    let mut out = Vec::with_capacity(parts.len());
+    for part in parts {
+        let from = skip.min(part.len());
+        let here = (part.len() - from).min(len);
+        if here > 0 {
+            out.push(part.slice(from, here));
+        }
+        skip -= from;
+        len -= here;
+    }
+    out
+}
+
+/// Cuts a list of parts into blocks, sharing memory where a block lies whole and aligned in one part.
+struct Cutter<'a> {
+    rt: &'a Rt,
+    parts: std::vec::IntoIter<Buf>,
+    current: Option<Buf>,
+    at: usize,
+    left: usize,
+}
+
+impl<'a> Cutter<'a> {
+    fn new(rt: &'a Rt, parts: Vec<Buf>) -> Cutter<'a> {
+        let left = parts.iter().map(|part| part.len()).sum();
+        let mut parts = parts.into_iter();
+        let current = parts.next();
+        Cutter { rt, parts, current, at: 0, left }
+    }
+
+    fn left(&self) -> usize {
+        self.left
+    }
+
+    fn take(&mut self, len: usize) -> Buf {
+        if let Some(part) = &self.current
+            && part.len() - self.at >= len
+        {
+            let block = part.slice(self.at, len);
+            // O_DIRECT wants memory aligned to the logical sector.
+            if block.as_ptr() as usize % 4096 == 0 {
+                self.advance(len);
+                return block;
+            }
+        }
+        let mut block = self.rt.buffer(len);
+        self.copy_to(&mut block);
+        block.freeze()
+    }
+
+    fn copy_to(&mut self, mut into: &mut [u8]) {
+        while !into.is_empty() {
+            let part = self.current.as_ref().expect("as many bytes as the parts hold");
+            let here = (part.len() - self.at).min(into.len());
+            into[..here].copy_from_slice(&part[self.at..self.at + here]);
+            into = &mut into[here..];
+            self.advance(here);
+        }
+    }
+
+    fn advance(&mut self, len: usize) {
+        self.at += len;
+        self.left -= len;
+        if self.current.as_ref().is_some_and(|part| part.len() == self.at) {
+            self.current = self.parts.next();
+            self.at = 0;
+        }
+    }
+}

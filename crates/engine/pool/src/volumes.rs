@@ -1,0 +1,263 @@
+//! Volumes as management sees them: create, list, change, delete.
+
+use crate::commit::{Change, Entry};
+use crate::control::{Control, Place};
+use crate::dataset::Dataset;
+use crate::error::{Error, ErrorKind, IoError};
+use crate::format::{DatasetRecord, DatasetState, NAME_MAX};
+use crate::shard::Shard;
+use crate::spec::{SyncPolicy, VolumeInfo, VolumeSpec};
+use crate::tables::DATASETS_MAX;
+use crate::volume::Volume;
+use forebay_base::{Id, MIB, TIB};
+use forebay_space::Ptr;
+use std::rc::Rc;
+
+const SIZE_MIN: u64 = MIB;
+const SIZE_MAX: u64 = 64 * TIB;
+
+/// Checks a volume name: what the command line, URLs and export names can carry without quoting.
+pub(crate) fn check_name(object: &str, name: &str, field: &'static str) -> Result<(), Error> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    let parts_fine = name.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(fine) || !parts_fine {
+        let message = format!("the name '{}' cannot be used", name.escape_default());
+        let remedy = format!("Use 1 to {NAME_MAX} letters, digits and . _ - with / between project and name");
+        return Err(Error::new(ErrorKind::Invalid(field), object, message).remedy(remedy));
+    }
+    Ok(())
+}
+
+fn check_size(object: &str, size: u64, block_size: u32) -> Result<(), Error> {
+    let invalid = |message: String, remedy: String| {
+        Err(Error::new(ErrorKind::Invalid("size"), object, message).remedy(remedy))
+    };
+    if !(SIZE_MIN..=SIZE_MAX).contains(&size) {
+        return invalid(
+            format!("a volume of {size} bytes is not possible"),
+            "Give a size from 1M to 64T".into(),
+        );
+    }
+    if size % u64::from(block_size) != 0 {
+        let next = size.next_multiple_of(u64::from(block_size));
+        return invalid(
+            format!("{size} bytes are not a multiple of the block size of {block_size}"),
+            format!("The next size that is: {next}"),
+        );
+    }
+    Ok(())
+}
+
+impl Shard {
+    pub(crate) fn info(&self, dataset: &Dataset) -> VolumeInfo {
+        let record = dataset.record.borrow();
+        VolumeInfo {
+            id: record.id,
+            pool: self.shared.name.clone(),
+            name: record.name.clone(),
+            size: record.size,
+            block_size: 1 << record.block_shift,
+            sync: record.sync,
+            shard: self.index,
+            core: self.index % self.shared.cores.count(),
+            mapped: (dataset.tree.borrow().mapped()) << record.block_shift,
+            created: record.created,
+        }
+    }
+
+    async fn create_dataset(self: Rc<Self>, record: DatasetRecord) -> Result<VolumeInfo, IoError> {
+        let number = (0..).find(|number| {
+            !self.datasets.borrow().contains_key(number) && !self.numbers.borrow().contains(number)
+        });
+        let number = number.expect("numbers do not run out");
+        // Until the record is applied the number is taken by nothing else.
+        self.numbers.borrow_mut().insert(number);
+        let result = self.put_new(DatasetRecord { number, ..record }).await;
+        self.numbers.borrow_mut().remove(&number);
+        result?;
+        let dataset = self.datasets.borrow().get(&number).cloned().ok_or(IoError::Gone)?;
+        Ok(self.info(&dataset))
+    }
+
+    async fn put_new(self: &Rc<Self>, record: DatasetRecord) -> Result<(), IoError> {
+        self.reserve_nodes(2, false).await?;
+        let mut entry = Entry::new(self.entry_id(), vec![Change::put(record)], true);
+        let done = entry.awaited();
+        self.submit(entry);
+        done.await
+    }
+
+    /// Empties a deleted dataset and removes it, bit by bit; an import takes it up again.
+    pub(crate) async fn deletion_task(self: Rc<Self>, dataset: Rc<Dataset>) {
+        dataset.quiesce().await;
+        let volume = Volume::of(self.clone(), dataset.clone());
+        loop {
+            if volume.clear_all().await.is_err() {
+                return;
+            }
+            // The nodes go with the next checkpoint.
+            if !self.next_checkpoint().await {
+                return;
+            }
+            if dataset.tree.borrow().is_empty() {
+                break;
+            }
+        }
+        let number = dataset.number();
+        let entry = Entry::new(self.entry_id(), vec![Change::Remove { number }], true);
+        self.submit(entry);
+    }
+}
+
+impl Control {
+    fn object(&self, name: &str) -> String {
+        format!("{}/{name}", self.name())
+    }
+
+    fn io_error(&self, name: &str, error: IoError) -> Error {
+        let (kind, remedy) = match error {
+            IoError::NoSpace => (ErrorKind::NoSpace, "Delete volumes or discard data, then try again"),
+            IoError::Suspended => {
+                (ErrorKind::Suspended, "Restore the failed disks, then export and import the pool")
+            }
+            IoError::Gone => (ErrorKind::NotFound, ""),
+            IoError::OutOfRange | IoError::Corrupt | IoError::Io => (ErrorKind::Io, "See the pool's events"),
+        };
+        Error::new(kind, self.object(name), error.to_string()).remedy(remedy)
+    }
+
+    /// A live volume by name or id.
+    pub fn find(&self, name: &str) -> Option<(String, Place)> {
+        let names = self.names.borrow();
+        if let Some(place) = names.get(name) {
+            return Some((name.to_string(), *place));
+        }
+        let id: Id = name.parse().ok()?;
+        names.iter().find(|(_, place)| place.id == id).map(|(name, place)| (name.clone(), *place))
+    }
+
+    fn existing(&self, name: &str) -> Result<(String, Place), Error> {
+        let missing = || {
+            Error::new(ErrorKind::NotFound, self.object(name), "no such volume")
+                .remedy("List them with: forebay volume list")
+        };
+        self.find(name).ok_or_else(missing)
+    }
+
+    pub async fn volume_create(&self, spec: VolumeSpec) -> Result<VolumeInfo, Error> {
+        let object = self.object(&spec.name);
+        check_name(&object, &spec.name, "name")?;
+        if !spec.block_size.is_power_of_two() || !(4096..=131072).contains(&spec.block_size) {
+            let message = format!("a block size of {} bytes is not possible", spec.block_size);
+            let remedy = "Use 4K, 8K, 16K, 32K, 64K or 128K";
+            return Err(Error::new(ErrorKind::Invalid("block_size"), object, message).remedy(remedy));
+        }
+        check_size(&object, spec.size, spec.block_size)?;
+        if self.names.borrow().contains_key(&spec.name) {
+            return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
+                .remedy("Choose another name"));
+        }
+        let mut load = vec![0usize; self.shard_count()];
+        self.names.borrow().values().for_each(|place| load[place.shard] += 1);
+        let shard = (0..load.len()).min_by_key(|index| load[*index]).expect("a pool has a shard");
+        if load[shard] >= DATASETS_MAX {
+            let message = format!("the pool has its {} volumes", DATASETS_MAX * load.len());
+            return Err(Error::new(ErrorKind::NoSpace, object, message)
+                .remedy("Delete volumes, or create another pool"));
+        }
+        let id = Id::from_random(self.rt.random(), self.rt.random());
+        // The name is taken from here on, so that two requests cannot both have it.
+        self.names.borrow_mut().insert(spec.name.clone(), Place { shard, id });
+        let record = DatasetRecord {
+            number: 0,
+            state: DatasetState::Live,
+            sync: spec.sync,
+            block_shift: spec.block_size.trailing_zeros() as u8,
+            id,
+            size: spec.size,
+            created: self.rt.wall(),
+            root: Ptr::HOLE,
+            mapped: 0,
+            height: 0,
+            name: spec.name.clone(),
+        };
+        let created = self.on_shard(shard, move |shard| shard.create_dataset(record)).await;
+        let created = created.and_then(|result| result.map_err(|error| self.io_error(&spec.name, error)));
+        if created.is_err() {
+            self.names.borrow_mut().remove(&spec.name);
+        }
+        created
+    }
+
+    pub async fn volume_list(&self) -> Result<Vec<VolumeInfo>, Error> {
+        let mut all = Vec::new();
+        for index in 0..self.shard_count() {
+            let list = |shard: Rc<Shard>| async move {
+                shard.live().iter().map(|dataset| shard.info(dataset)).collect::<Vec<_>>()
+            };
+            all.extend(self.on_shard(index, list).await?);
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    /// Runs `work` on the shard of a live volume.
+    async fn on_volume<T, F, W>(&self, name: &str, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(Rc<Shard>, Rc<Dataset>) -> W + Send + 'static,
+        W: Future<Output = Result<T, IoError>> + 'static,
+    {
+        let (name, place) = self.existing(name)?;
+        let result = self.on_shard(place.shard, move |shard| async move {
+            let dataset = shard.live().into_iter().find(|dataset| dataset.id() == place.id);
+            match dataset {
+                Some(dataset) => work(shard, dataset).await,
+                None => Err(IoError::Gone),
+            }
+        });
+        result.await?.map_err(|error| self.io_error(&name, error))
+    }
+
+    pub async fn volume_info(&self, name: &str) -> Result<VolumeInfo, Error> {
+        self.on_volume(name, |shard, dataset| async move { Ok(shard.info(&dataset)) }).await
+    }
+
+    pub async fn volume_resize(&self, name: &str, size: u64) -> Result<VolumeInfo, Error> {
+        let now = self.volume_info(name).await?;
+        check_size(&self.object(name), size, now.block_size)?;
+        if size < now.size {
+            let message = format!("shrinking from {} to {size} bytes would cut off data", now.size);
+            let remedy = "Create a smaller volume and copy what is needed";
+            return Err(Error::new(ErrorKind::Unsafe, self.object(name), message).remedy(remedy));
+        }
+        self.on_volume(name, move |shard, dataset| async move {
+            let volume = Volume::of(shard.clone(), dataset.clone());
+            volume.put(|record| record.size = record.size.max(size)).await?;
+            Ok(shard.info(&dataset))
+        })
+        .await
+    }
+
+    pub async fn volume_set_sync(&self, name: &str, sync: SyncPolicy) -> Result<VolumeInfo, Error> {
+        self.on_volume(name, move |shard, dataset| async move {
+            let volume = Volume::of(shard.clone(), dataset.clone());
+            volume.put(|record| record.sync = sync).await?;
+            Ok(shard.info(&dataset))
+        })
+        .await
+    }
+
+    pub async fn volume_delete(&self, name: &str) -> Result<(), Error> {
+        let (name, _) = self.existing(name)?;
+        self.on_volume(&name, |shard, dataset| async move {
+            let volume = Volume::of(shard.clone(), dataset.clone());
+            volume.put(|record| record.state = DatasetState::Deleting).await?;
+            shard.spawn(shard.clone().deletion_task(dataset));
+            Ok(())
+        })
+        .await?;
+        self.names.borrow_mut().remove(&name);
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! One simulated disk: its contents, its health, and what each operation does when its time has come.
+//!
+//! A write becomes visible to readers when it completes, and safe with a flush that is submitted after that. Reads
+//! see completed writes only. Whatever the device does wrong was decided at submission (see [`crate::fault`])
+//! and is part of the [`Work`] in the queue.
+
+use crate::cache::{PageWrite, WriteCache, apply};
+use crate::fault::OpKind;
+use crate::image::{Image, PAGE, SECTOR};
+use crate::record::Event;
+use forebay_runtime::{Buf, BufMut, Completer, DiskError, DiskErrorKind, Geometry};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// What discarded pages read as afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DiscardEffect {
+    #[default]
+    Zeros,
+    /// The old contents.
+    Nothing,
+    /// Bytes that nobody wrote.
+    Garbage,
+}
+
+/// One disk of a world.
+pub(crate) struct SimDisk {
+    pub geometry: Geometry,
+    pub discard: DiscardEffect,
+    /// What a reader sees.
+    pub current: Image,
+    pub cache: WriteCache,
+    /// Numbers of sectors that cannot be read until they are written.
+    pub unreadable: BTreeSet<u64>,
+    pub gone: bool,
+    /// Operations that hang.
+    pub held: Vec<Work>,
+    /// Operations submitted, by kind.
+    pub operations: [u64; 4],
+}
+
+/// An operation that the device has accepted and will report at its time.
+pub(crate) enum Work {
+    Read {
+        at: u64,
+        into: BufMut,
+        done: Completer<(BufMut, Result<(), DiskError>)>,
+        fails: Option<DiskErrorKind>,
+    },
+    Write(WriteWork),
+    Flush {
+        covers: Rc<[u64]>,
+        honest: bool,
+        done: Completer<Result<(), DiskError>>,
+        fails: Option<DiskErrorKind>,
+    },
+}
+
+pub(crate) struct WriteWork {
+    pub id: u64,
+    pub at: u64,
+    pub pages: Rc<[PageWrite]>,
+    pub durable: bool,
+    /// False: nothing of it reaches the medium.
+    pub done_at_all: bool,
+    pub done: Completer<Result<(), DiskError>>,
+    pub fails: Option<DiskErrorKind>,
+}
+
+impl SimDisk {
+    pub fn new(image: Image, identity: u64) -> SimDisk {
+        SimDisk {
+            geometry: Geometry {
+                size: image.size(),
+                sector_logical: 512,
+                sector_physical: 4096,
+                rotational: false,
+                identity,
+            },
+            discard: DiscardEffect::default(),
+            current: image.clone(),
+            cache: WriteCache::new(image),
+            unreadable: BTreeSet::new(),
+            gone: false,
+            held: Vec::new(),
+            operations: [0; 4],
+        }
+    }
+
+    pub fn count(&mut self, kind: OpKind) -> u64 {
+        let count = &mut self.operations[kind as usize];
+        *count += 1;
+        *count
+    }
+
+    pub fn contains(&self, bytes: &Range<u64>) -> bool {
+        bytes.start <= bytes.end && bytes.end <= self.geometry.size
+    }
+
+    pub fn any_unreadable(&self, bytes: &Range<u64>) -> bool {
+        !self.unreadable.is_empty()
+            && self
+                .unreadable
+                .range(bytes.start / SECTOR as u64..bytes.end.div_ceil(SECTOR as u64))
+                .next()
+                .is_some()
+    }
+
+    /// Does `work` and reports it; returns what a recording keeps of it.
+    pub fn finish(&mut self, disk: usize, work: Work) -> Option<Event> {
+        match work {
+            Work::Read { at, mut into, done, fails } => {
+                let gone = self.gone.then_some(DiskErrorKind::Gone);
+                match gone.or(fails) {
+                    Some(kind) => done.complete((into, Err(kind.into()))),
+                    None => {
+                        self.current.read(at, &mut into);
+                        done.complete((into, Ok(())));
+                    }
+                }
+                None
+            }
+            Work::Write(write) => {
+                if self.gone || !write.done_at_all {
+                    self.cache.fail(write.id);
+                    let fails = if self.gone { Some(DiskErrorKind::Gone) } else { write.fails };
+                    write.done.complete(fails.map_or(Ok(()), |kind| Err(kind.into())));
+                    return Some(Event::Failed { disk, id: write.id });
+                }
+                apply(&mut self.current, write.at, &write.pages);
+                self.cache.complete(write.id, write.durable);
+                if !self.unreadable.is_empty() {
+                    let first = write.at / SECTOR as u64;
+                    for sector in first..first + (write.pages.len() * PAGE / SECTOR) as u64 {
+                        self.unreadable.remove(&sector);
+                    }
+                }
+                write.done.complete(write.fails.map_or(Ok(()), |kind| Err(kind.into())));
+                Some(Event::Completed { disk, id: write.id, durable: write.durable })
+            }
+            Work::Flush { covers, honest, done, fails } => {
+                if self.gone {
+                    done.complete(Err(DiskErrorKind::Gone.into()));
+                    return None;
+                }
+                if honest {
+                    self.cache.flushed(&covers);
+                }
+                done.complete(fails.map_or(Ok(()), |kind| Err(kind.into())));
+                honest.then_some(Event::Flushed { disk, ids: covers })
+            }
+        }
+    }
+}
+
+/// The parts of a write as pages. Panics when they are not a whole number of pages: the runtime's rule.
+pub(crate) fn pages_of(parts: &[Buf]) -> Vec<PageWrite> {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    assert!(len.is_multiple_of(PAGE) && len > 0, "a write of {len} bytes is not a whole number of 4096");
+    let mut pages = Vec::with_capacity(len / PAGE);
+    let mut page = [0; PAGE];
+    let mut filled = 0;
+    for part in parts {
+        let mut rest = &part[..];
+        while !rest.is_empty() {
+            let n = rest.len().min(PAGE - filled);
+            page[filled..filled + n].copy_from_slice(&rest[..n]);
+            rest = &rest[n..];
+            filled += n;
+            if filled == PAGE {
+                pages.push(PageWrite::Data(Rc::new(page)));
+                filled = 0;
+            }
+        }
+    }
+    pages
+}

@@ -1,0 +1,168 @@
+//! `forebay-bench --server PATH`: the device, the engine, its NBD server and two others, side by side.
+//!
+//! All systems stand on files of the same size on the same file system, written whole beforehand. They take turns:
+//! each kind of work runs on every system before the next kind, in an order that rotates with the repetition, so that
+//! a machine that gets slower or faster meanwhile does so for all. Medians over the repetitions are compared; the
+//! spread (half the distance between the extremes) is printed beside them.
+//!
+//! What is measured is larger than every cache that can be kept small, and caches that can be bypassed are; the
+//! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing.
+
+mod measure;
+mod report;
+mod systems;
+
+use forebay_base::{GIB, MIB};
+use forebay_e2e::host::{self, Context, Directory, Outcome, run};
+use measure::{FIRST_WRITES, WORKS};
+use report::Report;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use systems::{Bare, InProcess, System};
+
+/// How much of it.
+struct Scale {
+    /// Bytes of each system's file, and of the volume or the range that is used of it: a pool needs room to write
+    /// elsewhere.
+    file: u64,
+    volume: u64,
+    /// Bytes of the volume of first writes.
+    thin: u64,
+    run: Duration,
+    repetitions: u64,
+}
+
+/// Forebay's cache: the smallest that its metadata fits in, so that the device is measured.
+const MEMORY: (&str, u64) = ("64M", 64 * MIB);
+
+const FULL: Scale = Scale {
+    file: 4 * GIB,
+    volume: 2 * GIB + 512 * MIB,
+    thin: 256 * MIB,
+    run: Duration::from_millis(2000),
+    repetitions: 3,
+};
+const QUICK: Scale = Scale {
+    file: 512 * MIB,
+    volume: 192 * MIB,
+    thin: 16 * MIB,
+    run: Duration::from_millis(100),
+    repetitions: 1,
+};
+
+fn main() -> ExitCode {
+    let mut server = None;
+    let mut json = None;
+    let mut scale = FULL;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--server" => server = arguments.next().map(PathBuf::from),
+            "--json" => json = arguments.next().map(PathBuf::from),
+            "--quick" => scale = QUICK,
+            _ => return usage(),
+        }
+    }
+    let Some(server) = server else { return usage() };
+    host::prepare();
+    match bench(&server, &scale) {
+        Ok(report) => {
+            print!("{}", report.table());
+            if let Some(path) = json
+                && let Err(error) = std::fs::write(&path, format!("{:#}\n", report.json()))
+            {
+                eprintln!("{}: {error}", path.display());
+                return ExitCode::FAILURE;
+            }
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick]");
+    ExitCode::from(2)
+}
+
+fn bench(server: &Path, scale: &Scale) -> Outcome<Report> {
+    let server = server.canonicalize().context(server.display())?;
+    let start = Instant::now();
+    let directory = Directory::new("bench")?;
+    let file = |name: &str| written_file(&directory, name, scale.file);
+    let mut systems: Vec<Box<dyn System>> = vec![
+        Box::new(Bare::new(file("bare")?, scale.volume)),
+        Box::new(InProcess::create(&file("engine")?, scale.volume, MEMORY.1)?),
+        Box::new(systems::forebay(&server, &directory, file("forebay")?, scale.volume, MEMORY.0)?),
+    ];
+    // One file for both: they use the same plain bytes, and are not asked at the same time.
+    let plain = file("plain")?;
+    systems.push(Box::new(systems::nbdkit(&directory, &plain, scale.volume)?));
+    systems.push(Box::new(systems::qemu_nbd(&directory, &plain, scale.volume)?));
+
+    for system in &mut systems {
+        progress(&format!("filling {}", system.name()));
+        system.fill()?;
+    }
+    let mut report = Report {
+        series: Vec::new(),
+        remarks: systems.iter().map(|system| (system.name(), system.remark())).collect(),
+        setting: String::new(),
+    };
+    for repetition in 0..scale.repetitions {
+        for work in &WORKS {
+            for turn in 0..systems.len() {
+                let at = (turn + repetition as usize) % systems.len();
+                let system = &mut systems[at];
+                progress(&format!(
+                    "{}/{}: {}, {}",
+                    repetition + 1,
+                    scale.repetitions,
+                    work.name,
+                    system.name()
+                ));
+                let seed = repetition * 1000 + 1;
+                let measured = system.run(work, scale.run, seed)?;
+                report.add(work.name, system.name(), work.size, measured);
+            }
+        }
+        for system in &mut systems {
+            progress(&format!("{}/{}: first writes, {}", repetition + 1, scale.repetitions, system.name()));
+            if let Some((first, again)) = system.first_writes(scale.thin, repetition * 2 + 1)? {
+                report.add(FIRST_WRITES.name, system.name(), FIRST_WRITES.size, first);
+                report.add("8 KiB durable overwrites, QD 32", system.name(), FIRST_WRITES.size, again);
+            }
+        }
+    }
+    report.sort();
+    report.setting = format!(
+        "{} repetitions of {} ms, {} MiB of {} MiB used, {} cores, {:.0} s in all",
+        scale.repetitions,
+        scale.run.as_millis(),
+        scale.volume / MIB,
+        scale.file / MIB,
+        std::thread::available_parallelism().map_or(0, usize::from),
+        start.elapsed().as_secs_f64()
+    );
+    Ok(report)
+}
+
+/// A file of `size` bytes, each of them written: no run pays for the file system's allocation.
+fn written_file(directory: &Directory, name: &str, size: u64) -> Outcome<PathBuf> {
+    progress(&format!("writing {name}"));
+    let path = directory.join(name);
+    run(&format!(
+        "fio --name=fill --filename={} --size={size} --rw=write --bs=1M --iodepth=8 --ioengine=io_uring --direct=1 \
+         --end_fsync=1",
+        path.display()
+    ))?;
+    Ok(path)
+}
+
+fn progress(what: &str) {
+    eprintln!("{what}");
+}

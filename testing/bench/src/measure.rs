@@ -1,0 +1,191 @@
+//! What is run and what comes of it: work, measurements, medians.
+
+use forebay_base::Random;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    Read,
+    /// Written with no word about durability: what the system does by itself.
+    Write,
+    /// Durable before it is answered.
+    DurableWrite,
+}
+
+impl Direction {
+    pub fn writes(self) -> bool {
+        self != Direction::Read
+    }
+}
+
+/// One kind of load.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    pub name: &'static str,
+    pub direction: Direction,
+    pub random: bool,
+    /// Bytes of one request.
+    pub size: usize,
+    /// Requests in flight.
+    pub depth: usize,
+}
+
+const fn random(name: &'static str, direction: Direction, depth: usize) -> Work {
+    Work { name, direction, random: true, size: 8 << 10, depth }
+}
+const fn sequential(name: &'static str, direction: Direction) -> Work {
+    Work { name, direction, random: false, size: 1 << 20, depth: 8 }
+}
+
+pub const WORKS: [Work; 6] = [
+    random("8 KiB random read, QD 1", Direction::Read, 1),
+    random("8 KiB random read, QD 32", Direction::Read, 32),
+    random("8 KiB random durable write, QD 1", Direction::DurableWrite, 1),
+    random("8 KiB random durable write, QD 32", Direction::DurableWrite, 32),
+    sequential("1 MiB sequential read, QD 8", Direction::Read),
+    sequential("1 MiB sequential write, QD 8", Direction::Write),
+];
+
+/// First writes to blocks that never held anything: each once, in random order. Then the same blocks again.
+pub const FIRST_WRITES: Work = random("8 KiB durable first writes, QD 32", Direction::DurableWrite, 32);
+
+/// Where the requests of one run go.
+pub enum Places {
+    Random {
+        random: Random,
+        count: u64,
+    },
+    Sequential {
+        next: u64,
+        count: u64,
+    },
+    /// Each place once.
+    Once(std::vec::IntoIter<u32>),
+}
+
+impl Places {
+    pub fn new(work: &Work, volume: u64, seed: u64) -> Places {
+        let count = volume / work.size as u64;
+        if work.random {
+            Places::Random { random: Random::new(seed), count }
+        } else {
+            Places::Sequential { next: 0, count }
+        }
+    }
+
+    pub fn once(work: &Work, volume: u64, seed: u64) -> Places {
+        let count = u32::try_from(volume / work.size as u64).expect("a small volume is written once");
+        let mut order: Vec<u32> = (0..count).collect();
+        let mut random = Random::new(seed);
+        for i in (1..order.len()).rev() {
+            order.swap(i, random.below(i as u64 + 1) as usize);
+        }
+        Places::Once(order.into_iter())
+    }
+}
+
+/// Numbers of requests; a byte offset is the number times the request's size.
+impl Iterator for Places {
+    type Item = u64;
+    fn next(&mut self) -> Option<u64> {
+        match self {
+            Places::Random { random, count } => Some(random.below(*count)),
+            Places::Sequential { next, count } => {
+                let place = *next;
+                *next = (place + 1) % *count;
+                Some(place)
+            }
+            Places::Once(order) => order.next().map(u64::from),
+        }
+    }
+}
+
+/// Collected during a run.
+#[derive(Default)]
+pub struct Samples {
+    /// Nanoseconds; a request of more than four seconds counts as four.
+    pub latencies_ns: Vec<u32>,
+}
+
+impl Samples {
+    pub fn add(&mut self, nanoseconds: u64) {
+        self.latencies_ns.push(u32::try_from(nanoseconds).unwrap_or(u32::MAX));
+    }
+
+    pub fn measured(mut self, work: &Work, seconds: f64, cpu_seconds: f64) -> Measured {
+        self.latencies_ns.sort_unstable();
+        let count = self.latencies_ns.len();
+        let percentile = |permille: usize| {
+            let index = (count * permille / 1000).min(count.saturating_sub(1));
+            self.latencies_ns.get(index).map_or(0.0, |&ns| f64::from(ns) / 1000.0)
+        };
+        let operations = count as f64;
+        Measured {
+            iops: operations / seconds,
+            mb_per_s: operations * work.size as f64 / seconds / 1e6,
+            p50_us: percentile(500),
+            p99_us: percentile(990),
+            p999_us: percentile(999),
+            cpu_us_per_io: cpu_seconds * 1e6 / operations.max(1.0),
+        }
+    }
+}
+
+/// What one run gave.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    pub iops: f64,
+    /// 10⁶ bytes.
+    pub mb_per_s: f64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub p999_us: f64,
+    /// Processor time of the system per request; what it includes is the system's to say.
+    pub cpu_us_per_io: f64,
+}
+
+/// The middle of the repetitions of one number, and how far they lie apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Median {
+    pub value: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Median {
+    pub fn of(values: impl Iterator<Item = f64>) -> Median {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let n = values.len();
+        assert!(n > 0, "the median of at least one repetition");
+        Median { value: (values[(n - 1) / 2] + values[n / 2]) / 2.0, min: values[0], max: values[n - 1] }
+    }
+    /// Half the distance between the extremes, in percent of the middle.
+    pub fn spread_percent(&self) -> f64 {
+        if self.value == 0.0 { 0.0 } else { (self.max - self.min) / 2.0 / self.value * 100.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_percentiles() {
+        let odd = Median::of([3.0, 1.0, 2.0].into_iter());
+        assert_eq!((odd.value, odd.min, odd.max, odd.spread_percent()), (2.0, 1.0, 3.0, 50.0));
+        assert_eq!(Median::of([1.0, 2.0].into_iter()).value, 1.5);
+        let mut samples = Samples::default();
+        (1..=1000).rev().for_each(|us| samples.add(us * 1000));
+        let measured = samples.measured(&WORKS[0], 2.0, 0.5);
+        assert_eq!((measured.p50_us, measured.p99_us, measured.p999_us), (501.0, 991.0, 1000.0));
+        assert_eq!((measured.iops, measured.cpu_us_per_io), (500.0, 500.0));
+    }
+
+    #[test]
+    fn every_place_once() {
+        let mut places: Vec<u64> = Places::once(&FIRST_WRITES, 1 << 20, 3).collect();
+        assert!(!places.is_sorted(), "in random order");
+        places.sort_unstable();
+        assert!(places.into_iter().eq(0..128));
+    }
+}

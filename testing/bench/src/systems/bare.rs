@@ -1,0 +1,72 @@
+//! The device: fio with io_uring and O_DIRECT on the file itself, `O_DSYNC` for durable writes.
+
+use super::System;
+use crate::measure::{Direction, Measured, Work};
+use forebay_e2e::host::{Context, Outcome, run};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub struct Bare {
+    file: PathBuf,
+    /// Bytes of the file that are used: as many as a volume has elsewhere.
+    size: u64,
+}
+
+impl Bare {
+    pub fn new(file: PathBuf, size: u64) -> Bare {
+        Bare { file, size }
+    }
+}
+
+impl System for Bare {
+    fn name(&self) -> &'static str {
+        "bare device"
+    }
+    fn remark(&self) -> String {
+        "fio, io_uring, O_DIRECT; durable writes with O_DSYNC; CPU is fio's own threads".into()
+    }
+    fn fill(&mut self) -> Outcome {
+        // The file was written whole when it was made.
+        Ok(())
+    }
+    fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured> {
+        let way = match (work.direction.writes(), work.random) {
+            (false, true) => "randread",
+            (true, true) => "randwrite",
+            (false, false) => "read",
+            (true, false) => "write",
+        };
+        let sync = if work.direction == Direction::DurableWrite { "--sync=dsync" } else { "" };
+        let text = run(&format!(
+            "fio --name=bare --filename={} --size={} --ioengine=io_uring --direct=1 --rw={way} --bs={} --iodepth={} \
+             --time_based --runtime={}ms --norandommap --randseed={seed} --overwrite=1 --output-format=json {sync}",
+            self.file.display(),
+            self.size,
+            work.size,
+            work.depth,
+            limit.as_millis(),
+        ))?;
+        parse(&text, work)
+    }
+}
+
+fn parse(text: &str, work: &Work) -> Outcome<Measured> {
+    let report: Value = serde_json::from_str(text).context("fio's JSON")?;
+    let job = &report["jobs"][0];
+    let side = &job[if work.direction.writes() { "write" } else { "read" }];
+    let number =
+        |value: &Value| value.as_f64().ok_or_else(|| format!("a number is missing in fio's JSON: {value}"));
+    let percentile = |name: &str| Ok::<f64, String>(number(&side["clat_ns"]["percentile"][name])? / 1000.0);
+    let iops = number(&side["iops"])?;
+    let seconds = number(&side["runtime"])? / 1000.0;
+    let cpu = (number(&job["usr_cpu"])? + number(&job["sys_cpu"])?) / 100.0;
+    Ok(Measured {
+        iops,
+        mb_per_s: iops * work.size as f64 / 1e6,
+        p50_us: percentile("50.000000")?,
+        p99_us: percentile("99.000000")?,
+        p999_us: percentile("99.900000")?,
+        cpu_us_per_io: cpu * seconds * 1e6 / (iops * seconds).max(1.0),
+    })
+}

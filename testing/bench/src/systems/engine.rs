@@ -1,0 +1,194 @@
+//! The engine in this process, without a network: what a front-end in the same process would get.
+//!
+//! Each request in flight is a task on the core that owns the volume. Processor time is this whole process's: engine,
+//! kernel threads of its ring, and the load itself, which cannot be told apart.
+
+use super::System;
+use crate::measure::{Direction, FIRST_WRITES, Measured, Places, Samples, WORKS, Work};
+use forebay_base::Random;
+use forebay_e2e::host::{Context, Outcome};
+use forebay_pool::{
+    Engine, EngineConfig, IoError, Layout, PoolSpec, SyncPolicy, Volume, VolumeInfo, VolumeSpec,
+};
+use forebay_runtime::{Cores, Rt, uring};
+use std::cell::RefCell;
+use std::future::Future;
+use std::path::Path;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+const POOL: &str = "bench";
+
+pub struct InProcess {
+    engine: Engine,
+    cores: Cores,
+    running: Option<uring::Running>,
+    volume: VolumeInfo,
+    /// Names of thin volumes made so far; the last is deleted when the next is made.
+    thin: Option<String>,
+}
+
+impl InProcess {
+    pub fn create(disk: &Path, size: u64, memory: u64) -> Outcome<InProcess> {
+        let (cores, running) = uring::start(1).context("io_uring")?;
+        let engine = Engine::new(cores.clone(), EngineConfig { memory, events: Arc::new(|_| {}) });
+        let pool = PoolSpec {
+            name: POOL.into(),
+            layout: Layout::Single,
+            disks: vec![disk.display().to_string()],
+            log_disks: Vec::new(),
+            shards: 1,
+            log_bytes: None,
+            force: false,
+        };
+        wait(engine.pool_create(pool)).context("pool create")?;
+        let volume = wait(engine.volume_create(thin_volume("volume", size))).context("volume create")?;
+        Ok(InProcess { engine, cores, running: Some(running), volume, thin: None })
+    }
+
+    /// Runs on the volume's core and returns here.
+    fn load(
+        &self,
+        volume: &VolumeInfo,
+        work: Work,
+        places: Places,
+        limit: Option<Duration>,
+    ) -> Outcome<Measured> {
+        let (done, result) = mpsc::channel();
+        let id = volume.id;
+        let cpu = cpu_seconds();
+        let start = Instant::now();
+        self.cores.core(volume.core).run(move |rt| {
+            let inner = rt.clone();
+            rt.spawn(async move {
+                let outcome = drive(&inner, id, work, places, limit).await;
+                done.send(outcome).expect("the benchmark waits for its result");
+            });
+        });
+        let samples = result.recv().context("the engine's core ended")?.context("the engine")?;
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(samples.measured(&work, seconds, cpu_seconds() - cpu))
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        wait(self.engine.stop());
+        if let Some(running) = self.running.take() {
+            running.stop().expect("the engine's cores do not panic");
+        }
+    }
+}
+
+fn thin_volume(name: &str, size: u64) -> VolumeSpec {
+    VolumeSpec { pool: POOL.into(), name: name.into(), size, block_size: 8 << 10, sync: SyncPolicy::Always }
+}
+
+impl System for InProcess {
+    fn name(&self) -> &'static str {
+        "engine"
+    }
+    fn remark(&self) -> String {
+        "in process; every write durable before its answer; checksums on; small cache; CPU includes the load"
+            .into()
+    }
+    fn fill(&mut self) -> Outcome {
+        let work =
+            *WORKS.iter().find(|w| !w.random && w.direction.writes()).expect("there is a sequential write");
+        let places = (0..(self.volume.size / work.size as u64) as u32).collect::<Vec<u32>>();
+        self.load(&self.volume, work, Places::Once(places.into_iter()), None).map(drop)
+    }
+    fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured> {
+        self.load(&self.volume, *work, Places::new(work, self.volume.size, seed), Some(limit))
+    }
+    fn first_writes(&mut self, size: u64, seed: u64) -> Outcome<Option<(Measured, Measured)>> {
+        if let Some(last) = self.thin.take() {
+            wait(self.engine.volume_delete(&last)).context("volume delete")?;
+        }
+        let volume = wait(self.engine.volume_create(thin_volume("thin", size))).context("volume create")?;
+        self.thin = Some(format!("{POOL}/thin"));
+        let work = FIRST_WRITES;
+        let first = self.load(&volume, work, Places::once(&work, size, seed), None)?;
+        let again = self.load(&volume, work, Places::once(&work, size, seed + 1), None)?;
+        Ok(Some((first, again)))
+    }
+}
+
+/// Keeps the work's depth in flight until `limit` has passed or `places` end.
+async fn drive(
+    rt: &Rt,
+    id: forebay_base::Id,
+    work: Work,
+    places: Places,
+    limit: Option<Duration>,
+) -> Result<Samples, IoError> {
+    let volume = Volume::open(rt, id)?;
+    let places = Rc::new(RefCell::new(places));
+    let samples = Rc::new(RefCell::new(Samples::default()));
+    let deadline = limit.map(|limit| rt.now().after(limit));
+    let mut tasks = Vec::new();
+    for task in 0..work.depth {
+        let (rt, volume) = (rt.clone(), volume.clone());
+        let (places, samples) = (places.clone(), samples.clone());
+        let spawner = rt.clone();
+        tasks.push(spawner.spawn(async move {
+            let mut random = Random::new(task as u64);
+            while deadline.is_none_or(|deadline| rt.now() < deadline) {
+                let Some(place) = places.borrow_mut().next() else { break };
+                let at = place * work.size as u64;
+                let start = rt.now();
+                if work.direction.writes() {
+                    let mut data = rt.buffer(work.size);
+                    // The rest is what the buffer held before: nothing here looks at content.
+                    data[..8].copy_from_slice(&random.next_u64().to_le_bytes());
+                    volume.write(at, vec![data.freeze()], work.direction == Direction::DurableWrite).await?;
+                } else {
+                    volume.read(at, work.size).await?;
+                }
+                samples.borrow_mut().add(rt.now().since(start));
+            }
+            Ok::<(), IoError>(())
+        }));
+    }
+    for task in tasks {
+        task.await?;
+    }
+    if work.direction == Direction::Write {
+        volume.flush().await?;
+    }
+    Ok(samples.take())
+}
+
+/// Processor time of this process so far.
+fn cpu_seconds() -> f64 {
+    // SAFETY: the structure is plain numbers, filled by the call.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// Waits on this thread for something that other threads do.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut TaskContext::from_waker(&waker)) {
+            return value;
+        }
+        thread::park();
+    }
+}

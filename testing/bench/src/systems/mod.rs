@@ -1,0 +1,26 @@
+//! The systems that are compared, each behind the same interface.
+
+mod bare;
+mod engine;
+mod nbd;
+
+pub use bare::Bare;
+pub use engine::InProcess;
+pub use nbd::{forebay, nbdkit, qemu_nbd};
+
+use crate::measure::{Measured, Work};
+use forebay_e2e::host::Outcome;
+use std::time::Duration;
+
+pub trait System {
+    fn name(&self) -> &'static str;
+    /// What its figures mean: durability, caches, whose processor time.
+    fn remark(&self) -> String;
+    /// Fills what is measured, once, so that no run meets a block that was never written.
+    fn fill(&mut self) -> Outcome;
+    fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured>;
+    /// First writes to a new thin volume of `size` bytes, and overwrites of it; `None` where volumes are not thin.
+    fn first_writes(&mut self, _size: u64, _seed: u64) -> Outcome<Option<(Measured, Measured)>> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,184 @@
+//! Servers over NBD, all under the same load: one connection of [`forebay_client`] with the work's depth in flight.
+//!
+//! Durable writes carry FUA, for every server. A plain 1 MiB write carries nothing; a flush ends the run and counts.
+//! Processor time is the server's process alone, user and system, as the kernel accounts it.
+
+use super::System;
+use crate::measure::{Direction, FIRST_WRITES, Measured, Places, Samples, WORKS, Work};
+use forebay_base::Random;
+use forebay_client::{Connection, FLAG_FUA};
+use forebay_e2e::host::{Context, Directory, Outcome};
+use forebay_e2e::server::{Export, Forebay, Other, Server};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub struct Nbd<S> {
+    name: &'static str,
+    remark: &'static str,
+    server: S,
+    export: Export,
+    /// Bytes of the export that are used.
+    size: u64,
+    thin: fn(&mut S, u64) -> Outcome<Option<Export>>,
+}
+
+/// Forebay's daemon with a pool on `disk` and a volume of `size` bytes on it.
+pub fn forebay(
+    binary: &Path,
+    directory: &Directory,
+    disk: PathBuf,
+    size: u64,
+    memory: &'static str,
+) -> Outcome<Nbd<Forebay>> {
+    let mut server = Forebay::create_on(binary, directory, "single", vec![disk], memory)?;
+    let export = server.create_volume("bench", size, "8K", true)?;
+    Ok(Nbd {
+        name: "forebay NBD",
+        remark: "sync=always: every write is durable before its answer; checksums on; small cache",
+        server,
+        export,
+        size,
+        thin: |server, size| {
+            // The last repetition's volume, if there was one, makes room for the next.
+            let _ = server.cli(&["volume", "delete", "e2e/thin", "--yes"]);
+            server.create_volume("thin", size, "8K", true).map(Some)
+        },
+    })
+}
+
+pub fn nbdkit(directory: &Directory, file: &Path, size: u64) -> Outcome<Nbd<Other>> {
+    let line = format!("nbdkit -f -i 127.0.0.1 -p PORT file {} cache=none", file.display());
+    let remark = "cache=none (drops the page cache behind itself; it cannot bypass it); FUA is fdatasync";
+    other("nbdkit file", remark, directory, line, size)
+}
+
+pub fn qemu_nbd(directory: &Directory, file: &Path, size: u64) -> Outcome<Nbd<Other>> {
+    let line = format!(
+        "qemu-nbd --persistent --bind=127.0.0.1 --port=PORT --format=raw --export-name= --cache=none --aio=io_uring {}",
+        file.display()
+    );
+    other("qemu-nbd", "cache=none: O_DIRECT, io_uring; FUA is fdatasync", directory, line, size)
+}
+
+fn other(
+    name: &'static str,
+    remark: &'static str,
+    directory: &Directory,
+    line: String,
+    size: u64,
+) -> Outcome<Nbd<Other>> {
+    let mut server = Other::new(directory, line, size);
+    server.start()?;
+    let export = server.exports()[0].clone();
+    Ok(Nbd { name, remark, server, export, size, thin: |_, _| Ok(None) })
+}
+
+impl<S: Server> Nbd<S> {
+    fn load(
+        &self,
+        export: &Export,
+        work: &Work,
+        places: &mut Places,
+        limit: Option<Duration>,
+    ) -> Outcome<Measured> {
+        let mut connection = Connection::open(self.server.address(), &export.name).context(self.name)?;
+        let cpu = cpu_seconds(self.server.pid())?;
+        let start = Instant::now();
+        let samples =
+            drive(&mut connection, work, places, limit).map_err(|e| format!("{}: {e}", self.name))?;
+        let seconds = start.elapsed().as_secs_f64();
+        let cpu = cpu_seconds(self.server.pid())? - cpu;
+        connection.close().context(self.name)?;
+        Ok(samples.measured(work, seconds, cpu))
+    }
+}
+
+impl<S: Server> System for Nbd<S> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn remark(&self) -> String {
+        self.remark.into()
+    }
+    fn fill(&mut self) -> Outcome {
+        let work =
+            WORKS.iter().find(|w| !w.random && w.direction.writes()).expect("there is a sequential write");
+        let mut once = Places::once(work, self.size, 0).collect::<Vec<u64>>();
+        once.sort_unstable();
+        let once: Vec<u32> = once.into_iter().map(|place| place as u32).collect();
+        self.load(&self.export, work, &mut Places::Once(once.into_iter()), None).map(drop)
+    }
+    fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured> {
+        self.load(&self.export, work, &mut Places::new(work, self.size, seed), Some(limit))
+    }
+    fn first_writes(&mut self, size: u64, seed: u64) -> Outcome<Option<(Measured, Measured)>> {
+        let Some(export) = (self.thin)(&mut self.server, size)? else { return Ok(None) };
+        let work = &FIRST_WRITES;
+        let first = self.load(&export, work, &mut Places::once(work, size, seed), None)?;
+        let again = self.load(&export, work, &mut Places::once(work, size, seed + 1), None)?;
+        Ok(Some((first, again)))
+    }
+}
+
+/// Keeps the work's depth in flight until `limit` has passed or `places` end.
+fn drive(
+    connection: &mut Connection,
+    work: &Work,
+    places: &mut Places,
+    limit: Option<Duration>,
+) -> Outcome<Samples> {
+    let flags = if work.direction == Direction::DurableWrite { FLAG_FUA } else { 0 };
+    // Not zeros, and not the same twice, for servers that look.
+    let mut data = vec![0; work.size];
+    let mut random = Random::new(work.size as u64);
+    random.fill(&mut data);
+    let mut samples = Samples::default();
+    // When each slot's request was queued; the slot's number is the cookie.
+    let mut queued = vec![Instant::now(); work.depth];
+    let mut free: Vec<usize> = (0..work.depth).collect();
+    let start = Instant::now();
+    loop {
+        let go_on = limit.is_none_or(|limit| start.elapsed() < limit);
+        while let Some(&slot) = free.last() {
+            let Some(place) = (if go_on { places.next() } else { None }) else { break };
+            free.pop();
+            let at = place * work.size as u64;
+            queued[slot] = Instant::now();
+            if work.direction.writes() {
+                data[..8].copy_from_slice(&random.next_u64().to_le_bytes());
+                connection.write(slot as u64, at, &data, flags);
+            } else {
+                connection.read(slot as u64, at, work.size);
+            }
+        }
+        if free.len() == work.depth {
+            break;
+        }
+        connection.send().context("sending")?;
+        let mut wait = true;
+        while let Some(reply) = connection.reply(wait).context("receiving")? {
+            if reply.error != 0 {
+                return Err(format!("a request was answered with error {}", reply.error));
+            }
+            let slot = reply.cookie as usize;
+            samples.add(queued[slot].elapsed().as_nanos() as u64);
+            free.push(slot);
+            wait = false;
+        }
+    }
+    if work.direction == Direction::Write {
+        connection.flush_now().context("flushing")?.map_err(|error| format!("flush: error {error}"))?;
+    }
+    Ok(samples)
+}
+
+/// Processor time of a process so far, all threads, those that ended included.
+fn cpu_seconds(pid: u32) -> Outcome<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("the server's processor time")?;
+    // The second field is the name in parentheses and may hold anything; fields 14 and 15 are user and system time.
+    let (_, rest) = text.rsplit_once(") ").ok_or("/proc/PID/stat has another form")?;
+    let ticks: u64 = rest.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    // SAFETY: a plain question to the C library.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Ok(ticks as f64 / per_second as f64)
+}

@@ -1,0 +1,14 @@
+//! Real clients against the real daemon, from outside: nothing here links the product.
+//!
+//! [`host`] is the machine and how it is left as it was found, [`server`] the servers under test, [`history`] and
+//! [`load`] the oracle and the writers of the kill -9 test. The scenarios are [`readme`], [`kill`],
+//! [`tools`] and [`filesystem`]; `main.rs` runs them.
+
+pub mod filesystem;
+pub mod history;
+pub mod host;
+pub mod kill;
+pub mod load;
+pub mod readme;
+pub mod server;
+pub mod tools;

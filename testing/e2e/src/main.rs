@@ -1,0 +1,103 @@
+//! `forebay-e2e --server PATH [SCENARIO…]`: runs the scenarios, all by default, and says what each one showed.
+//!
+//! One at a time: they share two cores, and a failure is easier to read alone. Each has a directory of its own under
+//! `/var/tmp`. The last line is `N passed, N failed`.
+
+use forebay_e2e::host::{self, Directory, Outcome};
+use forebay_e2e::{filesystem, kill, readme, tools};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+struct Scenario {
+    name: &'static str,
+    shows: &'static str,
+    run: fn(&Path, &Directory) -> Outcome<String>,
+}
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "readme", shows: "what the README's first screen says is true", run: readme::is_true },
+    Scenario {
+        name: "checker-forgetful",
+        shows: "the kill -9 checker sees losses where there are some",
+        run: |_, directory| kill::forgetful(directory),
+    },
+    Scenario {
+        name: "checker-remembering",
+        shows: "and none where there are none",
+        run: |_, directory| kill::remembering(directory),
+    },
+    Scenario {
+        name: "tools",
+        shows: "fio, nbdcopy, nbdinfo, qemu-img and qemu-io agree about what is on a volume",
+        run: tools::all,
+    },
+    Scenario {
+        name: "kill",
+        shows: "50 kills under load lose no acknowledged write",
+        run: kill::fifty_rounds,
+    },
+    Scenario {
+        name: "ext4",
+        shows: "20 000 files and every fsync'ed one survive kill -9 on ext4",
+        run: |binary, directory| filesystem::survives(binary, directory, filesystem::Kind::Ext4),
+    },
+    Scenario {
+        name: "xfs",
+        shows: "and on XFS",
+        run: |binary, directory| filesystem::survives(binary, directory, filesystem::Kind::Xfs),
+    },
+];
+
+fn main() -> ExitCode {
+    let mut binary = None;
+    let mut chosen = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        if argument == "--server" {
+            binary = arguments.next().map(PathBuf::from);
+        } else if SCENARIOS.iter().any(|scenario| scenario.name == argument) {
+            chosen.push(argument);
+        } else {
+            return usage();
+        }
+    }
+    let Some(binary) = binary else { return usage() };
+    let binary = match binary.canonicalize() {
+        Ok(binary) => binary,
+        Err(error) => {
+            eprintln!("{}: {error}", binary.display());
+            return ExitCode::from(2);
+        }
+    };
+    host::prepare();
+
+    let (mut passed, mut failed) = (0, 0);
+    for scenario in SCENARIOS.iter().filter(|s| chosen.is_empty() || chosen.iter().any(|name| name == s.name))
+    {
+        println!("{}: {}", scenario.name, scenario.shows);
+        let start = Instant::now();
+        let outcome = Directory::new(scenario.name).and_then(|directory| (scenario.run)(&binary, &directory));
+        let took = start.elapsed().as_secs_f64();
+        match outcome {
+            Ok(figures) => {
+                passed += 1;
+                println!("    ok in {took:.1} s: {figures}");
+            }
+            Err(failure) => {
+                failed += 1;
+                println!("    FAILED after {took:.1} s: {failure}");
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: forebay-e2e --server PATH/TO/forebay [SCENARIO…]");
+    for scenario in SCENARIOS {
+        eprintln!("  {:20} {}", scenario.name, scenario.shows);
+    }
+    ExitCode::from(2)
+}

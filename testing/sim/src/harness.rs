@@ -1,0 +1,177 @@
+//! A machine for one attempt: runs code in a world and turns whatever goes wrong into a [`Failure`].
+//!
+//! A panic of the engine is a finding. The executor of a world that panicked is leaked, not dropped: dropping it
+//! runs the destructors of half-done tasks, and a second panic there would end the process.
+
+use forebay_pool::{Engine, EngineConfig, Event};
+use forebay_runtime::{Cores, Rt};
+use forebay_simulation::World;
+use std::cell::RefCell;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
+
+/// Virtual time after which a phase without hanging devices counts as stuck. The slowest takes seconds.
+pub const LIMIT: Duration = Duration::from_secs(600);
+/// DRAM of the engine under test: little, so that blocks and nodes are evicted and read again.
+const MEMORY: u64 = 4 << 20;
+
+/// What was found, by the kind of evidence.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    /// The engine panicked: an assertion, or a bug outright.
+    Panic(String),
+    /// Something did not finish.
+    Stuck(String),
+    /// A volume holds what it must not hold.
+    Content(String),
+    /// An operation failed that must not, or succeeded that must not.
+    Outcome(String),
+    /// The offline checker found the pool inconsistent.
+    Checker(String),
+}
+
+impl Failure {
+    /// The kind of evidence, for tables.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Failure::Panic(_) => "panic",
+            Failure::Stuck(_) => "stuck",
+            Failure::Content(_) => "content",
+            Failure::Outcome(_) => "outcome",
+            Failure::Checker(_) => "checker",
+        }
+    }
+}
+
+impl Failure {
+    /// The same failure, with the circumstances.
+    pub fn because(mut self, circumstances: &str) -> Failure {
+        let (Failure::Panic(text)
+        | Failure::Stuck(text)
+        | Failure::Content(text)
+        | Failure::Outcome(text)
+        | Failure::Checker(text)) = &mut self;
+        *text = format!("{text} ({circumstances})");
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Failure::Panic(text)
+        | Failure::Stuck(text)
+        | Failure::Content(text)
+        | Failure::Outcome(text)
+        | Failure::Checker(text)) = self;
+        write!(f, "{}: {text}", self.kind())
+    }
+}
+
+thread_local! {
+    static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Keeps panics off the terminal: they are reported as findings, with the place where they happened.
+fn collect_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let ours = CATCHING.get();
+            if !ours {
+                return usual(info);
+            }
+            let mut text = info.to_string().replace('\n', " ");
+            if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
+                text += &format!("\n{}", std::backtrace::Backtrace::force_capture());
+            }
+            LAST_PANIC.set(Some(text));
+        }));
+    });
+}
+
+thread_local! {
+    static CATCHING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Runs `main` in `world` on `cores` cores, for at most `limit` of virtual time.
+pub fn in_world<T, F>(
+    world: &World,
+    cores: usize,
+    limit: Duration,
+    main: impl FnOnce(Rt, Cores) -> F,
+) -> Result<T, Failure>
+where
+    T: 'static,
+    F: Future<Output = Result<T, Failure>> + 'static,
+{
+    collect_panics();
+    let (executor, cores) = world.executor(cores);
+    let executor = ManuallyDrop::new(executor);
+    let before = CATCHING.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let main = main(executor.rt().clone(), cores);
+        world.run(&executor, limit, main)
+    }));
+    let result = match result {
+        Ok(ended) => {
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(executor))));
+            match (ended, dropped) {
+                (_, Err(_)) => Err(Failure::Panic(last_panic())),
+                (Ok(value), Ok(())) => value,
+                (Err(stuck), Ok(())) => Err(Failure::Stuck(format!(
+                    "not done after {:?} of virtual time{}",
+                    stuck.after,
+                    if stuck.spinning { ", spinning" } else { "" }
+                ))),
+            }
+        }
+        Err(_) => Err(Failure::Panic(last_panic())),
+    };
+    CATCHING.set(before);
+    result
+}
+
+fn last_panic() -> String {
+    LAST_PANIC.take().unwrap_or_else(|| "a panic without a message".into())
+}
+
+/// Events of one engine, by code.
+pub type Events = Arc<Mutex<Vec<Event>>>;
+
+/// A fresh engine and the list its events go to.
+pub fn engine(cores: Cores) -> (Engine, Events) {
+    let events = Events::default();
+    let sink = events.clone();
+    let sink = move |event| sink.lock().expect("no holder of this lock panics").push(event);
+    (Engine::new(cores, EngineConfig { memory: MEMORY, events: Arc::new(sink) }), events)
+}
+
+/// Waits for all tasks.
+pub async fn all<T>(tasks: Vec<forebay_runtime::Join<T>>) -> Vec<T> {
+    let mut results = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        results.push(task.await);
+    }
+    results
+}
+
+/// A failure that several tasks may report; the first counts.
+#[derive(Clone, Default)]
+pub struct FirstFailure(Rc<RefCell<Option<Failure>>>);
+
+impl FirstFailure {
+    pub fn report(&self, failure: Failure) {
+        self.0.borrow_mut().get_or_insert(failure);
+    }
+    pub fn is_set(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+    pub fn check(&self) -> Result<(), Failure> {
+        self.0.borrow_mut().take().map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,305 @@
+//! `sim`: crash exploration, the fault matrix, the planted bugs, and the replay of any failure.
+//!
+//! ```text
+//! sim crash   [--images N] [--seed FIRST] [--per-seed N] [--exhaustive]   explore crash images of seeds FIRST, FIRST + 1 …
+//! sim matrix  [--seed S] [--row NAME]                      every fault over layouts and shard counts
+//! sim planted [--bug NAME]                                 plant every bug and catch it
+//! sim replay  --seed S [--image K | --row NAME] [--bug NAME] [options of the run]
+//! ```
+//!
+//! All take `--threads N` (default 2). Exit status 0: nothing was found (planted: everything was). Every failure prints
+//! its seed, the commit and the command that makes it happen again.
+
+use forebay_base::planted::{self, Bug};
+use forebay_sim::crash::{self, Plan};
+use forebay_sim::harness::Failure;
+use forebay_sim::matrix::{self, ROWS, Row, Shown};
+use forebay_sim::setup::Setup;
+use forebay_sim::suite;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+const COMMIT: &str = env!("FOREBAY_COMMIT");
+
+/// The command line: a verb and pairs of option and value.
+struct Arguments {
+    verb: String,
+    options: Vec<(String, String)>,
+}
+
+impl Arguments {
+    fn parse() -> Result<Arguments, String> {
+        let mut words = std::env::args().skip(1);
+        let verb = words.next().ok_or("a verb is missing: crash, matrix, planted or replay")?;
+        let mut options = Vec::new();
+        while let Some(word) = words.next() {
+            let name = word.strip_prefix("--").ok_or_else(|| format!("{word:?} is not an option"))?;
+            let value = if name == "exhaustive" {
+                "true".into()
+            } else {
+                words.next().ok_or_else(|| format!("--{name} needs a value"))?
+            };
+            options.push((name.to_string(), value));
+        }
+        Ok(Arguments { verb, options })
+    }
+
+    /// Takes an option out.
+    fn take(&mut self, name: &str) -> Option<String> {
+        let index = self.options.iter().position(|(option, _)| option == name)?;
+        Some(self.options.remove(index).1)
+    }
+
+    fn number(&mut self, name: &str, default: u64) -> Result<u64, String> {
+        let Some(value) = self.take(name) else { return Ok(default) };
+        value.parse().map_err(|_| format!("--{name} takes a number, not {value:?}"))
+    }
+
+    fn bug(&mut self) -> Result<Option<Bug>, String> {
+        let Some(name) = self.take("bug") else { return Ok(None) };
+        let bug = Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name);
+        bug.map(Some).ok_or_else(|| format!("there is no bug {name:?}"))
+    }
+
+    fn row(&mut self) -> Result<Option<&'static Row>, String> {
+        let Some(name) = self.take("row") else { return Ok(None) };
+        let row = ROWS.iter().find(|row| row.name == name);
+        row.map(Some).ok_or_else(|| format!("there is no row {name:?}"))
+    }
+
+    fn nothing_else(&self) -> Result<(), String> {
+        match self.options.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(format!("{} does not know --{name}", self.verb)),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(usage) => {
+            eprintln!("sim: {usage}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<bool, String> {
+    let mut arguments = Arguments::parse()?;
+    let threads = arguments.number("threads", 2)? as usize;
+    match arguments.verb.as_str() {
+        "crash" => {
+            let first = arguments.number("seed", 0)?;
+            let images = arguments.number("images", 10_000)?;
+            let mut plan = Plan::default();
+            plan.images = arguments.number("per-seed", plan.images)?;
+            plan.exhaustive = arguments.take("exhaustive").is_some();
+            arguments.nothing_else()?;
+            Ok(explore(first, images, plan, threads))
+        }
+        "matrix" => {
+            let seed = arguments.number("seed", 0)?;
+            let only = arguments.row()?;
+            arguments.nothing_else()?;
+            Ok(run_matrix(seed, only, threads))
+        }
+        "planted" => {
+            let bugs = arguments.bug()?.map_or_else(|| Bug::ALL.to_vec(), |bug| vec![bug]);
+            arguments.nothing_else()?;
+            Ok(run_planted(&bugs, threads))
+        }
+        "replay" => replay(arguments),
+        other => Err(format!("unknown verb {other:?}: crash, matrix, planted or replay")),
+    }
+}
+
+/// Prints a failure with everything needed to see it again.
+fn report(setup: &Setup, what: &str, failure: &Failure) {
+    println!("FAILED {failure}");
+    println!("  seed {} · commit {COMMIT}", setup.seed);
+    println!("  cargo run --profile sim -p forebay-sim -- replay {}{what}", setup.options());
+}
+
+/// Runs `job` for the numbers 0.. on `threads` threads until it says that this is enough.
+fn parallel(threads: usize, job: impl Fn(usize) -> bool + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            // The engine's futures are deep in builds that are not optimised.
+            let builder = std::thread::Builder::new().stack_size(16 << 20);
+            let worker = || while job(next.fetch_add(1, Ordering::Relaxed)) {};
+            builder.spawn_scoped(scope, worker).expect("a thread can be started");
+        }
+    });
+}
+
+fn explore(first: u64, images: u64, plan: Plan, threads: usize) -> bool {
+    const FAILURES_MAX: u64 = 10;
+    let (verified, failed, seeds) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let output = Mutex::new(());
+    let began = Instant::now();
+    parallel(threads, |index| {
+        if verified.load(Ordering::Relaxed) >= images || failed.load(Ordering::Relaxed) >= FAILURES_MAX {
+            return false;
+        }
+        let setup = Setup::from_seed(first + index as u64);
+        let outcome = match crash::record(&setup) {
+            Err(failure) => Err((failure, String::new(), String::new())),
+            Ok(run) => crash::explore(&run, plan, None).map_err(|found| {
+                let number = found.image.map_or(String::new(), |image| format!(" --image {image}"));
+                let extent = plan_options(&plan);
+                (found.failure.clone(), format!("{number}{extent}"), found.story.clone())
+            }),
+        };
+        seeds.fetch_add(1, Ordering::Relaxed);
+        match outcome {
+            Ok(count) => {
+                verified.fetch_add(count, Ordering::Relaxed);
+            }
+            Err((failure, options, story)) => {
+                failed.fetch_add(1, Ordering::Relaxed);
+                let _one_at_a_time = output.lock().expect("no holder of this lock panics");
+                report(&setup, &options, &failure);
+                if !story.is_empty() {
+                    println!("  {story}");
+                }
+            }
+        }
+        true
+    });
+    let (verified, failed) = (verified.into_inner(), failed.into_inner());
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "{verified} crash images of {} workloads in {seconds:.1} s: {:.0} images/minute on {threads} threads; {failed} failed",
+        seeds.into_inner(),
+        verified as f64 / seconds * 60.0
+    );
+    failed == 0
+}
+
+/// What a replay needs to know of a plan that is not the default.
+fn plan_options(plan: &Plan) -> String {
+    let mut text = String::new();
+    if plan.images != Plan::default().images {
+        text += &format!(" --per-seed {}", plan.images);
+    }
+    if plan.exhaustive {
+        text += " --exhaustive";
+    }
+    text
+}
+
+fn run_matrix(seed: u64, only: Option<&'static Row>, threads: usize) -> bool {
+    let setups = matrix::setups(seed);
+    let jobs: Vec<(usize, &Setup)> = (0..ROWS.len())
+        .filter(|&row| only.is_none_or(|only| only.name == ROWS[row].name))
+        .flat_map(|row| setups.iter().map(move |setup| (row, setup)))
+        .filter(|(row, setup)| (ROWS[*row].applies)(setup))
+        .collect();
+    let totals: Vec<Mutex<(Shown, u64, u64)>> = ROWS.iter().map(|_| Mutex::default()).collect();
+    let good = AtomicBool::new(true);
+    let began = Instant::now();
+    parallel(threads, |index| {
+        let Some(&(row, setup)) = jobs.get(index) else { return false };
+        let result = (ROWS[row].run)(setup);
+        let mut total = totals[row].lock().expect("no holder of this lock panics");
+        total.1 += 1;
+        match result {
+            Ok(shown) => total.0 += shown,
+            Err(failure) => {
+                total.2 += 1;
+                good.store(false, Ordering::Relaxed);
+                report(setup, &format!(" --row {}", ROWS[row].name), &failure);
+            }
+        }
+        true
+    });
+    println!(
+        "{:17} {:>6} {:>7} {:>7} {:>7} {:>9} failed  fault",
+        "row", "setups", "cases", "faults", "errors", "repaired"
+    );
+    for (row, total) in ROWS.iter().zip(&totals) {
+        let (shown, runs, failed) = *total.lock().expect("no holder of this lock panics");
+        if runs == 0 {
+            continue;
+        }
+        let Shown { cases, faults, errors, repaired } = shown;
+        println!(
+            "{:17} {runs:6} {cases:7} {faults:7} {errors:7} {repaired:9} {failed:6}  {} ({})",
+            row.name, row.fault, row.holds
+        );
+        if row.strikes && faults == 0 && failed == 0 {
+            println!("FAILED row {}: no fault struck, so nothing was shown", row.name);
+            good.store(false, Ordering::Relaxed);
+        }
+    }
+    println!("{} runs in {:.1} s · commit {COMMIT}", jobs.len(), began.elapsed().as_secs_f64());
+    good.into_inner()
+}
+
+fn run_planted(bugs: &[Bug], threads: usize) -> bool {
+    let verdicts = Mutex::new(vec![None; bugs.len()]);
+    parallel(threads, |index| {
+        let Some(&bug) = bugs.get(index) else { return false };
+        let verdict = suite::hunt(bug);
+        verdicts.lock().expect("no holder of this lock panics")[index] = Some(verdict);
+        true
+    });
+    let mut missed = 0;
+    for verdict in verdicts.into_inner().expect("no holder of this lock panics").into_iter().flatten() {
+        let bug = format!("{:?}", verdict.bug);
+        match verdict.caught {
+            Some(caught) => {
+                let why: String = caught.failure.to_string().chars().take(100).collect();
+                println!("{bug:26} caught after {:5} cases by {}: {why}", caught.cases, caught.by);
+            }
+            None => {
+                missed += 1;
+                let reached = if verdict.met == 0 { "its site was never reached" } else { "MISSED" };
+                println!("{bug:26} {reached}, {} cases", verdict.cases);
+            }
+        }
+    }
+    println!("{} of {} planted bugs caught · commit {COMMIT}", bugs.len() - missed, bugs.len());
+    missed == 0
+}
+
+fn replay(mut arguments: Arguments) -> Result<bool, String> {
+    let seed = arguments.take("seed").ok_or("replay needs --seed")?;
+    let mut setup =
+        Setup::from_seed(seed.parse().map_err(|_| format!("--seed takes a number, not {seed:?}"))?);
+    let image = arguments.take("image").map(|text| text.parse::<u64>()).transpose();
+    let image = image.map_err(|_| "--image takes a number".to_string())?;
+    let (row, bug) = (arguments.row()?, arguments.bug()?);
+    let mut plan = Plan::default();
+    plan.images = arguments.number("per-seed", plan.images)?;
+    plan.exhaustive = arguments.take("exhaustive").is_some();
+    for (name, value) in std::mem::take(&mut arguments.options) {
+        if !setup.set(&name, &value)? {
+            return Err(format!("replay does not know --{name}"));
+        }
+    }
+    planted::plant(bug);
+    println!("{setup:?}");
+    let result = match row {
+        Some(row) => (row.run)(&setup).map(|shown| format!("{shown:?}")),
+        None => crash::record(&setup).and_then(|run| {
+            println!("trace {:016x}, {} events", run.trace, run.recording.events.len());
+            crash::explore(&run, plan, image)
+                .map(|images| format!("{images} images"))
+                .map_err(|found| found.failure.because(&found.story))
+        }),
+    };
+    match result {
+        Ok(shown) => println!("passed: {shown}"),
+        Err(failure) => {
+            println!("FAILED {failure}\n  commit {COMMIT}");
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,253 @@
+//! The fault matrix: one scenario for each fault that this engine can meet, over layouts and shard counts.
+//!
+//! A row says what fault it tries and what must hold (the letters of the failure model: D acknowledged data survives,
+//! A checkpoint plus prefix, W right data or an error, R repaired within redundancy, L progress resumes, S
+//! space adds up, H an error never becomes success). The scenarios are in [`crate::rows_disk`] and
+//! [`crate::rows_pool`]; each returns how many cases it judged, or the first that failed. A row that does not apply to
+//! a layout says so by its `applies`.
+
+use crate::crash::{self, Plan};
+use crate::harness::Failure;
+use crate::rows_disk as disk;
+use crate::rows_pool as pool;
+use crate::setup::Setup;
+use forebay_pool::Layout;
+
+/// What a scenario has shown.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Shown {
+    /// Images or runs judged.
+    pub cases: u64,
+    /// Faults that struck.
+    pub faults: u64,
+    /// Blocks that the engine reported as damaged, and copies it repaired.
+    pub errors: u64,
+    pub repaired: u64,
+}
+
+impl std::ops::AddAssign for Shown {
+    fn add_assign(&mut self, other: Shown) {
+        self.cases += other.cases;
+        self.faults += other.faults;
+        self.errors += other.errors;
+        self.repaired += other.repaired;
+    }
+}
+
+/// One fault.
+pub struct Row {
+    pub name: &'static str,
+    pub fault: &'static str,
+    pub holds: &'static str,
+    pub applies: fn(&Setup) -> bool,
+    pub run: fn(&Setup) -> Result<Shown, Failure>,
+    /// Whether the row would show nothing without a fault that struck.
+    pub strikes: bool,
+}
+
+fn always(_: &Setup) -> bool {
+    true
+}
+fn redundant(setup: &Setup) -> bool {
+    setup.layout != Layout::Single
+}
+fn single(setup: &Setup) -> bool {
+    setup.layout == Layout::Single
+}
+
+pub const ROWS: &[Row] = &[
+    Row {
+        name: "power-loss",
+        fault: "power loss at any write or flush, any subset lost",
+        holds: "D A W S",
+        applies: always,
+        run: power_loss,
+        strikes: false,
+    },
+    Row {
+        name: "power-loss-twice",
+        fault: "a second crash during recovery",
+        holds: "D A",
+        applies: always,
+        run: power_loss_twice,
+        strikes: false,
+    },
+    Row {
+        name: "torn",
+        fault: "a write torn at each 512-byte cut",
+        holds: "D A W",
+        applies: always,
+        run: disk::torn,
+        strikes: false,
+    },
+    Row {
+        name: "label-torn",
+        fault: "one copy of a label damaged at each 512-byte cut",
+        holds: "D W",
+        applies: always,
+        run: disk::label_torn,
+        strikes: false,
+    },
+    Row { name: "lost", fault: "lost writes", holds: "W R", applies: always, run: disk::lost, strikes: true },
+    Row {
+        name: "misdirected",
+        fault: "misdirected writes, with their victims",
+        holds: "W R",
+        applies: always,
+        run: disk::misdirected,
+        strikes: true,
+    },
+    Row {
+        name: "rot",
+        fault: "rot: a bit, a sector, a page, on one disk",
+        holds: "W R",
+        applies: always,
+        run: disk::rot,
+        strikes: true,
+    },
+    Row {
+        name: "rot-same-place",
+        fault: "rot at the same offset of several disks",
+        holds: "W",
+        applies: redundant,
+        run: disk::rot_same_place,
+        strikes: true,
+    },
+    Row {
+        name: "rot-serving",
+        fault: "rot while the pool is serving",
+        holds: "W R",
+        applies: always,
+        run: disk::rot_serving,
+        strikes: true,
+    },
+    Row {
+        name: "unreadable",
+        fault: "unreadable sectors",
+        holds: "W R",
+        applies: always,
+        run: disk::unreadable,
+        strikes: true,
+    },
+    Row {
+        name: "lying-flush",
+        fault: "a flush that lies",
+        holds: "no silent mix",
+        applies: always,
+        run: disk::lying_flush,
+        strikes: false,
+    },
+    Row {
+        name: "slow",
+        fault: "a device 100 times slower",
+        holds: "L",
+        applies: always,
+        run: disk::slow,
+        strikes: true,
+    },
+    Row {
+        name: "hung",
+        fault: "a device that hangs for a while",
+        holds: "L",
+        applies: always,
+        run: disk::hung,
+        strikes: true,
+    },
+    Row {
+        name: "gone",
+        fault: "a device that goes away and comes back stale",
+        holds: "D W",
+        applies: redundant,
+        run: pool::gone_and_stale,
+        strikes: false,
+    },
+    Row {
+        name: "gone-single",
+        fault: "the only device goes away and comes back",
+        holds: "D H",
+        applies: single,
+        run: pool::gone_single,
+        strikes: false,
+    },
+    Row {
+        name: "wrong-disk",
+        fault: "wrong or duplicate device at import",
+        holds: "refused, nothing written",
+        applies: always,
+        run: pool::wrong_disk,
+        strikes: false,
+    },
+    Row {
+        name: "no-space",
+        fault: "no space left in the pool",
+        holds: "H S",
+        applies: always,
+        run: pool::no_space,
+        strikes: true,
+    },
+    Row {
+        name: "write-error",
+        fault: "I/O error, or no room under the file, at the n-th write",
+        holds: "D H",
+        applies: always,
+        run: disk::write_error,
+        strikes: true,
+    },
+    Row {
+        name: "flush-error",
+        fault: "I/O error at the n-th flush",
+        holds: "D H",
+        applies: always,
+        run: disk::flush_error,
+        strikes: true,
+    },
+    Row {
+        name: "read-error",
+        fault: "I/O error at the n-th read",
+        holds: "W H",
+        applies: always,
+        run: disk::read_error,
+        strikes: true,
+    },
+    Row {
+        name: "clock",
+        fault: "wall time jumps ten years either way",
+        holds: "D L",
+        applies: always,
+        run: pool::clock,
+        strikes: false,
+    },
+];
+
+/// The setups that the matrix runs a row over: each layout, each shard count, with and without log disks.
+pub fn setups(seed: u64) -> Vec<Setup> {
+    let mut setups = Vec::new();
+    for layout in [Layout::Single, Layout::Mirror, Layout::Mirror3] {
+        for shards in [1, 2, 4] {
+            let mut setup = Setup::from_seed(seed.wrapping_add(setups.len() as u64));
+            // Log disks with every other shard count, one at a time and mirrored.
+            setup.log_disks = [0, 0, 1, 0, 2][setups.len() % 5];
+            setup.groups = if shards == 2 { 2 } else { 1 };
+            (setup.layout, setup.shards) = (layout, shards);
+            setup.operations = setup.operations.min(120);
+            setups.push(setup);
+        }
+    }
+    setups
+}
+
+fn explored(setup: &Setup, plan: Plan) -> Result<Shown, Failure> {
+    let run = crash::record(setup)?;
+    match crash::explore(&run, plan, None) {
+        Ok(cases) => Ok(Shown { cases, ..Shown::default() }),
+        Err(found) => Err(found.failure.because(&found.story)),
+    }
+}
+
+fn power_loss(setup: &Setup) -> Result<Shown, Failure> {
+    explored(setup, Plan { images: 300, ..Plan::default() })
+}
+
+fn power_loss_twice(setup: &Setup) -> Result<Shown, Failure> {
+    explored(setup, Plan { images: 120, per_moment: 4, second_crash_one_in: 1, ..Plan::default() })
+}

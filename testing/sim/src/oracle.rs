@@ -1,0 +1,348 @@
+//! The oracle: what every sector of every volume may hold, kept outside the engine.
+//!
+//! It knows nothing of pools. It is told when each operation was issued and how it ended, in *ticks* of one
+//! counter, and judges contents by these rules:
+//!
+//! - X is *before* Y when X had ended before Y was issued. Others are concurrent: either order is right.
+//! - An operation *survives* when it must (it was acknowledged as durable), when it is seen (one of its sectors
+//!   holds it), or when it was acknowledged before some survivor of its volume was issued: the recovered state
+//!   is an in-order prefix of the log, so nothing may be missing before something that is there.
+//! - What a sector holds must have been issued, must belong there, and must not be before a survivor
+//!   that covers the sector: that one should have replaced it.
+//!
+//! Durability, wholeness of each multi-block write and order all follow from the last rule. Zeros have no
+//! author, so a zeroing operation is never taken as seen; it must survive when it was acknowledged.
+
+use crate::content::{SECTOR, Seen, parse};
+use forebay_pool::SyncPolicy;
+use std::fmt;
+
+/// A tick that never comes.
+pub const NEVER: u64 = u64::MAX;
+
+/// What an operation does to its sectors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// They hold its number.
+    Write,
+    /// They read as zeros.
+    Zero,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// It was done; `durable` promises that it stays.
+    Acknowledged { durable: bool },
+    /// It may or may not have been done.
+    Failed,
+    /// It was refused: it must not have been done.
+    Refused,
+}
+
+/// One operation that changes contents.
+#[derive(Clone, Debug)]
+pub struct Op {
+    pub effect: Effect,
+    /// Sectors `from..to`.
+    pub from: u32,
+    pub to: u32,
+    pub issued: u64,
+    pub ended: u64,
+    pub acknowledged: bool,
+    pub refused: bool,
+    /// When it became durable for certain.
+    pub durable: u64,
+}
+
+/// When something about a volume was asked for, and when it was granted.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub issued: u64,
+    pub acknowledged: u64,
+}
+
+impl Span {
+    pub const NOT_ASKED: Span = Span { issued: NEVER, acknowledged: NEVER };
+}
+
+/// One volume as its clients know it.
+#[derive(Clone, Debug)]
+pub struct VolumeModel {
+    /// Stands in every sector written to it.
+    pub tag: u32,
+    /// `POOL/NAME`.
+    pub name: String,
+    pub block_size: u32,
+    pub sync: SyncPolicy,
+    pub created: Span,
+    pub deleted: Span,
+    /// Sizes in bytes, in the order in which they were asked for.
+    pub sizes: Vec<(u64, Span)>,
+    /// Operation n is number n + 1.
+    pub ops: Vec<Op>,
+    /// For each sector the operations that cover it, in order of issue.
+    covering: Vec<Vec<u32>>,
+    /// Acknowledged, but not durable for certain.
+    volatile: Vec<u32>,
+}
+
+/// A rule that was broken, with everything needed to understand it.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub volume: String,
+    pub sector: u32,
+    pub seen: Seen,
+    pub why: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} sector {}: holds {}; {}", self.volume, self.sector, self.seen, self.why)
+    }
+}
+
+/// What the judge may not demand because of the faults in play.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Judge {
+    /// Acknowledged durable operations must be there. Off only where a device lied about a flush.
+    pub durability: bool,
+    /// Nothing is missing before something that is there.
+    pub prefix: bool,
+}
+
+impl Judge {
+    pub const STRICT: Judge = Judge { durability: true, prefix: true };
+}
+
+impl VolumeModel {
+    pub fn new(
+        tag: u32,
+        name: String,
+        size: u64,
+        block_size: u32,
+        sync: SyncPolicy,
+        issued: u64,
+    ) -> VolumeModel {
+        let mut model = VolumeModel {
+            tag,
+            name,
+            block_size,
+            sync,
+            created: Span { issued, acknowledged: NEVER },
+            deleted: Span::NOT_ASKED,
+            sizes: Vec::new(),
+            ops: Vec::new(),
+            covering: Vec::new(),
+            volatile: Vec::new(),
+        };
+        model.resize_issued(size, issued);
+        model.sizes[0].1.acknowledged = issued;
+        model
+    }
+
+    /// A new size is asked for.
+    pub fn resize_issued(&mut self, size: u64, issued: u64) -> usize {
+        self.sizes.push((size, Span { issued, acknowledged: NEVER }));
+        let sectors = (size / SECTOR as u64) as usize;
+        if sectors > self.covering.len() {
+            self.covering.resize(sectors, Vec::new());
+        }
+        self.sizes.len() - 1
+    }
+
+    /// Bytes that clients may count on.
+    pub fn size(&self) -> u64 {
+        self.sizes
+            .iter()
+            .filter(|(_, span)| span.acknowledged != NEVER)
+            .map(|(size, _)| *size)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// An operation on sectors `from..to` is issued; returns its number.
+    pub fn issue(&mut self, effect: Effect, from: u32, to: u32, issued: u64) -> u32 {
+        let number = self.ops.len() as u32 + 1;
+        self.ops.push(Op {
+            effect,
+            from,
+            to,
+            issued,
+            ended: NEVER,
+            acknowledged: false,
+            refused: false,
+            durable: NEVER,
+        });
+        self.covering[from as usize..to as usize].iter_mut().for_each(|list| list.push(number));
+        number
+    }
+
+    pub fn end(&mut self, number: u32, end: End, at: u64) {
+        let op = &mut self.ops[number as usize - 1];
+        op.ended = at;
+        match end {
+            End::Acknowledged { durable } => {
+                op.acknowledged = true;
+                if durable {
+                    op.durable = at;
+                } else {
+                    self.volatile.push(number);
+                }
+            }
+            End::Failed => {}
+            End::Refused => op.refused = true,
+        }
+    }
+
+    /// A flush that was issued at `issued` is acknowledged: what was acknowledged before it is durable.
+    pub fn flushed(&mut self, issued: u64, at: u64) {
+        let ops = &mut self.ops;
+        self.volatile.retain(|&number| {
+            let op = &mut ops[number as usize - 1];
+            let covered = op.ended < issued;
+            if covered {
+                op.durable = at;
+            }
+            !covered
+        });
+    }
+
+    /// The operation that a sector must show when nothing is concurrent: its number, or 0 for zeros. `None` when several
+    /// are possible.
+    pub fn settled(&self, sector: u32) -> Option<u32> {
+        let covering = &self.covering[sector as usize];
+        let mut last: Option<(u32, &Op)> = None;
+        for &number in covering {
+            let op = &self.ops[number as usize - 1];
+            if op.refused {
+                continue;
+            }
+            if !op.acknowledged || last.is_some_and(|(_, before)| before.ended > op.issued) {
+                return None;
+            }
+            last = Some((number, op));
+        }
+        Some(last.map_or(0, |(number, op)| if op.effect == Effect::Write { number } else { 0 }))
+    }
+
+    /// Whether an operation on any of these sectors has not ended.
+    pub fn busy(&self, from: u32, to: u32) -> bool {
+        self.covering[from as usize..to as usize]
+            .iter()
+            .any(|list| list.iter().any(|&number| self.ops[number as usize - 1].ended == NEVER))
+    }
+
+    /// Judges a read of `bytes` from `sector` that was issued at `issued` and ended now.
+    pub fn judge_read(&self, sector: u32, bytes: &[u8], issued: u64) -> Result<(), Violation> {
+        for (index, bytes) in bytes.chunks_exact(SECTOR).enumerate() {
+            let sector = sector + index as u32;
+            self.judge_sector(sector, parse(bytes), NEVER - 1, |_, op| op.acknowledged && op.ended < issued)?;
+        }
+        Ok(())
+    }
+
+    /// Judges the whole volume after a crash at tick `at`. `None` stands for a sector that could not be read.
+    pub fn judge_crash(&self, at: u64, judge: Judge, seen: &[Option<Seen>]) -> Result<(), Violation> {
+        // Survivors that are seen, and the latest issue among all survivors.
+        let mut visible = vec![false; self.ops.len() + 1];
+        let mut last_issue = 0;
+        for seen in seen.iter().flatten() {
+            if let Seen::Write { tag, number, .. } = seen
+                && *tag == self.tag
+                && let Some(op) = self.ops.get((*number as usize).wrapping_sub(1))
+            {
+                visible[*number as usize] = true;
+                last_issue = last_issue.max(op.issued);
+            }
+        }
+        if judge.durability {
+            let durable = self.ops.iter().filter(|op| op.durable <= at);
+            last_issue = last_issue.max(durable.map(|op| op.issued).max().unwrap_or(0));
+        }
+        let survives = |number: u32, op: &Op| {
+            visible[number as usize]
+                || (judge.durability && op.durable <= at)
+                || (judge.prefix && op.acknowledged && op.ended < last_issue)
+        };
+        for (sector, seen) in seen.iter().enumerate() {
+            if let Some(seen) = seen {
+                self.judge_sector(sector as u32, *seen, at, survives)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a sector may hold what it holds at tick `at`.
+    fn judge_sector(
+        &self,
+        sector: u32,
+        seen: Seen,
+        at: u64,
+        survives: impl Fn(u32, &Op) -> bool,
+    ) -> Result<(), Violation> {
+        let violation = |why: String| Err(Violation { volume: self.name.clone(), sector, seen, why });
+        let empty = Vec::new();
+        let covering = self.covering.get(sector as usize).unwrap_or(&empty);
+        // The survivor issued last: whoever is before any survivor is before this one.
+        let last = covering
+            .iter()
+            .rev()
+            .map(|&number| (number, &self.ops[number as usize - 1]))
+            .find(|(number, op)| op.issued <= at && !op.refused && survives(*number, op));
+        let last_issued = last.map_or(0, |(_, op)| op.issued);
+        let told = || match last {
+            Some((number, op)) => {
+                format!("operation {number} ({}) should have replaced it", describe(op, at))
+            }
+            None => "nothing should be there".into(),
+        };
+        match seen {
+            Seen::Foreign => violation(told()),
+            Seen::Zeros => {
+                let zeroed = covering.iter().map(|&number| &self.ops[number as usize - 1]).any(|op| {
+                    op.effect == Effect::Zero && !op.refused && op.issued <= at && op.ended >= last_issued
+                });
+                if last.is_none() || zeroed { Ok(()) } else { violation(told()) }
+            }
+            Seen::Write { tag, .. } if tag != self.tag => {
+                violation(format!("a foreign volume's data; {}", told()))
+            }
+            Seen::Write { sector: other, .. } if other != sector => {
+                violation(format!("data of another place; {}", told()))
+            }
+            Seen::Write { number, .. } => {
+                let Some(op) = self.ops.get((number as usize).wrapping_sub(1)) else {
+                    return violation("a write that was never made".into());
+                };
+                let covers = (op.from..op.to).contains(&sector) && op.effect == Effect::Write;
+                if !covers || op.issued > at {
+                    violation("a write that was not made here by then".into())
+                } else if op.refused {
+                    violation(format!("that write was refused; {}", told()))
+                } else if op.ended < last_issued {
+                    violation(format!("it is ({}), and {}", describe(op, at), told()))
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+}
+
+fn describe(op: &Op, at: u64) -> String {
+    let what = match op.effect {
+        Effect::Write => "write",
+        Effect::Zero => "zeroing",
+    };
+    let state = match op {
+        op if op.durable <= at => "durable",
+        op if op.acknowledged && op.ended <= at => "acknowledged",
+        op if op.ended <= at => "failed",
+        _ => "in flight",
+    };
+    format!(
+        "{what} of sectors {}..{}, {state}, issued at {}, ended at {}",
+        op.from, op.to, op.issued, op.ended as i64
+    )
+}

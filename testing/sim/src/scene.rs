@@ -1,0 +1,63 @@
+//! A pool in a world, with clients on it: what every scenario starts from.
+
+use crate::harness::{Failure, LIMIT, engine, in_world};
+use crate::setup::{POOL, Setup};
+use crate::workload::{Clients, History, Tolerance};
+use forebay_pool::Engine;
+use forebay_runtime::Rt;
+use forebay_simulation::{Image, World, WorldConfig};
+use std::rc::Rc;
+
+/// Everything a scenario's script can reach.
+pub struct Scene {
+    pub world: World,
+    pub rt: Rt,
+    pub engine: Engine,
+    pub clients: Rc<Clients>,
+}
+
+impl Scene {
+    /// Closes the pool in good order.
+    pub async fn export(&self) -> Result<(), Failure> {
+        let failed = |error| Failure::Outcome(format!("the export failed: {error}"));
+        self.engine.pool_export(POOL).await.map_err(failed)
+    }
+}
+
+/// What a scenario leaves behind, beside its world.
+pub struct Ended {
+    pub history: Rc<History>,
+    /// Operations that failed in a way the tolerance excuses.
+    pub excused: u64,
+}
+
+/// A world with the setup's disks, empty.
+pub fn world(setup: &Setup) -> World {
+    let mut config = WorldConfig::new(setup.seed);
+    config.shuffle = setup.shuffle;
+    config.trace_contents = true;
+    let world = World::new(config);
+    setup.paths().iter().for_each(|_| {
+        world.add_disk(Image::new(setup.disk_bytes()));
+    });
+    world
+}
+
+/// Creates the setup's pool in `world` and plays `script` on it.
+pub fn play(
+    world: &World,
+    setup: &Setup,
+    tolerance: Tolerance,
+    script: impl AsyncFnOnce(&Scene) -> Result<(), Failure> + 'static,
+) -> Result<Ended, Failure> {
+    let (world2, setup2) = (world.clone(), setup.clone());
+    in_world(world, setup.shards, LIMIT, move |rt, cores| async move {
+        let (engine, _) = engine(cores);
+        let failed = |error| Failure::Outcome(format!("creating the pool failed: {error}"));
+        engine.pool_create(setup2.pool_spec()).await.map_err(failed)?;
+        let clients = Clients::new(&world2, &rt, &engine, &setup2, tolerance);
+        let scene = Scene { world: world2, rt, engine, clients };
+        script(&scene).await?;
+        Ok(Ended { history: Rc::new(scene.clients.history()), excused: scene.clients.excused.get() })
+    })
+}

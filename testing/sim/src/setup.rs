@@ -1,0 +1,155 @@
+//! What a run consists of: a function of its seed, unless the command line says otherwise.
+//!
+//! Everything that a failure needs to happen again is in a [`Setup`]; [`Setup::options`] writes it as the arguments
+//! of `sim replay`. Pools are as small as the engine allows, so that an image costs little; what matters to
+//! recovery (checkpoints, laps of the log, reuse of space) is a matter of counts, not of sizes.
+
+use forebay_base::{MIB, Random};
+use forebay_pool::{Layout, PoolSpec, SyncPolicy};
+
+/// Name of the pool that every run makes.
+pub const POOL: &str = "tank";
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    pub seed: u64,
+    pub layout: Layout,
+    /// Chunk widths of data disks: 2 makes a mirror of four disks.
+    pub groups: usize,
+    pub log_disks: usize,
+    pub shards: usize,
+    pub disk_mib: u64,
+    pub log_kib: u64,
+    pub volumes: usize,
+    /// Tasks that issue operations side by side.
+    pub clients: usize,
+    pub operations: u64,
+    /// One sync policy for all volumes; `None` mixes them.
+    pub sync: Option<SyncPolicy>,
+    /// Whether volumes are created, resized and deleted on the way.
+    pub management: bool,
+    /// Whether ready tasks run in a drawn order.
+    pub shuffle: bool,
+}
+
+impl Setup {
+    /// The run of a seed: every choice drawn.
+    pub fn from_seed(seed: u64) -> Setup {
+        let mut random = Random::new(seed ^ 0x5e7_0b5);
+        let mut pick = |from: &[u64]| from[random.below(from.len() as u64) as usize];
+        Setup {
+            seed,
+            layout: [Layout::Single, Layout::Mirror, Layout::Mirror, Layout::Mirror3]
+                [pick(&[0, 1, 2, 3]) as usize],
+            groups: pick(&[1, 1, 1, 2]) as usize,
+            log_disks: pick(&[0, 0, 0, 1, 2]) as usize,
+            shards: pick(&[1, 1, 2, 4]) as usize,
+            disk_mib: pick(&[20, 20, 24]),
+            log_kib: pick(&[256, 512, 1024]),
+            volumes: pick(&[1, 2, 3]) as usize,
+            clients: pick(&[1, 2, 4, 8]) as usize,
+            operations: pick(&[60, 120, 240]),
+            sync: None,
+            management: pick(&[0, 1]) == 1,
+            shuffle: pick(&[0, 1, 1]) == 1,
+        }
+    }
+
+    pub fn data_disks(&self) -> usize {
+        self.layout.width() * self.groups
+    }
+
+    /// Paths of all disks: data first, then log.
+    pub fn paths(&self) -> Vec<String> {
+        (0..self.data_disks() + self.log_disks).map(|index| format!("sim{index}")).collect()
+    }
+
+    pub fn disk_bytes(&self) -> u64 {
+        self.disk_mib * MIB
+    }
+
+    pub fn pool_spec(&self) -> PoolSpec {
+        let mut disks = self.paths();
+        let log_disks = disks.split_off(self.data_disks());
+        PoolSpec {
+            name: POOL.into(),
+            layout: self.layout,
+            disks,
+            log_disks,
+            shards: self.shards,
+            log_bytes: Some(self.log_kib << 10),
+            force: false,
+        }
+    }
+
+    /// The arguments of `sim replay` that make this run again.
+    pub fn options(&self) -> String {
+        let drawn = Setup::from_seed(self.seed);
+        let mut text = format!("--seed {}", self.seed);
+        let mut add = |name: &str, same: bool, value: String| {
+            if !same {
+                text += &format!(" --{name} {value}");
+            }
+        };
+        add("layout", self.layout == drawn.layout, self.layout.name().into());
+        add("groups", self.groups == drawn.groups, self.groups.to_string());
+        add("log-disks", self.log_disks == drawn.log_disks, self.log_disks.to_string());
+        add("shards", self.shards == drawn.shards, self.shards.to_string());
+        add("disk-mib", self.disk_mib == drawn.disk_mib, self.disk_mib.to_string());
+        add("log-kib", self.log_kib == drawn.log_kib, self.log_kib.to_string());
+        add("volumes", self.volumes == drawn.volumes, self.volumes.to_string());
+        add("clients", self.clients == drawn.clients, self.clients.to_string());
+        add("operations", self.operations == drawn.operations, self.operations.to_string());
+        add("sync", self.sync == drawn.sync, self.sync.map_or("mixed", SyncPolicy::name).into());
+        add("management", self.management == drawn.management, self.management.to_string());
+        add("shuffle", self.shuffle == drawn.shuffle, self.shuffle.to_string());
+        text
+    }
+
+    /// Takes one option of [`Setup::options`] but the seed. False when it is not one of them.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        let bad = || format!("--{name} does not take {value:?}");
+        let number = || value.parse::<u64>().map_err(|_| bad());
+        let truth = || value.parse::<bool>().map_err(|_| bad());
+        match name {
+            "layout" => self.layout = Layout::parse(value).ok_or_else(bad)?,
+            "groups" => self.groups = number()? as usize,
+            "log-disks" => self.log_disks = number()? as usize,
+            "shards" => self.shards = number()? as usize,
+            "disk-mib" => self.disk_mib = number()?,
+            "log-kib" => self.log_kib = number()?,
+            "volumes" => self.volumes = number()? as usize,
+            "clients" => self.clients = number()? as usize,
+            "operations" => self.operations = number()?,
+            "sync" if value == "mixed" => self.sync = None,
+            "sync" => self.sync = Some(SyncPolicy::parse(value).ok_or_else(bad)?),
+            "management" => self.management = truth()?,
+            "shuffle" => self.shuffle = truth()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_make_the_same_setup_again() {
+        for seed in 0..50 {
+            let mut setup = Setup::from_seed(seed);
+            setup.layout = Layout::Mirror3;
+            setup.operations = 77;
+            setup.sync = Some(SyncPolicy::Standard);
+            let text = setup.options();
+            let words: Vec<&str> = text.split(' ').collect();
+            let mut again = Setup::from_seed(words[1].parse().expect("the seed is a number"));
+            for pair in words[2..].chunks(2) {
+                assert_eq!(again.set(pair[0].trim_start_matches('-'), pair[1]), Ok(true));
+            }
+            assert_eq!(again, setup);
+        }
+    }
+}

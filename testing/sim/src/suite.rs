@@ -1,0 +1,137 @@
+//! The planted-bug suite: every mistake in [`forebay_base::planted`] must be caught, or the harness proves nothing.
+//!
+//! A bug is planted, then hunted with what `sim crash` and `sim matrix` do, in the order in which they are likely to meet
+//! it, until something fails or the bound is reached. A bug whose site was never reached was not tried: that is a
+//! failure of the suite too. A hunt that fails without any bug would make the suite worthless; that is
+//! what the other commands are for.
+
+use crate::crash::{self, Plan};
+use crate::harness::Failure;
+use crate::matrix::ROWS;
+use crate::setup::Setup;
+use forebay_base::planted::{self, Bug};
+use forebay_pool::{Layout, SyncPolicy};
+
+/// How a bug was caught.
+#[derive(Clone, Debug)]
+pub struct Caught {
+    /// What caught it: `crash` or the matrix row.
+    pub by: String,
+    pub failure: Failure,
+    /// Images and runs judged until then.
+    pub cases: u64,
+}
+
+/// What became of one bug.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    pub bug: Bug,
+    pub caught: Option<Caught>,
+    /// Images and runs judged in all.
+    pub cases: u64,
+    /// How often the site of the mistake was reached in the last hunt.
+    pub met: u64,
+}
+
+/// Seeds that crash exploration tries for each bug.
+const SEEDS: u64 = 24;
+/// Images of one seed.
+const IMAGES: u64 = 150;
+
+/// Rows that are asked before crash exploration, for bugs that show without a crash or need a fault to show.
+fn rows_first(bug: Bug) -> &'static [&'static str] {
+    match bug {
+        Bug::MissingNodeAddressCheck => &["misdirected", "rot", "lost"],
+        Bug::MissingChecksumCheck => &["rot-serving", "rot", "unreadable"],
+        Bug::MirrorWritesOneCopy => &["gone", "rot", "unreadable"],
+        Bug::RepairWritesWrongCopy => &["rot-serving", "rot", "unreadable"],
+        Bug::StaleDiskAccepted => &["gone"],
+        Bug::WriteErrorIgnored => &["write-error"],
+        Bug::FlushErrorIgnored => &["flush-error"],
+        Bug::UnreadableReadsAsZeros => &["rot-serving", "unreadable", "read-error"],
+        _ => &[],
+    }
+}
+
+/// Changes to the drawn setups that make a bug likely to matter.
+fn shaped(bug: Bug, mut setup: Setup) -> Setup {
+    match bug {
+        // These concern volumes whose clients ask for durability themselves.
+        Bug::FuaIgnored => setup.sync = Some(SyncPolicy::Standard),
+        Bug::ResizeNotLogged | Bug::CatalogBeforeTree => setup.management = true,
+        Bug::SkipLogFlush | Bug::SkipDataFlush | Bug::AckBeforeFlush | Bug::ReplaySkipsLastFrame => {
+            setup.sync = Some(SyncPolicy::Always);
+        }
+        // Laps of the log and reuse of space need many operations.
+        Bug::ReplayIgnoresChain | Bug::LogCutTooFar | Bug::FreeReleasedEarly | Bug::SameAlternateSlot => {
+            setup.operations = 400;
+            setup.log_kib = 256;
+        }
+        _ => {}
+    }
+    setup
+}
+
+/// Plants `bug` on this thread and hunts it.
+pub fn hunt(bug: Bug) -> Verdict {
+    let mut cases = 0;
+    let verdict = |caught: Option<Caught>, cases: u64| {
+        let met = planted::times_met();
+        planted::plant(None);
+        Verdict { bug, caught, cases, met }
+    };
+    planted::plant(Some(bug));
+    let first = rows_first(bug);
+    for name in first {
+        if let Some(caught) = hunt_by_row(name, &mut cases) {
+            return verdict(Some(caught), cases);
+        }
+    }
+    for seed in 0..SEEDS {
+        let setup = shaped(bug, Setup::from_seed(seed));
+        let caught = |failure: Failure, cases: u64| {
+            Some(Caught { by: format!("crash {}", setup.options()), failure, cases })
+        };
+        let run = match crash::record(&setup) {
+            Ok(run) => run,
+            Err(failure) => return verdict(caught(failure, cases + 1), cases + 1),
+        };
+        match crash::explore(&run, Plan { images: IMAGES, ..Plan::default() }, None) {
+            Ok(images) => cases += images,
+            Err(found) => {
+                let cases = cases + found.image.unwrap_or(0) + 1;
+                return verdict(caught(found.failure, cases), cases);
+            }
+        }
+    }
+    for row in ROWS.iter().filter(|row| !first.contains(&row.name) && !row.name.starts_with("power-loss")) {
+        if let Some(caught) = hunt_by_row(row.name, &mut cases) {
+            return verdict(Some(caught), cases);
+        }
+    }
+    verdict(None, cases)
+}
+
+fn hunt_by_row(name: &str, cases: &mut u64) -> Option<Caught> {
+    let row = ROWS.iter().find(|row| row.name == name).expect("the suite names rows that exist");
+    for seed in 0..2 {
+        for layout in [Layout::Mirror, Layout::Single] {
+            let setup = Setup { layout, ..Setup::from_seed(seed) };
+            if !(row.applies)(&setup) {
+                continue;
+            }
+            match (row.run)(&setup) {
+                Ok(shown) => *cases += shown.cases,
+                Err(failure) => {
+                    *cases += 1;
+                    return Some(Caught {
+                        by: format!("{name} {}", setup.options()),
+                        failure,
+                        cases: *cases,
+                    });
+                }
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,371 @@
+//! What must hold of a set of disks after whatever happened to them: imported by a fresh engine in a fresh world.
+//!
+//! Three phases. *Safety*: the pool imports, the catalog is one that clients may see, and every sector of every
+//! volume passes the oracle. *Liveness*: without further faults, every volume takes a write, a discard and a
+//! flush, and reads them back; at times the power fails once more and they must still be there. *Structure*: the
+//! offline checker finds nothing, after an orderly export or on the disks as a crash leaves them.
+
+use crate::content::{SECTOR, Seen, fill, parse};
+use crate::harness::{Failure, LIMIT, engine, in_world};
+use crate::oracle::{Judge, NEVER, VolumeModel};
+use crate::setup::{POOL, Setup};
+use crate::workload::{History, read_sectors};
+use forebay_base::Random;
+use forebay_pool::{Engine, IoError, SyncPolicy, Volume, VolumeInfo};
+use forebay_runtime::{Cores, Rt};
+use forebay_simulation::{Fate, Image, Recording, World, WorldConfig};
+use std::rc::Rc;
+
+/// Write numbers from here on belong to verification; runs use smaller ones.
+const LIVENESS_NUMBER: u32 = 1 << 30;
+/// Sectors per read of a whole volume: 1 MiB.
+const READ_SECTORS: u32 = 2048;
+
+/// What is asked of a set of disks.
+#[derive(Clone, Copy)]
+pub struct Demand {
+    /// Tick of the crash.
+    pub at: u64,
+    pub judge: Judge,
+    /// Blocks that cannot be read are excused.
+    pub read_errors: bool,
+    /// An import that is refused is excused: it is an error, and no wrong data.
+    pub import_errors: bool,
+    /// Whether an export comes before the offline checker; otherwise it sees what a power loss leaves.
+    pub export: bool,
+    /// Whether the power fails once more after the liveness phase.
+    pub again: bool,
+    /// Whether the import is recorded, for a crash within it.
+    pub record: bool,
+    /// Whether the offline checker must find nothing.
+    pub check: bool,
+    /// A disk that is not there.
+    pub missing: Option<usize>,
+}
+
+impl Demand {
+    /// Everything, at the end of a run.
+    pub const STRICT: Demand = Demand {
+        at: NEVER - 1,
+        judge: Judge::STRICT,
+        read_errors: false,
+        import_errors: false,
+        export: true,
+        again: false,
+        record: false,
+        check: true,
+        missing: None,
+    };
+    /// Right data or an error, and nothing else: for damage beyond redundancy.
+    pub const NOTHING_WRONG: Demand = Demand {
+        judge: Judge { durability: false, prefix: false },
+        read_errors: true,
+        import_errors: true,
+        export: false,
+        check: false,
+        ..Demand::STRICT
+    };
+}
+
+/// What a verified set of disks leaves behind.
+#[derive(Default)]
+pub struct Verified {
+    /// False when the import was refused and that was excused.
+    pub imported: bool,
+    /// The import's recording, when it was asked for.
+    pub recording: Recording,
+    pub unreadable_sectors: u64,
+    pub repaired: u64,
+}
+
+/// One volume as it was found, and as the liveness phase changed it.
+struct Found {
+    info: VolumeInfo,
+    tag: u32,
+    /// All of its bytes; `None` where reading failed.
+    bytes: Vec<u8>,
+    unreadable: Vec<bool>,
+}
+
+/// Verifies `images` against what `history` allows.
+pub fn verify(
+    setup: &Setup,
+    images: Vec<Image>,
+    history: &Rc<History>,
+    demand: Demand,
+    seed: u64,
+) -> Result<Verified, Failure> {
+    verify_in(setup, images, history, demand, seed, &|_| {})
+}
+
+/// Like [`verify`], after `prepare` has done something to the world in which the import happens.
+pub fn verify_in(
+    setup: &Setup,
+    images: Vec<Image>,
+    history: &Rc<History>,
+    demand: Demand,
+    seed: u64,
+    prepare: &dyn Fn(&World),
+) -> Result<Verified, Failure> {
+    let mut config = WorldConfig::new(seed);
+    config.shuffle = setup.shuffle;
+    let world = World::new(config);
+    images.into_iter().for_each(|image| {
+        world.add_disk(image);
+    });
+    if demand.record {
+        world.record();
+    }
+    let mut paths = setup.paths();
+    if let Some(missing) = demand.missing {
+        world.set_gone(missing, true);
+        paths.remove(missing);
+    }
+    prepare(&world);
+    let (w, h) = (world.clone(), history.clone());
+    let first_paths = paths.clone();
+    let (verified, found) = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
+        let (engine, _) = engine(cores);
+        let mut verified = Verified::default();
+        match engine.pool_import(POOL, first_paths).await {
+            Ok(_) => verified.imported = true,
+            Err(_) if demand.import_errors => return Ok((verified, Vec::new())),
+            Err(error) => return Err(Failure::Outcome(format!("the import failed: {error}"))),
+        }
+        verified.recording = w.take_recording();
+        let mut found = catalog(&rt, &engine, &h, demand, &mut verified).await?;
+        let mut random = Random::new(seed);
+        for volume in &mut found {
+            exercise(&rt, volume, &mut random).await?;
+        }
+        let pools = engine.pools().await;
+        let disks = pools.iter().flat_map(|pool| &pool.groups).flat_map(|group| &group.disks);
+        verified.repaired = disks.map(|disk| disk.repaired).sum();
+        if demand.export {
+            engine
+                .pool_export(POOL)
+                .await
+                .map_err(|error| Failure::Outcome(format!("the export failed: {error}")))?;
+        }
+        Ok((verified, found))
+    })?;
+    let mut left = world.power_loss(|_, _| if demand.again { Fate::Lost } else { Fate::Whole });
+    if demand.again {
+        left = reimport(setup, left, found, seed)?;
+    }
+    if demand.check && verified.imported {
+        offline_check(left, paths, demand.missing, seed)?;
+    }
+    Ok(verified)
+}
+
+/// Compares the catalog and all contents with the oracle.
+async fn catalog(
+    rt: &Rt,
+    engine: &Engine,
+    history: &History,
+    demand: Demand,
+    verified: &mut Verified,
+) -> Result<Vec<Found>, Failure> {
+    let outcome = |text: String| Failure::Outcome(text);
+    let infos =
+        engine.volumes(Some(POOL)).await.map_err(|error| outcome(format!("no list of volumes: {error}")))?;
+    let mut found = Vec::new();
+    for model in &history.volumes {
+        let name =
+            model.name.strip_prefix(POOL).and_then(|rest| rest.strip_prefix('/')).unwrap_or(&model.name);
+        let info = infos.iter().find(|info| info.name == name || info.name == model.name);
+        let at = demand.at;
+        let must = model.created.acknowledged <= at && model.deleted.issued > at;
+        let must_not = model.created.issued > at || model.deleted.acknowledged <= at;
+        match info {
+            None if must && demand.judge.durability => {
+                return Err(outcome(format!("{} was created and is not there", model.name)));
+            }
+            None => continue,
+            Some(_) if must_not && demand.judge.durability => {
+                return Err(outcome(format!("{} is there and must not be", model.name)));
+            }
+            Some(info) => found.push(contents(rt, model, info.clone(), demand, verified).await?),
+        }
+    }
+    if found.len() != infos.len() {
+        let names: Vec<&str> = infos.iter().map(|info| info.name.as_str()).collect();
+        return Err(outcome(format!("the catalog holds volumes that nobody made: {names:?}")));
+    }
+    Ok(found)
+}
+
+/// Reads one volume and asks the oracle.
+async fn contents(
+    rt: &Rt,
+    model: &VolumeModel,
+    info: VolumeInfo,
+    demand: Demand,
+    verified: &mut Verified,
+) -> Result<Found, Failure> {
+    let outcome = |text: String| Failure::Outcome(format!("{}: {text}", model.name));
+    let volume = Volume::open(rt, info.id).map_err(|error| outcome(format!("does not open: {error}")))?;
+    let at = demand.at;
+    let granted = model.sizes.iter().filter(|(_, span)| span.acknowledged <= at).map(|(size, _)| *size).max();
+    let possible = model.sizes.iter().any(|(size, span)| *size == info.size && span.issued <= at);
+    if !possible || (demand.judge.durability && info.size < granted.unwrap_or(0)) {
+        return Err(outcome(format!("has {} bytes, was granted {granted:?}", info.size)));
+    }
+    if (info.block_size, info.sync) != (model.block_size, model.sync) {
+        return Err(outcome(format!("came back with other properties: {info:?}")));
+    }
+    let sectors = (info.size / SECTOR as u64) as u32;
+    let mut bytes = Vec::with_capacity(info.size as usize);
+    let mut unreadable = vec![false; sectors as usize];
+    let mut at = 0;
+    while at < sectors {
+        let to = (at + READ_SECTORS).min(sectors);
+        match read_sectors(&volume, at, to).await {
+            Ok(part) => bytes.extend_from_slice(&part),
+            Err(IoError::Corrupt | IoError::Io) if demand.read_errors => {
+                // Block by block: an error may only hide the block that is damaged.
+                let block = info.block_size / SECTOR as u32;
+                for from in (at..to).step_by(block as usize) {
+                    let to = (from + block).min(sectors);
+                    match read_sectors(&volume, from, to).await {
+                        Ok(part) => bytes.extend_from_slice(&part),
+                        Err(IoError::Corrupt | IoError::Io) => {
+                            bytes.resize(to as usize * SECTOR, 0);
+                            unreadable[from as usize..to as usize].fill(true);
+                            verified.unreadable_sectors += u64::from(to - from);
+                        }
+                        Err(error) => return Err(outcome(format!("a read failed: {error}"))),
+                    }
+                }
+            }
+            Err(error) => return Err(outcome(format!("a read of sectors {at}..{to} failed: {error}"))),
+        }
+        at = to;
+    }
+    let seen: Vec<Option<Seen>> = bytes
+        .chunks_exact(SECTOR)
+        .zip(&unreadable)
+        .map(|(bytes, &unreadable)| (!unreadable).then(|| parse(bytes)))
+        .collect();
+    model
+        .judge_crash(demand.at, demand.judge, &seen)
+        .map_err(|violation| Failure::Content(format!("after a crash at tick {}: {violation}", demand.at)))?;
+    Ok(Found { info, tag: model.tag, bytes, unreadable })
+}
+
+/// Liveness: a write, a discard of a block, a flush, and their neighbourhood read back.
+async fn exercise(rt: &Rt, found: &mut Found, random: &mut Random) -> Result<(), Failure> {
+    let name = found.info.name.clone();
+    let outcome = |what: &str, error: IoError| {
+        Failure::Outcome(format!("{what} on {name} after recovery failed: {error}"))
+    };
+    let volume = Volume::open(rt, found.info.id).map_err(|error| outcome("opening", error))?;
+    let sectors = (found.info.size / SECTOR as u64) as u32;
+    let block = found.info.block_size / SECTOR as u32;
+    let from = random.below(u64::from(sectors)) as u32;
+    let to = (from + 1 + random.below(u64::from(block)) as u32).min(sectors);
+    if !found.unreadable[(from / block * block) as usize..to.next_multiple_of(block) as usize].contains(&true)
+    {
+        let mut data = rt.buffer((to - from) as usize * SECTOR);
+        fill(&mut data, found.tag, LIVENESS_NUMBER, from);
+        found.bytes[from as usize * SECTOR..to as usize * SECTOR].copy_from_slice(&data);
+        match volume.write(u64::from(from) * SECTOR as u64, vec![data.freeze()], false).await {
+            Ok(()) => {}
+            // A pool that was full before the crash is full after it.
+            Err(IoError::NoSpace) => return Ok(()),
+            Err(error) => return Err(outcome("a write", error)),
+        }
+    }
+    let discarded = random.below(u64::from(sectors / block)) as u32 * block;
+    volume
+        .discard(u64::from(discarded) * SECTOR as u64, u64::from(found.info.block_size), false)
+        .await
+        .map_err(|error| outcome("a discard", error))?;
+    found.bytes[discarded as usize * SECTOR..(discarded + block) as usize * SECTOR].fill(0);
+    found.unreadable[discarded as usize..(discarded + block) as usize].fill(false);
+    volume.flush().await.map_err(|error| outcome("a flush", error))?;
+    for (low, high) in [
+        ((from / block).saturating_sub(1) * block, (to.next_multiple_of(block) + block).min(sectors)),
+        (discarded.saturating_sub(block), (discarded + 2 * block).min(sectors)),
+    ] {
+        if found.unreadable[low as usize..high as usize].contains(&true) {
+            continue;
+        }
+        let bytes = read_sectors(&volume, low, high).await.map_err(|error| outcome("a read", error))?;
+        same(&name, low, &bytes, &found.bytes[low as usize * SECTOR..high as usize * SECTOR])?;
+    }
+    Ok(())
+}
+
+/// What recovery showed once, and what was flushed after it, must be there after the next crash.
+fn reimport(setup: &Setup, images: Vec<Image>, found: Vec<Found>, seed: u64) -> Result<Vec<Image>, Failure> {
+    let world = World::new(WorldConfig::new(seed ^ 1));
+    images.into_iter().for_each(|image| {
+        world.add_disk(image);
+    });
+    let paths = setup.paths();
+    in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
+        let (engine, _) = engine(cores);
+        let failed = |error| Failure::Outcome(format!("the import after the second crash failed: {error}"));
+        engine.pool_import(POOL, paths).await.map_err(failed)?;
+        for found in found {
+            if found.info.sync == SyncPolicy::Disabled || found.unreadable.contains(&true) {
+                continue;
+            }
+            let failed =
+                |error| Failure::Outcome(format!("{} after the second crash: {error}", found.info.name));
+            let volume = Volume::open(&rt, found.info.id).map_err(failed)?;
+            let sectors = (found.info.size / SECTOR as u64) as u32;
+            for low in (0..sectors).step_by(READ_SECTORS as usize) {
+                let high = (low + READ_SECTORS).min(sectors);
+                let bytes = read_sectors(&volume, low, high).await.map_err(failed)?;
+                same(
+                    &found.info.name,
+                    low,
+                    &bytes,
+                    &found.bytes[low as usize * SECTOR..high as usize * SECTOR],
+                )?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(world.power_loss(|_, _| Fate::Whole))
+}
+
+/// Compares exactly; the failure names the first sector that differs.
+fn same(name: &str, first: u32, bytes: &[u8], expected: &[u8]) -> Result<(), Failure> {
+    let differs = bytes.chunks_exact(SECTOR).zip(expected.chunks_exact(SECTOR)).position(|(a, b)| a != b);
+    let Some(index) = differs else { return Ok(()) };
+    let sector = |bytes: &[u8]| parse(&bytes[index * SECTOR..(index + 1) * SECTOR]);
+    let (holds, expected) = (sector(bytes), sector(expected));
+    let sector = first as usize + index;
+    Err(Failure::Content(format!("{name} sector {sector} after recovery: holds {holds}, not {expected}")))
+}
+
+/// Runs the offline checker over the disks, in a world of its own.
+pub fn offline_check(
+    images: Vec<Image>,
+    paths: Vec<String>,
+    missing: Option<usize>,
+    seed: u64,
+) -> Result<(), Failure> {
+    let world = World::new(WorldConfig { shuffle: false, ..WorldConfig::new(seed) });
+    images.into_iter().for_each(|image| {
+        world.add_disk(image);
+    });
+    if let Some(missing) = missing {
+        world.set_gone(missing, true);
+    }
+    in_world(&world, 1, LIMIT, move |rt: Rt, _: Cores| async move {
+        let report = forebay_pool::check::check(&rt, &paths)
+            .await
+            .map_err(|error| Failure::Checker(format!("it could not run: {error}")))?;
+        match report.problems.first() {
+            None => Ok(()),
+            Some(first) => {
+                Err(Failure::Checker(format!("{} problems, the first: {first}", report.problems.len())))
+            }
+        }
+    })
+}

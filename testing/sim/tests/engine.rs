@@ -1,0 +1,63 @@
+//! Goal: the engine survives what the simulator does to it, the simulator repeats itself, and it sees what is wrong.
+//! Method: a few seeds of what `sim` does at length; failures name the command that replays them.
+
+use forebay_base::planted::Bug;
+use forebay_sim::crash::{self, Plan};
+use forebay_sim::matrix::{self, ROWS};
+use forebay_sim::setup::Setup;
+use forebay_sim::suite;
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in 0..3 {
+        let run = || {
+            crash::record(&Setup::from_seed(seed)).unwrap_or_else(|failure| panic!("seed {seed}: {failure}"))
+        };
+        let (first, second) = (run(), run());
+        assert_eq!(
+            first.trace, second.trace,
+            "seed {seed} gave two traces: something outside the seed leaked in"
+        );
+        assert_eq!(first.recording.events.len(), second.recording.events.len());
+    }
+    let other = crash::record(&Setup { seed: 99, ..Setup::from_seed(0) }).expect("no fault");
+    assert_ne!(other.trace, crash::record(&Setup::from_seed(0)).expect("no fault").trace);
+}
+
+#[test]
+fn crash_images_recover() {
+    for seed in 1000..1006 {
+        let setup = Setup::from_seed(seed);
+        let run = crash::record(&setup).unwrap_or_else(|failure| panic!("{}: {failure}", setup.options()));
+        if let Err(found) = crash::explore(&run, Plan { images: 60, ..Plan::default() }, None) {
+            let image = found.image.unwrap_or(0);
+            panic!(
+                "{}\nreplay {} --per-seed 60 --image {image}\n{}",
+                found.failure,
+                setup.options(),
+                found.story
+            );
+        }
+    }
+}
+
+#[test]
+fn each_row_of_the_matrix_holds_for_one_setup() {
+    let setups = matrix::setups(7);
+    for (index, row) in ROWS.iter().enumerate() {
+        // Another setup for each row; the whole product is `sim matrix`.
+        let mut applicable = setups.iter().filter(|setup| (row.applies)(setup));
+        let count = applicable.clone().count();
+        let setup = applicable.nth(index % count).expect("every row applies to some setup");
+        if let Err(failure) = (row.run)(setup) {
+            panic!("{}: {failure}\nreplay {} --row {}", row.name, setup.options(), row.name);
+        }
+    }
+}
+
+#[test]
+fn a_planted_bug_is_caught() {
+    for bug in [Bug::SkipLogFlush, Bug::PartialBlockZeroed] {
+        assert!(suite::hunt(bug).caught.is_some(), "{bug:?} was planted and nobody noticed");
+    }
+}
