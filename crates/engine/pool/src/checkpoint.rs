@@ -260,7 +260,6 @@ impl Shard {
         let header = header(self.shared.id, self.index, Table::Chunks, 0);
         let index = writer.add_at(&header, places[0], &encode_index(&homes, &blocks)).await?;
         writer.write().await?;
-        // Places that turned out not to be needed stay listed: the next checkpoint frees them.
         tables.extend(places);
         Ok((index, table_chunk))
     }

@@ -1,0 +1,303 @@
+//! The offline checker: reads a pool that nobody has imported, and holds it against the invariants.
+//!
+//! It trusts nothing but the superblock. From there it reads every chunk table, catalogue, tree node and data
+//! block; rebuilds the free map from what is reachable and compares it with the stored bitmaps (invariants 1, 6
+//! and 10); checks that births grow towards the root (3); follows the log and checks that what it points to
+//! lies in space that the checkpoint does not use (2). It writes nothing, not even repairs.
+
+use crate::error::Error;
+use crate::format::{DatasetRecord, ShardRoot};
+use crate::import::{Found, Probe, assemble, build_array, open_error, probe};
+use crate::open::{FrameReader, log_ring, read_catalog, read_chunk_table};
+use forebay_base::{Checksum, Id};
+use forebay_device::Health;
+use forebay_log::{FrameContext, Record, decode_records};
+use forebay_raid::Array;
+use forebay_runtime::{OpenMode, Rt};
+use forebay_space::{Addr, Bits, ChunkEntry, ChunkId, ChunkKind, Ptr, decode_record};
+use forebay_tree::{NODE_BYTES, NodeHeader, decode_node, decode_ptrs};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Problems reported one by one; beyond this many only their number grows.
+const PROBLEMS_MAX: usize = 1000;
+
+/// What the checker found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    pub pool: Option<Id>,
+    pub name: String,
+    pub checkpoint: u64,
+    pub volumes: u64,
+    /// Data blocks and tree nodes that were read and verified.
+    pub blocks: u64,
+    pub nodes: u64,
+    pub log_frames: u64,
+    /// One sentence each; empty when every invariant holds.
+    pub problems: Vec<String>,
+    /// Problems beyond those listed.
+    pub problems_unlisted: u64,
+}
+
+impl CheckReport {
+    fn problem(&mut self, problem: String) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        } else {
+            self.problems_unlisted += 1;
+        }
+    }
+}
+
+/// Checks the pool whose disks are at `paths`. An error when there is no pool to check.
+pub async fn check(rt: &Rt, paths: &[String]) -> Result<CheckReport, Error> {
+    let mut found: Vec<Found> = Vec::new();
+    for path in paths {
+        match probe(rt, path, OpenMode::Read).await {
+            Probe::Labelled(disk) => found.push(*disk),
+            Probe::Unopened(error) => return Err(open_error(path, &error)),
+            Probe::Blank(..) => {}
+        }
+    }
+    let name = found.first().map_or("pool".to_string(), |disk| disk.label.pool.to_string());
+    let assembly = assemble(rt, &name, found).await?;
+    let label = assembly.label;
+    let healths: Vec<Arc<Health>> = label.disks.iter().map(|_| Arc::new(Health::default())).collect();
+    let disks = assembly.disks.into_iter().map(|disk| disk.map(|found| found.disk)).collect();
+    let failed = |_| -> forebay_raid::Recorded { Box::pin(std::future::ready(())) };
+    let array = build_array(rt, &label, disks, &healths, Box::new(failed));
+    let report = CheckReport {
+        pool: Some(label.pool),
+        name: label.pool_name.clone(),
+        checkpoint: assembly.generation,
+        ..CheckReport::default()
+    };
+    let mut checker =
+        Checker { pool: label.pool, array, report, slots: BTreeSet::new(), chunk_ids: BTreeSet::new() };
+    for (index, root) in assembly.pool.shards.iter().enumerate() {
+        checker.shard(index, root, assembly.pool.incarnation).await;
+    }
+    Ok(checker.report)
+}
+
+struct Checker {
+    pool: Id,
+    array: Array,
+    report: CheckReport,
+    /// Slots and chunk numbers seen: each belongs to one chunk of one shard.
+    slots: BTreeSet<(u16, u32)>,
+    chunk_ids: BTreeSet<u32>,
+}
+
+/// One shard's space, as it is rebuilt.
+struct Space {
+    chunks: BTreeMap<ChunkId, (ChunkEntry, Bits)>,
+}
+
+impl Space {
+    fn slots(&self, ptr: &Ptr) -> Option<Vec<forebay_device::SlotRef>> {
+        self.chunks.get(&ptr.addr().chunk()).map(|(entry, _)| entry.slots.clone())
+    }
+}
+
+impl Checker {
+    async fn shard(&mut self, index: usize, root: &ShardRoot, incarnation: u64) {
+        let (entries, tables) = match read_chunk_table(&self.array, self.pool, index, root).await {
+            Ok(table) => table,
+            Err(error) => return self.report.problem(format!("shard {index}: chunk table: {error}")),
+        };
+        for entry in &entries {
+            self.chunk(index, entry);
+        }
+        let chunks =
+            entries.iter().map(|entry| (entry.id, (entry.clone(), Bits::new(entry.units)))).collect();
+        let mut space = Space { chunks };
+        for ptr in tables {
+            self.reach(&mut space, &ptr, "a chunk table block");
+        }
+        let slots = |ptr: &Ptr| space.slots(ptr);
+        let (records, catalog) = match read_catalog(&self.array, self.pool, index, root.catalog, slots).await
+        {
+            Ok(catalog) => catalog,
+            Err(error) => return self.report.problem(format!("shard {index}: catalogue: {error}")),
+        };
+        for ptr in catalog {
+            self.reach(&mut space, &ptr, "a catalogue block");
+        }
+        for record in &records {
+            self.report.volumes += 1;
+            let mut mapped = 0;
+            self.tree(&mut space, record, record.root, record.height, 0, &mut mapped).await;
+            if mapped != record.mapped {
+                let message = format!(
+                    "volume {}: {mapped} blocks are mapped, its record says {}",
+                    record.name, record.mapped
+                );
+                self.report.problem(message);
+            }
+        }
+        self.bitmaps(index, &space, &entries).await;
+        self.log(index, root, incarnation, &space, &entries).await;
+    }
+
+    fn chunk(&mut self, shard: usize, entry: &ChunkEntry) {
+        if !self.chunk_ids.insert(entry.id.0) {
+            self.report.problem(format!("shard {shard}: chunk {} is in two tables", entry.id.0));
+        }
+        for slot in &entry.slots {
+            if !self.slots.insert((slot.disk, slot.slot)) {
+                self.report
+                    .problem(format!("slot {} of disk {} belongs to two chunks", slot.slot, slot.disk));
+            }
+        }
+    }
+
+    /// Marks what a pointer occupies; a unit that is reached twice is a problem.
+    fn reach(&mut self, space: &mut Space, ptr: &Ptr, what: &str) -> bool {
+        let addr: Addr = ptr.addr();
+        let Some((entry, reached)) = space.chunks.get_mut(&addr.chunk()) else {
+            self.report
+                .problem(format!("{what} is in chunk {}, which its shard does not own", addr.chunk().0));
+            return false;
+        };
+        if entry.kind == ChunkKind::Log || addr.unit() + ptr.units() > entry.units {
+            self.report.problem(format!("{what} lies outside the data of chunk {}", addr.chunk().0));
+            return false;
+        }
+        if reached.set(addr.unit(), ptr.units()) > 0 {
+            self.report.problem(format!("{what} at {addr:?} shares space with something else"));
+        }
+        true
+    }
+
+    async fn tree(
+        &mut self,
+        space: &mut Space,
+        record: &DatasetRecord,
+        ptr: Ptr,
+        level: u8,
+        index: u64,
+        mapped: &mut u64,
+    ) {
+        if ptr.is_hole() {
+            return;
+        }
+        let what = format!("volume {}: node {index} of level {level}", record.name);
+        if !self.reach(space, &ptr, &what) {
+            return;
+        }
+        let slots = space.slots(&ptr).expect("reached");
+        let header = NodeHeader { pool: self.pool, owner: record.id, level, index };
+        let check = |bytes: &[u8]| decode_node(bytes, &header, &ptr).is_ok();
+        let body = match self.array.read(&slots, ptr.addr().offset(), NODE_BYTES, check).await {
+            Ok(good) => decode_node(&good.bytes, &header, &ptr).expect("checked on reading").to_vec(),
+            Err(error) => return self.report.problem(format!("{what} is lost: {error:?}")),
+        };
+        self.report.nodes += 1;
+        for (slot, child) in decode_ptrs(&body).into_iter().enumerate() {
+            if child.birth() > ptr.birth() && !child.is_hole() {
+                self.report.problem(format!("{what} points to something born after it"));
+            }
+            let place = index * forebay_tree::FANOUT + slot as u64;
+            if level > 0 {
+                Box::pin(self.tree(space, record, child, level - 1, place, mapped)).await;
+            } else if !child.is_hole() {
+                *mapped += 1;
+                self.block(space, record, &child, place).await;
+            }
+        }
+    }
+
+    async fn block(&mut self, space: &mut Space, record: &DatasetRecord, ptr: &Ptr, block: u64) {
+        let what = format!("volume {}: block {block}", record.name);
+        if block >= record.blocks() || ptr.bytes() != 1 << record.block_shift {
+            self.report.problem(format!("{what} does not belong to a volume of its size"));
+        }
+        if !self.reach(space, ptr, &what) {
+            return;
+        }
+        let slots = space.slots(ptr).expect("reached");
+        let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
+        match self.array.read(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await {
+            Ok(_) => self.report.blocks += 1,
+            Err(error) => self.report.problem(format!("{what} is lost: {error:?}")),
+        }
+    }
+
+    async fn bitmaps(&mut self, shard: usize, space: &Space, entries: &[ChunkEntry]) {
+        for entry in entries.iter().filter(|entry| entry.kind != ChunkKind::Log) {
+            let check = |bytes: &[u8]| decode_record(bytes, self.pool, entry).is_some();
+            let Ok(record) = self.array.read_record(&entry.slots, entry.alternate, check).await else {
+                self.report.problem(format!("shard {shard}: the record of chunk {} is lost", entry.id.0));
+                continue;
+            };
+            let stored = decode_record(&record, self.pool, entry).expect("checked on reading");
+            let reached = &space.chunks[&entry.id].1;
+            if stored != *reached {
+                let differing = |want: bool| {
+                    (0..entry.units)
+                        .filter(|unit| stored.get(*unit) == want && reached.get(*unit) != want)
+                        .count()
+                };
+                self.report.problem(format!(
+                    "shard {shard}: chunk {} has {} units in use that nothing reaches, and {} free that something does",
+                    entry.id.0,
+                    differing(true),
+                    differing(false)
+                ));
+            }
+        }
+    }
+
+    async fn log(
+        &mut self,
+        shard: usize,
+        root: &ShardRoot,
+        incarnation: u64,
+        space: &Space,
+        entries: &[ChunkEntry],
+    ) {
+        let (ring, chunks) = match log_ring(entries) {
+            Ok(ring) => ring,
+            Err(error) => return self.report.problem(format!("shard {shard}: {error}")),
+        };
+        let context = FrameContext { pool: self.pool, shard: shard as u16 };
+        let mut problems = Vec::new();
+        let mut reader = FrameReader::new(&self.array, (ring, &chunks), context, root, incarnation);
+        while let Some((frame, payload)) = reader.next().await {
+            self.report.log_frames += 1;
+            let Ok(records) = decode_records(&payload, frame.records) else {
+                problems
+                    .push(format!("shard {shard}: log frame {} holds an impossible record", frame.sequence));
+                break;
+            };
+            if frame.sequence < root.cut {
+                continue;
+            }
+            for record in records {
+                let Record::Write { ptrs, .. } = record else { continue };
+                for ptr in ptrs {
+                    // A chunk that the table lacks was granted after the checkpoint: all of it was free.
+                    let Some((_, reached)) = space.chunks.get(&ptr.addr().chunk()) else { continue };
+                    let unit = ptr.addr().unit();
+                    let end = (unit + ptr.units()).min(reached.len());
+                    if (unit..end).any(|unit| reached.get(unit)) {
+                        problems.push(format!(
+                            "shard {shard}: log frame {} points to space that the checkpoint uses, at {:?}",
+                            frame.sequence,
+                            ptr.addr()
+                        ));
+                    }
+                }
+            }
+        }
+        if reader.chain.sequence < root.sealed.max(root.cut) {
+            let wanted = root.sealed.max(root.cut);
+            problems.push(format!(
+                "shard {shard}: the log ends at frame {}, before frame {wanted}",
+                reader.chain.sequence
+            ));
+        }
+        problems.into_iter().for_each(|problem| self.report.problem(problem));
+    }
+}
