@@ -174,6 +174,19 @@ fn sleeps_last_at_least_as_long_as_asked() {
     .unwrap();
 }
 
+/// What one core timestamps another may compare.
+#[test]
+fn all_executors_of_a_process_have_one_clock() {
+    let (first, second) = uring::block_on(|rt| async move {
+        rt.sleep(Duration::from_millis(20)).await;
+        let first = rt.now();
+        let thread = std::thread::spawn(|| uring::block_on(|rt| async move { rt.now() }).unwrap());
+        (first, thread.join().unwrap())
+    })
+    .unwrap();
+    assert!(first <= second, "{first:?} was before {second:?}");
+}
+
 #[test]
 fn random_numbers_differ() {
     uring::block_on(|rt| async move {
