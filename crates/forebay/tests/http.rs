@@ -5,6 +5,7 @@
 mod common;
 use common::{Daemon, Place};
 use serde_json::json;
+use std::net::TcpStream;
 
 fn token(place: &Place, name: &str, role: &str) -> String {
     let made = place.json(&["token", "create", name, "--role", role]);
@@ -133,7 +134,7 @@ fn a_thousand_bad_requests_leave_nothing_behind() {
             daemon.http(
                 &format!(
                     "POST /api/v1/pools HTTP/1.1\r\nAuthorization: Bearer x\r\nContent-Length: {}",
-                    1 << 40
+                    1u64 << 40
                 ),
                 b"",
             );
@@ -147,6 +148,20 @@ fn a_thousand_bad_requests_leave_nothing_behind() {
     // A leak of one header a request would be 100 MB; the allocator's own unrest is below 4 MiB.
     assert!(after < before + (4 << 20), "memory grew from {before} to {after}");
     assert_eq!(api.get("/api/v1/pools").status, 200);
+    daemon.stop();
+}
+
+#[test]
+fn strangers_who_take_every_connection_do_not_lock_the_owner_out() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    let secret = token(&place, "v", "viewer");
+    // More than the daemon serves at a time; the rest waits in the kernel.
+    let held: Vec<TcpStream> = (0..300).filter_map(|_| TcpStream::connect(&daemon.http).ok()).collect();
+    assert_eq!(held.len(), 300);
+    place.run(&["pool", "list"]).expect(0);
+    drop(held);
+    assert_eq!(daemon.api(&secret).get("/api/v1/pools").status, 200);
     daemon.stop();
 }
 

@@ -74,8 +74,10 @@ fn kill_minus_nine_needs_no_recovery() {
         // The socket is stale now, and the next daemon takes its place.
         assert!(place.data().join("forebay.sock").exists());
         place.run(&["pool", "list"]).expect(7);
+        place.run(&["check", "--offline", "a", "b"]).expect(0);
         daemon = Daemon::start(&place);
         place.run(&["pool", "status", "tank"]).expect(0);
+        place.run(&["check", "--offline", "a", "b"]).expect(4).says("in use");
         let mut nbd = Nbd::open(&daemon.nbd, "tank/a");
         for block in 0..32u64 {
             assert!(nbd.read(block * 8192, 8192).iter().all(|&byte| byte == round + 1), "block {block}");

@@ -72,7 +72,8 @@ pub async fn check(rt: &Rt, paths: &[String]) -> Result<CheckReport, Error> {
         checkpoint: assembly.generation,
         ..CheckReport::default()
     };
-    let mut checker = Checker { pool: label.pool, array, report, slots: BTreeSet::new(), chunk_ids: BTreeSet::new() };
+    let mut checker =
+        Checker { pool: label.pool, array, report, slots: BTreeSet::new(), chunk_ids: BTreeSet::new() };
     for (index, root) in assembly.pool.shards.iter().enumerate() {
         checker.shard(index, root, assembly.pool.incarnation).await;
     }
@@ -108,13 +109,15 @@ impl Checker {
         for entry in &entries {
             self.chunk(index, entry);
         }
-        let chunks = entries.iter().map(|entry| (entry.id, (entry.clone(), Bits::new(entry.units)))).collect();
+        let chunks =
+            entries.iter().map(|entry| (entry.id, (entry.clone(), Bits::new(entry.units)))).collect();
         let mut space = Space { chunks };
         for ptr in tables {
             self.reach(&mut space, &ptr, "a chunk table block");
         }
         let slots = |ptr: &Ptr| space.slots(ptr);
-        let (records, catalog) = match read_catalog(&self.array, self.pool, index, root.catalog, slots).await {
+        let (records, catalog) = match read_catalog(&self.array, self.pool, index, root.catalog, slots).await
+        {
             Ok(catalog) => catalog,
             Err(error) => return self.report.problem(format!("shard {index}: catalogue: {error}")),
         };
@@ -126,7 +129,10 @@ impl Checker {
             let mut mapped = 0;
             self.tree(&mut space, record, record.root, record.height, 0, &mut mapped).await;
             if mapped != record.mapped {
-                let message = format!("volume {}: {mapped} blocks are mapped, its record says {}", record.name, record.mapped);
+                let message = format!(
+                    "volume {}: {mapped} blocks are mapped, its record says {}",
+                    record.name, record.mapped
+                );
                 self.report.problem(message);
             }
         }
@@ -140,7 +146,8 @@ impl Checker {
         }
         for slot in &entry.slots {
             if !self.slots.insert((slot.disk, slot.slot)) {
-                self.report.problem(format!("slot {} of disk {} belongs to two chunks", slot.slot, slot.disk));
+                self.report
+                    .problem(format!("slot {} of disk {} belongs to two chunks", slot.slot, slot.disk));
             }
         }
     }
@@ -149,7 +156,8 @@ impl Checker {
     fn reach(&mut self, space: &mut Space, ptr: &Ptr, what: &str) -> bool {
         let addr: Addr = ptr.addr();
         let Some((entry, reached)) = space.chunks.get_mut(&addr.chunk()) else {
-            self.report.problem(format!("{what} is in chunk {}, which its shard does not own", addr.chunk().0));
+            self.report
+                .problem(format!("{what} is in chunk {}, which its shard does not own", addr.chunk().0));
             return false;
         };
         if entry.kind == ChunkKind::Log || addr.unit() + ptr.units() > entry.units {
@@ -162,7 +170,15 @@ impl Checker {
         true
     }
 
-    async fn tree(&mut self, space: &mut Space, record: &DatasetRecord, ptr: Ptr, level: u8, index: u64, mapped: &mut u64) {
+    async fn tree(
+        &mut self,
+        space: &mut Space,
+        record: &DatasetRecord,
+        ptr: Ptr,
+        level: u8,
+        index: u64,
+        mapped: &mut u64,
+    ) {
         if ptr.is_hole() {
             return;
         }
@@ -219,7 +235,9 @@ impl Checker {
             let reached = &space.chunks[&entry.id].1;
             if stored != *reached {
                 let differing = |want: bool| {
-                    (0..entry.units).filter(|unit| stored.get(*unit) == want && reached.get(*unit) != want).count()
+                    (0..entry.units)
+                        .filter(|unit| stored.get(*unit) == want && reached.get(*unit) != want)
+                        .count()
                 };
                 self.report.problem(format!(
                     "shard {shard}: chunk {} has {} units in use that nothing reaches, and {} free that something does",
@@ -231,7 +249,14 @@ impl Checker {
         }
     }
 
-    async fn log(&mut self, shard: usize, root: &ShardRoot, incarnation: u64, space: &Space, entries: &[ChunkEntry]) {
+    async fn log(
+        &mut self,
+        shard: usize,
+        root: &ShardRoot,
+        incarnation: u64,
+        space: &Space,
+        entries: &[ChunkEntry],
+    ) {
         let (ring, chunks) = match log_ring(entries) {
             Ok(ring) => ring,
             Err(error) => return self.report.problem(format!("shard {shard}: {error}")),
@@ -242,7 +267,8 @@ impl Checker {
         while let Some((frame, payload)) = reader.next().await {
             self.report.log_frames += 1;
             let Ok(records) = decode_records(&payload, frame.records) else {
-                problems.push(format!("shard {shard}: log frame {} holds an impossible record", frame.sequence));
+                problems
+                    .push(format!("shard {shard}: log frame {} holds an impossible record", frame.sequence));
                 break;
             };
             if frame.sequence < root.cut {
@@ -267,7 +293,10 @@ impl Checker {
         }
         if reader.chain.sequence < root.sealed.max(root.cut) {
             let wanted = root.sealed.max(root.cut);
-            problems.push(format!("shard {shard}: the log ends at frame {}, before frame {wanted}", reader.chain.sequence));
+            problems.push(format!(
+                "shard {shard}: the log ends at frame {}, before frame {wanted}",
+                reader.chain.sequence
+            ));
         }
         problems.into_iter().for_each(|problem| self.report.problem(problem));
     }

@@ -16,32 +16,30 @@ use std::time::Duration;
 
 /// Blocks that one destage entry moves: their data makes one large write.
 const BLOCKS_MAX: usize = 128;
+/// How long to leave blocks alone that a queued write is about to replace.
+const SUPERSEDED_DELAY: Duration = Duration::from_micros(100);
 
-/// Room in the log for data that is about to be queued.
-pub(crate) struct StagingPass {
+/// Log space that a writer is about to queue.
+pub(crate) struct LogClaim {
     shard: Rc<Shard>,
     bytes: usize,
 }
 
-impl Drop for StagingPass {
+impl Drop for LogClaim {
     fn drop(&mut self) {
-        self.shard.staging_promised.set(self.shard.staging_promised.get() - self.bytes);
-        self.shard.progress.changed();
+        self.shard.queued_bytes.set(self.shard.queued_bytes.get() - self.bytes);
     }
 }
-/// How long to leave blocks alone that a queued write is about to replace.
-const SUPERSEDED_DELAY: Duration = Duration::from_micros(100);
 
 impl Shard {
-    /// Waits until `bytes` more fit into the log without touching the part that destaging itself needs, and keeps them
-    /// until the pass is dropped: when the entry is queued. Called before any block is locked: destaging locks the
-    /// blocks that it moves, and a writer that held one of them here would wait for itself.
-    pub async fn staging_room(self: &Rc<Self>, bytes: usize) -> Result<StagingPass, IoError> {
+    /// Waits until `bytes` more fit into the log without touching the part that destaging itself needs, and claims them until
+    /// they are queued. Not to be called with blocks locked: destaging locks them too.
+    pub async fn staging_room(self: &Rc<Self>, bytes: usize) -> Result<LogClaim, IoError> {
         let fits = || {
             let log = self.log.borrow();
-            let coming = self.queued_bytes.get() + self.staging_promised.get() + bytes;
-            let used = log.chain.position - log.tail + coming as u64;
-            used <= log.ring.bytes() / 4 * 3 && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
+            let used = log.chain.position - log.tail + (self.queued_bytes.get() + bytes) as u64;
+            used <= log.ring.bytes() / 4 * 3
+                && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
         };
         if !fits() {
             let wait = || {
@@ -57,8 +55,8 @@ impl Shard {
         if self.is_suspended() {
             return Err(IoError::Suspended);
         }
-        self.staging_promised.set(self.staging_promised.get() + bytes);
-        Ok(StagingPass { shard: self.clone(), bytes })
+        self.queued_bytes.set(self.queued_bytes.get() + bytes);
+        Ok(LogClaim { shard: self.clone(), bytes })
     }
 
     /// Whether staged blocks should move now.

@@ -143,8 +143,6 @@ pub(crate) struct Shard {
     pub queued_bytes: Cell<usize>,
     /// Bytes that are durable in the log only, and the wake-up of the task that moves them.
     pub staged_bytes: Cell<usize>,
-    /// Bytes of data that writers on their way to the queue will put into the log.
-    pub staging_promised: Cell<usize>,
     pub destage_work: Signal,
     /// Zeros, as long as the largest block.
     pub zero: Buf,
@@ -216,7 +214,6 @@ impl Shard {
             epoch: parts.epoch,
             queued_bytes: Cell::new(0),
             staged_bytes: Cell::new(0),
-            staging_promised: Cell::new(0),
             destage_work: Signal::default(),
             numbers: RefCell::default(),
             granting: Cell::new(false),
@@ -417,7 +414,7 @@ impl Shard {
 
     /// Takes over a chunk: it is logged before anything that uses it.
     fn accept(self: &Rc<Self>, chunk: ChunkEntry) {
-        self.space.borrow_mut().insert_granted(Chunk::fresh(chunk.clone()));
+        self.space.borrow_mut().insert(Chunk::fresh(chunk.clone()));
         self.submit(Entry::grant(chunk));
     }
 

@@ -2,7 +2,7 @@
 
 use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Pending};
-use crate::destage::StagingPass;
+use crate::destage::LogClaim;
 use crate::error::IoError;
 use crate::format::DatasetRecord;
 use crate::registry::registry;
@@ -95,14 +95,23 @@ impl Volume {
         let pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
         let (first, last) = self.blocks(at, len as u64);
-        let room = self.room_in_log(first, last).await?;
+        let claim = self.claim_log(last - first + 1).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let blocks = self.merge(at, data, first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, blocks, fua, room.is_some()).await?;
+        let (mut entry, wait) = self.write_entry(first, blocks, claim.is_some(), fua).await?;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
-        drop(guard);
+        drop((guard, claim));
         finish(done).await
+    }
+
+    /// Room in the log for the data of `blocks` blocks; nothing when their data goes straight to the data disks.
+    async fn claim_log(&self, blocks: u64) -> Result<Option<LogClaim>, IoError> {
+        let bytes = blocks as usize * self.dataset.block_bytes();
+        if !self.shard.data_in_log || bytes > IN_LOG_BYTES_MAX {
+            return Ok(None);
+        }
+        self.shard.staging_room(bytes).await.map(Some)
     }
 
     /// Queues an entry; gives what to wait for, if the caller must.
@@ -112,23 +121,14 @@ impl Volume {
         done
     }
 
-    /// Room in the log for the data of `first..=last`, when that is where it goes first.
-    async fn room_in_log(&self, first: u64, last: u64) -> Result<Option<StagingPass>, IoError> {
-        let bytes = (last - first + 1) as usize * self.dataset.block_bytes();
-        if !self.shard.data_in_log || bytes > IN_LOG_BYTES_MAX {
-            return Ok(None);
-        }
-        self.shard.staging_room(bytes).await.map(Some)
-    }
-
     /// Allocates places for blocks and makes the entry that writes them; also whether its acknowledgement waits for it.
     /// The caller holds the blocks' lock and queues the entry without waiting for anything in between.
     async fn write_entry(
         &self,
         first: u64,
         blocks: Vec<Buf>,
-        fua: bool,
         in_log: bool,
+        fua: bool,
     ) -> Result<(Entry, bool), IoError> {
         let durable = match self.sync() {
             SyncPolicy::Always => true,
@@ -296,7 +296,7 @@ impl Volume {
         let pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
         let (first, last) = self.blocks(at, len as u64);
-        let room = self.room_in_log(first, last).await?;
+        let claim = self.claim_log(last - first + 1).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let mut offset = 0;
         let mut skip = (at - first * u64::from(self.block_size())) as usize;
@@ -311,10 +311,10 @@ impl Volume {
             skip = 0;
         }
         let blocks = self.merge(at, vec![new], first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, blocks, false, room.is_some()).await?;
+        let (mut entry, wait) = self.write_entry(first, blocks, claim.is_some(), false).await?;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
-        drop(guard);
+        drop((guard, claim));
         finish(done).await.map(Ok)
     }
 

@@ -49,12 +49,8 @@ pub struct Space {
     scarce: bool,
     /// Empty chunks that the running checkpoint leaves out of the table; they go back when it is durable.
     leaving: Vec<ChunkId>,
-    /// Chunks of the running checkpoint's table: those that were there when it was sealed. One that is granted while the
-    /// records are being written is in the log, and in the next table.
-    tabled: Vec<ChunkId>,
-    /// Granted chunks whose log record is not yet behind a checkpoint's cut, and whether it is in the log at all. They stay: a
-    /// replay would grant a chunk that has left again, on slots that may be another's by then.
-    young: BTreeMap<ChunkId, bool>,
+    /// The chunks of the running checkpoint's table. What is granted after its bitmaps were closed is in the log.
+    sealed: Vec<ChunkId>,
 }
 
 impl Space {
@@ -66,16 +62,10 @@ impl Space {
         assert!(before.is_none(), "chunk granted twice");
     }
 
-    /// Inserts a chunk whose grant is on its way to the log.
-    pub fn insert_granted(&mut self, chunk: Chunk) {
-        self.young.insert(chunk.entry.id, false);
-        self.insert(chunk);
-    }
-
-    /// The grant of a chunk is in the log.
+    /// The chunk's grant is in the log.
     pub fn grant_logged(&mut self, id: ChunkId) {
-        if let Some(logged) = self.young.get_mut(&id) {
-            *logged = true;
+        if let Some(chunk) = self.chunks.get_mut(&id) {
+            chunk.logged = true;
         }
     }
 
@@ -205,16 +195,17 @@ impl Space {
     pub fn freeze(&mut self) {
         assert!(self.frozen.allocated.is_empty() && self.frozen.freed.is_empty(), "one checkpoint at a time");
         self.frozen = std::mem::take(&mut self.current);
-        self.young.retain(|_, logged| !*logged);
+        self.chunks.values_mut().for_each(|chunk| chunk.settled = chunk.logged);
     }
 
     /// Chooses the empty chunks that leave with the running checkpoint; nothing is allocated from them any more.
     pub fn choose_leaving(&mut self) {
         let open: Vec<ChunkId> = self.open.values().map(|(id, _)| *id).collect();
         let idle = |chunk: &&Chunk| {
-            let id = &chunk.entry.id;
-            let used = !chunk.busy.is_empty() || open.contains(id) || self.young.contains_key(id);
-            chunk.entry.kind != ChunkKind::Log && !used
+            chunk.entry.kind != ChunkKind::Log
+                && chunk.settled
+                && chunk.busy.is_empty()
+                && !open.contains(&chunk.entry.id)
         };
         self.leaving = self.chunks.values().filter(idle).map(|chunk| chunk.entry.id).collect();
         // One empty node chunk stays: the next checkpoint needs it.
@@ -241,8 +232,6 @@ impl Space {
     /// Moves the closed period into the stored bitmaps, after the last node of the checkpoint is allocated. The frees stay
     /// listed for [`Space::release`].
     pub fn seal(&mut self) {
-        let staying = self.chunks.keys().filter(|id| !self.leaving.contains(id));
-        self.tabled = staying.copied().collect();
         for run in std::mem::take(&mut self.frozen.allocated) {
             let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("allocated from an owned chunk");
             let already = chunk.stored.set(run.addr.unit(), run.units);
@@ -255,11 +244,12 @@ impl Space {
             assert!(already == 0 || chunk.unknown, "a unit was freed that was not in use");
             chunk.dirty = true;
         }
+        self.sealed = self.chunks.keys().copied().filter(|id| !self.leaving.contains(id)).collect();
     }
 
-    /// Chunks whose record must be written by the running checkpoint. Called after [`Space::seal`].
+    /// Chunks whose record must be written by the running checkpoint.
     pub fn dirty_chunks(&self) -> Vec<ChunkId> {
-        self.tabled.iter().copied().filter(|id| self.chunks[id].dirty).collect()
+        self.sealed.iter().copied().filter(|id| self.chunks[id].dirty).collect()
     }
 
     /// The record of a chunk goes to its other alternate with this checksum.
@@ -270,9 +260,9 @@ impl Space {
         chunk.dirty = false;
     }
 
-    /// The chunk table of the running checkpoint. Called after [`Space::seal`].
+    /// The chunk table of the running checkpoint.
     pub fn table(&self) -> Vec<ChunkEntry> {
-        self.tabled.iter().map(|id| self.chunks[id].entry.clone()).collect()
+        self.sealed.iter().map(|id| self.chunks[id].entry.clone()).collect()
     }
 
     /// The checkpoint is durable: freed units may be written again. Returns the chunks that leave the shard.
@@ -364,6 +354,11 @@ mod tests {
         let mut space = Space::default();
         space.insert(Chunk::fresh(entry(1, DATA, 4)));
         space.insert(Chunk::fresh(entry(2, ChunkKind::Data { class: 2 }, 4)));
+        space.freeze();
+        space.choose_leaving();
+        space.seal();
+        assert!(space.release().is_empty(), "its grant may come after the cut");
+        space.grant_logged(ChunkId(2));
         let a = ptr(space.allocate(DATA, 2).expect("room"), 2);
         space.applied(&a);
         space.freeze();
@@ -408,7 +403,11 @@ mod tests {
                 space.choose_leaving();
                 space.seal();
                 for chunk in space.release() {
-                    space.insert(Chunk::fresh(ChunkEntry { kind: ChunkKind::Data { class }, ..chunk }));
+                    space.insert(Chunk::fresh(ChunkEntry {
+                        kind: ChunkKind::Data { class },
+                        ..chunk.clone()
+                    }));
+                    space.grant_logged(chunk.id);
                 }
                 frees_pending.clear();
                 let stored: u32 = space.chunks().map(|chunk| chunk.stored.ones()).sum();

@@ -52,6 +52,8 @@ pub struct NbdTls {
 /// What an offline check found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CheckReport {
+    /// Name and UUID.
+    pub pool: String,
     /// What was looked at, as name and number.
     pub checked: Vec<(String, u64)>,
     /// Broken invariants, a sentence each; empty when all hold.
@@ -150,11 +152,14 @@ fn show_check(report: &CheckReport, json: bool) {
     if json {
         let checked: serde_json::Map<String, serde_json::Value> =
             report.checked.iter().map(|(name, number)| (name.clone(), (*number).into())).collect();
-        show::json(&serde_json::json!({ "checked": checked, "findings": report.findings }));
+        let report =
+            serde_json::json!({ "pool": report.pool, "checked": checked, "findings": report.findings });
+        show::json(&report);
         return;
     }
+    println!("Pool {}", failure::printable(&report.pool));
     for (name, number) in &report.checked {
-        println!("{number:>16}  {name}");
+        println!("  {name:<12}{number}");
     }
     match report.findings.len() {
         0 => println!("Every invariant holds."),

@@ -132,6 +132,9 @@ async fn guard(
         )
         .into_response();
     }
+    if let Err(problem) = check_query(operation, request.uri().query().unwrap_or_default()) {
+        return Failure(problem).into_response();
+    }
     if operation.method() == Method::Get {
         return next.run(request).await;
     }
@@ -141,6 +144,24 @@ async fn guard(
             .unwrap_or_else(|failure| failure.into_response())
     });
     work.await.unwrap_or_else(|_| Failure(Problem::new(Code::Internal, "a bug stopped this")).into_response())
+}
+
+/// Refuses a parameter that the operation does not have: what is misspelt must not be passed over, least of all `dry_run`.
+fn check_query(operation: Operation, query: &str) -> Result<(), Problem> {
+    let known = operation.parameters();
+    for name in query.split('&').map(|pair| pair.split('=').next().unwrap_or_default()) {
+        if !name.is_empty() && !known.iter().any(|parameter| parameter.name() == name) {
+            let shown: String = name.chars().take(80).collect();
+            let has: Vec<&str> = known.iter().map(|parameter| parameter.name()).collect();
+            let remedy = match has.is_empty() {
+                true => "This operation has no parameters.".to_string(),
+                false => format!("This operation has: {}.", has.join(", ")),
+            };
+            let detail = "the operation does not have this parameter";
+            return Err(Problem::new(Code::Invalid, detail).field(shown).remedy(remedy));
+        }
+    }
+    Ok(())
 }
 
 async fn change(
@@ -179,4 +200,21 @@ async fn change(
         ticket.answer(Answer { status: parts.status, headers: parts.headers.clone(), body: body.clone() });
     }
     Ok(Response::from_parts(parts, Body::from(body)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_operation_s_own_parameters_are_taken() {
+        for query in ["", "limit=5", "limit=5&cursor=a", "&", "pool=x"] {
+            check_query(Operation::VolumeList, query).unwrap();
+        }
+        for (query, field) in [("dry_run=true", "dry_run"), ("limit=1&limitt=2", "limitt"), ("a", "a")] {
+            let problem = check_query(Operation::VolumeList, query).unwrap_err();
+            assert_eq!((problem.code, problem.field.as_deref()), (Code::Invalid, Some(field)));
+        }
+        assert!(check_query(Operation::ServerShow, "x=1").is_err());
+    }
 }

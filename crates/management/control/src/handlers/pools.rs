@@ -4,8 +4,9 @@
 //! and again afterwards: see [`crate::configuration`].
 
 use crate::configuration::Remembered;
-use crate::request::{Answered, Ask, Failure, Input, made, ok, plan};
+use crate::request::{Answered, Ask, Failure, Input, Principal, made, ok, plan};
 use crate::{Shared, convert, rules};
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use forebay_api::{Code, Disk, DiskPaths, Operation, Pool, PoolCreate, PoolsFound, Problem, Severity, Task};
@@ -67,6 +68,7 @@ pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -
 
 pub async fn create(
     State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
     ask: Ask,
     Input(request): Input<PoolCreate>,
 ) -> Answered {
@@ -92,14 +94,15 @@ pub async fn create(
         return plan("pool.create", &request.name, changes);
     }
     let name = request.name.clone();
-    accepted(shared.tasks.start("pool.create", &name, create_now(shared.clone(), request)))
+    accepted(shared.tasks.start("pool.create", &name, create_now(shared.clone(), request, who.name)))
 }
 
 /// For the daemon's own use: creates a pool and waits.
 pub async fn create_here(shared: &Arc<Shared>, request: PoolCreate) -> Result<(), Problem> {
     rules::pool(&request)?;
     let name = request.name.clone();
-    let task = shared.tasks.start("pool.create", &name, create_now(shared.clone(), request))?;
+    let work = create_now(shared.clone(), request, "the daemon".into());
+    let task = shared.tasks.start("pool.create", &name, work)?;
     ended(shared, &task).await
 }
 
@@ -123,8 +126,12 @@ async fn ended(shared: &Shared, task: &Task) -> Result<(), Problem> {
     }
 }
 
-async fn create_now(shared: Arc<Shared>, request: PoolCreate) -> Result<Option<serde_json::Value>, Problem> {
-    let disks = request.disks.iter().chain(&request.log_disks).cloned().collect();
+async fn create_now(
+    shared: Arc<Shared>,
+    request: PoolCreate,
+    who: String,
+) -> Result<Option<serde_json::Value>, Problem> {
+    let disks: Vec<String> = request.disks.iter().chain(&request.log_disks).cloned().collect();
     let spec = PoolSpec {
         name: request.name,
         layout: convert::layout_in(request.layout),
@@ -135,6 +142,7 @@ async fn create_now(shared: Arc<Shared>, request: PoolCreate) -> Result<Option<s
         force: request.force,
     };
     let name = spec.name.clone();
+    let told = format!("created with layout {} on {} disks, by {who}", spec.layout.name(), disks.len());
     if shared.configuration.find(&name).is_some() {
         // A request that was ahead in the queue.
         return Err(Problem::new(Code::Conflict, "a pool with this name exists").object(name));
@@ -144,6 +152,7 @@ async fn create_now(shared: Arc<Shared>, request: PoolCreate) -> Result<Option<s
     match shared.engine.pool_create(spec).await {
         Ok(status) => {
             remember_imported(&shared, &status).await?;
+            shared.events.record(Severity::Info, "pool.created", &name, &told);
             result(&status)
         }
         Err(error) => {
@@ -222,11 +231,14 @@ pub async fn import_remembered(shared: &Arc<Shared>) {
     for entry in shared.configuration.pools() {
         let wanted = entry.id.clone().unwrap_or_else(|| entry.name.clone());
         let work = import_at_start(shared.clone(), entry.clone(), wanted);
-        if let Err(problem) = shared.tasks.start("pool.import", &entry.name, work) {
+        let result = match shared.tasks.start("pool.import", &entry.name, work) {
+            Ok(task) => ended(shared, &task).await,
+            Err(problem) => Err(problem),
+        };
+        if let Err(problem) = result {
             shared.configuration.note_failure(&entry.name, Some(problem));
         }
     }
-    shared.tasks.idle().await;
 }
 
 async fn import_at_start(
@@ -244,10 +256,7 @@ async fn import_at_start(
             shared.events.record(Severity::Warning, "pool.forgotten", &entry.name, &message);
             Ok(None)
         }
-        Err(problem) => {
-            shared.configuration.note_failure(&entry.name, Some(problem.clone()));
-            Err(problem)
-        }
+        Err(problem) => Err(problem),
     }
 }
 
@@ -257,32 +266,40 @@ pub async fn export(State(shared): State<Arc<Shared>>, Path(name): Path<String>,
         let changes = vec!["The pool is closed; clients lose its volumes until it is imported again.".into()];
         return plan("pool.export", &pool.name, changes);
     }
-    let work = leave(shared.clone(), pool.name.clone(), false);
+    let work = leave(shared.clone(), pool.name.clone(), None);
     accepted(shared.tasks.start("pool.export", &pool.name, work))
 }
 
-pub async fn destroy(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
+pub async fn destroy(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+) -> Answered {
     let pool = imported(&shared, &name).await?;
     if ask.dry_run {
         let volumes = shared.engine.volumes(Some(&pool.name)).await.map_err(convert::problem)?;
         let changes = vec![format!("The pool, its {} volumes and all their data are lost.", volumes.len())];
         return plan("pool.destroy", &pool.name, changes);
     }
-    let work = leave(shared.clone(), pool.name.clone(), true);
+    let work = leave(shared.clone(), pool.name.clone(), Some(who.name));
     accepted(shared.tasks.start("pool.destroy", &pool.name, work))
 }
 
+/// Exports a pool, or destroys it for `destroyer`.
 async fn leave(
     shared: Arc<Shared>,
     name: String,
-    destroy: bool,
+    destroyer: Option<String>,
 ) -> Result<Option<serde_json::Value>, Problem> {
     let is_imported = shared.engine.pools().await.iter().any(|pool| pool.name == name);
-    if destroy && is_imported {
+    if let Some(who) = destroyer {
         if let Some(entry) = shared.configuration.find(&name) {
             remember(&shared, Remembered { unsettled: true, ..entry }).await?;
         }
         shared.engine.pool_destroy(&name).await.map_err(convert::problem)?;
+        let told = format!("destroyed with all its volumes, by {who}");
+        shared.events.record(Severity::Warning, "pool.destroyed", &name, &told);
     } else if is_imported {
         shared.engine.pool_export(&name).await.map_err(convert::problem)?;
     } else if shared.configuration.find(&name).is_none() {

@@ -1,0 +1,125 @@
+//! The engine on simulated disks: each test asks one question of a whole pool.
+
+use forebay_base::{KIB, MIB};
+use forebay_pool::check::check;
+use forebay_pool::{Engine, EngineConfig, IoError, Layout, PoolSpec, SyncPolicy, Volume, VolumeSpec};
+use forebay_runtime::{Buf, Cores, Rt};
+use forebay_simulation::{Image, World, WorldConfig};
+use std::sync::Arc;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(3600);
+
+fn engine(cores: Cores) -> Engine {
+    Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(|_| ()) })
+}
+
+fn spec(layout: Layout, disks: &[&str], log: &[&str], shards: usize) -> PoolSpec {
+    let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+    let (disks, log_disks) = (names(disks), names(log));
+    PoolSpec { name: "tank".into(), layout, disks, log_disks, shards, log_bytes: None, force: false }
+}
+
+fn volume(name: &str, size: u64, block_size: u32) -> VolumeSpec {
+    VolumeSpec { pool: "tank".into(), name: name.into(), size, block_size, sync: SyncPolicy::Always }
+}
+
+fn pattern(rt: &Rt, seed: u64, len: usize) -> Buf {
+    let mut buffer = rt.buffer(len);
+    forebay_base::Random::new(seed).fill(&mut buffer);
+    buffer.freeze()
+}
+
+async fn bytes(volume: &Volume, at: u64, len: usize) -> Vec<u8> {
+    let parts = volume.read(at, len).await.expect("readable");
+    parts.iter().flat_map(|part| part.iter().copied()).collect()
+}
+
+/// Runs `main` in a world with `disks` disks of `bytes` bytes and `cores` cores.
+fn run<W: Future<Output = ()> + 'static>(
+    disks: usize,
+    bytes: u64,
+    cores: usize,
+    main: impl FnOnce(Rt, Cores) -> W,
+) {
+    let world = World::new(WorldConfig::new(1));
+    for _ in 0..disks {
+        world.add_disk(Image::new(bytes));
+    }
+    let (executor, cores) = world.executor(cores);
+    let main = main(executor.rt().clone(), cores);
+    world.run(&executor, LIMIT, main).expect("finishes");
+}
+
+#[test]
+fn what_is_written_is_read_after_export_and_import() {
+    for (layout, data, log, shards) in [
+        (Layout::Single, vec!["sim0"], vec![], 1),
+        (Layout::Mirror, vec!["sim0", "sim1"], vec![], 2),
+        (Layout::Mirror3, vec!["sim0", "sim1", "sim2"], vec!["sim3"], 4),
+    ] {
+        let paths: Vec<String> = data.iter().chain(&log).map(|name| name.to_string()).collect();
+        let pool = spec(layout, &data, &log, shards);
+        run(4, 32 * MIB, shards, |rt, cores| async move {
+            let engine = engine(cores);
+            engine.pool_create(pool).await.expect("created");
+            for name in ["a", "b"] {
+                engine.volume_create(volume(name, 4 * MIB, 8192)).await.expect("created");
+            }
+            let info = engine.volume("tank/a").await.expect("there");
+            let a = Volume::open(&rt, info.id).expect("open");
+            let data = pattern(&rt, 7, 100_000);
+            a.write(12345, vec![data.clone()], false).await.expect("written");
+            assert_eq!(bytes(&a, 12345, 100_000).await, &data[..]);
+            assert!(bytes(&a, 2 * MIB, 5000).await.iter().all(|byte| *byte == 0));
+            a.write_zeroes(20_000, 30_000, false).await.expect("zeroed");
+            engine.checkpoint("tank").await.expect("checkpoint");
+            a.write(3 * MIB, vec![data.slice(0, 8192)], false).await.expect("written");
+            let mut expected = data.to_vec();
+            expected[20_000 - 12345..50_000 - 12345].fill(0);
+            assert_eq!(bytes(&a, 12345, 100_000).await, expected);
+            engine.pool_export("tank").await.expect("exported");
+            assert_eq!(a.read(0, 10).await.err(), Some(IoError::Gone));
+            engine.pool_import("tank", paths.clone()).await.expect("imported");
+            let a = Volume::open(&rt, info.id).expect("open");
+            assert_eq!(bytes(&a, 12345, 100_000).await, expected);
+            assert_eq!(bytes(&a, 3 * MIB, 8192).await, &data[..8192]);
+            engine.volume_resize("tank/a", 8 * MIB).await.expect("grown");
+            a.write(7 * MIB, vec![data.slice(0, 4096)], false).await.expect("written");
+            engine.volume_delete("tank/b").await.expect("deleted");
+            engine.pool_export("tank").await.expect("exported");
+            let report = check(&rt, &paths).await.expect("checked");
+            assert_eq!(report.problems, Vec::<String>::new());
+        });
+    }
+}
+
+#[test]
+fn a_full_pool_refuses_writes_and_comes_back_after_discard() {
+    run(1, 20 * MIB, 1, |rt, cores| async move {
+        let engine = engine(cores);
+        engine.pool_create(spec(Layout::Single, &["sim0"], &[], 1)).await.expect("created");
+        let info = engine.volume_create(volume("a", 64 * MIB, 4096)).await.expect("thin");
+        let a = Volume::open(&rt, info.id).expect("open");
+        let mut written = 0;
+        let error = loop {
+            match a.write(written, vec![pattern(&rt, written, 64 * KIB as usize)], false).await {
+                Ok(()) => written += 64 * KIB,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, IoError::NoSpace);
+        assert!(written > 12 * MIB, "only {written} bytes fit");
+        for at in (0..written).step_by(64 * KIB as usize) {
+            assert_eq!(bytes(&a, at, 64 * KIB as usize).await, &pattern(&rt, at, 64 * KIB as usize)[..]);
+        }
+        a.discard(0, written / 2, false).await.expect("discarding needs no space");
+        engine.checkpoint("tank").await.expect("checkpoint");
+        for at in (0..written / 4).step_by(64 * KIB as usize) {
+            a.write(at, vec![pattern(&rt, at + 1, 64 * KIB as usize)], false).await.expect("space is back");
+        }
+        engine.pool_export("tank").await.expect("exported");
+        let report = check(&rt, &["sim0".into()]).await.expect("checked");
+        assert_eq!(report.problems, Vec::<String>::new());
+    });
+}
