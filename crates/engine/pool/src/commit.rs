@@ -218,7 +218,7 @@ impl Shard {
             for change in entry.changes {
                 match result {
                     Ok(()) => self.apply(change, id),
-                    Err(_) => self.drop_change(change, id),
+                    Err(_) => self.drop_change(change, id, entry.durable),
                 }
             }
             if let Some(done) = entry.done {
@@ -505,7 +505,12 @@ impl Shard {
 
     /// Undoes what queueing did, for an entry that failed. The pool is suspended: nothing is allocated any more, so space
     /// stays reserved until the next import, which finds the truth.
-    fn drop_change(&self, change: Change, entry: u64) {
+    ///
+    /// What was acknowledged before it was durable stays where clients see it: they were told that it is written.
+    fn drop_change(&self, change: Change, entry: u64, durable: bool) {
+        if !durable {
+            return;
+        }
         if let Change::Write { dataset, first, ptrs, .. } = &change {
             (*first..first + ptrs.len() as u64).for_each(|block| dataset.settle(block, entry));
         }
