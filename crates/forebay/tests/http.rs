@@ -145,8 +145,8 @@ fn a_thousand_bad_requests_leave_nothing_behind() {
     let before = daemon.resident();
     noise(125);
     let after = daemon.resident();
-    // A thousand requests that left 8 KiB each would be 8 MiB; the allocator's own unrest is far below 4.
-    assert!(after < before + (4 << 20), "memory grew from {before} to {after}");
+    // Two kilobytes left by each would be 2 MB; the allocator's own unrest was seen at 0.2 MB.
+    assert!(after < before + (3 << 19), "memory grew from {before} to {after}");
     assert_eq!(api.get("/api/v1/pools").status, 200);
     daemon.stop();
 }
