@@ -29,7 +29,6 @@ async fn all(shared: &Shared) -> Vec<Pool> {
             pools.push(convert::pool_unavailable(&entry));
         }
     }
-    pools.sort_by(|a, b| a.name.cmp(&b.name));
     pools
 }
 
@@ -67,7 +66,7 @@ fn result(status: &PoolStatus) -> Result<Option<serde_json::Value>, Problem> {
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
-    ok(&ask.page(all(&shared).await, |pool| &pool.name))
+    ok(&ask.page(all(&shared).await, |pool| pool.name.clone()))
 }
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
@@ -370,8 +369,7 @@ pub async fn disk_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered 
             disks.extend(group.disks.iter().map(|disk| convert::disk(&pool.name, group, disk)));
         }
     }
-    disks.sort_by(|a, b| a.id.cmp(&b.id));
-    ok(&ask.page(disks, |disk| &disk.id))
+    ok(&ask.page(disks, |disk| format!("{} {:?} {} {}", disk.spec.pool, disk.spec.role, disk.name, disk.id)))
 }
 
 pub async fn disk_scan(State(shared): State<Arc<Shared>>, Input(request): Input<DiskPaths>) -> Answered {
