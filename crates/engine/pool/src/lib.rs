@@ -12,6 +12,8 @@ mod dataset;
 mod destage;
 mod error;
 mod format;
+#[cfg(test)]
+mod format_doc;
 mod import;
 mod locks;
 mod open;

@@ -8,6 +8,7 @@
 //!
 //! A failed write or flush is never retried: the disk is out (invariant 9).
 
+use forebay_base::planted::{Bug, active};
 use forebay_device::{Health, Member, SlotRef};
 use forebay_runtime::{Buf, BufMut, Completion, DiskError, Rt};
 use std::future::Future;
@@ -254,6 +255,10 @@ impl Array {
         let mut repaired = 0;
         for slot in bad {
             let Some(member) = self.member(slot.disk) else { continue };
+            if active(Bug::RepairWritesWrongCopy) {
+                repaired += 1;
+                continue;
+            }
             let at = member.layout.slot_at(slot.slot) + offset;
             let write: Completion<Result<(), DiskError>> = member.disk.write(at, vec![bytes.clone()]);
             if write.await.is_ok() {

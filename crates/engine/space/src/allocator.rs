@@ -11,6 +11,7 @@
 
 use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
+use forebay_base::planted::{Bug, active};
 use std::collections::BTreeMap;
 
 /// No chunk of the kind has room: ask the coordinator for a fresh one, or declare space scarce.
@@ -140,6 +141,9 @@ impl Space {
 
     fn take(&mut self, kind: ChunkKind, id: ChunkId, unit: u32, units: u32) -> Addr {
         let chunk = self.chunks.get_mut(&id).expect("chosen among the owned");
+        if active(Bug::DoubleAllocation) && unit > 0 {
+            return Addr::new(id, unit);
+        }
         let already = chunk.busy.set(unit, units);
         assert_eq!(already, 0, "allocated a busy unit");
         self.open.insert(kind, (id, unit + units));
@@ -243,6 +247,9 @@ impl Space {
             let already = chunk.stored.clear(run.addr.unit(), run.units);
             assert!(already == 0 || chunk.unknown, "a unit was freed that was not in use");
             chunk.dirty = true;
+            if active(Bug::FreeReleasedEarly) {
+                chunk.busy.clear(run.addr.unit(), run.units);
+            }
         }
         self.sealed = self.chunks.keys().copied().filter(|id| !self.leaving.contains(id)).collect();
     }
@@ -268,6 +275,9 @@ impl Space {
     /// The checkpoint is durable: freed units may be written again. Returns the chunks that leave the shard.
     pub fn release(&mut self) -> Vec<ChunkEntry> {
         for run in std::mem::take(&mut self.frozen.freed) {
+            if active(Bug::FreeReleasedEarly) {
+                continue;
+            }
             let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("freed in an owned chunk");
             let already = chunk.busy.clear(run.addr.unit(), run.units);
             assert_eq!(already, 0, "released a free unit");

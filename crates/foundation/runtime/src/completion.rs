@@ -86,3 +86,56 @@ impl<T> Future for Completion<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn poll<T>(completion: &mut Completion<T>, count: &Arc<Count>) -> Poll<T> {
+        Pin::new(completion).poll(&mut Context::from_waker(&Waker::from(count.clone())))
+    }
+
+    #[test]
+    fn the_last_waker_is_woken_once() {
+        let (first, last) = (Arc::default(), Arc::default());
+        let (done, mut result) = completion();
+        assert!(poll(&mut result, &first).is_pending());
+        assert!(poll(&mut result, &last).is_pending());
+        done.complete(7);
+        assert_eq!((first.0.load(Ordering::Relaxed), last.0.load(Ordering::Relaxed)), (0, 1));
+        assert_eq!(poll(&mut result, &last), Poll::Ready(7));
+    }
+
+    #[test]
+    fn a_value_that_nobody_waits_for_is_dropped() {
+        let value = Rc::new(());
+        let (done, result) = completion();
+        assert!(!done.is_orphan());
+        drop(result);
+        assert!(done.is_orphan());
+        done.complete(value.clone());
+        assert_eq!(Rc::strong_count(&value), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "an operation was dropped before it completed")]
+    fn an_operation_that_is_lost_does_not_hang() {
+        let count = Arc::default();
+        let (done, mut result) = completion::<()>();
+        assert!(poll(&mut result, &count).is_pending());
+        drop(done);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        let _ = poll(&mut result, &count);
+    }
+}

@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Entries of the submission queue: what one turn of a busy executor submits at once.
@@ -135,7 +135,6 @@ pub(super) struct Ring {
     batch: Cell<Vec<cqueue::Entry>>,
     /// Vectors of finished requests, for the next ones.
     vectors: RefCell<Vec<Vec<libc::iovec>>>,
-    origin: Instant,
     closing: Cell<bool>,
     me: Weak<Ring>,
 }
@@ -191,7 +190,6 @@ impl Ring {
             arena: Arena::new(),
             batch: Cell::default(),
             vectors: RefCell::default(),
-            origin: Instant::now(),
             closing: Cell::new(false),
             me: me.clone(),
         });
@@ -210,7 +208,9 @@ impl Ring {
     }
 
     pub(super) fn now(&self) -> Nanos {
-        Nanos(self.origin.elapsed().as_nanos() as u64)
+        // One origin for all rings: times travel between cores.
+        static ORIGIN: OnceLock<Instant> = OnceLock::new();
+        Nanos(ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64)
     }
 
     /// Queues a request; the next turn submits it.

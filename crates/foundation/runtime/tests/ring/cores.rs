@@ -1,8 +1,6 @@
 //! Several executors, and the end of one.
 
-mod common;
-
-use common::{Scratch, child, fill, wrong_at};
+use crate::common::{Scratch, child, fill, role, wrong_at};
 use forebay_runtime::{Completer, Cores, OpenMode, Remote, Rt, completion, uring};
 use std::cell::Cell;
 use std::io::Read;
@@ -58,6 +56,9 @@ fn two_cores_share_a_disk() {
 
 #[test]
 fn stopping_carries_out_what_was_asked_and_ends_what_waits() {
+    if let Some(path) = role() {
+        return take_the_lock(path);
+    }
     let scratch = Scratch::new();
     let path = scratch.file("disk", 8 << 20);
     let (cores, running) = uring::start(1).unwrap();
@@ -89,14 +90,12 @@ fn stopping_carries_out_what_was_asked_and_ends_what_waits() {
     client.read_to_end(&mut end).expect("the connection was closed in order");
     assert!(end.is_empty());
     // The lock went with the executor.
-    let output = child("child_takes_the_lock").env("FOREBAY_TEST_DISK", &path).output().unwrap();
+    let name = "cores::stopping_carries_out_what_was_asked_and_ends_what_waits";
+    let output = child(name, &path).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("free"), "{output:?}");
 }
 
-#[test]
-#[ignore = "run by the test above, in a process of its own"]
-fn child_takes_the_lock() {
-    let path = std::env::var("FOREBAY_TEST_DISK").unwrap();
+fn take_the_lock(path: String) {
     let open = uring::block_on(|rt| async move { rt.open_disk(&path, OpenMode::ReadWrite).is_ok() });
     println!("{}", if open.unwrap() { "free" } else { "taken" });
 }
@@ -173,6 +172,19 @@ fn sleeps_last_at_least_as_long_as_asked() {
         rt.sleep_until(start.1).await;
     })
     .unwrap();
+}
+
+/// What one core timestamps another may compare.
+#[test]
+fn all_executors_of_a_process_have_one_clock() {
+    let (first, second) = uring::block_on(|rt| async move {
+        rt.sleep(Duration::from_millis(20)).await;
+        let first = rt.now();
+        let thread = std::thread::spawn(|| uring::block_on(|rt| async move { rt.now() }).unwrap());
+        (first, thread.join().unwrap())
+    })
+    .unwrap();
+    assert!(first <= second, "{first:?} was before {second:?}");
 }
 
 #[test]

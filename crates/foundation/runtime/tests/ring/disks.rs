@@ -1,8 +1,6 @@
 //! Disks over the ring. The oracle is content: every word written says where it belongs.
 
-mod common;
-
-use common::{Scratch, child, fill, wrong_at};
+use crate::common::{Scratch, child, fill, role, wrong_at};
 use forebay_runtime::{Buf, Disk, DiskErrorKind, OpenError, OpenMode, Rt, uring};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -232,10 +230,7 @@ fn what_is_not_a_disk_is_refused_and_one_disk_has_one_identity() {
 }
 
 /// In another process: opens the disk for writing, says how it went, and keeps it until it is killed.
-#[test]
-#[ignore = "run by the test below, in a process of its own"]
-fn child_holds_a_disk() {
-    let path = std::env::var("FOREBAY_TEST_DISK").unwrap();
+fn hold_a_disk(path: String) {
     uring::block_on(|rt| async move {
         let disk = match rt.open_disk(&path, OpenMode::ReadWrite) {
             Err(error) => return println!("refused: {error}"),
@@ -256,12 +251,13 @@ fn child_holds_a_disk() {
 
 #[test]
 fn a_disk_is_locked_against_other_processes_until_its_last_user_closes_it() {
+    if let Some(path) = role() {
+        return hold_a_disk(path);
+    }
     let scratch = Scratch::new();
     let path = scratch.file("disk", MIB);
     let holder = |path: &str| {
-        let mut command = child("child_holds_a_disk");
-        command.env("FOREBAY_TEST_DISK", path);
-        command
+        child("disks::a_disk_is_locked_against_other_processes_until_its_last_user_closes_it", path)
     };
     let (again, scratch_path) = (path.clone(), path.clone());
     uring::block_on(|rt| async move {

@@ -1,8 +1,5 @@
 //! What the tests of the ring share: a directory that goes away, recognisable contents.
 
-// Each test program uses its part of this.
-#![allow(dead_code)]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,12 +38,20 @@ impl Drop for Scratch {
     }
 }
 
-/// The ignored test `name` of this program, to be run in a process of its own.
-pub fn child(name: &str) -> Command {
+/// What the test `name` (with its module) runs in a process of its own: itself, with `argument` in the environment,
+/// where it finds it by [`role`] and plays its other part.
+pub fn child(name: &str, argument: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
-    command.args([name, "--exact", "--ignored", "--nocapture"]).stdout(Stdio::piped());
+    command.args([name, "--exact", "--nocapture"]).env(ROLE, argument).stdout(Stdio::piped());
     command
 }
+
+/// The argument of the process that [`child`] started.
+pub fn role() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+const ROLE: &str = "FOREBAY_RUNTIME_TEST_CHILD";
 
 /// The contents that belong at byte `at` in `version`: every 8 bytes tell where they should be.
 pub fn fill(bytes: &mut [u8], at: u64, version: u64) {

@@ -1,0 +1,257 @@
+//! Holds `docs/disk-format.md` against the code: every row of its tables must find the field's value where it says.
+
+use crate::format::{DatasetRecord, DatasetState, ShardRoot, Super};
+use crate::spec::SyncPolicy;
+use forebay_base::codec::Writer;
+use forebay_base::{Checksum, Id, WallTime};
+use forebay_device::{DiskEntry, DiskStatus, GroupEntry, LABEL_BYTES, Label, SlotRef, SuperblockSlot};
+use forebay_log::{Chain, FRAME_HEADER, FrameContext, encode_frame};
+use forebay_space::{Addr, Bits, CHUNK_ENTRY_BYTES, ChunkEntry, ChunkId, ChunkKind, PTR_BYTES, Ptr, encode_record};
+use forebay_tree::{NODE_BYTES, NodeHeader, encode_node};
+use std::collections::BTreeMap;
+
+const PAGE: &str = include_str!("../../../../docs/disk-format.md");
+
+/// Rows of the page's tables: table → (offset, bytes, field).
+fn tables() -> BTreeMap<String, Vec<(usize, usize, String)>> {
+    let mut tables: BTreeMap<String, Vec<(usize, usize, String)>> = BTreeMap::new();
+    let mut current = None;
+    for line in PAGE.lines() {
+        if let Some(name) = line.strip_prefix("<!-- table: ") {
+            current = Some(name.trim_end_matches(" -->").to_string());
+        } else if !line.starts_with('|') && !line.is_empty() {
+            current = None;
+        }
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        if let (Some(name), [offset, bytes, field]) = (&current, &cells[..])
+            && let (Ok(offset), Ok(bytes)) = (offset.parse(), bytes.parse())
+        {
+            tables.entry(name.clone()).or_default().push((offset, bytes, field.to_string()));
+        }
+    }
+    tables
+}
+
+fn encoded(len: usize, encode: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    encode(&mut Writer::new(&mut bytes));
+    bytes
+}
+
+/// Every field of `name` has this value in `bytes`, and the page has exactly these fields.
+fn check(name: &str, bytes: &[u8], fields: &[(&str, &[u8])]) {
+    let tables = tables();
+    let rows = tables.get(name).unwrap_or_else(|| panic!("the page has no table {name}"));
+    assert_eq!(rows.len(), fields.len(), "fields of {name}");
+    for (offset, len, field) in rows {
+        let (_, value) = fields.iter().find(|(known, _)| field.starts_with(known)).unwrap_or_else(|| {
+            panic!("the page gives {name} a field '{field}' that the code does not have");
+        });
+        let mut want = value.to_vec();
+        want.resize(*len, 0);
+        assert_eq!(&bytes[*offset..offset + len], want, "{name}: '{field}' at {offset}");
+    }
+}
+
+fn le<const N: usize>(value: u128) -> [u8; N] {
+    value.to_le_bytes()[..N].try_into().expect("at most 16 bytes")
+}
+
+fn sample_entry() -> ChunkEntry {
+    let slots = vec![SlotRef { disk: 0x1112, slot: 0x13141516 }];
+    let kind = ChunkKind::Data { class: 5 };
+    let (id, record_sum) = (ChunkId(0x21222), Checksum(0x31));
+    ChunkEntry { id, kind, group: 7, units: 0x412, order: 0x51, record_sum, alternate: 1, slots }
+}
+
+fn sample_ptr() -> Ptr {
+    Ptr::new(Addr::new(ChunkId(0x123456), 0x1234), 8192, 0x77, Checksum(0x99))
+}
+
+#[test]
+fn pointers_entries_and_records() {
+    let ptr = encoded(PTR_BYTES, |w| sample_ptr().encode(w));
+    let addr = sample_ptr().addr().0;
+    check("pointer", &ptr, &[
+        ("address", &le::<6>(addr.into())),
+        ("sectors", &[16]),
+        ("birth", &[0x77]),
+        ("compression", &[]),
+        ("flags", &[]),
+        ("checksum", &[0x99]),
+    ]);
+    let entry = encoded(CHUNK_ENTRY_BYTES, |w| sample_entry().encode(w));
+    check("entry", &entry, &[
+        ("chunk", &le::<4>(0x21222)),
+        ("kind", &[0]),
+        ("block class", &[5]),
+        ("group", &[7]),
+        ("units", &le::<4>(0x412)),
+        ("order", &[0x51]),
+        ("record checksum", &[0x31]),
+        ("record alternate", &[1]),
+        ("slots", &[1]),
+        ("first slot", &[0x12, 0x11, 0x16, 0x15, 0x14, 0x13]),
+    ]);
+    let (record, sum) = encode_record(Id(0xabc), 0x61, ChunkId(0x71), &Bits::new(0x81));
+    check("record", &record, &[
+        ("magic", b"FBCHUNK\x01"),
+        ("checksum", &le::<16>(sum.0)),
+        ("pool id", &le::<16>(0xabc)),
+        ("generation", &[0x61]),
+        ("chunk", &[0x71]),
+        ("units", &[0x81]),
+    ]);
+}
+
+#[test]
+fn label_and_superblock() {
+    let group = GroupEntry { role: 1, data: 1, redundancy: 2, slot_bytes: 1 << 20, cell_bytes: 1 << 16 };
+    let (id, status) = (Id(0xd1), DiskStatus::Failed);
+    let disk = DiskEntry { id, group: 0, status, slots: 0x101, size: 0x1234567, sector_physical: 8192 };
+    let label = Label {
+        pool: Id(0xabc),
+        pool_name: "tank".into(),
+        disk: 0,
+        generation: 0x11,
+        created: WallTime(0x22),
+        shards: 3,
+        groups: vec![group],
+        disks: vec![disk],
+    };
+    let bytes = label.encode(65536);
+    let sum = bytes[16..32].to_vec();
+    check("label", &bytes, &[
+        ("magic", b"FOREBAY\x01"),
+        ("version", &[1]),
+        ("header bytes", &le::<2>(256)),
+        ("label bytes", &le::<4>(LABEL_BYTES as u128)),
+        ("checksum", &sum),
+        ("features compatible", &[]),
+        ("features read-only", &[]),
+        ("features incompatible", &[]),
+        ("own byte address", &le::<4>(65536)),
+        ("pool id", &le::<16>(0xabc)),
+        ("generation", &[0x11]),
+        ("created", &[0x22]),
+        ("this disk's index", &[0]),
+        ("shards", &[3]),
+        ("groups", &[1]),
+        ("disks", &[1]),
+        ("pool name", b"tank"),
+    ]);
+    check("group", &bytes[256..320], &[
+        ("role", &[1]),
+        ("data slots", &[1]),
+        ("redundancy", &[2]),
+        ("slot bytes", &le::<8>(1 << 20)),
+        ("cell bytes", &le::<8>(1 << 16)),
+    ]);
+    check("disk", &bytes[320..384], &[
+        ("disk id", &[0xd1]),
+        ("group", &[0]),
+        ("status", &[1]),
+        ("slots", &le::<4>(0x101)),
+        ("size", &le::<8>(0x1234567)),
+        ("physical sector", &le::<4>(8192)),
+    ]);
+    let slot = SuperblockSlot { pool: Id(0xabc), generation: 0x33, payload: vec![7; 300] }.encode(0x20000);
+    check("superblock", &slot, &[
+        ("magic", b"FBAYSUPR"),
+        ("checksum", &slot[8..24].to_vec()),
+        ("pool id", &le::<16>(0xabc)),
+        ("own byte address", &le::<8>(0x20000)),
+        ("generation", &[0x33]),
+        ("payload bytes", &le::<4>(300)),
+    ]);
+    assert_eq!(slot[72], 7, "the payload starts at byte 72");
+}
+
+#[test]
+fn payload_dataset_node_and_frame() {
+    let tail = Chain { position: 0x1000, sequence: 0x42, previous: Checksum(0x43) };
+    let catalog = sample_ptr();
+    let table = Ptr::new(Addr::new(ChunkId(9), 4), NODE_BYTES as u32, 1, Checksum(2));
+    let root = ShardRoot { catalog, table, table_chunk: sample_entry(), tail, cut: 0x44, sealed: 0x45 };
+    let pool = Super { incarnation: 0x51, epoch: 0x52, label_generation: 0x53, exported: true, shards: vec![root] };
+    let bytes = pool.encode();
+    check("payload", &bytes, &[
+        ("version", &[1]),
+        ("shards", &[1]),
+        ("flags", &[1]),
+        ("incarnation", &[0x51]),
+        ("epoch", &[0x52]),
+        ("label generation", &[0x53]),
+    ]);
+    check("shard", &bytes[40..], &[
+        ("catalogue index", &encoded(PTR_BYTES, |w| catalog.encode(w))),
+        ("chunk table index", &encoded(PTR_BYTES, |w| table.encode(w))),
+        ("entry of the chunk", &encoded(CHUNK_ENTRY_BYTES, |w| sample_entry().encode(w))),
+        ("log tail position", &le::<8>(0x1000)),
+        ("log tail sequence", &[0x42]),
+        ("log tail link", &[0x43]),
+        ("cut", &[0x44]),
+        ("sealed", &[0x45]),
+    ]);
+    let record = DatasetRecord {
+        number: 0x61,
+        state: DatasetState::Deleting,
+        sync: SyncPolicy::Standard,
+        block_shift: 13,
+        id: Id(0x62),
+        size: 0x63,
+        created: WallTime(0x64),
+        root: catalog,
+        mapped: 0x65,
+        height: 2,
+        name: "a/b".into(),
+    };
+    check("dataset", &record.encode(), &[
+        ("number", &[0x61]),
+        ("kind", &[1]),
+        ("state", &[1]),
+        ("sync", &[1]),
+        ("log2", &[13]),
+        ("id", &[0x62]),
+        ("size", &[0x63]),
+        ("created", &[0x64]),
+        ("root", &encoded(PTR_BYTES, |w| catalog.encode(w))),
+        ("mapped", &[0x65]),
+        ("tree height", &[2]),
+        ("name bytes", &[3]),
+        ("name", b"a/b"),
+    ]);
+    let header = NodeHeader { pool: Id(0xabc), owner: Id(0xdef), level: 3, index: 0x71 };
+    let mut node = vec![0; NODE_BYTES];
+    encode_node(&header, catalog, &[], &mut node);
+    check("node", &node, &[
+        ("magic", b"FBND"),
+        ("version", &[1]),
+        ("level", &[3]),
+        ("pool id", &le::<16>(0xabc)),
+        ("owner id", &le::<16>(0xdef)),
+        ("own address", &le::<8>(catalog.addr().0.into())),
+        ("birth", &[0x77]),
+        ("owner epoch", &[]),
+        ("index", &[0x71]),
+    ]);
+    let mut frame = vec![0; 4096];
+    let context = FrameContext { pool: Id(0xabc), shard: 0x81 };
+    let written = encode_frame(&mut frame, context, &tail, 0x82, 0x83, 0x84, 100);
+    check("frame", &frame, &[
+        ("magic", b"FBLOGFRM"),
+        ("checksum", &le::<16>(written.sum.0)),
+        ("pool id", &le::<16>(0xabc)),
+        ("shard", &[0x81]),
+        ("version", &[1]),
+        ("records", &[0x84]),
+        ("sequence", &[0x42]),
+        ("position", &le::<8>(0x1000)),
+        ("incarnation", &[0x82]),
+        ("durable", &[0x83]),
+        ("length", &le::<4>(4096)),
+        ("payload bytes", &[100]),
+        ("link", &[0x43]),
+    ]);
+    assert_eq!(FRAME_HEADER, 104);
+}
