@@ -160,12 +160,14 @@ pub fn sequence(data: &[u8]) {
     for (cookie, step) in script.chunks_exact(8).enumerate().take(256) {
         let (cookie, kind, oddity) = (cookie as u64, u16::from(step[0] % 10), step[1]);
         let mut offset = u64::from(step[2]) << 12 | u64::from(step[3]);
-        let mut len = u64::from(step[4]) << 8 | u64::from(step[5]);
+        // Mostly short, so that an input runs in microseconds.
+        let mut len = u64::from(step[4] % 16) << 8 | u64::from(step[5]);
         let mut flags = u16::from(oddity & 1);
         match oddity >> 4 {
             1 => flags |= 1 << (step[6] % 16),
             2 => offset = offset.wrapping_sub(u64::from(step[6])),
             3 if kind != command::WRITE => len <<= step[6] % 32,
+            4 => len <<= 4,
             _ => {}
         }
         if style != Style::Extended {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 /// Virtual time after which a phase without hanging devices counts as stuck. The slowest takes seconds.
-pub const LIMIT: Duration = Duration::from_secs(600);
+pub const LIMIT: Duration = Duration::from_secs(60);
 /// DRAM of the engine under test: little, so that blocks and nodes are evicted and read again.
 const MEMORY: u64 = 4 << 20;
 
@@ -140,14 +140,25 @@ fn last_panic() -> String {
     LAST_PANIC.take().unwrap_or_else(|| "a panic without a message".into())
 }
 
-/// Events of one engine, by code.
+thread_local! {
+    /// Whether engines made on this thread print their events: for replays.
+    pub static TELL_EVENTS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Events of one engine.
 pub type Events = Arc<Mutex<Vec<Event>>>;
 
 /// A fresh engine and the list its events go to.
 pub fn engine(cores: Cores) -> (Engine, Events) {
     let events = Events::default();
     let sink = events.clone();
-    let sink = move |event| sink.lock().expect("no holder of this lock panics").push(event);
+    let tell = TELL_EVENTS.get();
+    let sink = move |event: Event| {
+        if tell {
+            println!("  event {} {:?}: {} {}", event.at.0, event.severity, event.object, event.message);
+        }
+        sink.lock().expect("no holder of this lock panics").push(event);
+    };
     (Engine::new(cores, EngineConfig { memory: MEMORY, events: Arc::new(sink) }), events)
 }
 

@@ -4,7 +4,7 @@
 //! sim crash   [--images N] [--seed FIRST] [--per-seed N] [--exhaustive]   explore crash images of seeds FIRST, FIRST + 1 …
 //! sim matrix  [--seed S] [--row NAME]                      every fault over layouts and shard counts
 //! sim planted [--bug NAME]                                 plant every bug and catch it
-//! sim replay  --seed S [--image K | --row NAME] [--bug NAME] [options of the run]
+//! sim replay  --seed S [--image K | --row NAME] [--bug NAME] [--events] [options of the run]
 //! ```
 //!
 //! All take `--threads N` (default 2). Exit status 0: nothing was found (planted: everything was). Every failure prints
@@ -36,7 +36,7 @@ impl Arguments {
         let mut options = Vec::new();
         while let Some(word) = words.next() {
             let name = word.strip_prefix("--").ok_or_else(|| format!("{word:?} is not an option"))?;
-            let value = if name == "exhaustive" {
+            let value = if ["exhaustive", "events"].contains(&name) {
                 "true".into()
             } else {
                 words.next().ok_or_else(|| format!("--{name} needs a value"))?
@@ -278,6 +278,7 @@ fn replay(mut arguments: Arguments) -> Result<bool, String> {
     let mut plan = Plan::default();
     plan.images = arguments.number("per-seed", plan.images)?;
     plan.exhaustive = arguments.take("exhaustive").is_some();
+    forebay_sim::harness::TELL_EVENTS.set(arguments.take("events").is_some());
     for (name, value) in std::mem::take(&mut arguments.options) {
         if !setup.set(&name, &value)? {
             return Err(format!("replay does not know --{name}"));

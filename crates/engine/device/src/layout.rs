@@ -13,12 +13,13 @@ const SUPERBLOCKS_AT: u64 = 2 * LABEL_REGION;
 const RECORDS_AT: u64 = SUPERBLOCKS_AT + SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES;
 const _: () = assert!(RECORDS_AT == 384 * KIB);
 
-/// A disk has at least this many slots, so that space is dealt out evenly.
+/// A disk has at least this many slots, so that space is dealt out evenly; the smallest have half as many.
 const SLOTS_MIN: u64 = 256;
-const SLOT_BYTES_MIN: u64 = 64 * KIB;
+/// A chunk holds at least one block of the largest size.
+const SLOT_BYTES_MIN: u64 = 128 * KIB;
 /// 4 data slots of this size make the 1 GiB chunk of a 4+1 group.
 const SLOT_BYTES_MAX: u64 = 256 << 20;
-/// The smallest disk: 256 slots of 64 KiB and everything around them.
+/// The smallest disk: some 150 slots of 128 KiB and everything around them.
 pub const DISK_BYTES_MIN: u64 = 20 << 20;
 
 /// Header of a chunk record in bytes; the bitmap follows.
@@ -125,7 +126,7 @@ mod tests {
                 let slot = DiskLayout::slot_bytes_for(size);
                 let layout = DiskLayout::new(size, slot, data_slots).expect("large enough");
                 let last = layout.slots - 1;
-                assert!(layout.slots >= 200, "{size}: {} slots", layout.slots);
+                assert!(layout.slots >= 140, "{size}: {} slots", layout.slots);
                 assert!(layout.record_at(last, 1) + layout.record_bytes <= layout.slot_at(0));
                 assert!(layout.slot_at(last) + slot <= DiskLayout::labels_at(size)[2]);
                 assert!(layout.slot_at(0) % LABEL_REGION == 0);
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn small_disks_are_refused() {
-        assert_eq!(DiskLayout::new(MIB, 64 * KIB, 1), Err(LayoutError::TooSmall { bytes: MIB }));
-        assert_eq!(DiskLayout::new(0, 64 * KIB, 1), Err(LayoutError::TooSmall { bytes: 0 }));
+        assert_eq!(DiskLayout::new(MIB, 128 * KIB, 1), Err(LayoutError::TooSmall { bytes: MIB }));
+        assert_eq!(DiskLayout::new(0, 128 * KIB, 1), Err(LayoutError::TooSmall { bytes: 0 }));
     }
 }

@@ -428,7 +428,7 @@ impl Shard {
             }
             Change::Put { record, .. } => self.apply_put(*record),
             Change::Remove { number } => self.apply_remove(number),
-            Change::Grant { .. } => {}
+            Change::Grant { chunk } => self.space.borrow_mut().grant_logged(chunk.id),
         }
         let mut space = self.space.borrow_mut();
         freed.iter().for_each(|ptr| space.freed(ptr));

@@ -38,6 +38,8 @@ pub(crate) struct Dataset {
     pub record: RefCell<DatasetRecord>,
     pub tree: RefCell<Tree>,
     pub locks: RangeLocks,
+    /// Held (as range 0) while the record is being changed.
+    pub properties: RangeLocks,
     pub pending: RefCell<HashMap<u64, Pending>>,
     pub staged: RefCell<BTreeMap<u64, Staged>>,
     /// Client operations in flight; deletion waits for none.
@@ -56,6 +58,7 @@ impl Dataset {
             record: RefCell::new(record),
             tree: RefCell::new(tree),
             locks: RangeLocks::default(),
+            properties: RangeLocks::default(),
             pending: RefCell::default(),
             staged: RefCell::default(),
             active: Cell::new(0),

@@ -19,9 +19,22 @@ const BLOCKS_MAX: usize = 128;
 /// How long to leave blocks alone that a queued write is about to replace.
 const SUPERSEDED_DELAY: Duration = Duration::from_micros(100);
 
+/// Log space that a writer is about to queue.
+pub(crate) struct LogClaim {
+    shard: Rc<Shard>,
+    bytes: usize,
+}
+
+impl Drop for LogClaim {
+    fn drop(&mut self) {
+        self.shard.queued_bytes.set(self.shard.queued_bytes.get() - self.bytes);
+    }
+}
+
 impl Shard {
-    /// Waits until `bytes` more fit into the log without touching the part that destaging itself needs.
-    pub async fn staging_room(self: &Rc<Self>, bytes: usize) -> Result<(), IoError> {
+    /// Waits until `bytes` more fit into the log without touching the part that destaging itself needs, and claims them until
+    /// they are queued. Not to be called with blocks locked: destaging locks them too.
+    pub async fn staging_room(self: &Rc<Self>, bytes: usize) -> Result<LogClaim, IoError> {
         let fits = || {
             let log = self.log.borrow();
             let used = log.chain.position - log.tail + (self.queued_bytes.get() + bytes) as u64;
@@ -39,7 +52,11 @@ impl Shard {
             };
             self.progress.until(wait).await;
         }
-        if self.is_suspended() { Err(IoError::Suspended) } else { Ok(()) }
+        if self.is_suspended() {
+            return Err(IoError::Suspended);
+        }
+        self.queued_bytes.set(self.queued_bytes.get() + bytes);
+        Ok(LogClaim { shard: self.clone(), bytes })
     }
 
     /// Whether staged blocks should move now.

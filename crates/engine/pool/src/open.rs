@@ -484,9 +484,11 @@ impl Replay {
             Record::Remove { dataset } if !staged_only => shard.apply_remove(dataset),
             Record::Grant { chunk } if !staged_only => {
                 let mut space = shard.space.borrow_mut();
-                if !space.contains(chunk.id) {
+                let id = chunk.id;
+                if !space.contains(id) {
                     space.insert(Chunk::fresh(chunk));
                 }
+                space.grant_logged(id);
             }
             Record::Put { .. } | Record::Remove { .. } | Record::Grant { .. } => {}
         }

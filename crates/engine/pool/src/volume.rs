@@ -2,6 +2,7 @@
 
 use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Pending};
+use crate::destage::LogClaim;
 use crate::error::IoError;
 use crate::format::DatasetRecord;
 use crate::registry::registry;
@@ -94,13 +95,23 @@ impl Volume {
         let pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
         let (first, last) = self.blocks(at, len as u64);
+        let claim = self.claim_log(last - first + 1).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let blocks = self.merge(at, data, first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, blocks, fua).await?;
+        let (mut entry, wait) = self.write_entry(first, blocks, claim.is_some(), fua).await?;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
-        drop(guard);
+        drop((guard, claim));
         finish(done).await
+    }
+
+    /// Room in the log for the data of `blocks` blocks; nothing when their data goes straight to the data disks.
+    async fn claim_log(&self, blocks: u64) -> Result<Option<LogClaim>, IoError> {
+        let bytes = blocks as usize * self.dataset.block_bytes();
+        if !self.shard.data_in_log || bytes > IN_LOG_BYTES_MAX {
+            return Ok(None);
+        }
+        self.shard.staging_room(bytes).await.map(Some)
     }
 
     /// Queues an entry; gives what to wait for, if the caller must.
@@ -112,7 +123,13 @@ impl Volume {
 
     /// Allocates places for blocks and makes the entry that writes them; also whether its acknowledgement waits for it.
     /// The caller holds the blocks' lock and queues the entry without waiting for anything in between.
-    async fn write_entry(&self, first: u64, blocks: Vec<Buf>, fua: bool) -> Result<(Entry, bool), IoError> {
+    async fn write_entry(
+        &self,
+        first: u64,
+        blocks: Vec<Buf>,
+        in_log: bool,
+        fua: bool,
+    ) -> Result<(Entry, bool), IoError> {
         let durable = match self.sync() {
             SyncPolicy::Always => true,
             SyncPolicy::Standard => fua && !active(Bug::FuaIgnored),
@@ -120,11 +137,9 @@ impl Volume {
         };
         let nodes = self.nodes_for(first, blocks.len() as u64);
         let block_bytes = self.dataset.block_bytes();
-        let in_log = self.shard.data_in_log && blocks.len() * block_bytes <= IN_LOG_BYTES_MAX;
         let id = self.shard.entry_id();
         let change = if in_log {
             self.shard.reserve_nodes(nodes, false).await?;
-            self.shard.staging_room(blocks.len() * block_bytes).await?;
             Change::Data { dataset: self.dataset.clone(), first, blocks: blocks.clone() }
         } else {
             let places = self.shard.allocate(block_bytes, blocks.len(), nodes).await?;
@@ -281,6 +296,7 @@ impl Volume {
         let pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
         let (first, last) = self.blocks(at, len as u64);
+        let claim = self.claim_log(last - first + 1).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let mut offset = 0;
         let mut skip = (at - first * u64::from(self.block_size())) as usize;
@@ -295,10 +311,10 @@ impl Volume {
             skip = 0;
         }
         let blocks = self.merge(at, vec![new], first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, blocks, false).await?;
+        let (mut entry, wait) = self.write_entry(first, blocks, claim.is_some(), false).await?;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
-        drop(guard);
+        drop((guard, claim));
         finish(done).await.map(Ok)
     }
 
@@ -337,6 +353,11 @@ impl Volume {
 
     /// Changes the volume's properties; durable when done.
     pub(crate) async fn put(&self, change: impl FnOnce(&mut DatasetRecord)) -> Result<(), IoError> {
+        // A change starts from what the one before it left: two at once would undo each other, and a resize a deletion.
+        let _turn = self.dataset.properties.lock(0, 0).await;
+        if self.dataset.gone.get() {
+            return Err(IoError::Gone);
+        }
         let mut record = self.dataset.record.borrow().clone();
         record.mapped = self.dataset.tree.borrow().mapped();
         change(&mut record);

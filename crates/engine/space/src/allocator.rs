@@ -49,6 +49,8 @@ pub struct Space {
     scarce: bool,
     /// Empty chunks that the running checkpoint leaves out of the table; they go back when it is durable.
     leaving: Vec<ChunkId>,
+    /// The chunks of the running checkpoint's table. What is granted after its bitmaps were closed is in the log.
+    sealed: Vec<ChunkId>,
 }
 
 impl Space {
@@ -58,6 +60,13 @@ impl Space {
         }
         let before = self.chunks.insert(chunk.entry.id, chunk);
         assert!(before.is_none(), "chunk granted twice");
+    }
+
+    /// The chunk's grant is in the log.
+    pub fn grant_logged(&mut self, id: ChunkId) {
+        if let Some(chunk) = self.chunks.get_mut(&id) {
+            chunk.logged = true;
+        }
     }
 
     pub fn contains(&self, id: ChunkId) -> bool {
@@ -186,13 +195,17 @@ impl Space {
     pub fn freeze(&mut self) {
         assert!(self.frozen.allocated.is_empty() && self.frozen.freed.is_empty(), "one checkpoint at a time");
         self.frozen = std::mem::take(&mut self.current);
+        self.chunks.values_mut().for_each(|chunk| chunk.settled = chunk.logged);
     }
 
     /// Chooses the empty chunks that leave with the running checkpoint; nothing is allocated from them any more.
     pub fn choose_leaving(&mut self) {
         let open: Vec<ChunkId> = self.open.values().map(|(id, _)| *id).collect();
         let idle = |chunk: &&Chunk| {
-            chunk.entry.kind != ChunkKind::Log && chunk.busy.is_empty() && !open.contains(&chunk.entry.id)
+            chunk.entry.kind != ChunkKind::Log
+                && chunk.settled
+                && chunk.busy.is_empty()
+                && !open.contains(&chunk.entry.id)
         };
         self.leaving = self.chunks.values().filter(idle).map(|chunk| chunk.entry.id).collect();
         // One empty node chunk stays: the next checkpoint needs it.
@@ -231,12 +244,12 @@ impl Space {
             assert!(already == 0 || chunk.unknown, "a unit was freed that was not in use");
             chunk.dirty = true;
         }
+        self.sealed = self.chunks.keys().copied().filter(|id| !self.leaving.contains(id)).collect();
     }
 
     /// Chunks whose record must be written by the running checkpoint.
     pub fn dirty_chunks(&self) -> Vec<ChunkId> {
-        let dirty = |chunk: &&Chunk| chunk.dirty && !self.leaving.contains(&chunk.entry.id);
-        self.chunks.values().filter(dirty).map(|chunk| chunk.entry.id).collect()
+        self.sealed.iter().copied().filter(|id| self.chunks[id].dirty).collect()
     }
 
     /// The record of a chunk goes to its other alternate with this checksum.
@@ -249,8 +262,7 @@ impl Space {
 
     /// The chunk table of the running checkpoint.
     pub fn table(&self) -> Vec<ChunkEntry> {
-        let staying = self.chunks.values().filter(|chunk| !self.leaving.contains(&chunk.entry.id));
-        staying.map(|chunk| chunk.entry.clone()).collect()
+        self.sealed.iter().map(|id| self.chunks[id].entry.clone()).collect()
     }
 
     /// The checkpoint is durable: freed units may be written again. Returns the chunks that leave the shard.
@@ -342,6 +354,11 @@ mod tests {
         let mut space = Space::default();
         space.insert(Chunk::fresh(entry(1, DATA, 4)));
         space.insert(Chunk::fresh(entry(2, ChunkKind::Data { class: 2 }, 4)));
+        space.freeze();
+        space.choose_leaving();
+        space.seal();
+        assert!(space.release().is_empty(), "its grant may come after the cut");
+        space.grant_logged(ChunkId(2));
         let a = ptr(space.allocate(DATA, 2).expect("room"), 2);
         space.applied(&a);
         space.freeze();
@@ -386,7 +403,11 @@ mod tests {
                 space.choose_leaving();
                 space.seal();
                 for chunk in space.release() {
-                    space.insert(Chunk::fresh(ChunkEntry { kind: ChunkKind::Data { class }, ..chunk }));
+                    space.insert(Chunk::fresh(ChunkEntry {
+                        kind: ChunkKind::Data { class },
+                        ..chunk.clone()
+                    }));
+                    space.grant_logged(chunk.id);
                 }
                 frees_pending.clear();
                 let stored: u32 = space.chunks().map(|chunk| chunk.stored.ones()).sum();

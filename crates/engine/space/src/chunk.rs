@@ -112,23 +112,52 @@ pub struct Chunk {
     pub dirty: bool,
     /// The record was lost: everything counts as in use, and frees may find what they free still marked.
     pub unknown: bool,
+    /// Whether the grant is in the log.
+    pub logged: bool,
+    /// Whether it was before the running checkpoint's cut: only then may the checkpoint drop the chunk.
+    pub settled: bool,
 }
 
 impl Chunk {
     /// A chunk that was just granted.
     pub fn fresh(entry: ChunkEntry) -> Chunk {
         let bits = Bits::new(entry.units);
-        Chunk { dirty: entry.kind != ChunkKind::Log, entry, busy: bits.clone(), stored: bits, unknown: false }
+        let dirty = entry.kind != ChunkKind::Log;
+        Chunk {
+            entry,
+            busy: bits.clone(),
+            stored: bits,
+            dirty,
+            unknown: false,
+            logged: false,
+            settled: false,
+        }
     }
     /// A chunk as its record describes it.
     pub fn load(entry: ChunkEntry, stored: Bits) -> Chunk {
-        Chunk { entry, busy: stored.clone(), stored, dirty: false, unknown: false }
+        Chunk {
+            entry,
+            busy: stored.clone(),
+            stored,
+            dirty: false,
+            unknown: false,
+            logged: true,
+            settled: true,
+        }
     }
     /// A chunk whose record cannot be read: nothing is allocated from it but what is freed later.
     pub fn unknown(entry: ChunkEntry) -> Chunk {
         let mut bits = Bits::new(entry.units);
         bits.set(0, entry.units);
-        Chunk { entry, busy: bits.clone(), stored: bits, dirty: true, unknown: true }
+        Chunk {
+            entry,
+            busy: bits.clone(),
+            stored: bits,
+            dirty: true,
+            unknown: true,
+            logged: true,
+            settled: true,
+        }
     }
 }
 

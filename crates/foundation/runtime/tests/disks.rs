@@ -2,15 +2,23 @@
 
 mod common;
 
-use common::{Scratch, fill, wrong_at};
-use forebay_runtime::{Buf, DiskErrorKind, OpenError, OpenMode, Rt, uring};
+use common::{Scratch, child, fill, wrong_at};
+use forebay_runtime::{Buf, Disk, DiskErrorKind, OpenError, OpenMode, Rt, uring};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 const MIB: u64 = 1 << 20;
 
-fn written(rt: &Rt, at: u64, len: usize, version: u64) -> Buf {
+fn pattern(rt: &Rt, at: u64, len: usize, version: u64) -> Buf {
     let mut buffer = rt.buffer(len);
     fill(&mut buffer, at, version);
     buffer.freeze()
+}
+
+async fn check(rt: &Rt, disk: &Disk, at: u64, len: usize, version: u64) {
+    let (bytes, result) = disk.read(at, rt.buffer(len)).await;
+    assert_eq!(result, Ok(()));
+    assert_eq!(wrong_at(&bytes, at, version), None, "{len} bytes at {at}, version {version}");
 }
 
 #[test]
@@ -19,36 +27,285 @@ fn what_was_written_is_read_back_at_many_sizes_and_offsets() {
     let path = scratch.file("disk", 80 * MIB);
     uring::block_on(|rt| async move {
         let disk = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
-        assert_eq!(disk.geometry().size, 80 * MIB);
-        let sizes = [4096, 8192, 12288, 65536, 135_168, 1 << 20, 32 << 20];
-        for (version, (size, at)) in
-            sizes.iter().flat_map(|&size| [0, 4096, 7 * 4096, 5 * MIB].map(|at| (size, at))).enumerate()
-        {
-            disk.write(at, vec![written(&rt, at, size, version as u64)]).await.unwrap();
-            let (bytes, result) = disk.read(at, rt.buffer(size)).await;
-            assert_eq!(result, Ok(()));
-            assert_eq!(wrong_at(&bytes, at, version as u64), None, "{size} bytes at {at}");
+        let mut version = 0;
+        for len in [4096, 8192, 12288, 65536, 135_168, 1 << 20, 32 << 20] {
+            for at in [0, 4096, 7 * 4096, 5 * MIB] {
+                version += 1;
+                if version % 2 == 0 {
+                    disk.write(at, vec![pattern(&rt, at, len, version)]).await.unwrap();
+                } else {
+                    disk.write_durable(at, vec![pattern(&rt, at, len, version)]).await.unwrap();
+                }
+                check(&rt, &disk, at, len, version).await;
+            }
         }
-        let (_, result) = disk.read(64 * MIB, rt.buffer(32 << 20)).await;
-        assert_eq!(result.unwrap_err().kind, DiskErrorKind::Io, "a read past the end fails");
-        let result = disk.write(80 * MIB, vec![written(&rt, 0, 4096, 0)]).await;
-        assert_eq!(result.unwrap_err().kind, DiskErrorKind::Io, "a write past the end fails");
         disk.flush().await.unwrap();
+        disk.write(0, Vec::new()).await.unwrap();
+        disk.write_durable(0, Vec::new()).await.unwrap();
     })
     .unwrap();
-    assert_eq!(std::fs::metadata(scratch.path().join("disk")).unwrap().len(), 80 * MIB);
+    // What direct I/O wrote is what everyone else reads.
+    let mut bytes = vec![0; 32 << 20];
+    std::fs::File::open(scratch.path().join("disk")).unwrap().read_exact_at(&mut bytes, 5 * MIB).unwrap();
+    assert_eq!(wrong_at(&bytes, 5 * MIB, 28), None);
+}
+
+/// Parts of every alignment: more than one system call takes, pieces that direct I/O refuses, neighbours.
+#[test]
+fn a_write_of_many_parts_is_one_write() {
+    let scratch = Scratch::new();
+    let path = scratch.file("disk", 64 * MIB);
+    uring::block_on(|rt| async move {
+        let disk = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
+        type Cut = fn(usize) -> usize;
+        let cuts: [(&str, usize, Cut); 4] = [
+            ("3000 pages apart in memory", 3000 * 4096, |_| 4096),
+            ("odd pieces", 5 * 4096, |part| 1 + part * 37 % 500),
+            ("a header's length off", 1 << 20, |part| if part == 0 { 28 } else { 1 << 16 }),
+            ("pieces beyond one buffer", 40 << 20, |part| if part == 0 { 512 } else { 1 << 20 }),
+        ];
+        for (version, (name, len, cut)) in cuts.into_iter().enumerate() {
+            let (mut parts, mut done) = (Vec::new(), 0);
+            while done < len {
+                let count = cut(parts.len()).min(len - done);
+                let mut buffer = rt.buffer(count + 8);
+                fill(&mut buffer[8..], 0, 0);
+                let mut whole = vec![0; (done % 8) + count];
+                fill(&mut whole, (done - done % 8) as u64, version as u64);
+                buffer[8..].copy_from_slice(&whole[done % 8..]);
+                // An odd place in memory, except for whole pages.
+                let page = count == 4096;
+                if page {
+                    buffer.copy_within(8.., 0);
+                }
+                parts.push(buffer.freeze().slice(if page { 0 } else { 8 }, count));
+                done += count;
+            }
+            disk.write(4096, parts).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+            for at in (0..len).step_by(1 << 20) {
+                let count = (len - at).min(1 << 20);
+                let (bytes, result) = disk.read(4096 + at as u64, rt.buffer(count)).await;
+                assert_eq!((result, wrong_at(&bytes, at as u64, version as u64)), (Ok(()), None), "{name}");
+            }
+        }
+        // Slices of one buffer, in order: neighbours in memory.
+        let whole = pattern(&rt, 0, 1 << 20, 9);
+        let parts = (0..256).map(|page| whole.slice(page * 4096, 4096)).collect();
+        disk.write(0, parts).await.unwrap();
+        check(&rt, &disk, 0, 1 << 20, 9).await;
+    })
+    .unwrap();
 }
 
 #[test]
-fn a_disk_is_locked_against_other_opens_but_not_its_own_process() {
+fn requests_beyond_every_queue_are_all_carried_out() {
+    let scratch = Scratch::new();
+    let path = scratch.file("disk", 16 * MIB);
+    uring::block_on(|rt| async move {
+        let disk = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
+        let writes: Vec<_> =
+            (0..4096).map(|page| disk.write(page * 4096, vec![pattern(&rt, page * 4096, 4096, 1)])).collect();
+        for write in writes {
+            write.await.unwrap();
+        }
+        let reads: Vec<_> = (0..4096).map(|page| disk.read(page * 4096, rt.buffer(4096))).collect();
+        for (page, read) in reads.into_iter().enumerate() {
+            let (bytes, result) = read.await;
+            assert_eq!((result, wrong_at(&bytes, page as u64 * 4096, 1)), (Ok(()), None));
+        }
+    })
+    .unwrap();
+}
+
+/// Whoever loses interest in a request must not get its memory back before the device is done with it. Reads are
+/// abandoned in flight while their buffers' size is in constant demand: a buffer recycled too early would be
+/// overwritten by the device under its new owner.
+#[test]
+fn abandoned_requests_keep_their_buffers() {
+    let scratch = Scratch::new();
+    let path = scratch.file("disk", 8 * MIB);
+    uring::block_on(|rt| async move {
+        let disk = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
+        disk.write(0, vec![pattern(&rt, 0, 8 << 20, 1)]).await.unwrap();
+        for round in 0..400u64 {
+            for page in 0..16 {
+                let at = (round * 16 + page) % 1024 * 8192;
+                drop(disk.read(at, rt.buffer(8192)));
+            }
+            // Lets the ring submit them, and not much more.
+            rt.sleep(std::time::Duration::from_micros(1)).await;
+            let mut mine: Vec<_> = (0..16).map(|_| rt.buffer(8192)).collect();
+            mine.iter_mut().for_each(|buffer| buffer.fill(0xA5));
+            // The device works while this waits for a request of its own.
+            check(&rt, &disk, 0, 4096, 1).await;
+            assert!(mine.iter().all(|buffer| buffer.iter().all(|&byte| byte == 0xA5)), "round {round}");
+        }
+        // Abandoned writes are carried out with the contents they had.
+        for page in 0..256 {
+            drop(disk.write(page * 4096, vec![pattern(&rt, page * 4096, 4096, 2)]));
+            rt.buffer(4096).fill(0xA5);
+        }
+        for page in 0..256 {
+            // A write and a read in flight together may pass each other; a second write waits for the first.
+            rt.sleep(std::time::Duration::from_millis(1)).await;
+            let (bytes, _) = disk.read(page * 4096, rt.buffer(4096)).await;
+            let version = if wrong_at(&bytes, page * 4096, 2).is_none() { 2 } else { 1 };
+            assert_eq!(wrong_at(&bytes, page * 4096, version), None, "old or new, never anything else");
+        }
+        while rt.arena().bytes_out() > 0 {
+            rt.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        check(&rt, &disk, 0, 256 * 4096, 2).await;
+    })
+    .unwrap();
+}
+
+#[test]
+fn what_lies_outside_is_refused() {
+    let scratch = Scratch::new();
+    let path = scratch.file("disk", 4 * MIB);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    uring::block_on(|rt| async move {
+        let disk = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
+        assert_eq!(disk.geometry().size, 4 * MIB);
+        for at in [4 * MIB, 4 * MIB - 4096, u64::MAX - 4095] {
+            let (_, read) = disk.read(at, rt.buffer(8192)).await;
+            let write = disk.write(at, vec![pattern(&rt, 0, 8192, 0)]).await;
+            let discard = disk.discard(at, 8192).await;
+            for result in [read, write, discard] {
+                assert_eq!(result.unwrap_err().kind, DiskErrorKind::Io, "at {at}");
+            }
+        }
+        assert_eq!(file.metadata().unwrap().len(), 4 * MIB, "the file has not grown");
+        // A disk that became shorter behind our back.
+        file.set_len(MIB).unwrap();
+        let (_, read) = disk.read(MIB - 4096, rt.buffer(8192)).await;
+        assert_eq!(read.unwrap_err().kind, DiskErrorKind::Io);
+        check_zero(&rt, &disk, MIB - 4096).await;
+    })
+    .unwrap();
+}
+
+async fn check_zero(rt: &Rt, disk: &Disk, at: u64) {
+    let mut buffer = rt.buffer(4096);
+    buffer.fill(1);
+    let (bytes, result) = disk.read(at, buffer).await;
+    assert_eq!(result, Ok(()));
+    assert!(bytes.iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn discarded_space_goes_back_to_the_file_system() {
+    let scratch = Scratch::new();
+    let path = scratch.file("disk", 4 * MIB);
+    uring::block_on(|rt| async move {
+        let disk = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
+        disk.write(0, vec![pattern(&rt, 0, 4 << 20, 1)]).await.unwrap();
+        disk.flush().await.unwrap();
+        let blocks = std::fs::metadata(&path).unwrap().blocks();
+        disk.discard(MIB, 2 * MIB).await.unwrap();
+        assert!(std::fs::metadata(&path).unwrap().blocks() * 512 <= blocks * 512 - 2 * MIB);
+        check(&rt, &disk, 0, 1 << 20, 1).await;
+        check(&rt, &disk, 3 * MIB, 1 << 20, 1).await;
+        check_zero(&rt, &disk, MIB).await;
+    })
+    .unwrap();
+}
+
+#[test]
+fn what_is_not_a_disk_is_refused_and_one_disk_has_one_identity() {
+    let scratch = Scratch::new();
+    let (path, other) = (scratch.file("disk", MIB), scratch.file("other", MIB));
+    let link = scratch.path().join("link");
+    std::fs::hard_link(&path, &link).unwrap();
+    let directory = scratch.path().to_str().unwrap().to_owned();
+    uring::block_on(|rt| async move {
+        let refused = |path: &str| rt.open_disk(path, OpenMode::ReadWrite).err();
+        assert_eq!(refused("/nonexistent"), Some(OpenError::NotFound));
+        assert_eq!(refused("/dev/null"), Some(OpenError::NotADisk));
+        assert_eq!(refused(&directory), Some(OpenError::NotADisk));
+        let identity = |path: &str| rt.open_disk(path, OpenMode::Read).unwrap().geometry().identity;
+        assert_eq!(identity(&path), identity(link.to_str().unwrap()));
+        assert_ne!(identity(&path), identity(&other));
+    })
+    .unwrap();
+}
+
+/// In another process: opens the disk for writing, says how it went, and keeps it until it is killed.
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn child_holds_a_disk() {
+    let path = std::env::var("FOREBAY_TEST_DISK").unwrap();
+    uring::block_on(|rt| async move {
+        let disk = match rt.open_disk(&path, OpenMode::ReadWrite) {
+            Err(error) => return println!("refused: {error}"),
+            Ok(disk) => disk,
+        };
+        println!("holding");
+        // Keeps the disk busy, so that being killed finds requests in flight; ends if nobody kills it.
+        for _ in 0..2000 {
+            let writes: Vec<_> =
+                (0..16).map(|page| disk.write(page * 4096, vec![pattern(&rt, 0, 4096, 1)])).collect();
+            for write in writes {
+                write.await.unwrap();
+            }
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_disk_is_locked_against_other_processes_until_its_last_user_closes_it() {
     let scratch = Scratch::new();
     let path = scratch.file("disk", MIB);
+    let holder = |path: &str| {
+        let mut command = child("child_holds_a_disk");
+        command.env("FOREBAY_TEST_DISK", path);
+        command
+    };
+    let (again, scratch_path) = (path.clone(), path.clone());
     uring::block_on(|rt| async move {
-        assert_eq!(rt.open_disk("/nonexistent", OpenMode::Read).err(), Some(OpenError::NotFound));
-        assert_eq!(rt.open_disk("/dev/null", OpenMode::Read).err(), Some(OpenError::NotADisk));
+        let path = scratch_path;
         let first = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
         let second = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
         assert_eq!(first.geometry(), second.geometry());
+        drop(first);
+        let output = holder(&path).output().unwrap();
+        let answer = String::from_utf8_lossy(&output.stdout);
+        let reason = format!("refused: in use: locked by process {}", std::process::id());
+        assert!(answer.contains(&reason), "one user is left: {answer}");
+        second.write(0, vec![pattern(&rt, 0, 4096, 7)]).await.unwrap();
+        drop(second);
+        let mut child = holder(&path).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+        let mut answers = lines.map(Result::unwrap).filter(|line| !line.starts_with("running"));
+        assert!(answers.any(|line| line.contains("holding")), "nobody holds it");
+        assert!(matches!(rt.open_disk(&path, OpenMode::ReadWrite), Err(OpenError::InUse(_))));
+        assert!(rt.open_disk(&path, OpenMode::Read).is_ok(), "reading needs no lock");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    })
+    .unwrap();
+    // A killed process leaves nothing locked, whatever it had in flight.
+    uring::block_on(|rt| async move {
+        rt.open_disk(&again, OpenMode::ReadWrite).unwrap();
+    })
+    .unwrap();
+}
+
+/// On tmpfs direct I/O is refused (before Linux 6.6) or does not bypass anything: the disk works all the same.
+#[test]
+fn a_file_in_memory_works_too() {
+    if !std::path::Path::new("/dev/shm").is_dir() {
+        return;
+    }
+    let scratch = Scratch::in_directory("/dev/shm");
+    let path = scratch.file("disk", MIB);
+    uring::block_on(|rt| async move {
+        let disk = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
+        disk.write_durable(8192, vec![pattern(&rt, 8192, 65536, 3)]).await.unwrap();
+        check(&rt, &disk, 8192, 65536, 3).await;
+        disk.flush().await.unwrap();
     })
     .unwrap();
 }

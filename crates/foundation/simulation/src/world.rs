@@ -32,7 +32,7 @@ const WALL_START_MS: u64 = 1_793_491_200_000;
 /// Cost of a turn of the executor with ready tasks.
 pub(crate) const TURN_NS: u64 = 100;
 /// Turns after which [`World::run`] calls a run spinning: the longest real ones take a tenth of this.
-pub(crate) const TURNS_MAX: u64 = 50_000_000;
+pub(crate) const TURNS_MAX: u64 = 2_000_000;
 
 /// How a world behaves where chance is involved.
 #[derive(Clone, Debug)]

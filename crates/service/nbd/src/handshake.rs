@@ -14,7 +14,7 @@ use crate::options::{InfoRequest, Malformed, MetaRequest, push_reply, string};
 use crate::reply::Style;
 use crate::wire::{
     CONTEXT_ALLOCATION, CONTEXT_ALLOCATION_ID, INIT_MAGIC, OPTION_LEN, OPTION_MAGIC, REQUEST_MAX, Reader,
-    Violation, export_flag, handshake_flag, info, option, option_reply,
+    STRING_MAX, Violation, export_flag, handshake_flag, info, option, option_reply,
 };
 use std::collections::VecDeque;
 
@@ -443,6 +443,8 @@ impl Handshake {
     }
 
     fn error(&mut self, option: u32, kind: u32, message: &str) {
+        // A message may quote what the client sent, which may be as long as a string may be.
+        let message = &message[..message.floor_char_boundary(STRING_MAX)];
         let mut out = Vec::new();
         push_reply(&mut out, option, kind, &[message.as_bytes()]);
         self.send(out);

@@ -45,6 +45,11 @@ impl Replies {
         self.parts.is_empty()
     }
 
+    /// Bytes of headers, messages and extents that wait here; data are the caller's to count.
+    pub fn header_bytes(&self) -> usize {
+        self.headers.len()
+    }
+
     /// All replies so far, as buffers to be sent one behind the other.
     pub fn take_batch(&mut self, arena: &Arena) -> Vec<Buf> {
         let headers = arena.copy(&self.headers).freeze();

@@ -44,7 +44,9 @@ fn converse(handshake: &mut Handshake, bytes: &[u8]) -> (Vec<OptionReply>, Optio
                 handshake.found(Ok(export()))
             }
             Some(Action::Find(name)) if name == "stopping" => handshake.found(Err(Refusal::Stopping)),
-            Some(Action::Find(_)) => handshake.found(Err(Refusal::Unknown("no such export".into()))),
+            Some(Action::Find(name)) => {
+                handshake.found(Err(Refusal::Unknown(format!("no export is called {name}"))))
+            }
             Some(Action::List) => handshake.listed(&["pool/vol".into(), "pool/two".into()]),
             Some(end) => return (replies, Some(end)),
         }
@@ -110,6 +112,7 @@ fn options_are_refused_as_specified() {
         (client::option(option::EXTENDED_HEADERS, b"x"), option_reply::ERR_INVALID),
         (client::option(option::GO, b"x"), option_reply::ERR_INVALID),
         (go("pool/none"), option_reply::ERR_UNKNOWN),
+        (go(&"ü".repeat(2048)), option_reply::ERR_UNKNOWN),
         (go("stopping"), option_reply::ERR_SHUTDOWN),
         (long, option_reply::ERR_TOO_BIG),
         (
@@ -121,7 +124,8 @@ fn options_are_refused_as_specified() {
     for (bytes, kind) in cases {
         let (replies, end) = converse(&mut handshake, bytes);
         assert_eq!((kinds(&replies), end), (vec![*kind], None), "{:?}", &bytes[..24]);
-        assert!(!replies[0].data.is_empty(), "an error says why");
+        let message = std::str::from_utf8(&replies[0].data).expect("a message is UTF-8");
+        assert!((1..=4096).contains(&message.len()), "an error says why, in a string");
     }
     // After all that the negotiation still works.
     let (replies, _) = converse(&mut handshake, &client::option(option::LIST, &[]));

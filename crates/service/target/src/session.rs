@@ -4,8 +4,9 @@
 //! start it, receive, send. Requests run concurrently and are answered in the order in which they finish. While
 //! one batch of replies is being sent the next one collects; so the busier the client, the larger the batches.
 //!
-//! Backpressure is by not reading: with [`REQUESTS_MAX`] requests running, [`BYTES_MAX`] held, or the core's share
-//! used up, the rest of what was received waits, and nothing more is received until it has been decoded.
+//! Backpressure is by not reading: with [`REQUESTS_MAX`] requests running, [`BYTES_MAX`] held, [`REPLIES_MAX`] unsent
+//! or the core's share used up, the rest of what was received waits, and nothing more is received until it has
+//! been decoded.
 //!
 //! However it ends, requests that run are finished first: a write that the engine has begun is never dropped.
 
@@ -28,6 +29,9 @@ use std::time::Duration;
 pub const REQUESTS_MAX: usize = SLOTS_MAX;
 /// Bytes that requests of one client hold before the next one must wait: one of the largest, or 128 of 256 KiB.
 pub const BYTES_MAX: u64 = 32 << 20;
+/// Bytes of replies without their data that may wait for the client before its next request must: room for 256
+/// replies, block status among them. Requests that are refused, or done at once, take no slot and no memory else.
+const REPLIES_MAX: usize = 256 << 10;
 /// A receive buffer is as large as what comes, within these bounds: the smallest holds one 8 KiB write with its
 /// header, the largest is what a core's second-level cache keeps warm.
 const RECEIVED_MIN: usize = 16 << 10;
@@ -235,9 +239,11 @@ impl<F: Future<Output = Outcome>, S: Fn(Request) -> F> Session<F, S> {
         while let Input::Holding { buffer, from, to } = &mut self.input {
             // A payload that has begun is accounted for, and goes on.
             let between_requests = self.held_by_payload == 0;
-            let blocked = self.slots.len() == REQUESTS_MAX || self.member.control.held() >= BYTES_MAX;
+            let blocked = self.slots.len() == REQUESTS_MAX
+                || self.member.control.held() >= BYTES_MAX
+                || self.replies.header_bytes() >= REPLIES_MAX;
             if between_requests && (blocked || !self.member.has_room(context.waker())) {
-                // Whoever of this session finishes first wakes the task; for the core's memory there is a time limit.
+                // A request that finishes or a batch that is sent wakes the task; for the core's memory there is a limit.
                 if !blocked {
                     self.watch_stall(context);
                 }

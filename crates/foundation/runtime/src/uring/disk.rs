@@ -239,20 +239,23 @@ impl DiskRequest {
     }
 
     fn error(&self, number: i32) -> DiskError {
-        let is_read = matches!(self.task, Task::Read { .. });
-        let kind = match number {
-            libc::ENODATA | libc::EILSEQ | libc::EBADMSG | libc::EUCLEAN if is_read => {
-                DiskErrorKind::Unreadable
-            }
-            // The general answer of a device that cannot read a sector; one that is broken fails the rewrite too.
-            libc::EIO if is_read => DiskErrorKind::Unreadable,
-            libc::ENODEV | libc::ENXIO | libc::ENOLINK | libc::ENOMEDIUM => DiskErrorKind::Gone,
-            libc::ENOSPC | libc::EDQUOT => DiskErrorKind::NoSpace,
-            libc::EOPNOTSUPP | libc::ENOSYS => DiskErrorKind::Unsupported,
-            libc::EINVAL if matches!(self.task, Task::Discard { .. }) => DiskErrorKind::Unsupported,
-            _ => DiskErrorKind::Io,
-        };
-        DiskError { kind, os: Some(number) }
+        DiskError { kind: kind_of(number, &self.task), os: Some(number) }
+    }
+}
+
+/// What an error number of the kernel means for a request.
+fn kind_of(number: i32, task: &Task) -> DiskErrorKind {
+    match (number, task) {
+        // EIO is the general answer of a device that cannot read a sector; one that is broken fails the rewrite too.
+        (libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EBADMSG | libc::EUCLEAN, Task::Read { .. }) => {
+            DiskErrorKind::Unreadable
+        }
+        (libc::ENODEV | libc::ENXIO | libc::ENOLINK | libc::ENOMEDIUM, _) => DiskErrorKind::Gone,
+        (libc::ENOSPC | libc::EDQUOT, _) => DiskErrorKind::NoSpace,
+        (libc::EOPNOTSUPP | libc::ENOSYS, _) | (libc::EINVAL, Task::Discard { .. }) => {
+            DiskErrorKind::Unsupported
+        }
+        _ => DiskErrorKind::Io,
     }
 }
 
@@ -287,5 +290,59 @@ pub(super) fn gather(parts: &[Buf], skip: u64, vectors: &mut Vec<libc::iovec>) {
             return;
         }
         vectors.push(libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Arena;
+    use crate::completion::completion;
+    use crate::disk::DiskErrorKind::*;
+
+    #[test]
+    fn error_numbers_mean_what_they_mean_for_the_request() {
+        let (arena, flush) = (Arena::new(), || Task::Flush { done: completion().0 });
+        let read = || Task::Read { into: arena.take(1), filled: 0, done: completion().0 };
+        let discard = || Task::Discard { len: 1, by_command: false, done: completion().0 };
+        let cases = [
+            (libc::EIO, read(), Unreadable),
+            (libc::EIO, flush(), Io),
+            (libc::ENODATA, read(), Unreadable),
+            (libc::EREMOTEIO, read(), Io),
+            (libc::ENODEV, read(), Gone),
+            (libc::ENXIO, flush(), Gone),
+            (libc::ENOSPC, flush(), NoSpace),
+            (libc::EOPNOTSUPP, discard(), Unsupported),
+            (libc::EINVAL, discard(), Unsupported),
+            (libc::EINVAL, read(), Io),
+        ];
+        for (number, task, kind) in cases {
+            assert_eq!(kind_of(number, &task), kind, "{}", std::io::Error::from_raw_os_error(number));
+        }
+    }
+
+    #[test]
+    fn gathering_skips_joins_and_stops() {
+        let arena = Arena::new();
+        let whole = arena.copy(b"abcdefgh").freeze();
+        let parts = [whole.slice(0, 2), whole.slice(2, 3), whole.slice(5, 0), whole.slice(6, 2)];
+        let lens = |skip| {
+            let mut vectors = Vec::new();
+            gather(&parts, skip, &mut vectors);
+            let pieces =
+                vectors.iter().map(|vector| (vector.iov_base.addr() - whole.as_ptr().addr(), vector.iov_len));
+            pieces.collect::<Vec<_>>()
+        };
+        assert_eq!(lens(0), [(0, 5), (6, 2)]);
+        assert_eq!(lens(1), [(1, 4), (6, 2)]);
+        assert_eq!(lens(2), [(2, 3), (6, 2)]);
+        assert_eq!(lens(5), [(6, 2)]);
+        assert_eq!(lens(6), [(7, 1)]);
+        assert_eq!(lens(7), []);
+        let mut vectors = Vec::new();
+        let apart: Vec<_> = (0..1500).map(|_| arena.take(1).freeze()).collect();
+        gather(&apart, 0, &mut vectors);
+        assert_eq!(vectors.len(), VECTORS_MAX);
     }
 }

@@ -4,6 +4,9 @@
 //! listed here by identity and closed with its last user: the descriptor carries the lock (`flock` on a file,
 //! `O_EXCL` on a block device), and both kinds of lock belong to a descriptor. Closing happens under the
 //! list's lock, so that opening again at the same moment finds the disk either open or free.
+//!
+//! A killed process's requests outlive it: the kernel keeps the descriptor, and with it the lock, until the device
+//! has answered them. A disk whose holder is dead is therefore waited for, one with a living holder is not.
 
 use crate::disk::{Geometry, OpenError, OpenMode};
 use std::collections::HashMap;
@@ -14,6 +17,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The unit in which buffered files are read and written, and the least alignment that callers keep.
 const PAGE: u32 = 4096;
@@ -55,7 +59,7 @@ impl DiskFile {
                 (file.as_raw_fd(), Some(file), direct)
             }
             OpenMode::ReadWrite => {
-                let (fd, direct) = share(path, identity, is_device)?;
+                let (fd, direct) = share_waiting(path, &kind)?;
                 (fd, None, direct)
             }
         };
@@ -134,6 +138,50 @@ impl Drop for DiskFile {
     }
 }
 
+/// Like [`share`]; waits a while for what a dead process has left behind. This blocks the executor, as opening a
+/// disk does anyway.
+fn share_waiting(path: &str, kind: &fs::Metadata) -> Result<(RawFd, bool), OpenError> {
+    let is_device = kind.file_type().is_block_device();
+    // Who holds a device cannot be found out, so it may be alive.
+    let patience = if is_device { Duration::from_millis(200) } else { Duration::from_secs(5) };
+    let start = Instant::now();
+    loop {
+        let refused = match share(path, identity(kind), is_device) {
+            Err(OpenError::InUse(refused)) => refused,
+            result => return result,
+        };
+        if let Some(holder) = living_holder(kind) {
+            return Err(OpenError::InUse(format!("locked by {holder}")));
+        }
+        if start.elapsed() > patience {
+            return Err(OpenError::InUse(refused));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Who has locked the file, if that is a process that still runs (and is to be seen from here).
+fn living_holder(kind: &fs::Metadata) -> Option<String> {
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let pid = lock_holder(&locks, kind.dev(), kind.ino())?;
+    // "PID (NAME) STATE …"; a zombie has only its exit code left.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (name, state) = stat.split_once('(')?.1.rsplit_once(')')?;
+    (!state.trim_start().starts_with(['Z', 'X'])).then(|| format!("process {pid} ({name})"))
+}
+
+/// The process that /proc/locks lists for a whole-file lock: "1: FLOCK ADVISORY WRITE 4711 fe:00:131 0 EOF", with
+/// the file system's device number in hexadecimal.
+fn lock_holder(locks: &str, dev: u64, ino: u64) -> Option<u32> {
+    let file = format!("{:02x}:{:02x}:{ino}", libc::major(dev), libc::minor(dev));
+    locks.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let matches = words.next() == Some("FLOCK");
+        let pid = words.nth(2)?.parse().ok()?;
+        (matches && words.next()? == file).then_some(pid)
+    })
+}
+
 /// The process's descriptor of the disk `identity`, opened and locked on first use.
 fn share(path: &str, identity: u64, is_device: bool) -> Result<(RawFd, bool), OpenError> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,7 +196,7 @@ fn share(path: &str, identity: u64, is_device: bool) -> Result<(RawFd, bool), Op
     if !is_device && unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
         let error = io::Error::last_os_error();
         return Err(match error.raw_os_error() {
-            Some(libc::EWOULDBLOCK) => OpenError::InUse(format!("another process has locked {path}")),
+            Some(libc::EWOULDBLOCK) => OpenError::InUse("locked by another process".into()),
             _ => OpenError::Io(format!("cannot lock {path}: {error}")),
         });
     }
@@ -246,4 +294,21 @@ fn direct_alignment(fd: RawFd) -> Option<(u32, u32)> {
     };
     let known = statx.stx_mask & libc::STATX_DIOALIGN != 0 && statx.stx_dio_offset_align > 0;
     known.then_some((statx.stx_dio_mem_align, statx.stx_dio_offset_align))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_lock_is_found_by_file() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 fe:00:131 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 12 fe:00:132 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE x\n3:\n\n\
+                     4: FLOCK  ADVISORY  WRITE 13 103:02:99 0 EOF\n";
+        assert_eq!(lock_holder(locks, libc::makedev(0xfe, 0), 131), Some(4711));
+        assert_eq!(lock_holder(locks, libc::makedev(0xfe, 0), 132), None, "12 waits for it");
+        assert_eq!(lock_holder(locks, libc::makedev(0x103, 2), 99), Some(13));
+    }
 }

@@ -246,3 +246,25 @@ pub fn start(cores: usize) -> Result<(Cores, Running), UringError> {
     let cores = Cores::new(running.threads.iter().map(|(remote, _)| remote.clone()).collect());
     Ok((cores, running))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        let cases = [
+            (libc::ENOSYS, 0, "run on Linux 5.15"),
+            (libc::EPERM, 2, "sysctl -w kernel.io_uring_disabled=0"),
+            (libc::EPERM, 1, "kernel.io_uring_group"),
+            (libc::EPERM, 0, "seccomp"),
+            (libc::EINVAL, 0, "too old"),
+            (libc::ENOMEM, 0, "ulimit -l"),
+            (libc::EMFILE, 0, "ulimit -n"),
+        ];
+        for (number, setting, advice) in cases {
+            let text = UringError::classify(io::Error::from_raw_os_error(number), setting).to_string();
+            assert!(text.contains(advice), "{number}: {text}");
+        }
+    }
+}

@@ -17,10 +17,16 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 const NOT_AN_ADDRESS: NetError = NetError { os: Some(libc::EINVAL) };
 /// What a stream answers after it was shut down here.
 const ENDED: NetError = NetError { os: Some(libc::ESHUTDOWN) };
+
+/// How long an address in use is waited for. The kernel ends the requests of a killed process some time after the
+/// process, and until then its sockets live: a server that is restarted at once finds its own address taken.
+/// This blocks the executor, once, when it starts to listen.
+const PREDECESSOR: Duration = Duration::from_millis(500);
 
 impl From<io::Error> for NetError {
     fn from(error: io::Error) -> NetError {
@@ -163,9 +169,19 @@ impl Drop for UringListener {
 
 pub(super) fn listen(ring: Rc<Ring>, address: &str) -> Result<Listener, NetError> {
     let address: SocketAddr = address.parse().map_err(|_| NOT_AN_ADDRESS)?;
-    // The standard library sets SO_REUSEADDR before it binds.
-    let listener = Rc::new(TcpListener::bind(address)?);
-    Ok(Listener::new(Rc::new(UringListener { ring, listener })))
+    let start = Instant::now();
+    loop {
+        // The standard library sets SO_REUSEADDR before it binds.
+        match TcpListener::bind(address) {
+            Ok(listener) => {
+                return Ok(Listener::new(Rc::new(UringListener { ring, listener: Rc::new(listener) })));
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) && start.elapsed() < PREDECESSOR => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 pub(super) fn connect(ring: &Ring, address: &str) -> Completion<Result<Stream, NetError>> {

@@ -250,8 +250,8 @@ impl Ring {
 
     fn wait(&self, timeout: Option<u64>) {
         let mut io = self.io.borrow_mut();
-        io.fill();
-        if io.completed() || self.alarm.rings() {
+        // What does not fit the submission queue must go first: it may be what the wait is for.
+        if !io.unsubmitted.is_empty() || io.completed() {
             io.exchange();
             return;
         }

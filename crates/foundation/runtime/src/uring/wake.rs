@@ -37,11 +37,6 @@ impl Alarm {
         self.eventfd.as_raw_fd()
     }
 
-    /// Whether somebody called since [`Alarm::rise`].
-    pub(super) fn rings(&self) -> bool {
-        self.state.load(Ordering::Acquire) == NOTIFIED
-    }
-
     /// From here on a call writes to the eventfd. False when there was a call already: then do not sleep.
     pub(super) fn lie_down(&self) -> bool {
         self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()

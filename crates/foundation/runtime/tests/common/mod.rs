@@ -1,6 +1,10 @@
 //! What the tests of the ring share: a directory that goes away, recognisable contents.
 
+// Each test program uses its part of this.
+#![allow(dead_code)]
+
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory on a real file system (direct I/O on tmpfs tests little), removed with its contents, also on failure.
@@ -8,10 +12,14 @@ pub struct Scratch(PathBuf);
 
 impl Scratch {
     pub fn new() -> Scratch {
+        Scratch::in_directory("/var/tmp")
+    }
+
+    pub fn in_directory(parent: &str) -> Scratch {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = Path::new("/var/tmp").join(format!("forebay-runtime-{}-{number}", std::process::id()));
-        std::fs::create_dir(&path).expect("a fresh directory in /var/tmp");
+        let path = Path::new(parent).join(format!("forebay-runtime-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).expect("a fresh directory");
         Scratch(path)
     }
 
@@ -31,6 +39,13 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// The ignored test `name` of this program, to be run in a process of its own.
+pub fn child(name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
+    command.args([name, "--exact", "--ignored", "--nocapture"]).stdout(Stdio::piped());
+    command
 }
 
 /// The contents that belong at byte `at` in `version`: every 8 bytes tell where they should be.

@@ -269,6 +269,8 @@ pub struct Client {
     pub stream: TcpStream,
     pub style: Style,
     input: Vec<u8>,
+    /// Bytes of `input` that have become replies.
+    used: usize,
     reads: HashMap<u64, usize>,
 }
 
@@ -277,7 +279,8 @@ impl Client {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let mut client = Client { stream, style: Style::Simple, input: Vec::new(), reads: HashMap::new() };
+        let mut client =
+            Client { stream, style: Style::Simple, input: Vec::new(), used: 0, reads: HashMap::new() };
         let mut greeting = [0; 18];
         client.stream.read_exact(&mut greeting).unwrap();
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
@@ -348,14 +351,15 @@ impl Client {
     /// The next reply; `None` when the server has hung up.
     pub fn reply(&mut self) -> Option<Reply> {
         loop {
-            let mut rest = &self.input[..];
+            let mut rest = &self.input[self.used..];
             let reads = &self.reads;
             let read_len = |cookie| reads.get(&cookie).copied().unwrap_or(0);
             if let Some(reply) = client::take_reply(&mut rest, self.style, read_len).unwrap() {
-                self.input = rest.to_vec();
+                self.used = self.input.len() - rest.len();
                 self.reads.remove(&reply.cookie);
                 return Some(reply);
             }
+            self.input.drain(..std::mem::take(&mut self.used));
             if !self.receive() {
                 assert!(self.input.is_empty(), "the server hung up within a reply");
                 return None;
