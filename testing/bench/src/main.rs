@@ -112,6 +112,7 @@ fn bench(server: &Path, scale: &Scale) -> Outcome<Report> {
         series: Vec::new(),
         remarks: systems.iter().map(|system| (system.name(), system.remark())).collect(),
         setting: String::new(),
+        judged: scale.repetitions > 1,
     };
     for repetition in 0..scale.repetitions {
         for work in &WORKS {
