@@ -9,10 +9,11 @@ use forebay_cli::{CheckReport, Exit, Failure};
 use forebay_control::problem;
 use forebay_pool::check::check;
 use forebay_runtime::{Disk, OpenError, OpenMode, Rt, uring};
+use std::time::Duration;
 
 pub fn run(paths: Vec<String>) -> Result<CheckReport, Failure> {
     let checked = uring::block_on(|rt| async move {
-        let held = hold(&rt, &paths)?;
+        let held = hold(&rt, &paths).await?;
         let report = check(&rt, &paths).await.map_err(|error| Failure::from(problem(error)));
         drop(held);
         report
@@ -36,21 +37,34 @@ pub fn run(paths: Vec<String>) -> Result<CheckReport, Failure> {
     })
 }
 
+/// A killed daemon's disks are let go when its requests in the kernel have ended, normally within milliseconds.
+const HELD_PAUSE: Duration = Duration::from_millis(50);
+/// Five seconds: whoever asks about a pool that is in use should not wait long for the answer.
+const HELD_ATTEMPTS: u32 = 100;
+
 /// Locks the disks against everyone else for as long as the handles live.
-fn hold(rt: &Rt, paths: &[String]) -> Result<Vec<Disk>, Failure> {
+async fn hold(rt: &Rt, paths: &[String]) -> Result<Vec<Disk>, Failure> {
     let mut held = Vec::new();
+    let mut attempts = 0;
     for path in paths {
-        match rt.open_disk(path, OpenMode::ReadWrite) {
-            Ok(disk) => held.push(disk),
-            Err(OpenError::InUse(by)) => {
-                let remedy =
-                    "Export the pool with `forebay pool export NAME`, or stop the daemon that has it.";
-                let detail =
-                    format!("the disk is in use ({by}), and a pool can be checked only while nobody uses it");
-                return Err(Failure::new(Exit::Conflict, detail, remedy).object(path.as_str()));
+        loop {
+            match rt.open_disk(path, OpenMode::ReadWrite) {
+                Ok(disk) => held.push(disk),
+                Err(OpenError::InUse(_)) if attempts < HELD_ATTEMPTS => {
+                    attempts += 1;
+                    rt.sleep(HELD_PAUSE).await;
+                    continue;
+                }
+                Err(OpenError::InUse(by)) => {
+                    let detail = format!("{by}, and a pool can be checked only while nobody uses it");
+                    let remedy =
+                        "Export the pool with `forebay pool export NAME`, or stop the daemon that has it.";
+                    return Err(Failure::new(Exit::Conflict, detail, remedy).object(path.as_str()));
+                }
+                // Anything else the checker meets itself, or can do without.
+                Err(_) => {}
             }
-            // Anything else the checker meets itself, or can do without.
-            Err(_) => {}
+            break;
         }
     }
     Ok(held)

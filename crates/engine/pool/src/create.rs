@@ -146,13 +146,8 @@ fn plan_group(rt: &Rt, role: u8, redundancy: u8, group: u16, disks: &[Disk]) -> 
     (entry, disks.iter().map(describe).collect())
 }
 
-/// Formats the disks of a new pool. It can be imported afterwards.
-pub(crate) async fn create(
-    rt: &Rt,
-    cores: &Cores,
-    config: &EngineConfig,
-    spec: &PoolSpec,
-) -> Result<(), Error> {
+/// Opens the disks, data before log, unless something speaks against making this pool on them. Writes nothing.
+pub(crate) async fn examine(rt: &Rt, spec: &PoolSpec) -> Result<Vec<Disk>, Error> {
     check_spec(spec)?;
     let mut disks: Vec<Disk> = Vec::new();
     for path in spec.disks.iter().chain(&spec.log_disks) {
@@ -162,6 +157,17 @@ pub(crate) async fn create(
         }
         disks.push(disk);
     }
+    Ok(disks)
+}
+
+/// Formats the disks of a new pool. It can be imported afterwards.
+pub(crate) async fn create(
+    rt: &Rt,
+    cores: &Cores,
+    config: &EngineConfig,
+    spec: &PoolSpec,
+) -> Result<(), Error> {
+    let disks = examine(rt, spec).await?;
     let (data, log) = disks.split_at(spec.disks.len());
     let redundancy = (spec.layout.width() - 1) as u8;
     let (group, mut entries) = plan_group(rt, 0, redundancy, 0, data);

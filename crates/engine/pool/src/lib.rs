@@ -126,6 +126,11 @@ impl Engine {
         .await
     }
 
+    /// What [`Engine::pool_create`] would refuse, without making anything: looks at the disks and writes nothing.
+    pub async fn pool_create_check(&self, spec: PoolSpec) -> Result<(), Error> {
+        self.on_core_0(move |rt| async move { create::examine(&rt, &spec).await.map(drop) }).await
+    }
+
     /// Imports the pool called `name` (or with that UUID) from the disks at `paths`.
     pub async fn pool_import(&self, name: &str, paths: Vec<String>) -> Result<PoolStatus, Error> {
         let (cores, config, name) = (self.cores.clone(), self.config.clone(), name.to_string());

@@ -191,15 +191,16 @@ impl Ask {
         Duration::from_secs(self.wait_seconds.unwrap_or(0))
     }
 
-    /// One page of `items`, which are in the order of their keys; the cursor is the last key shown.
-    pub fn page<T: Serialize>(&self, items: Vec<T>, key: impl Fn(&T) -> &str) -> Page<T> {
+    /// One page of `items` in the order of their keys, which are unique; the cursor is the last key shown.
+    pub fn page<T: Serialize>(&self, items: Vec<T>, key: impl Fn(&T) -> String) -> Page<T> {
         let mut items = items;
+        items.sort_by_cached_key(&key);
         if let Some(cursor) = &self.cursor {
-            items.retain(|item| key(item) > cursor.as_str());
+            items.retain(|item| key(item) > *cursor);
         }
         let more = items.len() > self.limit();
         items.truncate(self.limit());
-        let next_cursor = items.last().filter(|_| more).map(|item| key(item).to_string());
+        let next_cursor = items.last().filter(|_| more).map(key);
         Page { items, next_cursor }
     }
 }
@@ -237,7 +238,7 @@ mod tests {
         let mut ask = Ask { limit: Some(10), ..Ask::default() };
         let mut seen = Vec::new();
         loop {
-            let page = ask.page(items.clone(), |item| item);
+            let page = ask.page(items.clone(), String::clone);
             assert!(page.items.len() <= 10);
             seen.extend(page.items);
             match page.next_cursor {

@@ -85,9 +85,7 @@ pub async fn event_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered
 }
 
 pub async fn token_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
-    let mut tokens = shared.tokens.list();
-    tokens.sort_by(|a, b| a.name.cmp(&b.name));
-    ok(&ask.page(tokens, |token| &token.name))
+    ok(&ask.page(shared.tokens.list(), |token| token.name.clone()))
 }
 
 pub async fn token_create(

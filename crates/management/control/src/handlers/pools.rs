@@ -12,6 +12,14 @@ use axum::http::StatusCode;
 use forebay_api::{Code, Disk, DiskPaths, Operation, Pool, PoolCreate, PoolsFound, Problem, Severity, Task};
 use forebay_pool::{PoolSpec, PoolStatus};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// A killed daemon's requests end in the kernel after the process is gone, and only then are its disks let go: normally
+/// within milliseconds, with a slow disk within the kernel's own limit of 30 s. A restart waits that long.
+const HELD_PAUSE: Duration = Duration::from_millis(50);
+const HELD_ATTEMPTS: u32 = 600;
+/// After a second it is worth a word.
+const HELD_ATTEMPTS_QUIET: u32 = 20;
 
 /// Imported pools and those that only the configuration knows, by name.
 async fn all(shared: &Shared) -> Vec<Pool> {
@@ -21,7 +29,6 @@ async fn all(shared: &Shared) -> Vec<Pool> {
             pools.push(convert::pool_unavailable(&entry));
         }
     }
-    pools.sort_by(|a, b| a.name.cmp(&b.name));
     pools
 }
 
@@ -59,7 +66,7 @@ fn result(status: &PoolStatus) -> Result<Option<serde_json::Value>, Problem> {
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
-    ok(&ask.page(all(&shared).await, |pool| &pool.name))
+    ok(&ask.page(all(&shared).await, |pool| pool.name.clone()))
 }
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
@@ -246,7 +253,18 @@ async fn import_at_start(
     entry: Remembered,
     wanted: String,
 ) -> Result<Option<serde_json::Value>, Problem> {
-    match import_now(shared.clone(), wanted, entry.disks.clone()).await {
+    let mut result = import_now(shared.clone(), wanted.clone(), entry.disks.clone()).await;
+    for attempt in 1..=HELD_ATTEMPTS {
+        if !matches!(&result, Err(problem) if problem.code == Code::Conflict) || *shared.stopping.borrow() {
+            break;
+        }
+        if attempt == HELD_ATTEMPTS_QUIET {
+            eprintln!("forebay: pool {}: another process holds its disks; waiting for it", entry.name);
+        }
+        tokio::time::sleep(HELD_PAUSE).await;
+        result = import_now(shared.clone(), wanted.clone(), entry.disks.clone()).await;
+    }
+    match result {
         Ok(value) => Ok(value),
         Err(problem) if entry.unsettled => {
             forget(&shared, &entry.name).await?;
@@ -351,8 +369,7 @@ pub async fn disk_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered 
             disks.extend(group.disks.iter().map(|disk| convert::disk(&pool.name, group, disk)));
         }
     }
-    disks.sort_by(|a, b| a.id.cmp(&b.id));
-    ok(&ask.page(disks, |disk| &disk.id))
+    ok(&ask.page(disks, |disk| format!("{} {:?} {} {}", disk.spec.pool, disk.spec.role, disk.name, disk.id)))
 }
 
 pub async fn disk_scan(State(shared): State<Arc<Shared>>, Input(request): Input<DiskPaths>) -> Answered {

@@ -58,9 +58,8 @@ pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
         None => None,
     };
     let volumes = shared.engine.volumes(pool.as_deref()).await?;
-    let mut volumes: Vec<Volume> = volumes.iter().map(convert::volume).collect();
-    volumes.sort_by(|a, b| a.name.cmp(&b.name));
-    ok(&ask.page(volumes, |volume| &volume.name))
+    let volumes: Vec<Volume> = volumes.iter().map(convert::volume).collect();
+    ok(&ask.page(volumes, |volume| volume.name.clone()))
 }
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
