@@ -88,8 +88,7 @@ pub async fn create(
             .into());
     }
     if ask.dry_run {
-        let paths: Vec<String> = request.disks.iter().chain(&request.log_disks).cloned().collect();
-        look_at(&shared, &paths, request.force).await?;
+        shared.engine.pool_create_check(spec_of(&shared, &request)).await?;
         let mut changes = vec![format!(
             "A {} pool on {} disks is created; what they hold is lost.",
             convert::layout_in(request.layout).name(),
@@ -133,21 +132,25 @@ async fn ended(shared: &Shared, task: &Task) -> Result<(), Problem> {
     }
 }
 
+fn spec_of(shared: &Shared, request: &PoolCreate) -> PoolSpec {
+    PoolSpec {
+        name: request.name.clone(),
+        layout: convert::layout_in(request.layout),
+        disks: request.disks.clone(),
+        log_disks: request.log_disks.clone(),
+        shards: request.shards.map_or(shared.cores.clamp(1, rules::SHARDS_MAX), |shards| shards as usize),
+        log_bytes: request.log_bytes,
+        force: request.force,
+    }
+}
+
 async fn create_now(
     shared: Arc<Shared>,
     request: PoolCreate,
     who: String,
 ) -> Result<Option<serde_json::Value>, Problem> {
     let disks: Vec<String> = request.disks.iter().chain(&request.log_disks).cloned().collect();
-    let spec = PoolSpec {
-        name: request.name,
-        layout: convert::layout_in(request.layout),
-        disks: request.disks,
-        log_disks: request.log_disks,
-        shards: request.shards.map_or(shared.cores.clamp(1, 64), |shards| shards as usize),
-        log_bytes: request.log_bytes,
-        force: request.force,
-    };
+    let spec = spec_of(&shared, &request);
     let name = spec.name.clone();
     let told = format!("created with layout {} on {} disks, by {who}", spec.layout.name(), disks.len());
     if shared.configuration.find(&name).is_some() {
@@ -166,26 +169,6 @@ async fn create_now(
             forget(&shared, &name).await?;
             Err(convert::problem(error))
         }
-    }
-}
-
-/// What a dry run of a creation can see: that the disks are there, and that no pool is on them.
-async fn look_at(shared: &Shared, paths: &[String], force: bool) -> Result<(), Problem> {
-    for path in paths {
-        if let Err(error) = tokio::fs::metadata(path).await {
-            return Err(Problem::new(Code::NotFound, format!("the disk cannot be looked at: {error}"))
-                .object(path.as_str())
-                .field("disks")
-                .remedy("Check the path; a file to practise on is made with: truncate -s 10G PATH"));
-        }
-    }
-    let found = shared.engine.pool_scan(paths.to_vec()).await;
-    match found.first().filter(|_| !force) {
-        None => Ok(()),
-        Some(pool) => Err(Problem::new(Code::Unsafe, format!("the disks hold pool {}", pool.name))
-            .object(pool.disks_found.first().cloned().unwrap_or_default())
-            .field("disks")
-            .remedy("Choose other disks, or overwrite what is there with --force.")),
     }
 }
 
