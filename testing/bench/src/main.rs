@@ -6,8 +6,10 @@
 //! spread (half the distance between the extremes) is printed beside them.
 //!
 //! What is measured is larger than every cache that can be kept small, and caches that can be bypassed are; the
-//! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing.
+//! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. `--import` times
+//! an import after a crash instead.
 
+mod import;
 mod measure;
 mod report;
 mod systems;
@@ -36,6 +38,9 @@ struct Scale {
 /// Forebay's cache: the smallest that its metadata fits in, so that the device is measured.
 const MEMORY: (&str, u64) = ("64M", 64 * MIB);
 
+/// Log records of `--import`.
+const IMPORT_RECORDS: u64 = 4_000_000;
+
 const FULL: Scale = Scale {
     file: 4 * GIB,
     volume: 2 * GIB + 512 * MIB,
@@ -61,6 +66,13 @@ fn main() -> ExitCode {
             "--server" => server = arguments.next().map(PathBuf::from),
             "--json" => json = arguments.next().map(PathBuf::from),
             "--quick" => scale = QUICK,
+            "--import" => return verdict(import::run(number(&mut arguments).unwrap_or(IMPORT_RECORDS))),
+            "--import-fill" => {
+                let (Some(disk), Some(records)) = (arguments.next(), number(&mut arguments)) else {
+                    return usage();
+                };
+                return verdict(import::fill(Path::new(&disk), records));
+            }
             _ => return usage(),
         }
     }
@@ -84,8 +96,23 @@ fn main() -> ExitCode {
     }
 }
 
+fn number(arguments: &mut impl Iterator<Item = String>) -> Option<u64> {
+    arguments.next()?.parse().ok()
+}
+
+fn verdict(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn usage() -> ExitCode {
     eprintln!("usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick]");
+    eprintln!("       forebay-bench --import [RECORDS]");
     ExitCode::from(2)
 }
 
@@ -112,6 +139,7 @@ fn bench(server: &Path, scale: &Scale) -> Outcome<Report> {
         series: Vec::new(),
         remarks: systems.iter().map(|system| (system.name(), system.remark())).collect(),
         setting: String::new(),
+        judged: scale.repetitions > 1,
     };
     for repetition in 0..scale.repetitions {
         for work in &WORKS {

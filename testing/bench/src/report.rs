@@ -114,6 +114,8 @@ pub struct Report {
     /// System and what its figures mean.
     pub remarks: Vec<(&'static str, String)>,
     pub setting: String,
+    /// Whether the figures mean enough to be held against goals.
+    pub judged: bool,
 }
 
 impl Report {
@@ -148,6 +150,9 @@ impl Report {
     /// Each goal with its figure and whether it was met.
     fn goals(&self) -> Vec<(&'static str, f64, f64, bool)> {
         let mut goals = Vec::new();
+        if !self.judged {
+            return goals;
+        }
         for goal in GOALS {
             let figure = |system| self.median(goal.work, system, goal.of);
             let (Some(a), Some(b)) = (figure(goal.system), figure(goal.beside)) else { continue };

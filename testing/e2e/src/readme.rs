@@ -1,20 +1,27 @@
 //! The README's first screen is true: its console block is typed in, and what is printed is what it says.
 //!
-//! The block is the first one fenced as `console`. A line that starts with `$ ` is a command, run by bash in an empty
-//! directory with the built binary on the PATH; one that ends in ` &` stays in the background until the end. What
-//! follows up to the next command is its output, both streams together. In it `…` stands for anything within a line;
-//! spaces are compared as one, because a longer path widens a table's column.
+//! The block is the first one fenced as `console`. A line that starts with `$ ` is a command, typed into one bash in an
+//! empty directory with the built binary on the PATH; one that ends in ` &` stays in the background, and the next
+//! is typed when it has printed what it should. What follows up to the next command is the output, both streams
+//! together. In it `…` stands for anything within a line; spaces are compared as one, because a longer path widens a
+//! table's column.
 //!
 //! The README names the default ports. They may be taken on the machine of whoever runs this, so free ones take their
-//! places, in commands and outputs alike.
+//! places: in the outputs, and by options of the daemon that the README need not show.
 
-use crate::host::{Context, Directory, Outcome, Process, command};
+use crate::host::{Context, Directory, Guard, Outcome, command};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::time::Duration;
+use std::process::{ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
-const PORTS: [&str; 2] = ["10809", "8080"];
+/// Longer than any command of a README should take, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
 
 struct Step {
     command: String,
@@ -23,49 +30,107 @@ struct Step {
 
 pub fn is_true(binary: &Path, directory: &Directory) -> Outcome<String> {
     let text = fs::read_to_string("README.md").context("README.md (run from the project's directory)")?;
-    let mut block = console_block(&text).ok_or("README.md has no console block")?;
-    let mut held = Vec::new();
-    for port in PORTS {
-        let listener = TcpListener::bind("127.0.0.1:0").context("a free port")?;
-        let free = listener.local_addr().context("a free port")?.port();
-        block = block.replace(&format!(":{port}"), &format!(":{free}"));
-        held.push(listener);
-    }
-    drop(held);
+    let block = console_block(&text).ok_or("README.md has no console block")?;
+    let (nbd, http) = (free_port()?, free_port()?);
+    let block = block.replace(":10809", &format!(":{nbd}")).replace(":8080", &format!(":{http}"));
+    let ports = format!("--nbd 127.0.0.1:{nbd} --listen 127.0.0.1:{http}");
     let steps = steps(&block);
+
     let bin = directory.create("bin")?;
     std::os::unix::fs::symlink(binary, bin.join("forebay")).context("a link to the binary")?;
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
-    let place = directory.create("here")?;
-    let mut background = Vec::new();
-    for step in &steps {
-        let shell = |line: &str| {
-            let mut shell = command("bash");
-            shell.args(["-c", &format!("exec 2>&1; {line}")]).current_dir(&place).env("PATH", &path);
-            // What a person's own environment says about a daemon is not meant here.
-            shell.env_remove("FOREBAY_DATA").env_remove("FOREBAY_URL").env_remove("FOREBAY_TOKEN");
-            shell
+    let mut shell = Shell::start(&bin, &directory.create("here")?)?;
+    for (number, step) in steps.iter().enumerate() {
+        let printed = match step.command.strip_suffix(" &") {
+            None => shell.run(&step.command)?,
+            Some(line) => {
+                let line = line.replace("forebay serve", &format!("forebay serve {ports}"));
+                shell.start_in_background(
+                    &line,
+                    &directory.join(&format!("{number}.log")),
+                    step.output.len(),
+                )?
+            }
         };
-        if let Some(line) = step.command.strip_suffix(" &") {
-            let log = directory.join(&format!("background{}.log", background.len()));
-            let mut process = Process::start(&mut shell(&format!("exec {line}")), &log)?;
-            let lines = step.output.len();
-            process.wait_for(&format!("`{line}` to print {lines} lines"), Duration::from_secs(30), || {
-                let printed = fs::read_to_string(&log).ok()?;
-                (printed.lines().count() >= lines).then_some(())
-            })?;
-            let printed = fs::read_to_string(&log).context("its output")?;
-            compare(step, &printed.lines().take(lines).collect::<Vec<_>>().join("\n"))?;
-            background.push(process);
-            continue;
-        }
-        let output = shell(&step.command).output().context(&step.command)?;
-        compare(step, &String::from_utf8_lossy(&output.stdout))?;
-    }
-    for mut process in background {
-        process.terminate(Duration::from_secs(30))?;
+        compare(step, &printed)?;
     }
     Ok(format!("{} commands, their output as written", steps.len()))
+}
+
+fn free_port() -> Outcome<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("a free port")?;
+    Ok(listener.local_addr().context("a free port")?.port())
+}
+
+/// A bash to type into. It and everything it has started go away with the value.
+struct Shell {
+    input: ChildStdin,
+    lines: Receiver<String>,
+    _guard: Guard,
+}
+
+impl Shell {
+    fn start(bin: &Path, place: &Path) -> Outcome<Shell> {
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+        let mut bash = command("bash");
+        bash.current_dir(place).env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // What a person's own environment says about a daemon is not meant here.
+        bash.env_remove("FOREBAY_DATA").env_remove("FOREBAY_URL").env_remove("FOREBAY_TOKEN");
+        let mut bash = bash.process_group(0).spawn().context("bash")?;
+        let mut input = bash.stdin.take().expect("its input is a pipe");
+        let output = bash.stdout.take().expect("its output is a pipe");
+        let group = bash.id().cast_signed();
+        let guard = Guard::new(move || {
+            // SAFETY: the group is bash's, which is waited for only afterwards, so its number is not taken again.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+            let _ = bash.wait();
+        });
+        let (send, lines) = channel();
+        thread::spawn(move || {
+            // Ends when bash does, or when nobody listens any more.
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        writeln!(input, "exec 2>&1").context("bash")?;
+        Ok(Shell { input, lines, _guard: guard })
+    }
+
+    /// Types a command in and returns what it printed.
+    fn run(&mut self, line: &str) -> Outcome<String> {
+        const END: &str = "--- that was it ---";
+        writeln!(self.input, "{line}\necho '{END}'").context(line)?;
+        let mut printed = String::new();
+        loop {
+            let next =
+                self.lines.recv_timeout(LIMIT).context(format!("`{line}` after printing {printed:?}"))?;
+            if next == END {
+                return Ok(printed);
+            }
+            // What bash says about a job that was killed, and when, is bash's business.
+            if !next.contains(" Killed ") {
+                printed += &next;
+                printed.push('\n');
+            }
+        }
+    }
+
+    /// Starts a command in the background and waits until it has printed `lines` lines, which are returned.
+    fn start_in_background(&mut self, line: &str, log: &Path, lines: usize) -> Outcome<String> {
+        self.run(&format!("{line} >{} 2>&1 &", log.display()))?;
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let printed = fs::read_to_string(log).unwrap_or_default();
+            if printed.lines().count() >= lines && printed.ends_with('\n') {
+                return Ok(printed.lines().take(lines).collect::<Vec<_>>().join("\n"));
+            }
+            if Instant::now() > deadline {
+                return Err(format!("`{line}` prints only {printed:?}"));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
 }
 
 fn console_block(text: &str) -> Option<String> {

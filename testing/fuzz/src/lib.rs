@@ -8,6 +8,7 @@
 //!
 //! To add a target: a function here, a line in [`TARGETS`], a file in `libfuzzer/fuzz_targets`, a seed in `corpus`.
 
+mod disk;
 mod nbd;
 
 use forebay_base::Random;
@@ -23,6 +24,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nbd_transmission", run: nbd::transmission },
     Target { name: "nbd_sequence", run: nbd::sequence },
     Target { name: "nbd_replies", run: nbd::replies },
+    Target { name: "disk_label", run: disk::label },
+    Target { name: "disk_superblock", run: disk::superblock },
+    Target { name: "disk_log", run: disk::log },
+    Target { name: "disk_chunk", run: disk::chunk },
+    Target { name: "disk_node", run: disk::node },
 ];
 
 /// Runs the target of this name. Panics when there is none.

@@ -139,7 +139,7 @@ fn parallel(threads: usize, job: impl Fn(usize) -> bool + Sync) {
 
 fn explore(first: u64, images: u64, plan: Plan, threads: usize) -> bool {
     const FAILURES_MAX: u64 = 10;
-    let (verified, failed, seeds) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let [verified, failed, seeds, refused] = [const { AtomicU64::new(0) }; 4];
     let output = Mutex::new(());
     let began = Instant::now();
     parallel(threads, |index| {
@@ -149,11 +149,15 @@ fn explore(first: u64, images: u64, plan: Plan, threads: usize) -> bool {
         let setup = Setup::from_seed(first + index as u64);
         let outcome = match crash::record(&setup) {
             Err(failure) => Err((failure, String::new(), String::new())),
-            Ok(run) => crash::explore(&run, plan, None).map_err(|found| {
-                let number = found.image.map_or(String::new(), |image| format!(" --image {image}"));
-                let extent = plan_options(&plan);
-                (found.failure.clone(), format!("{number}{extent}"), found.story.clone())
-            }),
+            Ok(run) => crash::explore(&run, plan, None)
+                .inspect(|_| {
+                    refused.fetch_add(run.excused, Ordering::Relaxed);
+                })
+                .map_err(|found| {
+                    let number = found.image.map_or(String::new(), |image| format!(" --image {image}"));
+                    let extent = plan_options(&plan);
+                    (found.failure.clone(), format!("{number}{extent}"), found.story.clone())
+                }),
         };
         seeds.fetch_add(1, Ordering::Relaxed);
         match outcome {
@@ -174,9 +178,10 @@ fn explore(first: u64, images: u64, plan: Plan, threads: usize) -> bool {
     let (verified, failed) = (verified.into_inner(), failed.into_inner());
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "{verified} crash images of {} workloads in {seconds:.1} s: {:.0} images/minute on {threads} threads; {failed} failed",
+        "{verified} crash images of {} workloads in {seconds:.1} s: {:.0} images/minute on {threads} threads; {} operations refused for want of space; {failed} failed",
         seeds.into_inner(),
-        verified as f64 / seconds * 60.0
+        verified as f64 / seconds * 60.0,
+        refused.into_inner()
     );
     failed == 0
 }

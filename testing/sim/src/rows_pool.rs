@@ -77,14 +77,14 @@ enum Device {
     Foreign,
     /// A byte-for-byte copy of the pool's first disk: another device with the same label.
     Copy,
-    /// The pool's first disk once more, by another name.
+    /// The pool's first disk once more, by another name: the same device, which is no harm.
     Alias,
-    /// A disk without a label.
+    /// A disk without a label: as good as a missing one.
     Empty,
 }
 
-/// Every ordered choice of the pool's disks and strangers: the right ones in any order are taken, strangers and
-/// duplicates refused, and then nothing has been written.
+/// Every ordered choice of the pool's disks and strangers: the right ones in any order are taken, those of other pools and
+/// copies refused, and then nothing has been written.
 pub fn wrong_disk(setup: &Setup) -> Result<Shown, Failure> {
     let setup = &Setup { groups: 1, log_disks: 0, ..setup.clone() };
     let own = exported_images(setup, setup.seed)?;
@@ -135,11 +135,11 @@ fn ordered_choices(devices: &[Device]) -> Vec<Vec<Device>> {
 
 /// Imports one list of devices. False when it says nothing: some of the pool's disks alone.
 fn import_of(setup: &Setup, own: &[Image], foreign: &[Image], list: &[Device]) -> Result<bool, Failure> {
-    let owns = (0..own.len()).filter(|&index| list.contains(&Device::Own(index))).count();
-    let (copy, alias) = (list.contains(&Device::Copy), list.contains(&Device::Alias));
-    let stranger = list.contains(&Device::Foreign) || list.contains(&Device::Empty);
-    let twice = (copy || alias) && list.contains(&Device::Own(0)) || (copy && alias);
-    let complete = owns == own.len() && list.len() == own.len();
+    let is_there =
+        |index: usize| list.contains(&Device::Own(index)) || (index == 0 && list.contains(&Device::Alias));
+    let stranger = list.contains(&Device::Foreign);
+    let twice = list.contains(&Device::Copy) && is_there(0);
+    let complete = (0..own.len()).all(is_there) && !stranger && !twice;
     if !(stranger || twice || complete) {
         return Ok(false);
     }

@@ -45,7 +45,7 @@ impl Setup {
             groups: pick(&[1, 1, 1, 2]) as usize,
             log_disks: pick(&[0, 0, 0, 1, 2]) as usize,
             shards: pick(&[1, 1, 2, 4]) as usize,
-            disk_mib: pick(&[20, 20, 24]),
+            disk_mib: pick(&[20, 20, 24, 36]),
             log_kib: pick(&[256, 512, 1024]),
             volumes: pick(&[1, 2, 3]) as usize,
             clients: pick(&[1, 2, 4, 8]) as usize,
@@ -63,6 +63,11 @@ impl Setup {
     /// Paths of all disks: data first, then log.
     pub fn paths(&self) -> Vec<String> {
         (0..self.data_disks() + self.log_disks).map(|index| format!("sim{index}")).collect()
+    }
+
+    /// The largest block that fits into a chunk: a disk has 256 slots, of 64 KiB when it is small.
+    pub fn block_bytes_max(&self) -> u32 {
+        if self.disk_mib < 36 { 64 << 10 } else { 128 << 10 }
     }
 
     pub fn disk_bytes(&self) -> u64 {

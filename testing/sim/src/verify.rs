@@ -269,11 +269,13 @@ async fn exercise(rt: &Rt, found: &mut Found, random: &mut Random) -> Result<(),
     {
         let mut data = rt.buffer((to - from) as usize * SECTOR);
         fill(&mut data, found.tag, LIVENESS_NUMBER, from);
-        found.bytes[from as usize * SECTOR..to as usize * SECTOR].copy_from_slice(&data);
-        match volume.write(u64::from(from) * SECTOR as u64, vec![data.freeze()], false).await {
-            Ok(()) => {}
+        let data = data.freeze();
+        match volume.write(u64::from(from) * SECTOR as u64, vec![data.clone()], false).await {
+            Ok(()) => {
+                found.bytes[from as usize * SECTOR..to as usize * SECTOR].copy_from_slice(&data);
+            }
             // A pool that was full before the crash is full after it.
-            Err(IoError::NoSpace) => return Ok(()),
+            Err(IoError::NoSpace) => {}
             Err(error) => return Err(outcome("a write", error)),
         }
     }
@@ -325,7 +327,14 @@ fn reimport(setup: &Setup, images: Vec<Image>, found: Vec<Found>, seed: u64) -> 
                     low,
                     &bytes,
                     &found.bytes[low as usize * SECTOR..high as usize * SECTOR],
-                )?;
+                )
+                .map_err(|failure| {
+                    let (block, sync) = (found.info.block_size, found.info.sync);
+                    failure.because(&format!(
+                        "after the second crash; blocks of {block} bytes, sync {}",
+                        sync.name()
+                    ))
+                })?;
             }
         }
         Ok(())

@@ -432,7 +432,8 @@ impl Clients {
             3 | 4 => SyncPolicy::Standard,
             _ => SyncPolicy::Disabled,
         });
-        let block_size = BLOCK_SIZES[self.below(BLOCK_SIZES.len() as u64) as usize];
+        let drawn = BLOCK_SIZES[self.below(BLOCK_SIZES.len() as u64) as usize];
+        let block_size = drawn.min(self.setup.block_bytes_max());
         let size = MIB + self.below(4) * u64::from(block_size);
         self.create_volume(size, block_size, sync).await;
     }

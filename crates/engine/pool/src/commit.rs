@@ -218,7 +218,7 @@ impl Shard {
             for change in entry.changes {
                 match result {
                     Ok(()) => self.apply(change, id),
-                    Err(_) => self.drop_change(change, id),
+                    Err(_) => self.drop_change(change, id, entry.durable),
                 }
             }
             if let Some(done) = entry.done {
@@ -392,14 +392,17 @@ impl Shard {
         match change {
             Change::Write { dataset, first, ptrs, blocks, destage } => {
                 let small = blocks.iter().map(|block| block.len()).sum::<usize>() <= CACHE_WRITE_BYTES_MAX;
-                let mut tree = dataset.tree.borrow_mut();
-                for ((block, ptr), data) in (first..).zip(&ptrs).zip(blocks) {
-                    if active(Bug::FreesNewPointer) {
-                        freed.push(*ptr);
-                        tree.set(block, *ptr, &mut Vec::new());
-                    } else {
-                        tree.set(block, *ptr, &mut freed);
+                self.change_tree(&dataset, |tree| {
+                    for (block, ptr) in (first..).zip(&ptrs) {
+                        if active(Bug::FreesNewPointer) {
+                            freed.push(*ptr);
+                            tree.set(block, *ptr, &mut Vec::new());
+                        } else {
+                            tree.set(block, *ptr, &mut freed);
+                        }
                     }
+                });
+                for ((block, ptr), data) in (first..).zip(&ptrs).zip(blocks) {
                     self.space.borrow_mut().applied(ptr);
                     if small && !destage {
                         self.cache_insert(ptr, data);
@@ -409,7 +412,6 @@ impl Shard {
                         self.unstage(&staged);
                     }
                 }
-                drop(tree);
                 let last = first + ptrs.len() as u64 - 1;
                 self.note_loaded(&dataset, first, last);
             }
@@ -424,7 +426,7 @@ impl Shard {
                     let staged = dataset.staged.borrow_mut().remove(&block).expect("just listed");
                     self.unstage(&staged);
                 }
-                dataset.tree.borrow_mut().clear(first, count, &mut freed);
+                self.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
             }
             Change::Put { record, .. } => self.apply_put(*record),
             Change::Remove { number } => self.apply_remove(number),
@@ -468,7 +470,7 @@ impl Shard {
         let known = self.datasets.borrow().get(&record.number).cloned();
         let dataset = match known {
             Some(dataset) => {
-                dataset.tree.borrow_mut().grow(record.blocks());
+                self.change_tree(&dataset, |tree| tree.grow(record.blocks()));
                 let mut now = dataset.record.borrow_mut();
                 (now.size, now.sync, now.state, now.name) =
                     (record.size, record.sync, record.state, record.name);
@@ -503,7 +505,12 @@ impl Shard {
 
     /// Undoes what queueing did, for an entry that failed. The pool is suspended: nothing is allocated any more, so space
     /// stays reserved until the next import, which finds the truth.
-    fn drop_change(&self, change: Change, entry: u64) {
+    ///
+    /// What was acknowledged before it was durable stays where clients see it: they were told that it is written.
+    fn drop_change(&self, change: Change, entry: u64, durable: bool) {
+        if !durable {
+            return;
+        }
         if let Change::Write { dataset, first, ptrs, .. } = &change {
             (*first..first + ptrs.len() as u64).for_each(|block| dataset.settle(block, entry));
         }

@@ -188,6 +188,10 @@ impl Control {
     }
 
     async fn run_checkpoint(&self) -> Result<(), Error> {
+        if self.shared.is_suspended() {
+            // What a failed checkpoint froze is still frozen: there is no second one before the next import.
+            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+        }
         let shards = self.shard_count();
         let generation = self.generation.get() + 1;
         let freezing =
@@ -256,6 +260,9 @@ impl Control {
 
     /// Records on every disk in service that `disk` is out, so that no import ever takes it for current. Completes when that
     /// is durable: until then nothing that the disk lacks may be acknowledged.
+    ///
+    /// A disk that its group cannot lose is not recorded: the pool suspends, so that nothing is acknowledged
+    /// that the disk lacks, and an import that finds it working again finds everything.
     pub async fn record_failure(&self, disk: u16) {
         let recorded = &self.shared.recorded[usize::from(disk)];
         self.turnstile.until(|| !self.labelling.replace(true)).await;
@@ -265,6 +272,12 @@ impl Control {
             return;
         }
         loop {
+            if self.is_lost() {
+                self.suspend_lost();
+                self.labelling.set(false);
+                self.turnstile.changed();
+                return;
+            }
             let label = {
                 let mut label = self.label.borrow_mut();
                 label.generation += 1;
@@ -294,13 +307,16 @@ impl Control {
                 self.event(Severity::Error, "disk.failed", &format!("{}/{index}", self.name()), message);
             }
         }
-        if self.is_lost() && self.shared.suspend() {
+        self.labelling.set(false);
+        self.turnstile.changed();
+    }
+
+    fn suspend_lost(&self) {
+        if self.shared.suspend() {
             self.shared.wake_all();
             let message = "writing has stopped: more disks failed than the layout can lose. Reads go on where copies are left";
             self.event(Severity::Error, "pool.suspended", self.name(), message.into());
         }
-        self.labelling.set(false);
-        self.turnstile.changed();
     }
 
     fn is_lost(&self) -> bool {

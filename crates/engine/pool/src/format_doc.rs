@@ -6,7 +6,9 @@ use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::{DiskEntry, DiskStatus, GroupEntry, LABEL_BYTES, Label, SlotRef, SuperblockSlot};
 use forebay_log::{Chain, FRAME_HEADER, FrameContext, encode_frame};
-use forebay_space::{Addr, Bits, CHUNK_ENTRY_BYTES, ChunkEntry, ChunkId, ChunkKind, PTR_BYTES, Ptr, encode_record};
+use forebay_space::{
+    Addr, Bits, CHUNK_ENTRY_BYTES, ChunkEntry, ChunkId, ChunkKind, PTR_BYTES, Ptr, encode_record,
+};
 use forebay_tree::{NODE_BYTES, NodeHeader, encode_node};
 use std::collections::BTreeMap;
 
@@ -72,36 +74,48 @@ fn sample_ptr() -> Ptr {
 fn pointers_entries_and_records() {
     let ptr = encoded(PTR_BYTES, |w| sample_ptr().encode(w));
     let addr = sample_ptr().addr().0;
-    check("pointer", &ptr, &[
-        ("address", &le::<6>(addr.into())),
-        ("sectors", &[16]),
-        ("birth", &[0x77]),
-        ("compression", &[]),
-        ("flags", &[]),
-        ("checksum", &[0x99]),
-    ]);
+    check(
+        "pointer",
+        &ptr,
+        &[
+            ("address", &le::<6>(addr.into())),
+            ("sectors", &[16]),
+            ("birth", &[0x77]),
+            ("compression", &[]),
+            ("flags", &[]),
+            ("checksum", &[0x99]),
+        ],
+    );
     let entry = encoded(CHUNK_ENTRY_BYTES, |w| sample_entry().encode(w));
-    check("entry", &entry, &[
-        ("chunk", &le::<4>(0x21222)),
-        ("kind", &[0]),
-        ("block class", &[5]),
-        ("group", &[7]),
-        ("units", &le::<4>(0x412)),
-        ("order", &[0x51]),
-        ("record checksum", &[0x31]),
-        ("record alternate", &[1]),
-        ("slots", &[1]),
-        ("first slot", &[0x12, 0x11, 0x16, 0x15, 0x14, 0x13]),
-    ]);
+    check(
+        "entry",
+        &entry,
+        &[
+            ("chunk", &le::<4>(0x21222)),
+            ("kind", &[0]),
+            ("block class", &[5]),
+            ("group", &[7]),
+            ("units", &le::<4>(0x412)),
+            ("order", &[0x51]),
+            ("record checksum", &[0x31]),
+            ("record alternate", &[1]),
+            ("slots", &[1]),
+            ("first slot", &[0x12, 0x11, 0x16, 0x15, 0x14, 0x13]),
+        ],
+    );
     let (record, sum) = encode_record(Id(0xabc), 0x61, ChunkId(0x71), &Bits::new(0x81));
-    check("record", &record, &[
-        ("magic", b"FBCHUNK\x01"),
-        ("checksum", &le::<16>(sum.0)),
-        ("pool id", &le::<16>(0xabc)),
-        ("generation", &[0x61]),
-        ("chunk", &[0x71]),
-        ("units", &[0x81]),
-    ]);
+    check(
+        "record",
+        &record,
+        &[
+            ("magic", b"FBCHUNK\x01"),
+            ("checksum", &le::<16>(sum.0)),
+            ("pool id", &le::<16>(0xabc)),
+            ("generation", &[0x61]),
+            ("chunk", &[0x71]),
+            ("units", &[0x81]),
+        ],
+    );
 }
 
 #[test]
@@ -121,49 +135,65 @@ fn label_and_superblock() {
     };
     let bytes = label.encode(65536);
     let sum = bytes[16..32].to_vec();
-    check("label", &bytes, &[
-        ("magic", b"FOREBAY\x01"),
-        ("version", &[1]),
-        ("header bytes", &le::<2>(256)),
-        ("label bytes", &le::<4>(LABEL_BYTES as u128)),
-        ("checksum", &sum),
-        ("features compatible", &[]),
-        ("features read-only", &[]),
-        ("features incompatible", &[]),
-        ("own byte address", &le::<4>(65536)),
-        ("pool id", &le::<16>(0xabc)),
-        ("generation", &[0x11]),
-        ("created", &[0x22]),
-        ("this disk's index", &[0]),
-        ("shards", &[3]),
-        ("groups", &[1]),
-        ("disks", &[1]),
-        ("pool name", b"tank"),
-    ]);
-    check("group", &bytes[256..320], &[
-        ("role", &[1]),
-        ("data slots", &[1]),
-        ("redundancy", &[2]),
-        ("slot bytes", &le::<8>(1 << 20)),
-        ("cell bytes", &le::<8>(1 << 16)),
-    ]);
-    check("disk", &bytes[320..384], &[
-        ("disk id", &[0xd1]),
-        ("group", &[0]),
-        ("status", &[1]),
-        ("slots", &le::<4>(0x101)),
-        ("size", &le::<8>(0x1234567)),
-        ("physical sector", &le::<4>(8192)),
-    ]);
+    check(
+        "label",
+        &bytes,
+        &[
+            ("magic", b"FOREBAY\x01"),
+            ("version", &[1]),
+            ("header bytes", &le::<2>(256)),
+            ("label bytes", &le::<4>(LABEL_BYTES as u128)),
+            ("checksum", &sum),
+            ("features compatible", &[]),
+            ("features read-only", &[]),
+            ("features incompatible", &[]),
+            ("own byte address", &le::<4>(65536)),
+            ("pool id", &le::<16>(0xabc)),
+            ("generation", &[0x11]),
+            ("created", &[0x22]),
+            ("this disk's index", &[0]),
+            ("shards", &[3]),
+            ("groups", &[1]),
+            ("disks", &[1]),
+            ("pool name", b"tank"),
+        ],
+    );
+    check(
+        "group",
+        &bytes[256..320],
+        &[
+            ("role", &[1]),
+            ("data slots", &[1]),
+            ("redundancy", &[2]),
+            ("slot bytes", &le::<8>(1 << 20)),
+            ("cell bytes", &le::<8>(1 << 16)),
+        ],
+    );
+    check(
+        "disk",
+        &bytes[320..384],
+        &[
+            ("disk id", &[0xd1]),
+            ("group", &[0]),
+            ("status", &[1]),
+            ("slots", &le::<4>(0x101)),
+            ("size", &le::<8>(0x1234567)),
+            ("physical sector", &le::<4>(8192)),
+        ],
+    );
     let slot = SuperblockSlot { pool: Id(0xabc), generation: 0x33, payload: vec![7; 300] }.encode(0x20000);
-    check("superblock", &slot, &[
-        ("magic", b"FBAYSUPR"),
-        ("checksum", &slot[8..24].to_vec()),
-        ("pool id", &le::<16>(0xabc)),
-        ("own byte address", &le::<8>(0x20000)),
-        ("generation", &[0x33]),
-        ("payload bytes", &le::<4>(300)),
-    ]);
+    check(
+        "superblock",
+        &slot,
+        &[
+            ("magic", b"FBAYSUPR"),
+            ("checksum", &slot[8..24].to_vec()),
+            ("pool id", &le::<16>(0xabc)),
+            ("own byte address", &le::<8>(0x20000)),
+            ("generation", &[0x33]),
+            ("payload bytes", &le::<4>(300)),
+        ],
+    );
     assert_eq!(slot[72], 7, "the payload starts at byte 72");
 }
 
@@ -173,26 +203,35 @@ fn payload_dataset_node_and_frame() {
     let catalog = sample_ptr();
     let table = Ptr::new(Addr::new(ChunkId(9), 4), NODE_BYTES as u32, 1, Checksum(2));
     let root = ShardRoot { catalog, table, table_chunk: sample_entry(), tail, cut: 0x44, sealed: 0x45 };
-    let pool = Super { incarnation: 0x51, epoch: 0x52, label_generation: 0x53, exported: true, shards: vec![root] };
+    let pool =
+        Super { incarnation: 0x51, epoch: 0x52, label_generation: 0x53, exported: true, shards: vec![root] };
     let bytes = pool.encode();
-    check("payload", &bytes, &[
-        ("version", &[1]),
-        ("shards", &[1]),
-        ("flags", &[1]),
-        ("incarnation", &[0x51]),
-        ("epoch", &[0x52]),
-        ("label generation", &[0x53]),
-    ]);
-    check("shard", &bytes[40..], &[
-        ("catalogue index", &encoded(PTR_BYTES, |w| catalog.encode(w))),
-        ("chunk table index", &encoded(PTR_BYTES, |w| table.encode(w))),
-        ("entry of the chunk", &encoded(CHUNK_ENTRY_BYTES, |w| sample_entry().encode(w))),
-        ("log tail position", &le::<8>(0x1000)),
-        ("log tail sequence", &[0x42]),
-        ("log tail link", &[0x43]),
-        ("cut", &[0x44]),
-        ("sealed", &[0x45]),
-    ]);
+    check(
+        "payload",
+        &bytes,
+        &[
+            ("version", &[1]),
+            ("shards", &[1]),
+            ("flags", &[1]),
+            ("incarnation", &[0x51]),
+            ("epoch", &[0x52]),
+            ("label generation", &[0x53]),
+        ],
+    );
+    check(
+        "shard",
+        &bytes[40..],
+        &[
+            ("catalogue index", &encoded(PTR_BYTES, |w| catalog.encode(w))),
+            ("chunk table index", &encoded(PTR_BYTES, |w| table.encode(w))),
+            ("entry of the chunk", &encoded(CHUNK_ENTRY_BYTES, |w| sample_entry().encode(w))),
+            ("log tail position", &le::<8>(0x1000)),
+            ("log tail sequence", &[0x42]),
+            ("log tail link", &[0x43]),
+            ("cut", &[0x44]),
+            ("sealed", &[0x45]),
+        ],
+    );
     let record = DatasetRecord {
         number: 0x61,
         state: DatasetState::Deleting,
@@ -206,52 +245,64 @@ fn payload_dataset_node_and_frame() {
         height: 2,
         name: "a/b".into(),
     };
-    check("dataset", &record.encode(), &[
-        ("number", &[0x61]),
-        ("kind", &[1]),
-        ("state", &[1]),
-        ("sync", &[1]),
-        ("log2", &[13]),
-        ("id", &[0x62]),
-        ("size", &[0x63]),
-        ("created", &[0x64]),
-        ("root", &encoded(PTR_BYTES, |w| catalog.encode(w))),
-        ("mapped", &[0x65]),
-        ("tree height", &[2]),
-        ("name bytes", &[3]),
-        ("name", b"a/b"),
-    ]);
+    check(
+        "dataset",
+        &record.encode(),
+        &[
+            ("number", &[0x61]),
+            ("kind", &[1]),
+            ("state", &[1]),
+            ("sync", &[1]),
+            ("log2", &[13]),
+            ("id", &[0x62]),
+            ("size", &[0x63]),
+            ("created", &[0x64]),
+            ("root", &encoded(PTR_BYTES, |w| catalog.encode(w))),
+            ("mapped", &[0x65]),
+            ("tree height", &[2]),
+            ("name bytes", &[3]),
+            ("name", b"a/b"),
+        ],
+    );
     let header = NodeHeader { pool: Id(0xabc), owner: Id(0xdef), level: 3, index: 0x71 };
     let mut node = vec![0; NODE_BYTES];
     encode_node(&header, catalog, &[], &mut node);
-    check("node", &node, &[
-        ("magic", b"FBND"),
-        ("version", &[1]),
-        ("level", &[3]),
-        ("pool id", &le::<16>(0xabc)),
-        ("owner id", &le::<16>(0xdef)),
-        ("own address", &le::<8>(catalog.addr().0.into())),
-        ("birth", &[0x77]),
-        ("owner epoch", &[]),
-        ("index", &[0x71]),
-    ]);
+    check(
+        "node",
+        &node,
+        &[
+            ("magic", b"FBND"),
+            ("version", &[1]),
+            ("level", &[3]),
+            ("pool id", &le::<16>(0xabc)),
+            ("owner id", &le::<16>(0xdef)),
+            ("own address", &le::<8>(catalog.addr().0.into())),
+            ("birth", &[0x77]),
+            ("owner epoch", &[]),
+            ("index", &[0x71]),
+        ],
+    );
     let mut frame = vec![0; 4096];
     let context = FrameContext { pool: Id(0xabc), shard: 0x81 };
     let written = encode_frame(&mut frame, context, &tail, 0x82, 0x83, 0x84, 100);
-    check("frame", &frame, &[
-        ("magic", b"FBLOGFRM"),
-        ("checksum", &le::<16>(written.sum.0)),
-        ("pool id", &le::<16>(0xabc)),
-        ("shard", &[0x81]),
-        ("version", &[1]),
-        ("records", &[0x84]),
-        ("sequence", &[0x42]),
-        ("position", &le::<8>(0x1000)),
-        ("incarnation", &[0x82]),
-        ("durable", &[0x83]),
-        ("length", &le::<4>(4096)),
-        ("payload bytes", &[100]),
-        ("link", &[0x43]),
-    ]);
+    check(
+        "frame",
+        &frame,
+        &[
+            ("magic", b"FBLOGFRM"),
+            ("checksum", &le::<16>(written.sum.0)),
+            ("pool id", &le::<16>(0xabc)),
+            ("shard", &[0x81]),
+            ("version", &[1]),
+            ("records", &[0x84]),
+            ("sequence", &[0x42]),
+            ("position", &le::<8>(0x1000)),
+            ("incarnation", &[0x82]),
+            ("durable", &[0x83]),
+            ("length", &le::<4>(4096)),
+            ("payload bytes", &[100]),
+            ("link", &[0x43]),
+        ],
+    );
     assert_eq!(FRAME_HEADER, 104);
 }

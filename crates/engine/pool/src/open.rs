@@ -453,14 +453,14 @@ impl Replay {
                 let ptrs =
                     if active(Bug::TornWriteAccepted) { &ptrs[..ptrs.len().div_ceil(2)] } else { &ptrs[..] };
                 let mut freed = Vec::new();
-                let mut tree = dataset.tree.borrow_mut();
                 let mut space = shard.space.borrow_mut();
-                for (block, ptr) in (first..).zip(ptrs) {
-                    if !space.claim(ptr) {
-                        return None;
-                    }
-                    tree.set(block, *ptr, &mut freed);
+                if !ptrs.iter().all(|ptr| space.claim(ptr)) {
+                    return None;
                 }
+                let set = |tree: &mut Tree| {
+                    (first..).zip(ptrs).for_each(|(block, ptr)| tree.set(block, *ptr, &mut freed))
+                };
+                shard.change_tree(&dataset, set);
                 freed.iter().for_each(|ptr| space.freed(ptr));
             }
             Record::Data { dataset: number, first, block_bytes, blocks } => {
@@ -476,7 +476,7 @@ impl Replay {
                 unstage(&dataset, first, count);
                 if !staged_only {
                     let mut freed = Vec::new();
-                    dataset.tree.borrow_mut().clear(first, count, &mut freed);
+                    shard.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
                     let mut space = shard.space.borrow_mut();
                     freed.iter().for_each(|ptr| space.freed(ptr));
                 }

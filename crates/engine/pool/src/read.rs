@@ -68,7 +68,7 @@ impl Shard {
             // Pending blocks may have been applied meanwhile; the loop looks again at everything.
             let over = dataset.tree.borrow().overlaid(leaf, home, block % FANOUT, &ptrs);
             let mut freed = Vec::new();
-            if dataset.tree.borrow_mut().load_leaf(leaf, home, ptrs, &mut freed) {
+            if self.change_tree(dataset, |tree| tree.load_leaf(leaf, home, ptrs, &mut freed)) {
                 if !active(Bug::ColdLeafForgetsOldPointer) {
                     let mut space = self.space.borrow_mut();
                     freed.iter().for_each(|ptr| space.freed(ptr));

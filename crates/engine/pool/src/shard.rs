@@ -129,6 +129,8 @@ pub(crate) struct Shard {
     pub checkpoints: Cell<u64>,
     pub progress: Turnstile,
     pub checkpoint_wanted: Cell<bool>,
+    /// Nodes that changed in this period, over all datasets.
+    pub nodes_dirty: Cell<u64>,
     /// Nodes that the running checkpoint has yet to write.
     pub nodes_frozen: Cell<u64>,
     /// Nodes that entries in the queue may make dirty.
@@ -185,6 +187,7 @@ impl Shard {
             Default::default(),
         );
         let zero = rt.arena().take_zeroed(128 << 10).freeze();
+        let dirty = parts.datasets.values().map(|dataset| dataset.tree.borrow().dirty()).sum();
         Shard {
             zero,
             rt,
@@ -206,6 +209,7 @@ impl Shard {
             checkpoints: Cell::new(0),
             progress: Turnstile::default(),
             checkpoint_wanted: Cell::new(false),
+            nodes_dirty: Cell::new(dirty),
             nodes_frozen: Cell::new(0),
             nodes_queued: Cell::new(0),
             tables: RefCell::new(parts.tables),
@@ -311,16 +315,14 @@ impl Shard {
     }
 
     fn dirty_bytes(&self) -> u64 {
-        let datasets = self.datasets.borrow();
-        datasets.values().map(|dataset| dataset.tree.borrow().dirty()).sum::<u64>()
-            * forebay_tree::NODE_BYTES as u64
+        self.nodes_dirty.get() * forebay_tree::NODE_BYTES as u64
     }
 
     /// Nodes that must stay allocatable whatever happens: dirty ones, those being written, and the tables.
     pub fn nodes_needed(&self) -> u64 {
-        let datasets = self.datasets.borrow();
-        let dirty: u64 = datasets.values().map(|dataset| dataset.tree.borrow().dirty()).sum();
-        let tables = (datasets.len() / 31 + 3) as u64 + (self.space.borrow().table_len() / 102 + 3) as u64;
+        let dirty = self.nodes_dirty.get();
+        let tables = (self.datasets.borrow().len() / 31 + 3) as u64
+            + (self.space.borrow().table_len() / 102 + 3) as u64;
         dirty + self.nodes_frozen.get() + self.nodes_queued.get() + 2 * tables
     }
 
@@ -441,6 +443,15 @@ impl Shard {
         self.space.borrow().chunk(ptr.addr().chunk()).map(|chunk| chunk.entry.slots.clone())
     }
 
+    /// Changes a dataset's tree, and keeps count of the nodes that makes dirty.
+    pub fn change_tree<T>(&self, dataset: &Dataset, change: impl FnOnce(&mut forebay_tree::Tree) -> T) -> T {
+        let mut tree = dataset.tree.borrow_mut();
+        let before = tree.dirty();
+        let result = change(&mut tree);
+        self.nodes_dirty.set(self.nodes_dirty.get() + tree.dirty() - before);
+        result
+    }
+
     /// Forgets a staged block.
     pub fn unstage(&self, staged: &Staged) {
         self.staged_bytes.set(self.staged_bytes.get() - staged.data.len());
@@ -493,6 +504,7 @@ impl Shard {
         });
         let datasets: Vec<_> = frozen.collect();
         self.nodes_frozen.set(nodes);
+        self.nodes_dirty.set(0);
         let tail = log.staged.values().next().map_or(log.chain, |(chain, _)| *chain);
         FrozenShard { datasets, tail, cut: log.chain.sequence, unflushed: log.unflushed }
     }

@@ -43,6 +43,8 @@ pub struct Usage {
 #[derive(Default)]
 pub struct Space {
     chunks: BTreeMap<ChunkId, Chunk>,
+    /// Those of the chunks that hold nodes.
+    node_chunks: Vec<ChunkId>,
     open: BTreeMap<ChunkKind, (ChunkId, u32)>,
     current: Period,
     frozen: Period,
@@ -58,6 +60,9 @@ impl Space {
     pub fn insert(&mut self, chunk: Chunk) {
         if chunk.entry.kind != ChunkKind::Log {
             self.scarce = false;
+        }
+        if chunk.entry.kind == ChunkKind::Node {
+            self.node_chunks.push(chunk.entry.id);
         }
         let before = self.chunks.insert(chunk.entry.id, chunk);
         assert!(before.is_none(), "chunk granted twice");
@@ -189,10 +194,9 @@ impl Space {
         true
     }
 
-    /// Nodes that can be written before another chunk is needed.
+    /// Nodes that can be written before another chunk is needed. Asked by every write: one look per node chunk.
     pub fn nodes_free(&self) -> u64 {
-        let nodes = self.chunks.values().filter(|chunk| chunk.entry.kind == ChunkKind::Node);
-        nodes.map(|chunk| u64::from(chunk.busy.zeros() / NODE_UNITS)).sum()
+        self.node_chunks.iter().map(|id| u64::from(self.chunks[id].busy.zeros() / NODE_UNITS)).sum()
     }
 
     /// Closes the period: what follows belongs to the next checkpoint.
@@ -284,6 +288,7 @@ impl Space {
             self.scarce = false;
         }
         let leaving = std::mem::take(&mut self.leaving);
+        self.node_chunks.retain(|id| !leaving.contains(id));
         leaving
             .into_iter()
             .map(|id| self.chunks.remove(&id).expect("leaving chunks are owned").entry)

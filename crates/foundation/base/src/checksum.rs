@@ -1,9 +1,11 @@
 //! The 128-bit content checksum of everything the engine stores: XXH3-128 (xxHash specification 0.1.1).
 //!
 //! It detects accidents (rot, torn, lost and misdirected writes), not adversaries; the pointer format keeps
-//! room for a wider, cryptographic form.
+//! room for a wider, cryptographic form. The library picks AVX2 at run time: 8 KiB cost half of what a build for
+//! plain x86-64 costs.
 
 use std::fmt;
+use twox_hash::XxHash3_128;
 
 /// XXH3-128 of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -12,18 +14,18 @@ pub struct Checksum(pub u128);
 impl Checksum {
     /// Checksum of `bytes`.
     pub fn of(bytes: &[u8]) -> Checksum {
-        Checksum(xxhash_rust::xxh3::xxh3_128(bytes))
+        Checksum(XxHash3_128::oneshot(bytes))
     }
 
     /// Checksum of `bytes` as if the 16 bytes at `at` were zero: for structures that carry their own checksum.
     ///
     /// Panics when `at + 16` lies outside `bytes`: the position is a constant of the caller's format.
     pub fn of_with_hole(bytes: &[u8], at: usize) -> Checksum {
-        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-        hasher.update(&bytes[..at]);
-        hasher.update(&[0; 16]);
-        hasher.update(&bytes[at + 16..]);
-        Checksum(hasher.digest128())
+        let mut hasher = XxHash3_128::new();
+        hasher.write(&bytes[..at]);
+        hasher.write(&[0; 16]);
+        hasher.write(&bytes[at + 16..]);
+        Checksum(hasher.finish_128())
     }
 }
 

@@ -91,11 +91,12 @@ impl<'a> Reader<'a> {
     pub fn u128(&mut self) -> Result<u128, Truncated> {
         Ok(u128::from_le_bytes(self.array()?))
     }
-    /// A zero-padded string of a fixed field; bytes that are not UTF-8 are replaced.
+    /// A zero-padded string of a fixed field; what is not UTF-8 becomes question marks, so that the string still fits the
+    /// field that it came from.
     pub fn text(&mut self, field: usize) -> Result<String, Truncated> {
         let bytes = self.bytes(field)?;
         let end = bytes.iter().position(|&b| b == 0).unwrap_or(field);
-        Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
+        Ok(String::from_utf8_lossy(&bytes[..end]).replace(char::REPLACEMENT_CHARACTER, "?"))
     }
 }
 
@@ -113,5 +114,12 @@ mod tests {
         assert_eq!((reader.u8(), reader.u16(), reader.u32(), reader.u64()), (Ok(1), Ok(2), Ok(3), Ok(4)));
         assert_eq!(reader.text(8).as_deref(), Ok("abc"));
         assert_eq!(reader.u8(), Err(Truncated));
+    }
+
+    #[test]
+    fn a_text_that_was_read_can_be_written() {
+        let text = Reader::new(b"a\xff\xfe\xc3b\xc3").text(6).expect("six bytes are there");
+        assert_eq!(text, "a???b?");
+        Writer::new(&mut [0; 6]).text(&text, 6);
     }
 }

@@ -116,6 +116,8 @@ enum Input {
         from: usize,
         to: usize,
     },
+    /// No more is wanted, or nothing more comes.
+    Over,
 }
 
 /// Counted in a round, published at its end.
@@ -196,6 +198,7 @@ impl<F: Future<Output = Outcome>, S: Fn(Request) -> F> Session<F, S> {
     /// Ends without a further word; what runs is finished all the same.
     fn cut(&mut self, why: Ended) {
         self.end(why);
+        self.input = Input::Over;
         self.transport.shutdown();
         self.drop_replies();
     }
@@ -269,11 +272,10 @@ impl<F: Future<Output = Outcome>, S: Fn(Request) -> F> Session<F, S> {
                     self.input = Input::Idle;
                 }
                 Ok(Some(Decoded::Disconnect)) => {
-                    self.input = Input::Idle;
+                    self.input = Input::Over;
                     self.end(Ended::ByClient);
                 }
                 Err(violation) => {
-                    self.input = Input::Idle;
                     self.cut(Ended::Violation(violation));
                 }
             }
@@ -308,11 +310,9 @@ impl<F: Future<Output = Outcome>, S: Fn(Request) -> F> Session<F, S> {
         }
     }
 
-    /// Receives when there is nothing to decode; true when something came.
+    /// Receives when there is nothing to decode; true when something came. A server that stops goes on receiving while it
+    /// finishes, to tell the client why.
     fn receive(&mut self, context: &mut Context) -> bool {
-        if self.ending.is_some() {
-            return false;
-        }
         if matches!(self.input, Input::Idle) {
             let buffer = self.rt.buffer(self.receive_len);
             self.input = Input::Receiving(self.transport.recv(buffer));
@@ -330,7 +330,7 @@ impl<F: Future<Output = Outcome>, S: Fn(Request) -> F> Session<F, S> {
                 self.input = Input::Holding { buffer, from: 0, to: count };
             }
             _ => {
-                self.input = Input::Idle;
+                self.input = Input::Over;
                 self.end(Ended::ByClient);
             }
         }

@@ -15,6 +15,7 @@ use forebay_target::{HANDSHAKE_MAX, NbdConfig, NbdServer};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -175,6 +176,13 @@ impl Backend for World {
 fn with_server<F: Future<Output = ()> + 'static>(
     test: impl FnOnce(Rt, Rc<NbdServer>, Arc<Mutex<Vec<Event>>>) -> F + 'static,
 ) {
+    with_server_over(MemoryDisk::new("pool/a", 0, 1 << 30), test);
+}
+
+fn with_server_over<F: Future<Output = ()> + 'static>(
+    disk: Arc<MemoryDisk>,
+    test: impl FnOnce(Rt, Rc<NbdServer>, Arc<Mutex<Vec<Event>>>) -> F + 'static,
+) {
     let world = Rc::new(World::default());
     *world.myself.borrow_mut() = Rc::downgrade(&world);
     let executor = Executor::new(0, world.clone());
@@ -184,7 +192,7 @@ fn with_server<F: Future<Output = ()> + 'static>(
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = events.clone();
         let sink = Arc::new(move |event| sink.lock().unwrap().push(event));
-        let house = House(Arc::new(vec![MemoryDisk::new("pool/a", 0, 1 << 30)]));
+        let house = House(Arc::new(vec![disk]));
         let config = NbdConfig { listen: "127.0.0.1:1".into(), tls: None };
         let server = Rc::new(NbdServer::start(cores, house, config, sink).await.unwrap());
         test(rt, server.clone(), events).await;
@@ -219,8 +227,15 @@ async fn open(rt: &Rt) -> Stream {
 }
 
 fn read(cookie: u64) -> Vec<u8> {
+    read_of(cookie, REQUEST_MAX.into())
+}
+
+fn short_read(cookie: u64) -> Vec<u8> {
+    read_of(cookie, 512)
+}
+
+fn read_of(cookie: u64, len: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let len = u64::from(REQUEST_MAX);
     RequestHeader { flags: 0, kind: command::READ, cookie, offset: 0, len }.encode(Style::Simple, &mut bytes);
     bytes
 }
@@ -276,10 +291,35 @@ fn clients_that_read_share_the_memory_of_a_core() {
             send(&rt, &stream, &read(1)).await;
             streams.push(stream);
         }
+        let begun = rt.now();
         for stream in streams {
             let len = 16 + REQUEST_MAX as usize;
             assert_eq!(receive(&rt, &stream, len).await, len);
         }
+        assert_eq!(rt.now(), begun, "who waits is woken when there is memory, not when time has passed");
         assert!(events.lock().unwrap().is_empty());
+    });
+}
+
+/// What runs is answered with its result, what comes later with ESHUTDOWN, and then the connection is closed.
+#[test]
+fn a_server_that_stops_says_so() {
+    let disk = MemoryDisk::new("pool/a", 0, 1 << 30);
+    let slow = disk.clone();
+    with_server_over(disk, |rt, server, _| async move {
+        let stream = open(&rt).await;
+        slow.slow_read.store(60_000_000_000, Ordering::SeqCst);
+        send(&rt, &stream, &short_read(1)).await;
+        rt.sleep(Duration::from_secs(1)).await;
+        let stopped = rt.spawn(async move { server.stop().await });
+        rt.sleep(Duration::from_secs(1)).await;
+        send(&rt, &stream, &short_read(2)).await;
+        let (reply, count) = stream.recv(rt.buffer(17)).await;
+        assert_eq!(
+            (count, &reply[..16]),
+            (Ok(16), b"\x67\x44\x66\x98\0\0\0\x6c\0\0\0\0\0\0\0\x02".as_slice())
+        );
+        assert_eq!(receive(&rt, &stream, 9999).await, 16 + 512);
+        stopped.await;
     });
 }
