@@ -72,7 +72,17 @@ fn main() -> ExitCode {
                 Some(text) => only = text,
                 None => return usage(),
             },
+            "--import" => return verdict(import::run(number(&mut arguments).unwrap_or(IMPORT_RECORDS))),
             "--import-fill" => {
+                let (Some(disk), Some(records)) = (arguments.next(), number(&mut arguments)) else {
+                    return usage();
+                };
+                return verdict(import::fill(Path::new(&disk), records));
+            }
+            "--only" => match arguments.next() {
+                Some(text) => only = text,
+                None => return usage(),
+            },
             _ => return usage(),
         }
     }
