@@ -79,10 +79,6 @@ fn main() -> ExitCode {
                 };
                 return verdict(import::fill(Path::new(&disk), records));
             }
-            "--only" => match arguments.next() {
-                Some(text) => only = text,
-                None => return usage(),
-            },
             _ => return usage(),
         }
     }
