@@ -7,8 +7,10 @@
 //!
 //! What is measured is larger than every cache that can be kept small, and caches that can be bypassed are; the
 //! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. While working on one
-//! figure, `--only` runs just the works whose names contain a text (`--only "random read"`).
+//! figure, `--only` runs just the works whose names contain a text (`--only "random read"`). `--import` times an import
+//! after a crash instead.
 
+mod import;
 mod measure;
 mod report;
 mod systems;
@@ -36,6 +38,9 @@ struct Scale {
 
 /// Forebay's cache: the smallest that its metadata fits in, so that the device is measured.
 const MEMORY: (&str, u64) = ("64M", 64 * MIB);
+
+/// Log records of `--import`.
+const IMPORT_RECORDS: u64 = 4_000_000;
 
 const FULL: Scale = Scale {
     file: 4 * GIB,
@@ -67,6 +72,13 @@ fn main() -> ExitCode {
                 Some(text) => only = text,
                 None => return usage(),
             },
+            "--import" => return verdict(import::run(number(&mut arguments).unwrap_or(IMPORT_RECORDS))),
+            "--import-fill" => {
+                let (Some(disk), Some(records)) = (arguments.next(), number(&mut arguments)) else {
+                    return usage();
+                };
+                return verdict(import::fill(Path::new(&disk), records));
+            }
             _ => return usage(),
         }
     }
@@ -90,8 +102,23 @@ fn main() -> ExitCode {
     }
 }
 
+fn number(arguments: &mut impl Iterator<Item = String>) -> Option<u64> {
+    arguments.next()?.parse().ok()
+}
+
+fn verdict(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn usage() -> ExitCode {
     eprintln!("usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick] [--only TEXT]");
+    eprintln!("       forebay-bench --import [RECORDS]");
     ExitCode::from(2)
 }
 

@@ -176,7 +176,7 @@ fn cpu_seconds() -> f64 {
 }
 
 /// Waits on this thread for something that other threads do.
-fn wait<T>(future: impl Future<Output = T>) -> T {
+pub fn wait<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {

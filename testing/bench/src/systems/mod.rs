@@ -5,7 +5,7 @@ mod engine;
 mod nbd;
 
 pub use bare::Bare;
-pub use engine::InProcess;
+pub use engine::{InProcess, wait};
 pub use nbd::{forebay, nbdkit, qemu_nbd};
 
 use crate::measure::{Measured, Work};
