@@ -65,6 +65,7 @@ fn a_second_daemon_is_refused_and_harms_nothing() {
     // An address that is taken.
     let other = Place::new();
     other.run(&["serve", "--listen", &daemon.http, "--nbd", "127.0.0.1:0"]).expect(4).says("--listen");
+    other.run(&["serve", "--listen", "127.0.0.1:0", "--nbd", &daemon.nbd]).expect(4).says("--nbd");
     daemon.stop();
 }
 
