@@ -6,8 +6,9 @@
 //! spread (half the distance between the extremes) is printed beside them.
 //!
 //! What is measured is larger than every cache that can be kept small, and caches that can be bypassed are; the
-//! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. `--import` times
-//! an import after a crash instead.
+//! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. While working on one
+//! figure, `--only` runs just the works whose names contain a text (`--only "random read"`). `--import` times an import
+//! after a crash instead.
 
 mod import;
 mod measure;
@@ -60,12 +61,17 @@ fn main() -> ExitCode {
     let mut server = None;
     let mut json = None;
     let mut scale = FULL;
+    let mut only = String::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--server" => server = arguments.next().map(PathBuf::from),
             "--json" => json = arguments.next().map(PathBuf::from),
             "--quick" => scale = QUICK,
+            "--only" => match arguments.next() {
+                Some(text) => only = text,
+                None => return usage(),
+            },
             "--import" => return verdict(import::run(number(&mut arguments).unwrap_or(IMPORT_RECORDS))),
             "--import-fill" => {
                 let (Some(disk), Some(records)) = (arguments.next(), number(&mut arguments)) else {
@@ -78,7 +84,7 @@ fn main() -> ExitCode {
     }
     let Some(server) = server else { return usage() };
     host::prepare();
-    match bench(&server, &scale) {
+    match bench(&server, &scale, &only) {
         Ok(report) => {
             print!("{}", report.table());
             if let Some(path) = json
@@ -111,12 +117,12 @@ fn verdict(outcome: Outcome) -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick]");
+    eprintln!("usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick] [--only TEXT]");
     eprintln!("       forebay-bench --import [RECORDS]");
     ExitCode::from(2)
 }
 
-fn bench(server: &Path, scale: &Scale) -> Outcome<Report> {
+fn bench(server: &Path, scale: &Scale, only: &str) -> Outcome<Report> {
     let server = server.canonicalize().context(server.display())?;
     let start = Instant::now();
     let directory = Directory::new("bench")?;
@@ -142,7 +148,7 @@ fn bench(server: &Path, scale: &Scale) -> Outcome<Report> {
         judged: scale.repetitions > 1,
     };
     for repetition in 0..scale.repetitions {
-        for work in &WORKS {
+        for work in WORKS.iter().filter(|work| work.name.contains(only)) {
             for turn in 0..systems.len() {
                 let at = (turn + repetition as usize) % systems.len();
                 let system = &mut systems[at];
@@ -157,6 +163,9 @@ fn bench(server: &Path, scale: &Scale) -> Outcome<Report> {
                 let measured = system.run(work, scale.run, seed)?;
                 report.add(work.name, system.name(), work.size, measured);
             }
+        }
+        if !FIRST_WRITES.name.contains(only) {
+            continue;
         }
         for system in &mut systems {
             progress(&format!("{}/{}: first writes, {}", repetition + 1, scale.repetitions, system.name()));
