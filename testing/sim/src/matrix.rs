@@ -106,6 +106,14 @@ pub const ROWS: &[Row] = &[
         strikes: true,
     },
     Row {
+        name: "rot-repaired",
+        fault: "rot of one disk, found on reading: afterwards that disk is enough",
+        holds: "W R",
+        applies: redundant,
+        run: disk::rot_repaired,
+        strikes: true,
+    },
+    Row {
         name: "rot-same-place",
         fault: "rot at the same offset of several disks",
         holds: "W",
