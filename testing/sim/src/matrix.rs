@@ -107,7 +107,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "rot-repaired",
-        fault: "rot of one disk, found on reading: afterwards that disk is enough",
+        fault: "rot of a third of one disk: what reading meets is repaired there",
         holds: "W R",
         applies: redundant,
         run: disk::rot_repaired,

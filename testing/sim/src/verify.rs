@@ -28,8 +28,6 @@ pub struct Demand {
     /// Tick of the crash.
     pub at: u64,
     pub judge: Judge,
-    /// Whether contents are compared with the oracle.
-    pub judged: bool,
     /// Blocks that cannot be read are excused.
     pub read_errors: bool,
     /// An import that is refused is excused: it is an error, and no wrong data.
@@ -51,7 +49,6 @@ impl Demand {
     pub const STRICT: Demand = Demand {
         at: NEVER - 1,
         judge: Judge::STRICT,
-        judged: true,
         read_errors: false,
         import_errors: false,
         export: true,
@@ -80,6 +77,7 @@ pub struct Verified {
     pub recording: Recording,
     pub unreadable_sectors: u64,
     pub repaired: u64,
+    pub errors_checksum: u64,
     /// State of each data disk, then of each log disk, as the engine reports it.
     pub states: Vec<DiskState>,
     /// The disks afterwards, all writes done.
@@ -174,6 +172,7 @@ pub fn verify_in(
         let pools = engine.pools().await;
         for disk in pools.iter().flat_map(|pool| &pool.groups).flat_map(|group| &group.disks) {
             verified.repaired += disk.repaired;
+            verified.errors_checksum += disk.errors_checksum;
             verified.states.push(disk.state);
         }
         if demand.export {
@@ -261,11 +260,9 @@ async fn contents(
         let parsed = (piece.first..).zip(piece.bytes.chunks_exact(SECTOR).map(parse)).zip(&piece.unreadable);
         seen.extend(parsed.filter(|(_, unreadable)| !**unreadable).map(|(seen, _)| seen));
     }
-    if demand.judged {
-        model.judge_crash(demand.at, demand.judge, &seen).map_err(|violation| {
-            Failure::Content(format!("after a crash at tick {}: {violation}", demand.at))
-        })?;
-    }
+    model
+        .judge_crash(demand.at, demand.judge, &seen)
+        .map_err(|violation| Failure::Content(format!("after a crash at tick {}: {violation}", demand.at)))?;
     Ok(Found { info, tag: model.tag, pieces })
 }
 
