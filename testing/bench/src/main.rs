@@ -7,8 +7,8 @@
 //!
 //! What is measured is larger than every cache that can be kept small, and caches that can be bypassed are; the
 //! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. While working on one
-//! figure, `--only` runs just the works whose names contain a text (`--only "random read"`).
-//! `--import` times an import after a crash instead.
+//! figure, `--only` runs just the works whose names contain a text (`--only "random read"`). `--import` times an import
+//! after a crash instead.
 
 mod import;
 mod measure;
@@ -79,10 +79,6 @@ fn main() -> ExitCode {
                 };
                 return verdict(import::fill(Path::new(&disk), records));
             }
-            "--only" => match arguments.next() {
-                Some(text) => only = text,
-                None => return usage(),
-            },
             _ => return usage(),
         }
     }

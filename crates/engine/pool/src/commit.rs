@@ -42,12 +42,34 @@ const PARTS_MAX: usize = 512;
 
 /// A change to one dataset or to the shard.
 pub(crate) enum Change {
-    Write { dataset: Rc<Dataset>, first: u64, ptrs: Vec<Ptr>, blocks: Vec<Buf>, destage: bool },
-    Data { dataset: Rc<Dataset>, first: u64, blocks: Vec<Buf> },
-    Clear { dataset: Rc<Dataset>, first: u64, count: u64 },
-    Put { record: Box<DatasetRecord>, encoded: Vec<u8> },
-    Remove { number: u32 },
-    Grant { chunk: ChunkEntry },
+    Write {
+        dataset: Rc<Dataset>,
+        first: u64,
+        ptrs: Vec<Ptr>,
+        blocks: Vec<Buf>,
+        destage: bool,
+    },
+    /// Each block with the place that is reserved for it.
+    Data {
+        dataset: Rc<Dataset>,
+        first: u64,
+        blocks: Vec<(Buf, Option<Ptr>)>,
+    },
+    Clear {
+        dataset: Rc<Dataset>,
+        first: u64,
+        count: u64,
+    },
+    Put {
+        record: Box<DatasetRecord>,
+        encoded: Vec<u8>,
+    },
+    Remove {
+        number: u32,
+    },
+    Grant {
+        chunk: ChunkEntry,
+    },
 }
 
 /// What one caller queued: applied together or not at all.
@@ -122,7 +144,7 @@ impl Change {
                 dataset: dataset.number(),
                 first: *first,
                 block_bytes: dataset.block_bytes() as u32,
-                blocks: blocks.iter().map(|block| &block[..]).collect(),
+                blocks: blocks.iter().map(|(block, _)| &block[..]).collect(),
             },
             Change::Clear { dataset, first, count } => {
                 Record::Clear { dataset: dataset.number(), first: *first, count: *count }
@@ -175,10 +197,11 @@ impl Shard {
 
     /// Waits for entries or requests. False when none came and the last frame wants a marker.
     async fn wait_for_work(&self) -> bool {
-        let log = self.log.borrow();
         // The last frame is flushed, and no later one says so yet.
-        let unmarked = log.durable + 1 == log.chain.sequence && log.marked < log.durable;
-        drop(log);
+        let unmarked = {
+            let log = self.log.borrow();
+            log.durable + 1 == log.chain.sequence && log.marked < log.durable
+        };
         if !unmarked || self.is_suspended() {
             self.work.wait().await;
             return true;
@@ -405,7 +428,10 @@ impl Shard {
                         self.cache_insert(ptr, data);
                     }
                     dataset.settle(block, entry);
-                    if let Some(staged) = dataset.staged.borrow_mut().remove(&block) {
+                    let staged = dataset.staged.borrow_mut().remove(&block);
+                    if let Some(mut staged) = staged {
+                        // A destaged block is now in the place that was reserved for it.
+                        staged.place = staged.place.filter(|place| place.addr() != ptr.addr());
                         self.unstage(&staged);
                     }
                 }
@@ -434,17 +460,24 @@ impl Shard {
     }
 
     /// Puts blocks that are durable in frame `sequence` of the log where reads find them.
-    pub fn stage(&self, dataset: &Dataset, first: u64, blocks: Vec<Buf>, sequence: u64, entry: u64) {
+    pub fn stage(
+        &self,
+        dataset: &Dataset,
+        first: u64,
+        blocks: Vec<(Buf, Option<Ptr>)>,
+        sequence: u64,
+        entry: u64,
+    ) {
         let count = blocks.len();
         {
             let mut log = self.log.borrow_mut();
             let start = log.frame_start;
             log.staged.entry(sequence).or_insert((start, 0)).1 += count;
         }
-        for (block, data) in (first..).zip(blocks) {
+        for (block, (data, place)) in (first..).zip(blocks) {
             dataset.settle(block, entry);
             self.staged_bytes.set(self.staged_bytes.get() + data.len());
-            let before = dataset.staged.borrow_mut().insert(block, Staged { sequence, data });
+            let before = dataset.staged.borrow_mut().insert(block, Staged { sequence, data, place });
             if let Some(before) = before {
                 self.unstage(&before);
             }

@@ -11,6 +11,7 @@ use crate::signal::Turnstile;
 use crate::spec::SyncPolicy;
 use forebay_base::Id;
 use forebay_runtime::Buf;
+use forebay_space::Ptr;
 use forebay_tree::Tree;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -31,6 +32,9 @@ pub(crate) struct Staged {
     /// Sequence of the frame that has it.
     pub sequence: u64,
     pub data: Buf,
+    /// The place on the data disks that was reserved when the write was admitted, so that moving it there cannot fail for
+    /// space. Absent after an import: the place is found again when the block moves.
+    pub place: Option<Ptr>,
 }
 
 pub(crate) struct Dataset {

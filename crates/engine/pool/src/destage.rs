@@ -9,13 +9,15 @@ use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::shard::Shard;
 use forebay_base::Checksum;
-use forebay_runtime::Buf;
 use forebay_space::Ptr;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// Blocks that one destage entry moves: their data makes one large write.
 const BLOCKS_MAX: usize = 128;
+/// Checkpoints without any destaging after which a writer gives up waiting for room in the log.
+const STALLED_CHECKPOINTS: u64 = 3;
 /// How long to leave blocks alone that a queued write is about to replace.
 const SUPERSEDED_DELAY: Duration = Duration::from_micros(100);
 
@@ -42,8 +44,16 @@ impl Shard {
                 && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
         };
         if !fits() {
+            // Room comes with destaging and a checkpoint. When checkpoints pass and nothing moves, there is none to come.
+            let seen = Cell::new((self.checkpoints.get(), self.destaged.get()));
+            let stalled = || {
+                if seen.get().1 != self.destaged.get() {
+                    seen.set((self.checkpoints.get(), self.destaged.get()));
+                }
+                self.checkpoints.get() >= seen.get().0 + STALLED_CHECKPOINTS
+            };
             let wait = || {
-                let stop = fits() || self.is_suspended() || self.stopping.get();
+                let stop = fits() || stalled() || self.is_suspended() || self.stopping.get();
                 if !stop {
                     self.want_checkpoint();
                     self.destage_work.send();
@@ -51,6 +61,9 @@ impl Shard {
                 stop
             };
             self.progress.until(wait).await;
+            if !fits() && !self.is_suspended() {
+                return Err(if self.stopping.get() { IoError::Gone } else { IoError::NoSpace });
+            }
         }
         if self.is_suspended() {
             return Err(IoError::Suspended);
@@ -114,27 +127,24 @@ impl Shard {
     ) -> Result<(), IoError> {
         let guard = dataset.locks.lock(first, first + count as u64 - 1).await;
         let nodes = count as u64 / forebay_tree::FANOUT + 6;
-        let places = self.allocate(dataset.block_bytes(), count, nodes).await?;
+        self.reserve_nodes(nodes, true).await?;
         // What is pending is newer and stands before this entry in the log: moving the older contents would undo it.
         let movable = |block: u64| {
             let pending = dataset.pending.borrow().contains_key(&block);
-            dataset.staged.borrow().get(&block).filter(|_| !pending).map(|staged| staged.data.clone())
+            dataset.staged.borrow().get(&block).filter(|_| !pending).cloned()
         };
-        let blocks: Vec<Option<Buf>> = (first..first + count as u64).map(movable).collect();
         let mut changes = Vec::new();
-        for ((block, data), place) in (first..).zip(blocks).zip(places) {
-            let Some(data) = data else {
-                self.space.borrow_mut().give_back(&place);
-                continue;
+        for block in first..first + count as u64 {
+            let Some(staged) = movable(block) else { continue };
+            let place = match staged.place {
+                Some(place) => place,
+                // From before the import: reserved then, found anew now.
+                None => self.allocate(dataset.block_bytes(), 1, nodes).await?.remove(0),
             };
+            let data = staged.data;
             let ptr = Ptr::new(place.addr(), data.len() as u32, self.epoch, Checksum::of(&data));
-            changes.push(Change::Write {
-                dataset: dataset.clone(),
-                first: block,
-                ptrs: vec![ptr],
-                blocks: vec![data],
-                destage: true,
-            });
+            let (dataset, ptrs, blocks) = (dataset.clone(), vec![ptr], vec![data]);
+            changes.push(Change::Write { dataset, first: block, ptrs, blocks, destage: true });
         }
         if changes.is_empty() {
             // Nothing is lost by letting the commit that supersedes them go first.
@@ -146,6 +156,7 @@ impl Shard {
         let done = entry.awaited();
         self.submit(entry);
         let result = done.await;
+        self.destaged.set(self.destaged.get() + count as u64);
         drop(guard);
         result
     }

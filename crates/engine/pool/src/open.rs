@@ -374,6 +374,18 @@ impl Replay {
                 self.apply(start, &frame, &payload)?;
             }
         }
+        // Frames before the cut say which staged blocks are out of date, and sealed ones were served by an earlier import:
+        // going on without them would bring old contents back.
+        let needed = self.root.cut.max(self.root.sealed);
+        if reader.chain.sequence < needed {
+            let message = format!(
+                "the log ends at frame {}, frames up to {} are needed",
+                reader.chain.sequence,
+                needed - 1
+            );
+            let error = self.error(ErrorKind::Corrupt, &message);
+            return Err(error.remedy("Give the paths of all its disks: another copy of the log may be whole"));
+        }
         if active(Bug::ReplaySkipsLastFrame) {
             waiting.pop_back();
         }
@@ -464,11 +476,15 @@ impl Replay {
             }
             Record::Data { dataset: number, first, block_bytes, blocks } => {
                 let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
-                if block_bytes as usize != dataset.block_bytes() {
+                let blocks_all = dataset.record.borrow().blocks();
+                if block_bytes as usize != dataset.block_bytes()
+                    || first.checked_add(blocks.len() as u64).is_none_or(|end| end > blocks_all)
+                {
                     return None;
                 }
                 let copy = |block: &[u8]| -> Buf { shard.rt.arena().copy(block).freeze() };
-                shard.stage(&dataset, first, blocks.into_iter().map(copy).collect(), sequence, 0);
+                let blocks = blocks.into_iter().map(|block| (copy(block), None)).collect();
+                shard.stage(&dataset, first, blocks, sequence, 0);
             }
             Record::Clear { dataset: number, first, count } => {
                 let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };

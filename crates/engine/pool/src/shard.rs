@@ -145,6 +145,8 @@ pub(crate) struct Shard {
     pub queued_bytes: Cell<usize>,
     /// Bytes that are durable in the log only, and the wake-up of the task that moves them.
     pub staged_bytes: Cell<usize>,
+    /// Blocks that have moved from the log since the import.
+    pub destaged: Cell<u64>,
     pub destage_work: Signal,
     /// Zeros, as long as the largest block.
     pub zero: Buf,
@@ -218,6 +220,7 @@ impl Shard {
             epoch: parts.epoch,
             queued_bytes: Cell::new(0),
             staged_bytes: Cell::new(0),
+            destaged: Cell::new(0),
             destage_work: Signal::default(),
             numbers: RefCell::default(),
             granting: Cell::new(false),
@@ -452,8 +455,11 @@ impl Shard {
         result
     }
 
-    /// Forgets a staged block.
+    /// Forgets a staged block that something newer replaced.
     pub fn unstage(&self, staged: &Staged) {
+        if let Some(place) = &staged.place {
+            self.space.borrow_mut().give_back(place);
+        }
         self.staged_bytes.set(self.staged_bytes.get() - staged.data.len());
         let mut log = self.log.borrow_mut();
         if let Some((_, count)) = log.staged.get_mut(&staged.sequence) {

@@ -138,11 +138,11 @@ impl Volume {
         let nodes = self.nodes_for(first, blocks.len() as u64);
         let block_bytes = self.dataset.block_bytes();
         let id = self.shard.entry_id();
+        let places = self.shard.allocate(block_bytes, blocks.len(), nodes).await?;
         let change = if in_log {
-            self.shard.reserve_nodes(nodes, false).await?;
-            Change::Data { dataset: self.dataset.clone(), first, blocks: blocks.clone() }
+            let blocks = blocks.iter().cloned().zip(places.into_iter().map(Some)).collect();
+            Change::Data { dataset: self.dataset.clone(), first, blocks }
         } else {
-            let places = self.shard.allocate(block_bytes, blocks.len(), nodes).await?;
             let point = |(place, block): (&Ptr, &Buf)| {
                 Ptr::new(place.addr(), block_bytes as u32, self.shard.epoch, Checksum::of(block))
             };
@@ -447,7 +447,7 @@ impl<'a> Cutter<'a> {
         {
             let block = part.slice(self.at, len);
             // O_DIRECT wants memory aligned to the logical sector.
-            if block.as_ptr() as usize % 4096 == 0 {
+            if block.as_ptr().addr().is_multiple_of(4096) {
                 self.advance(len);
                 return block;
             }

@@ -184,16 +184,17 @@ impl Space {
         push(&mut self.frozen.freed, ptr);
     }
 
-    /// Replay: the block is in use. False when the address is outside the shard's chunks.
+    /// Replay: the block is in use. False when the address is outside the shard's chunks or in use already: a record after
+    /// the cut can only point to what the checkpoint left free.
     #[must_use]
     pub fn claim(&mut self, ptr: &Ptr) -> bool {
         let Some(chunk) = self.chunks.get_mut(&ptr.addr().chunk()) else { return false };
         if ptr.addr().unit() + ptr.units() > chunk.entry.units || chunk.entry.kind == ChunkKind::Log {
             return false;
         }
-        chunk.busy.set(ptr.addr().unit(), ptr.units());
+        let (free, unknown) = (chunk.busy.set(ptr.addr().unit(), ptr.units()) == 0, chunk.unknown);
         self.applied(ptr);
-        true
+        free || unknown
     }
 
     /// Nodes that can be written before another chunk is needed. Every write asks, and only checkpoints change the answer.

@@ -283,7 +283,7 @@ impl Tree {
 
     /// Empties `count` blocks from `first`, visiting only what exists.
     pub fn clear(&mut self, first: u64, count: u64, freed: &mut Vec<Ptr>) {
-        let end = (first + count).min(reach(self.height));
+        let end = first.saturating_add(count).min(reach(self.height));
         let mut leaf = first / FANOUT;
         while leaf * FANOUT < end {
             let Some(found) = self.next_leaf(leaf).filter(|found| found * FANOUT < end) else { return };
@@ -579,7 +579,7 @@ mod tests {
             }
             7 => drop(tree.evict(block / FANOUT)),
             _ => assert_eq!(
-                get(tree, disk, block, block % 2 == 0),
+                get(tree, disk, block, block.is_multiple_of(2)),
                 model.get(&block).copied(),
                 "block {block}"
             ),
