@@ -106,6 +106,14 @@ pub const ROWS: &[Row] = &[
         strikes: true,
     },
     Row {
+        name: "rot-repaired",
+        fault: "rot of a third of one disk: what reading meets is repaired there",
+        holds: "W R",
+        applies: redundant,
+        run: disk::rot_repaired,
+        strikes: true,
+    },
+    Row {
         name: "rot-same-place",
         fault: "rot at the same offset of several disks",
         holds: "W",

@@ -15,7 +15,9 @@
 
 use crate::content::{SECTOR, Seen, parse};
 use forebay_pool::SyncPolicy;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 /// A tick that never comes.
 pub const NEVER: u64 = u64::MAX;
@@ -81,8 +83,8 @@ pub struct VolumeModel {
     pub sizes: Vec<(u64, Span)>,
     /// Operation n is number n + 1.
     pub ops: Vec<Op>,
-    /// For each sector the operations that cover it, in order of issue.
-    covering: Vec<Vec<u32>>,
+    /// For each sector that was ever touched the operations that cover it, in order of issue.
+    covering: BTreeMap<u32, Vec<u32>>,
     /// Acknowledged, but not durable for certain.
     volatile: Vec<u32>,
 }
@@ -133,7 +135,7 @@ impl VolumeModel {
             deleted: Span::NOT_ASKED,
             sizes: Vec::new(),
             ops: Vec::new(),
-            covering: Vec::new(),
+            covering: BTreeMap::new(),
             volatile: Vec::new(),
         };
         model.resize_issued(size, issued);
@@ -144,10 +146,6 @@ impl VolumeModel {
     /// A new size is asked for.
     pub fn resize_issued(&mut self, size: u64, issued: u64) -> usize {
         self.sizes.push((size, Span { issued, acknowledged: NEVER }));
-        let sectors = (size / SECTOR as u64) as usize;
-        if sectors > self.covering.len() {
-            self.covering.resize(sectors, Vec::new());
-        }
         self.sizes.len() - 1
     }
 
@@ -174,7 +172,7 @@ impl VolumeModel {
             refused: false,
             durable: NEVER,
         });
-        self.covering[from as usize..to as usize].iter_mut().for_each(|list| list.push(number));
+        (from..to).for_each(|sector| self.covering.entry(sector).or_default().push(number));
         number
     }
 
@@ -211,9 +209,8 @@ impl VolumeModel {
     /// The operation that a sector must show when nothing is concurrent: its number, or 0 for zeros. `None` when several
     /// are possible.
     pub fn settled(&self, sector: u32) -> Option<u32> {
-        let covering = &self.covering[sector as usize];
         let mut last: Option<(u32, &Op)> = None;
-        for &number in covering {
+        for &number in self.covering(sector) {
             let op = &self.ops[number as usize - 1];
             if op.refused {
                 continue;
@@ -228,9 +225,26 @@ impl VolumeModel {
 
     /// Whether an operation on any of these sectors has not ended.
     pub fn busy(&self, from: u32, to: u32) -> bool {
-        self.covering[from as usize..to as usize]
-            .iter()
-            .any(|list| list.iter().any(|&number| self.ops[number as usize - 1].ended == NEVER))
+        let mut lists = self.covering.range(from..to);
+        lists.any(|(_, list)| list.iter().any(|&number| self.ops[number as usize - 1].ended == NEVER))
+    }
+
+    fn covering(&self, sector: u32) -> &[u32] {
+        self.covering.get(&sector).map_or(&[], Vec::as_slice)
+    }
+
+    /// Sectors that were ever touched, as ranges that begin and end at multiples of `block` sectors, in order; those
+    /// less than `gap` sectors apart are one.
+    pub fn touched(&self, block: u32, gap: u32) -> Vec<Range<u32>> {
+        let mut ranges: Vec<Range<u32>> = Vec::new();
+        for &sector in self.covering.keys() {
+            let (from, to) = (sector / block * block, (sector / block + 1) * block);
+            match ranges.last_mut() {
+                Some(last) if from <= last.end + gap => last.end = last.end.max(to),
+                _ => ranges.push(from..to),
+            }
+        }
+        ranges
     }
 
     /// Judges a read of `bytes` from `sector` that was issued at `issued` and ended now.
@@ -242,12 +256,12 @@ impl VolumeModel {
         Ok(())
     }
 
-    /// Judges the whole volume after a crash at tick `at`. `None` stands for a sector that could not be read.
-    pub fn judge_crash(&self, at: u64, judge: Judge, seen: &[Option<Seen>]) -> Result<(), Violation> {
+    /// Judges what all touched sectors (and others) hold after a crash at tick `at`.
+    pub fn judge_crash(&self, at: u64, judge: Judge, seen: &[(u32, Seen)]) -> Result<(), Violation> {
         // Survivors that are seen, and the latest issue among all survivors.
         let mut visible = vec![false; self.ops.len() + 1];
         let mut last_issue = 0;
-        for seen in seen.iter().flatten() {
+        for (_, seen) in seen {
             if let Seen::Write { tag, number, .. } = seen
                 && *tag == self.tag
                 && let Some(op) = self.ops.get((*number as usize).wrapping_sub(1))
@@ -266,19 +280,17 @@ impl VolumeModel {
                 || (judge.durability && op.durable <= at)
                 || (judge.prefix && op.acknowledged && op.ended < last_issue)
         };
-        for (sector, seen) in seen.iter().enumerate() {
-            if let Some(seen) = seen {
-                self.judge_sector(sector as u32, *seen, at, survives).map_err(|mut violation| {
-                    let last = self.ops.iter().position(|op| op.issued == last_issue);
-                    if let Some(last) = last {
-                        let op = &self.ops[last];
-                        let told = if visible[last + 1] { "seen" } else { "durable" };
-                        violation.why +=
-                            &format!("; latest survivor, {told}: {}, {}", last + 1, describe(op, at));
-                    }
-                    violation
-                })?;
-            }
+        for (sector, seen) in seen {
+            self.judge_sector(*sector, *seen, at, survives).map_err(|mut violation| {
+                let last = self.ops.iter().position(|op| op.issued == last_issue);
+                if let Some(last) = last {
+                    let op = &self.ops[last];
+                    let told = if visible[last + 1] { "seen" } else { "durable" };
+                    violation.why +=
+                        &format!("; latest survivor, {told}: {}, {}", last + 1, describe(op, at));
+                }
+                violation
+            })?;
         }
         Ok(())
     }
@@ -292,8 +304,7 @@ impl VolumeModel {
         survives: impl Fn(u32, &Op) -> bool,
     ) -> Result<(), Violation> {
         let violation = |why: String| Err(Violation { volume: self.name.clone(), sector, seen, why });
-        let empty = Vec::new();
-        let covering = self.covering.get(sector as usize).unwrap_or(&empty);
+        let covering = self.covering(sector);
         // The survivor issued last: whoever is before any survivor is before this one.
         let last = covering
             .iter()

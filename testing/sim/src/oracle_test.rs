@@ -103,7 +103,7 @@ fn crash(seed: u64, flaw: Flaw) -> Result<(), String> {
     if flaw == Flaw::Rots {
         bytes[random.below(SECTORS as u64 * 512) as usize] ^= 4;
     }
-    let seen: Vec<Option<Seen>> = bytes.chunks_exact(SECTOR).map(|sector| Some(parse(sector))).collect();
+    let seen: Vec<(u32, Seen)> = (0..).zip(bytes.chunks_exact(SECTOR).map(parse)).collect();
     model.judge_crash(NEVER - 1, Judge::STRICT, &seen).map_err(|violation| violation.to_string())
 }
 

@@ -9,7 +9,7 @@ use crate::harness::{Failure, all};
 use crate::matrix::Shown;
 use crate::scene::{self, Scene};
 use crate::setup::Setup;
-use crate::verify::{Demand, verify};
+use crate::verify::{Demand, verify, verify_in};
 use crate::workload::{History, Tolerance};
 use forebay_base::Random;
 use forebay_pool::Layout;
@@ -22,6 +22,8 @@ const NO_ERRORS: Tolerance = Tolerance { errors: false, no_space: true };
 const ERRORS: Tolerance = Tolerance { errors: true, no_space: true };
 /// Offset of the first superblock, behind two label copies of 64 KiB: what lies before is written once.
 const LABELS_END: u64 = 128 << 10;
+/// First page behind labels, superblocks and free-space records, on disks of the sizes used here (to within a few records).
+const RECORDS_END_PAGE: u64 = (3 << 20) / 4096;
 
 /// What is excused when one data disk is faulty: nothing where another copy exists.
 fn tolerance(setup: &Setup) -> Tolerance {
@@ -240,6 +242,44 @@ pub fn rot_same_place(setup: &Setup) -> Result<Shown, Failure> {
     rotted(setup, 0..setup.layout.width(), 12, Demand::NOTHING_WRONG)
 }
 
+/// Rot in a third of what one disk of a mirror stores: what reading meets, it repairs on that disk. (A copy that no read chooses
+/// stays as it is: finding those is for a scrub.)
+pub fn rot_repaired(setup: &Setup) -> Result<Shown, Failure> {
+    let setup = &Setup { groups: 1, log_disks: 0, ..setup.clone() };
+    let (world, history) = exported(setup)?;
+    let mut random = Random::new(setup.seed ^ 0x4e9a);
+    let mut shown = Shown::default();
+    let original = world.image(0);
+    let pages = written_pages(&original);
+    for _ in 0..4 {
+        let mut images = images(&world);
+        let mut rotted = Vec::new();
+        // Labels, superblocks and free-space records are not repaired but written anew.
+        for &page in pages.iter().filter(|&&page| page >= RECORDS_END_PAGE) {
+            if random.one_in(3) {
+                let at = page * 4096 + random.below(4096);
+                let mut byte = [0];
+                images[0].read(at, &mut byte);
+                images[0].write(at, &[byte[0] ^ 1 << random.below(8)]);
+                rotted.push(page);
+            }
+        }
+        let demand = Demand { check: false, ..Demand::STRICT };
+        let verified = verify(setup, images, &history, demand, random.next_u64())?;
+        let still = verified.left[0].difference(&original);
+        let restored = rotted.iter().filter(|page| !still.contains(page)).count() as u64;
+        if restored == 0 && verified.errors_checksum > 0 {
+            let (errors, count) = (verified.errors_checksum, rotted.len());
+            let text =
+                format!("{errors} bad copies were found among {count} rotted pages, and no page is repaired");
+            return Err(Failure::Outcome(text));
+        }
+        let faults = rotted.len() as u64;
+        shown += Shown { cases: 1, faults, errors: verified.errors_checksum, repaired: restored };
+    }
+    Ok(shown)
+}
+
 /// Rot of one disk between operations; and in a mirror the other disk, once all was read, rots too.
 pub fn rot_serving(setup: &Setup) -> Result<Shown, Failure> {
     let world = scene::world(setup);
@@ -281,7 +321,7 @@ pub fn unreadable(setup: &Setup) -> Result<Shown, Failure> {
             .map(|_| pages[random.below(pages.len() as u64) as usize] * 4096)
             .collect();
         let faults = places.len() as u64;
-        let verified = crate::verify::verify_in(
+        let verified = verify_in(
             setup,
             images(&world),
             &history,

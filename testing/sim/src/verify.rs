@@ -11,9 +11,10 @@ use crate::oracle::{Judge, NEVER, VolumeModel};
 use crate::setup::{POOL, Setup};
 use crate::workload::{History, read_sectors};
 use forebay_base::Random;
-use forebay_pool::{Engine, IoError, SyncPolicy, Volume, VolumeInfo};
+use forebay_pool::{DiskState, Engine, IoError, SyncPolicy, Volume, VolumeInfo};
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Fate, Image, Recording, World, WorldConfig};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Write numbers from here on belong to verification; runs use smaller ones.
@@ -76,15 +77,41 @@ pub struct Verified {
     pub recording: Recording,
     pub unreadable_sectors: u64,
     pub repaired: u64,
+    pub errors_checksum: u64,
+    /// State of each data disk, then of each log disk, as the engine reports it.
+    pub states: Vec<DiskState>,
+    /// The disks afterwards, all writes done.
+    pub left: Vec<Image>,
 }
 
 /// One volume as it was found, and as the liveness phase changed it.
 struct Found {
     info: VolumeInfo,
     tag: u32,
-    /// All of its bytes; `None` where reading failed.
+    pieces: Vec<Piece>,
+}
+
+/// Whole blocks that follow each other.
+struct Piece {
+    first: u32,
     bytes: Vec<u8>,
+    /// By sector.
     unreadable: Vec<bool>,
+}
+
+impl Piece {
+    fn sectors(&self) -> u32 {
+        self.unreadable.len() as u32
+    }
+
+    /// The bytes of sectors `from..to` of the volume.
+    fn bytes_mut(&mut self, from: u32, to: u32) -> &mut [u8] {
+        &mut self.bytes[(from - self.first) as usize * SECTOR..(to - self.first) as usize * SECTOR]
+    }
+
+    fn is_readable(&self, from: u32, to: u32) -> bool {
+        !self.unreadable[(from - self.first) as usize..(to - self.first) as usize].contains(&true)
+    }
 }
 
 /// Verifies `images` against what `history` allows.
@@ -124,7 +151,7 @@ pub fn verify_in(
     prepare(&world);
     let (w, h) = (world.clone(), history.clone());
     let first_paths = paths.clone();
-    let (verified, found) = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
+    let (mut verified, found) = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
         let (engine, _) = engine(cores);
         let mut verified = Verified::default();
         match engine.pool_import(POOL, first_paths).await {
@@ -136,11 +163,18 @@ pub fn verify_in(
         let mut found = catalog(&rt, &engine, &h, demand, &mut verified).await?;
         let mut random = Random::new(seed);
         for volume in &mut found {
-            exercise(&rt, volume, &mut random).await?;
+            match exercise(&rt, volume, &mut random).await {
+                // Damage beyond redundancy may stop the pool, too.
+                Err(Failure::Outcome(_)) if demand.read_errors => {}
+                result => result?,
+            }
         }
         let pools = engine.pools().await;
-        let disks = pools.iter().flat_map(|pool| &pool.groups).flat_map(|group| &group.disks);
-        verified.repaired = disks.map(|disk| disk.repaired).sum();
+        for disk in pools.iter().flat_map(|pool| &pool.groups).flat_map(|group| &group.disks) {
+            verified.repaired += disk.repaired;
+            verified.errors_checksum += disk.errors_checksum;
+            verified.states.push(disk.state);
+        }
         if demand.export {
             engine
                 .pool_export(POOL)
@@ -153,6 +187,7 @@ pub fn verify_in(
     if demand.again {
         left = reimport(setup, left, found, seed)?;
     }
+    verified.left = left.clone();
     if demand.check && verified.imported {
         offline_check(left, paths, demand.missing, seed)?;
     }
@@ -215,24 +250,64 @@ async fn contents(
     if (info.block_size, info.sync) != (model.block_size, model.sync) {
         return Err(outcome(format!("came back with other properties: {info:?}")));
     }
-    let sectors = (info.size / SECTOR as u64) as u32;
-    let mut bytes = Vec::with_capacity(info.size as usize);
-    let mut unreadable = vec![false; sectors as usize];
-    let mut at = 0;
-    while at < sectors {
-        let to = (at + READ_SECTORS).min(sectors);
-        match read_sectors(&volume, at, to).await {
-            Ok(part) => bytes.extend_from_slice(&part),
+    let (sectors, block) = ((info.size / SECTOR as u64) as u32, info.block_size / SECTOR as u32);
+    let mut pieces = Vec::new();
+    for range in ranges(model, sectors, block, demand.at) {
+        pieces.push(read_piece(&volume, &model.name, range, block, demand, verified).await?);
+    }
+    let mut seen: Vec<(u32, Seen)> = Vec::new();
+    for piece in &pieces {
+        let parsed = (piece.first..).zip(piece.bytes.chunks_exact(SECTOR).map(parse)).zip(&piece.unreadable);
+        seen.extend(parsed.filter(|(_, unreadable)| !**unreadable).map(|(seen, _)| seen));
+    }
+    model
+        .judge_crash(demand.at, demand.judge, &seen)
+        .map_err(|violation| Failure::Content(format!("after a crash at tick {}: {violation}", demand.at)))?;
+    Ok(Found { info, tag: model.tag, pieces })
+}
+
+/// What is read of a volume of `sectors` sectors: all that was ever touched, and a little of what never was.
+fn ranges(model: &VolumeModel, sectors: u32, block: u32, seed: u64) -> Vec<Range<u32>> {
+    const GAP: u32 = 128;
+    let mut ranges = model.touched(block, GAP);
+    let untouched = Random::new(seed).below(u64::from(sectors / block)) as u32 * block;
+    if !ranges.iter().any(|range| range.start < untouched + block && untouched < range.end) {
+        ranges.push(untouched..untouched + block);
+    }
+    ranges.retain_mut(|range| {
+        range.end = range.end.min(sectors);
+        range.start < range.end
+    });
+    ranges
+}
+
+async fn read_piece(
+    volume: &Volume,
+    name: &str,
+    range: Range<u32>,
+    block: u32,
+    demand: Demand,
+    verified: &mut Verified,
+) -> Result<Piece, Failure> {
+    let outcome = |text: String| Failure::Outcome(format!("{name}: {text}"));
+    let len = (range.end - range.start) as usize;
+    let mut piece =
+        Piece { first: range.start, bytes: Vec::with_capacity(len * SECTOR), unreadable: vec![false; len] };
+    let mut at = range.start;
+    while at < range.end {
+        let to = (at + READ_SECTORS).min(range.end);
+        match read_sectors(volume, at, to).await {
+            Ok(part) => piece.bytes.extend_from_slice(&part),
             Err(IoError::Corrupt | IoError::Io) if demand.read_errors => {
                 // Block by block: an error may only hide the block that is damaged.
-                let block = info.block_size / SECTOR as u32;
                 for from in (at..to).step_by(block as usize) {
-                    let to = (from + block).min(sectors);
-                    match read_sectors(&volume, from, to).await {
-                        Ok(part) => bytes.extend_from_slice(&part),
+                    let to = (from + block).min(range.end);
+                    match read_sectors(volume, from, to).await {
+                        Ok(part) => piece.bytes.extend_from_slice(&part),
                         Err(IoError::Corrupt | IoError::Io) => {
-                            bytes.resize(to as usize * SECTOR, 0);
-                            unreadable[from as usize..to as usize].fill(true);
+                            piece.bytes.resize((to - range.start) as usize * SECTOR, 0);
+                            piece.unreadable[(from - range.start) as usize..(to - range.start) as usize]
+                                .fill(true);
                             verified.unreadable_sectors += u64::from(to - from);
                         }
                         Err(error) => return Err(outcome(format!("a read failed: {error}"))),
@@ -243,59 +318,50 @@ async fn contents(
         }
         at = to;
     }
-    let seen: Vec<Option<Seen>> = bytes
-        .chunks_exact(SECTOR)
-        .zip(&unreadable)
-        .map(|(bytes, &unreadable)| (!unreadable).then(|| parse(bytes)))
-        .collect();
-    model
-        .judge_crash(demand.at, demand.judge, &seen)
-        .map_err(|violation| Failure::Content(format!("after a crash at tick {}: {violation}", demand.at)))?;
-    Ok(Found { info, tag: model.tag, bytes, unreadable })
+    Ok(piece)
 }
 
-/// Liveness: a write, a discard of a block, a flush, and their neighbourhood read back.
+/// Liveness: a write, a discard of a block, a flush, and all around them read back.
 async fn exercise(rt: &Rt, found: &mut Found, random: &mut Random) -> Result<(), Failure> {
-    let name = found.info.name.clone();
+    let Found { info, tag, pieces } = found;
+    let name = info.name.clone();
     let outcome = |what: &str, error: IoError| {
         Failure::Outcome(format!("{what} on {name} after recovery failed: {error}"))
     };
-    let volume = Volume::open(rt, found.info.id).map_err(|error| outcome("opening", error))?;
-    let sectors = (found.info.size / SECTOR as u64) as u32;
-    let block = found.info.block_size / SECTOR as u32;
-    let from = random.below(u64::from(sectors)) as u32;
-    let to = (from + 1 + random.below(u64::from(block)) as u32).min(sectors);
-    if !found.unreadable[(from / block * block) as usize..to.next_multiple_of(block) as usize].contains(&true)
-    {
+    let volume = Volume::open(rt, info.id).map_err(|error| outcome("opening", error))?;
+    let block = info.block_size / SECTOR as u32;
+    let count = pieces.len() as u64;
+    let piece = &mut pieces[random.below(count) as usize];
+    let (first, end) = (piece.first, piece.first + piece.sectors());
+    let from = first + random.below(u64::from(piece.sectors())) as u32;
+    let to = (from + 1 + random.below(u64::from(block)) as u32).min(end);
+    if piece.is_readable(from / block * block, to.next_multiple_of(block)) {
         let mut data = rt.buffer((to - from) as usize * SECTOR);
-        fill(&mut data, found.tag, LIVENESS_NUMBER, from);
+        fill(&mut data, *tag, LIVENESS_NUMBER, from);
         let data = data.freeze();
         match volume.write(u64::from(from) * SECTOR as u64, vec![data.clone()], false).await {
-            Ok(()) => {
-                found.bytes[from as usize * SECTOR..to as usize * SECTOR].copy_from_slice(&data);
-            }
+            Ok(()) => piece.bytes_mut(from, to).copy_from_slice(&data),
             // A pool that was full before the crash is full after it.
             Err(IoError::NoSpace) => {}
             Err(error) => return Err(outcome("a write", error)),
         }
     }
-    let discarded = random.below(u64::from(sectors / block)) as u32 * block;
+    let discarded = first + random.below(u64::from(piece.sectors() / block)) as u32 * block;
     volume
-        .discard(u64::from(discarded) * SECTOR as u64, u64::from(found.info.block_size), false)
+        .discard(u64::from(discarded) * SECTOR as u64, u64::from(info.block_size), false)
         .await
         .map_err(|error| outcome("a discard", error))?;
-    found.bytes[discarded as usize * SECTOR..(discarded + block) as usize * SECTOR].fill(0);
-    found.unreadable[discarded as usize..(discarded + block) as usize].fill(false);
+    piece.bytes_mut(discarded, discarded + block).fill(0);
+    let sectors = (discarded - first) as usize..(discarded - first + block) as usize;
+    piece.unreadable[sectors].fill(false);
     volume.flush().await.map_err(|error| outcome("a flush", error))?;
-    for (low, high) in [
-        ((from / block).saturating_sub(1) * block, (to.next_multiple_of(block) + block).min(sectors)),
-        (discarded.saturating_sub(block), (discarded + 2 * block).min(sectors)),
-    ] {
-        if found.unreadable[low as usize..high as usize].contains(&true) {
-            continue;
+    for (low, high) in [(from, to), (discarded, discarded + block)] {
+        let low = (low / block * block).saturating_sub(block).max(first);
+        let high = (high.next_multiple_of(block) + block).min(end);
+        if piece.is_readable(low, high) {
+            let bytes = read_sectors(&volume, low, high).await.map_err(|error| outcome("a read", error))?;
+            same(&name, low, &bytes, piece.bytes_mut(low, high))?;
         }
-        let bytes = read_sectors(&volume, low, high).await.map_err(|error| outcome("a read", error))?;
-        same(&name, low, &bytes, &found.bytes[low as usize * SECTOR..high as usize * SECTOR])?;
     }
     Ok(())
 }
@@ -311,29 +377,24 @@ fn reimport(setup: &Setup, images: Vec<Image>, found: Vec<Found>, seed: u64) -> 
         let (engine, _) = engine(cores);
         let failed = |error| Failure::Outcome(format!("the import after the second crash failed: {error}"));
         engine.pool_import(POOL, paths).await.map_err(failed)?;
-        for found in found {
-            if found.info.sync == SyncPolicy::Disabled || found.unreadable.contains(&true) {
+        for mut found in found {
+            let (block, sync) = (found.info.block_size, found.info.sync);
+            if sync == SyncPolicy::Disabled {
                 continue;
             }
             let failed =
                 |error| Failure::Outcome(format!("{} after the second crash: {error}", found.info.name));
             let volume = Volume::open(&rt, found.info.id).map_err(failed)?;
-            let sectors = (found.info.size / SECTOR as u64) as u32;
-            for low in (0..sectors).step_by(READ_SECTORS as usize) {
-                let high = (low + READ_SECTORS).min(sectors);
+            for piece in &mut found.pieces {
+                let (low, high) = (piece.first, piece.first + piece.sectors());
+                if !piece.is_readable(low, high) {
+                    continue;
+                }
                 let bytes = read_sectors(&volume, low, high).await.map_err(failed)?;
-                same(
-                    &found.info.name,
-                    low,
-                    &bytes,
-                    &found.bytes[low as usize * SECTOR..high as usize * SECTOR],
-                )
-                .map_err(|failure| {
-                    let (block, sync) = (found.info.block_size, found.info.sync);
-                    failure.because(&format!(
-                        "after the second crash; blocks of {block} bytes, sync {}",
-                        sync.name()
-                    ))
+                same(&found.info.name, low, &bytes, &piece.bytes).map_err(|failure| {
+                    let told =
+                        format!("after the second crash; blocks of {block} bytes, sync {}", sync.name());
+                    failure.because(&told)
                 })?;
             }
         }

@@ -8,7 +8,7 @@ use crate::content::{SECTOR, fill};
 use crate::harness::{Failure, FirstFailure, all};
 use crate::oracle::{Effect, End, NEVER, Span, VolumeModel};
 use crate::setup::{POOL, Setup};
-use forebay_base::{MIB, Random};
+use forebay_base::{GIB, MIB, Random};
 use forebay_pool::{Engine, Error, ErrorKind, IoError, SyncPolicy, Volume, VolumeInfo, VolumeSpec};
 use forebay_runtime::{Buf, Rt, yield_now};
 use forebay_simulation::World;
@@ -91,8 +91,8 @@ pub struct Clients {
 }
 
 const BLOCK_SIZES: [u32; 6] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
-/// Volumes beyond this size grow no more: every crash image reads all of every volume.
-const SIZE_MAX: u64 = 3 * MIB / 2;
+/// Parts of large volumes that are used.
+const ISLAND_SECTORS: u64 = (512 << 10) / SECTOR as u64;
 /// Largest length of a compare-and-write here.
 const COMPARE_SECTORS_MAX: u64 = 32;
 
@@ -202,13 +202,17 @@ impl Clients {
         (!live.is_empty()).then(|| live[self.below(live.len() as u64) as usize].clone())
     }
 
-    /// Draws sectors `from..to` of a volume, half of the time in its first eighth, so that blocks are overwritten.
+    /// Draws sectors `from..to` of a volume, half of the time at the start of an island, so that blocks are overwritten.
     fn draw_range(&self, live: &Live, sectors_max: u64) -> (u32, u32) {
         let sectors =
             live.handle.size().min(self.history.borrow().volumes[live.model].size()) / SECTOR as u64;
         let block = u64::from(live.handle.block_size()) / SECTOR as u64;
-        let area = if self.below(2) == 0 { (sectors / 8).max(block) } else { sectors };
-        let (mut from, mut len) = (self.below(area), 1 + self.below(sectors_max.min(sectors)));
+        // A large volume is used in a few places only: they lie under different leaves, and an image stays small.
+        let islands = if sectors > ISLAND_SECTORS * 8 { 4 } else { 1 };
+        let start = sectors / islands * self.below(islands) / block * block;
+        let land = if islands == 1 { sectors } else { ISLAND_SECTORS };
+        let area = if self.below(2) == 0 { (land / 8).max(block) } else { land };
+        let (mut from, mut len) = (start + self.below(area), 1 + self.below(sectors_max.min(sectors)));
         if self.below(10) < 6 {
             from = from / block * block;
             len = len.next_multiple_of(block);
@@ -434,7 +438,8 @@ impl Clients {
         });
         let drawn = BLOCK_SIZES[self.below(BLOCK_SIZES.len() as u64) as usize];
         let block_size = drawn.min(self.setup.block_bytes_max());
-        let size = MIB + self.below(4) * u64::from(block_size);
+        let size = [MIB, MIB, MIB, 12 * MIB, 40 * MIB, GIB][self.below(6) as usize];
+        let size = size + self.below(4) * u64::from(block_size);
         self.create_volume(size, block_size, sync).await;
     }
 
@@ -495,10 +500,12 @@ impl Clients {
             let mut history = self.history.borrow_mut();
             let model = &mut history.volumes[live.model];
             let in_progress = model.sizes.iter().any(|(_, span)| span.acknowledged == NEVER);
-            if model.deleted.issued != NEVER || in_progress || model.size() > SIZE_MAX {
+            if model.deleted.issued != NEVER || in_progress {
                 return;
             }
-            let size = model.size() + (1 + self.below(4)) * block;
+            // At times the tree becomes higher: 510 blocks are a leaf, 510 leaves a node above them.
+            let more = [1, 3, 510, 510 * 510][self.below(4) as usize];
+            let size = (model.size() + more * block).min(model.size().max(4 * GIB));
             (model.resize_issued(size, issued), size)
         };
         let result = self.engine.volume_resize(&live.name, size).await;

@@ -24,8 +24,8 @@ pub enum Bug {
     SkipSuperblockFlush,
     /// Space freed since the last checkpoint is reused before the next one is durable.
     FreeReleasedEarly,
-    /// A tree node is accepted at an address that is not its own.
-    MissingNodeAddressCheck,
+    /// A tree node is taken as it is, whatever its checksum and identity.
+    MissingNodeChecksumCheck,
     /// Data leaves the engine without its checksum having been compared.
     MissingChecksumCheck,
     /// Replay leaves out the last valid frame of the log.
@@ -85,7 +85,7 @@ impl Bug {
         Bug::SuperblockBeforeNodes,
         Bug::SkipSuperblockFlush,
         Bug::FreeReleasedEarly,
-        Bug::MissingNodeAddressCheck,
+        Bug::MissingNodeChecksumCheck,
         Bug::MissingChecksumCheck,
         Bug::ReplaySkipsLastFrame,
         Bug::ReplayIgnoresChain,
