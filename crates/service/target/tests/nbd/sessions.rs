@@ -274,6 +274,7 @@ fn unsafe_addresses_are_refused() {
         ("[::]:0", "would give every volume"),
         ("198.51.100.7:10809", "would give every volume"),
         ("nonsense", "literal address"),
+        (served.server.address(), "cannot listen"),
     ] {
         let config = NbdConfig { listen: listen.into(), tls: None };
         let house = House(served.disks.clone().into());
