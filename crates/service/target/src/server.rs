@@ -203,6 +203,7 @@ impl NbdServer {
         let (report, listening) = oneshot::channel();
         let house = House { registry: registry.clone(), cores: cores.clone(), catalog, tls };
         cores.core(0).run(move |rt| {
+            // An address that a killed server still holds is waited for in there.
             let listener = rt.listen(&address.to_string());
             let answer = listener.as_ref().map(|listener| listener.address()).map_err(|&error| error);
             if let Ok(listener) = listener {
