@@ -25,6 +25,7 @@ test:
 	  'build=cargo build --locked --release -p forebay -p forebay-e2e -p forebay-bench' \
 	  'e2e=$(E2E)' \
 	  'bench=$(BENCH) --quick' \
+	  'import=$(BENCH) --import 400000' \
 	  'simulator=cargo build --locked --profile sim -p forebay-sim' \
 	  'matrix=$(SIM) matrix' \
 	  'planted=$(SIM) planted' \
@@ -63,6 +64,7 @@ bench:
 	@scripts/setup test
 	cargo build --locked --release -p forebay -p forebay-bench
 	$(BENCH)
+	$(BENCH) --import
 
 # What takes too long for every change.
 nightly:

@@ -4,6 +4,7 @@
 
 mod common;
 use common::{Daemon, Finished, Place, program};
+use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 
 #[test]
@@ -166,8 +167,17 @@ fn what_the_disks_hold_is_not_overwritten_unasked() {
     place.run(&["pool", "create", "other", "--layout", "mirror", "a", "b", "--force"]).expect(0);
     place.run(&["pool", "status", "other"]).expect(0);
     place.disk("tiny", 4096);
-    let tiny = place.run(&["pool", "create", "small", "--layout", "single", "tiny"]);
-    assert!(tiny.code != Some(0) && tiny.err.contains("try:"), "{tiny:?}");
+    for more in [&[][..], &["--dry-run"]] {
+        let words = [&["pool", "create", "small", "--layout", "single", "tiny"], more].concat();
+        place.run(&words).expect(2).says("try:");
+    }
+    // The least of an ext4 file system: its magic number.
+    let path = place.disk("foreign", 256 << 20);
+    std::fs::File::options().write(true).open(&path).unwrap().write_all_at(&[0x53, 0xef], 1080).unwrap();
+    for more in [&[][..], &["--dry-run"]] {
+        let words = [&["pool", "create", "small", "--layout", "single", "foreign"], more].concat();
+        place.run(&words).expect(5).says("ext4");
+    }
     daemon.stop();
 }
 

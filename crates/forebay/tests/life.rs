@@ -6,6 +6,8 @@ mod common;
 use common::{Daemon, Nbd, Place, program};
 use rustix::process::Signal;
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 #[test]
 fn an_orderly_stop_leaves_nothing_and_a_restart_finds_everything() {
@@ -44,6 +46,22 @@ fn a_second_daemon_is_refused_and_harms_nothing() {
         .expect(4)
         .says("another forebay daemon");
     place.run(&["pool", "list"]).expect(0);
+    // NBD has no authentication of its own, so without TLS it stays on this host.
+    let other = Place::new();
+    other.run(&["serve", "--listen", "127.0.0.1:0", "--nbd", "0.0.0.0:0"]).expect(5).says("TLS");
+    other.run(&["serve", "--listen", "nowhere", "--nbd", "127.0.0.1:0"]).expect(1).says("--listen");
+    let no_file = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--nbd",
+        "127.0.0.1:0",
+        "--nbd-tls-cert",
+        "no",
+        "--nbd-tls-key",
+        "no",
+    ];
+    assert_ne!(other.run(&no_file).says("no").code, Some(0));
     // An address that is taken.
     let other = Place::new();
     other.run(&["serve", "--listen", &daemon.http, "--nbd", "127.0.0.1:0"]).expect(1).says("--listen");
@@ -87,6 +105,70 @@ fn kill_minus_nine_needs_no_recovery() {
 }
 
 #[test]
+fn a_stop_ends_clients_that_are_connected_and_waiting() {
+    let place = Place::new();
+    place.disks();
+    let mut daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    place.run(&["volume", "create", "tank/a", "--size", "64M"]).expect(0);
+    let mut nbd = Nbd::open(&daemon.nbd, "tank/a");
+    nbd.write(0, &[7; 4096]);
+    let mut follow = program();
+    follow.args(["event", "list", "--follow", "--json", "--data"]).arg(place.data());
+    let mut follow = follow.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    // It has told what was there, and waits for more.
+    assert!(lines.next().unwrap().unwrap().contains("\"sequence\":1,"));
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().code(), Some(0));
+    assert_eq!(follow.wait().unwrap().code(), Some(7), "following ends with the daemon");
+    // The address was in use by clients until a moment ago.
+    let daemon = Daemon::start_at(&place, &daemon.http, &daemon.nbd);
+    assert_eq!(Nbd::open(&daemon.nbd, "tank/a").read(0, 4096), [7; 4096]);
+    // What a client uses may be deleted under it, and its pool exported.
+    let _held = Nbd::open(&daemon.nbd, "tank/a");
+    place.run(&["volume", "delete", "tank/a", "--yes"]).expect(0);
+    place.run(&["pool", "export", "tank"]).expect(0);
+    daemon.stop();
+}
+
+#[test]
+fn a_kill_during_creation_or_destruction_leaves_a_pool_or_none() {
+    let place = Place::new();
+    place.disks();
+    let mut daemon = Daemon::start(&place);
+    let mut creating = false;
+    let exists = |creating: bool| {
+        let status = place.run(&["pool", "status", "tank"]);
+        match status.code {
+            Some(3) => false,
+            // Half a destruction leaves what it leaves; half a creation must leave nothing.
+            Some(6) if !creating => true,
+            _ => status.expect(0).code == Some(0),
+        }
+    };
+    for round in 0..24 {
+        creating = !exists(creating);
+        let words: &[&str] = match creating {
+            true => &["pool", "create", "tank", "--layout", "mirror", "a", "b", "--force", "--no-wait"],
+            false => &["pool", "destroy", "tank", "--yes", "--no-wait"],
+        };
+        place.run(words).expect(0);
+        // At various moments: at once, or after some more requests.
+        for _ in 0..round % 4 {
+            place.run(&["task", "list"]).expect(0);
+        }
+        daemon.kill();
+        daemon = Daemon::start(&place);
+    }
+    if exists(creating) {
+        place.run(&["pool", "destroy", "tank", "--yes"]).expect(0);
+    }
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b", "--force"]).expect(0);
+    daemon.stop();
+}
+
+#[test]
 fn a_pool_whose_disks_are_gone_is_remembered_and_comes_back() {
     let place = Place::new();
     place.disks();
@@ -124,7 +206,7 @@ fn an_interrupted_creation_is_settled_at_the_next_start() {
     fs::create_dir(place.data()).unwrap();
     // What a kill between the intent and the creation leaves.
     let intent = serde_json::json!({
-        "version": 1, "pools": [{"name": "tank", "disks": [a, b], "unsettled": true}],
+        "version": 1, "pools": [{"name": "tank", "disks": [a, b], "unsettled": "creating"}],
     });
     fs::write(place.data().join("config"), intent.to_string()).unwrap();
     let daemon = Daemon::start(&place);

@@ -5,8 +5,8 @@
 //!
 //! - X is *before* Y when X had ended before Y was issued. Others are concurrent: either order is right.
 //! - An operation *survives* when it must (it was acknowledged as durable), when it is seen (one of its sectors
-//!   holds it), or when it was acknowledged before some survivor of its volume was issued: the recovered state
-//!   is an in-order prefix of the log, so nothing may be missing before something that is there.
+//!   holds it), or when it was acknowledged before some surviving write of its volume was issued: the recovered
+//!   state is an in-order prefix of the log, so nothing may be missing before something that is there.
 //! - What a sector holds must have been issued, must belong there, and must not be before a survivor
 //!   that covers the sector: that one should have replaced it.
 //!
@@ -257,7 +257,8 @@ impl VolumeModel {
             }
         }
         if judge.durability {
-            let durable = self.ops.iter().filter(|op| op.durable <= at);
+            // A zeroing of what is zeros already leaves no record behind, so nothing need be in front of it.
+            let durable = self.ops.iter().filter(|op| op.durable <= at && op.effect == Effect::Write);
             last_issue = last_issue.max(durable.map(|op| op.issued).max().unwrap_or(0));
         }
         let survives = |number: u32, op: &Op| {
@@ -267,7 +268,16 @@ impl VolumeModel {
         };
         for (sector, seen) in seen.iter().enumerate() {
             if let Some(seen) = seen {
-                self.judge_sector(sector as u32, *seen, at, survives)?;
+                self.judge_sector(sector as u32, *seen, at, survives).map_err(|mut violation| {
+                    let last = self.ops.iter().position(|op| op.issued == last_issue);
+                    if let Some(last) = last {
+                        let op = &self.ops[last];
+                        let told = if visible[last + 1] { "seen" } else { "durable" };
+                        violation.why +=
+                            &format!("; latest survivor, {told}: {}, {}", last + 1, describe(op, at));
+                    }
+                    violation
+                })?;
             }
         }
         Ok(())

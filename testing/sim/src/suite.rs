@@ -1,9 +1,8 @@
 //! The planted-bug suite: every mistake in [`forebay_base::planted`] must be caught, or the harness proves nothing.
 //!
 //! A bug is planted, then hunted with what `sim crash` and `sim matrix` do, in the order in which they are likely to meet
-//! it, until something fails or the bound is reached. A bug whose site was never reached was not tried: that is a
-//! failure of the suite too. A hunt that fails without any bug would make the suite worthless; that is
-//! what the other commands are for.
+//! it, until something fails or the bound is reached. What fails is tried again without the bug, and counts only if
+//! it then passes. A bug whose site was never reached was not tried: that is a failure of the suite too.
 
 use crate::crash::{self, Plan};
 use crate::harness::Failure;
@@ -29,7 +28,7 @@ pub struct Verdict {
     pub caught: Option<Caught>,
     /// Images and runs judged in all.
     pub cases: u64,
-    /// How often the site of the mistake was reached in the last hunt.
+    /// 0 when the site of the mistake was never reached.
     pub met: u64,
 }
 
@@ -76,7 +75,7 @@ fn shaped(bug: Bug, mut setup: Setup) -> Setup {
 pub fn hunt(bug: Bug) -> Verdict {
     let mut cases = 0;
     let verdict = |caught: Option<Caught>, cases: u64| {
-        let met = planted::times_met();
+        let met = if caught.is_some() { 1 } else { planted::times_met() };
         planted::plant(None);
         Verdict { bug, caught, cases, met }
     };
@@ -92,15 +91,13 @@ pub fn hunt(bug: Bug) -> Verdict {
         let caught = |failure: Failure, cases: u64| {
             Some(Caught { by: format!("crash {}", setup.options()), failure, cases })
         };
-        let run = match crash::record(&setup) {
-            Ok(run) => run,
-            Err(failure) => return verdict(caught(failure, cases + 1), cases + 1),
-        };
-        match crash::explore(&run, Plan { images: IMAGES, ..Plan::default() }, None) {
+        match hunt_by_crash(&setup) {
             Ok(images) => cases += images,
-            Err(found) => {
-                let cases = cases + found.image.unwrap_or(0) + 1;
-                return verdict(caught(found.failure, cases), cases);
+            Err((failure, images)) => {
+                cases += images;
+                if is_innocent(bug, || hunt_by_crash(&setup).is_ok()) {
+                    return verdict(caught(failure, cases), cases);
+                }
             }
         }
     }
@@ -110,6 +107,21 @@ pub fn hunt(bug: Bug) -> Verdict {
         }
     }
     verdict(None, cases)
+}
+
+/// Whether the engine without the bug passes what it failed with it: otherwise the failure is somebody else's.
+fn is_innocent(bug: Bug, passes: impl FnOnce() -> bool) -> bool {
+    planted::plant(None);
+    let innocent = passes();
+    planted::plant(Some(bug));
+    innocent
+}
+
+/// Explores one seed; a failure comes with the images it took.
+fn hunt_by_crash(setup: &Setup) -> Result<u64, (Failure, u64)> {
+    let run = crash::record(setup).map_err(|failure| (failure, 1))?;
+    crash::explore(&run, Plan { images: IMAGES, ..Plan::default() }, None)
+        .map_err(|found| (found.failure, found.image.unwrap_or(0) + 1))
 }
 
 fn hunt_by_row(name: &str, cases: &mut u64) -> Option<Caught> {

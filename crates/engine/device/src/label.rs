@@ -3,7 +3,7 @@
 //! Reading is a staircase: bytes → [`Label::decode`] (magic, version, checksum, own address) → the caller
 //! compares pool, disk and generation with the other disks.
 
-use crate::layout::LABEL_REGION;
+use crate::layout::{DiskLayout, LABEL_REGION};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 
@@ -154,7 +154,7 @@ impl Label {
         }
         let mut r = Reader::new(&bytes[HEADER..]);
         let groups = (0..groups).map(|_| decode_group(&mut r)).collect::<Result<Vec<_>, _>>()?;
-        let disks = (0..disks).map(|_| decode_disk(&mut r, groups.len())).collect::<Result<Vec<_>, _>>()?;
+        let disks = (0..disks).map(|_| decode_disk(&mut r, &groups)).collect::<Result<Vec<_>, _>>()?;
         Ok(Label { pool, pool_name, disk, generation, created, shards, groups, disks })
     }
 }
@@ -167,15 +167,14 @@ fn decode_group(r: &mut Reader) -> Result<GroupEntry, LabelError> {
         || data != 1
         || redundancy > 2
         || !slot_bytes.is_power_of_two()
-        || slot_bytes < 1 << 16
-        || slot_bytes > 1 << 32
+        || !(1 << 16..=1 << 32).contains(&slot_bytes)
     {
         return Err(LabelError::Damaged);
     }
     Ok(GroupEntry { role, data, redundancy, slot_bytes, cell_bytes })
 }
 
-fn decode_disk(r: &mut Reader, groups: usize) -> Result<DiskEntry, LabelError> {
+fn decode_disk(r: &mut Reader, groups: &[GroupEntry]) -> Result<DiskEntry, LabelError> {
     let (id, group, status, _, slots) = (Id(r.u128()?), r.u16()?, r.u8()?, r.u8()?, r.u32()?);
     let (size, sector_physical) = (r.u64()?, r.u32()?);
     r.bytes(28)?;
@@ -184,7 +183,10 @@ fn decode_disk(r: &mut Reader, groups: usize) -> Result<DiskEntry, LabelError> {
         1 => DiskStatus::Failed,
         _ => return Err(LabelError::Damaged),
     };
-    if group as usize >= groups {
+    let entry = groups.get(usize::from(group)).ok_or(LabelError::Damaged)?;
+    let layout =
+        DiskLayout::new(size, entry.slot_bytes, u64::from(entry.data)).map_err(|_| LabelError::Damaged)?;
+    if slots > layout.slots {
         return Err(LabelError::Damaged);
     }
     Ok(DiskEntry { id, group, status, slots, size, sector_physical })
@@ -199,7 +201,7 @@ mod tests {
             id: Id(7),
             group: 0,
             status: DiskStatus::Failed,
-            slots: 300,
+            slots: 200,
             size: 1 << 30,
             sector_physical: 4096,
         };
@@ -231,17 +233,20 @@ mod tests {
 
     #[test]
     fn torn_at_each_sector_is_seen() {
-        let (old, new) =
-            (sample().encode(0), Label { generation: 4, pool_name: "other".into(), ..sample() }.encode(0));
-        for cut in (512..1024).step_by(512) {
-            let torn = [&new[..cut], &old[cut..]].concat();
-            assert!(
-                torn == new
-                    || Label::decode(&torn, 0) == Err(LabelError::Damaged)
-                    || torn[cut..] == new[cut..]
+        let many = |name: &str, generation| {
+            let disks = (0..60)
+                .map(|id| DiskEntry { id: Id(id + u128::from(generation)), ..sample().disks[0] })
+                .collect();
+            Label { pool_name: name.into(), generation, disks, ..sample() }.encode(0)
+        };
+        let (old, new) = (many("old", 3), many("new", 4));
+        // 256 + 64 + 60 × 64 = 4160 bytes differ.
+        for cut in (512..4160).step_by(512) {
+            assert_eq!(
+                Label::decode(&[&new[..cut], &old[cut..]].concat(), 0),
+                Err(LabelError::Damaged),
+                "cut at {cut}"
             );
         }
-        let torn = [&new[..256], &old[256..]].concat();
-        assert_eq!(torn[256..], new[256..], "only the header differs, so a 512-byte tear is whole or old");
     }
 }

@@ -175,10 +175,11 @@ impl Shard {
 
     /// Waits for entries or requests. False when none came and the last frame wants a marker.
     async fn wait_for_work(&self) -> bool {
-        let log = self.log.borrow();
         // The last frame is flushed, and no later one says so yet.
-        let unmarked = log.durable + 1 == log.chain.sequence && log.marked < log.durable;
-        drop(log);
+        let unmarked = {
+            let log = self.log.borrow();
+            log.durable + 1 == log.chain.sequence && log.marked < log.durable
+        };
         if !unmarked || self.is_suspended() {
             self.work.wait().await;
             return true;

@@ -187,7 +187,7 @@ fn label_and_superblock() {
         &slot,
         &[
             ("magic", b"FBAYSUPR"),
-            ("checksum", &slot[8..24].to_vec()),
+            ("checksum", &slot[8..24]),
             ("pool id", &le::<16>(0xabc)),
             ("own byte address", &le::<8>(0x20000)),
             ("generation", &[0x33]),

@@ -465,7 +465,10 @@ impl Replay {
             }
             Record::Data { dataset: number, first, block_bytes, blocks } => {
                 let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
-                if block_bytes as usize != dataset.block_bytes() {
+                let blocks_all = dataset.record.borrow().blocks();
+                if block_bytes as usize != dataset.block_bytes()
+                    || first.checked_add(blocks.len() as u64).is_none_or(|end| end > blocks_all)
+                {
                     return None;
                 }
                 let copy = |block: &[u8]| -> Buf { shard.rt.arena().copy(block).freeze() };

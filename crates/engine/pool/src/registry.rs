@@ -72,11 +72,14 @@ impl PoolShared {
     }
 }
 
+/// A volume and the shard that owns it.
+type Owned = (Rc<Shard>, Rc<Dataset>);
+
 /// What runs on one core.
 #[derive(Default)]
 pub(crate) struct Registry {
     shards: RefCell<BTreeMap<(Id, usize), Rc<Shard>>>,
-    volumes: RefCell<BTreeMap<Id, (Rc<Shard>, Rc<Dataset>)>>,
+    volumes: RefCell<BTreeMap<Id, Owned>>,
     /// On core 0 only.
     controls: RefCell<BTreeMap<Id, Rc<Control>>>,
 }
@@ -104,7 +107,7 @@ impl Registry {
             self.volumes.borrow_mut().retain(|_, (owner, _)| !Rc::ptr_eq(owner, &shard));
         }
     }
-    pub fn volume(&self, id: Id) -> Option<(Rc<Shard>, Rc<Dataset>)> {
+    pub fn volume(&self, id: Id) -> Option<Owned> {
         self.volumes.borrow().get(&id).cloned()
     }
     pub fn add_volume(&self, shard: &Rc<Shard>, dataset: Rc<Dataset>) {

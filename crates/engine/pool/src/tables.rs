@@ -89,8 +89,11 @@ pub(crate) fn encode_index(chunks: &[ChunkEntry], blocks: &[Ptr]) -> Vec<u8> {
     body
 }
 
-/// Chunks and pointers out of an index block; nothing when it is impossible.
-pub(crate) fn decode_index(body: &[u8]) -> Result<Option<(Vec<ChunkEntry>, Vec<Ptr>)>, Truncated> {
+/// An index block: the chunks that hold the table's blocks, and the pointers to these.
+pub(crate) type Index = (Vec<ChunkEntry>, Vec<Ptr>);
+
+/// An index block's contents; nothing when they are impossible.
+pub(crate) fn decode_index(body: &[u8]) -> Result<Option<Index>, Truncated> {
     let mut r = Reader::new(body);
     let (chunks, blocks, _) = (r.u32()? as usize, r.u32()? as usize, r.u64()?);
     if chunks > TABLE_CHUNKS_MAX || blocks > TABLE_BLOCKS_MAX {

@@ -447,7 +447,7 @@ impl<'a> Cutter<'a> {
         {
             let block = part.slice(self.at, len);
             // O_DIRECT wants memory aligned to the logical sector.
-            if block.as_ptr() as usize % 4096 == 0 {
+            if block.as_ptr().addr().is_multiple_of(4096) {
                 self.advance(len);
                 return block;
             }

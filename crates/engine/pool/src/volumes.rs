@@ -38,7 +38,7 @@ fn check_size(object: &str, size: u64, block_size: u32) -> Result<(), Error> {
             "Give a size from 1M to 64T".into(),
         );
     }
-    if size % u64::from(block_size) != 0 {
+    if !size.is_multiple_of(u64::from(block_size)) {
         let next = size.next_multiple_of(u64::from(block_size));
         return invalid(
             format!("{size} bytes are not a multiple of the block size of {block_size}"),

@@ -2,7 +2,9 @@
 
 use forebay_base::{KIB, MIB};
 use forebay_pool::check::check;
-use forebay_pool::{Engine, EngineConfig, IoError, Layout, PoolSpec, SyncPolicy, Volume, VolumeSpec};
+use forebay_pool::{
+    Engine, EngineConfig, ErrorKind, IoError, Layout, PoolSpec, SyncPolicy, Volume, VolumeSpec,
+};
 use forebay_runtime::{Buf, Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
 use std::sync::Arc;
@@ -121,5 +123,87 @@ fn a_full_pool_refuses_writes_and_comes_back_after_discard() {
         engine.pool_export("tank").await.expect("exported");
         let report = check(&rt, &["sim0".into()]).await.expect("checked");
         assert_eq!(report.problems, Vec::<String>::new());
+    });
+}
+
+#[test]
+fn the_largest_volume_works_at_both_ends_and_costs_what_is_written() {
+    run(2, 64 * MIB, 2, |rt, cores| async move {
+        let engine = engine(cores);
+        engine.pool_create(spec(Layout::Mirror, &["sim0", "sim1"], &[], 2)).await.expect("created");
+        let too_large = engine.volume_create(volume("x", 65 << 40, 4096)).await.expect_err("beyond 64 TiB");
+        assert_eq!(too_large.kind, ErrorKind::Invalid("size"));
+        let size = 64 << 40;
+        let info = engine.volume_create(volume("huge", size, 4096)).await.expect("thin");
+        let huge = Volume::open(&rt, info.id).expect("open");
+        let data = pattern(&rt, 3, 8192);
+        for at in [0, size / 3 / 4096 * 4096, size - 8192] {
+            huge.write(at, vec![data.clone()], false).await.expect("written");
+        }
+        assert_eq!(huge.write(size - 4096, vec![data.clone()], false).await, Err(IoError::OutOfRange));
+        assert_eq!(huge.read(u64::MAX, 2).await.err(), Some(IoError::OutOfRange));
+        let extents = huge.status(0, size, 16).await.expect("status");
+        assert_eq!(
+            extents.iter().map(|extent| extent.mapped).collect::<Vec<_>>(),
+            [true, false, true, false, true]
+        );
+        assert_eq!(extents.iter().map(|extent| extent.len).sum::<u64>(), size);
+        engine.pool_export("tank").await.expect("exported");
+        engine.pool_import("tank", vec!["sim1".into(), "sim0".into()]).await.expect("imported");
+        let huge = Volume::open(&rt, info.id).expect("open");
+        assert_eq!(bytes(&huge, size - 8192, 8192).await, &data[..]);
+        assert_eq!(engine.volume("tank/huge").await.expect("there").mapped, 6 * 4096);
+        huge.discard(0, size, false).await.expect("discarded");
+        engine.checkpoint("tank").await.expect("checkpoint");
+        assert_eq!(engine.volume("tank/huge").await.expect("there").mapped, 0);
+    });
+}
+
+#[test]
+fn compare_and_write_is_all_or_nothing() {
+    run(1, 32 * MIB, 1, |rt, cores| async move {
+        let engine = engine(cores);
+        engine.pool_create(spec(Layout::Single, &["sim0"], &[], 1)).await.expect("created");
+        let info = engine.volume_create(volume("a", MIB, 8192)).await.expect("created");
+        let a = Volume::open(&rt, info.id).expect("open");
+        let (old, new) = (pattern(&rt, 1, 20_000), pattern(&rt, 2, 20_000));
+        a.write(5000, vec![old.clone()], false).await.expect("written");
+        let mut wrong = old.to_vec();
+        wrong[17_000] ^= 1;
+        let wrong = rt.arena().copy(&wrong).freeze();
+        assert_eq!(a.compare_and_write(5000, wrong, new.clone()).await, Ok(Err(17_000)));
+        assert_eq!(bytes(&a, 5000, 20_000).await, &old[..]);
+        assert_eq!(a.compare_and_write(5000, old, new.clone()).await, Ok(Ok(())));
+        assert_eq!(bytes(&a, 5000, 20_000).await, &new[..]);
+    });
+}
+
+#[test]
+fn creation_refuses_what_would_destroy_data() {
+    run(3, 32 * MIB, 1, |rt, cores| async move {
+        let engine = engine(cores);
+        let disk = rt.open_disk("sim0", forebay_runtime::OpenMode::ReadWrite).expect("there");
+        let mut sector = rt.arena().take_zeroed(4096);
+        sector[1080..1082].copy_from_slice(&[0x53, 0xef]);
+        disk.write(0, vec![sector.freeze()]).await.expect("written");
+        let ext4 = engine
+            .pool_create(spec(Layout::Single, &["sim0"], &[], 1))
+            .await
+            .expect_err("an ext4 file system");
+        assert_eq!((ext4.kind, ext4.object.as_str()), (ErrorKind::Unsafe, "sim0"));
+        engine.pool_create(spec(Layout::Single, &["sim1"], &[], 1)).await.expect("created");
+        engine.pool_export("tank").await.expect("exported");
+        let taken = engine
+            .pool_create(spec(Layout::Single, &["sim1"], &[], 1))
+            .await
+            .expect_err("another pool's disk");
+        assert_eq!(taken.kind, ErrorKind::Unsafe);
+        let twice = engine
+            .pool_create(spec(Layout::Mirror, &["sim2", "sim2"], &[], 1))
+            .await
+            .expect_err("given twice");
+        assert_eq!(twice.kind, ErrorKind::Invalid("disks"));
+        let forced = PoolSpec { force: true, ..spec(Layout::Mirror, &["sim0", "sim1"], &[], 1) };
+        engine.pool_create(forced).await.expect("forced");
     });
 }

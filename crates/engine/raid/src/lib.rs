@@ -9,7 +9,7 @@
 //! A failed write or flush is never retried: the disk is out (invariant 9).
 
 use forebay_base::planted::{Bug, active};
-use forebay_device::{Health, Member, SlotRef};
+use forebay_device::{Health, Member, SlotRef, UNIT};
 use forebay_runtime::{Buf, BufMut, Completion, DiskError, Rt};
 use std::future::Future;
 use std::pin::Pin;
@@ -84,6 +84,11 @@ impl Array {
         (!member.health.is_failed()).then_some(member)
     }
 
+    /// The disk of a slot, when it is in service and has that slot: what is read from a damaged table may name others.
+    fn of_slot(&self, slot: &SlotRef) -> Option<&Rc<Member>> {
+        self.member(slot.disk).filter(|member| slot.slot < member.layout.slots)
+    }
+
     /// Whether some group has lost more disks than it can.
     pub fn is_lost(&self) -> bool {
         let mut lost = vec![0; self.tolerance.len()];
@@ -101,13 +106,16 @@ impl Array {
         len: usize,
         check: impl Fn(&[u8]) -> bool,
     ) -> Result<Good, ArrayError> {
+        if !is_aligned(offset, len) {
+            return Err(ArrayError::Corrupt);
+        }
         let first = self.preferred(slots);
         let mut buffer = self.rt.buffer(len);
         let mut bad = Vec::new();
         let mut error = ArrayError::Io;
         let order = first.into_iter().chain(slots.iter().copied().filter(|slot| Some(*slot) != first));
         for slot in order {
-            let Some(member) = self.member(slot.disk) else { continue };
+            let Some(member) = self.of_slot(&slot) else { continue };
             let at = member.layout.slot_at(slot.slot) + offset;
             member.reads.set(member.reads.get() + 1);
             let (bytes, result) = member.disk.read(at, buffer).await;
@@ -144,8 +152,11 @@ impl Array {
         check: impl Fn(&[u8]) -> bool,
     ) -> Vec<(SlotRef, Option<BufMut>)> {
         let mut copies = Vec::new();
+        if !is_aligned(offset, len) {
+            return copies;
+        }
         for slot in slots {
-            let Some(member) = self.member(slot.disk) else { continue };
+            let Some(member) = self.of_slot(slot) else { continue };
             let (bytes, result) =
                 member.disk.read(member.layout.slot_at(slot.slot) + offset, self.rt.buffer(len)).await;
             copies.push((*slot, (result.is_ok() && check(&bytes)).then_some(bytes)));
@@ -190,7 +201,7 @@ impl Array {
         check: impl Fn(&[u8]) -> bool,
     ) -> Result<BufMut, ArrayError> {
         for slot in slots {
-            let Some(member) = self.member(slot.disk) else { continue };
+            let Some(member) = self.of_slot(slot) else { continue };
             let buffer = self.rt.buffer(member.layout.record_bytes as usize);
             let (bytes, result) =
                 member.disk.read(member.layout.record_at(slot.slot, alternate), buffer).await;
@@ -254,7 +265,7 @@ impl Array {
     pub async fn repair(&self, bad: &[SlotRef], offset: u64, bytes: &Buf) -> usize {
         let mut repaired = 0;
         for slot in bad {
-            let Some(member) = self.member(slot.disk) else { continue };
+            let Some(member) = self.of_slot(slot) else { continue };
             if active(Bug::RepairWritesWrongCopy) {
                 repaired += 1;
                 continue;
@@ -268,6 +279,11 @@ impl Array {
         }
         repaired
     }
+}
+
+/// Whether a range can be asked of a device: a pointer from a damaged or hostile node may say anything.
+fn is_aligned(offset: u64, len: usize) -> bool {
+    offset.is_multiple_of(UNIT) && len > 0 && (len as u64).is_multiple_of(UNIT)
 }
 
 /// A write to several copies, in flight.

@@ -12,6 +12,7 @@
 use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
 use forebay_base::planted::{Bug, active};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// No chunk of the kind has room: ask the coordinator for a fresh one, or declare space scarce.
@@ -43,8 +44,8 @@ pub struct Usage {
 #[derive(Default)]
 pub struct Space {
     chunks: BTreeMap<ChunkId, Chunk>,
-    /// Those of the chunks that hold nodes.
-    node_chunks: Vec<ChunkId>,
+    /// Free places for nodes, unless something changed since they were counted.
+    nodes_free: Cell<Option<u64>>,
     open: BTreeMap<ChunkKind, (ChunkId, u32)>,
     current: Period,
     frozen: Period,
@@ -61,9 +62,7 @@ impl Space {
         if chunk.entry.kind != ChunkKind::Log {
             self.scarce = false;
         }
-        if chunk.entry.kind == ChunkKind::Node {
-            self.node_chunks.push(chunk.entry.id);
-        }
+        self.nodes_free.set(None);
         let before = self.chunks.insert(chunk.entry.id, chunk);
         assert!(before.is_none(), "chunk granted twice");
     }
@@ -103,6 +102,9 @@ impl Space {
 
     /// Reserves 2^n units (`units`) for a block of `kind`; they count as busy until freed or given back.
     pub fn allocate(&mut self, kind: ChunkKind, units: u32) -> Result<Addr, NeedChunk> {
+        if kind == ChunkKind::Node {
+            self.nodes_free.set(None);
+        }
         if let Some(&(id, cursor)) = self.open.get(&kind) {
             let chunk = self.chunks.get_mut(&id).expect("open chunks are owned");
             if let Some(unit) = chunk.busy.find_free(cursor, units) {
@@ -182,21 +184,27 @@ impl Space {
         push(&mut self.frozen.freed, ptr);
     }
 
-    /// Replay: the block is in use. False when the address is outside the shard's chunks.
+    /// Replay: the block is in use. False when the address is outside the shard's chunks or in use already: a record after
+    /// the cut can only point to what the checkpoint left free.
     #[must_use]
     pub fn claim(&mut self, ptr: &Ptr) -> bool {
         let Some(chunk) = self.chunks.get_mut(&ptr.addr().chunk()) else { return false };
         if ptr.addr().unit() + ptr.units() > chunk.entry.units || chunk.entry.kind == ChunkKind::Log {
             return false;
         }
-        chunk.busy.set(ptr.addr().unit(), ptr.units());
+        let (free, unknown) = (chunk.busy.set(ptr.addr().unit(), ptr.units()) == 0, chunk.unknown);
         self.applied(ptr);
-        true
+        free || unknown
     }
 
-    /// Nodes that can be written before another chunk is needed. Asked by every write: one look per node chunk.
+    /// Nodes that can be written before another chunk is needed. Every write asks, and only checkpoints change the answer.
     pub fn nodes_free(&self) -> u64 {
-        self.node_chunks.iter().map(|id| u64::from(self.chunks[id].busy.zeros() / NODE_UNITS)).sum()
+        self.nodes_free.get().unwrap_or_else(|| {
+            let nodes = self.chunks.values().filter(|chunk| chunk.entry.kind == ChunkKind::Node);
+            let free = nodes.map(|chunk| u64::from(chunk.busy.zeros() / NODE_UNITS)).sum();
+            self.nodes_free.set(Some(free));
+            free
+        })
     }
 
     /// Closes the period: what follows belongs to the next checkpoint.
@@ -208,6 +216,7 @@ impl Space {
 
     /// Chooses the empty chunks that leave with the running checkpoint; nothing is allocated from them any more.
     pub fn choose_leaving(&mut self) {
+        self.nodes_free.set(None);
         let open: Vec<ChunkId> = self.open.values().map(|(id, _)| *id).collect();
         let idle = |chunk: &&Chunk| {
             chunk.entry.kind != ChunkKind::Log
@@ -288,7 +297,7 @@ impl Space {
             self.scarce = false;
         }
         let leaving = std::mem::take(&mut self.leaving);
-        self.node_chunks.retain(|id| !leaving.contains(id));
+        self.nodes_free.set(None);
         leaving
             .into_iter()
             .map(|id| self.chunks.remove(&id).expect("leaving chunks are owned").entry)

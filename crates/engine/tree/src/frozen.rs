@@ -101,7 +101,7 @@ impl Frozen {
 
     /// The leaves to write, in order of their index.
     pub fn dirty_leaves(&self) -> Vec<DirtyLeaf> {
-        fn visit(child: &Child, level: u8, index: u64, out: &mut Vec<DirtyLeaf>) {
+        fn visit(child: &Child, index: u64, out: &mut Vec<DirtyLeaf>) {
             match child {
                 Child::Leaf(leaf) if leaf.stamp != 0 => {
                     out.push(DirtyLeaf { index, home: leaf.home, content: Content::Hot(leaf.clone()) });
@@ -111,14 +111,14 @@ impl Frozen {
                 }
                 Child::Inner(inner) if inner.stamp != 0 => {
                     for (slot, child) in inner.children.iter().enumerate() {
-                        visit(child, level - 1, index * FANOUT + slot as u64, out);
+                        visit(child, index * FANOUT + slot as u64, out);
                     }
                 }
                 _ => {}
             }
         }
         let mut out = Vec::new();
-        visit(&self.root, self.height, 0, &mut out);
+        visit(&self.root, 0, &mut out);
         out
     }
 

@@ -283,7 +283,7 @@ impl Tree {
 
     /// Empties `count` blocks from `first`, visiting only what exists.
     pub fn clear(&mut self, first: u64, count: u64, freed: &mut Vec<Ptr>) {
-        let end = (first + count).min(reach(self.height));
+        let end = first.saturating_add(count).min(reach(self.height));
         let mut leaf = first / FANOUT;
         while leaf * FANOUT < end {
             let Some(found) = self.next_leaf(leaf).filter(|found| found * FANOUT < end) else { return };

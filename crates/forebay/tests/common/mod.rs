@@ -117,11 +117,21 @@ impl Daemon {
     }
 
     pub fn start_as(place: &Place, verb: &str, more: &[&str]) -> Daemon {
+        let more = [&["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0"], more].concat();
+        Daemon::start_with(place, verb, &more)
+    }
+
+    /// At addresses that were free a moment ago.
+    pub fn start_at(place: &Place, http: &str, nbd: &str) -> Daemon {
+        Daemon::start_with(place, "serve", &["--listen", http, "--nbd", nbd])
+    }
+
+    fn start_with(place: &Place, verb: &str, more: &[&str]) -> Daemon {
         let log = place.path().join("stderr");
         let errors = File::options().create(true).append(true).open(&log).expect("a log can be made");
         let mut command = program();
         command.arg(verb).arg("--data").arg(place.data()).args(["--memory", "64M", "--shards", "2"]);
-        command.args(["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0"]).args(more);
+        command.args(more);
         let mut child =
             command.stdout(Stdio::piped()).stderr(errors).spawn().expect("the program can be run");
         let output = child.stdout.take().expect("stdout is a pipe");

@@ -32,6 +32,27 @@ pub fn encode_segment(text: &str) -> String {
     out
 }
 
+const UNITS: [(&str, u64); 5] =
+    [("P", 1 << 50), ("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
+
+/// Bytes as texts for people have them, `1.5 GiB`: three digits at most.
+pub fn show_size(bytes: u64) -> String {
+    for (name, unit) in UNITS {
+        if bytes >= unit {
+            let (whole, rest) = (bytes / unit, bytes % unit);
+            if rest == 0 {
+                return format!("{whole} {name}iB");
+            }
+            let tenths = rest * 10 / unit;
+            return match whole {
+                0..=99 => format!("{whole}.{tenths} {name}iB"),
+                _ => format!("{whole} {name}iB"),
+            };
+        }
+    }
+    format!("{bytes} B")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,5 +61,22 @@ mod tests {
     fn a_name_with_slashes_is_one_segment() {
         assert_eq!(encode_segment("demo/a b"), "demo%2Fa%20b");
         assert_eq!(encode_segment("A-z_0.9~"), "A-z_0.9~");
+    }
+
+    #[test]
+    fn sizes_are_shown_short() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (8192, "8 KiB"),
+            (1536, "1.5 KiB"),
+            (100 << 30, "100 GiB"),
+            ((100 << 30) + 1, "100 GiB"),
+            ((2 << 30) - 1, "1.9 GiB"),
+            (u64::MAX, "16383 PiB"),
+        ] {
+            assert_eq!(show_size(bytes), text);
+        }
     }
 }

@@ -116,15 +116,15 @@ pub struct PoolCreate {
     /// 1 to 63 letters, digits and `._-`, starting with a letter.
     pub name: String,
     pub layout: Layout,
-    /// Absolute paths of block devices or files: a multiple of the layout's width.
+    /// Absolute paths of block devices or files: as many as the layout has copies, or more.
     pub disks: Vec<String>,
     /// Absolute paths of the log group's disks: none, or 1 to 3, which mirror each other.
     #[serde(default)]
     pub log_disks: Vec<String>,
-    /// Owners of volumes that work in parallel, 1 to 64, for the pool's life. Default: the daemon's cores.
+    /// Owners of volumes that work in parallel, 1 to 32, for the pool's life. Default: the daemon's cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<u32>,
-    /// Intent log per shard. Default: a 32nd of the data space, between 4 MiB and 1 GiB.
+    /// Intent log per shard; by default chosen from the data space, at most 1 GiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<u64>,
     /// Take disks that carry another pool's label or a file system; what they hold is lost.

@@ -2,8 +2,7 @@
 
 use crate::client::{Call, Client};
 use crate::failure::{Exit, Failure, printable};
-use crate::size::show_size;
-use forebay_api::{Operation, Task, TaskState};
+use forebay_api::{Operation, Task, TaskState, show_size};
 use std::io::{IsTerminal, Write, stderr};
 
 /// A terminal is refreshed each second; without one there is no hurry to hear that nothing has happened.

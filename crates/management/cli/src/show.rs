@@ -1,8 +1,9 @@
 //! The API's objects as people read them.
 
 use crate::failure::printable;
-use crate::size::{show_size, show_time};
+use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
+use forebay_api::show_size;
 use forebay_api::{
     Disk, DiskState, Event, Plan, Pool, PoolFound, PoolState, Role, Severity, Task, TaskState, Token, Volume,
 };

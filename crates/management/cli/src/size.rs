@@ -1,7 +1,6 @@
 //! Sizes and durations as people write and read them.
 //!
-//! Units are binary: `8K` is 8192 bytes. Decimal units (`KB`) are not guessed at but refused. Machines get bytes
-//! (`--json`), so nothing here is ever parsed back.
+//! Units are binary: `8K` is 8192 bytes. Decimal units (`KB`) are not guessed at but refused.
 
 const UNITS: [(&str, u64); 5] =
     [("P", 1 << 50), ("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
@@ -41,24 +40,6 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         bytes = bytes.checked_add((part / scale) as u64).ok_or_else(too_large)?;
     }
     Ok(bytes)
-}
-
-/// `1.5 GiB`: three digits at most, exact when it can be.
-pub fn show_size(bytes: u64) -> String {
-    for (name, unit) in UNITS.iter() {
-        if bytes >= *unit {
-            let (whole, rest) = (bytes / unit, bytes % unit);
-            if rest == 0 {
-                return format!("{whole} {name}iB");
-            }
-            let tenths = rest * 10 / unit;
-            return match whole {
-                0..=99 => format!("{whole}.{tenths} {name}iB"),
-                _ => format!("{whole} {name}iB"),
-            };
-        }
-    }
-    format!("{bytes} B")
 }
 
 /// Seconds in `90d`, `12h`, `30m`, `45s`.
@@ -138,23 +119,6 @@ mod tests {
             "٣",
         ] {
             assert!(parse_size(text).is_err(), "{text} is no size");
-        }
-    }
-
-    #[test]
-    fn sizes_are_shown_short() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1 KiB"),
-            (8192, "8 KiB"),
-            (1536, "1.5 KiB"),
-            (100 << 30, "100 GiB"),
-            ((100 << 30) + 1, "100 GiB"),
-            ((2 << 30) - 1, "1.9 GiB"),
-            (u64::MAX, "16383 PiB"),
-        ] {
-            assert_eq!(show_size(bytes), text);
         }
     }
 

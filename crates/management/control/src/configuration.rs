@@ -2,8 +2,8 @@
 //!
 //! The pools' own labels are the truth; this file only says where to look. It is written before a pool is created
 //! or destroyed (the entry is then *unsettled*) and again afterwards, so that a crash in between leaves an entry
-//! that the next start tries: if the pool is there it stays, if not the entry is dropped, because nobody was told
-//! that the creation had succeeded.
+//! that the next start settles: a pool that is there stays, one that is not is forgotten, because nobody was told that
+//! it had been made. One that was made by half (some disks have its label, some do not) is unmade.
 
 use crate::directory::DataDir;
 use forebay_api::{Code, Problem};
@@ -12,6 +12,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 const FILE: &str = "config";
 const VERSION: u32 = 1;
+
+/// Something was begun with a pool, and its end was not recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unsettled {
+    /// Nobody was told that the pool exists, and nobody can have used it.
+    Creating,
+    /// Its owner wanted it gone.
+    Destroying,
+}
 
 /// A pool to import at start.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -22,9 +32,8 @@ pub struct Remembered {
     pub name: String,
     /// Absolute paths of data and log disks.
     pub disks: Vec<String>,
-    /// A creation or destruction was begun and its end was not recorded.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unsettled: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsettled: Option<Unsettled>,
     /// Why the last import failed; not written.
     #[serde(skip)]
     pub failure: Option<Problem>,
@@ -132,7 +141,7 @@ mod tests {
             id: id.map(str::to_string),
             name: name.into(),
             disks: vec![format!("/disks/{name}")],
-            unsettled: id.is_none(),
+            unsettled: id.is_none().then_some(Unsettled::Creating),
             failure: None,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Pure functions. The engine checks its own limits again; it does not trust this floor.
 
-use forebay_api::{Code, PoolCreate, Problem, VolumeCreate};
+use forebay_api::{Code, PoolCreate, Problem, VolumeCreate, show_size};
 use forebay_base::{Id, KIB, MIB, TIB};
 
 /// A shelf of 24 disks has a few dozen; a request with more than this is a mistake.
@@ -11,6 +11,8 @@ const DISKS_MAX: usize = 1024;
 const PATH_BYTES_MAX: usize = 4096;
 const NAME_BYTES_MAX: usize = 63;
 const VOLUME_NAME_BYTES_MAX: usize = 200;
+/// The engine's.
+pub const SHARDS_MAX: usize = 32;
 pub const VOLUME_BYTES_MIN: u64 = MIB;
 pub const VOLUME_BYTES_MAX: u64 = 64 * TIB;
 
@@ -68,7 +70,7 @@ pub fn volume_size(size: u64, block_size: u32) -> Result<(), Problem> {
     if !(VOLUME_BYTES_MIN..=VOLUME_BYTES_MAX).contains(&size) {
         return Err(invalid(
             "size_bytes",
-            format!("{size} bytes is not a volume's size"),
+            format!("{} is not a volume's size", show_size(size)),
             "Give between 1 MiB and 64 TiB.",
         ));
     }
@@ -156,9 +158,9 @@ pub fn pool(request: &PoolCreate) -> Result<(), Problem> {
         ));
     }
     if let Some(shards) = request.shards
-        && !(1..=64).contains(&shards)
+        && !(1..=SHARDS_MAX).contains(&(shards as usize))
     {
-        return Err(invalid("shards", format!("{shards} shards"), "Give between 1 and 64."));
+        return Err(invalid("shards", format!("{shards} shards"), "Give between 1 and 32."));
     }
     Ok(())
 }
@@ -244,7 +246,7 @@ mod tests {
         ] {
             assert_eq!(field(pool(&request(disks, logs, layout))), name, "{disks:?} {logs:?}");
         }
-        let shards = PoolCreate { shards: Some(65), ..request(&["/a"], &[], Layout::Single) };
+        let shards = PoolCreate { shards: Some(33), ..request(&["/a"], &[], Layout::Single) };
         assert_eq!(field(pool(&shards)), "shards");
     }
 }

@@ -3,14 +3,14 @@
 //! Whatever changes a pool is a task. The daemon's configuration is written before a pool comes to be or ceases to be,
 //! and again afterwards: see [`crate::configuration`].
 
-use crate::configuration::Remembered;
+use crate::configuration::{Remembered, Unsettled};
 use crate::request::{Answered, Ask, Failure, Input, Principal, made, ok, plan};
 use crate::{Shared, convert, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use forebay_api::{Code, Disk, DiskPaths, Operation, Pool, PoolCreate, PoolsFound, Problem, Severity, Task};
-use forebay_pool::{PoolSpec, PoolStatus};
+use forebay_pool::{PoolSpec, PoolState, PoolStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,8 +88,7 @@ pub async fn create(
             .into());
     }
     if ask.dry_run {
-        let paths: Vec<String> = request.disks.iter().chain(&request.log_disks).cloned().collect();
-        look_at(&shared, &paths, request.force).await?;
+        shared.engine.pool_create_check(spec_of(&shared, &request)).await?;
         let mut changes = vec![format!(
             "A {} pool on {} disks is created; what they hold is lost.",
             convert::layout_in(request.layout).name(),
@@ -133,28 +132,38 @@ async fn ended(shared: &Shared, task: &Task) -> Result<(), Problem> {
     }
 }
 
+fn spec_of(shared: &Shared, request: &PoolCreate) -> PoolSpec {
+    PoolSpec {
+        name: request.name.clone(),
+        layout: convert::layout_in(request.layout),
+        disks: request.disks.clone(),
+        log_disks: request.log_disks.clone(),
+        shards: request.shards.map_or(shared.cores.clamp(1, rules::SHARDS_MAX), |shards| shards as usize),
+        log_bytes: request.log_bytes,
+        force: request.force,
+    }
+}
+
 async fn create_now(
     shared: Arc<Shared>,
     request: PoolCreate,
     who: String,
 ) -> Result<Option<serde_json::Value>, Problem> {
     let disks: Vec<String> = request.disks.iter().chain(&request.log_disks).cloned().collect();
-    let spec = PoolSpec {
-        name: request.name,
-        layout: convert::layout_in(request.layout),
-        disks: request.disks,
-        log_disks: request.log_disks,
-        shards: request.shards.map_or(shared.cores.clamp(1, 64), |shards| shards as usize),
-        log_bytes: request.log_bytes,
-        force: request.force,
-    };
+    let spec = spec_of(&shared, &request);
     let name = spec.name.clone();
     let told = format!("created with layout {} on {} disks, by {who}", spec.layout.name(), disks.len());
     if shared.configuration.find(&name).is_some() {
         // A request that was ahead in the queue.
         return Err(Problem::new(Code::Conflict, "a pool with this name exists").object(name));
     }
-    let entry = Remembered { id: None, name: name.clone(), disks, unsettled: true, failure: None };
+    let entry = Remembered {
+        id: None,
+        name: name.clone(),
+        disks,
+        unsettled: Some(Unsettled::Creating),
+        failure: None,
+    };
     remember(&shared, entry).await?;
     match shared.engine.pool_create(spec).await {
         Ok(status) => {
@@ -166,26 +175,6 @@ async fn create_now(
             forget(&shared, &name).await?;
             Err(convert::problem(error))
         }
-    }
-}
-
-/// What a dry run of a creation can see: that the disks are there, and that no pool is on them.
-async fn look_at(shared: &Shared, paths: &[String], force: bool) -> Result<(), Problem> {
-    for path in paths {
-        if let Err(error) = tokio::fs::metadata(path).await {
-            return Err(Problem::new(Code::NotFound, format!("the disk cannot be looked at: {error}"))
-                .object(path.as_str())
-                .field("disks")
-                .remedy("Check the path; a file to practise on is made with: truncate -s 10G PATH"));
-        }
-    }
-    let found = shared.engine.pool_scan(paths.to_vec()).await;
-    match found.first().filter(|_| !force) {
-        None => Ok(()),
-        Some(pool) => Err(Problem::new(Code::Unsafe, format!("the disks hold pool {}", pool.name))
-            .object(pool.disks_found.first().cloned().unwrap_or_default())
-            .field("disks")
-            .remedy("Choose other disks, or overwrite what is there with --force.")),
     }
 }
 
@@ -264,9 +253,11 @@ async fn import_at_start(
         tokio::time::sleep(HELD_PAUSE).await;
         result = import_now(shared.clone(), wanted.clone(), entry.disks.clone()).await;
     }
-    match result {
-        Ok(value) => Ok(value),
-        Err(problem) if entry.unsettled => {
+    match (result, entry.unsettled) {
+        (Ok(value), None) => Ok(value),
+        (Ok(value), Some(unsettled)) => settle(&shared, &entry.name, unsettled, value).await,
+        (Err(problem), None) => Err(problem),
+        (Err(problem), Some(_)) => {
             forget(&shared, &entry.name).await?;
             let what =
                 "its creation or destruction was interrupted and it cannot be imported; it is forgotten";
@@ -274,8 +265,34 @@ async fn import_at_start(
             shared.events.record(Severity::Warning, "pool.forgotten", &entry.name, &message);
             Ok(None)
         }
-        Err(problem) => Err(problem),
     }
+}
+
+/// Ends what was begun with a pool that could be imported.
+async fn settle(
+    shared: &Arc<Shared>,
+    name: &str,
+    unsettled: Unsettled,
+    value: Option<serde_json::Value>,
+) -> Result<Option<serde_json::Value>, Problem> {
+    let status = imported(shared, name).await?;
+    if status.state == PoolState::Online {
+        return Ok(value);
+    }
+    let volumes = shared.engine.volumes(Some(name)).await.map_err(convert::problem)?;
+    if unsettled == Unsettled::Creating && volumes.is_empty() {
+        // Not all of its disks were labelled. Nobody was told that it exists, and nothing is on it.
+        shared.engine.pool_destroy(name).await.map_err(convert::problem)?;
+        forget(shared, name).await?;
+        let message = "its creation was interrupted half-way and has been undone; create it again";
+        shared.events.record(Severity::Warning, "pool.forgotten", name, message);
+        return Ok(None);
+    }
+    // Whoever interrupted the destruction may have had second thoughts: what is left is left.
+    let message =
+        "its destruction was interrupted half-way, and not all of its disks are left; destroy it again";
+    shared.events.record(Severity::Warning, "pool.half_destroyed", name, message);
+    Ok(value)
 }
 
 pub async fn export(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
@@ -313,7 +330,7 @@ async fn leave(
     let is_imported = shared.engine.pools().await.iter().any(|pool| pool.name == name);
     if let Some(who) = destroyer {
         if let Some(entry) = shared.configuration.find(&name) {
-            remember(&shared, Remembered { unsettled: true, ..entry }).await?;
+            remember(&shared, Remembered { unsettled: Some(Unsettled::Destroying), ..entry }).await?;
         }
         shared.engine.pool_destroy(&name).await.map_err(convert::problem)?;
         let told = format!("destroyed with all its volumes, by {who}");
@@ -339,7 +356,7 @@ async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus) -> Result<
         paths.extend(gone);
     }
     let id = Some(status.id.to_string());
-    let entry = Remembered { id, name: status.name.clone(), disks: paths, unsettled: false, failure: None };
+    let entry = Remembered { id, name: status.name.clone(), disks: paths, unsettled: None, failure: None };
     remember(shared, entry).await
 }
 

@@ -10,7 +10,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use forebay_api::{Code, Operation, Problem, Severity, Volume, VolumeCreate, VolumeSet};
+use forebay_api::{Code, Operation, Problem, Severity, Volume, VolumeCreate, VolumeSet, show_size};
 use forebay_base::Checksum;
 use forebay_pool::VolumeSpec;
 use std::sync::Arc;
@@ -85,8 +85,9 @@ pub async fn create(
     }
     if ask.dry_run {
         let changes = vec![format!(
-            "A thin volume of {} bytes with blocks of {} bytes is created.",
-            request.size_bytes, request.block_size_bytes
+            "A thin volume of {} with blocks of {} is created.",
+            show_size(request.size_bytes),
+            show_size(u64::from(request.block_size_bytes))
         )];
         return plan("volume.create", &request.name, changes);
     }
@@ -98,7 +99,7 @@ pub async fn create(
         sync: convert::sync_in(request.sync),
     };
     let volume = convert::volume(&shared.engine.volume_create(spec).await?);
-    let what = format!("created with {} bytes", volume.spec.size_bytes);
+    let what = format!("created with {}", show_size(volume.spec.size_bytes));
     told(&shared, &who, "volume.created", &volume.name, &what);
     let place = Operation::VolumeShow.path_of(&volume.name);
     Ok(tagged(made(StatusCode::CREATED, &place, &volume)?, &volume))
@@ -133,7 +134,7 @@ pub async fn set(
             .remedy("Create a smaller volume and copy what you need; discard gives back unused space.")
             .into());
         }
-        changes.push(format!("grown from {} to {size} bytes", before.spec.size_bytes));
+        changes.push(format!("grown from {} to {}", show_size(before.spec.size_bytes), show_size(size)));
     }
     if let Some(sync) = sync {
         changes.push(format!("sync set to {}", convert::sync_in(sync).name()));
@@ -166,7 +167,7 @@ pub async fn delete(
     check_precondition(&headers, &volume)?;
     if ask.dry_run {
         let changes =
-            vec![format!("The volume and its data, {} bytes, are lost.", volume.status.mapped_bytes)];
+            vec![format!("The volume and its data, {}, are lost.", show_size(volume.status.mapped_bytes))];
         return plan("volume.delete", &volume.name, changes);
     }
     shared.engine.volume_delete(&volume.name).await?;

@@ -99,10 +99,14 @@ fn slow_requests_do_not_hold_up_others_and_are_finished_before_leaving() {
     let served = Served::new(SIZE, None);
     let mut client = Client::open(served.server.address(), "pool/a", Style::Simple);
     served.disks[0].slow_read.store(300_000_000, Ordering::SeqCst);
-    client.send(command::READ, 0, 1, 0, 4096, &[]);
-    client.send(command::READ, 0, 2, 0, 4096, &[]);
-    client.send(command::WRITE, 0, 3, 0, 4, b"abcd");
-    client.send(command::DISC, 0, 4, 0, 0, &[]);
+    let script = [
+        client.encode(command::READ, 0, 1, 0, 4096),
+        client.encode(command::READ, 0, 2, 0, 4096),
+        client.encode(command::WRITE, 0, 3, 0, 4),
+        b"abcd".to_vec(),
+        client.encode(command::DISC, 0, 4, 0, 0),
+    ];
+    client.stream.write_all(&script.concat()).unwrap();
     let order: Vec<u64> = std::iter::from_fn(|| client.reply()).map(|reply| reply.cookie).collect();
     assert_eq!(order, [2, 3, 1], "the slow one comes last, before the connection is closed");
     served.stop();

@@ -19,13 +19,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+type Received = Completer<(BufMut, Result<usize, NetError>)>;
+type Sent = Completer<Result<(), NetError>>;
+
 /// One direction of a connection: what a socket buffer holds, and who waits at its ends.
 #[derive(Default)]
 struct Pipe {
     bytes: VecDeque<u8>,
     closed: bool,
-    receiver: Option<(BufMut, Completer<(BufMut, Result<usize, NetError>)>)>,
-    sender: Option<(VecDeque<u8>, Completer<Result<(), NetError>>)>,
+    receiver: Option<(BufMut, Received)>,
+    sender: Option<(VecDeque<u8>, Sent)>,
 }
 
 const PIPE_MAX: usize = 64 << 10;
