@@ -129,7 +129,7 @@ mod tests {
                 assert!(layout.slots >= 140, "{size}: {} slots", layout.slots);
                 assert!(layout.record_at(last, 1) + layout.record_bytes <= layout.slot_at(0));
                 assert!(layout.slot_at(last) + slot <= DiskLayout::labels_at(size)[2]);
-                assert!(layout.slot_at(0) % LABEL_REGION == 0);
+                assert!(layout.slot_at(0).is_multiple_of(LABEL_REGION));
             }
         }
     }

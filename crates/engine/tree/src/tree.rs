@@ -579,7 +579,7 @@ mod tests {
             }
             7 => drop(tree.evict(block / FANOUT)),
             _ => assert_eq!(
-                get(tree, disk, block, block % 2 == 0),
+                get(tree, disk, block, block.is_multiple_of(2)),
                 model.get(&block).copied(),
                 "block {block}"
             ),
