@@ -422,10 +422,11 @@ impl Shard {
                         }
                     }
                 });
-                for ((block, ptr), data) in (first..).zip(&ptrs).zip(blocks) {
+                for (block, ptr) in (first..).zip(&ptrs) {
                     self.space.borrow_mut().applied(ptr);
                     if small && !destage {
-                        self.cache_insert(ptr, data);
+                        // Its first read will bring it into the cache.
+                        self.doorkeeper.borrow_mut().knows(ptr.addr().0);
                     }
                     dataset.settle(block, entry);
                     let staged = dataset.staged.borrow_mut().remove(&block);

@@ -31,7 +31,11 @@ enum Source {
 }
 
 impl Shard {
+    /// Keeps a block that was read, if it was asked for before.
     pub fn cache_insert(&self, ptr: &Ptr, data: Buf) {
+        if !self.doorkeeper.borrow_mut().knows(ptr.addr().0) {
+            return;
+        }
         // A slice of something larger would hold all of it.
         let data = if data.footprint() > data.len().next_power_of_two() {
             self.rt.arena().copy(&data).freeze()

@@ -28,6 +28,10 @@ use std::time::Duration;
 /// bandwidth would be too long a queue, a millisecond's too short to merge.
 const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
 
+/// Memory that changes may hold before they ask for a checkpoint, however small the budget: checkpoints that follow each
+/// other at once write each leaf for every few blocks.
+const DIRTY_BYTES_MIN: u64 = 32 << 20;
+
 /// The log ring and where in it the shard is.
 pub(crate) struct Log {
     pub ring: Ring,
@@ -98,6 +102,28 @@ impl quick_cache::Weighter<u64, (u128, Buf)> for BlockWeight {
 pub(crate) type BlockCache =
     quick_cache::unsync::Cache<u64, (u128, Buf), BlockWeight, BuildHasherDefault<AddrHasher>>;
 
+/// Lets a block into the cache when it is asked for the second time: what is read once, a scan or a random walk over more
+/// than memory, neither evicts anything nor keeps buffers from being used again at once.
+pub(crate) struct Doorkeeper {
+    /// Marks of addresses seen, by hash; a newer one replaces an older one.
+    marks: Vec<u32>,
+}
+
+impl Doorkeeper {
+    /// For a cache of `blocks` blocks.
+    fn new(blocks: u64) -> Doorkeeper {
+        Doorkeeper { marks: vec![0; (blocks * 4).next_power_of_two() as usize] }
+    }
+
+    /// Whether the address was seen before; it is from now on.
+    pub fn knows(&mut self, addr: u64) -> bool {
+        let hash = addr.wrapping_mul(0x9e3779b97f4a7c15);
+        let place = (hash >> 32) as usize & (self.marks.len() - 1);
+        let mark = hash as u32 | 1;
+        std::mem::replace(&mut self.marks[place], mark) == mark
+    }
+}
+
 /// Leaves in memory, in the order in which they came: the clock that evicts them.
 #[derive(Default)]
 pub(crate) struct LeafClock {
@@ -123,14 +149,16 @@ pub(crate) struct Shard {
     /// The log's tail once the running checkpoint is durable.
     pub frozen_tail: Cell<Chain>,
     pub cache: RefCell<BlockCache>,
+    pub doorkeeper: RefCell<Doorkeeper>,
     pub leaves: RefCell<LeafClock>,
     pub gate: Rc<Gate>,
     /// Checkpoints that finished here, and who waits for one.
     pub checkpoints: Cell<u64>,
     pub progress: Turnstile,
     pub checkpoint_wanted: Cell<bool>,
-    /// Nodes that changed in this period, over all datasets.
+    /// Nodes that changed in this period, over all datasets, and the memory that the changes hold.
     pub nodes_dirty: Cell<u64>,
+    pub dirty_bytes: Cell<u64>,
     /// Nodes that the running checkpoint has yet to write.
     pub nodes_frozen: Cell<u64>,
     /// Nodes that entries in the queue may make dirty.
@@ -206,12 +234,14 @@ impl Shard {
             frozen: RefCell::default(),
             frozen_tail: Cell::default(),
             cache: RefCell::new(cache),
+            doorkeeper: RefCell::new(Doorkeeper::new(cache_bytes / 8192)),
             leaves: RefCell::default(),
             gate: Rc::new(Gate::new(IN_FLIGHT_BYTES_MAX)),
             checkpoints: Cell::new(0),
             progress: Turnstile::default(),
             checkpoint_wanted: Cell::new(false),
             nodes_dirty: Cell::new(dirty),
+            dirty_bytes: Cell::new(0),
             nodes_frozen: Cell::new(0),
             nodes_queued: Cell::new(0),
             tables: RefCell::new(parts.tables),
@@ -307,7 +337,7 @@ impl Shard {
     /// Slows writers as the log fills, from 60 % on, smoothly: there is no cliff at the end.
     pub async fn throttle(self: &Rc<Self>) {
         let fill = self.log.borrow().fill_permille();
-        if fill > 500 || self.dirty_bytes() > self.shared.memory_per_shard / 8 {
+        if fill > 500 || self.dirty_bytes.get() > (self.shared.memory_per_shard / 2).max(DIRTY_BYTES_MIN) {
             self.want_checkpoint();
         }
         if fill > 600 {
@@ -315,10 +345,6 @@ impl Shard {
             // (fill − 60 %)² scaled to 8 ms at a full log.
             self.rt.sleep(Duration::from_micros(over * over / 20)).await;
         }
-    }
-
-    fn dirty_bytes(&self) -> u64 {
-        self.nodes_dirty.get() * forebay_tree::NODE_BYTES as u64
     }
 
     /// Nodes that must stay allocatable whatever happens: dirty ones, those being written, and the tables.
@@ -449,9 +475,10 @@ impl Shard {
     /// Changes a dataset's tree, and keeps count of the nodes that makes dirty.
     pub fn change_tree<T>(&self, dataset: &Dataset, change: impl FnOnce(&mut forebay_tree::Tree) -> T) -> T {
         let mut tree = dataset.tree.borrow_mut();
-        let before = tree.dirty();
+        let before = (tree.dirty(), tree.dirty_bytes());
         let result = change(&mut tree);
-        self.nodes_dirty.set(self.nodes_dirty.get() + tree.dirty() - before);
+        self.nodes_dirty.set(self.nodes_dirty.get() + tree.dirty() - before.0);
+        self.dirty_bytes.set(self.dirty_bytes.get() + tree.dirty_bytes() - before.1);
         result
     }
 
@@ -511,6 +538,7 @@ impl Shard {
         let datasets: Vec<_> = frozen.collect();
         self.nodes_frozen.set(nodes);
         self.nodes_dirty.set(0);
+        self.dirty_bytes.set(0);
         let tail = log.staged.values().next().map_or(log.chain, |(chain, _)| *chain);
         FrozenShard { datasets, tail, cut: log.chain.sequence, unflushed: log.unflushed }
     }

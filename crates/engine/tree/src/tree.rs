@@ -88,7 +88,14 @@ pub struct Tree {
     mapped: i64,
     /// Nodes that the next checkpoint will write, at most.
     dirty: u64,
+    /// Bytes of memory that the changes of this period hold, roughly.
+    dirty_bytes: u64,
 }
+
+/// Memory of a changed node, of the changes to a leaf that is not in memory, and of one of these, in bytes.
+const NODE_MEMORY: u64 = 16 << 10;
+const DELTA_MEMORY: u64 = 256;
+const DELTA_ENTRY_MEMORY: u64 = 64;
 
 /// Interior levels that a volume of `blocks` blocks needs.
 pub fn height_for(blocks: u64) -> u8 {
@@ -108,13 +115,13 @@ fn reach(level: u8) -> u64 {
 impl Tree {
     /// A tree for `blocks` blocks, all holes.
     pub fn empty(blocks: u64) -> Tree {
-        Tree { height: height_for(blocks), root: Child::Hole, period: 1, mapped: 0, dirty: 0 }
+        Tree { height: height_for(blocks), root: Child::Hole, period: 1, mapped: 0, dirty: 0, dirty_bytes: 0 }
     }
 
     /// A tree as it was stored; its interior nodes must be fed to [`Tree::load_inner`] until [`Tree::missing_inner`] is empty.
     pub fn stored(root: Ptr, height: u8, mapped: u64) -> Tree {
         let root = if root.is_hole() { Child::Hole } else { Child::Cold { home: root, delta: None } };
-        Tree { height, root, period: 1, mapped: mapped as i64, dirty: 0 }
+        Tree { height, root, period: 1, mapped: mapped as i64, dirty: 0, dirty_bytes: 0 }
     }
 
     pub fn height(&self) -> u8 {
@@ -127,6 +134,10 @@ impl Tree {
     /// Nodes that the next checkpoint will write, at most.
     pub fn dirty(&self) -> u64 {
         self.dirty
+    }
+    /// Bytes of memory that changes since the last freeze hold, roughly.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes
     }
     /// Whether a checkpoint has anything to write.
     pub fn is_dirty(&self) -> bool {
@@ -255,6 +266,7 @@ impl Tree {
                 if node.stamp != period {
                     node.stamp = period;
                     self.dirty += 1;
+                    self.dirty_bytes += NODE_MEMORY;
                 }
                 let old = std::mem::replace(&mut node.ptrs[slot], ptr);
                 self.mapped += i64::from(!ptr.is_hole()) - i64::from(!old.is_hole());
@@ -269,7 +281,9 @@ impl Tree {
                 if delta.stamp != period {
                     delta.stamp = period;
                     self.dirty += 1;
+                    self.dirty_bytes += DELTA_MEMORY;
                 }
+                self.dirty_bytes += DELTA_ENTRY_MEMORY;
                 if let Some((old, stamp)) = delta.entries.insert(slot as u16, (ptr, period))
                     && stamp == period
                     && !old.is_hole()
@@ -389,6 +403,7 @@ impl Tree {
         let frozen = Frozen::new(self.root.clone(), self.height, self.mapped);
         self.period += 1;
         self.dirty = 0;
+        self.dirty_bytes = 0;
         frozen
     }
 
