@@ -82,7 +82,7 @@ pub fn hunt(bug: Bug) -> Verdict {
     planted::plant(Some(bug));
     let first = rows_first(bug);
     for name in first {
-        if let Some(caught) = hunt_by_row(name, &mut cases) {
+        if let Some(caught) = hunt_by_row(bug, name, &mut cases) {
             return verdict(Some(caught), cases);
         }
     }
@@ -102,7 +102,7 @@ pub fn hunt(bug: Bug) -> Verdict {
         }
     }
     for row in ROWS.iter().filter(|row| !first.contains(&row.name) && !row.name.starts_with("power-loss")) {
-        if let Some(caught) = hunt_by_row(row.name, &mut cases) {
+        if let Some(caught) = hunt_by_row(bug, row.name, &mut cases) {
             return verdict(Some(caught), cases);
         }
     }
@@ -124,7 +124,7 @@ fn hunt_by_crash(setup: &Setup) -> Result<u64, (Failure, u64)> {
         .map_err(|found| (found.failure, found.image.unwrap_or(0) + 1))
 }
 
-fn hunt_by_row(name: &str, cases: &mut u64) -> Option<Caught> {
+fn hunt_by_row(bug: Bug, name: &str, cases: &mut u64) -> Option<Caught> {
     let row = ROWS.iter().find(|row| row.name == name).expect("the suite names rows that exist");
     for seed in 0..2 {
         for layout in [Layout::Mirror, Layout::Single] {
