@@ -76,6 +76,7 @@ nightly:
 	  'crash=$(SIM) crash --images 400000 --seed 1000000' \
 	  'fuzz=scripts/fuzz 600' \
 	  'e2e=$(E2E)' \
+	  'import=$(TARGET)/release/forebay-bench --import' \
 	  'bench=$(BENCH) --json $(TARGET)/bench.json'
 
 clean:

@@ -79,7 +79,8 @@ impl Appliance {
         let scheme = if tls.is_some() { "nbds" } else { "nbd" };
         let config = NbdConfig { listen: options.nbd.clone(), tls };
         let start = NbdServer::start(self.cores.clone(), self.engine.clone(), config, self.events.sink());
-        let nbd = self.daemon.block_on(start).map_err(problem)?;
+        let waiting = format!("{} is in use; waiting in case its owner was killed just now", options.nbd);
+        let nbd = self.daemon.block_on_telling(start, &waiting).map_err(problem)?;
         let addresses = Addresses {
             http: self.daemon.http().to_string(),
             nbd: nbd.address().to_string(),

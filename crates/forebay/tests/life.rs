@@ -49,7 +49,7 @@ fn a_second_daemon_is_refused_and_harms_nothing() {
     // NBD has no authentication of its own, so without TLS it stays on this host.
     let other = Place::new();
     other.run(&["serve", "--listen", "127.0.0.1:0", "--nbd", "0.0.0.0:0"]).expect(5).says("TLS");
-    other.run(&["serve", "--listen", "nowhere", "--nbd", "127.0.0.1:0"]).expect(1).says("--listen");
+    other.run(&["serve", "--listen", "nowhere", "--nbd", "127.0.0.1:0"]).expect(2).says("--listen");
     let no_file = [
         "serve",
         "--listen",
@@ -64,7 +64,7 @@ fn a_second_daemon_is_refused_and_harms_nothing() {
     assert_ne!(other.run(&no_file).says("no").code, Some(0));
     // An address that is taken.
     let other = Place::new();
-    other.run(&["serve", "--listen", &daemon.http, "--nbd", "127.0.0.1:0"]).expect(1).says("--listen");
+    other.run(&["serve", "--listen", &daemon.http, "--nbd", "127.0.0.1:0"]).expect(4).says("--listen");
     other.run(&["serve", "--listen", "127.0.0.1:0", "--nbd", &daemon.nbd]).expect(4).says("--nbd");
     daemon.stop();
 }

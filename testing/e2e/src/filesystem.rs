@@ -97,7 +97,8 @@ fn scenario(server: &mut dyn Server, export: &Export, directory: &Directory, kin
 struct Disk {
     device: String,
     // Dropped in this order: the loop device lies on the FUSE file.
-    _loop: Guard,
+    /// A user of the loop device, which goes with its last one.
+    _open: File,
     _fuse: Guard,
     _process: Process,
 }
@@ -117,11 +118,10 @@ impl Disk {
             fs::metadata(&file).ok().filter(fs::Metadata::is_file)
         })?;
         let device = run(&format!("losetup --find --show {}", file.display()))?.trim().to_owned();
-        let detached = device.clone();
-        let guard = Guard::new(move || {
-            let _ = run(&format!("losetup -d {detached}"));
-        });
-        Ok(Disk { device, _loop: guard, _fuse: fuse, _process: process })
+        let open = File::open(&device).context(&device)?;
+        // It is in use, so this means: when the last user is gone, however that comes about.
+        run(&format!("losetup -d {device}"))?;
+        Ok(Disk { device, _open: open, _fuse: fuse, _process: process })
     }
 }
 

@@ -1,18 +1,18 @@
 //! The machine the tests run on: directories, processes, mounts, and how all of it goes away again.
 //!
-//! Whatever a test leaves behind on the machine is made together with its undoing, a [`Guard`]. Guards run when they are
-//! dropped, newest first; and they run as well when the process is told to end (SIGINT, SIGTERM) or panics,
-//! because a half-torn-down stack of loop device, FUSE and file system is what makes people reboot. Two nets below
-//! that: the runner lives in a mount namespace of its own, which takes its mounts along, and child processes are
-//! killed by the kernel when the thread that started them (the main thread) is gone.
+//! A half-torn-down stack of loop device, FUSE and file system is what makes people reboot, so nothing may stay
+//! behind, however a run ends. In the orderly case values undo what they did when they are dropped. For every other
+//! case [`prepare`] splits the program in two: the child runs the tests, the parent only watches. When the child has
+//! ended by itself, by a signal or by a panic, or the parent is told to end (SIGINT, SIGTERM, SIGHUP), the parent kills what
+//! is left of the child's descendants, whom it adopts, and removes the run's mounts and directories. Mounts are in a
+//! namespace of parent and child: nobody else sees them, and they do not end with the FUSE server, whose own end
+//! would wait for the file system on top of it. A loop device is told to go with its last user as soon as it has one.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,68 +31,117 @@ impl<T, E: Display> Context<T> for Result<T, E> {
     }
 }
 
-type Undo = Box<dyn FnOnce() + Send>;
 static MOUNTS: OnceLock<Outcome> = OnceLock::new();
-static UNDO: Mutex<BTreeMap<u64, Undo>> = Mutex::new(BTreeMap::new());
 
 /// Something to undo. Dropping it does.
-pub struct Guard(u64);
+pub struct Guard(Option<Box<dyn FnOnce()>>);
 
 impl Guard {
-    pub fn new(undo: impl FnOnce() + Send + 'static) -> Guard {
-        let mut all = UNDO.lock().expect("no holder of this lock panics");
-        let number = all.last_key_value().map_or(0, |(last, _)| last + 1);
-        all.insert(number, Box::new(undo));
-        Guard(number)
+    pub fn new(undo: impl FnOnce() + 'static) -> Guard {
+        Guard(Some(Box::new(undo)))
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let undo = UNDO.lock().expect("no holder of this lock panics").remove(&self.0);
-        if let Some(undo) = undo {
+        if let Some(undo) = self.0.take() {
             undo();
         }
     }
 }
 
-/// Undoes everything, newest first.
-fn undo_everything() {
-    // A panic while the lock is held must not wait for itself.
-    while let Ok(mut all) = UNDO.try_lock() {
-        let Some((_, undo)) = all.pop_last() else { break };
-        drop(all);
-        undo();
+/// Splits the program: returns in the child, which runs the tests; the parent cleans up behind it and ends with its
+/// status. Call first, before any thread starts.
+pub fn prepare() {
+    MOUNTS.get_or_init(enter_mount_namespace);
+    // SAFETY: plain system calls on values that live across them; no other thread runs yet.
+    let (signals, child) = unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut signals);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD] {
+            libc::sigaddset(&mut signals, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &signals, std::ptr::null_mut());
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+        (signals, libc::fork())
+    };
+    match child {
+        -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+        0 => {
+            // SAFETY: plain system calls. Ctrl-C is for the parent: in a group of its own the child does not see it.
+            unsafe {
+                libc::setpgid(0, 0);
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::pthread_sigmask(libc::SIG_UNBLOCK, &signals, std::ptr::null_mut());
+            }
+        }
+        child => std::process::exit(watch(child, &signals)),
     }
 }
 
-/// Prepares this process: signals and panics undo, mounts stay private. Call first, before any thread starts.
-pub fn prepare() {
-    // All threads share the namespace, the one that cleans up included.
-    MOUNTS.get_or_init(enter_mount_namespace);
-    // SAFETY: plain system calls on values that live across them; no other thread runs yet.
-    let signals = unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            libc::sigaddset(&mut set, signal);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        set
-    };
-    thread::spawn(move || {
+/// Waits for the child's end, or ends it when told to; cleans up; the status to end with.
+fn watch(child: libc::pid_t, signals: &libc::sigset_t) -> i32 {
+    let mut status = 0;
+    let code = loop {
         let mut signal = 0;
-        // SAFETY: `signals` was initialised above and `signal` is a valid place for the result.
-        unsafe { libc::sigwait(&signals, &mut signal) };
-        eprintln!("signal {signal}: cleaning up");
-        undo_everything();
-        std::process::exit(128 + signal);
-    });
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        undo_everything();
-    }));
+        // SAFETY: both are valid for the call.
+        unsafe { libc::sigwait(signals, &mut signal) };
+        if signal != libc::SIGCHLD {
+            eprintln!("signal {signal}: cleaning up");
+            break 128 + signal;
+        }
+        // SAFETY: the child is ours and is waited for once. Adopted descendants are waited for below.
+        if unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == child {
+            if libc::WIFEXITED(status) {
+                break libc::WEXITSTATUS(status);
+            }
+            eprintln!("the tests ended with signal {}: cleaning up", libc::WTERMSIG(status));
+            break 128 + libc::WTERMSIG(status);
+        }
+    };
+    // Children of those that are killed become ours in turn.
+    loop {
+        let mine = descendants();
+        if mine.is_empty() {
+            break;
+        }
+        for pid in mine {
+            // SAFETY: a child of this process that has not been waited for, so the number is its own.
+            unsafe {
+                libc::kill(pid, libc::SIGKILL);
+                libc::waitpid(pid, std::ptr::null_mut(), 0);
+            }
+        }
+    }
+    let ours = format!("forebay-{child}-");
+    unmount(&format!("{PLACE}/{ours}"));
+    for entry in fs::read_dir(PLACE).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&ours)
+            && let Err(error) = fs::remove_dir_all(entry.path())
+        {
+            eprintln!("{} stays behind: {error}", entry.path().display());
+        }
+    }
+    code
+}
+
+/// Unmounts everything whose mount point starts with `prefix`, what was mounted last first.
+fn unmount(prefix: &str) {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    for point in mounts.lines().rev().filter_map(|line| line.split(' ').nth(4)) {
+        if point.starts_with(prefix) {
+            let point = std::ffi::CString::new(point).expect("a line's field has no NUL");
+            // SAFETY: a plain system call on a string that lives across it. What fails stays until this process ends.
+            unsafe { libc::umount2(point.as_ptr(), libc::MNT_DETACH) };
+        }
+    }
+}
+
+/// This process's children, adopted ones included.
+fn descendants() -> Vec<libc::pid_t> {
+    let me = std::process::id();
+    let children = fs::read_to_string(format!("/proc/{me}/task/{me}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// Fails when this process has no mount namespace of its own: then it must not mount.
@@ -122,20 +171,24 @@ fn enter_mount_namespace() -> Outcome {
 /// A directory of this run on a real file system (O_DIRECT does not work on tmpfs), removed at the end.
 pub struct Directory {
     path: PathBuf,
-    _guard: Guard,
+}
+
+/// A real file system, with room.
+const PLACE: &str = "/var/tmp";
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("{} stays behind: {error}", self.path.display());
+        }
+    }
 }
 
 impl Directory {
     pub fn new(name: &str) -> Outcome<Directory> {
-        let path = PathBuf::from(format!("/var/tmp/forebay-{}-{name}", std::process::id()));
+        let path = Path::new(PLACE).join(format!("forebay-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).context(path.display())?;
-        let gone = path.clone();
-        let guard = Guard::new(move || {
-            if let Err(error) = fs::remove_dir_all(&gone) {
-                eprintln!("{} stays behind: {error}", gone.display());
-            }
-        });
-        Ok(Directory { path, _guard: guard })
+        Ok(Directory { path })
     }
     pub fn path(&self) -> &Path {
         &self.path
@@ -157,22 +210,11 @@ impl Directory {
     }
 }
 
-/// `program` as a command that gets no input, sees no signal mask of ours and dies with us. It is looked for where
-/// administrators' tools are, too.
+/// `program` as a command that gets no input. It is looked for where administrators' tools are, too.
 pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     let path = std::env::var("PATH").unwrap_or_default();
     command.stdin(Stdio::null()).env("PATH", format!("{path}:/usr/sbin:/sbin"));
-    // SAFETY: between fork and exec only async-signal-safe system calls are made.
-    unsafe {
-        command.pre_exec(|| {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            Ok(())
-        });
-    }
     command
 }
 
@@ -195,10 +237,10 @@ pub fn run_command(command: &mut Command, line: &str) -> Outcome<String> {
 
 /// A process in the background. Killed (SIGKILL) when dropped.
 pub struct Process {
+    /// `None` once it has been waited for.
     child: Option<Child>,
     pid: u32,
     log: PathBuf,
-    guard: Option<Guard>,
 }
 
 impl Process {
@@ -207,12 +249,7 @@ impl Process {
         let file = File::options().create(true).append(true).open(log).context(log.display())?;
         let errors = file.try_clone().context(log.display())?;
         let child = command.stdout(file).stderr(errors).spawn().context(format!("{command:?}"))?;
-        let pid = child.id();
-        let guard = Guard::new(move || {
-            // SAFETY: the guard is dropped before the child is waited for, so the number is still its own.
-            unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
-        });
-        Ok(Process { child: Some(child), pid, log: log.to_owned(), guard: Some(guard) })
+        Ok(Process { pid: child.id(), child: Some(child), log: log.to_owned() })
     }
 
     pub fn pid(&self) -> u32 {
@@ -221,8 +258,9 @@ impl Process {
 
     /// Ends it with SIGKILL and waits until it is gone.
     pub fn kill(&mut self) {
-        drop(self.guard.take());
         if let Some(mut child) = self.child.take() {
+            // It may have ended by itself.
+            let _ = child.kill();
             let _ = child.wait();
         }
     }
@@ -243,10 +281,6 @@ impl Process {
             thread::sleep(Duration::from_millis(5));
         };
         self.child = None;
-        // Already waited for: the number may be somebody else's now, so the guard must not run.
-        if let Some(guard) = self.guard.take() {
-            UNDO.lock().expect("no holder of this lock panics").remove(&guard.0);
-        }
         if status.success() { Ok(()) } else { Err(format!("ended with {status}\n{}", self.log_tail())) }
     }
 

@@ -41,9 +41,8 @@ pub(crate) async fn read_stored_node(
     header: &NodeHeader,
     ptr: Ptr,
 ) -> Result<Vec<u8>, String> {
-    let check = |bytes: &[u8]| {
-        active(Bug::MissingNodeChecksumCheck) || decode_node(bytes, header, &ptr).is_ok()
-    };
+    let check =
+        |bytes: &[u8]| active(Bug::MissingNodeChecksumCheck) || decode_node(bytes, header, &ptr).is_ok();
     match array.read(slots, ptr.addr().offset(), NODE_BYTES, check).await {
         Ok(good) => {
             let body = good.bytes[NODE_BYTES - NODE_BODY..].to_vec();

@@ -99,9 +99,8 @@ impl Shard {
         ptr: Ptr,
         still: impl Fn() -> bool,
     ) -> Result<Option<Vec<u8>>, IoError> {
-        let check = |bytes: &[u8]| {
-            active(Bug::MissingNodeChecksumCheck) || decode_node(bytes, header, &ptr).is_ok()
-        };
+        let check =
+            |bytes: &[u8]| active(Bug::MissingNodeChecksumCheck) || decode_node(bytes, header, &ptr).is_ok();
         let Some(slots) = self.slots(&ptr) else {
             return if still() { Err(IoError::Corrupt) } else { Ok(None) };
         };

@@ -162,6 +162,20 @@ impl Daemon {
         self.runtime.block_on(future)
     }
 
+    /// Like [`Daemon::block_on`]; says `line` on stderr when it takes more than a second.
+    pub fn block_on_telling<F: Future>(&self, future: F, line: &str) -> F::Output {
+        self.runtime.block_on(async {
+            let mut future = std::pin::pin!(future);
+            match tokio::time::timeout(Duration::from_secs(1), future.as_mut()).await {
+                Ok(output) => output,
+                Err(_) => {
+                    eprintln!("forebay: {line}");
+                    future.await
+                }
+            }
+        })
+    }
+
     /// Waits for SIGTERM or SIGINT, also one that came since the start. A second one ends the process at once, because
     /// the pools are crash-safe and whoever sends it is in a hurry.
     pub fn wait_for_signal(&self) {

@@ -65,11 +65,16 @@ pub fn bind_socket(dir: &DataDir) -> Result<(UnixListener, PathBuf), Problem> {
 /// Binds HTTP; port 0 takes a free one.
 pub async fn bind_http(address: &str) -> Result<(TcpListener, SocketAddr), Problem> {
     let failed = |error: io::Error| {
-        let remedy = match error.kind() {
-            io::ErrorKind::AddrInUse => "Another program listens there; choose another with --listen.",
-            _ => "Give --listen an address of this host and a port, like 127.0.0.1:8080.",
+        let (code, remedy) = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                (Code::Conflict, "Another program listens there; choose another with --listen.")
+            }
+            io::ErrorKind::InvalidInput => {
+                (Code::Invalid, "Give --listen an address of this host and a port, like 127.0.0.1:8080.")
+            }
+            _ => (Code::Io, "Give --listen an address of this host and a port, like 127.0.0.1:8080."),
         };
-        Problem::new(Code::Io, format!("HTTP cannot listen there: {error}")).object(address).remedy(remedy)
+        Problem::new(code, format!("HTTP cannot listen there: {error}")).object(address).remedy(remedy)
     };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;

@@ -444,7 +444,9 @@ impl Handshake {
 
     fn error(&mut self, option: u32, kind: u32, message: &str) {
         // A message may quote what the client sent, which may be as long as a string may be.
-        let message = &message[..message.floor_char_boundary(STRING_MAX)];
+        let fits = |&end: &usize| message.is_char_boundary(end);
+        let end = (0..=message.len().min(STRING_MAX)).rev().find(fits).expect("0 is a boundary");
+        let message = &message[..end];
         let mut out = Vec::new();
         push_reply(&mut out, option, kind, &[message.as_bytes()]);
         self.send(out);

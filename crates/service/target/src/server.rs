@@ -17,7 +17,7 @@ use crate::tls::{TlsFailure, TlsFiles, TlsServer};
 use crate::transport::Transport;
 use forebay_base::WallTime;
 use forebay_pool::{Error, ErrorKind, Severity};
-use forebay_runtime::{Completer, Cores, Listener, NetError, Rt, Stream, completion};
+use forebay_runtime::{Completer, Cores, Listener, Rt, Stream, completion};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 use std::cell::RefCell;
@@ -184,27 +184,6 @@ impl Stoppers {
     }
 }
 
-/// The socket of a server that was killed is let go when the kernel has taken down its ring, some ten milliseconds
-/// after the process; whoever starts the next one at once should not be told that the address is taken.
-const LISTEN_PAUSE: Duration = Duration::from_millis(20);
-/// One second.
-const LISTEN_ATTEMPTS: u32 = 50;
-
-async fn listen(rt: &Rt, address: &str) -> Result<Listener, NetError> {
-    let taken = |error: &NetError| {
-        error
-            .os
-            .is_some_and(|os| std::io::Error::from_raw_os_error(os).kind() == std::io::ErrorKind::AddrInUse)
-    };
-    for _ in 1..LISTEN_ATTEMPTS {
-        match rt.listen(address) {
-            Err(error) if taken(&error) => rt.sleep(LISTEN_PAUSE).await,
-            answer => return answer,
-        }
-    }
-    rt.listen(address)
-}
-
 impl NbdServer {
     /// Starts a server for what `catalog` has.
     pub async fn start<C: Catalog>(
@@ -224,21 +203,19 @@ impl NbdServer {
         let (report, listening) = oneshot::channel();
         let house = House { registry: registry.clone(), cores: cores.clone(), catalog, tls };
         cores.core(0).run(move |rt| {
-            let inner = rt.clone();
-            rt.spawn(async move {
-                let listener = listen(&inner, &address.to_string()).await;
-                let answer = listener.as_ref().map(|listener| listener.address()).map_err(|&error| error);
-                if let Ok(listener) = listener {
-                    house.registry.clients.lock().expect("no holder of this lock panics").listening = true;
-                    let listening = Listening(house.registry.clone());
-                    // Nobody can stop a server whose starter has gone.
-                    if report.send(answer).is_ok() {
-                        inner.spawn(welcome(inner.clone(), listener, listening, house));
-                    }
-                } else {
-                    let _ = report.send(answer);
+            // An address that a killed server still holds is waited for in there.
+            let listener = rt.listen(&address.to_string());
+            let answer = listener.as_ref().map(|listener| listener.address()).map_err(|&error| error);
+            if let Ok(listener) = listener {
+                house.registry.clients.lock().expect("no holder of this lock panics").listening = true;
+                let listening = Listening(house.registry.clone());
+                // Nobody can stop a server whose starter has gone.
+                if report.send(answer).is_ok() {
+                    rt.spawn(welcome(rt.clone(), listener, listening, house));
                 }
-            });
+            } else {
+                let _ = report.send(answer);
+            }
         });
         let stopped = || Error::new(ErrorKind::Stopped, &config.listen, "the cores have stopped");
         let address = listening.await.map_err(|_| stopped())?.map_err(|error| {

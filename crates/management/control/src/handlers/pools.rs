@@ -90,12 +90,12 @@ pub async fn create(
     if ask.dry_run {
         shared.engine.pool_create_check(spec_of(&shared, &request)).await?;
         let mut changes = vec![format!(
-            "A {} pool on {} disks is created; what they hold is lost.",
+            "A {} pool on {} is created; what they hold is lost.",
             convert::layout_in(request.layout).name(),
-            request.disks.len()
+            disks_in_words(request.disks.len())
         )];
         if !request.log_disks.is_empty() {
-            changes.push(format!("{} disks hold its intent log.", request.log_disks.len()));
+            changes.push(format!("Its intent log is on {}.", disks_in_words(request.log_disks.len())));
         }
         return plan("pool.create", &request.name, changes);
     }
@@ -132,6 +132,10 @@ async fn ended(shared: &Shared, task: &Task) -> Result<(), Problem> {
     }
 }
 
+fn disks_in_words(count: usize) -> String {
+    if count == 1 { "1 disk".into() } else { format!("{count} disks") }
+}
+
 fn spec_of(shared: &Shared, request: &PoolCreate) -> PoolSpec {
     PoolSpec {
         name: request.name.clone(),
@@ -152,7 +156,8 @@ async fn create_now(
     let disks: Vec<String> = request.disks.iter().chain(&request.log_disks).cloned().collect();
     let spec = spec_of(&shared, &request);
     let name = spec.name.clone();
-    let told = format!("created with layout {} on {} disks, by {who}", spec.layout.name(), disks.len());
+    let told =
+        format!("created with layout {} on {}, by {who}", spec.layout.name(), disks_in_words(disks.len()));
     if shared.configuration.find(&name).is_some() {
         // A request that was ahead in the queue.
         return Err(Problem::new(Code::Conflict, "a pool with this name exists").object(name));
@@ -201,9 +206,10 @@ pub async fn import(
                 .object(name.as_str())
                 .remedy("`forebay pool import DISK…` without a name lists the pools that were found.")
         })?;
-        let mut changes = vec![format!("The pool is imported from {} disks.", pool.disks_found.len())];
+        let mut changes =
+            vec![format!("The pool is imported from {}.", disks_in_words(pool.disks_found.len()))];
         if pool.disks_missing > 0 {
-            changes.push(format!("{} of its disks are missing.", pool.disks_missing));
+            changes.push(format!("Missing: {}.", disks_in_words(pool.disks_missing)));
         }
         return plan("pool.import", &pool.name, changes);
     }

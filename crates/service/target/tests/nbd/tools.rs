@@ -213,6 +213,7 @@ fn tls_with_client_certificates() {
 fn broken_certificates_are_refused_at_the_start() {
     let directory = TempDir::new();
     let files = certificates(&directory);
+    let good = files.clone();
     let other = TempDir::new();
     certificates(&other);
     let served = Served::new(SIZE, None);
@@ -240,5 +241,11 @@ fn broken_certificates_are_refused_at_the_start() {
         let error = crate::support::start(&served.cores, house, config, &served.events).err().expect(name);
         assert!(error.message.contains(expected), "{name}: {error}");
     }
+    // With TLS any address will do that this machine has.
+    let config = forebay_target::NbdConfig { listen: "198.51.100.7:0".into(), tls: Some(good) };
+    let house = crate::support::House(served.disks.clone().into());
+    let error =
+        crate::support::start(&served.cores, house, config, &served.events).err().expect("no such address");
+    assert!(error.message.contains("cannot listen for NBD"), "{error}");
     served.stop();
 }
