@@ -49,7 +49,7 @@ impl Setup {
             log_kib: pick(&[256, 512, 1024]),
             volumes: pick(&[1, 2, 3]) as usize,
             clients: pick(&[1, 2, 4, 8]) as usize,
-            operations: pick(&[60, 120, 240]),
+            operations: pick(&[60, 120, 120, 240, 800]),
             sync: None,
             management: pick(&[0, 1]) == 1,
             shuffle: pick(&[0, 1, 1]) == 1,

@@ -241,7 +241,7 @@ impl Shard {
             for change in entry.changes {
                 match result {
                     Ok(()) => self.apply(change, id),
-                    Err(_) => self.drop_change(change, id, entry.durable),
+                    Err(_) => self.drop_change(change, id),
                 }
             }
             if let Some(done) = entry.done {
@@ -538,15 +538,12 @@ impl Shard {
     /// stays reserved until the next import, which finds the truth.
     ///
     /// What was acknowledged before it was durable stays where clients see it: they were told that it is written.
-    fn drop_change(&self, change: Change, entry: u64, durable: bool) {
-        if !durable {
-            return;
-        }
+    fn drop_change(&self, change: Change, entry: u64) {
         if let Change::Write { dataset, first, ptrs, .. } = &change {
-            (*first..first + ptrs.len() as u64).for_each(|block| dataset.settle(block, entry));
+            (*first..first + ptrs.len() as u64).for_each(|block| dataset.abandon(block, entry));
         }
         if let Change::Data { dataset, first, blocks } = &change {
-            (*first..first + blocks.len() as u64).for_each(|block| dataset.settle(block, entry));
+            (*first..first + blocks.len() as u64).for_each(|block| dataset.abandon(block, entry));
         }
     }
 }

@@ -22,8 +22,9 @@ pub(crate) struct Pending {
     /// The entry that brought it: a later one replaces it, and the earlier one then must not remove it.
     pub entry: u64,
     pub data: Buf,
-    /// Acknowledged before it is durable: clients may read it.
-    pub visible: bool,
+    /// What clients read meanwhile: this, when it was acknowledged before it is durable; otherwise an earlier pending version
+    /// that was, if there is one.
+    pub client: Option<Buf>,
 }
 
 /// A block that is durable in the log only.
@@ -109,12 +110,32 @@ impl Dataset {
         }
     }
 
+    /// Puts a block into the queue; `visible` when its acknowledgement does not wait.
+    pub fn queue(&self, block: u64, entry: u64, data: Buf, visible: bool) {
+        let mut pending = self.pending.borrow_mut();
+        let client =
+            if visible { Some(data.clone()) } else { pending.get(&block).and_then(|before| before.client.clone()) };
+        pending.insert(block, Pending { entry, data, client });
+    }
+
+    /// The entry failed: what clients were told is written stays what they read.
+    pub fn abandon(&self, block: u64, entry: u64) {
+        let mut pending = self.pending.borrow_mut();
+        if let Some(found) = pending.get_mut(&block).filter(|found| found.entry == entry) {
+            match found.client.clone() {
+                Some(seen) => found.data = seen,
+                None => drop(pending.remove(&block)),
+            }
+        }
+    }
+
     /// The newest contents of a block that are in memory outside the cache.
     pub fn newest(&self, block: u64, for_client: bool) -> Option<Buf> {
-        if let Some(pending) = self.pending.borrow().get(&block)
-            && (pending.visible || !for_client)
-        {
-            return Some(pending.data.clone());
+        if let Some(pending) = self.pending.borrow().get(&block) {
+            let found = if for_client { pending.client.as_ref() } else { Some(&pending.data) };
+            if let Some(data) = found {
+                return Some(data.clone());
+            }
         }
         self.staged.borrow().get(&block).map(|staged| staged.data.clone())
     }

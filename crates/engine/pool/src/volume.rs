@@ -1,7 +1,7 @@
 //! A volume as protocols use it.
 
 use crate::commit::{Change, Entry};
-use crate::dataset::{Dataset, Pending};
+use crate::dataset::Dataset;
 use crate::destage::LogClaim;
 use crate::error::IoError;
 use crate::format::DatasetRecord;
@@ -155,9 +155,8 @@ impl Volume {
                 destage: false,
             }
         };
-        let mut pending = self.dataset.pending.borrow_mut();
         for (block, data) in (first..).zip(blocks) {
-            pending.insert(block, Pending { entry: id, data, visible: !durable });
+            self.dataset.queue(block, id, data, !durable);
         }
         let mut entry = Entry::new(id, vec![change], durable);
         entry.nodes = nodes;
