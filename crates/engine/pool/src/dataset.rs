@@ -113,8 +113,11 @@ impl Dataset {
     /// Puts a block into the queue; `visible` when its acknowledgement does not wait.
     pub fn queue(&self, block: u64, entry: u64, data: Buf, visible: bool) {
         let mut pending = self.pending.borrow_mut();
-        let client =
-            if visible { Some(data.clone()) } else { pending.get(&block).and_then(|before| before.client.clone()) };
+        let client = if visible {
+            Some(data.clone())
+        } else {
+            pending.get(&block).and_then(|before| before.client.clone())
+        };
         pending.insert(block, Pending { entry, data, client });
     }
 
