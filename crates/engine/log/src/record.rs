@@ -13,6 +13,8 @@
 //! twice changes nothing.
 
 use forebay_base::codec::{Reader, Truncated, Writer};
+use std::borrow::Cow;
+
 use forebay_space::{CHUNK_ENTRY_BYTES, ChunkEntry, PTR_BYTES, Ptr};
 
 /// A record, borrowed from what is being logged or from a frame being replayed.
@@ -22,7 +24,7 @@ pub enum Record<'a> {
     Write {
         dataset: u32,
         first: u64,
-        ptrs: Vec<Ptr>,
+        ptrs: Cow<'a, [Ptr]>,
     },
     /// The blocks from `first` have these contents, which are nowhere else yet.
     Data {
@@ -82,7 +84,7 @@ impl Record<'_> {
         match self {
             Record::Write { dataset, first, ptrs } => {
                 w.u8(1).u32(*dataset).u64(*first).u32(ptrs.len() as u32);
-                for ptr in ptrs {
+                for ptr in ptrs.iter() {
                     ptr.encode(w);
                 }
             }
@@ -115,8 +117,8 @@ impl Record<'_> {
                 if count.saturating_mul(PTR_BYTES) > r.remaining() {
                     return Err(RecordError);
                 }
-                let ptrs = (0..count).map(|_| Ptr::decode(r)).collect::<Result<_, _>>()?;
-                Record::Write { dataset, first, ptrs }
+                let ptrs = (0..count).map(|_| Ptr::decode(r)).collect::<Result<Vec<_>, _>>()?;
+                Record::Write { dataset, first, ptrs: ptrs.into() }
             }
             2 => {
                 let (dataset, first, count, block_bytes) = (r.u32()?, r.u64()?, r.u32()? as usize, r.u32()?);
@@ -163,7 +165,7 @@ mod tests {
         let chunk = ChunkEntry { id, kind, group: 0, units: 16, order: 0, record_sum, alternate: 0, slots };
         let block = [7; 4096];
         let records = vec![
-            Record::Write { dataset: 1, first: 2, ptrs: vec![ptr, Ptr::HOLE] },
+            Record::Write { dataset: 1, first: 2, ptrs: vec![ptr, Ptr::HOLE].into() },
             Record::Data { dataset: 1, first: 9, block_bytes: 4096, blocks: vec![&block, &block] },
             Record::Clear { dataset: 1, first: 2, count: u64::MAX },
             Record::Put { dataset: 5, record: b"properties" },

@@ -276,7 +276,7 @@ impl Checker {
             }
             for record in records {
                 let Record::Write { ptrs, .. } = record else { continue };
-                for ptr in ptrs {
+                for ptr in ptrs.iter() {
                     // A chunk that the table lacks was granted after the checkpoint: all of it was free.
                     let Some((_, reached)) = space.chunks.get(&ptr.addr().chunk()) else { continue };
                     let unit = ptr.addr().unit();

@@ -84,11 +84,13 @@ pub(crate) struct Entry {
     /// Room at the gate, given back when the commit is over.
     pub pass: Option<Pass>,
     pub nodes: u64,
+    /// Bytes of the entry's records, once it is queued.
+    records_bytes: usize,
 }
 
 impl Entry {
     pub fn new(id: u64, changes: Vec<Change>, durable: bool) -> Entry {
-        Entry { id, changes, durable, done: None, eager: Vec::new(), pass: None, nodes: 0 }
+        Entry { id, changes, durable, done: None, eager: Vec::new(), pass: None, nodes: 0, records_bytes: 0 }
     }
     pub fn grant(chunk: ChunkEntry) -> Entry {
         Entry::new(0, vec![Change::Grant { chunk }], false)
@@ -114,10 +116,6 @@ impl Entry {
         self.data().map(|(_, block)| block.len()).sum()
     }
 
-    fn records_bytes(&self) -> usize {
-        self.records().map(|record| record.len()).sum()
-    }
-
     fn records(&self) -> impl Iterator<Item = Record<'_>> {
         self.changes.iter().filter(|change| !change.is_forgotten()).map(Change::record)
     }
@@ -138,7 +136,7 @@ impl Change {
     fn record(&self) -> Record<'_> {
         match self {
             Change::Write { dataset, first, ptrs, .. } => {
-                Record::Write { dataset: dataset.number(), first: *first, ptrs: ptrs.clone() }
+                Record::Write { dataset: dataset.number(), first: *first, ptrs: ptrs.into() }
             }
             Change::Data { dataset, first, blocks } => Record::Data {
                 dataset: dataset.number(),
@@ -170,7 +168,8 @@ impl Shard {
             entry.eager = self.start_writes(entry.data().map(|(at, block)| (at, block.clone())).collect());
         }
         self.nodes_queued.set(self.nodes_queued.get() + entry.nodes);
-        self.queued_bytes.set(self.queued_bytes.get() + entry.records_bytes());
+        entry.records_bytes = entry.records().map(|record| record.len()).sum();
+        self.queued_bytes.set(self.queued_bytes.get() + entry.records_bytes);
         self.queue.borrow_mut().push_back(entry);
         self.work.send();
     }
@@ -216,7 +215,7 @@ impl Shard {
         let records_max = FRAME_RECORDS_MAX.min(self.log.borrow().ring.bytes() as usize / 8);
         let mut batch = Vec::new();
         while let Some(entry) = queue.front() {
-            records += entry.records_bytes();
+            records += entry.records_bytes;
             data += entry.data_bytes();
             if !batch.is_empty() && (records > records_max || data > COMMIT_BYTES_MAX) {
                 break;
@@ -236,7 +235,7 @@ impl Shard {
         let result = if self.is_suspended() { Err(IoError::Suspended) } else { result };
         for entry in batch.entries {
             self.nodes_queued.set(self.nodes_queued.get() - entry.nodes);
-            self.queued_bytes.set(self.queued_bytes.get() - entry.records_bytes());
+            self.queued_bytes.set(self.queued_bytes.get() - entry.records_bytes);
             let id = entry.id;
             for change in entry.changes {
                 match result {
@@ -292,7 +291,7 @@ impl Shard {
 
     /// Writes a batch's data and its frame in parallel.
     async fn write_batch(self: &Rc<Self>, batch: &mut Batch) -> Result<(), IoError> {
-        let payload: usize = batch.entries.iter().map(Entry::records_bytes).sum();
+        let payload: usize = batch.entries.iter().map(|entry| entry.records_bytes).sum();
         let length = Frame::length_for(payload);
         self.wait_for_room(length).await?;
         let mut small = Vec::new();

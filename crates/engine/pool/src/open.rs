@@ -523,7 +523,7 @@ impl Replay {
             match record {
                 Record::Grant { chunk } => drop(granted.insert(chunk.id.0, chunk.slots)),
                 Record::Write { ptrs, .. } => {
-                    for ptr in ptrs {
+                    for ptr in ptrs.iter() {
                         let slots =
                             granted.get(&ptr.addr().chunk().0).cloned().or_else(|| self.shard.slots(&ptr));
                         let Some(slots) = slots else { return false };
