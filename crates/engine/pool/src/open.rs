@@ -525,9 +525,9 @@ impl Replay {
                 Record::Write { ptrs, .. } => {
                     for ptr in ptrs.iter() {
                         let slots =
-                            granted.get(&ptr.addr().chunk().0).cloned().or_else(|| self.shard.slots(&ptr));
+                            granted.get(&ptr.addr().chunk().0).cloned().or_else(|| self.shard.slots(ptr));
                         let Some(slots) = slots else { return false };
-                        if !self.verify_block(&slots, &ptr).await {
+                        if !self.verify_block(&slots, ptr).await {
                             return false;
                         }
                     }
