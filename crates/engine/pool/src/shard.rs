@@ -32,6 +32,10 @@ const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
 /// other at once write each leaf for every few blocks.
 const DIRTY_BYTES_MIN: u64 = 32 << 20;
 
+/// Checkpoints that one request waits for while frees are pending. What a checkpoint releases, others may take first; as long as
+/// frees are on their way, the pool is not full.
+const SPACE_WAITS_MAX: u32 = 64;
+
 /// The log ring and where in it the shard is.
 pub(crate) struct Log {
     pub ring: Ring,
@@ -375,7 +379,7 @@ impl Shard {
                 Some(places) => return Ok(places),
                 None if self.grant(kind, false).await => {}
                 None if !self.space.borrow().is_scarce() => self.space.borrow_mut().declare_scarce(),
-                None if self.space.borrow().has_pending_frees() && waited < 2 => {
+                None if self.space.borrow().has_pending_frees() && waited < SPACE_WAITS_MAX => {
                     waited += 1;
                     if !self.next_checkpoint().await {
                         return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
@@ -397,7 +401,7 @@ impl Shard {
                 continue;
             }
             waited += 1;
-            if waited > 3 || !self.next_checkpoint().await {
+            if waited > SPACE_WAITS_MAX || !self.next_checkpoint().await {
                 return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
             }
         }
