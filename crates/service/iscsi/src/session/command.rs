@@ -142,7 +142,7 @@ impl Session {
         if let Some(fault) = task.fault {
             if task.transfer.bursts.is_empty() {
                 if task.state == State::Asking {
-                    self.actions.push_back(Action::Forget(Tag(slot)));
+                    self.push(Action::Forget(Tag(slot)));
                 }
                 self.fail(slot, fault);
             }
@@ -154,12 +154,7 @@ impl Session {
             State::Gathering if task.transfer.asked == 0 => {
                 task.state = State::Asking;
                 let Task { lun, cdb, expected_len, .. } = *task;
-                self.actions.push_back(Action::Solicit {
-                    tag: Tag(slot),
-                    lun,
-                    cdb,
-                    expected_out: expected_len,
-                });
+                self.push(Action::Solicit { tag: Tag(slot), lun, cdb, expected_out: expected_len });
             }
             State::Gathering => self.ask(slot),
         }
@@ -168,6 +163,9 @@ impl Session {
     /// The driver's answer to [`Action::Solicit`]: the command needs so many bytes in all, those that came
     /// included.
     pub fn solicit(&mut self, tag: Tag, wanted: u64) {
+        if self.closing {
+            return;
+        }
         let task = self.tasks.get(tag.0);
         assert!(task.state == State::Asking, "{tag:?} was asked about");
         task.state = State::Gathering;
@@ -225,15 +223,7 @@ impl Session {
         };
         let Task { lun, cdb, attribute, .. } = *task;
         let tag = Tag(slot);
-        self.actions.push_back(Action::Command(Command {
-            tag,
-            lun,
-            cdb,
-            attribute,
-            expected_in,
-            expected_out,
-            data,
-        }));
+        self.push(Action::Command(Command { tag, lun, cdb, attribute, expected_in, expected_out, data }));
     }
 }
 

@@ -64,7 +64,7 @@ impl Session {
         let Some(id) = self.begin_management(itt) else { return };
         let running = self.abort_all(with_driver, Some(id));
         self.management_of(id).expect("it has just begun").running = running;
-        self.actions.push_back(Action::Manage { id, function, lun });
+        self.push(Action::Manage { id, function, lun });
     }
 
     fn abort_task(&mut self, request: &TaskRequest) {
@@ -134,7 +134,7 @@ impl Session {
             return 0;
         }
         task.aborted_by = by;
-        self.actions.push_back(Action::Abort(Tag(slot)));
+        self.push(Action::Abort(Tag(slot)));
         1
     }
 
@@ -292,7 +292,7 @@ impl Session {
         match question {
             Some(wanted) => {
                 exchange.waiting = true;
-                self.actions.push_back(Action::FindTargets(wanted));
+                self.push(Action::FindTargets(wanted));
             }
             None => self.send_text(),
         }

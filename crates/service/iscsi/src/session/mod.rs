@@ -311,6 +311,13 @@ impl Session {
         self.actions.push_back(Action::Close(why));
     }
 
+    /// Nothing is asked of the driver after it was told to close.
+    fn push(&mut self, action: Action) {
+        if !self.closing {
+            self.actions.push_back(action);
+        }
+    }
+
     /// Fills in the sequence numbers of a PDU without a StatSN of its own.
     fn put_sequence(&mut self, bhs: &mut Bhs) {
         let open = if self.memory_short { 0 } else { COMMANDS_MAX.saturating_sub(self.tasks.ordinary()) };

@@ -256,10 +256,10 @@ impl Session {
 
     /// Forgets a task that ends without the driver's doing.
     pub(super) fn forget(&mut self, slot: u16) {
-        let task = self.tasks.get(slot);
-        if task.state == State::Asking {
-            self.actions.push_back(Action::Forget(Tag(slot)));
+        if self.tasks.get(slot).state == State::Asking {
+            self.push(Action::Forget(Tag(slot)));
         }
+        let task = self.tasks.get(slot);
         let (held, arriving, fresh) = (task.held, task.arriving, !task.held && !task.immediate);
         if matches!(self.landing, Landing::Command(s) | Landing::DataOut { slot: s, .. } if s == slot) {
             self.landing = Landing::Skip;
