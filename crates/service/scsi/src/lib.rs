@@ -24,24 +24,35 @@
 
 mod alignment;
 mod attention;
-mod block;
 mod command;
+mod copy;
+mod data;
+mod execute;
+mod inquiry;
+mod limits;
 mod lun;
+mod mode;
 mod nexus;
+mod opcodes;
+mod reservation;
+mod reserve_in;
+mod reserve_out;
+mod reserve_store;
 mod sense;
 mod step;
+mod task;
 mod tasks;
 mod unit;
 
 pub use alignment::{Alignment, Verdict};
 pub use attention::Attention;
-pub use command::{Check, Command, Direction, PageControl, Span, parse};
+pub use command::{BlockDescriptor, Check, Command, Direction, PageControl, Span, parse};
+pub use limits::TRANSFER_BYTES_MAX;
 pub use lun::{LUN_MAX, Lun};
 pub use nexus::{InitiatorPort, Nexus, NexusId};
-pub use sense::{Sense, SenseBytes, SenseKey, asc};
-pub use step::{CopyUnit, DataIn, DataOut, Designator, Op, Outcome, Response, Status, Step, Task};
+pub use reserve_store::{REGISTRATIONS_MAX, STATE_BYTES_MAX, StateError};
+pub use sense::{FieldPointer, Sense, SenseBytes, SenseKey, asc};
+pub use step::{CopyUnit, DataIn, DataOut, Designator, Op, Outcome, Response, Status, Step};
+pub use task::{Task, begin_absent, resume_absent};
 pub use tasks::{Admission, TaskAttribute, TaskSet};
-pub use unit::{
-    BlockFormat, NEXUSES_MAX, REGISTRATIONS_MAX, Reset, STATE_BYTES_MAX, StateError, TRANSFER_BYTES_MAX,
-    TooManyNexuses, Unit, UnitConfig, begin_absent, resume_absent,
-};
+pub use unit::{BlockFormat, NEXUSES_MAX, TooManyNexuses, Unit, UnitConfig};

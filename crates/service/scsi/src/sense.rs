@@ -24,12 +24,11 @@ pub enum SenseKey {
 /// Additional sense code in the high byte, qualifier in the low byte.
 pub mod asc {
     pub const NONE: u16 = 0x0000;
-    pub const NOT_READY_IN_STANDBY: u16 = 0x040b;
     pub const NOT_READY_INITIALIZING_REQUIRED: u16 = 0x0402;
     pub const NOT_READY_MANUAL_INTERVENTION: u16 = 0x0403;
-    pub const WRITE_ERROR: u16 = 0x0c00;
     pub const THIRD_PARTY_DEVICE_FAILURE: u16 = 0x0d01;
-    pub const COPY_TARGET_UNREACHABLE: u16 = 0x0d02;
+    pub const COPY_TARGET_NOT_REACHABLE: u16 = 0x0d02;
+    pub const COPY_TARGET_INCORRECT: u16 = 0x0d03;
     pub const UNRECOVERED_READ_ERROR: u16 = 0x1100;
     pub const PARAMETER_LIST_LENGTH: u16 = 0x1a00;
     pub const MISCOMPARE_DURING_VERIFY: u16 = 0x1d00;
@@ -59,9 +58,7 @@ pub mod asc {
     pub const INQUIRY_DATA_CHANGED: u16 = 0x3f03;
     pub const REPORTED_LUNS_DATA_CHANGED: u16 = 0x3f0e;
     pub const INTERNAL_TARGET_FAILURE: u16 = 0x4400;
-    pub const DATA_PHASE_ERROR: u16 = 0x4b00;
     pub const INSUFFICIENT_REGISTRATION_RESOURCES: u16 = 0x5504;
-    pub const MEDIUM_REMOVAL_PREVENTED: u16 = 0x5302;
 }
 
 /// Where in the CDB or the parameter list a field is wrong.
@@ -165,7 +162,7 @@ impl fmt::Debug for Sense {
 }
 
 /// Descriptor format with an information and a sense key specific descriptor.
-const SENSE_BYTES_MAX: usize = 8 + 12 + 8;
+pub(crate) const SENSE_BYTES_MAX: usize = 8 + 12 + 8;
 
 /// Encoded sense data, without an allocation; empty when there is none.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::sense::{Sense, SenseBytes};
 use forebay_pool::Extent;
 use forebay_runtime::Buf;
 
-pub use crate::block::Task;
+pub use crate::task::Task;
 
 /// SCSI status codes (SAM-5 5.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +63,9 @@ impl Response {
         let sense = sense.encode(descriptor_format);
         Response { status: Status::CheckCondition, sense, data_in: DataIn::None }
     }
-    pub fn bytes(bytes: Vec<u8>) -> Response {
+    /// GOOD with data, of which the initiator takes no more than it has allocated.
+    pub(crate) fn bytes(mut bytes: Vec<u8>, allocation: u32) -> Response {
+        bytes.truncate(usize::try_from(allocation).unwrap_or(usize::MAX));
         Response { data_in: DataIn::Bytes(bytes), ..Response::good() }
     }
 }
@@ -114,7 +116,7 @@ pub enum Op {
 pub enum Outcome {
     Done,
     Data(Vec<Buf>),
-    /// The first byte that differs, if any does: then nothing was written.
+    /// The first byte that differs, if one does: then nothing was written.
     Compared(Result<(), usize>),
     Extents(Vec<Extent>),
     Luns(Vec<crate::Lun>),
@@ -137,8 +139,8 @@ pub struct Designator {
 pub struct CopyUnit {
     pub block_bytes: u32,
     pub blocks: u64,
-    /// A persistent reservation, write protection or a stopped unit forbids it.
-    pub refused: bool,
+    /// A reservation, write protection or a stopped unit forbids it.
+    pub is_refused: bool,
 }
 
 /// What came with a command.
