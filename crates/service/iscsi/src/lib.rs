@@ -33,5 +33,5 @@ pub use receiver::{Piece, Receiver, Violation};
 pub use session::{
     Action, Closed, Command, Completion, Discovered, KEEPALIVE_AFTER, KEEPALIVE_LIMIT, Session, TargetsWanted,
 };
-pub use tasks::{COMMANDS_MAX, IMMEDIATE_MAX, PART, Tag};
+pub use tasks::{COMMANDS_MAX, IMMEDIATE_MAX, PART, TAGS_MAX, Tag};
 pub use wire::{Attribute, LoginStatus, TaskAnswer};

@@ -17,6 +17,8 @@ use std::collections::VecDeque;
 pub const COMMANDS_MAX: u32 = 128;
 /// Immediate commands, which no window bounds, beyond those.
 pub const IMMEDIATE_MAX: u32 = 16;
+/// Commands under way at a time, of both kinds.
+pub const TAGS_MAX: usize = (COMMANDS_MAX + IMMEDIATE_MAX) as usize;
 /// Data are received into buffers of at most this size; a write of up to 256 KiB, which nearly all are, is one buffer.
 pub const PART: usize = 256 << 10;
 /// R2Ts of one command that are unanswered at a time.
@@ -27,6 +29,13 @@ const ABORTED_MAX: usize = COMMANDS_MAX as usize;
 /// Names a command between a session and its driver, until it is completed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tag(pub(crate) u16);
+
+impl Tag {
+    /// Below [`TAGS_MAX`]; of commands at the same time, different.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
 
 /// Where a command stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -220,6 +220,11 @@ impl Session {
     pub fn memory(&self) -> u64 {
         self.tasks.memory
     }
+    /// Bytes that were asked for and have not come.
+    pub fn awaited(&self) -> u64 {
+        let transfers = self.tasks.live().map(|(_, task)| &task.transfer).filter(|transfer| transfer.asked > 0);
+        transfers.map(|transfer| u64::from(transfer.wanted.saturating_sub(transfer.received))).sum()
+    }
     /// Commands that have not been answered.
     pub fn commands(&self) -> u32 {
         self.tasks.ordinary() + self.tasks.immediate()
