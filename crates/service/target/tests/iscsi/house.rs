@@ -30,7 +30,7 @@ pub struct MemoryDisk {
 impl MemoryDisk {
     pub fn new(number: u8, core: usize, size: u64) -> Arc<MemoryDisk> {
         Arc::new(MemoryDisk {
-            id: Id([number; 16]),
+            id: Id(u128::from_be_bytes([number; 16])),
             core,
             size: AtomicU64::new(size),
             blocks: Mutex::new((0..size as usize / BLOCK).map(|_| None).collect()),
@@ -222,7 +222,7 @@ impl Access for Table {
 
 pub fn mapping(lun: u16, disk: &MemoryDisk) -> Mapping {
     let lun = Lun::new(lun).expect("a small number");
-    let name = format!("pool/disk{}", disk.id.0[0]);
+    let name = format!("pool/disk{}", disk.id.0 as u8);
     Mapping { lun, volume: disk.id, core: disk.core, name, format: BlockFormat::B512 }
 }
 
