@@ -30,7 +30,7 @@ pub struct MemoryDisk {
 impl MemoryDisk {
     pub fn new(number: u8, core: usize, size: u64) -> Arc<MemoryDisk> {
         Arc::new(MemoryDisk {
-            id: Id(u128::from_be_bytes([number; 16])),
+            id: Id(0x1122_3344_5566_7788 << 64 | u128::from(number)),
             core,
             size: AtomicU64::new(size),
             blocks: Mutex::new((0..size as usize / BLOCK).map(|_| None).collect()),
@@ -156,7 +156,12 @@ impl Disk for Handle {
     fn sync(&self) -> SyncPolicy {
         SyncPolicy::Standard
     }
-    async fn compare_and_write(&self, at: u64, expected: Buf, new: Buf) -> Result<Result<(), usize>, IoError> {
+    async fn compare_and_write(
+        &self,
+        at: u64,
+        expected: Buf,
+        new: Buf,
+    ) -> Result<Result<(), usize>, IoError> {
         self.disk.check(at, new.len() as u64)?;
         let mut here = vec![0; expected.len()];
         self.disk.copy_out(at, &mut here);
