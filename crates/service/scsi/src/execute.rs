@@ -230,11 +230,12 @@ impl Unit {
             let (lba, rest) = descriptor.split_first_chunk().expect("sixteen bytes");
             let blocks = u32::from_be_bytes([rest[0], rest[1], rest[2], rest[3]]);
             let span = Span { lba: u64::from_be_bytes(*lba), blocks, length_byte: 0 };
-            let (at, len) = self.check_range(span)?;
-            total += u64::from(blocks);
-            if len > 0 {
-                ranges.push((at, len));
+            // Nothing to unmap is no error, even just behind the last block (SBC-3 5.28.2).
+            if blocks == 0 && span.lba <= self.blocks {
+                continue;
             }
+            ranges.push(self.check_range(span)?);
+            total += u64::from(blocks);
         }
         if total > self.limits.unmap_blocks.into() {
             return Err(Sense::parameter_field(8, None));
