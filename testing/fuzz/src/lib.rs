@@ -10,6 +10,7 @@
 
 mod disk;
 mod nbd;
+mod scsi;
 
 use forebay_base::Random;
 
@@ -24,6 +25,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nbd_transmission", run: nbd::transmission },
     Target { name: "nbd_sequence", run: nbd::sequence },
     Target { name: "nbd_replies", run: nbd::replies },
+    Target { name: "scsi_cdb", run: scsi::cdb },
+    Target { name: "scsi_commands", run: scsi::commands },
+    Target { name: "scsi_reservations", run: scsi::reservations },
     Target { name: "disk_label", run: disk::label },
     Target { name: "disk_superblock", run: disk::superblock },
     Target { name: "disk_log", run: disk::log },
