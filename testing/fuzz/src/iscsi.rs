@@ -320,7 +320,7 @@ pub fn session(data: &[u8]) {
             }
             _ => {
                 match a % 8 {
-                    0 => driver.session.abort((b & 1 == 0).then_some(u64::from(c & 1))),
+                    0 => driver.session.abort(|lun| b & 1 != 0 || lun == u64::from(c & 1)),
                     1 => driver.session.set_memory_short(b & 1 == 0),
                     2 => driver.session.notify(1, &[0x70; 18]),
                     3 => driver.session.request_logout(u16::from(b)),
@@ -364,7 +364,7 @@ pub fn session(data: &[u8]) {
             driver.session.targets(&[]);
         }
     }
-    driver.session.abort(None);
+    driver.session.abort(|_| true);
     driver.act();
     assert_eq!((driver.session.commands(), driver.session.memory()), (0, 0));
     drop(driver.session);

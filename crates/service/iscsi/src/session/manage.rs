@@ -41,7 +41,7 @@ impl Session {
         let TaskRequest { itt, lun, .. } = *request;
         let function = request.flags & 0x7f;
         let modern = self.parameters.protocol_level >= 2;
-        let with_driver = match function {
+        let concerned = match function {
             function::ABORT_TASK => return self.abort_task(request),
             function::QUERY_TASK if modern => {
                 let found = self.tasks.find(request.referenced_itt).is_some();
@@ -62,7 +62,7 @@ impl Session {
             _ => return self.answer_task(itt, TaskAnswer::NotSupported),
         };
         let Some(id) = self.begin_management(itt) else { return };
-        let running = self.abort_all(with_driver, Some(id));
+        let running = self.abort_all(|lun| concerned.is_none_or(|only| only == lun), Some(id));
         self.management_of(id).expect("it has just begun").running = running;
         self.push(Action::Manage { id, function, lun });
     }
@@ -102,18 +102,18 @@ impl Session {
         self.finish_management();
     }
 
-    /// Aborts commands because of what another session did: those for one logical unit, or all. Their results are
-    /// dropped; the initiator learns of it through a unit attention.
-    pub fn abort(&mut self, lun: Option<u64>) {
-        self.abort_all(lun, None);
+    /// Aborts commands because of what another session did: those for logical units that `concerns` names. Their results
+    /// are dropped; the initiator learns of it through a unit attention.
+    pub fn abort(&mut self, concerns: impl Fn(u64) -> bool) {
+        self.abort_all(concerns, None);
     }
 
     /// Aborts commands; how many of them still run.
-    fn abort_all(&mut self, lun: Option<u64>, by: Option<u32>) -> u32 {
+    fn abort_all(&mut self, concerns: impl Fn(u64) -> bool, by: Option<u32>) -> u32 {
         let concerned: Vec<u16> = self
             .tasks
             .live()
-            .filter(|(_, task)| lun.is_none_or(|lun| task.lun == lun))
+            .filter(|(_, task)| concerns(task.lun))
             .map(|(slot, _)| slot)
             .collect();
         let mut running = 0;

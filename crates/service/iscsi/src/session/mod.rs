@@ -245,6 +245,12 @@ impl Session {
         self.max_cmd_sn.wrapping_add(1) == self.exp_cmd_sn
     }
 
+    /// Something has come from the initiator, though it has not been looked at.
+    pub fn set_heard(&mut self, now: Nanos) {
+        self.heard = now;
+        self.pinged = None;
+    }
+
     /// When [`Session::handle_timeout`] wants to be called, at the latest.
     pub fn next_timeout(&self) -> Nanos {
         match self.pinged {

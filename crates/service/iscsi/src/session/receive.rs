@@ -47,8 +47,7 @@ impl Session {
     /// Takes all of `input`, unless the session ends.
     pub fn handle_input(&mut self, now: Nanos, input: &mut &[u8], arena: &Arena) {
         if !input.is_empty() {
-            self.heard = now;
-            self.pinged = None;
+            self.set_heard(now);
         }
         while !self.closing {
             match self.receiver.next(input) {

@@ -289,7 +289,7 @@ fn an_abort_in_the_middle_of_a_pdu_loses_nothing_else() {
         let stream = bytes(&pair.initiator.take_batch(&pair.arena));
         pair.paused = true;
         pair.target.handle_input(pair.now, &mut &stream[..at], &pair.arena);
-        pair.target.abort(None);
+        pair.target.abort(|_| true);
         pair.target.handle_input(pair.now, &mut &stream[at..], &pair.arena);
         pair.act();
         pair.paused = false;

@@ -91,7 +91,7 @@ pub async fn execute<V: Volumes>(
     let Ok(_turn) = live.turn(attribute).await else {
         return done(Response::status(Status::TaskSetFull));
     };
-    let _running = presence.run();
+    let mut running = Some(presence.run());
     if is_aborted() || presence.is_detached.get() {
         return done(Response::status(Status::TaskAborted));
     }
@@ -100,12 +100,19 @@ pub async fn execute<V: Volumes>(
     let mut step = live.unit.borrow_mut().begin(presence.nexus, &command, data);
     loop {
         let (op, task) = match step {
-            Step::Done(response) => return done(response),
+            Step::Done(response) => {
+                drop(running);
+                return done(response);
+            }
             Step::Medium(op, task) => (op, task),
         };
         // Reservations that are being stored have to be carried through; everything else may be left where it is.
         if is_aborted() && !matches!(op, Op::Persist(_)) {
             return done(Response::status(Status::TaskAborted));
+        }
+        // Whoever waits for others to finish is not waited for, or two that abort each other would wait for ever.
+        if matches!(op, Op::Abort(_)) {
+            running = None;
         }
         let result = perform(rt, seat, &live, op, &mut copied).await;
         if result.as_ref().is_err_and(|&error| error == IoError::Gone) {

@@ -114,18 +114,23 @@ impl<V: Volumes> Client<V> {
         self.aborted[tag.index()].set(true);
     }
 
-    /// Logical unit numbers, as they travel, under which the initiator sees a volume.
-    pub fn luns_of(&self, volume: forebay_base::Id) -> Vec<u64> {
-        let table = self.table.borrow();
-        let mine = table.iter().filter(|entry| entry.mapping.volume == volume);
-        mine.map(|entry| u64::from_be_bytes(entry.mapping.lun.encode())).collect()
+    /// Whether this logical unit number, as it travels, means the volume.
+    pub fn is_volume(&self, lun: u64, volume: forebay_base::Id) -> bool {
+        let lun = decode(lun);
+        self.table
+            .borrow()
+            .iter()
+            .any(|entry| Some(entry.mapping.lun) == lun && entry.mapping.volume == volume)
     }
 
     /// Takes what the configuration now says; false when the initiator may not be here any more.
     pub fn access_changed(&self) -> bool {
         let who = &self.seat.who;
         let access = &self.seat.access;
-        if access.admit(&who.initiator).is_err() || !access.targets(&who.initiator).contains(&who.target) {
+        let is_discovery = who.target.is_empty();
+        if access.admit(&who.initiator).is_err()
+            || !is_discovery && !access.targets(&who.initiator).contains(&who.target)
+        {
             return false;
         }
         let wanted = self.seat.luns();

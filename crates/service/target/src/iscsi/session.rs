@@ -227,9 +227,8 @@ where
         for mail in self.address.mailbox.take(context.waker()) {
             match mail {
                 Mail::Abort(volume) => {
-                    for lun in self.client.luns_of(volume) {
-                        self.protocol.abort(Some(lun));
-                    }
+                    let client = self.client;
+                    self.protocol.abort(|lun| client.is_volume(lun, volume));
                 }
                 Mail::AccessChanged => {
                     if self.ending.is_none() && !self.client.access_changed() {
@@ -253,13 +252,23 @@ where
             match self.keepalive {
                 // It was registered for this task, and need not be again.
                 Some((at, _)) if now < at => return,
-                Some(_) => self.protocol.handle_timeout(now),
+                Some(_) => {
+                    // An initiator is not silent whose words wait here to be heard.
+                    if matches!(self.input, Input::Holding { .. }) {
+                        self.protocol.set_heard(now);
+                    }
+                    self.protocol.handle_timeout(now);
+                    // It may have given the initiator up.
+                    self.keepalive = None;
+                    self.act();
+                    continue;
+                }
                 None => {}
             }
             let at = self.protocol.next_timeout();
             let (_, timer) = self.keepalive.insert((at, self.rt.sleep_until(at)));
             if Pin::new(timer).poll(context).is_pending() {
-                return self.act();
+                return;
             }
         }
         self.keepalive = None;

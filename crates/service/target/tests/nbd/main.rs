@@ -1,5 +1,6 @@
 //! The NBD server on real sockets: exact bytes in [`sessions`], the clients that people have in [`tools`], and on a network in memory: [`timeouts`].
 
+mod network;
 mod sessions;
 mod support;
 mod timeouts;

@@ -1,0 +1,163 @@
+//! Do initiators that fall silent lose their place, and only they?
+//! Method: the server on an executor whose network is in memory and whose clock jumps to the next timer.
+
+use crate::house::{Disks, Host, MemoryDisk, Table, mapping};
+use crate::network::World;
+use crate::support::{HOST, read, wanted, write};
+use forebay_iscsi::initiator::{Event, Login, ScsiRequest, Session};
+use forebay_iscsi::{KEEPALIVE_AFTER, KEEPALIVE_LIMIT, Parameters};
+use forebay_pool::Event as PoolEvent;
+use forebay_runtime::{Cores, Executor, Rt, Stream};
+use forebay_target::{IscsiServer, LOGIN_MAX, Portal, Proof};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+type Events = Arc<Mutex<Vec<PoolEvent>>>;
+
+/// Runs `test` with a server over disks of 1 GiB, all on one core.
+fn with_server<F: Future<Output = ()> + 'static>(
+    test: impl FnOnce(Rt, Rc<IscsiServer>, Events) -> F + 'static,
+) {
+    let executor = Executor::new(0, World::new());
+    let rt = executor.rt().clone();
+    let cores = Cores::new(vec![rt.remote()]);
+    executor.block_on(async move {
+        let disks: Vec<_> = (0..3).map(|n| MemoryDisk::new(n + 1, 0, 1 << 30)).collect();
+        let luns = disks.iter().enumerate().map(|(lun, disk)| mapping(lun as u16, disk)).collect();
+        let table = Table::default();
+        table.0.lock().unwrap().insert(HOST.into(), Host { proof: Proof::Name, luns });
+        let events = Events::default();
+        let sink = events.clone();
+        let sink = Arc::new(move |event| sink.lock().unwrap().push(event));
+        let portals = vec![Portal { listen: "127.0.0.1:1".into(), group: 1 }];
+        let disks = Disks(Arc::new(disks));
+        let server = IscsiServer::start(cores, disks, Arc::new(table), portals, sink).await.unwrap();
+        let server = Rc::new(server);
+        test(rt, server.clone(), events).await;
+        server.stop().await;
+    });
+}
+
+/// An initiator that is in.
+struct Client {
+    rt: Rt,
+    stream: Stream,
+    session: Session,
+}
+
+impl Client {
+    async fn open(rt: &Rt, number: u8) -> Client {
+        let stream = rt.connect("127.0.0.1:1").await.unwrap();
+        let mut wanted = wanted(HOST);
+        wanted.isid[5] = number;
+        wanted.parameters = Parameters { header_digest: false, data_digest: false, ..Parameters::TARGET };
+        let mut login = Login::new(wanted);
+        loop {
+            stream.send(login.take_batch(rt.arena())).await.unwrap();
+            let (bytes, count) = stream.recv(rt.buffer(4096)).await;
+            if let Some(connected) = login.handle_input(&mut &bytes[..count.unwrap()]).unwrap() {
+                return Client { rt: rt.clone(), stream, session: Session::new(&connected) };
+            }
+        }
+    }
+
+    async fn send(&mut self) {
+        if self.session.has_output() {
+            // The server may have hung up: that shows in what it sends.
+            let _ = self.stream.send(self.session.take_batch(self.rt.arena())).await;
+        }
+    }
+
+    /// The next event; `None` when the server has hung up.
+    async fn event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.session.poll_event() {
+                return Some(event);
+            }
+            self.send().await;
+            let (bytes, count) = self.stream.recv(self.rt.buffer(64 << 10)).await;
+            match count {
+                Ok(count @ 1..) => self.session.handle_input(&mut &bytes[..count], self.rt.arena()).unwrap(),
+                _ => return None,
+            }
+        }
+    }
+
+    async fn call(&mut self, request: ScsiRequest) -> u8 {
+        self.session.command(request).unwrap();
+        loop {
+            if let Event::Completed { status, .. } = self.event().await.expect("an answer") {
+                return status;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_that_does_not_log_in_is_disconnected_in_time() {
+    with_server(|rt, _, events| async move {
+        let silent = rt.connect("127.0.0.1:1").await.unwrap();
+        let begun = rt.now();
+        let (_, count) = silent.recv(rt.buffer(1)).await;
+        assert_eq!(count, Ok(0));
+        assert_eq!(rt.now().since(begun), LOGIN_MAX.as_nanos() as u64);
+        assert!(events.lock().unwrap()[0].message.contains("did not log in within 15 s"));
+    });
+}
+
+#[test]
+fn an_initiator_that_answers_pings_stays_and_one_that_does_not_goes() {
+    with_server(|rt, server, events| async move {
+        let mut quiet = Client::open(&rt, 1).await;
+        let mut vanished = Client::open(&rt, 2).await;
+        let begun = rt.now();
+        for _ in 0..100 {
+            assert!(matches!(quiet.event().await, Some(Event::Pinged)));
+            quiet.send().await;
+        }
+        assert!(rt.now().since(begun) >= 100 * KEEPALIVE_AFTER.as_nanos() as u64);
+        assert_eq!(server.sessions().len(), 1);
+        // It has been asked, and heard nothing more than that.
+        assert!(matches!(vanished.event().await, Some(Event::Pinged)));
+        assert!(vanished.event().await.is_none());
+        let events = events.lock().unwrap();
+        let message = format!("did not answer a ping for {} s", KEEPALIVE_LIMIT.as_secs());
+        assert!(events.len() == 1 && events[0].message.contains(&message), "{events:?}");
+    });
+}
+
+/// Initiators that begin writes and go no further take the core's memory; one that needs some gets it in the end.
+#[test]
+fn memory_that_is_kept_without_progress_is_taken_back() {
+    with_server(|rt, server, events| async move {
+        // Each keeps 32 MiB: data of 128 writes, but for the last bytes of each.
+        let mut greedy = Vec::new();
+        for number in 0..8 {
+            let mut client = Client::open(&rt, number + 10).await;
+            assert_eq!(client.call(ScsiRequest::default()).await, 2, "POWER ON");
+            for _ in 0..128 {
+                let announced = forebay_iscsi::pdu::ScsiCommand {
+                    flags: 0x21,
+                    itt: client.session.next_cmd_sn(),
+                    expected_len: 256 << 10,
+                    cmd_sn: client.session.next_cmd_sn(),
+                    cdb: write(rt.arena(), 0, &[0; 512]).cdb,
+                    ..Default::default()
+                };
+                client.session.set_next_cmd_sn(announced.cmd_sn.wrapping_add(1));
+                client.session.raw().bytes(announced.encode(), &[0; 512]);
+            }
+            client.send().await;
+            greedy.push(client);
+        }
+        let begun = rt.now();
+        let mut modest = Client::open(&rt, 1).await;
+        assert_eq!(modest.call(ScsiRequest::default()).await, 2, "POWER ON");
+        assert_eq!(modest.call(read(0, 1 << 20)).await, 0);
+        let waited = Duration::from_nanos(rt.now().since(begun));
+        assert!((Duration::from_secs(29)..Duration::from_secs(100)).contains(&waited), "{waited:?}");
+        assert_eq!(server.sessions().len(), 1, "those that kept it have gone, by whichever limit");
+        assert!(!events.lock().unwrap().is_empty());
+    });
+}
