@@ -4,7 +4,6 @@
 //! let in and sees all disks as logical units 0, 1 and so on. Runs until its standard input ends.
 
 #[path = "../tests/iscsi/house.rs"]
-#[allow(dead_code)]
 mod house;
 
 use forebay_runtime::uring;

@@ -110,12 +110,8 @@ impl Session {
 
     /// Aborts commands; how many of them still run.
     fn abort_all(&mut self, concerns: impl Fn(u64) -> bool, by: Option<u32>) -> u32 {
-        let concerned: Vec<u16> = self
-            .tasks
-            .live()
-            .filter(|(_, task)| concerns(task.lun))
-            .map(|(slot, _)| slot)
-            .collect();
+        let concerned: Vec<u16> =
+            self.tasks.live().filter(|(_, task)| concerns(task.lun)).map(|(slot, _)| slot).collect();
         let mut running = 0;
         for slot in concerned {
             if self.tasks.get(slot).state == State::Running {

@@ -68,7 +68,9 @@ fn rejects(pdus: &[(forebay_iscsi::pdu::Bhs, Vec<u8>)]) -> Vec<u8> {
 fn commands_that_cannot_be_are_answered_with_their_sense() {
     let refused = Parameters { header_digest: false, data_digest: false, ..solicited() };
     let unexpected = (2, [0x0b, 0x0c, 0x0c]);
-    let table: [(Parameters, u8, u32, &[u8], usize, Fault); 7] = [
+    // Flags, announced length, additional headers, bytes of data.
+    type Row<'a> = (Parameters, u8, u32, &'a [u8], usize, Fault);
+    let table: [Row; 7] = [
         // Bidirectional, by flags and by header; a longer CDB.
         (plain(), 0xe1, 512, &[], 0, (2, [5, 0x0e, 3])),
         (plain(), 0xc1, 512, &[0, 5, 2, 0, 0, 0, 2, 0], 0, (2, [5, 0x0e, 3])),

@@ -1,7 +1,9 @@
 //! Who gets in, who is kept out, and how sessions end.
 
-use crate::house::{TARGET, chap, credentials};
-use crate::support::{Client, HOST, Served, drain, eventually, test_unit_ready, wait, wanted};
+use crate::house::TARGET;
+use crate::support::{
+    Client, HOST, Served, chap, credentials, drain, eventually, test_unit_ready, wait, wanted,
+};
 use forebay_iscsi::initiator::{Event, LoginError, Wanted};
 use forebay_iscsi::pdu::LoginRequest;
 use forebay_iscsi::wire::async_event;

@@ -1,7 +1,6 @@
 //! Disks in memory, and a table of who may use them: what stands behind an iSCSI server in tests.
 
 use forebay_base::Id;
-use forebay_iscsi::{Chap, Credentials, Secret};
 use forebay_pool::{Extent, IoError, SyncPolicy};
 use forebay_runtime::{Buf, Rt};
 use forebay_scsi::{BlockFormat, Lun};
@@ -29,16 +28,18 @@ pub struct MemoryDisk {
 
 impl MemoryDisk {
     pub fn new(number: u8, core: usize, size: u64) -> Arc<MemoryDisk> {
-        Arc::new(MemoryDisk {
+        let disk = Arc::new(MemoryDisk {
             id: Id(0x1122_3344_5566_7788 << 64 | u128::from(number)),
             core,
-            size: AtomicU64::new(size),
-            blocks: Mutex::new((0..size as usize / BLOCK).map(|_| None).collect()),
+            size: AtomicU64::new(0),
+            blocks: Mutex::default(),
             reservations: Mutex::default(),
             gone: AtomicBool::new(false),
             slow_read: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
-        })
+        });
+        disk.grow(size);
+        disk
     }
 
     /// Makes it larger, in blocks of its own.
@@ -229,15 +230,4 @@ pub fn mapping(lun: u16, disk: &MemoryDisk) -> Mapping {
     let lun = Lun::new(lun).expect("a small number");
     let name = format!("pool/disk{}", disk.id.0 as u8);
     Mapping { lun, volume: disk.id, core: disk.core, name, format: BlockFormat::B512 }
-}
-
-pub fn chap(user: &str, secret: &str, target: Option<(&str, &str)>) -> Proof {
-    Proof::Chap(Chap {
-        initiator: credentials(user, secret),
-        target: target.map(|(user, secret)| credentials(user, secret)),
-    })
-}
-
-pub fn credentials(user: &str, secret: &str) -> Credentials {
-    Credentials { user: user.into(), secret: Secret::new(secret).expect("long enough") }
 }

@@ -2,7 +2,7 @@
 
 use crate::house::{BLOCK, Disks, Host, MemoryDisk, TARGET, Table, mapping};
 use forebay_iscsi::initiator::{Connected, Event, Login, LoginError, Residual, ScsiRequest, Session, Wanted};
-use forebay_iscsi::{Parameters, Purpose};
+use forebay_iscsi::{Chap, Credentials, Parameters, Purpose, Secret};
 use forebay_pool::Event as PoolEvent;
 use forebay_runtime::{Arena, Buf, uring};
 use forebay_target::{IscsiServer, Portal, Proof};
@@ -258,4 +258,15 @@ pub fn drain(stream: &mut TcpStream) -> Vec<u8> {
         assert!(begun.elapsed() < Duration::from_secs(60), "the server does not hang up");
     }
     all
+}
+
+pub fn chap(user: &str, secret: &str, target: Option<(&str, &str)>) -> Proof {
+    Proof::Chap(Chap {
+        initiator: credentials(user, secret),
+        target: target.map(|(user, secret)| credentials(user, secret)),
+    })
+}
+
+pub fn credentials(user: &str, secret: &str) -> Credentials {
+    Credentials { user: user.into(), secret: Secret::new(secret).expect("long enough") }
 }
