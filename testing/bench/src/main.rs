@@ -7,8 +7,8 @@
 //!
 //! What is measured is larger than every cache that can be kept small, and caches that can be bypassed are; the
 //! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. While working on one
-//! figure, `--only` runs just the works whose names contain a text (`--only "random read"`). `--import` times an import
-//! after a crash instead.
+//! figure, `--only` runs just the works whose names contain a text (`--only "random read"`), and `--engine` just the bare
+//! device and the engine. `--import` times an import after a crash instead.
 
 mod import;
 mod measure;
@@ -62,12 +62,14 @@ fn main() -> ExitCode {
     let mut json = None;
     let mut scale = FULL;
     let mut only = String::new();
+    let mut peers = true;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--server" => server = arguments.next().map(PathBuf::from),
             "--json" => json = arguments.next().map(PathBuf::from),
             "--quick" => scale = QUICK,
+            "--engine" => peers = false,
             "--only" => match arguments.next() {
                 Some(text) => only = text,
                 None => return usage(),
@@ -84,7 +86,7 @@ fn main() -> ExitCode {
     }
     let Some(server) = server else { return usage() };
     host::prepare();
-    match bench(&server, &scale, &only) {
+    match bench(&server, &scale, &only, peers) {
         Ok(report) => {
             print!("{}", report.table());
             if let Some(path) = json
@@ -117,12 +119,12 @@ fn verdict(outcome: Outcome) -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick] [--only TEXT]");
+    eprintln!("usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick] [--engine] [--only TEXT]");
     eprintln!("       forebay-bench --import [RECORDS]");
     ExitCode::from(2)
 }
 
-fn bench(server: &Path, scale: &Scale, only: &str) -> Outcome<Report> {
+fn bench(server: &Path, scale: &Scale, only: &str, peers: bool) -> Outcome<Report> {
     let server = server.canonicalize().context(server.display())?;
     let start = Instant::now();
     let directory = Directory::new("bench")?;
@@ -130,12 +132,15 @@ fn bench(server: &Path, scale: &Scale, only: &str) -> Outcome<Report> {
     let mut systems: Vec<Box<dyn System>> = vec![
         Box::new(Bare::new(file("bare")?, scale.volume)),
         Box::new(InProcess::create(&file("engine")?, scale.volume, MEMORY.1)?),
-        Box::new(systems::forebay(&server, &directory, file("forebay")?, scale.volume, MEMORY.0)?),
     ];
-    // One file for both: they use the same plain bytes, and are not asked at the same time.
-    let plain = file("plain")?;
-    systems.push(Box::new(systems::nbdkit(&directory, &plain, scale.volume)?));
-    systems.push(Box::new(systems::qemu_nbd(&directory, &plain, scale.volume)?));
+    if peers {
+        let forebay = systems::forebay(&server, &directory, file("forebay")?, scale.volume, MEMORY.0)?;
+        systems.push(Box::new(forebay));
+        // One file for both: they use the same plain bytes, and are not asked at the same time.
+        let plain = file("plain")?;
+        systems.push(Box::new(systems::nbdkit(&directory, &plain, scale.volume)?));
+        systems.push(Box::new(systems::qemu_nbd(&directory, &plain, scale.volume)?));
+    }
 
     for system in &mut systems {
         progress(&format!("filling {}", system.name()));
