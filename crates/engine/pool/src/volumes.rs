@@ -80,8 +80,9 @@ impl Shard {
     }
 
     async fn put_new(self: &Rc<Self>, record: DatasetRecord) -> Result<(), IoError> {
-        self.reserve_nodes(2, false).await?;
+        let nodes = self.reserve_nodes(2, false).await?;
         let mut entry = Entry::new(self.entry_id(), vec![Change::put(record)], true);
+        entry.nodes = Some(nodes);
         let done = entry.awaited();
         self.submit(entry);
         done.await
