@@ -1,8 +1,8 @@
 //! `forebay-bench --server PATH`: the device, the engine, its NBD server and two others, side by side.
 //!
 //! All systems stand on files of the same size on the same file system, written whole beforehand. They take turns:
-//! each kind of work runs on every system before the next kind, in an order that rotates with the repetition, so that
-//! a machine that gets slower or faster meanwhile does so for all. Medians over the repetitions are compared; the
+//! each kind of work ([`measure::CHAPTERS`]) runs on every system before the next kind, in an order that rotates with the
+//! repetition, so that a machine that gets slower or faster meanwhile does so for all. Medians over the repetitions are compared; the
 //! spread (half the distance between the extremes) is printed beside them.
 //!
 //! What is measured is larger than every cache that can be kept small, and caches that can be bypassed are; the
@@ -17,7 +17,7 @@ mod systems;
 
 use forebay_base::{GIB, MIB};
 use forebay_e2e::host::{self, Context, Directory, Outcome, run};
-use measure::{FIRST_WRITES, WORKS};
+use measure::{CHAPTERS, FIRST_WRITES, Work};
 use report::Report;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -119,7 +119,9 @@ fn verdict(outcome: Outcome) -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick] [--engine] [--only TEXT]");
+    eprintln!(
+        "usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick] [--engine] [--only TEXT]"
+    );
     eprintln!("       forebay-bench --import [RECORDS]");
     ExitCode::from(2)
 }
@@ -152,26 +154,21 @@ fn bench(server: &Path, scale: &Scale, only: &str, peers: bool) -> Outcome<Repor
         setting: String::new(),
         judged: scale.repetitions > 1,
     };
-    for repetition in 0..scale.repetitions {
-        for work in WORKS.iter().filter(|work| work.name.contains(only)) {
+    for chapter in CHAPTERS {
+        let works: Vec<&Work> = chapter.iter().filter(|work| work.name.contains(only)).collect();
+        for (repetition, work) in (0..scale.repetitions).flat_map(|n| works.iter().map(move |work| (n, work)))
+        {
             for turn in 0..systems.len() {
                 let at = (turn + repetition as usize) % systems.len();
                 let system = &mut systems[at];
-                progress(&format!(
-                    "{}/{}: {}, {}",
-                    repetition + 1,
-                    scale.repetitions,
-                    work.name,
-                    system.name()
-                ));
-                let seed = repetition * 1000 + 1;
-                let measured = system.run(work, scale.run, seed)?;
-                report.add(work.name, system.name(), work.size, measured);
+                let name = system.name();
+                progress(&format!("{}/{}: {}, {name}", repetition + 1, scale.repetitions, work.name));
+                let measured = system.run(work, scale.run, repetition * 1000 + 1)?;
+                report.add(work.name, name, work.size, measured);
             }
         }
-        if !FIRST_WRITES.name.contains(only) {
-            continue;
-        }
+    }
+    for repetition in (0..scale.repetitions).filter(|_| FIRST_WRITES.name.contains(only)) {
         for system in &mut systems {
             progress(&format!("{}/{}: first writes, {}", repetition + 1, scale.repetitions, system.name()));
             if let Some((first, again)) = system.first_writes(scale.thin, repetition * 2 + 1)? {

@@ -73,6 +73,14 @@ const GOALS: &[Goal] = &[
         IOPS,
         Limit::AtLeast(0.9),
     ),
+    goal(
+        "sequential durable write, engine ÷ bare",
+        "1 MiB sequential durable write, QD 8",
+        "engine",
+        "bare device",
+        IOPS,
+        Limit::AtLeast(0.9),
+    ),
     goal("random read, NBD ÷ nbdkit", RANDOM_READ, "forebay NBD", "nbdkit file", IOPS, Limit::AtLeast(1.0)),
     goal("random read, NBD ÷ qemu-nbd", RANDOM_READ, "forebay NBD", "qemu-nbd", IOPS, Limit::AtLeast(1.0)),
     goal(

@@ -4,7 +4,7 @@
 //! Processor time is the server's process alone, user and system, as the kernel accounts it.
 
 use super::System;
-use crate::measure::{Direction, FIRST_WRITES, Measured, Places, Samples, WORKS, Work};
+use crate::measure::{Direction, FIRST_WRITES, Measured, Places, SEQUENTIAL_WRITE, Samples, Work};
 use forebay_base::Random;
 use forebay_client::{Connection, FLAG_FUA};
 use forebay_e2e::host::{Context, Directory, Outcome};
@@ -31,17 +31,17 @@ pub fn forebay(
     memory: &'static str,
 ) -> Outcome<Nbd<Forebay>> {
     let mut server = Forebay::create_on(binary, directory, "single", vec![disk], memory)?;
-    let export = server.create_volume("bench", size, "8K", true)?;
+    let export = server.create_volume("bench", size, "8K", false)?;
     Ok(Nbd {
         name: "forebay NBD",
-        remark: "sync=always: every write is durable before its answer; checksums on; small cache",
+        remark: "sync=standard, durable writes with FUA; checksums on; small cache",
         server,
         export,
         size,
         thin: |server, size| {
             // The last repetition's volume, if there was one, makes room for the next.
             let _ = server.cli(&["volume", "delete", "e2e/thin", "--yes"]);
-            server.create_volume("thin", size, "8K", true).map(Some)
+            server.create_volume("thin", size, "8K", false).map(Some)
         },
     })
 }
@@ -101,8 +101,7 @@ impl<S: Server> System for Nbd<S> {
         self.remark.into()
     }
     fn fill(&mut self) -> Outcome {
-        let work =
-            WORKS.iter().find(|w| !w.random && w.direction.writes()).expect("there is a sequential write");
+        let work = &SEQUENTIAL_WRITE;
         let mut once = Places::once(work, self.size, 0).collect::<Vec<u64>>();
         once.sort_unstable();
         let once: Vec<u32> = once.into_iter().map(|place| place as u32).collect();
