@@ -293,26 +293,27 @@ where
         let has_room = self.member.has_room(context.waker());
         let short = !has_room || self.running + self.held_by_output + self.held_by_sending >= BYTES_MAX;
         self.protocol.set_memory_short(short);
-        self.solicit(has_room);
+        let held = self.running + self.held_by_output + self.held_by_sending;
+        let busy = held >= BYTES_MAX || self.protocol.output_bytes() >= OUTPUT_MAX;
+        // A write that gathers data goes on doing so: only input can end it.
+        let starved = !has_room && self.held_by_gathering == 0;
+        let mut waits = false;
         if let Input::Holding { buffer, from, to } = &mut self.input {
-            let busy = self.running + self.held_by_output + self.held_by_sending >= BYTES_MAX
-                || self.protocol.output_bytes() >= OUTPUT_MAX;
-            if busy || !has_room && self.held_by_gathering == 0 {
+            if busy || starved {
                 // What finishes or is sent wakes the task; for the core's memory there is a limit.
-                if !busy {
-                    self.watch_stall(context);
-                }
-                return;
+                waits = !busy;
+            } else {
+                let mut bytes = &buffer[*from..*to];
+                self.protocol.handle_input(self.rt.now(), &mut bytes, &self.arena);
+                self.input = Input::Idle;
+                self.act();
             }
-            let mut bytes = &buffer[*from..*to];
-            self.protocol.handle_input(self.rt.now(), &mut bytes, &self.arena);
-            self.input = Input::Idle;
-            self.act();
         }
-        if self.asking.is_empty() || has_room {
-            self.stall = None;
-        } else {
+        self.solicit(has_room);
+        if waits || !has_room && !self.asking.is_empty() {
             self.watch_stall(context);
+        } else {
+            self.stall = None;
         }
     }
 
@@ -421,9 +422,10 @@ where
                 }
             }
             if !self.protocol.has_output() {
-                // What was held for answers that were not sent (of aborted commands) is held no longer.
-                self.member.release(std::mem::take(&mut self.held_by_output));
-                return sent;
+                // What was held for answers that are not sent (of aborted commands) is held no longer.
+                let unsent = std::mem::take(&mut self.held_by_output);
+                self.member.release(unsent);
+                return sent || unsent > 0;
             }
             self.held_by_sending = std::mem::take(&mut self.held_by_output);
             self.sending = Some(self.stream.send(self.protocol.take_batch(&self.arena)));
