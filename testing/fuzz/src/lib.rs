@@ -9,6 +9,7 @@
 //! To add a target: a function here, a line in [`TARGETS`], a file in `libfuzzer/fuzz_targets`, a seed in `corpus`.
 
 mod disk;
+mod iscsi;
 mod nbd;
 
 use forebay_base::Random;
@@ -24,6 +25,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nbd_transmission", run: nbd::transmission },
     Target { name: "nbd_sequence", run: nbd::sequence },
     Target { name: "nbd_replies", run: nbd::replies },
+    Target { name: "iscsi_pdus", run: iscsi::pdus },
+    Target { name: "iscsi_text", run: iscsi::text },
+    Target { name: "iscsi_login", run: iscsi::login },
+    Target { name: "iscsi_session", run: iscsi::session },
+    Target { name: "iscsi_initiator", run: iscsi::initiator },
     Target { name: "disk_label", run: disk::label },
     Target { name: "disk_superblock", run: disk::superblock },
     Target { name: "disk_log", run: disk::log },

@@ -26,7 +26,7 @@ fn style(byte: u8) -> Style {
 }
 
 /// Cuts `bytes` into pieces of 1 to 64 bytes, as `seed` says; a seed of 0 leaves them whole.
-fn pieces(bytes: &[u8], seed: u8) -> impl Iterator<Item = &[u8]> {
+pub fn pieces(bytes: &[u8], seed: u8) -> impl Iterator<Item = &[u8]> {
     let (mut rest, mut state) = (bytes, u32::from(seed));
     std::iter::from_fn(move || {
         if rest.is_empty() {

@@ -13,7 +13,7 @@ use std::path::Path;
 const FLOORS: &[(&str, &[&str])] = &[
     ("foundation", &["base", "probe", "runtime", "simulation"]),
     ("engine", &["device", "raid", "space", "log", "tree", "pool"]),
-    ("service", &["qos", "iscsi", "nbd", "nfs", "nvme", "target"]),
+    ("service", &["qos", "scsi", "iscsi", "nbd", "nfs", "nvme", "target"]),
     ("management", &["analytics", "api", "control", "cli"]),
     ("validate", &["workload", "reference"]),
 ];

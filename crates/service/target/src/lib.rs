@@ -8,10 +8,13 @@
 //! Memory is bounded three times: by the decoder (buffers follow bytes received), per session and per core
 //! ([`local`]). Volumes are reached through [`Catalog`] and [`Device`], which the engine implements and which
 //! tests implement in memory.
+//!
+//! [`IscsiServer`] does the same for iSCSI, where a session has many volumes: see [`iscsi`].
 
 mod backing;
 mod event;
 mod greet;
+mod iscsi;
 mod local;
 mod request;
 mod server;
@@ -22,6 +25,9 @@ mod transport;
 
 pub use backing::{Catalog, Device, Found};
 pub use event::Events;
+pub use iscsi::{
+    Access, Disk, HALF_OPEN_MAX, IscsiServer, IscsiSession, LOGIN_MAX, Mapping, Portal, Proof, Unknown, Volumes,
+};
 pub use server::{CONNECTIONS_MAX, HANDSHAKE_MAX, NbdConfig, NbdServer, SessionInfo};
 pub use session::{BYTES_MAX, REQUESTS_MAX};
 pub use tls::TlsFiles;

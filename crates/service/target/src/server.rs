@@ -158,18 +158,18 @@ impl Registry {
 }
 
 /// Numbers that name servers and sessions within the process.
-fn next_id() -> u64 {
+pub fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// What stops a server's listener and its negotiations, on core 0.
 #[derive(Default)]
-struct Stoppers(RefCell<HashMap<u64, Vec<Completer<()>>>>);
+pub struct Stoppers(RefCell<HashMap<u64, Vec<Completer<()>>>>);
 
 impl Stoppers {
     /// Completes when the server `id` stops.
-    fn watch(&self, id: u64) -> forebay_runtime::Completion<()> {
+    pub fn watch(&self, id: u64) -> forebay_runtime::Completion<()> {
         let (done, stopped) = completion();
         let mut stoppers = self.0.borrow_mut();
         let list = stoppers.entry(id).or_default();
@@ -178,7 +178,7 @@ impl Stoppers {
         stopped
     }
 
-    fn stop(&self, id: u64) {
+    pub fn stop(&self, id: u64) {
         let list = self.0.borrow_mut().remove(&id).unwrap_or_default();
         list.into_iter().for_each(|done| done.complete(()));
     }

@@ -1,0 +1,369 @@
+//! Carries out one SCSI command on the core of its unit.
+//!
+//! [`forebay_scsi`] says what to do step by step; this does it: on the volume, among the units that the initiator
+//! sees, and for copies on units of other cores, too, where it reads and writes by message.
+
+use super::access::{Access, Disk, Mapping, Volumes};
+use super::mail::Who;
+use super::unit::{Live, Presence, Units};
+use crate::backing::Device;
+use crate::event::Reporter;
+use forebay_pool::{IoError, Severity};
+use forebay_runtime::{Buf, Cores, Rt};
+use forebay_scsi::{
+    Command, CopyUnit, DataIn, DataOut, Designator, Direction, Op, Outcome, Response, Sense, Status, Step,
+    TaskAttribute, Verdict, asc, begin_absent, parse, resume_absent,
+};
+use futures_channel::oneshot;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What a command needs of the house, on any core.
+pub struct Seat<V: Volumes> {
+    pub cores: Cores,
+    pub volumes: V,
+    pub access: Arc<dyn Access>,
+    pub reporter: Arc<Reporter>,
+    pub who: Arc<Who>,
+}
+
+impl<V: Volumes> Clone for Seat<V> {
+    fn clone(&self) -> Seat<V> {
+        Seat {
+            cores: self.cores.clone(),
+            volumes: self.volumes.clone(),
+            access: self.access.clone(),
+            reporter: self.reporter.clone(),
+            who: self.who.clone(),
+        }
+    }
+}
+
+impl<V: Volumes> Seat<V> {
+    /// What the initiator sees now.
+    pub fn luns(&self) -> Vec<Mapping> {
+        self.access.luns(&self.who.initiator, &self.who.target)
+    }
+}
+
+/// How a command ended, and how many bytes its CDB meant to move.
+pub struct Answer {
+    pub response: Response,
+    pub needed_len: u64,
+}
+
+/// Bytes that a step of a copy between units moves.
+const COPY_PIECE: u64 = 1 << 20;
+
+/// A command for a unit of this core, with its data. While `is_aborted` holds, what has not begun does not begin.
+pub async fn execute<V: Volumes>(
+    rt: &Rt,
+    seat: &Seat<V>,
+    live: Rc<Live<V::Disk>>,
+    presence: Rc<Presence>,
+    cdb: &[u8; 16],
+    attribute: TaskAttribute,
+    data: DataOut,
+    is_aborted: impl Fn() -> bool,
+) -> Answer {
+    live.refresh();
+    let command = match parse(cdb) {
+        Ok(command) => command,
+        Err(sense) => {
+            let response = live.unit.borrow_mut().refuse(presence.nexus, sense);
+            return Answer { response, needed_len: 0 };
+        }
+    };
+    let block_bytes = live.unit.borrow().block_bytes();
+    let needed_out = command.data_out_len(block_bytes);
+    let done = |response: Response| {
+        let needed_len =
+            if command.direction() == Direction::In { response.data_in.len() as u64 } else { needed_out };
+        Answer { response, needed_len }
+    };
+    let Ok(_turn) = live.turn(attribute).await else {
+        return done(Response::status(Status::TaskSetFull));
+    };
+    let _running = presence.run();
+    if is_aborted() || presence.is_detached.get() {
+        return done(Response::status(Status::TaskAborted));
+    }
+    note_alignment(rt, seat, &live, &presence, &command, block_bytes);
+    let mut copied = Vec::new();
+    let mut step = live.unit.borrow_mut().begin(presence.nexus, &command, data);
+    loop {
+        let (op, task) = match step {
+            Step::Done(response) => return done(response),
+            Step::Medium(op, task) => (op, task),
+        };
+        // Reservations that are being stored have to be carried through; everything else may be left where it is.
+        if is_aborted() && !matches!(op, Op::Persist(_)) {
+            return done(Response::status(Status::TaskAborted));
+        }
+        let result = perform(rt, seat, &live, op, &mut copied).await;
+        if result.as_ref().is_err_and(|&error| error == IoError::Gone) {
+            rt.local::<Units<V::Disk>>().forget(&live);
+        }
+        step = live.unit.borrow_mut().resume(task, result);
+    }
+}
+
+/// A guest that reads and writes across the volume's blocks is slow for a reason that nobody sees: an event says it.
+fn note_alignment<V: Volumes>(
+    rt: &Rt,
+    seat: &Seat<V>,
+    live: &Live<V::Disk>,
+    presence: &Presence,
+    command: &Command,
+    block_bytes: u32,
+) {
+    let (Command::Read { span, .. } | Command::Write { span, .. }) = command else { return };
+    let block_bytes = u64::from(block_bytes);
+    let (at, len) = (span.lba.saturating_mul(block_bytes), u64::from(span.blocks) * block_bytes);
+    let verdict = presence.alignment.borrow_mut().note(at, len, live.disk.block_size());
+    let (initiator, volume) = (&presence.who.initiator, &live.name);
+    match verdict {
+        None => {}
+        Some(Verdict::Misaligned) => {
+            let message = format!(
+                "initiator {initiator} reads and writes volume {volume} across its blocks of {} bytes, which costs twice \
+                 the work; align its partitions and file systems to multiples of that",
+                live.disk.block_size()
+            );
+            seat.reporter.report(rt, Severity::Warning, "iscsi.guest.misaligned", volume, message);
+        }
+        Some(Verdict::AlignedAgain) => {
+            let message = format!("initiator {initiator} now uses volume {volume} aligned to its blocks");
+            seat.reporter.report(rt, Severity::Info, "iscsi.guest.aligned", volume, message);
+        }
+    }
+}
+
+/// A command for a unit that the initiator does not have.
+pub async fn execute_absent<V: Volumes>(seat: &Seat<V>, cdb: &[u8; 16]) -> Answer {
+    let command = match parse(cdb) {
+        Ok(command) => command,
+        Err(sense) => return Answer { response: Response::check(sense, false), needed_len: 0 },
+    };
+    let mut step = begin_absent(&command);
+    loop {
+        step = match step {
+            Step::Done(response) => {
+                let needed_len = response.data_in.len() as u64;
+                return Answer { response, needed_len };
+            }
+            Step::Medium(Op::Luns, task) => resume_absent(task, Ok(luns(seat))),
+            Step::Medium(op, _) => panic!("{op:?} is nothing that an absent unit does"),
+        };
+    }
+}
+
+/// The answer when a unit is there and cannot be used.
+pub fn unusable(error: IoError) -> Answer {
+    let sense = match error {
+        IoError::Gone => Sense::illegal(asc::LOGICAL_UNIT_NOT_SUPPORTED),
+        _ => Sense::new(forebay_scsi::SenseKey::NotReady, asc::NOT_READY_MANUAL_INTERVENTION),
+    };
+    Answer { response: Response::check(sense, false), needed_len: 0 }
+}
+
+fn luns<V: Volumes>(seat: &Seat<V>) -> Outcome {
+    Outcome::Luns(seat.luns().iter().map(|mapping| mapping.lun).collect())
+}
+
+/// Carries out one operation. What is rare is boxed, so that reads and writes have small futures.
+async fn perform<V: Volumes>(
+    rt: &Rt,
+    seat: &Seat<V>,
+    live: &Live<V::Disk>,
+    op: Op,
+    copied: &mut Vec<Option<Mapping>>,
+) -> Result<Outcome, IoError> {
+    let disk = &live.disk;
+    match op {
+        Op::Read { at, len } => disk.read(at, len).await.map(Outcome::Data),
+        Op::Write { at, data, fua } => disk.write(at, data, fua).await.map(|()| Outcome::Done),
+        rare => Box::pin(perform_rare(rt, seat, live, rare, copied)).await,
+    }
+}
+
+async fn perform_rare<V: Volumes>(
+    rt: &Rt,
+    seat: &Seat<V>,
+    live: &Live<V::Disk>,
+    op: Op,
+    copied: &mut Vec<Option<Mapping>>,
+) -> Result<Outcome, IoError> {
+    let disk = &live.disk;
+    match op {
+        Op::Read { .. } | Op::Write { .. } => unreachable!("reads and writes are not rare"),
+        Op::Flush => disk.flush().await?,
+        Op::Discard { at, len } => disk.discard(at, len, false).await?,
+        Op::WriteZeroes { at, len, fua } => disk.write_zeroes(at, len, fua).await?,
+        Op::CompareAndWrite { at, expected, new } => {
+            return disk.compare_and_write(at, expected, new).await.map(Outcome::Compared);
+        }
+        Op::Status { at, len, extents_max } => {
+            return disk.status(at, len, extents_max).await.map(Outcome::Extents);
+        }
+        Op::Persist(state) => disk.store_reservations(state).await?,
+        Op::Abort(nexuses) => {
+            live.abort(rt, &seat.cores, |presence| nexuses.contains(&presence.nexus)).await;
+        }
+        Op::Luns => return Ok(luns(seat)),
+        Op::Resolve(designators) => {
+            let mut units = Vec::with_capacity(designators.len());
+            let mappings = seat.luns();
+            copied.clear();
+            for designator in designators {
+                let found = resolve(rt, seat, &mappings, &designator).await;
+                units.push(found.as_ref().map(|(_, unit)| *unit));
+                copied.push(found.map(|(mapping, _)| mapping));
+            }
+            return Ok(Outcome::Resolved(units));
+        }
+        Op::Copy { from, from_at, to, to_at, len } => {
+            let place = |index: usize| copied.get(index).cloned().flatten().ok_or(IoError::Gone);
+            copy(rt, seat, &place(from)?, from_at, &place(to)?, to_at, len).await?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// Runs `work` on the core of a mapped unit, with the initiator's presence there; `None` when it cannot be had.
+pub async fn at_unit<V: Volumes, T: Send + 'static, F>(
+    rt: &Rt,
+    seat: &Seat<V>,
+    mapping: &Mapping,
+    work: impl FnOnce(Rt, Rc<Live<V::Disk>>, Rc<Presence>) -> F + Send + 'static,
+) -> Option<T>
+where
+    F: Future<Output = T> + 'static,
+{
+    if mapping.core == rt.core() {
+        let (live, presence) = visit(rt, seat, mapping).await.ok()?;
+        return Some(work(rt.clone(), live, presence).await);
+    }
+    let (done, result) = oneshot::channel();
+    let (seat, mapping) = (seat.clone(), mapping.clone());
+    let core = mapping.core;
+    let cores = seat.cores.clone();
+    cores.core(core).run(move |rt| {
+        let rt = rt.clone();
+        rt.clone().spawn(async move {
+            let visited = visit(&rt, &seat, &mapping).await;
+            let value = match visited {
+                Ok((live, presence)) => Some(work(rt, live, presence).await),
+                Err(_) => None,
+            };
+            // Whoever asked may have gone with its core.
+            let _ = done.send(value);
+        });
+    });
+    result.await.ok().flatten()
+}
+
+/// The unit of a mapping on this core, with the initiator's presence there.
+pub async fn visit<V: Volumes>(
+    rt: &Rt,
+    seat: &Seat<V>,
+    mapping: &Mapping,
+) -> Result<(Rc<Live<V::Disk>>, Rc<Presence>), IoError> {
+    let units = rt.local::<Units<V::Disk>>();
+    let live = units.open(rt, &seat.volumes, mapping, &seat.who).await?;
+    let presence = live.attach(&seat.who).ok_or(IoError::Suspended)?;
+    Ok((live, presence))
+}
+
+async fn resolve<V: Volumes>(
+    rt: &Rt,
+    seat: &Seat<V>,
+    mappings: &[Mapping],
+    designator: &Designator,
+) -> Option<(Mapping, CopyUnit)> {
+    for mapping in mappings {
+        let asked = designator.clone();
+        let found = at_unit(rt, seat, mapping, move |_, live, presence| async move {
+            let unit = live.unit.borrow();
+            unit.is_designated(&asked).then(|| unit.admit_copy(presence.nexus, &asked))
+        });
+        if let Some(Some(unit)) = found.await {
+            return Some((mapping.clone(), unit));
+        }
+    }
+    None
+}
+
+async fn copy<V: Volumes>(
+    rt: &Rt,
+    seat: &Seat<V>,
+    from: &Mapping,
+    from_at: u64,
+    to: &Mapping,
+    to_at: u64,
+    len: u64,
+) -> Result<(), IoError> {
+    let mut done = 0;
+    while done < len {
+        let piece = (len - done).min(COPY_PIECE);
+        let data = read_at(rt, seat, from, from_at + done, piece as usize).await?;
+        write_at(rt, seat, to, to_at + done, data).await?;
+        done += piece;
+    }
+    Ok(())
+}
+
+async fn read_at<V: Volumes>(
+    rt: &Rt,
+    seat: &Seat<V>,
+    from: &Mapping,
+    at: u64,
+    len: usize,
+) -> Result<Vec<Buf>, IoError> {
+    if from.core == rt.core() {
+        return visit(rt, seat, from).await?.0.disk.read(at, len).await;
+    }
+    let bytes = at_unit(rt, seat, from, move |_, live, _| async move {
+        live.disk.read(at, len).await.map(|parts| gather(&parts))
+    });
+    Ok(scatter(rt, &bytes.await.ok_or(IoError::Gone)??))
+}
+
+async fn write_at<V: Volumes>(
+    rt: &Rt,
+    seat: &Seat<V>,
+    to: &Mapping,
+    at: u64,
+    data: Vec<Buf>,
+) -> Result<(), IoError> {
+    if to.core == rt.core() {
+        return visit(rt, seat, to).await?.0.disk.write(at, data, false).await;
+    }
+    let bytes = gather(&data);
+    let written = at_unit(rt, seat, to, move |rt, live, _| async move {
+        live.disk.write(at, scatter(&rt, &bytes), false).await
+    });
+    written.await.ok_or(IoError::Gone)?
+}
+
+/// Buffers as bytes that may go to another core.
+pub fn gather(parts: &[Buf]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    bytes
+}
+
+/// Bytes from another core as buffers of this one.
+pub fn scatter(rt: &Rt, bytes: &[u8]) -> Vec<Buf> {
+    bytes.chunks(COPY_PIECE as usize).map(|part| rt.arena().copy(part).freeze()).collect()
+}
+
+/// Data for the initiator as buffers.
+pub fn data_in(rt: &Rt, data: DataIn) -> Vec<Buf> {
+    match data {
+        DataIn::None => Vec::new(),
+        DataIn::Bytes(bytes) if bytes.is_empty() => Vec::new(),
+        DataIn::Bytes(bytes) => scatter(rt, &bytes),
+        DataIn::Parts(parts) => parts,
+    }
+}

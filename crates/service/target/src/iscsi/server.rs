@@ -1,0 +1,367 @@
+//! The iSCSI server: listens on its portals, lets initiators in, knows who is there, stops.
+//!
+//! Core 0 listens and logs in; each session then lives on the core that owns most of its volumes.
+//!
+//! Limits, each with its reason: [`CONNECTIONS_MAX`] at a time, because each costs a descriptor; [`LOGIN_MAX`] for a
+//! login, because a client that connects and says nothing must not keep its place; and [`HALF_OPEN_MAX`] logins at a
+//! time, because a thousand such clients must not keep others out: when all are taken, the oldest makes room. A
+//! login takes milliseconds, so whoever means it is through before that.
+
+use super::access::{Access, Volumes};
+use super::execute::Seat;
+use super::greet::{Door, Greeted, Parted, greet};
+use super::mail::{Farewell, Mail, PostOffice};
+use super::registry::{CONNECTIONS_MAX, IscsiSession, Place, Registry};
+use super::route::Client;
+use super::session::{Ended, serve};
+use super::unit::Units;
+use crate::event::{Events, Reporter};
+use crate::local::Local;
+use crate::server::Stoppers;
+use forebay_iscsi::{Discovered, TargetsWanted};
+use forebay_pool::{Error, ErrorKind, Severity};
+use forebay_runtime::{Completer, Cores, Listener, Rt, Stream, completion};
+use futures_channel::oneshot;
+use futures_util::future::{Either, select};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Logins under way at a time.
+pub const HALF_OPEN_MAX: usize = 128;
+/// Time from connection to full feature phase.
+pub const LOGIN_MAX: Duration = Duration::from_secs(15);
+/// Pause after a failed accept (out of descriptors, say), so that it is not repeated in a loop.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// One address that is listened on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Portal {
+    /// `ADDRESS:PORT` with a literal address; port 0 lets the system choose.
+    pub listen: String,
+    /// The tag of its portal group, from 1: initiators see portals of different groups as different paths.
+    pub group: u16,
+}
+
+/// A running server. Dropping it leaves it running; [`IscsiServer::stop`] ends it.
+pub struct IscsiServer {
+    registry: Arc<Registry>,
+    cores: Cores,
+    portals: Vec<Portal>,
+    raise_fill: Box<dyn Fn(&Cores, &str, u32, u32) + Send + Sync>,
+}
+
+/// What every part of one server needs.
+struct House<V: Volumes> {
+    registry: Arc<Registry>,
+    cores: Cores,
+    volumes: V,
+    access: Arc<dyn Access>,
+    /// As bound, for discovery.
+    portals: Arc<Vec<Portal>>,
+}
+
+impl<V: Volumes> Clone for House<V> {
+    fn clone(&self) -> House<V> {
+        House {
+            registry: self.registry.clone(),
+            cores: self.cores.clone(),
+            volumes: self.volumes.clone(),
+            access: self.access.clone(),
+            portals: self.portals.clone(),
+        }
+    }
+}
+
+/// Logins under way on core 0, oldest first, and what ends them.
+#[derive(Default)]
+struct HalfOpen(RefCell<VecDeque<(u64, Completer<()>)>>);
+
+impl IscsiServer {
+    /// Starts a server for whom `access` lets in, on all of `portals` or on none.
+    pub async fn start<V: Volumes>(
+        cores: Cores,
+        volumes: V,
+        access: Arc<dyn Access>,
+        portals: Vec<Portal>,
+        events: Events,
+    ) -> Result<IscsiServer, Error> {
+        let addresses: Vec<SocketAddr> = portals.iter().map(check_portal).collect::<Result<_, _>>()?;
+        let mut groups: Vec<u16> = portals.iter().map(|portal| portal.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let registry = Registry::new(Reporter::new(events), groups);
+        let (report, listening) = oneshot::channel();
+        let (house_registry, house_cores) = (registry.clone(), cores.clone());
+        let asked = portals.clone();
+        cores.core(0).run(move |rt| {
+            let mut listeners = Vec::new();
+            for (address, portal) in addresses.iter().zip(&asked) {
+                // An address that a killed server still holds is waited for in there.
+                match rt.listen(&address.to_string()) {
+                    Ok(listener) => listeners.push(listener),
+                    Err(error) => return drop(report.send(Err((portal.listen.clone(), error)))),
+                }
+            }
+            let bound = listeners.iter().zip(&asked);
+            let bound: Vec<Portal> = bound
+                .map(|(listener, portal)| Portal { listen: listener.address(), group: portal.group })
+                .collect();
+            // Nobody can stop a server whose starter has gone.
+            if report.send(Ok(bound.clone())).is_err() {
+                return;
+            }
+            let portals = Arc::new(bound);
+            let house = House { registry: house_registry, cores: house_cores, volumes, access, portals };
+            for (listener, portal) in listeners.into_iter().zip(asked) {
+                let place = house.registry.admit().expect("a server that has just begun has room");
+                rt.spawn(welcome(rt.clone(), listener, portal.group, place, house.clone()));
+            }
+        });
+        let stopped = || Error::new(ErrorKind::Stopped, "iscsi", "the cores have stopped");
+        let bound = listening.await.map_err(|_| stopped())?.map_err(|(listen, error)| {
+            let why = error.os.map(std::io::Error::from_raw_os_error);
+            let why = why.map_or("the address cannot be used".into(), |why| why.to_string());
+            Error::new(ErrorKind::Conflict, listen, format!("cannot listen for iSCSI: {why}"))
+                .remedy("Choose another address with --iscsi ADDRESS:PORT")
+        })?;
+        let raise_fill = Box::new(set_fill::<V>);
+        Ok(IscsiServer { registry, cores, portals: bound, raise_fill })
+    }
+
+    /// The portals, with the ports that the system chose.
+    pub fn portals(&self) -> &[Portal] {
+        &self.portals
+    }
+
+    /// The sessions, oldest first.
+    pub fn sessions(&self) -> Vec<IscsiSession> {
+        self.registry.sessions()
+    }
+
+    /// Ends a session: its initiator is told, what runs is finished. False when there is none of this number.
+    pub fn drop_session(&self, id: u64) -> bool {
+        self.registry.end(&self.cores, id, Farewell::Dropped)
+    }
+
+    /// To be called after what [`Access`] answers has changed: sessions of initiators that may not be there any more end, the
+    /// others are told with a unit attention when what they see has changed.
+    pub fn access_changed(&self) {
+        self.tell_all(Mail::AccessChanged);
+    }
+
+    /// Tells how full the space behind a target is, in thousandths, and from where on its initiators are told.
+    pub fn set_fill(&self, target: &str, fill_permille: u32, threshold_permille: u32) {
+        (self.raise_fill)(&self.cores, target, fill_permille, threshold_permille);
+    }
+
+    fn tell_all(&self, mail: Mail) {
+        let id = self.registry.id;
+        for core in 0..self.cores.count() {
+            let mail = mail.clone();
+            self.cores.core(core).run(move |rt| rt.local::<PostOffice>().deliver_all(id, &mail));
+        }
+    }
+
+    /// Stops listening, tells all initiators, lets commands that run finish, and closes all connections. Returns when the last
+    /// one is closed: an initiator that does not take its last PDUs is given 5 s, a disk as long as it needs.
+    pub async fn stop(&self) {
+        self.registry.stopping.store(true, Ordering::SeqCst);
+        let id = self.registry.id;
+        self.cores.core(0).run(move |rt| rt.local::<Stoppers>().stop(id));
+        self.tell_all(Mail::End(Farewell::Stopping));
+        if let Some(emptied) = self.registry.emptied() {
+            // An error means that the registry is gone, and with it every connection.
+            let _ = emptied.await;
+        }
+    }
+}
+
+fn set_fill<V: Volumes>(cores: &Cores, target: &str, fill_permille: u32, threshold_permille: u32) {
+    for core in 0..cores.count() {
+        let target = target.to_owned();
+        cores.core(core).run(move |rt| {
+            for live in rt.local::<Units<V::Disk>>().all().iter().filter(|live| live.target == target) {
+                live.unit.borrow_mut().set_fill(fill_permille, threshold_permille);
+            }
+        });
+    }
+}
+
+fn check_portal(portal: &Portal) -> Result<SocketAddr, Error> {
+    let literal = portal.listen.replacen("localhost:", "127.0.0.1:", 1);
+    if portal.group == 0 {
+        return Err(Error::new(ErrorKind::Invalid("iscsi"), &portal.listen, "portal groups are numbered from 1"));
+    }
+    literal.parse().map_err(|_| {
+        Error::new(ErrorKind::Invalid("iscsi"), &portal.listen, "is not a literal address and a port")
+            .remedy("Write it like 127.0.0.1:3260 or [::1]:3260")
+    })
+}
+
+/// Accepts clients on one portal until the server stops.
+async fn welcome<V: Volumes>(rt: Rt, listener: Listener, group: u16, place: Place, house: House<V>) {
+    accept(&rt, &listener, group, &house).await;
+    // In this order: who hears that nobody listens may use the address again.
+    drop(listener);
+    drop(place);
+}
+
+async fn accept<V: Volumes>(rt: &Rt, listener: &Listener, group: u16, house: &House<V>) {
+    let registry = &house.registry;
+    let mut stopped = rt.local::<Stoppers>().watch(registry.id);
+    loop {
+        let accepted = match select(listener.accept(), &mut stopped).await {
+            Either::Left((accepted, _)) => accepted,
+            Either::Right(_) => return,
+        };
+        match accepted {
+            Ok(stream) => match registry.admit() {
+                Some(place) => {
+                    rt.spawn(log_in(rt.clone(), stream, group, house.clone(), place));
+                }
+                None => {
+                    let message =
+                        format!("refused: {CONNECTIONS_MAX} clients are connected, or the server stops");
+                    let peer = stream.peer();
+                    registry.reporter.report(rt, Severity::Warning, "iscsi.client.refused", &peer, message);
+                    stream.shutdown();
+                }
+            },
+            Err(error) => {
+                let why = error.os.map(std::io::Error::from_raw_os_error);
+                let why = why.map_or("an unknown error".into(), |why| why.to_string());
+                let object = listener.address();
+                let message = format!("clients cannot be accepted: {why}");
+                registry.reporter.report(rt, Severity::Error, "iscsi.accept.failed", &object, message);
+                if let Either::Right(_) = select(rt.sleep(ACCEPT_PAUSE), &mut stopped).await {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Logs one client in and hands it to its core.
+async fn log_in<V: Volumes>(rt: Rt, stream: Stream, group: u16, house: House<V>, place: Place) {
+    let peer = stream.peer();
+    if let Some(greeted) = greet_in_time(&rt, stream, group, &house, &peer).await {
+        hand_over(greeted, house, place);
+    }
+}
+
+async fn greet_in_time<V: Volumes>(
+    rt: &Rt,
+    stream: Stream,
+    group: u16,
+    house: &House<V>,
+    peer: &str,
+) -> Option<Greeted> {
+    let half_open = rt.local::<HalfOpen>();
+    let id = crate::server::next_id();
+    let (evict, evicted) = completion();
+    {
+        let mut open = half_open.0.borrow_mut();
+        if open.len() >= HALF_OPEN_MAX
+            && let Some((_, oldest)) = open.pop_front()
+        {
+            oldest.complete(());
+        }
+        open.push_back((id, evict));
+    }
+    let stopped = rt.local::<Stoppers>().watch(house.registry.id);
+    let (access, registry, cores) = (&*house.access, &house.registry, &house.cores);
+    let greeting = pin!(greet(rt, Door { access, registry, cores, portal_group: group }, stream));
+    let limits = select(select(rt.sleep(LOGIN_MAX), evicted), stopped);
+    let outcome = select(greeting, limits).await;
+    half_open.0.borrow_mut().retain(|(other, _)| *other != id);
+    let seconds = LOGIN_MAX.as_secs();
+    let (code, object, message) = match outcome {
+        Either::Left((Ok(greeted), _)) => return Some(greeted),
+        Either::Left((Err(Parted::ByClient), _)) => return None,
+        Either::Left((Err(Parted::Refused(violation, initiator)), _)) => {
+            let object = initiator.as_ref().map_or(peer.to_owned(), |name| format!("{name} at {peer}"));
+            ("iscsi.login.refused", object, format!("disconnected: {violation}"))
+        }
+        Either::Right((Either::Left((Either::Left(_), _)), _)) => {
+            ("iscsi.client.slow", peer.to_owned(), format!("disconnected: it did not log in within {seconds} s"))
+        }
+        Either::Right((Either::Left((Either::Right(_), _)), _)) => {
+            let message = format!("disconnected: {HALF_OPEN_MAX} others began to log in after it and it was not done");
+            ("iscsi.client.slow", peer.to_owned(), message)
+        }
+        Either::Right((Either::Right(_), _)) => return None,
+    };
+    house.registry.reporter.report(rt, Severity::Warning, code, &object, message);
+    None
+}
+
+/// Sends an initiator to its core, to be served there.
+fn hand_over<V: Volumes>(greeted: Greeted, house: House<V>, place: Place) {
+    let Greeted { stream, established, leftover, listed } = greeted;
+    let detached = stream.detach();
+    let House { registry, cores, volumes, access, portals } = house;
+    let home = listed.who.home;
+    cores.clone().core(home).run(move |rt| {
+        let who = listed.who.clone();
+        let member = rt.local::<Local>().join(rt, registry.id, who.session);
+        let address = rt.local::<PostOffice>().open(registry.id, who.session);
+        // Looked at after opening the mailbox: either this sees the flag, or the mail finds the session.
+        if registry.stopping.load(Ordering::SeqCst) || listed.farewell().is_some() {
+            return;
+        }
+        let (rt, stream) = (rt.clone(), rt.attach(detached));
+        let reporter = registry.reporter.clone();
+        let seat = Seat { cores, volumes, access: access.clone(), reporter, who: who.clone() };
+        rt.clone().spawn(async move {
+            let client = Rc::new(Client::new(rt.clone(), seat));
+            let counters = listed.counters.clone();
+            let tell = |wanted: &TargetsWanted| discover(&*access, &portals, &who.initiator, wanted);
+            let ended = serve(client, stream, &established, &leftover, member, address, counters, tell).await;
+            drop(listed);
+            if let Some(message) = obituary(ended) {
+                let object = format!("{} at {}", who.initiator, who.peer);
+                let message = match &who.target[..] {
+                    "" => format!("its discovery session ended: {message}"),
+                    target => format!("its session with {target} ended: {message}"),
+                };
+                registry.reporter.report(&rt, Severity::Warning, "iscsi.session.lost", &object, message);
+            }
+            drop(place);
+        });
+    });
+}
+
+/// The targets that an initiator may know of. A portal on all addresses is found under the one that was asked.
+fn discover(access: &dyn Access, portals: &[Portal], initiator: &str, wanted: &TargetsWanted) -> Vec<Discovered> {
+    let listen = |portal: &Portal| portal.listen.parse::<SocketAddr>().ok();
+    let named = |portal: &&Portal| listen(portal).is_some_and(|address| !address.ip().is_unspecified());
+    let portals: Vec<(String, u16)> =
+        portals.iter().filter(named).map(|portal| (portal.listen.clone(), portal.group)).collect();
+    let mut names = access.targets(initiator);
+    if let TargetsWanted::Named(name) = wanted {
+        names.retain(|known| known == name);
+    }
+    names.into_iter().map(|name| Discovered { name, portals: portals.clone() }).collect()
+}
+
+/// What the administrator should hear of a session's end.
+fn obituary(ended: Ended) -> Option<String> {
+    Some(match ended {
+        Ended::Logout | Ended::Told(_) => return None,
+        Ended::Lost(None) => "it closed the connection without logging out".into(),
+        Ended::Lost(Some(os)) => {
+            format!("the connection broke: {}", std::io::Error::from_raw_os_error(os))
+        }
+        Ended::Violation(violation) => violation.to_string(),
+        Ended::Silent => forebay_iscsi::Closed::Silent.to_string(),
+        Ended::Stalled => "it neither sent nor received while others waited for its memory".into(),
+        Ended::ColdReset => "it asked for a cold reset of the target".into(),
+        Ended::Revoked => "it is no longer allowed to use the target".into(),
+    })
+}

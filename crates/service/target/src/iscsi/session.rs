@@ -1,0 +1,441 @@
+//! One initiator in full feature phase: one task on the core that owns its volumes.
+//!
+//! The task does the same round whenever anything wakes it: read its mail, take what finished, feed what was received
+//! to the protocol, start what came of it, receive, send. Commands run concurrently in reusable slots; while one
+//! batch of PDUs is being sent the next one collects.
+//!
+//! **Memory.** Commands that run, and answers that wait for the initiator, hold at most [`BYTES_MAX`] before more input is
+//! looked at, and all sessions of a core share what [`crate::local`] gives them. Data that writes still gather are
+//! bounded by the command window; more is asked for only while that share lasts ([`Session::solicit`]). Input goes on
+//! being read while a write gathers data, for only input can end that.
+//!
+//! However a session ends, commands that run are finished first: a write that the engine has begun is never dropped.
+
+use super::access::Volumes;
+use super::mail::{Address, Farewell, Mail};
+use super::route::{Client, Outcome, Work, held, work};
+use crate::local::{Member, STALL_MAX, Stop};
+use crate::session::{BYTES_MAX, Counters};
+use crate::slots::Slots;
+use forebay_base::Nanos;
+use forebay_iscsi::{Action, Closed, Command, Discovered, Established, Tag, TargetsWanted, Violation};
+use forebay_runtime::{Arena, BufMut, Completion, NetError, Rt, Sleep, Stream};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Bytes of PDUs without their data that may wait for the initiator before more input is looked at: answers to a
+/// full window of commands, and as many pings.
+const OUTPUT_MAX: usize = 256 << 10;
+/// A receive buffer is as large as what comes, within these bounds: the smallest holds one 8 KiB write with its
+/// header, the largest is what a core's second-level cache keeps warm.
+const RECEIVED_MIN: usize = 16 << 10;
+const RECEIVED_MAX: usize = 256 << 10;
+/// How long a session that ends waits for the initiator to take its last PDUs.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// How a session ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    Logout,
+    /// The connection broke, or the initiator closed it, without a logout.
+    Lost(Option<i32>),
+    Violation(Violation),
+    /// No answer to a ping.
+    Silent,
+    /// The initiator kept memory that others waited for.
+    Stalled,
+    /// It asked for a cold reset.
+    ColdReset,
+    /// The initiator is not to see this target any more.
+    Revoked,
+    Told(Farewell),
+}
+
+/// Serves one initiator until it ends. Of its targets, `discover` tells it.
+pub async fn serve<V: Volumes>(
+    client: Rc<Client<V>>,
+    stream: Stream,
+    established: &Established,
+    leftover: &[u8],
+    member: Member,
+    address: Address,
+    counters: Arc<Counters>,
+    discover: impl Fn(&TargetsWanted) -> Vec<Discovered>,
+) -> Ended {
+    let rt = client.rt.clone();
+    let arena = rt.arena().clone();
+    let input = match leftover {
+        [] => Input::Idle,
+        bytes => Input::Holding { buffer: arena.copy(bytes), from: 0, to: bytes.len() },
+    };
+    let mut session = Session {
+        start: |asked| work(client.clone(), asked),
+        client: &client,
+        discover,
+        protocol: forebay_iscsi::Session::new(established, rt.now()),
+        arena,
+        rt: rt.clone(),
+        stream,
+        slots: Slots::new(),
+        finished: Vec::new(),
+        asking: VecDeque::new(),
+        input,
+        receive_len: RECEIVED_MIN,
+        sending: None,
+        running: 0,
+        held_by_output: 0,
+        held_by_sending: 0,
+        held_by_gathering: 0,
+        stall: None,
+        keepalive: None,
+        member,
+        address,
+        counters,
+        done: Done::default(),
+        ending: None,
+        linger: None,
+    };
+    let ended = std::future::poll_fn(|context| session.round(context)).await;
+    drop(session);
+    client.leave();
+    ended
+}
+
+enum Input {
+    Idle,
+    Receiving(Completion<(BufMut, Result<usize, NetError>)>),
+    /// Received, and used up to `from`.
+    Holding { buffer: BufMut, from: usize, to: usize },
+    /// No more is wanted, or nothing more comes.
+    Over,
+}
+
+/// Counted in a round, published at its end.
+#[derive(Default)]
+struct Done {
+    commands: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
+struct Session<'a, V: Volumes, F: Future<Output = Outcome>, S: Fn(Work) -> F, T> {
+    start: S,
+    client: &'a Client<V>,
+    discover: T,
+    protocol: forebay_iscsi::Session,
+    arena: Arena,
+    rt: Rt,
+    stream: Stream,
+    slots: Slots<F>,
+    /// Empty between rounds; kept for its memory.
+    finished: Vec<Outcome>,
+    /// Writes that want to know how much of their data to ask for, and how much that is.
+    asking: VecDeque<(Tag, u64)>,
+    input: Input,
+    receive_len: usize,
+    sending: Option<Completion<Result<(), NetError>>>,
+    /// Bytes held by commands that run, by data in the output, by the batch being sent, and by data of writes that are not
+    /// complete.
+    running: u64,
+    held_by_output: u64,
+    held_by_sending: u64,
+    held_by_gathering: u64,
+    /// Runs while this session waits for the core's memory.
+    stall: Option<Sleep>,
+    /// Fires when the protocol wants to know the time, or before.
+    keepalive: Option<(Nanos, Sleep)>,
+    member: Member,
+    address: Address,
+    counters: Arc<Counters>,
+    done: Done,
+    ending: Option<Ended>,
+    /// Runs while this session ends and its last PDUs are under way.
+    linger: Option<Sleep>,
+}
+
+impl<V, F, S, T> Session<'_, V, F, S, T>
+where
+    V: Volumes,
+    F: Future<Output = Outcome>,
+    S: Fn(Work) -> F,
+    T: Fn(&TargetsWanted) -> Vec<Discovered>,
+{
+    fn round(&mut self, context: &mut Context) -> Poll<Ended> {
+        self.member.control.register(context.waker());
+        if let Some(Stop::Stalled) = self.member.control.stopped() {
+            self.cut(Ended::Stalled);
+        }
+        self.read_mail(context);
+        self.keep_alive(context);
+        loop {
+            self.finish_work(context);
+            self.feed(context);
+            let received = self.receive(context);
+            let sent = self.send(context);
+            if !received && !sent {
+                break;
+            }
+        }
+        self.publish();
+        let Some(ended) = self.ending else { return Poll::Pending };
+        if self.slots.len() == 0 && self.sending.is_none() {
+            return Poll::Ready(ended);
+        }
+        if self.sending.is_some() {
+            let rt = &self.rt;
+            let linger = self.linger.get_or_insert_with(|| rt.sleep(LINGER));
+            if Pin::new(linger).poll(context).is_ready() {
+                // The send ends with an error, which wakes this task.
+                self.cut(ended);
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Takes no more, and ends when what runs is finished and what is queued is sent. The first reason stands.
+    fn end(&mut self, why: Ended) {
+        self.ending.get_or_insert(why);
+        self.input = Input::Over;
+    }
+
+    /// Ends without a further word.
+    fn cut(&mut self, why: Ended) {
+        self.end(why);
+        self.stream.shutdown();
+        drop(self.protocol.take_batch(&self.arena));
+        self.member.release(std::mem::take(&mut self.held_by_output));
+    }
+
+    fn read_mail(&mut self, context: &mut Context) {
+        for mail in self.address.mailbox.take(context.waker()) {
+            match mail {
+                Mail::Abort(volume) => {
+                    for lun in self.client.luns_of(volume) {
+                        self.protocol.abort(Some(lun));
+                    }
+                }
+                Mail::AccessChanged => {
+                    if self.ending.is_none() && !self.client.access_changed() {
+                        self.protocol.drop_session();
+                        self.end(Ended::Revoked);
+                    }
+                }
+                Mail::End(farewell) => {
+                    if self.ending.is_none() {
+                        self.protocol.drop_session();
+                        self.end(Ended::Told(farewell));
+                    }
+                }
+            }
+        }
+    }
+
+    fn keep_alive(&mut self, context: &mut Context) {
+        while self.ending.is_none() {
+            let now = self.rt.now();
+            match self.keepalive {
+                // It was registered for this task, and need not be again.
+                Some((at, _)) if now < at => return,
+                Some(_) => self.protocol.handle_timeout(now),
+                None => {}
+            }
+            let at = self.protocol.next_timeout();
+            let (_, timer) = self.keepalive.insert((at, self.rt.sleep_until(at)));
+            if Pin::new(timer).poll(context).is_pending() {
+                return self.act();
+            }
+        }
+        self.keepalive = None;
+    }
+
+    fn finish_work(&mut self, context: &mut Context) {
+        let mut finished = std::mem::take(&mut self.finished);
+        self.slots.poll(context, &mut finished);
+        finished.drain(..).for_each(|outcome| self.answer(outcome));
+        self.finished = finished;
+        self.act();
+    }
+
+    fn answer(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Completed { tag, completion, held } => {
+                self.running -= held;
+                let answer: u64 = completion.data_in.iter().map(|part| part.len() as u64).sum();
+                let kept = answer.min(held);
+                self.done.bytes_read += answer;
+                self.member.release(held - kept);
+                // Held on, until it has been sent.
+                self.held_by_output += kept;
+                self.protocol.complete(tag, completion);
+            }
+            Outcome::Managed { id, answer, is_cold_reset } => {
+                self.protocol.managed(id, answer);
+                if is_cold_reset && self.ending.is_none() {
+                    self.protocol.drop_session();
+                    self.end(Ended::ColdReset);
+                }
+            }
+        }
+    }
+
+    /// Gives received bytes to the protocol, unless too much is held already.
+    fn feed(&mut self, context: &mut Context) {
+        let has_room = self.member.has_room(context.waker());
+        let short = !has_room || self.running + self.held_by_output + self.held_by_sending >= BYTES_MAX;
+        self.protocol.set_memory_short(short);
+        let held = self.running + self.held_by_output + self.held_by_sending;
+        let busy = held >= BYTES_MAX || self.protocol.output_bytes() >= OUTPUT_MAX;
+        // A write that gathers data goes on doing so: only input can end it.
+        let starved = !has_room && self.held_by_gathering == 0;
+        let mut waits = false;
+        if let Input::Holding { buffer, from, to } = &mut self.input {
+            if busy || starved {
+                // What finishes or is sent wakes the task; for the core's memory there is a limit.
+                waits = !busy;
+            } else {
+                let mut bytes = &buffer[*from..*to];
+                self.protocol.handle_input(self.rt.now(), &mut bytes, &self.arena);
+                self.input = Input::Idle;
+                self.act();
+            }
+        }
+        self.solicit(has_room);
+        if waits || !has_room && !self.asking.is_empty() {
+            self.watch_stall(context);
+        } else {
+            self.stall = None;
+        }
+    }
+
+    /// Lets writes ask for their data, as far as there is memory for them; one always may.
+    fn solicit(&mut self, has_room: bool) {
+        while let Some(&(tag, wanted)) = self.asking.front() {
+            let expected = self.protocol.memory() + self.protocol.awaited();
+            if expected > 0 && (!has_room || expected + wanted > BYTES_MAX) {
+                return;
+            }
+            self.asking.pop_front();
+            self.protocol.solicit(tag, wanted);
+            self.act();
+        }
+    }
+
+    /// Does what the protocol wants done.
+    fn act(&mut self) {
+        while let Some(action) = self.protocol.poll_action() {
+            match action {
+                Action::Command(command) => self.begin(command),
+                Action::Solicit { tag, lun, cdb, .. } => {
+                    self.asking.push_back((tag, self.client.data_out_len(lun, &cdb)));
+                }
+                Action::Forget(tag) => self.asking.retain(|(asked, _)| *asked != tag),
+                Action::Abort(tag) => self.client.set_aborted(tag),
+                Action::Manage { id, function, lun } => self.launch(Work::Manage { id, function, lun }),
+                Action::FindTargets(wanted) => self.protocol.targets(&(self.discover)(&wanted)),
+                Action::Close(Closed::Logout) => self.end(Ended::Logout),
+                Action::Close(Closed::Silent) => self.cut(Ended::Silent),
+                Action::Close(Closed::Violation(violation)) => self.end(Ended::Violation(violation)),
+                // Whoever dropped it has said why.
+                Action::Close(Closed::Dropped) => {}
+            }
+        }
+        let gathering = self.protocol.memory();
+        if gathering > self.held_by_gathering {
+            self.member.hold(gathering - self.held_by_gathering);
+        } else {
+            self.member.release(self.held_by_gathering - gathering);
+        }
+        self.held_by_gathering = gathering;
+    }
+
+    fn begin(&mut self, command: Command) {
+        self.done.commands += 1;
+        self.done.bytes_written += command.data.iter().map(|part| part.len() as u64).sum::<u64>();
+        let held = held(&command);
+        self.running += held;
+        self.member.hold(held);
+        self.launch(Work::Command(command));
+    }
+
+    fn launch(&mut self, work: Work) {
+        if let Some(outcome) = self.slots.start((self.start)(work)) {
+            self.answer(outcome);
+        }
+    }
+
+    /// Ends others that keep memory without need, when this session has waited long enough for it.
+    fn watch_stall(&mut self, context: &mut Context) {
+        let rt = &self.rt;
+        let stall = self.stall.get_or_insert_with(|| rt.sleep(STALL_MAX));
+        while Pin::new(&mut *stall).poll(context).is_ready() {
+            self.member.end_stalled(self.rt.now());
+            *stall = self.rt.sleep(STALL_MAX);
+        }
+    }
+
+    /// Receives when there is nothing to look at; true when something came.
+    fn receive(&mut self, context: &mut Context) -> bool {
+        if matches!(self.input, Input::Idle) {
+            self.input = Input::Receiving(self.stream.recv(self.rt.buffer(self.receive_len)));
+        }
+        let Input::Receiving(receiving) = &mut self.input else { return false };
+        let Poll::Ready((buffer, result)) = Pin::new(receiving).poll(context) else { return false };
+        match result {
+            Ok(0) => self.end(Ended::Lost(None)),
+            Err(error) => self.cut(Ended::Lost(error.os)),
+            Ok(count) => {
+                self.member.control.progressed(self.rt.now());
+                if count == buffer.len() {
+                    self.receive_len = (buffer.len() * 2).min(RECEIVED_MAX);
+                } else if count < buffer.len() / 4 {
+                    self.receive_len = (buffer.len() / 2).max(RECEIVED_MIN);
+                }
+                self.input = Input::Holding { buffer, from: 0, to: count };
+            }
+        }
+        true
+    }
+
+    /// Sends everything that is ready in one batch, one batch at a time; true when one went out.
+    fn send(&mut self, context: &mut Context) -> bool {
+        let mut sent = false;
+        loop {
+            if let Some(sending) = &mut self.sending {
+                let Poll::Ready(result) = Pin::new(sending).poll(context) else { return sent };
+                self.sending = None;
+                self.member.release(std::mem::take(&mut self.held_by_sending));
+                self.member.control.progressed(self.rt.now());
+                sent = true;
+                if let Err(error) = result {
+                    // Nobody listens any more.
+                    self.cut(Ended::Lost(error.os));
+                }
+            }
+            if !self.protocol.has_output() {
+                // What was held for answers that are not sent (of aborted commands) is held no longer.
+                let unsent = std::mem::take(&mut self.held_by_output);
+                self.member.release(unsent);
+                return sent || unsent > 0;
+            }
+            self.held_by_sending = std::mem::take(&mut self.held_by_output);
+            self.sending = Some(self.stream.send(self.protocol.take_batch(&self.arena)));
+        }
+    }
+
+    fn publish(&mut self) {
+        let awaits_client = self.sending.is_some() || self.held_by_gathering > 0;
+        self.member.control.set_awaits_client(awaits_client);
+        let done = std::mem::take(&mut self.done);
+        if done.commands > 0 || done.bytes_read > 0 {
+            self.counters.requests.fetch_add(done.commands, Ordering::Relaxed);
+            self.counters.bytes_read.fetch_add(done.bytes_read, Ordering::Relaxed);
+            self.counters.bytes_written.fetch_add(done.bytes_written, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The logical units of one core, shared by all sessions that see them.
+//!
+//! A [`Live`] unit is a volume with its SCSI state ([`Unit`]) and the order of its commands ([`TaskSet`]). It comes to be
+//! when the first session opens it, with the reservations that the volume keeps, and stays until the volume is gone:
+//! registrations outlive sessions. A session that uses it has a [`Presence`] there: its nexus, how many of its
+//! commands run, and how to reach it. Sessions of other cores have theirs here, too.
+
+use super::access::{Disk, Mapping, Volumes};
+use super::mail::{Mail, Who, post};
+use forebay_base::Id;
+use forebay_pool::IoError;
+use forebay_runtime::{Completer, Rt, completion};
+use forebay_scsi::{
+    Admission, Alignment, Attention, Nexus, NexusId, TaskAttribute, TaskSet, Unit, UnitConfig,
+};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A session at a unit.
+pub struct Presence {
+    pub nexus: NexusId,
+    pub who: Arc<Who>,
+    /// Commands that the volume works for.
+    running: Cell<u32>,
+    idle: RefCell<Vec<Completer<()>>>,
+    pub alignment: RefCell<Alignment>,
+    /// The session no longer sees the unit; what runs is finished.
+    pub is_detached: Cell<bool>,
+}
+
+/// Counts a command of a presence as running until it is dropped.
+pub struct Running(Rc<Presence>);
+
+impl Presence {
+    pub fn run(self: &Rc<Self>) -> Running {
+        self.running.set(self.running.get() + 1);
+        Running(self.clone())
+    }
+
+    /// Waits until none of its commands runs.
+    async fn idle(&self) {
+        if self.running.get() > 0 {
+            let (done, idle) = completion();
+            self.idle.borrow_mut().push(done);
+            idle.await;
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let left = self.0.running.get() - 1;
+        self.0.running.set(left);
+        if left == 0 {
+            self.0.idle.take().into_iter().for_each(|done| done.complete(()));
+        }
+    }
+}
+
+/// A logical unit in use.
+pub struct Live<D> {
+    pub id: Id,
+    pub disk: D,
+    pub unit: RefCell<Unit>,
+    pub target: String,
+    pub name: String,
+    /// The volume is no longer there.
+    pub is_gone: Cell<bool>,
+    tasks: RefCell<TaskSet<u64>>,
+    /// Commands that wait for their turn, by number.
+    waiting: RefCell<HashMap<u64, Completer<()>>>,
+    number_next: Cell<u64>,
+    presences: RefCell<Vec<Rc<Presence>>>,
+}
+
+/// The turn of a command in the order of its unit; over when dropped.
+pub struct Turn<D: Disk> {
+    live: Rc<Live<D>>,
+    attribute: TaskAttribute,
+}
+
+impl<D: Disk> Drop for Turn<D> {
+    fn drop(&mut self) {
+        self.live.tasks.borrow_mut().done(self.attribute);
+        self.live.release();
+    }
+}
+
+/// Too many commands wait for an ordered one.
+pub struct SetFull;
+
+impl<D: Disk> Live<D> {
+    /// Waits for a command's turn.
+    pub async fn turn(self: &Rc<Self>, attribute: TaskAttribute) -> Result<Turn<D>, SetFull> {
+        let number = self.number_next.get();
+        self.number_next.set(number + 1);
+        let admission = self.tasks.borrow_mut().add(attribute, number);
+        match admission {
+            Admission::Run(_) => {}
+            Admission::Full(_) => return Err(SetFull),
+            Admission::Waits => {
+                let (done, turn) = completion();
+                self.waiting.borrow_mut().insert(number, done);
+                turn.await;
+            }
+        }
+        Ok(Turn { live: self.clone(), attribute })
+    }
+
+    /// Lets waiting commands go whose turn has come.
+    fn release(&self) {
+        loop {
+            let next = self.tasks.borrow_mut().next();
+            let Some((_, number)) = next else { return };
+            let done = self.waiting.borrow_mut().remove(&number);
+            // Commands are finished, never dropped: whoever waited still does.
+            done.expect("a command that waits is listed").complete(());
+        }
+    }
+
+    /// What changed about the volume since the last command.
+    pub fn refresh(&self) {
+        let mut unit = self.unit.borrow_mut();
+        unit.set_size(self.disk.size());
+        unit.set_sync(self.disk.sync());
+    }
+
+    /// A session comes to use the unit; `None` when it has too many already.
+    pub fn attach(&self, who: &Arc<Who>) -> Option<Rc<Presence>> {
+        if let Some(known) = self.presence(who.session) {
+            return Some(known);
+        }
+        let nexus = Nexus { initiator: who.port.clone(), portal_group: who.portal_group };
+        let nexus = self.unit.borrow_mut().attach(nexus).ok()?;
+        let presence = Rc::new(Presence {
+            nexus,
+            who: who.clone(),
+            running: Cell::new(0),
+            idle: RefCell::default(),
+            alignment: RefCell::default(),
+            is_detached: Cell::new(false),
+        });
+        self.presences.borrow_mut().push(presence.clone());
+        Some(presence)
+    }
+
+    pub fn presence(&self, session: u64) -> Option<Rc<Presence>> {
+        self.presences.borrow().iter().find(|presence| presence.who.session == session).cloned()
+    }
+
+    /// A session leaves, after its last command.
+    pub fn detach(&self, session: u64) {
+        let mut presences = self.presences.borrow_mut();
+        if let Some(at) = presences.iter().position(|presence| presence.who.session == session) {
+            let left = presences.swap_remove(at);
+            left.is_detached.set(true);
+            self.unit.borrow_mut().detach(left.nexus);
+        }
+    }
+
+    /// Tells one session's nexus.
+    pub fn tell(&self, session: u64, attention: Attention) {
+        if let Some(presence) = self.presence(session) {
+            self.unit.borrow_mut().raise_to(attention, |nexus| nexus == presence.nexus);
+        }
+    }
+
+    /// Aborts the commands of the sessions that `which` names, and waits until what the volume does for them is done.
+    pub async fn abort(&self, rt: &Rt, cores: &forebay_runtime::Cores, which: impl Fn(&Presence) -> bool) {
+        let all = self.presences.borrow().clone();
+        let concerned: Vec<_> = all.into_iter().filter(|presence| which(presence)).collect();
+        for presence in &concerned {
+            post(cores, rt, &presence.who, Mail::Abort(self.id));
+        }
+        for presence in concerned {
+            presence.idle().await;
+        }
+    }
+
+    /// LOGICAL UNIT RESET, asked for by `session`, which looks after its own commands.
+    pub async fn reset(&self, rt: &Rt, cores: &forebay_runtime::Cores, session: u64) {
+        self.abort(rt, cores, |presence| presence.who.session != session).await;
+        self.unit.borrow_mut().reset();
+    }
+
+    /// CLEAR TASK SET, asked for by `session`.
+    pub async fn clear(&self, rt: &Rt, cores: &forebay_runtime::Cores, session: u64) {
+        let own = self.presence(session).map(|presence| presence.nexus);
+        self.unit.borrow_mut().raise_to(Attention::CommandsCleared, |nexus| Some(nexus) != own);
+        self.abort(rt, cores, |presence| presence.who.session != session).await;
+    }
+}
+
+/// The units of this core.
+pub struct Units<D> {
+    live: RefCell<HashMap<Id, Rc<Live<D>>>>,
+    /// Who waits for a unit that is being opened.
+    opening: RefCell<HashMap<Id, Vec<Completer<()>>>>,
+}
+
+impl<D> Default for Units<D> {
+    fn default() -> Units<D> {
+        Units { live: RefCell::default(), opening: RefCell::default() }
+    }
+}
+
+impl<D: Disk> Units<D> {
+    pub fn get(&self, id: Id) -> Option<Rc<Live<D>>> {
+        self.live.borrow().get(&id).cloned()
+    }
+
+    pub fn all(&self) -> Vec<Rc<Live<D>>> {
+        self.live.borrow().values().cloned().collect()
+    }
+
+    /// The volume is no longer there.
+    pub fn forget(&self, live: &Live<D>) {
+        if !live.is_gone.replace(true) {
+            self.live.borrow_mut().remove(&live.id);
+        }
+    }
+
+    /// The unit of a volume, which this core owns.
+    pub async fn open<V: Volumes<Disk = D>>(
+        &self,
+        rt: &Rt,
+        volumes: &V,
+        mapping: &Mapping,
+        who: &Who,
+    ) -> Result<Rc<Live<D>>, IoError> {
+        let id = mapping.volume;
+        loop {
+            if let Some(live) = self.get(id) {
+                return Ok(live);
+            }
+            let turn = self.opening.borrow_mut().get_mut(&id).map(|waiters| {
+                let (done, turn) = completion();
+                waiters.push(done);
+                turn
+            });
+            match turn {
+                Some(turn) => turn.await,
+                None => break,
+            }
+        }
+        self.opening.borrow_mut().insert(id, Vec::new());
+        let opened = self.open_first(rt, volumes, mapping, who).await;
+        if let Ok(live) = &opened {
+            self.live.borrow_mut().insert(id, live.clone());
+        }
+        let waiters = self.opening.borrow_mut().remove(&id).unwrap_or_default();
+        waiters.into_iter().for_each(|done| done.complete(()));
+        opened
+    }
+
+    async fn open_first<V: Volumes<Disk = D>>(
+        &self,
+        rt: &Rt,
+        volumes: &V,
+        mapping: &Mapping,
+        who: &Who,
+    ) -> Result<Rc<Live<D>>, IoError> {
+        let disk = volumes.open(rt, mapping.volume)?;
+        let state = disk.load_reservations().await?;
+        let config = UnitConfig {
+            id: mapping.volume,
+            size: disk.size(),
+            volume_block: disk.block_size(),
+            format: mapping.format,
+            sync: disk.sync(),
+            read_only: false,
+            target_name: who.target.clone(),
+            portal_groups: who.portal_groups.clone(),
+        };
+        // What was stored by this software and passed the pool's checksums is whole, or the volume is not to be used.
+        let unit = Unit::new(config, rt.arena().clone(), state.as_deref()).map_err(|_| IoError::Corrupt)?;
+        Ok(Rc::new(Live {
+            id: mapping.volume,
+            disk,
+            unit: RefCell::new(unit),
+            target: who.target.clone(),
+            name: mapping.name.clone(),
+            is_gone: Cell::new(false),
+            tasks: RefCell::default(),
+            waiting: RefCell::default(),
+            number_next: Cell::new(0),
+            presences: RefCell::default(),
+        }))
+    }
+}
