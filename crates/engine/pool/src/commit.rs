@@ -10,7 +10,7 @@
 
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
-use crate::format::{DatasetRecord, DatasetState};
+use crate::format::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::{NodesClaim, Shard};
 use crate::signal::Pass;
@@ -527,11 +527,14 @@ impl Shard {
             }
         };
         let registry = registry(&self.rt);
-        if dataset.record.borrow().state == DatasetState::Live {
-            registry.add_volume(self, dataset);
-        } else {
-            dataset.gone.set(true);
-            registry.remove_volume(dataset.id());
+        let (kind, state) = (dataset.record.borrow().kind, dataset.record.borrow().state);
+        match (kind, state) {
+            (DatasetKind::Volume, DatasetState::Live) => registry.add_volume(self, dataset),
+            (DatasetKind::Attributes, DatasetState::Live) => {}
+            (_, DatasetState::Deleting) => {
+                dataset.gone.set(true);
+                registry.remove_volume(dataset.id());
+            }
         }
     }
 

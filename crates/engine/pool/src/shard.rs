@@ -7,7 +7,8 @@
 use crate::commit::Entry;
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
-use crate::format::{DatasetRecord, DatasetState};
+use crate::format::{DatasetKind, DatasetRecord, DatasetState};
+use crate::locks::RangeLocks;
 use crate::registry::{PoolShared, call, registry};
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
@@ -169,6 +170,8 @@ pub(crate) struct Shard {
     pub zero: Buf,
     /// Numbers of datasets that are being created.
     pub numbers: RefCell<HashSet<u32>>,
+    /// Held (as range 0) while attributes are stored.
+    pub attribute_locks: RangeLocks,
     granting: Cell<bool>,
     grants: Turnstile,
     entries: Cell<u64>,
@@ -254,6 +257,7 @@ impl Shard {
             destaged: Cell::new(0),
             destage_work: Signal::default(),
             numbers: RefCell::default(),
+            attribute_locks: RangeLocks::default(),
             granting: Cell::new(false),
             grants: Turnstile::default(),
             entries: Cell::new(0),
@@ -547,7 +551,8 @@ impl Shard {
 
     /// Lets no client operation start any more and waits for those in flight.
     pub async fn close_volumes(&self) {
-        for dataset in self.live() {
+        let datasets: Vec<_> = self.datasets.borrow().values().cloned().collect();
+        for dataset in datasets {
             dataset.gone.set(true);
             dataset.quiesce().await;
         }
@@ -562,12 +567,15 @@ impl Shard {
         self.progress.until(|| self.tasks.get() == 0).await;
     }
 
-    /// Live datasets for management.
+    /// Volumes that are there for clients and management.
     pub fn live(&self) -> Vec<Rc<Dataset>> {
         let datasets = self.datasets.borrow();
         datasets
             .values()
-            .filter(|dataset| dataset.record.borrow().state == DatasetState::Live)
+            .filter(|dataset| {
+                let record = dataset.record.borrow();
+                record.kind == DatasetKind::Volume && record.state == DatasetState::Live
+            })
             .cloned()
             .collect()
     }

@@ -377,6 +377,11 @@ impl Volume {
         self.clear(0, blocks, true).await
     }
 
+    /// The shard and the volume's number in it.
+    pub(crate) fn place(&self) -> (&Rc<Shard>, u32) {
+        (&self.shard, self.dataset.number())
+    }
+
     pub(crate) fn of(shard: Rc<Shard>, dataset: Rc<Dataset>) -> Volume {
         Volume { shard, dataset }
     }

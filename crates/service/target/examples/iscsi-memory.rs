@@ -39,7 +39,8 @@ fn main() {
         let cores = cores.clone();
         async move { IscsiServer::start(cores, volumes, Arc::new(table), portals, sink).await }
     };
-    let server = uring::block_on(|_| start).expect("io_uring works here").unwrap_or_else(|error| panic!("{error}"));
+    let server =
+        uring::block_on(|_| start).expect("io_uring works here").unwrap_or_else(|error| panic!("{error}"));
     for portal in server.portals() {
         println!("iscsi://{}/{TARGET}/0", portal.listen);
     }

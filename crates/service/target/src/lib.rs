@@ -26,7 +26,8 @@ mod transport;
 pub use backing::{Catalog, Device, Found};
 pub use event::Events;
 pub use iscsi::{
-    Access, Disk, HALF_OPEN_MAX, IscsiServer, IscsiSession, LOGIN_MAX, Mapping, Portal, Proof, Unknown, Volumes,
+    Access, Disk, HALF_OPEN_MAX, IscsiServer, IscsiSession, LOGIN_MAX, Mapping, Portal, Proof, Unknown,
+    Volumes,
 };
 pub use server::{CONNECTIONS_MAX, HANDSHAKE_MAX, NbdConfig, NbdServer, SessionInfo};
 pub use session::{BYTES_MAX, REQUESTS_MAX};

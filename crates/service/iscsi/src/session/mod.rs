@@ -222,7 +222,8 @@ impl Session {
     }
     /// Bytes that were asked for and have not come.
     pub fn awaited(&self) -> u64 {
-        let transfers = self.tasks.live().map(|(_, task)| &task.transfer).filter(|transfer| transfer.asked > 0);
+        let transfers =
+            self.tasks.live().map(|(_, task)| &task.transfer).filter(|transfer| transfer.asked > 0);
         transfers.map(|transfer| u64::from(transfer.wanted.saturating_sub(transfer.received))).sum()
     }
     /// Commands that have not been answered.

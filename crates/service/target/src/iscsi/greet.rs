@@ -6,8 +6,8 @@
 use super::access::{Access, Proof};
 use super::registry::{Listed, Newcomer, Registry};
 use forebay_iscsi::{
-    Authorization, Challenge, Established, Login, LoginAction, LoginConfig, LoginStatus, Parameters, Purpose, Request,
-    Violation,
+    Authorization, Challenge, Established, Login, LoginAction, LoginConfig, LoginStatus, Parameters, Purpose,
+    Request, Violation,
 };
 use forebay_runtime::{Cores, NetError, Rt, Stream};
 use forebay_scsi::InitiatorPort;
@@ -136,5 +136,9 @@ async fn join(
 /// The core that owns most of what the initiator sees.
 fn home_of(mappings: &[super::access::Mapping]) -> usize {
     let count = |core: usize| mappings.iter().filter(|mapping| mapping.core == core).count();
-    mappings.iter().map(|mapping| mapping.core).max_by_key(|&core| (count(core), usize::MAX - core)).unwrap_or(0)
+    mappings
+        .iter()
+        .map(|mapping| mapping.core)
+        .max_by_key(|&core| (count(core), usize::MAX - core))
+        .unwrap_or(0)
 }

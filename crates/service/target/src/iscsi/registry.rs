@@ -232,7 +232,13 @@ impl Registry {
 }
 
 impl Guests {
-    fn list(&mut self, registry: &Arc<Registry>, rt: &Rt, who: Arc<Who>, is_discovery: bool) -> Option<Listed> {
+    fn list(
+        &mut self,
+        registry: &Arc<Registry>,
+        rt: &Rt,
+        who: Arc<Who>,
+        is_discovery: bool,
+    ) -> Option<Listed> {
         // Far fewer sessions than numbers: one of the next thousand is free.
         let tsih = (0..=CONNECTIONS_MAX).find_map(|_| {
             self.tsih_next = self.tsih_next.wrapping_add(1).max(1);

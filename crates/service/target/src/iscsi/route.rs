@@ -5,15 +5,17 @@
 //! kept in a table that follows the configuration.
 
 use super::access::{Mapping, Volumes};
-use super::execute::{Answer, Seat, at_unit, data_in, execute, execute_absent, gather, scatter, unusable, visit};
+use super::execute::{
+    Answer, Seat, at_unit, data_in, execute, execute_absent, gather, scatter, unusable, visit,
+};
 use super::unit::{Live, Presence, Units};
 use forebay_iscsi::wire::task_function as function;
 use forebay_iscsi::{Attribute, Command, Completion, TAGS_MAX, Tag, TaskAnswer};
 use forebay_pool::IoError;
 use forebay_runtime::Rt;
 use forebay_scsi::{
-    Attention, BlockFormat, DataIn, DataOut, Lun, Response, SenseBytes, Status, TRANSFER_BYTES_MAX, TaskAttribute,
-    parse,
+    Attention, BlockFormat, DataIn, DataOut, Lun, Response, SenseBytes, Status, TRANSFER_BYTES_MAX,
+    TaskAttribute, parse,
 };
 use futures_channel::oneshot;
 use std::cell::{Cell, RefCell};
@@ -102,7 +104,9 @@ impl<V: Volumes> Client<V> {
                     BlockFormat::B4096 => 4096,
                 };
                 // A command for more is refused for its length.
-                Some(command.data_out_len(block_bytes)).filter(|&len| len <= TRANSFER_BYTES_MAX as u64).unwrap_or(0)
+                Some(command.data_out_len(block_bytes))
+                    .filter(|&len| len <= TRANSFER_BYTES_MAX as u64)
+                    .unwrap_or(0)
             }
             Place::Nowhere => 0,
         }
@@ -144,7 +148,9 @@ impl<V: Volumes> Client<V> {
         table.extend(added.into_iter().map(|mapping| Entry { mapping, here: None }));
         if changed {
             for entry in table.iter() {
-                self.on_unit(&entry.mapping, |live, session| live.tell(session, Attention::ReportedLunsChanged));
+                self.on_unit(&entry.mapping, |live, session| {
+                    live.tell(session, Attention::ReportedLunsChanged)
+                });
             }
         }
         true
@@ -158,7 +164,11 @@ impl<V: Volumes> Client<V> {
                 what(&live, session);
             }
         };
-        if mapping.core == self.rt.core() { work(&self.rt) } else { self.seat.cores.core(mapping.core).run(work) }
+        if mapping.core == self.rt.core() {
+            work(&self.rt)
+        } else {
+            self.seat.cores.core(mapping.core).run(work)
+        }
     }
 
     /// Ends the session's presence at every unit: its commands have been completed.
@@ -196,7 +206,9 @@ async fn run<V: Volumes>(client: Rc<Client<V>>, command: Command) -> Outcome {
     aborted.set(false);
     let here = match client.place(command.lun) {
         Place::Here(here) => Ok(here),
-        Place::Elsewhere(mapping) if mapping.core == client.rt.core() => Box::pin(client.open(&mapping)).await.map_err(Some),
+        Place::Elsewhere(mapping) if mapping.core == client.rt.core() => {
+            Box::pin(client.open(&mapping)).await.map_err(Some)
+        }
         Place::Elsewhere(mapping) => {
             let completion = Box::pin(run_there(&client, mapping, command)).await;
             return Outcome::Completed { tag, completion, held };

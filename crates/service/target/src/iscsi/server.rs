@@ -196,7 +196,11 @@ fn set_fill<V: Volumes>(cores: &Cores, target: &str, fill_permille: u32, thresho
 fn check_portal(portal: &Portal) -> Result<SocketAddr, Error> {
     let literal = portal.listen.replacen("localhost:", "127.0.0.1:", 1);
     if portal.group == 0 {
-        return Err(Error::new(ErrorKind::Invalid("iscsi"), &portal.listen, "portal groups are numbered from 1"));
+        return Err(Error::new(
+            ErrorKind::Invalid("iscsi"),
+            &portal.listen,
+            "portal groups are numbered from 1",
+        ));
     }
     literal.parse().map_err(|_| {
         Error::new(ErrorKind::Invalid("iscsi"), &portal.listen, "is not a literal address and a port")
@@ -288,11 +292,14 @@ async fn greet_in_time<V: Volumes>(
             let object = initiator.as_ref().map_or(peer.to_owned(), |name| format!("{name} at {peer}"));
             ("iscsi.login.refused", object, format!("disconnected: {violation}"))
         }
-        Either::Right((Either::Left((Either::Left(_), _)), _)) => {
-            ("iscsi.client.slow", peer.to_owned(), format!("disconnected: it did not log in within {seconds} s"))
-        }
+        Either::Right((Either::Left((Either::Left(_), _)), _)) => (
+            "iscsi.client.slow",
+            peer.to_owned(),
+            format!("disconnected: it did not log in within {seconds} s"),
+        ),
         Either::Right((Either::Left((Either::Right(_), _)), _)) => {
-            let message = format!("disconnected: {HALF_OPEN_MAX} others began to log in after it and it was not done");
+            let message =
+                format!("disconnected: {HALF_OPEN_MAX} others began to log in after it and it was not done");
             ("iscsi.client.slow", peer.to_owned(), message)
         }
         Either::Right((Either::Right(_), _)) => return None,
@@ -338,7 +345,12 @@ fn hand_over<V: Volumes>(greeted: Greeted, house: House<V>, place: Place) {
 }
 
 /// The targets that an initiator may know of. A portal on all addresses is found under the one that was asked.
-fn discover(access: &dyn Access, portals: &[Portal], initiator: &str, wanted: &TargetsWanted) -> Vec<Discovered> {
+fn discover(
+    access: &dyn Access,
+    portals: &[Portal],
+    initiator: &str,
+    wanted: &TargetsWanted,
+) -> Vec<Discovered> {
     let listen = |portal: &Portal| portal.listen.parse::<SocketAddr>().ok();
     let named = |portal: &&Portal| listen(portal).is_some_and(|address| !address.ip().is_unspecified());
     let portals: Vec<(String, u16)> =

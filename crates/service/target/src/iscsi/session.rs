@@ -111,7 +111,11 @@ enum Input {
     Idle,
     Receiving(Completion<(BufMut, Result<usize, NetError>)>),
     /// Received, and used up to `from`.
-    Holding { buffer: BufMut, from: usize, to: usize },
+    Holding {
+        buffer: BufMut,
+        from: usize,
+        to: usize,
+    },
     /// No more is wanted, or nothing more comes.
     Over,
 }

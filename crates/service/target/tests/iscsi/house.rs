@@ -156,7 +156,12 @@ impl Disk for Handle {
     fn sync(&self) -> SyncPolicy {
         SyncPolicy::Standard
     }
-    async fn compare_and_write(&self, at: u64, expected: Buf, new: Buf) -> Result<Result<(), usize>, IoError> {
+    async fn compare_and_write(
+        &self,
+        at: u64,
+        expected: Buf,
+        new: Buf,
+    ) -> Result<Result<(), usize>, IoError> {
         self.disk.check(at, new.len() as u64)?;
         let mut here = vec![0; expected.len()];
         self.disk.copy_out(at, &mut here);
