@@ -12,11 +12,14 @@
 // A problem document has 152 bytes; management makes few of them, and boxes would only be in the way.
 #![allow(clippy::result_large_err)]
 
+mod access;
 mod configuration;
 mod convert;
 mod directory;
 mod events;
 mod handlers;
+mod hosts;
+mod iscsi_names;
 mod replays;
 mod request;
 mod routes;
@@ -25,9 +28,12 @@ mod server;
 mod tasks;
 mod tokens;
 
+pub use access::{AccessMap, Admission, Iscsi, IscsiSession, MappedVolume};
 pub use convert::problem;
 pub use directory::DataDir;
 pub use events::EventLog;
+pub use hosts::Credentials;
+pub use iscsi_names::target_name;
 
 use forebay_api::{Code, PoolCreate, Problem, Severity};
 use forebay_base::Id;
@@ -37,7 +43,7 @@ use server::Listening;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -59,10 +65,38 @@ pub(crate) struct Shared {
     tokens: tokens::Tokens,
     tasks: Arc<tasks::Tasks>,
     replays: Arc<replays::Replays>,
+    hosts: hosts::Hosts,
+    access: Arc<access::AccessMap>,
+    /// There from [`Daemon::attach_iscsi`] on.
+    iscsi: OnceLock<Arc<dyn access::Iscsi>>,
+    /// Volumes, and what is mapped to whom, change one at a time.
     volume_turn: Mutex<()>,
+    /// So that an older list of volumes does not become the newer snapshot.
+    access_turn: Mutex<()>,
     stopping: watch::Sender<bool>,
     cores: usize,
     started_unix_ms: u64,
+}
+
+impl Shared {
+    /// Makes a new snapshot of who sees what, and tells the iSCSI server when it differs.
+    async fn refresh_access(&self) {
+        let _turn = self.access_turn.lock().await;
+        let mut volumes = Vec::new();
+        for pool in self.engine.pools().await {
+            // A pool that is just closing has no volumes any more.
+            volumes.extend(self.engine.volumes(Some(&pool.name)).await.unwrap_or_default());
+        }
+        if self.access.update(&self.hosts.content(), &volumes) {
+            self.tell_iscsi(|iscsi| iscsi.access_changed());
+        }
+    }
+
+    fn tell_iscsi(&self, tell: impl FnOnce(&dyn access::Iscsi)) {
+        if let Some(iscsi) = self.iscsi.get() {
+            tell(iscsi.as_ref());
+        }
+    }
 }
 
 /// What the binary chooses.
@@ -104,7 +138,11 @@ impl Daemon {
             tokens: tokens::Tokens::open(dir.clone())?,
             tasks: tasks::Tasks::new(events.clone()),
             replays: Arc::default(),
+            hosts: hosts::Hosts::open(dir.clone())?,
+            access: Arc::default(),
+            iscsi: OnceLock::new(),
             volume_turn: Mutex::new(()),
+            access_turn: Mutex::new(()),
             stopping: watch::Sender::new(false),
             cores: options.cores,
             started_unix_ms: events::now_unix_ms(),
@@ -145,6 +183,19 @@ impl Daemon {
     /// Imports a pool as a client's request would, and waits for it.
     pub fn import_pool(&self, name: &str, disks: Vec<String>) -> Result<(), Problem> {
         self.runtime.block_on(handlers::pools::import_here(&self.shared, name, disks))
+    }
+
+    /// Who may use what over iSCSI; follows what changes.
+    pub fn access(&self) -> Arc<AccessMap> {
+        self.shared.access.clone()
+    }
+
+    /// From now on the server is told what changes, and its sessions are shown. Once.
+    pub fn attach_iscsi(&self, iscsi: Arc<dyn Iscsi>) {
+        // A second server would be the binary's mistake.
+        assert!(self.shared.iscsi.set(iscsi).is_ok(), "one iSCSI server is attached");
+        // What changed between its start and now.
+        self.shared.tell_iscsi(|iscsi| iscsi.access_changed());
     }
 
     /// Where HTTP listens.
