@@ -10,7 +10,7 @@
 use crate::history::{Fault, Kind, Round, Seen};
 use crate::host::{Directory, Outcome};
 use crate::load::{self, Target, Ticks};
-use crate::server::{Forebay, Iscsi, Other, Server};
+use crate::server::{Forebay, Iscsi, Other, Server, Tgt};
 use forebay_base::Random;
 use std::path::Path;
 use std::thread;
@@ -69,16 +69,22 @@ pub fn forgetful(directory: &Directory) -> Outcome<String> {
 /// A server that keeps files: the checker must not cry wolf.
 pub fn remembering(directory: &Directory) -> Outcome<String> {
     let mut said = Vec::new();
-    for mut server in [Other::nbdkit_file(directory, 64 << 20)?, Other::qemu_nbd(directory, 64 << 20)?] {
+    let file = directory.sparse_file("tgt.img", 64 << 20)?;
+    let servers: [Box<dyn Server>; 3] = [
+        Box::new(Other::nbdkit_file(directory, 64 << 20)?),
+        Box::new(Other::qemu_nbd(directory, 64 << 20)?),
+        Box::new(Tgt::new(directory, &file, 64 << 20)),
+    ];
+    for mut server in servers {
         server.start()?;
-        let tally = rounds(&mut server, 3, seed())?;
+        let tally = rounds(&mut *server, 3, seed())?;
         // Neither promises that a write is whole: the kernel stops a killed process between two pages.
         if let Some(fault) = tally.faults.iter().find(|fault| !fault.contains("covers it")) {
             return Err(format!("a fault where there is none: {fault}"));
         }
         said.push(format!("{} acknowledged", tally.acknowledged));
     }
-    Ok(format!("nbdkit and qemu-nbd on files: {}, none lost", said.join(" and ")))
+    Ok(format!("nbdkit, qemu-nbd and tgt on files: {}, none lost", said.join(" and ")))
 }
 
 fn seed() -> u64 {
