@@ -290,7 +290,7 @@ fn copies_between_units_of_both_cores() {
             list.extend(target);
         }
         let mut segment = vec![0x02, 0, 0, 0x18, 0, 0, 0, 1];
-        segment.extend([0, 0, (data.len() / 512 >> 8) as u8, (data.len() / 512) as u8]);
+        segment.extend([0, 0, ((data.len() / 512) >> 8) as u8, (data.len() / 512) as u8]);
         segment.extend(0u64.to_be_bytes());
         segment.extend((2048u64 * to as u64).to_be_bytes());
         list.extend(segment);
