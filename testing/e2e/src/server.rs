@@ -135,7 +135,8 @@ impl Server for Forebay {
         let _ = fs::remove_file(&addresses);
         let mut start = command(&self.binary);
         start.arg("serve").arg("--data").arg(&self.data);
-        start.args(["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0", "--memory", self.memory]);
+        start.args(["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0", "--iscsi", "127.0.0.1:0"]);
+        start.args(["--memory", self.memory]);
         let mut process = Process::start(&mut start, &self.log)?;
         self.nbd = process.wait_for("forebay's addresses", START_LIMIT, || {
             let text = fs::read_to_string(&addresses).ok()?;
