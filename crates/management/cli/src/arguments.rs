@@ -79,6 +79,9 @@ pub struct Serve {
     /// Where NBD clients connect; port 0 takes a free one. Beyond this host only with TLS
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10809")]
     pub nbd: String,
+    /// Where iSCSI initiators connect; given several times, each is a path of its own. Only known hosts may log in
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:3260", action = clap::ArgAction::Append)]
+    pub iscsi: Vec<String>,
     /// Engine cores [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub shards: Option<u32>,

@@ -35,6 +35,8 @@ pub struct ServeOptions {
     pub listen: String,
     /// `HOST:PORT` of NBD.
     pub nbd: String,
+    /// `HOST:PORT` of each iSCSI portal, in the order of their portal groups.
+    pub iscsi: Vec<String>,
     /// Engine cores; `None`: one per CPU.
     pub cores: Option<usize>,
     /// Bytes for cached blocks; `None`: a quarter of the machine's.
@@ -146,6 +148,7 @@ fn serve_options(data: Option<PathBuf>, options: arguments::Serve) -> ServeOptio
         data: data_directory(data, &environment),
         listen: options.listen,
         nbd: options.nbd,
+        iscsi: options.iscsi,
         cores: options.shards.map(|shards| shards as usize),
         memory_bytes: options.memory,
         nbd_tls,
@@ -191,6 +194,7 @@ mod tests {
     fn what_the_interface_names_parses() {
         for line in [
             "serve --data d --listen 127.0.0.1:0 --nbd 127.0.0.1:0 --shards 2 --memory 4G",
+            "serve --data d --iscsi 127.0.0.1:0 --iscsi 127.0.0.1:3261",
             "serve --nbd-tls-cert c --nbd-tls-key k --nbd-tls-ca a",
             "demo --data d",
             "pool create tank --layout mirror a b",

@@ -129,8 +129,8 @@ pub trait Iscsi: Send + Sync + 'static {
     fn drop_session(&self, id: u64) -> bool;
     /// What the [`AccessMap`] answers has changed, or a volume's size.
     fn access_changed(&self);
-    /// How full the pool behind a target is, in thousandths.
-    fn set_fill(&self, target: &str, fill_permille: u32);
+    /// How full the pool behind a target is, in thousandths, and from where on its hosts are told.
+    fn set_fill(&self, target: &str, fill_permille: u32, threshold_permille: u32);
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ use forebay_base::Id;
 use forebay_pool::Engine;
 use routes::Transport;
 use server::Listening;
+use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -54,6 +55,10 @@ use tokio::task::JoinHandle;
 const THREADS: usize = 2;
 /// Tasks are bounded by the engine's own work; an import replays its log within ten seconds.
 const TASKS_SECONDS_MAX: u64 = 60;
+/// A pool does not fill up in less.
+const FILL_SECONDS: u64 = 10;
+/// From here on hosts are warned: a tenth of a pool is enough to react.
+const FILL_TOLD_PERMILLE: u32 = 900;
 /// What a shell reports for a program that a second Ctrl-C killed: 128 + SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -185,6 +190,12 @@ impl Daemon {
         self.runtime.block_on(handlers::pools::import_here(&self.shared, name, disks))
     }
 
+    /// Makes a host known, unless one with its name or one of its initiators is, and maps a volume to it, unless it sees
+    /// it already.
+    pub fn ensure_host(&self, host: &str, initiators: &[&str], volume: &str) -> Result<(), Problem> {
+        self.runtime.block_on(handlers::mappings::ensure(&self.shared, host, initiators, volume))
+    }
+
     /// Who may use what over iSCSI; follows what changes.
     pub fn access(&self) -> Arc<AccessMap> {
         self.shared.access.clone()
@@ -196,6 +207,7 @@ impl Daemon {
         assert!(self.shared.iscsi.set(iscsi).is_ok(), "one iSCSI server is attached");
         // What changed between its start and now.
         self.shared.tell_iscsi(|iscsi| iscsi.access_changed());
+        self.runtime.spawn(watch_fill(self.shared.clone()));
     }
 
     /// Where HTTP listens.
@@ -257,6 +269,24 @@ impl Daemon {
     /// Waits until every event so far is in the file.
     pub fn flush_events(&self) {
         self.shared.events.flush();
+    }
+}
+
+/// Tells the iSCSI server now and then how full the pools are: hosts of thin volumes want to hear it before they are.
+async fn watch_fill(shared: Arc<Shared>) {
+    let mut told: HashMap<String, u32> = HashMap::new();
+    let mut ticks = tokio::time::interval(Duration::from_secs(FILL_SECONDS));
+    loop {
+        ticks.tick().await;
+        for pool in shared.engine.pools().await {
+            let fill = (u128::from(pool.used) * 1000).checked_div(u128::from(pool.size)).unwrap_or(0) as u32;
+            // Volumes may have come to be since, and a unit that knows it already raises nothing.
+            if fill >= FILL_TOLD_PERMILLE || told.get(&pool.name).is_some_and(|&before| before != fill) {
+                let target = iscsi_names::target_name(&pool.name);
+                shared.tell_iscsi(|iscsi| iscsi.set_fill(&target, fill, FILL_TOLD_PERMILLE));
+            }
+            told.insert(pool.name, fill);
+        }
     }
 }
 

@@ -105,16 +105,12 @@ fn proof_in_words(host: &Host) -> String {
     }
 }
 
-pub async fn create(
-    State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Principal>,
-    ask: Ask,
-    Input(request): Input<HostCreate>,
-) -> Answered {
+/// The host that is asked for.
+pub fn new(request: &HostCreate) -> Result<Host, Problem> {
     rules::name("name", &request.name)?;
     let host = Host {
         id: crate::random_id(),
-        name: request.name,
+        name: request.name.clone(),
         created_unix_ms: now_unix_ms(),
         revision: 1,
         initiators: iscsi_names::initiators(&request.initiators)?,
@@ -122,6 +118,16 @@ pub async fn create(
         mutual: iscsi_names::mutual(request.mutual.as_ref())?,
     };
     iscsi_names::both(host.chap.as_ref(), host.mutual.as_ref())?;
+    Ok(host)
+}
+
+pub async fn create(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    ask: Ask,
+    Input(request): Input<HostCreate>,
+) -> Answered {
+    let host = new(&request)?;
     let (id, name) = (host.id.clone(), host.name.clone());
     let what = format!("known as {}", host.initiators.join(", "));
     let proof = proof_in_words(&host);

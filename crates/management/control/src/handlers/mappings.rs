@@ -4,10 +4,10 @@
 //! goes after it: a crash in between leaves mappings of nothing, which have no effect and are dropped when
 //! the pool is next imported (or are its owner's to unmap, when it never is).
 
-use super::hosts::change;
+use super::hosts::{self, change};
 use super::told;
 use crate::events::now_unix_ms;
-use crate::hosts::{Content, Mapping, NewMapping};
+use crate::hosts::{Content, Host, Mapping, NewMapping};
 use crate::request::{Answered, Ask, Failure, Input, Principal, made, ok, plan};
 use crate::{Shared, convert, iscsi_names};
 use axum::Extension;
@@ -15,7 +15,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use forebay_api as api;
-use forebay_api::{Code, MappingCreate, Operation, Problem, Volume, VolumeCreate};
+use forebay_api::{Code, HostCreate, MappingCreate, Operation, Problem, Volume, VolumeCreate};
 use forebay_pool::{PoolStatus, VolumeInfo};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -198,6 +198,46 @@ pub async fn delete(
     let what = format!("unmapped from {host}, where it was LUN {}", mapping.lun);
     told(&shared, &who, "mapping.deleted", &mapping.volume_name, &what);
     Ok::<_, Failure>(StatusCode::NO_CONTENT.into_response())
+}
+
+/// For the daemon's own use: a host that sees a volume.
+pub async fn ensure(
+    shared: &Arc<Shared>,
+    host: &str,
+    initiators: &[&str],
+    volume: &str,
+) -> Result<(), Problem> {
+    let initiators = initiators.iter().map(|name| name.to_string()).collect();
+    let new = hosts::new(&HostCreate { name: host.into(), initiators, chap: None, mutual: None })?;
+    let _turn = shared.volume_turn.lock().await;
+    let volume = shared.engine.volume(volume).await.map_err(convert::problem)?;
+    let pool = pool_id(shared, &volume.pool).await?;
+    let (id, volume) = (volume.id.to_string(), format!("{}/{}", volume.pool, volume.name));
+    let add = move |content: &mut Content| {
+        let is_it = |host: &&Host| {
+            host.name == new.name || host.initiators.iter().any(|name| new.initiators.contains(name))
+        };
+        let host = match content.hosts.iter().find(is_it) {
+            Some(host) => host.id.clone(),
+            None => {
+                content.hosts.push(new.clone());
+                new.id
+            }
+        };
+        if !content.views().get(host.as_str()).into_iter().flatten().any(|mapping| mapping.volume == id) {
+            content.map(NewMapping {
+                volume: &id,
+                pool: &pool,
+                volume_name: &volume,
+                host: &host,
+                lun: None,
+                logical_block_bytes: None,
+                now_unix_ms: now_unix_ms(),
+            })?;
+        }
+        Ok(())
+    };
+    change(shared, add).await
 }
 
 /// Mappings that a new volume is to have.
