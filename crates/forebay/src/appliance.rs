@@ -1,4 +1,4 @@
-//! The daemon, put together: data directory, cores, engine, management, NBD; started in this order, stopped in the
+//! The daemon, put together: data directory, cores, engine, management, NBD and iSCSI; started in this order, stopped in the
 //! opposite one.
 //!
 //! The directory's lock comes first, so that a second daemon changes nothing. The readiness line and `addresses.json`
@@ -6,12 +6,13 @@
 //! finished, pools checkpointed and closed), but nothing depends on it: after a `kill -9` the next start imports the
 //! pools from their last checkpoint and log, and takes over the lock and the socket.
 
+use crate::iscsi;
 use forebay_base::{GIB, MIB};
 use forebay_cli::{Exit, Failure, ServeOptions};
 use forebay_control::{Daemon, DataDir, EventLog, Options, problem};
 use forebay_pool::{Engine, EngineConfig};
 use forebay_runtime::{Cores, uring};
-use forebay_target::{NbdConfig, NbdServer, TlsFiles};
+use forebay_target::{IscsiServer, NbdConfig, NbdServer, TlsFiles};
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
@@ -39,11 +40,12 @@ pub struct Appliance {
     pub engine: Engine,
     pub daemon: Daemon,
     nbd: Option<NbdServer>,
+    iscsi: Option<Arc<IscsiServer>>,
     running: uring::Running,
 }
 
 impl Appliance {
-    /// Starts everything but NBD, and imports the pools that the directory remembers.
+    /// Starts everything but NBD and iSCSI, and imports the pools that the directory remembers.
     pub fn start(options: &ServeOptions) -> Result<Appliance, Failure> {
         crate::set_broken_pipe(libc::SIG_IGN);
         let dir = Arc::new(DataDir::open(&options.data)?);
@@ -66,10 +68,10 @@ impl Appliance {
         let control = Options { listen: options.listen.clone(), cores: cores.count() };
         let daemon = Daemon::start(dir.clone(), events.clone(), engine.clone(), control)?;
         daemon.import();
-        Ok(Appliance { dir, events, cores, engine, daemon, nbd: None, running })
+        Ok(Appliance { dir, events, cores, engine, daemon, nbd: None, iscsi: None, running })
     }
 
-    /// Opens NBD and tells the world: from now on clients are served.
+    /// Opens NBD and iSCSI and tells the world: from now on clients are served.
     pub fn announce(&mut self, options: &ServeOptions) -> Result<Addresses, Failure> {
         let tls = options.nbd_tls.as_ref().map(|tls| TlsFiles {
             certificate: tls.certificate.clone(),
@@ -81,17 +83,23 @@ impl Appliance {
         let start = NbdServer::start(self.cores.clone(), self.engine.clone(), config, self.events.sink());
         let waiting = format!("{} is in use; waiting in case its owner was killed just now", options.nbd);
         let nbd = self.daemon.block_on_telling(start, &waiting).map_err(problem)?;
+        let (nbd_address, nbd_uri) = (nbd.address().to_string(), format!("{scheme}://{}", nbd.address()));
+        self.nbd = Some(nbd);
+        let (cores, engine) = (self.cores.clone(), self.engine.clone());
+        let iscsi = iscsi::start(&self.daemon, cores, engine, &options.iscsi, self.events.sink())?;
         let addresses = Addresses {
             http: self.daemon.http().to_string(),
-            nbd: nbd.address().to_string(),
-            nbd_uri: format!("{scheme}://{}", nbd.address()),
+            nbd: nbd_address,
+            nbd_uri,
+            iscsi: iscsi.portals().iter().map(|portal| portal.listen.clone()).collect(),
         };
-        self.nbd = Some(nbd);
+        self.iscsi = Some(iscsi);
         let socket = self.daemon.socket();
         let file = json!({
             "http": addresses.http,
             "nbd": addresses.nbd,
             "nbd_uri": addresses.nbd_uri,
+            "iscsi": addresses.iscsi,
             "socket": socket.display().to_string(),
         });
         self.dir.write(ADDRESSES, format!("{file}\n").as_bytes()).map_err(|error| {
@@ -99,9 +107,10 @@ impl Appliance {
                 .object(self.dir.file(ADDRESSES).display().to_string())
         })?;
         say(&format!(
-            "forebay: ready, API http://{}, NBD {}, socket {}",
+            "forebay: ready, API http://{}, NBD {}, iSCSI {}, socket {}",
             addresses.http,
             addresses.nbd_uri,
+            addresses.iscsi.join(" "),
             socket.display()
         ));
         Ok(addresses)
@@ -119,6 +128,9 @@ impl Appliance {
         if let Some(nbd) = &self.nbd {
             self.daemon.block_on(nbd.stop());
         }
+        if let Some(iscsi) = &self.iscsi {
+            self.daemon.block_on(iscsi.stop());
+        }
         self.daemon.block_on(self.engine.stop());
         self.daemon.flush_events();
         self.running.stop().map_err(|error| {
@@ -135,6 +147,8 @@ pub struct Addresses {
     nbd: String,
     /// With scheme.
     pub nbd_uri: String,
+    /// `HOST:PORT` of each portal.
+    pub iscsi: Vec<String>,
 }
 
 /// Prints a line; whoever does not listen misses nothing but the line.

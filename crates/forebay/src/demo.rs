@@ -1,6 +1,7 @@
 //! `forebay demo`: something to look at within a second, on files, with a light load.
 //!
-//! The first start makes four sparse files, a mirrored pool and a few volumes; later starts find them again, also after
+//! The first start makes four sparse files, a mirrored pool, a few volumes and a host that sees one of them over iSCSI;
+//! later starts find them again, also after
 //! a `kill -9` at any point in between (what is missing is made, what is there is kept). Otherwise it is the same daemon
 //! as `serve`.
 
@@ -9,13 +10,17 @@ use crate::load::Load;
 use forebay_api::{Layout, PoolCreate};
 use forebay_base::{GIB, MIB};
 use forebay_cli::{Exit, Failure, ServeOptions};
-use forebay_control::problem;
+use forebay_control::{problem, target_name};
 use forebay_pool::{ErrorKind, SyncPolicy, VolumeInfo, VolumeSpec};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 
 const POOL: &str = "demo";
+const HOST: &str = "demo-host";
+/// What qemu and libiscsi's iscsi-ls call themselves when they are not told otherwise.
+const INITIATORS: [&str; 2] =
+    ["iqn.2008-11.org.linux-kvm", "iqn.2007-10.com.github:sahlberg:libiscsi:iscsi-ls"];
 const DISKS: usize = 4;
 const DISK_BYTES: u64 = 2 * GIB;
 
@@ -24,7 +29,7 @@ struct DemoVolume {
     size: u64,
     block_size: u32,
     sync: SyncPolicy,
-    /// The demonstration writes to it; otherwise it is the user's.
+    /// The demonstration writes to it; otherwise it is the user's, and mapped to the demonstration's host.
     loaded: bool,
 }
 
@@ -80,6 +85,7 @@ fn set_up(appliance: &Appliance) -> Result<Vec<VolumeInfo>, Failure> {
         }
     }
     let mut loaded = Vec::new();
+    let mut own = String::new();
     for wanted in &VOLUMES {
         let name = format!("{POOL}/{}", wanted.name);
         let volume = match daemon.block_on(appliance.engine.volume(&name)) {
@@ -96,10 +102,12 @@ fn set_up(appliance: &Appliance) -> Result<Vec<VolumeInfo>, Failure> {
             found => found,
         };
         let volume = volume.map_err(problem)?;
-        if wanted.loaded {
-            loaded.push(volume);
+        match wanted.loaded {
+            true => loaded.push(volume),
+            false => own = name,
         }
     }
+    daemon.ensure_host(HOST, &INITIATORS, &own)?;
     Ok(loaded)
 }
 
@@ -138,6 +146,8 @@ fn program() -> String {
 fn guide(program: &str, data: &str, addresses: &Addresses) -> String {
     let command = format!("{program} --data {data}");
     let uri = format!("{}/{POOL}/files", addresses.nbd_uri);
+    let portal = &addresses.iscsi[0];
+    let target = target_name(POOL);
     format!(
         "
 A mirrored pool on four files, with a light load whose every read is verified. From another terminal:
@@ -152,6 +162,18 @@ Use {POOL}/files with any NBD client:
   nbdinfo {uri}
   qemu-img info {uri}
   fio --name=try --ioengine=nbd --uri={uri} --rw=randrw --bs=8k --iodepth=16 --size=256M
+
+or over iSCSI, as host {HOST}:
+
+  {command} host show {HOST}       its initiator names, and what it sees
+  iscsi-ls -s iscsi://{portal}
+  qemu-img info iscsi://{portal}/{target}/0
+
+or with open-iscsi, whose name is in /etc/iscsi/initiatorname.iscsi:
+
+  {command} host create mine --iqn NAME
+  {command} volume create {POOL}/lun --size 10G --host mine
+  iscsiadm -m discovery -t sendtargets -p {portal} --login
 
 Pull the plug (kill -9 {pid}) and start it again: everything acknowledged is there. Ctrl-C stops it.",
         pid = std::process::id(),

@@ -5,6 +5,7 @@
 mod appliance;
 mod check;
 mod demo;
+mod iscsi;
 mod load;
 
 use std::process::ExitCode;

@@ -154,6 +154,112 @@ fn pools_and_volumes_live_and_die() {
 }
 
 #[test]
+fn hosts_groups_and_mappings() {
+    let place = Place::new();
+    place.disks();
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    place.run(&["pool", "create", "Tank", "--layout", "mirror", "a", "b"]).expect(4).says("iSCSI target");
+    assert_eq!(place.json(&["host", "list"])["items"], serde_json::json!([]));
+    assert!(place.run(&["host", "list"]).expect(0).out.contains("forebay host create"));
+
+    // Hosts.
+    let esx1 = ["host", "create", "esx1", "--iqn", "IQN.1998-01.com.vmware:esx1", "eui.02004567A425678D"];
+    place.run(&[&esx1[..], &["--dry-run"]].concat()).expect(0);
+    place.run(&["host", "show", "esx1"]).expect(3);
+    let made = place.json(&esx1);
+    assert_eq!(
+        made["spec"]["initiators"],
+        serde_json::json!(["iqn.1998-01.com.vmware:esx1", "eui.02004567a425678d"])
+    );
+    place.run(&esx1).expect(4).says("Choose another name");
+    let taken = place.run(&["host", "create", "esx2", "--iqn", "eui.02004567a425678d"]).expect(4);
+    taken.says("belongs to host esx1");
+    place.run(&["host", "create", "esx2", "--iqn", "esx2"]).expect(2).says("initiatorname.iscsi");
+    place.run(&["host", "create", "esx2", "--iqn", "iqn.1998-01.com.vmware:esx2"]).expect(0);
+    let chap = ["host", "create", "esx3", "--iqn", "iqn.1998-01.com.vmware:esx3", "--chap", "esx3"];
+    place.run(&chap).expect(2).says("stdin");
+    place.run_with(&chap, "too short\n").expect(2).says("12 to 255 bytes");
+    let mutual = [&chap[..], &["--mutual", "tank"]].concat();
+    place.run_with(&mutual, "the same secret\nthe same secret\n").expect(2).says("same secret");
+    place.run_with(&mutual, "a secret of the host\na secret of the target\n").expect(0);
+    let shown = place.json(&["host", "show", "esx3"]);
+    assert_eq!(
+        (&shown["spec"]["chap_user"], &shown["spec"]["mutual_user"]),
+        (&"esx3".into(), &"tank".into())
+    );
+    place.run_with(&["host", "set", "esx3", "--mutual", "tank"], "a secret of the host\n").expect(2);
+    let removed = place.json(&["host", "set", "esx3", "--no-chap"]);
+    assert!(removed["spec"].get("chap_user").is_none() && removed["spec"].get("mutual_user").is_none());
+    place.run(&["host", "set", "esx3", "--iqn", "eui.02004567a425678d"]).expect(4);
+
+    // Groups.
+    place.run(&["host", "group", "create", "esx1", "--host", "esx2"]).expect(4);
+    place.run(&["host", "group", "create", "cluster", "--host", "esx9"]).expect(3);
+    place.run(&["host", "group", "create", "cluster", "--host", "esx1", "esx2"]).expect(0);
+    assert_eq!(place.json(&["host", "show", "esx1"])["status"]["groups"], serde_json::json!(["cluster"]));
+    assert!(place.run(&["host", "group", "list"]).expect(0).out.contains("esx1 esx2"));
+
+    // Mappings.
+    let create =
+        ["volume", "create", "tank/a", "--size", "64M", "--host", "cluster", "esx3", "--logical-block", "4K"];
+    let plan = place.json(&[&create[..], &["--dry-run"]].concat());
+    assert_eq!(plan["changes"].as_array().unwrap().len(), 3, "{plan}");
+    place.run(&["volume", "create", "tank/a", "--size", "64M", "--host", "nobody"]).expect(3);
+    place.run(&["volume", "show", "tank/a"]).expect(3);
+    place.run(&create).expect(0);
+    place.run(&["volume", "create", "tank/b", "--size", "64M", "--host", "esx1"]).expect(0);
+    let shown = place.run(&["volume", "show", "tank/b"]).expect(0).out;
+    assert!(shown.contains("iqn.2026-11.io.forebay:tank"), "{shown}");
+    let mapped = place.json(&["volume", "map", "tank/b", "--host", "esx2", "--lun", "7"]);
+    assert_eq!((&mapped["spec"]["lun"], &mapped["spec"]["logical_block_bytes"]), (&7.into(), &512.into()));
+    place.run(&["volume", "map", "tank/b", "--host", "esx2"]).expect(4).says("sees it already");
+    place.run(&["volume", "map", "tank/b", "--host", "cluster"]).expect(4).says("sees it already");
+    place.run(&["volume", "map", "tank/b", "--host", "esx3", "--lun", "0"]).expect(4).says("--lun");
+    place.run(&["volume", "map", "tank/b", "--host", "esx3", "--logical-block", "4K"]).expect(4).says("512");
+    place.run(&["volume", "map", "tank/nothing", "--host", "esx3"]).expect(3);
+    place.run(&["volume", "map", "tank/b", "--host", "nobody"]).expect(3);
+    let seen = place.run(&["host", "show", "esx1"]).expect(0).out;
+    assert!(seen.contains("tank/a") && seen.contains("cluster") && seen.contains("tank/b"), "{seen}");
+
+    // What would take volumes away has to be asked for.
+    place.run(&["host", "delete", "esx1"]).expect(5).says("--unmap");
+    place.run(&["host", "delete", "esx1", "--dry-run"]).expect(5);
+    place.run(&["host", "delete", "esx1", "--unmap"]).expect(5).says("--yes");
+    place.run(&["host", "delete", "esx1", "--unmap", "--dry-run"]).expect(0);
+    place.run(&["host", "delete", "esx1", "--unmap", "--yes"]).expect(0);
+    place.run(&["host", "delete", "esx1"]).expect(3);
+    let members = place.json(&["host", "group", "show", "cluster"])["spec"]["hosts"].clone();
+    assert_eq!(members, serde_json::json!(["esx2"]));
+    place.run(&["volume", "unmap", "tank/a", "--host", "esx2"]).expect(4).says("as a member of cluster");
+    place.run(&["volume", "unmap", "tank/b", "--host", "esx3"]).expect(3).says("not mapped");
+    place.run(&["volume", "unmap", "tank/b", "--host", "esx2", "--dry-run"]).expect(0);
+    place.run(&["volume", "unmap", "tank/b", "--host", "esx2"]).expect(0);
+    place.run(&["volume", "unmap", "tank/b", "--host", "esx2"]).expect(3);
+    place.run(&["host", "group", "delete", "cluster"]).expect(5).says("--unmap");
+    place.run(&["volume", "unmap", "tank/a", "--host", "cluster"]).expect(0);
+    place.run(&["host", "group", "set", "cluster", "--host"]).expect(0);
+    place.run(&["host", "group", "delete", "cluster"]).expect(0);
+    let plan = place.json(&["volume", "delete", "tank/a", "--dry-run"]);
+    assert!(plan["changes"][1].as_str().unwrap().contains("esx3 loses it"), "{plan}");
+    place.run(&["volume", "delete", "tank/a", "--yes"]).expect(0);
+    place.run(&["host", "delete", "esx3"]).expect(0);
+    assert_eq!(place.json(&["session", "list"])["items"], serde_json::json!([]));
+    let events = place.run(&["event", "list"]).expect(0).out;
+    for code in [
+        "host.created",
+        "host.changed",
+        "host.deleted",
+        "host_group.created",
+        "mapping.created",
+        "mapping.deleted",
+    ] {
+        assert!(events.contains(code), "{code} in {events}");
+    }
+    daemon.stop();
+}
+
+#[test]
 fn what_the_disks_hold_is_not_overwritten_unasked() {
     let place = Place::new();
     place.disks();

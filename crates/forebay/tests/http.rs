@@ -241,3 +241,80 @@ fn versions_and_repeats() {
     assert!(second.get("next_cursor").is_none());
     daemon.stop();
 }
+
+#[test]
+fn hosts_and_mappings_have_versions_and_keep_their_secrets() {
+    let place = Place::new();
+    let [a, b] = place.disks();
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", &a, &b]).expect(0);
+    let viewer = token(&place, "v", "viewer");
+    let secret = "only the host knows";
+    let body = json!({
+        "name": "esx1",
+        "initiators": ["iqn.1998-01.com.vmware:esx1"],
+        "chap": {"user": "esx1", "secret": secret},
+    });
+    daemon.api(&viewer).post("/api/v1/hosts", body.clone()).problem(403, "forbidden");
+    let operator = token(&place, "o", "operator");
+    let api = daemon.api(&operator);
+    let made = api.call("POST", "/api/v1/hosts", "Idempotency-Key: h", Some(body.clone()));
+    assert_eq!((made.status, made.header("location")), (201, Some("/api/v1/hosts/esx1")), "{made:?}");
+    let again = api.call("POST", "/api/v1/hosts", "Idempotency-Key: h", Some(body.clone()));
+    assert_eq!((again.status, &again.body), (201, &made.body));
+    api.post("/api/v1/hosts", body).problem(409, "conflict");
+
+    // The tag follows the secret, too, which nobody is shown.
+    let host = "/api/v1/hosts/esx1";
+    let tag = made.header("etag").unwrap().to_string();
+    assert_eq!(daemon.api(&viewer).get(host).header("etag"), Some(tag.as_str()));
+    let set = |tag: &str, body| api.call("PATCH", host, &format!("If-Match: {tag}"), Some(body));
+    let changed = set(&tag, json!({"chap": {"user": "esx1", "secret": "only the host knew"}}));
+    assert_eq!(changed.status, 200, "{changed:?}");
+    assert_ne!(changed.header("etag"), Some(tag.as_str()));
+    set(&tag, json!({"chap": null})).problem(412, "precondition_failed");
+    api.call("DELETE", host, &format!("If-Match: {tag}"), None).problem(412, "precondition_failed");
+    let stored = std::fs::read_to_string(place.data().join("hosts")).unwrap();
+    assert!(stored.contains("only the host knew") && !stored.contains(secret), "it is kept, privately");
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(place.data().join("hosts")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    for reply in [&made, &changed, &api.get(host), &api.get("/api/v1/hosts"), &api.get("/api/v1/events")] {
+        assert!(!reply.body.contains("only the host"), "{reply:?}");
+    }
+    let wrong = |body| api.post("/api/v1/hosts", body).problem(400, "invalid");
+    let short = json!({"name": "x", "initiators": ["eui.02004567a425678d"], "chap": {"user": "u", "secret": "short"}});
+    let problem = wrong(short);
+    assert_eq!(problem["field"], "chap.secret");
+    assert!(!problem.to_string().contains("short\""), "{problem}");
+    assert_eq!(wrong(json!({"name": "x", "initiators": []}))["field"], "initiators");
+    assert_eq!(wrong(json!({"name": "x", "initiators": [], "secret": "y"}))["field"], "secret");
+
+    let groups = "/api/v1/host-groups";
+    let group = api.post(groups, json!({"name": "cluster", "hosts": ["esx1"]}));
+    assert_eq!((group.status, group.header("location")), (201, Some("/api/v1/host-groups/cluster")));
+    assert_eq!(api.post("/api/v1/volumes", json!({"name": "tank/a", "size_bytes": 1 << 20})).status, 201);
+    let mapping = api.post("/api/v1/mappings", json!({"volume": "tank/a", "host": "cluster"}));
+    assert_eq!(mapping.status, 201, "{mapping:?}");
+    let place_of_it = mapping.header("location").unwrap().to_string();
+    assert_eq!(api.get(&place_of_it).json(), mapping.json());
+    assert_eq!(api.get("/api/v1/mappings/tank%2Fa:cluster").json(), mapping.json());
+    for (filter, count) in
+        [("", 1), ("?host=esx1", 1), ("?host=cluster", 1), ("?volume=tank%2Fa", 1), ("?volume=tank%2Fb", 0)]
+    {
+        let items = api.get(&format!("/api/v1/mappings{filter}")).json()["items"].clone();
+        assert_eq!(items.as_array().unwrap().len(), count, "{filter}");
+    }
+    api.get("/api/v1/mappings?host=nobody").problem(404, "not_found");
+    api.post("/api/v1/mappings", json!({"volume": "tank/a", "host": "esx1"})).problem(409, "conflict");
+    let far = json!({"volume": "tank/a", "host": "esx1", "lun": 16384});
+    assert_eq!(api.post("/api/v1/mappings", far).problem(400, "invalid")["field"], "lun");
+    api.call("DELETE", "/api/v1/host-groups/cluster", "", None).problem(409, "unsafe");
+    api.call("DELETE", host, "", None).problem(409, "unsafe");
+    assert_eq!(api.call("DELETE", "/api/v1/host-groups/cluster?unmap=true", "", None).status, 204);
+    api.get(&place_of_it).problem(404, "not_found");
+    assert_eq!(api.call("DELETE", host, "", None).status, 204);
+    assert_eq!(api.get("/api/v1/sessions").json()["items"], json!([]));
+    api.call("DELETE", "/api/v1/sessions/1", "", None).problem(404, "not_found");
+    daemon.stop();
+}

@@ -42,19 +42,27 @@ fn a_second_daemon_is_refused_and_harms_nothing() {
     let place = Place::new();
     let daemon = Daemon::start(&place);
     place
-        .run(&["serve", "--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0"])
+        .run(&["serve", "--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0", "--iscsi", "127.0.0.1:0"])
         .expect(4)
         .says("another forebay daemon");
     place.run(&["pool", "list"]).expect(0);
     // NBD has no authentication of its own, so without TLS it stays on this host.
     let other = Place::new();
-    other.run(&["serve", "--listen", "127.0.0.1:0", "--nbd", "0.0.0.0:0"]).expect(5).says("TLS");
-    other.run(&["serve", "--listen", "nowhere", "--nbd", "127.0.0.1:0"]).expect(2).says("--listen");
+    other
+        .run(&["serve", "--listen", "127.0.0.1:0", "--nbd", "0.0.0.0:0", "--iscsi", "127.0.0.1:0"])
+        .expect(5)
+        .says("TLS");
+    other
+        .run(&["serve", "--listen", "nowhere", "--nbd", "127.0.0.1:0", "--iscsi", "127.0.0.1:0"])
+        .expect(2)
+        .says("--listen");
     let no_file = [
         "serve",
         "--listen",
         "127.0.0.1:0",
         "--nbd",
+        "127.0.0.1:0",
+        "--iscsi",
         "127.0.0.1:0",
         "--nbd-tls-cert",
         "no",
@@ -64,8 +72,16 @@ fn a_second_daemon_is_refused_and_harms_nothing() {
     assert_ne!(other.run(&no_file).says("no").code, Some(0));
     // An address that is taken.
     let other = Place::new();
-    other.run(&["serve", "--listen", &daemon.http, "--nbd", "127.0.0.1:0"]).expect(4).says("--listen");
-    other.run(&["serve", "--listen", "127.0.0.1:0", "--nbd", &daemon.nbd]).expect(4).says("--nbd");
+    other
+        .run(&["serve", "--listen", &daemon.http, "--nbd", "127.0.0.1:0", "--iscsi", "127.0.0.1:0"])
+        .expect(4)
+        .says("--listen");
+    other
+        .run(&["serve", "--listen", "127.0.0.1:0", "--nbd", &daemon.nbd, "--iscsi", "127.0.0.1:0"])
+        .expect(4)
+        .says("--nbd");
+    let taken = ["serve", "--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0", "--iscsi", &daemon.iscsi[1]];
+    other.run(&taken).expect(4).says("--iscsi");
     daemon.stop();
 }
 
@@ -224,11 +240,13 @@ fn an_interrupted_creation_is_settled_at_the_next_start() {
 
 #[test]
 fn damaged_files_of_its_own_are_told_not_overwritten() {
-    for name in ["config", "tokens"] {
+    for name in ["config", "tokens", "hosts"] {
         let place = Place::new();
         fs::create_dir(place.data()).unwrap();
         fs::write(place.data().join(name), "{ not json").unwrap();
-        let refused = place.run(&["serve", "--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0"]).expect(1);
+        let refused = place
+            .run(&["serve", "--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0", "--iscsi", "127.0.0.1:0"])
+            .expect(1);
         assert!(refused.err.contains(name) && refused.err.contains("try:"), "{}", refused.err);
         assert_eq!(fs::read_to_string(place.data().join(name)).unwrap(), "{ not json");
     }

@@ -9,11 +9,18 @@ pub enum Direction {
     Write,
     /// Durable before it is answered.
     DurableWrite,
+    /// Three reads to one write.
+    Mixed,
 }
 
 impl Direction {
-    pub fn writes(self) -> bool {
-        self != Direction::Read
+    /// Whether the next request is a write.
+    pub fn writes(self, random: &mut Random) -> bool {
+        match self {
+            Direction::Read => false,
+            Direction::Write | Direction::DurableWrite => true,
+            Direction::Mixed => random.one_in(4),
+        }
     }
 }
 
@@ -25,25 +32,46 @@ pub struct Work {
     pub random: bool,
     /// Bytes of one request.
     pub size: usize,
-    /// Requests in flight.
+    /// Requests in flight, on each connection where there are connections.
     pub depth: usize,
+    pub connections: usize,
 }
 
 const fn random(name: &'static str, direction: Direction, depth: usize) -> Work {
-    Work { name, direction, random: true, size: 8 << 10, depth }
+    Work { name, direction, random: true, size: 8 << 10, depth, connections: 1 }
 }
 const fn sequential(name: &'static str, direction: Direction) -> Work {
-    Work { name, direction, random: false, size: 1 << 20, depth: 8 }
+    Work { name, direction, random: false, size: 1 << 20, depth: 8, connections: 1 }
 }
 
-pub const WORKS: [Work; 6] = [
-    random("8 KiB random read, QD 1", Direction::Read, 1),
-    random("8 KiB random read, QD 32", Direction::Read, 32),
-    random("8 KiB random durable write, QD 1", Direction::DurableWrite, 1),
-    random("8 KiB random durable write, QD 32", Direction::DurableWrite, 32),
-    sequential("1 MiB sequential read, QD 8", Direction::Read),
-    sequential("1 MiB sequential write, QD 8", Direction::Write),
+pub const SEQUENTIAL_WRITE: Work = sequential("1 MiB sequential write, QD 8", Direction::Write);
+
+/// In the order in which they are run, all repetitions of a chapter before the next. A file stays as it was laid out; a
+/// volume that writes elsewhere does not, so what order the bytes lie in is part of the work: first as they were
+/// written one after the other, then as random writes left them.
+pub const CHAPTERS: [&[Work]; 3] = [
+    &[
+        sequential("1 MiB sequential read, QD 8", Direction::Read),
+        SEQUENTIAL_WRITE,
+        sequential("1 MiB sequential durable write, QD 8", Direction::DurableWrite),
+    ],
+    &[
+        random("8 KiB random read, QD 1", Direction::Read, 1),
+        random("8 KiB random read, QD 32", Direction::Read, 32),
+        random("8 KiB random durable write, QD 1", Direction::DurableWrite, 1),
+        random("8 KiB random durable write, QD 32", Direction::DurableWrite, 32),
+    ],
+    &[sequential("1 MiB sequential read after random writes, QD 8", Direction::Read)],
 ];
+
+/// What is compared over iSCSI.
+pub const ISCSI: [&[Work]; 1] = [&[
+    random("8 KiB random 75/25, QD 1", Direction::Mixed, 1),
+    random("8 KiB random 75/25, QD 32", Direction::Mixed, 32),
+    Work { connections: 4, ..random("8 KiB random 75/25, QD 32, 4 connections", Direction::Mixed, 32) },
+    sequential("1 MiB sequential read, QD 8", Direction::Read),
+    SEQUENTIAL_WRITE,
+]];
 
 /// First writes to blocks that never held anything: each once, in random order. Then the same blocks again.
 pub const FIRST_WRITES: Work = random("8 KiB durable first writes, QD 32", Direction::DurableWrite, 32);
@@ -69,6 +97,17 @@ impl Places {
             Places::Random { random: Random::new(seed), count }
         } else {
             Places::Sequential { next: 0, count }
+        }
+    }
+
+    /// The same for several connections: random places for each, or an equal share of the sequence, one behind the other.
+    pub fn split(self, connections: usize) -> Vec<Places> {
+        match self {
+            one if connections == 1 => vec![one],
+            Places::Random { mut random, count } => (0..connections)
+                .map(|_| Places::Random { random: Random::new(random.next_u64()), count })
+                .collect(),
+            _ => unreachable!("only random works have several connections"),
         }
     }
 
@@ -107,6 +146,10 @@ pub struct Samples {
 }
 
 impl Samples {
+    pub fn join(&mut self, other: Samples) {
+        self.latencies_ns.extend(other.latencies_ns);
+    }
+
     pub fn add(&mut self, nanoseconds: u64) {
         self.latencies_ns.push(u32::try_from(nanoseconds).unwrap_or(u32::MAX));
     }
@@ -176,7 +219,7 @@ mod tests {
         assert_eq!(Median::of([1.0, 2.0].into_iter()).value, 1.5);
         let mut samples = Samples::default();
         (1..=1000).rev().for_each(|us| samples.add(us * 1000));
-        let measured = samples.measured(&WORKS[0], 2.0, 0.5);
+        let measured = samples.measured(&SEQUENTIAL_WRITE, 2.0, 0.5);
         assert_eq!((measured.p50_us, measured.p99_us, measured.p999_us), (501.0, 991.0, 1000.0));
         assert_eq!((measured.iops, measured.cpu_us_per_io), (500.0, 500.0));
     }

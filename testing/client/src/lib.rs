@@ -1,30 +1,25 @@
-//! A plain NBD client for tests and load: what it sends and when is exactly what the caller says.
+//! Plain clients for tests and load: what they send and when is exactly what the caller says.
 //!
-//! Fixed newstyle handshake with `NBD_OPT_GO`, then requests and simple replies; no structured replies, no TLS, no
-//! reconnecting. Constants and shapes are those of the NBD protocol document (networkblockdevice/nbd, doc/proto.md).
-//! Deliberately nothing is shared with the server's own protocol crate: a mistake made twice would look like
-//! agreement.
+//! One [`Connection`] belongs to one thread and speaks NBD ([`nbd`]) or iSCSI ([`iscsi`]). Requests are queued in memory
+//! and sent with one system call by [`Connection::send`]; replies are taken from whatever one read returned. At
+//! queue depth 32 that is a few system calls for many requests, so that the client is not what a benchmark measures.
+//! (libiscsi makes several for each.)
 //!
-//! One [`Connection`] belongs to one thread. Requests are queued in memory and sent with one system call by
-//! [`Connection::send`]; replies are taken from whatever one read returned. At queue depth 32 that is a few
-//! system calls for many requests, so that the client is not what a benchmark measures.
+//! Deliberately nothing is shared with the servers' own protocol crates: a mistake made twice would look like agreement.
 //!
 //! The caller bounds what is in flight. Reads and large writes must not be mixed in flight on one connection: both
 //! sides could then wait for the other to take what it sends.
 
-mod handshake;
+pub mod iscsi;
+pub mod nbd;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::TcpStream;
 
-pub use handshake::Export;
-
-const REQUEST_MAGIC: u32 = 0x2560_9513;
-const REPLY_MAGIC: u32 = 0x6744_6698;
-const REPLY_HEADER: usize = 16;
-/// Largest read or write: what servers have to accept by the protocol document.
+/// Largest read or write: what NBD servers have to accept by the protocol document.
 pub const PAYLOAD_MAX: usize = 32 << 20;
 
+/// What to do with a range; iSCSI's commands of the same meaning are behind it, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Command {
@@ -35,87 +30,83 @@ pub enum Command {
     WriteZeroes = 6,
 }
 
-const DISCONNECT: u16 = 2;
+/// Durable before the answer.
 pub const FLAG_FUA: u16 = 1 << 0;
 
 /// One answer. `cookie` is what the request was queued with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reply<'a> {
     pub cookie: u64,
-    /// 0, or the protocol's error number (Linux's).
+    /// 0, or the protocol's number: NBD's error (Linux's), or SCSI's sense key × 256 + status.
     pub error: u32,
     /// What was read; empty for other commands and after an error.
     pub data: &'a [u8],
 }
 
-pub struct Connection {
-    stream: TcpStream,
-    export: Export,
-    /// Requests that are not yet sent.
-    out: Vec<u8>,
-    /// Received: `input[start..end]` is not yet taken.
-    input: Vec<u8>,
-    start: usize,
-    end: usize,
-    /// Payload lengths of reads in flight; `None` for commands without.
-    expected: std::collections::HashMap<u64, usize>,
+/// What the server says that it can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Abilities {
+    pub flush: bool,
+    pub fua: bool,
+    pub write_zeroes: bool,
 }
 
-fn damaged(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the server's {what}"))
+/// A connection to one volume.
+pub enum Connection {
+    Nbd(Box<nbd::Connection>),
+    Iscsi(Box<iscsi::Connection>),
 }
+
+use Connection::{Iscsi, Nbd};
 
 impl Connection {
-    /// Connects to `address` (`host:port`) and opens `export`.
-    pub fn open(address: &str, export: &str) -> io::Result<Connection> {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        let export = handshake::open(&mut stream, export)?;
-        Ok(Connection {
-            stream,
-            export,
-            out: Vec::new(),
-            input: vec![0; 1 << 20],
-            start: 0,
-            end: 0,
-            expected: std::collections::HashMap::new(),
-        })
+    /// Opens export `name` at `address` (`host:port`) over NBD; with `iscsi://` before the address, `name` is
+    /// `TARGET/LUN`.
+    pub fn open(address: &str, name: &str) -> io::Result<Connection> {
+        match address.strip_prefix("iscsi://") {
+            Some(portal) => iscsi::Connection::open(portal, name).map(Box::new).map(Iscsi),
+            None => nbd::Connection::open(address, name).map(Box::new).map(Nbd),
+        }
     }
 
-    pub fn export(&self) -> &Export {
-        &self.export
+    pub fn abilities(&self) -> Abilities {
+        match self {
+            Nbd(nbd) => {
+                let export = nbd.export();
+                Abilities { flush: export.flush(), fua: export.fua(), write_zeroes: export.write_zeroes() }
+            }
+            Iscsi(iscsi) => Abilities { flush: true, fua: true, write_zeroes: iscsi.thin() },
+        }
+    }
+
+    /// Bytes of the volume.
+    pub fn size(&self) -> u64 {
+        match self {
+            Nbd(nbd) => nbd.export().size,
+            Iscsi(iscsi) => iscsi.size(),
+        }
     }
 
     /// Requests queued or sent that have no reply yet.
     pub fn in_flight(&self) -> usize {
-        self.expected.len()
-    }
-
-    fn header(&mut self, command: u16, flags: u16, cookie: u64, at: u64, len: u32) {
-        self.out.extend_from_slice(&REQUEST_MAGIC.to_be_bytes());
-        self.out.extend_from_slice(&flags.to_be_bytes());
-        self.out.extend_from_slice(&command.to_be_bytes());
-        self.out.extend_from_slice(&cookie.to_be_bytes());
-        self.out.extend_from_slice(&at.to_be_bytes());
-        self.out.extend_from_slice(&len.to_be_bytes());
-    }
-
-    fn queue(&mut self, command: Command, flags: u16, cookie: u64, at: u64, len: usize) {
-        let reply = if command == Command::Read { len } else { 0 };
-        assert!(self.expected.insert(cookie, reply).is_none(), "a cookie names one request in flight");
-        let len = u32::try_from(len).expect("the protocol's lengths have 32 bits");
-        self.header(command as u16, flags, cookie, at, len);
+        match self {
+            Nbd(nbd) => nbd.in_flight(),
+            Iscsi(iscsi) => iscsi.in_flight(),
+        }
     }
 
     pub fn read(&mut self, cookie: u64, at: u64, len: usize) {
-        assert!(len <= PAYLOAD_MAX, "a read of at most {PAYLOAD_MAX} bytes");
-        self.queue(Command::Read, 0, cookie, at, len);
+        match self {
+            Nbd(nbd) => nbd.read(cookie, at, len),
+            Iscsi(iscsi) => iscsi.read(cookie, at, len),
+        }
     }
 
     pub fn write(&mut self, cookie: u64, at: u64, data: &[u8], flags: u16) {
-        assert!(data.len() <= PAYLOAD_MAX, "a write of at most {PAYLOAD_MAX} bytes");
-        self.queue(Command::Write, flags, cookie, at, data.len());
-        self.out.extend_from_slice(data);
+        match self {
+            Nbd(nbd) => nbd.write(cookie, at, data, flags),
+            Iscsi(iscsi) => iscsi.write(cookie, at, data, flags),
+        }
     }
 
     /// A flush (with `at` and `len` 0), trim or write-zeroes.
@@ -124,69 +115,26 @@ impl Connection {
             !matches!(command, Command::Read | Command::Write),
             "reads and writes have methods of their own"
         );
-        self.queue(command, flags, cookie, at, len);
+        match self {
+            Nbd(nbd) => nbd.command(command, cookie, at, len, flags),
+            Iscsi(iscsi) => iscsi.command(command, cookie, at, len),
+        }
     }
 
     /// Sends what is queued.
     pub fn send(&mut self) -> io::Result<()> {
-        self.stream.write_all(&self.out)?;
-        self.out.clear();
-        Ok(())
+        match self {
+            Nbd(nbd) => nbd.send(),
+            Iscsi(iscsi) => iscsi.send(),
+        }
     }
 
     /// The next reply; `wait`: blocks until there is one. `None` only without `wait`, when what was received holds no
     /// whole reply.
     pub fn reply(&mut self, wait: bool) -> io::Result<Option<Reply<'_>>> {
-        loop {
-            let have = self.end - self.start;
-            let mut need = REPLY_HEADER;
-            if have >= REPLY_HEADER {
-                let (cookie, error, len) = self.parse_header()?;
-                need = REPLY_HEADER + len;
-                if have >= need {
-                    self.expected.remove(&cookie);
-                    let data = self.start + REPLY_HEADER..self.start + need;
-                    self.start += need;
-                    return Ok(Some(Reply { cookie, error, data: &self.input[data] }));
-                }
-            }
-            if !wait {
-                return Ok(None);
-            }
-            self.fill(need)?;
-        }
-    }
-
-    fn parse_header(&self) -> io::Result<(u64, u32, usize)> {
-        let header = &self.input[self.start..self.start + REPLY_HEADER];
-        let word = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().expect("four bytes"));
-        if word(0) != REPLY_MAGIC {
-            return Err(damaged("reply does not start with the reply magic"));
-        }
-        let error = word(4);
-        let cookie = u64::from_be_bytes(header[8..16].try_into().expect("eight bytes"));
-        let len = *self.expected.get(&cookie).ok_or_else(|| damaged("reply answers no request in flight"))?;
-        Ok((cookie, error, if error == 0 { len } else { 0 }))
-    }
-
-    /// Receives once, with room for a reply of `need` bytes.
-    fn fill(&mut self, need: usize) -> io::Result<()> {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
-        if self.input.len() - self.start < need.max(REPLY_HEADER) {
-            self.input.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-            if self.input.len() < need {
-                self.input.resize(need, 0);
-            }
-        }
-        match self.stream.read(&mut self.input[self.end..])? {
-            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
-            n => {
-                self.end += n;
-                Ok(())
-            }
+        match self {
+            Nbd(nbd) => nbd.reply(wait),
+            Iscsi(iscsi) => iscsi.reply(wait),
         }
     }
 
@@ -214,8 +162,63 @@ impl Connection {
     }
 
     /// Says goodbye; the server closes.
-    pub fn close(mut self) -> io::Result<()> {
-        self.header(DISCONNECT, 0, 0, 0, 0);
-        self.send()
+    pub fn close(self) -> io::Result<()> {
+        match self {
+            Nbd(nbd) => nbd.close(),
+            Iscsi(iscsi) => iscsi.close(),
+        }
+    }
+}
+
+fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the server's {what}"))
+}
+
+/// Bytes received that are not yet taken.
+struct Input {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    fn new() -> Input {
+        Input { bytes: vec![0; 1 << 20], start: 0, end: 0 }
+    }
+
+    fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// The first `len` bytes, which must be there.
+    fn peek(&self, len: usize) -> &[u8] {
+        &self.bytes[self.start..self.start + len]
+    }
+
+    /// Takes the first `len` bytes.
+    fn take(&mut self, len: usize) -> &[u8] {
+        self.start += len;
+        &self.bytes[self.start - len..self.start]
+    }
+
+    /// Receives once, with room for a message of `need` bytes.
+    fn fill(&mut self, stream: &mut TcpStream, need: usize) -> io::Result<()> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.bytes.len() - self.start < need {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            if self.bytes.len() < need {
+                self.bytes.resize(need, 0);
+            }
+        }
+        match stream.read(&mut self.bytes[self.end..])? {
+            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
+            n => {
+                self.end += n;
+                Ok(())
+            }
+        }
     }
 }

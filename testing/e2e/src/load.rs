@@ -110,19 +110,19 @@ fn queue(
 ) -> Pending {
     let issued = ticks.now();
     let draw = random.below(100);
-    if draw < 4 && connection.export().flush() {
+    if draw < 4 && connection.abilities().flush {
         connection.command(Command::Flush, cookie, 0, 0, 0);
         return Pending::Flush { issued };
     }
     let units = 1 + random.below(UNITS_MAX);
     let within = if random.one_in(4) { HOT_UNITS.min(target.units) } else { target.units };
     let unit = random.below(within - units.min(within - 1));
-    let fua = connection.export().fua() && random.one_in(10);
+    let fua = connection.abilities().fua && random.one_in(10);
     let flags = if fua { FLAG_FUA } else { 0 };
     let version = ticks.version();
     let (at, len) = (unit * UNIT as u64, units as usize * UNIT);
     let kind = match draw {
-        4..8 if connection.export().write_zeroes() => {
+        4..8 if connection.abilities().write_zeroes => {
             connection.command(Command::WriteZeroes, cookie, at, len, flags);
             Kind::Zeros
         }

@@ -31,9 +31,10 @@ struct Step {
 pub fn is_true(binary: &Path, directory: &Directory) -> Outcome<String> {
     let text = fs::read_to_string("README.md").context("README.md (run from the project's directory)")?;
     let block = console_block(&text).ok_or("README.md has no console block")?;
-    let (nbd, http) = (free_port()?, free_port()?);
+    let (nbd, http, iscsi) = (free_port()?, free_port()?, free_port()?);
     let block = block.replace(":10809", &format!(":{nbd}")).replace(":8080", &format!(":{http}"));
-    let ports = format!("--nbd 127.0.0.1:{nbd} --listen 127.0.0.1:{http}");
+    let block = block.replace(":3260", &format!(":{iscsi}"));
+    let ports = format!("--nbd 127.0.0.1:{nbd} --listen 127.0.0.1:{http} --iscsi 127.0.0.1:{iscsi}");
     let steps = steps(&block);
 
     let bin = directory.create("bin")?;

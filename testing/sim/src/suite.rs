@@ -43,6 +43,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::MissingNodeChecksumCheck => &["rot", "misdirected", "lost"],
         Bug::MissingChecksumCheck => &["rot-serving", "rot", "unreadable"],
         Bug::MirrorWritesOneCopy => &["gone", "rot", "unreadable"],
+        Bug::RepairWritesWrongCopy => &["rot-repaired"],
         Bug::StaleDiskAccepted => &["gone"],
         Bug::WriteErrorIgnored => &["write-error"],
         Bug::FlushErrorIgnored => &["flush-error"],

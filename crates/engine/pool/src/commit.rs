@@ -5,13 +5,14 @@
 //! acknowledges. Frames are written one at a time, so a valid frame n+1 proves that frame n was complete;
 //! whether it was also flushed is told by the `durable` field (see `forebay_log`).
 //!
-//! Large writes do not wait in the queue: their data goes to disk at once, and the commit waits for it.
+//! Large writes bring their data to disk before they queue ([`Shard::write_ahead`]): their commit is a frame and a flush, and
+//! the device goes on with the data of the next ones meanwhile.
 
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
-use crate::format::{DatasetRecord, DatasetState};
+use crate::format::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
-use crate::shard::Shard;
+use crate::shard::{NodesClaim, Shard};
 use crate::signal::Pass;
 use forebay_base::codec::Writer;
 use forebay_base::planted::{Bug, active};
@@ -25,8 +26,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Data from this size on is written before its commit, not with it.
-const EAGER_BYTES: usize = 64 << 10;
+/// Data from this size on is written before its commit, not with it: a device gains nothing more from merging it.
+pub(crate) const AHEAD_BYTES: usize = 64 << 10;
 /// One frame's records, if they are more than one entry's: a longer frame would delay who waits for it.
 const FRAME_RECORDS_MAX: usize = 256 << 10;
 /// One commit's data, for the same reason.
@@ -79,18 +80,19 @@ pub(crate) struct Entry {
     /// Whether the caller waits for stable storage.
     pub durable: bool,
     pub done: Option<Completer<Result<(), IoError>>>,
-    /// Data writes already in flight.
-    eager: Vec<Writing>,
+    /// What writing the data gave, when that came first.
+    ahead: Option<Result<DiskSet, IoError>>,
     /// Room at the gate, given back when the commit is over.
     pub pass: Option<Pass>,
-    pub nodes: u64,
+    /// Nodes that applying the entry may make dirty.
+    pub nodes: Option<NodesClaim>,
     /// Bytes of the entry's records, once it is queued.
     records_bytes: usize,
 }
 
 impl Entry {
     pub fn new(id: u64, changes: Vec<Change>, durable: bool) -> Entry {
-        Entry { id, changes, durable, done: None, eager: Vec::new(), pass: None, nodes: 0, records_bytes: 0 }
+        Entry { id, changes, durable, done: None, ahead: None, pass: None, nodes: None, records_bytes: 0 }
     }
     pub fn grant(chunk: ChunkEntry) -> Entry {
         Entry::new(0, vec![Change::Grant { chunk }], false)
@@ -162,12 +164,28 @@ struct Batch {
 }
 
 impl Shard {
-    /// Queues an entry. Large data starts on its way to disk now.
-    pub fn submit(self: &Rc<Self>, mut entry: Entry) {
-        if entry.data_bytes() >= EAGER_BYTES {
-            entry.eager = self.start_writes(entry.data().map(|(at, block)| (at, block.clone())).collect());
+    /// Writes an entry's data before the entry is queued. The caller holds the lock of the blocks until then: two entries for
+    /// one block stand in the log in the order in which they were made. An error is the commit's to report.
+    pub async fn write_ahead(&self, entry: &mut Entry) {
+        let mut touched = DiskSet::default();
+        let writes = self.start_writes(entry.data().map(|(at, block)| (at, block.clone())).collect());
+        let result = self.written(writes, &mut touched).await;
+        entry.ahead = Some(result.map(|()| touched));
+    }
+
+    /// Waits for writes; for all of them, also after one failed.
+    async fn written(&self, writes: Vec<Writing>, touched: &mut DiskSet) -> Result<(), IoError> {
+        let mut result = Ok(());
+        for writing in writes {
+            let written = self.array.written(writing, touched).await;
+            result = result.and(written.map_err(|error: ArrayError| match error {
+                ArrayError::Corrupt | ArrayError::Io => IoError::Io,
+            }));
         }
-        self.nodes_queued.set(self.nodes_queued.get() + entry.nodes);
+        result
+    }
+
+    pub fn submit(&self, mut entry: Entry) {
         entry.records_bytes = entry.records().map(|record| record.len()).sum();
         self.queued_bytes.set(self.queued_bytes.get() + entry.records_bytes);
         self.queue.borrow_mut().push_back(entry);
@@ -234,7 +252,7 @@ impl Shard {
         }
         let result = if self.is_suspended() { Err(IoError::Suspended) } else { result };
         for entry in batch.entries {
-            self.nodes_queued.set(self.nodes_queued.get() - entry.nodes);
+            drop(entry.nodes);
             self.queued_bytes.set(self.queued_bytes.get() - entry.records_bytes);
             let id = entry.id;
             for change in entry.changes {
@@ -294,27 +312,19 @@ impl Shard {
         let payload: usize = batch.entries.iter().map(|entry| entry.records_bytes).sum();
         let length = Frame::length_for(payload);
         self.wait_for_room(length).await?;
-        let mut small = Vec::new();
-        let mut writes = Vec::new();
-        for entry in &mut batch.entries {
+        let mut data = Vec::new();
+        for entry in &batch.entries {
             batch.bytes += entry.data_bytes();
-            if entry.eager.is_empty() {
-                small.extend(entry.data().map(|(at, block)| (at, block.clone())));
+            match entry.ahead {
+                Some(ahead) => batch.touched.union(&ahead?),
+                None => data.extend(entry.data().map(|(at, block)| (at, block.clone()))),
             }
-            writes.append(&mut entry.eager);
         }
-        writes.extend(self.start_writes(small));
+        let mut writes = self.start_writes(data);
         let frame = self.encode_batch(batch, payload, length);
         batch.bytes += length;
         writes.extend(self.start_frame(frame));
-        let mut result = Ok(());
-        for writing in writes {
-            let written = self.array.written(writing, &mut batch.touched).await;
-            result = result.and(written.map_err(|error: ArrayError| match error {
-                ArrayError::Corrupt | ArrayError::Io => IoError::Io,
-            }));
-        }
-        result
+        self.written(writes, &mut batch.touched).await
     }
 
     fn encode_batch(&self, batch: &Batch, payload: usize, length: usize) -> Buf {
@@ -517,11 +527,14 @@ impl Shard {
             }
         };
         let registry = registry(&self.rt);
-        if dataset.record.borrow().state == DatasetState::Live {
-            registry.add_volume(self, dataset);
-        } else {
-            dataset.gone.set(true);
-            registry.remove_volume(dataset.id());
+        let (kind, state) = (dataset.record.borrow().kind, dataset.record.borrow().state);
+        match (kind, state) {
+            (DatasetKind::Volume, DatasetState::Live) => registry.add_volume(self, dataset),
+            (DatasetKind::Attributes, DatasetState::Live) => {}
+            (_, DatasetState::Deleting) => {
+                dataset.gone.set(true);
+                registry.remove_volume(dataset.id());
+            }
         }
     }
 

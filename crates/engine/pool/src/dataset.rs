@@ -9,12 +9,13 @@ use crate::format::DatasetRecord;
 use crate::locks::RangeLocks;
 use crate::signal::Turnstile;
 use crate::spec::SyncPolicy;
-use forebay_base::Id;
+use forebay_base::{Id, NumberHasher};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
 use forebay_tree::Tree;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 
 /// A block that is queued for a commit.
@@ -45,7 +46,7 @@ pub(crate) struct Dataset {
     pub locks: RangeLocks,
     /// Held (as range 0) while the record is being changed.
     pub properties: RangeLocks,
-    pub pending: RefCell<HashMap<u64, Pending>>,
+    pub pending: RefCell<HashMap<u64, Pending, BuildHasherDefault<NumberHasher>>>,
     pub staged: RefCell<BTreeMap<u64, Staged>>,
     /// Client operations in flight; deletion waits for none.
     active: Cell<usize>,

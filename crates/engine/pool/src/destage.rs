@@ -127,7 +127,7 @@ impl Shard {
     ) -> Result<(), IoError> {
         let guard = dataset.locks.lock(first, first + count as u64 - 1).await;
         let nodes = count as u64 / forebay_tree::FANOUT + 6;
-        self.reserve_nodes(nodes, true).await?;
+        let nodes = self.reserve_nodes(nodes, true).await?;
         // What is pending is newer and stands before this entry in the log: moving the older contents would undo it.
         let movable = |block: u64| {
             let pending = dataset.pending.borrow().contains_key(&block);
@@ -139,7 +139,7 @@ impl Shard {
             let place = match staged.place {
                 Some(place) => place,
                 // From before the import: reserved then, found anew now.
-                None => self.allocate(dataset.block_bytes(), 1, nodes).await?.remove(0),
+                None => self.allocate(dataset.block_bytes(), 1, 0).await?.0.remove(0),
             };
             let data = staged.data;
             let ptr = Ptr::new(place.addr(), data.len() as u32, self.epoch, Checksum::of(&data));
@@ -152,7 +152,7 @@ impl Shard {
             return Ok(());
         }
         let mut entry = Entry::new(self.entry_id(), changes, false);
-        entry.nodes = nodes;
+        entry.nodes = Some(nodes);
         let done = entry.awaited();
         self.submit(entry);
         let result = done.await;

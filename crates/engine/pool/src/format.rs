@@ -7,7 +7,7 @@
 //!          224 tail position 8   232 tail sequence 8   240 tail link 16   256 cut sequence 8   264 sealed sequence 8   272 zero 16
 //!
 //! dataset record: 512 bytes
-//!   0 number 4   4 kind 1 (1 volume)   5 state 1   6 sync 1   7 block shift 1   8 id 16   24 size 8   32 created 8
+//!   0 number 4   4 kind 1 (1 volume, 2 attributes)   5 state 1   6 sync 1   7 block shift 1   8 id 16   24 size 8   32 created 8
 //!   40 root 32   72 mapped blocks 8   80 height 1   81 zero 15   96 name length 2   98 name 200   298 zero …
 //! ```
 //!
@@ -103,11 +103,19 @@ pub(crate) enum DatasetState {
     Deleting,
 }
 
-/// A volume's line in the catalogue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DatasetKind {
+    Volume,
+    /// The pool's own: see [`crate::attributes`].
+    Attributes,
+}
+
+/// A dataset's line in the catalogue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DatasetRecord {
     /// Number within the shard, as log records use it.
     pub number: u32,
+    pub kind: DatasetKind,
     pub state: DatasetState,
     pub sync: SyncPolicy,
     pub block_shift: u8,
@@ -137,8 +145,12 @@ impl DatasetRecord {
             SyncPolicy::Standard => 1,
             SyncPolicy::Disabled => 2,
         };
+        let kind = match self.kind {
+            DatasetKind::Volume => 1,
+            DatasetKind::Attributes => 2,
+        };
         w.u32(self.number)
-            .u8(1)
+            .u8(kind)
             .u8(u8::from(self.state == DatasetState::Deleting))
             .u8(sync)
             .u8(self.block_shift);
@@ -165,9 +177,26 @@ impl DatasetRecord {
             2 => SyncPolicy::Disabled,
             _ => return Ok(None),
         };
-        let sane = kind == 1 && (12..=17).contains(&block_shift) && height <= 4 && size <= 64 << 40;
-        let record =
-            DatasetRecord { number, state, sync, block_shift, id, size, created, root, mapped, height, name };
+        let kind = match kind {
+            1 => DatasetKind::Volume,
+            2 => DatasetKind::Attributes,
+            _ => return Ok(None),
+        };
+        let sane = (12..=17).contains(&block_shift) && height <= 4 && size <= 64 << 40;
+        let record = DatasetRecord {
+            number,
+            kind,
+            state,
+            sync,
+            block_shift,
+            id,
+            size,
+            created,
+            root,
+            mapped,
+            height,
+            name,
+        };
         Ok(sane.then_some(record))
     }
 }
@@ -197,6 +226,7 @@ mod tests {
         assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool)));
         let record = DatasetRecord {
             number: 7,
+            kind: DatasetKind::Attributes,
             state: DatasetState::Deleting,
             sync: SyncPolicy::Disabled,
             block_shift: 13,

@@ -1,6 +1,6 @@
 //! Holds `docs/disk-format.md` against the code: every row of its tables must find the field's value where it says.
 
-use crate::format::{DatasetRecord, DatasetState, ShardRoot, Super};
+use crate::format::{DatasetKind, DatasetRecord, DatasetState, ShardRoot, Super};
 use crate::spec::SyncPolicy;
 use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
@@ -234,6 +234,7 @@ fn payload_dataset_node_and_frame() {
     );
     let record = DatasetRecord {
         number: 0x61,
+        kind: DatasetKind::Attributes,
         state: DatasetState::Deleting,
         sync: SyncPolicy::Standard,
         block_shift: 13,
@@ -250,7 +251,7 @@ fn payload_dataset_node_and_frame() {
         &record.encode(),
         &[
             ("number", &[0x61]),
-            ("kind", &[1]),
+            ("kind", &[2]),
             ("state", &[1]),
             ("sync", &[1]),
             ("log2", &[13]),

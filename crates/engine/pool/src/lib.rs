@@ -3,6 +3,7 @@
 //! [`Engine`] is the handle for management: `Send`, every method a message to the cores. [`Volume`] is the
 //! handle for the data path: it lives on the core that owns the volume's shard ([`VolumeInfo::core`]).
 
+mod attributes;
 pub mod check;
 mod checkpoint;
 mod commit;
@@ -27,6 +28,7 @@ mod tables;
 mod volume;
 mod volumes;
 
+pub use attributes::ATTRIBUTES_BYTES_MAX;
 pub use error::{Error, ErrorKind, IoError};
 pub use spec::*;
 pub use volume::{IO_BYTES_MAX, Volume};

@@ -7,10 +7,12 @@
 use crate::commit::Entry;
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
-use crate::format::{DatasetRecord, DatasetState};
+use crate::format::{DatasetKind, DatasetRecord, DatasetState};
+use crate::locks::RangeLocks;
 use crate::registry::{PoolShared, call, registry};
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
+use forebay_base::NumberHasher;
 use forebay_device::{SlotRef, UNIT};
 use forebay_log::{Chain, FrameContext, Ring};
 use forebay_raid::{Array, DiskSet};
@@ -19,7 +21,7 @@ use forebay_space::{Chunk, ChunkEntry, ChunkKind, NODE_UNITS, Ptr, Space};
 use forebay_tree::Frozen;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,22 +77,6 @@ pub(crate) struct FrozenShard {
     pub unflushed: DiskSet,
 }
 
-/// Hashes block addresses, which are distinct already: Fibonacci multiplication spreads them.
-#[derive(Default)]
-pub(crate) struct AddrHasher(u64);
-
-impl Hasher for AddrHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0 ^ value).wrapping_mul(0x9e3779b97f4a7c15).rotate_left(29);
-    }
-}
-
 /// Weighs a cached block by the memory it holds.
 #[derive(Clone)]
 pub(crate) struct BlockWeight;
@@ -104,7 +90,7 @@ impl quick_cache::Weighter<u64, (u128, Buf)> for BlockWeight {
 /// Verified blocks by address (S3-FIFO: one pass over a volume does not evict what is used often). A block never
 /// changes at its address without changing its checksum, so an entry is valid if and only if the checksum matches.
 pub(crate) type BlockCache =
-    quick_cache::unsync::Cache<u64, (u128, Buf), BlockWeight, BuildHasherDefault<AddrHasher>>;
+    quick_cache::unsync::Cache<u64, (u128, Buf), BlockWeight, BuildHasherDefault<NumberHasher>>;
 
 /// Lets a block into the cache when it is asked for the second time: what is read once, a scan or a random walk over more
 /// than memory, neither evicts anything nor keeps buffers from being used again at once.
@@ -132,7 +118,7 @@ impl Doorkeeper {
 #[derive(Default)]
 pub(crate) struct LeafClock {
     queue: VecDeque<(u32, u64)>,
-    members: HashSet<(u32, u64)>,
+    members: HashSet<(u32, u64), BuildHasherDefault<NumberHasher>>,
 }
 
 pub(crate) struct Shard {
@@ -165,7 +151,7 @@ pub(crate) struct Shard {
     pub dirty_bytes: Cell<u64>,
     /// Nodes that the running checkpoint has yet to write.
     pub nodes_frozen: Cell<u64>,
-    /// Nodes that entries in the queue may make dirty.
+    /// Nodes that entries in the queue, or on their way to it, may make dirty.
     pub nodes_queued: Cell<u64>,
     /// Blocks of the catalogue and the chunk table of the last checkpoint.
     pub tables: RefCell<Vec<Ptr>>,
@@ -184,12 +170,26 @@ pub(crate) struct Shard {
     pub zero: Buf,
     /// Numbers of datasets that are being created.
     pub numbers: RefCell<HashSet<u32>>,
+    /// Held (as range 0) while attributes are stored.
+    pub attribute_locks: RangeLocks,
     granting: Cell<bool>,
     grants: Turnstile,
     entries: Cell<u64>,
     pub stopping: Cell<bool>,
     /// Tasks of this shard that are still running.
     pub tasks: Cell<usize>,
+}
+
+/// Nodes that a change may make dirty, claimed until it has.
+pub(crate) struct NodesClaim {
+    shard: Rc<Shard>,
+    nodes: u64,
+}
+
+impl Drop for NodesClaim {
+    fn drop(&mut self) {
+        self.shard.nodes_queued.set(self.shard.nodes_queued.get() - self.nodes);
+    }
 }
 
 /// What a shard is made of, once its state is known.
@@ -257,6 +257,7 @@ impl Shard {
             destaged: Cell::new(0),
             destage_work: Signal::default(),
             numbers: RefCell::default(),
+            attribute_locks: RangeLocks::default(),
             granting: Cell::new(false),
             grants: Turnstile::default(),
             entries: Cell::new(0),
@@ -359,14 +360,14 @@ impl Shard {
         dirty + self.nodes_frozen.get() + self.nodes_queued.get() + 2 * tables
     }
 
-    /// Places for `count` blocks of `block_bytes` bytes, and nodes for what the write makes dirty. Waits for chunks or a
-    /// checkpoint where that helps.
+    /// Places for `count` blocks of `block_bytes` bytes, and `nodes` nodes for what the write makes dirty. Waits for chunks or
+    /// a checkpoint where that helps.
     pub async fn allocate(
         self: &Rc<Self>,
         block_bytes: usize,
         count: usize,
         nodes: u64,
-    ) -> Result<Vec<Ptr>, IoError> {
+    ) -> Result<(Vec<Ptr>, NodesClaim), IoError> {
         let units = (block_bytes as u64 / UNIT) as u32;
         let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
         let mut waited = 0;
@@ -374,9 +375,9 @@ impl Shard {
             if self.is_suspended() {
                 return Err(IoError::Suspended);
             }
-            self.reserve_nodes(nodes, false).await?;
+            let nodes = self.reserve_nodes(nodes, false).await?;
             match self.try_allocate(kind, units, count) {
-                Some(places) => return Ok(places),
+                Some(places) => return Ok((places, nodes)),
                 None if self.grant(kind, false).await => {}
                 None if !self.space.borrow().is_scarce() => self.space.borrow_mut().declare_scarce(),
                 None if self.space.borrow().has_pending_frees() && waited < SPACE_WAITS_MAX => {
@@ -390,8 +391,8 @@ impl Shard {
         }
     }
 
-    /// Makes sure that `nodes` more dirty nodes could be written. Deletion (`urgent`) may use the last slice of the pool.
-    pub async fn reserve_nodes(self: &Rc<Self>, nodes: u64, urgent: bool) -> Result<(), IoError> {
+    /// Makes sure that `nodes` more dirty nodes can be written. Deletion (`urgent`) may use the last slice of the pool.
+    pub async fn reserve_nodes(self: &Rc<Self>, nodes: u64, urgent: bool) -> Result<NodesClaim, IoError> {
         let mut waited = 0;
         while self.nodes_needed() + nodes > self.space.borrow().nodes_free() {
             if self.is_suspended() {
@@ -405,7 +406,8 @@ impl Shard {
                 return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
             }
         }
-        Ok(())
+        self.nodes_queued.set(self.nodes_queued.get() + nodes);
+        Ok(NodesClaim { shard: self.clone(), nodes })
     }
 
     fn try_allocate(&self, kind: ChunkKind, units: u32, count: usize) -> Option<Vec<Ptr>> {
@@ -549,7 +551,8 @@ impl Shard {
 
     /// Lets no client operation start any more and waits for those in flight.
     pub async fn close_volumes(&self) {
-        for dataset in self.live() {
+        let datasets: Vec<_> = self.datasets.borrow().values().cloned().collect();
+        for dataset in datasets {
             dataset.gone.set(true);
             dataset.quiesce().await;
         }
@@ -564,12 +567,15 @@ impl Shard {
         self.progress.until(|| self.tasks.get() == 0).await;
     }
 
-    /// Live datasets for management.
+    /// Volumes that are there for clients and management.
     pub fn live(&self) -> Vec<Rc<Dataset>> {
         let datasets = self.datasets.borrow();
         datasets
             .values()
-            .filter(|dataset| dataset.record.borrow().state == DatasetState::Live)
+            .filter(|dataset| {
+                let record = dataset.record.borrow();
+                record.kind == DatasetKind::Volume && record.state == DatasetState::Live
+            })
             .cloned()
             .collect()
     }

@@ -1,6 +1,6 @@
 //! A volume as protocols use it.
 
-use crate::commit::{Change, Entry};
+use crate::commit::{AHEAD_BYTES, Change, Entry};
 use crate::dataset::Dataset;
 use crate::destage::LogClaim;
 use crate::error::IoError;
@@ -121,8 +121,9 @@ impl Volume {
         done
     }
 
-    /// Allocates places for blocks and makes the entry that writes them; also whether its acknowledgement waits for it.
-    /// The caller holds the blocks' lock and queues the entry without waiting for anything in between.
+    /// Allocates places for blocks and makes the entry that writes them, large data written already; also whether its
+    /// acknowledgement waits for it. The caller holds the blocks' lock and queues the entry without waiting for anything in
+    /// between.
     async fn write_entry(
         &self,
         first: u64,
@@ -137,8 +138,7 @@ impl Volume {
         };
         let nodes = self.nodes_for(first, blocks.len() as u64);
         let block_bytes = self.dataset.block_bytes();
-        let id = self.shard.entry_id();
-        let places = self.shard.allocate(block_bytes, blocks.len(), nodes).await?;
+        let (places, nodes) = self.shard.allocate(block_bytes, blocks.len(), nodes).await?;
         let change = if in_log {
             let blocks = blocks.iter().cloned().zip(places.into_iter().map(Some)).collect();
             Change::Data { dataset: self.dataset.clone(), first, blocks }
@@ -155,11 +155,15 @@ impl Volume {
                 destage: false,
             }
         };
+        let id = self.shard.entry_id();
+        let mut entry = Entry::new(id, vec![change], durable);
+        entry.nodes = Some(nodes);
+        if !in_log && blocks.len() * block_bytes >= AHEAD_BYTES {
+            self.shard.write_ahead(&mut entry).await;
+        }
         for (block, data) in (first..).zip(blocks) {
             self.dataset.queue(block, id, data, !durable);
         }
-        let mut entry = Entry::new(id, vec![change], durable);
-        entry.nodes = nodes;
         Ok((entry, durable))
     }
 
@@ -234,11 +238,11 @@ impl Volume {
             let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
             let guard = self.dataset.locks.lock(at, to - 1).await;
             let nodes = self.nodes_for(at, to - at).min(CLEAR_LEAVES_MAX + 8);
-            self.shard.reserve_nodes(nodes, true).await?;
+            let nodes = self.shard.reserve_nodes(nodes, true).await?;
             let change = Change::Clear { dataset: self.dataset.clone(), first: at, count: to - at };
             let durable = self.sync() == SyncPolicy::Always || (self.sync() == SyncPolicy::Standard && fua);
             let mut entry = Entry::new(self.shard.entry_id(), vec![change], durable);
-            entry.nodes = nodes;
+            entry.nodes = Some(nodes);
             // Until it is applied, later writes to these blocks must wait: nothing in memory says that they are zeros.
             let done = self.queue(entry, true);
             finish(done).await?;
@@ -361,8 +365,9 @@ impl Volume {
         record.mapped = self.dataset.tree.borrow().mapped();
         change(&mut record);
         let height = forebay_tree::height_for(record.blocks());
-        self.shard.reserve_nodes(u64::from(height) + 1, true).await?;
-        let entry = Entry::new(self.shard.entry_id(), vec![Change::put(record)], true);
+        let nodes = self.shard.reserve_nodes(u64::from(height) + 1, true).await?;
+        let mut entry = Entry::new(self.shard.entry_id(), vec![Change::put(record)], true);
+        entry.nodes = Some(nodes);
         finish(self.queue(entry, true)).await
     }
 
@@ -370,6 +375,11 @@ impl Volume {
     pub(crate) async fn clear_all(&self) -> Result<(), IoError> {
         let blocks = self.dataset.record.borrow().blocks();
         self.clear(0, blocks, true).await
+    }
+
+    /// The shard and the volume's number in it.
+    pub(crate) fn place(&self) -> (&Rc<Shard>, u32) {
+        (&self.shard, self.dataset.number())
     }
 
     pub(crate) fn of(shard: Rc<Shard>, dataset: Rc<Dataset>) -> Volume {

@@ -4,7 +4,7 @@ use crate::commit::{Change, Entry};
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
-use crate::format::{DatasetRecord, DatasetState, NAME_MAX};
+use crate::format::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
 use crate::shard::Shard;
 use crate::spec::{SyncPolicy, VolumeInfo, VolumeSpec};
 use crate::tables::DATASETS_MAX;
@@ -15,6 +15,8 @@ use std::rc::Rc;
 
 const SIZE_MIN: u64 = MIB;
 const SIZE_MAX: u64 = 64 * TIB;
+/// Per shard: one dataset is for attributes.
+const VOLUMES_MAX: usize = DATASETS_MAX - 1;
 
 /// Checks a volume name: what the command line, URLs and export names can carry without quoting.
 pub(crate) fn check_name(object: &str, name: &str, field: &'static str) -> Result<(), Error> {
@@ -65,7 +67,14 @@ impl Shard {
         }
     }
 
-    async fn create_dataset(self: Rc<Self>, record: DatasetRecord) -> Result<VolumeInfo, IoError> {
+    pub(crate) async fn create_dataset(
+        self: &Rc<Self>,
+        record: DatasetRecord,
+    ) -> Result<Rc<Dataset>, IoError> {
+        // Deleted ones count until they are gone.
+        if self.datasets.borrow().len() + self.numbers.borrow().len() >= DATASETS_MAX {
+            return Err(IoError::NoSpace);
+        }
         let number = (0..).find(|number| {
             !self.datasets.borrow().contains_key(number) && !self.numbers.borrow().contains(number)
         });
@@ -75,13 +84,13 @@ impl Shard {
         let result = self.put_new(DatasetRecord { number, ..record }).await;
         self.numbers.borrow_mut().remove(&number);
         result?;
-        let dataset = self.datasets.borrow().get(&number).cloned().ok_or(IoError::Gone)?;
-        Ok(self.info(&dataset))
+        self.datasets.borrow().get(&number).cloned().ok_or(IoError::Gone)
     }
 
     async fn put_new(self: &Rc<Self>, record: DatasetRecord) -> Result<(), IoError> {
-        self.reserve_nodes(2, false).await?;
+        let nodes = self.reserve_nodes(2, false).await?;
         let mut entry = Entry::new(self.entry_id(), vec![Change::put(record)], true);
+        entry.nodes = Some(nodes);
         let done = entry.awaited();
         self.submit(entry);
         done.await
@@ -104,6 +113,10 @@ impl Shard {
             }
         }
         let number = dataset.number();
+        // The number may soon be another volume's. If this fails, an import goes on from here.
+        if self.forget_attributes(number).await.is_err() {
+            return;
+        }
         let entry = Entry::new(self.entry_id(), vec![Change::Remove { number }], true);
         self.submit(entry);
     }
@@ -160,8 +173,8 @@ impl Control {
         let mut load = vec![0usize; self.shard_count()];
         self.names.borrow().values().for_each(|place| load[place.shard] += 1);
         let shard = (0..load.len()).min_by_key(|index| load[*index]).expect("a pool has a shard");
-        if load[shard] >= DATASETS_MAX {
-            let message = format!("the pool has its {} volumes", DATASETS_MAX * load.len());
+        if load[shard] >= VOLUMES_MAX {
+            let message = format!("the pool has its {} volumes", VOLUMES_MAX * load.len());
             return Err(Error::new(ErrorKind::NoSpace, object, message)
                 .remedy("Delete volumes, or create another pool"));
         }
@@ -170,6 +183,7 @@ impl Control {
         self.names.borrow_mut().insert(spec.name.clone(), Place { shard, id });
         let record = DatasetRecord {
             number: 0,
+            kind: DatasetKind::Volume,
             state: DatasetState::Live,
             sync: spec.sync,
             block_shift: spec.block_size.trailing_zeros() as u8,
@@ -181,7 +195,11 @@ impl Control {
             height: 0,
             name: spec.name.clone(),
         };
-        let created = self.on_shard(shard, move |shard| shard.create_dataset(record)).await;
+        let create = move |shard: Rc<Shard>| async move {
+            let dataset = shard.create_dataset(record).await?;
+            Ok(shard.info(&dataset))
+        };
+        let created = self.on_shard(shard, create).await;
         let created = created.and_then(|result| result.map_err(|error| self.io_error(&spec.name, error)));
         if created.is_err() {
             self.names.borrow_mut().remove(&spec.name);

@@ -3,7 +3,8 @@
 use forebay_base::{KIB, MIB};
 use forebay_pool::check::check;
 use forebay_pool::{
-    Engine, EngineConfig, ErrorKind, IoError, Layout, PoolSpec, SyncPolicy, Volume, VolumeSpec,
+    ATTRIBUTES_BYTES_MAX, Engine, EngineConfig, ErrorKind, IoError, Layout, PoolSpec, SyncPolicy, Volume,
+    VolumeSpec,
 };
 use forebay_runtime::{Buf, Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
@@ -175,6 +176,41 @@ fn compare_and_write_is_all_or_nothing() {
         assert_eq!(bytes(&a, 5000, 20_000).await, &old[..]);
         assert_eq!(a.compare_and_write(5000, old, new.clone()).await, Ok(Ok(())));
         assert_eq!(bytes(&a, 5000, 20_000).await, &new[..]);
+    });
+}
+
+#[test]
+fn attributes_stay_with_their_volume_and_go_with_it() {
+    run(2, 32 * MIB, 1, |rt, cores| async move {
+        let engine = engine(cores);
+        engine.pool_create(spec(Layout::Mirror, &["sim0", "sim1"], &[], 1)).await.expect("created");
+        let a = engine.volume_create(volume("a", MIB, 8192)).await.expect("created").id;
+        let b = engine.volume_create(volume("b", MIB, 8192)).await.expect("created").id;
+        let open = |id| Volume::open(&rt, id).expect("open");
+        assert_eq!(open(a).load_attributes().await, Ok(None));
+        let (long, short) = (vec![7; ATTRIBUTES_BYTES_MAX], b"short".to_vec());
+        open(a).store_attributes(&long).await.expect("stored");
+        open(b).store_attributes(&long).await.expect("stored");
+        open(b).store_attributes(&short).await.expect("stored");
+        let too_long = vec![7; ATTRIBUTES_BYTES_MAX + 1];
+        assert_eq!(open(b).store_attributes(&too_long).await, Err(IoError::OutOfRange));
+        assert_eq!(engine.volumes(None).await.expect("listed").len(), 2);
+        engine.pool_export("tank").await.expect("exported");
+        engine.pool_import("tank", vec!["sim0".into(), "sim1".into()]).await.expect("imported");
+        assert_eq!(open(a).load_attributes().await, Ok(Some(long)));
+        assert_eq!(open(b).load_attributes().await, Ok(Some(short)));
+        open(b).store_attributes(&[]).await.expect("stored");
+        assert_eq!(open(b).load_attributes().await, Ok(None));
+        // Its number becomes another volume's.
+        engine.volume_delete("tank/a").await.expect("deleted");
+        rt.sleep(Duration::from_secs(1)).await;
+        for name in ["c", "d"] {
+            let id = engine.volume_create(volume(name, MIB, 8192)).await.expect("created").id;
+            assert_eq!(open(id).load_attributes().await, Ok(None), "{name}");
+        }
+        engine.pool_export("tank").await.expect("exported");
+        let report = check(&rt, &["sim0".into(), "sim1".into()]).await.expect("readable");
+        assert_eq!(report.problems, Vec::<String>::new());
     });
 }
 

@@ -17,7 +17,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// A daemon or answer that takes longer is broken, not slow: nothing here waits for time to pass.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Two, so that every test runs with more than one.
+const ISCSI_PORTALS: [&str; 4] = ["--iscsi", "127.0.0.1:0", "--iscsi", "127.0.0.1:0"];
 
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
@@ -59,6 +62,15 @@ impl Place {
     pub fn run(&self, words: &[&str]) -> Finished {
         let mut command = program();
         command.args(words).arg("--data").arg(self.data()).current_dir(self.path());
+        Finished::of(command, words)
+    }
+    /// Runs a command with this on its stdin.
+    pub fn run_with(&self, words: &[&str], input: &str) -> Finished {
+        let path = self.path().join("stdin");
+        fs::write(&path, input).expect("a file can be written");
+        let mut command = program();
+        command.args(words).arg("--data").arg(self.data()).current_dir(self.path());
+        command.stdin(File::open(&path).expect("it was written just now"));
         Finished::of(command, words)
     }
     /// Runs a command that has to succeed; returns its JSON.
@@ -106,6 +118,8 @@ pub struct Daemon {
     child: Child,
     pub http: String,
     pub nbd: String,
+    /// Of each portal.
+    pub iscsi: Vec<String>,
     /// What it prints, line by line.
     lines: Receiver<String>,
     log: PathBuf,
@@ -117,13 +131,13 @@ impl Daemon {
     }
 
     pub fn start_as(place: &Place, verb: &str, more: &[&str]) -> Daemon {
-        let more = [&["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0"], more].concat();
+        let more = [&["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0"], &ISCSI_PORTALS[..], more].concat();
         Daemon::start_with(place, verb, &more)
     }
 
     /// At addresses that were free a moment ago.
     pub fn start_at(place: &Place, http: &str, nbd: &str) -> Daemon {
-        Daemon::start_with(place, "serve", &["--listen", http, "--nbd", nbd])
+        Daemon::start_with(place, "serve", &["--listen", http, "--nbd", nbd, "--iscsi", "127.0.0.1:0"])
     }
 
     fn start_with(place: &Place, verb: &str, more: &[&str]) -> Daemon {
@@ -143,7 +157,8 @@ impl Daemon {
                 }
             }
         });
-        let mut daemon = Daemon { child, http: String::new(), nbd: String::new(), lines, log };
+        let mut daemon =
+            Daemon { child, http: String::new(), nbd: String::new(), iscsi: Vec::new(), lines, log };
         let ready = daemon.line();
         assert!(ready.starts_with("forebay: ready, API http://127.0.0.1:"), "{ready}");
         let addresses =
@@ -151,6 +166,10 @@ impl Daemon {
         let addresses: Value = serde_json::from_str(&addresses).expect("addresses are JSON");
         daemon.http = addresses["http"].as_str().expect("an address").to_string();
         daemon.nbd = addresses["nbd"].as_str().expect("an address").to_string();
+        let portals = addresses["iscsi"].as_array().expect("a list of addresses");
+        daemon.iscsi =
+            portals.iter().map(|portal| portal.as_str().expect("an address").to_string()).collect();
+        assert!(!portals.is_empty() && daemon.iscsi.iter().all(|portal| ready.contains(portal)), "{ready}");
         assert!(ready.contains(&daemon.http) && ready.contains(&daemon.nbd), "{ready}");
         daemon
     }

@@ -5,12 +5,14 @@
 
 pub mod checksum;
 pub mod codec;
+mod hash;
 pub mod id;
 pub mod planted;
 pub mod random;
 pub mod units;
 
 pub use checksum::Checksum;
+pub use hash::NumberHasher;
 pub use id::Id;
 pub use random::Random;
 pub use units::{GIB, KIB, MIB, Nanos, TIB, WallTime};

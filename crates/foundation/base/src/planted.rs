@@ -48,6 +48,8 @@ pub enum Bug {
     SameAlternateSlot,
     /// A write to a mirror reaches one disk only.
     MirrorWritesOneCopy,
+    /// A repair writes the good copy over the disk that already had it.
+    RepairWritesWrongCopy,
     /// A disk that missed writes is read from after its return.
     StaleDiskAccepted,
     /// A failed write counts as done.
@@ -75,7 +77,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Bug; 31] = [
+    pub const ALL: [Bug; 32] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -95,6 +97,7 @@ impl Bug {
         Bug::BitmapNotWritten,
         Bug::SameAlternateSlot,
         Bug::MirrorWritesOneCopy,
+        Bug::RepairWritesWrongCopy,
         Bug::StaleDiskAccepted,
         Bug::WriteErrorIgnored,
         Bug::FlushErrorIgnored,

@@ -49,6 +49,10 @@ pub trait Backend {
     fn listen(&self, address: &str) -> Result<Listener, NetError>;
     fn connect(&self, address: &str) -> Completion<Result<Stream, NetError>>;
     fn attach(&self, stream: Detached) -> Stream;
+    /// Where this executor's buffers come from.
+    fn arena(&self) -> Arena {
+        Arena::new()
+    }
     /// Which of `ready` tasks runs next, counted from the one woken first.
     fn pick(&self, ready: usize) -> usize {
         let _ = ready;
@@ -326,8 +330,8 @@ impl Executor {
         Executor {
             rt: Rt(Rc::new(Inner {
                 core,
+                arena: backend.arena(),
                 backend,
-                arena: Arena::new(),
                 shared,
                 tasks: RefCell::default(),
                 free: RefCell::default(),

@@ -71,6 +71,15 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::Volume>(&mut schemas);
     all::<crate::VolumeCreate>(&mut schemas);
     all::<crate::VolumeSet>(&mut schemas);
+    all::<crate::Host>(&mut schemas);
+    all::<crate::HostCreate>(&mut schemas);
+    all::<crate::HostSet>(&mut schemas);
+    all::<crate::HostGroup>(&mut schemas);
+    all::<crate::HostGroupCreate>(&mut schemas);
+    all::<crate::HostGroupSet>(&mut schemas);
+    all::<crate::Mapping>(&mut schemas);
+    all::<crate::MappingCreate>(&mut schemas);
+    all::<crate::Session>(&mut schemas);
     all::<crate::Task>(&mut schemas);
     all::<crate::Event>(&mut schemas);
     all::<crate::Token>(&mut schemas);
@@ -183,8 +192,10 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
     }
     for parameter in operation.parameters() {
         let schema = match parameter {
-            Parameter::Cursor | Parameter::Pool => Object::with_type(Type::String),
-            Parameter::DryRun => Object::with_type(Type::Boolean),
+            Parameter::Cursor | Parameter::Pool | Parameter::Volume | Parameter::Host => {
+                Object::with_type(Type::String)
+            }
+            Parameter::DryRun | Parameter::Unmap => Object::with_type(Type::Boolean),
             Parameter::Limit | Parameter::After | Parameter::WaitSeconds => ObjectBuilder::new()
                 .schema_type(Type::Integer)
                 .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))

@@ -9,11 +9,13 @@
 //! No I/O, and nothing of the engine: a client in another language sees exactly this.
 
 mod document;
+mod hosts;
 mod operation;
 mod problem;
 mod types;
 
 pub use document::document;
+pub use hosts::*;
 pub use operation::{Method, Operation, Parameter, ReplyBody};
 pub use problem::{Code, Problem};
 pub use types::*;

@@ -35,6 +35,12 @@ pub enum Parameter {
     After,
     WaitSeconds,
     DryRun,
+    /// Only what concerns this volume.
+    Volume,
+    /// Only what concerns this host or host group.
+    Host,
+    /// Also remove what is mapped to it.
+    Unmap,
 }
 
 impl Parameter {
@@ -46,6 +52,9 @@ impl Parameter {
             Parameter::After => "after",
             Parameter::WaitSeconds => "wait_seconds",
             Parameter::DryRun => "dry_run",
+            Parameter::Volume => "volume",
+            Parameter::Host => "host",
+            Parameter::Unmap => "unmap",
         }
     }
     pub fn description(self) -> &'static str {
@@ -58,6 +67,9 @@ impl Parameter {
             }
             Parameter::WaitSeconds => "Wait up to this long, at most 60, until there is something to tell.",
             Parameter::DryRun => "Check the request and answer with a Plan; change nothing.",
+            Parameter::Volume => "Only mappings of the volume with this name or UUID.",
+            Parameter::Host => "Only what the host or host group with this name or UUID sees or has.",
+            Parameter::Unmap => "Also take from it what it sees; without it, that is refused.",
         }
     }
 }
@@ -97,6 +109,22 @@ pub enum Operation {
     VolumeShow,
     VolumeSet,
     VolumeDelete,
+    HostList,
+    HostCreate,
+    HostShow,
+    HostSet,
+    HostDelete,
+    HostGroupList,
+    HostGroupCreate,
+    HostGroupShow,
+    HostGroupSet,
+    HostGroupDelete,
+    MappingList,
+    MappingCreate,
+    MappingShow,
+    MappingDelete,
+    SessionList,
+    SessionDrop,
     TaskList,
     TaskShow,
     TaskCancel,
@@ -109,7 +137,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 22] = [
+    pub const ALL: [Operation; 38] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -125,6 +153,22 @@ impl Operation {
         VolumeShow,
         VolumeSet,
         VolumeDelete,
+        HostList,
+        HostCreate,
+        HostShow,
+        HostSet,
+        HostDelete,
+        HostGroupList,
+        HostGroupCreate,
+        HostGroupShow,
+        HostGroupSet,
+        HostGroupDelete,
+        MappingList,
+        MappingCreate,
+        MappingShow,
+        MappingDelete,
+        SessionList,
+        SessionDrop,
         TaskList,
         TaskShow,
         TaskCancel,
@@ -139,8 +183,10 @@ impl Operation {
             PoolCreate | PoolImport | PoolExport | DiskScan | VolumeCreate | TaskCancel | TokenCreate => {
                 Method::Post
             }
-            VolumeSet => Method::Patch,
+            HostCreate | HostGroupCreate | MappingCreate => Method::Post,
+            VolumeSet | HostSet | HostGroupSet => Method::Patch,
             PoolDestroy | VolumeDelete | TokenDelete => Method::Delete,
+            HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
             _ => Method::Get,
         }
     }
@@ -158,6 +204,14 @@ impl Operation {
             DiskScan => "/api/v1/disks/scan",
             VolumeList | VolumeCreate => "/api/v1/volumes",
             VolumeShow | VolumeSet | VolumeDelete => "/api/v1/volumes/{volume}",
+            HostList | HostCreate => "/api/v1/hosts",
+            HostShow | HostSet | HostDelete => "/api/v1/hosts/{host}",
+            HostGroupList | HostGroupCreate => "/api/v1/host-groups",
+            HostGroupShow | HostGroupSet | HostGroupDelete => "/api/v1/host-groups/{group}",
+            MappingList | MappingCreate => "/api/v1/mappings",
+            MappingShow | MappingDelete => "/api/v1/mappings/{mapping}",
+            SessionList => "/api/v1/sessions",
+            SessionDrop => "/api/v1/sessions/{session}",
             TaskList => "/api/v1/tasks",
             TaskShow => "/api/v1/tasks/{task}",
             TaskCancel => "/api/v1/tasks/{task}/cancel",
@@ -182,6 +236,9 @@ impl Operation {
     pub fn access(self) -> Access {
         match self {
             VolumeCreate | VolumeSet | VolumeDelete | TaskCancel => Access::Operator,
+            HostCreate | HostSet | HostDelete => Access::Operator,
+            HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
+            MappingCreate | MappingDelete | SessionDrop => Access::Operator,
             PoolCreate | PoolDestroy | PoolImport | PoolExport | DiskScan => Access::Admin,
             TokenList | TokenCreate | TokenDelete => Access::Admin,
             _ => Access::Viewer,
@@ -206,6 +263,22 @@ impl Operation {
             VolumeShow => "One volume",
             VolumeSet => "Grow a volume or change when it acknowledges writes",
             VolumeDelete => "Delete a volume and its data",
+            HostList => "All hosts, without their secrets",
+            HostCreate => "Make a host known by its initiator names",
+            HostShow => "One host",
+            HostSet => "Change a host's initiator names or secrets",
+            HostDelete => "Forget a host",
+            HostGroupList => "All host groups",
+            HostGroupCreate => "Create a host group",
+            HostGroupShow => "One host group",
+            HostGroupSet => "Change who is in a host group",
+            HostGroupDelete => "Delete a host group",
+            MappingList => "Which host sees which volume under which number",
+            MappingCreate => "Show a volume to a host or a host group",
+            MappingShow => "One mapping",
+            MappingDelete => "Take a volume from a host or a host group",
+            SessionList => "Initiators that are logged in over iSCSI, oldest first",
+            SessionDrop => "Log an initiator out",
             TaskList => "Long work, the newest first",
             TaskShow => "One task",
             TaskCancel => "Cancel a task",
@@ -223,6 +296,11 @@ impl Operation {
             PoolImport | DiskScan => Some("DiskPaths"),
             VolumeCreate => Some("VolumeCreate"),
             VolumeSet => Some("VolumeSet"),
+            HostCreate => Some("HostCreate"),
+            HostSet => Some("HostSet"),
+            HostGroupCreate => Some("HostGroupCreate"),
+            HostGroupSet => Some("HostGroupSet"),
+            MappingCreate => Some("MappingCreate"),
             TokenCreate => Some("TokenCreate"),
             _ => None,
         }
@@ -245,25 +323,56 @@ impl Operation {
             EventList => ReplyBody::Page("Event"),
             TokenList => ReplyBody::Page("Token"),
             TokenCreate => ReplyBody::Created("TokenCreated"),
+            HostList => ReplyBody::Page("Host"),
+            HostCreate => ReplyBody::Created("Host"),
+            HostShow | HostSet => ReplyBody::Object("Host"),
+            HostGroupList => ReplyBody::Page("HostGroup"),
+            HostGroupCreate => ReplyBody::Created("HostGroup"),
+            HostGroupShow | HostGroupSet => ReplyBody::Object("HostGroup"),
+            MappingList => ReplyBody::Page("Mapping"),
+            MappingCreate => ReplyBody::Created("Mapping"),
+            MappingShow => ReplyBody::Object("Mapping"),
+            SessionList => ReplyBody::Page("Session"),
             VolumeDelete | TokenDelete => ReplyBody::Nothing,
+            HostDelete | HostGroupDelete | MappingDelete | SessionDrop => ReplyBody::Nothing,
         }
     }
 
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
             PoolList | TaskList | TokenList => &[Parameter::Limit, Parameter::Cursor],
+            HostList | HostGroupList => &[Parameter::Limit, Parameter::Cursor],
+            MappingList => &[Parameter::Limit, Parameter::Cursor, Parameter::Volume, Parameter::Host],
+            SessionList => &[Parameter::Limit, Parameter::Cursor, Parameter::Host],
             DiskList | VolumeList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool],
             EventList => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
             TaskShow => &[Parameter::WaitSeconds],
             PoolCreate | PoolDestroy | PoolImport | PoolExport => &[Parameter::DryRun],
             VolumeCreate | VolumeSet | VolumeDelete => &[Parameter::DryRun],
             TaskCancel | TokenCreate | TokenDelete => &[Parameter::DryRun],
+            HostCreate | HostSet | HostGroupCreate | HostGroupSet => &[Parameter::DryRun],
+            HostDelete | HostGroupDelete => &[Parameter::DryRun, Parameter::Unmap],
+            MappingCreate | MappingDelete | SessionDrop => &[Parameter::DryRun],
             _ => &[],
         }
     }
 
     /// Whether the reply carries an `ETag` and the call honours `If-Match`.
     pub fn is_versioned(self) -> bool {
-        matches!(self, VolumeShow | VolumeCreate | VolumeSet | VolumeDelete)
+        matches!(
+            self,
+            VolumeShow
+                | VolumeCreate
+                | VolumeSet
+                | VolumeDelete
+                | HostShow
+                | HostCreate
+                | HostSet
+                | HostDelete
+                | HostGroupShow
+                | HostGroupCreate
+                | HostGroupSet
+                | HostGroupDelete
+        )
     }
 }

@@ -221,6 +221,8 @@ pub struct VolumeStatus {
     pub shard: u32,
     /// The name under which NBD clients find it.
     pub nbd_export: String,
+    /// The iSCSI target at which hosts see it once it is mapped to them.
+    pub iscsi_target: String,
     pub created_unix_ms: u64,
 }
 
@@ -237,6 +239,12 @@ pub struct VolumeCreate {
     pub block_size_bytes: u32,
     #[serde(default)]
     pub sync: Sync,
+    /// Hosts and host groups to map it to, by name or UUID, each with its lowest free LUN.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// The logical block that iSCSI shows, 512 or 4096. Default: 512. Only with `hosts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logical_block_bytes: Option<u32>,
 }
 
 fn block_size_default() -> u32 {
@@ -334,7 +342,8 @@ pub struct Event {
     pub message: String,
 }
 
-/// What a token may do: `viewer` reads, `operator` also changes volumes, `admin` also pools, disks and tokens.
+/// What a token may do: `viewer` reads, `operator` also changes volumes and the hosts that see them, `admin` also
+/// pools, disks and tokens.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {

@@ -45,6 +45,12 @@ pub enum Noun {
     /// Volumes: virtual disks
     #[command(subcommand)]
     Volume(Volume),
+    /// Hosts: who may use volumes over iSCSI
+    #[command(subcommand)]
+    Host(Host),
+    /// Initiators that are logged in over iSCSI
+    #[command(subcommand)]
+    Session(Session),
     /// Long work
     #[command(subcommand)]
     Task(Task),
@@ -73,6 +79,9 @@ pub struct Serve {
     /// Where NBD clients connect; port 0 takes a free one. Beyond this host only with TLS
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10809")]
     pub nbd: String,
+    /// Where iSCSI initiators connect; given several times, each is a path of its own. Only known hosts may log in
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:3260", action = clap::ArgAction::Append)]
+    pub iscsi: Vec<String>,
     /// Engine cores [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub shards: Option<u32>,
@@ -160,7 +169,7 @@ impl From<SyncArgument> for Sync {
 pub enum RoleArgument {
     /// Reads everything
     Viewer,
-    /// Also changes volumes
+    /// Also changes volumes and the hosts that see them
     Operator,
     /// Also pools, disks and tokens
     Admin,
@@ -271,6 +280,12 @@ pub enum Volume {
         /// When a write is acknowledged
         #[arg(long, default_value = "always")]
         sync: SyncArgument,
+        /// Hosts and host groups to map it to
+        #[arg(long, value_name = "HOST", num_args = 1..)]
+        host: Vec<String>,
+        /// The logical block that these hosts see: 512 or 4K [default: 512]
+        #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "host")]
+        logical_block: Option<u64>,
         #[command(flatten)]
         dry_run: DryRun,
     },
@@ -295,7 +310,7 @@ pub enum Volume {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Grow a volume while clients use it; they see the new size when they connect again
+    /// Grow a volume while clients use it; NBD clients see the new size when they connect again
     Resize {
         /// POOL/NAME or UUID
         name: String,
@@ -305,12 +320,177 @@ pub enum Volume {
         #[command(flatten)]
         dry_run: DryRun,
     },
+    /// Show a volume to a host or host group over iSCSI
+    Map {
+        /// POOL/NAME or UUID
+        name: String,
+        /// Name or UUID of a host or host group
+        #[arg(long)]
+        host: String,
+        /// Its number there, 0 to 16383 [default: the lowest that is free]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=16383))]
+        lun: Option<u16>,
+        /// The logical block, 512 or 4K [default: what its other hosts see, or 512]
+        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        logical_block: Option<u64>,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Take a volume from a host or host group; it must not be in use there
+    Unmap {
+        /// POOL/NAME or UUID
+        name: String,
+        /// Name or UUID of a host or host group
+        #[arg(long)]
+        host: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
     /// Delete a volume and its data
     Delete {
         /// POOL/NAME or UUID
         name: String,
         #[command(flatten)]
         yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+}
+
+/// CHAP: proof by secrets, which are asked for on the terminal, or read from files or from stdin, a line each.
+#[derive(Args, Debug)]
+pub struct Chap {
+    /// The host proves itself by this name and a secret of 12 to 255 characters (CHAP)
+    #[arg(long, value_name = "USER")]
+    pub chap: Option<String>,
+    /// Where the secret is, instead of the terminal or stdin
+    #[arg(long, value_name = "FILE", requires = "chap")]
+    pub chap_secret_file: Option<PathBuf>,
+    /// The target proves itself to the host by this name and another secret (mutual CHAP)
+    #[arg(long, value_name = "USER")]
+    pub mutual: Option<String>,
+    /// Where that secret is
+    #[arg(long, value_name = "FILE", requires = "mutual")]
+    pub mutual_secret_file: Option<PathBuf>,
+}
+
+/// For commands that would take volumes from a host.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct Unmap {
+    /// Do it even if volumes are taken away by it
+    #[arg(long)]
+    pub unmap: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Host {
+    /// Make a host known by its initiator names
+    Create {
+        /// Letters, digits and `._-`, starting with a letter
+        name: String,
+        /// Its initiator names: iqn., eui. or naa.
+        #[arg(long, value_name = "IQN", num_args = 1.., required = true)]
+        iqn: Vec<String>,
+        #[command(flatten)]
+        chap: Chap,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// List hosts
+    List,
+    /// Show a host and the volumes that it sees
+    Show {
+        /// Name or UUID
+        name: String,
+    },
+    /// Change a host's initiator names or secrets
+    Set {
+        /// Name or UUID
+        name: String,
+        /// All initiator names that it has from now on
+        #[arg(long, value_name = "IQN", num_args = 1..)]
+        iqn: Vec<String>,
+        #[command(flatten)]
+        chap: Chap,
+        /// Its initiator name is enough from now on
+        #[arg(long, conflicts_with_all = ["chap", "mutual"])]
+        no_chap: bool,
+        /// The target does not prove itself any more
+        #[arg(long, conflicts_with = "mutual")]
+        no_mutual: bool,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Forget a host
+    Delete {
+        /// Name or UUID
+        name: String,
+        #[command(flatten)]
+        unmap: Unmap,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Host groups: hosts that see the same volumes under the same numbers
+    #[command(subcommand)]
+    Group(HostGroup),
+}
+
+#[derive(Subcommand, Debug)]
+pub enum HostGroup {
+    /// Create a host group
+    Create {
+        /// Letters, digits and `._-`, starting with a letter; no host has it
+        name: String,
+        /// Its members
+        #[arg(long, value_name = "HOST", num_args = 1..)]
+        host: Vec<String>,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// List host groups
+    List,
+    /// Show a host group and the volumes that are mapped to it
+    Show {
+        /// Name or UUID
+        name: String,
+    },
+    /// Change who is in a host group
+    Set {
+        /// Name or UUID
+        name: String,
+        /// All its members from now on; `--host` alone leaves none
+        #[arg(long, value_name = "HOST", num_args = 0.., required = true)]
+        host: Vec<String>,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Delete a host group; its hosts stay
+    Delete {
+        /// Name or UUID
+        name: String,
+        #[command(flatten)]
+        unmap: Unmap,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Session {
+    /// List sessions, the oldest first
+    List {
+        /// Only this host's or host group's
+        #[arg(long)]
+        host: Option<String>,
+    },
+    /// Log an initiator out; it may come back at once
+    Drop {
+        /// The session's number
+        id: String,
         #[command(flatten)]
         dry_run: DryRun,
     },

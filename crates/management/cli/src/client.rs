@@ -127,6 +127,12 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// Only if the object is still as it was in that answer.
+    pub fn if_seen(mut self, seen: &Answer) -> Call<'a> {
+        self.if_match = seen.headers.get("etag").and_then(|tag| tag.to_str().ok()).map(str::to_string);
+        self
+    }
+
     fn path(&self) -> String {
         let mut path = self.operation.path_of(self.name);
         for (index, (name, value)) in self.query.iter().enumerate() {

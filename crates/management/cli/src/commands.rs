@@ -3,9 +3,10 @@
 use crate::arguments::{Disk, Event, Pool, Task, Token, Volume, Wait};
 use crate::client::{Answer, Call, Client};
 use crate::failure::{Exit, Failure, printable};
-use crate::{progress, show};
+use crate::{hosts, progress, show};
 use forebay_api as api;
-use forebay_api::{DiskPaths, Operation, Page, PoolCreate, TokenCreate, VolumeCreate, VolumeSet};
+use forebay_api::{DiskPaths, MappingCreate, Operation, Page};
+use forebay_api::{PoolCreate, TokenCreate, VolumeCreate, VolumeSet};
 use serde::Serialize;
 use serde_json::json;
 use std::io::{IsTerminal, Write, stderr, stdin};
@@ -15,10 +16,10 @@ pub struct Session {
     pub json: bool,
 }
 
-type Outcome = Result<Exit, Failure>;
+pub type Outcome = Result<Exit, Failure>;
 
 impl Session {
-    fn list<T: Serialize>(&self, items: &[T], show: impl FnOnce(&[T])) -> Outcome {
+    pub fn list<T: Serialize>(&self, items: &[T], show: impl FnOnce(&[T])) -> Outcome {
         match self.json {
             true => show::json(&json!({ "items": items })),
             false => show(items),
@@ -26,7 +27,7 @@ impl Session {
         Ok(Exit::Ok)
     }
 
-    fn one<T: Serialize>(&self, item: &T, show: impl FnOnce(&T)) -> Outcome {
+    pub fn one<T: Serialize>(&self, item: &T, show: impl FnOnce(&T)) -> Outcome {
         match self.json {
             true => show::json(item),
             false => show(item),
@@ -34,13 +35,13 @@ impl Session {
         Ok(Exit::Ok)
     }
 
-    fn say(&self, text: impl AsRef<str>) {
+    pub fn say(&self, text: impl AsRef<str>) {
         if !self.json {
             println!("{}", printable(text.as_ref()));
         }
     }
 
-    fn plan(&self, answer: &Answer) -> Outcome {
+    pub fn plan(&self, answer: &Answer) -> Outcome {
         self.one(&answer.parse::<api::Plan>()?, show::plan)
     }
 
@@ -81,7 +82,7 @@ impl Session {
     }
 
     /// Asks before data is lost. Without a terminal only `--yes` is an answer.
-    fn confirm(&self, yes: bool, what: &str, name: &str) -> Result<(), Failure> {
+    pub fn confirm(&self, yes: bool, what: &str, name: &str) -> Result<(), Failure> {
         if yes {
             return Ok(());
         }
@@ -185,12 +186,19 @@ impl Session {
 
     pub fn volume(&self, command: Volume) -> Outcome {
         match command {
-            Volume::Create { name, size, block_size, sync, dry_run } => {
+            Volume::Create { name, size, block_size, sync, host, logical_block, dry_run } => {
                 let block_size_bytes = u32::try_from(block_size).map_err(|_| {
                     let remedy = "Give a power of two from 4K to 128K.";
                     Failure::new(Exit::Usage, "the block size is out of range", remedy)
                 })?;
-                let body = VolumeCreate { name, size_bytes: size, block_size_bytes, sync: sync.into() };
+                let body = VolumeCreate {
+                    name,
+                    size_bytes: size,
+                    block_size_bytes,
+                    sync: sync.into(),
+                    hosts: host,
+                    logical_block_bytes: hosts::logical_block(logical_block)?,
+                };
                 let call = Call::new(Operation::VolumeCreate).body(&body).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
                 if dry_run.dry_run {
@@ -205,8 +213,14 @@ impl Session {
             }
             Volume::Show { name } => {
                 let volume: api::Volume = self.client.get(Call::of(Operation::VolumeShow, &name))?;
-                self.one(&volume, show::volume)
+                self.one(&volume, show::volume)?;
+                self.mappings_below("volume", &volume.id)
             }
+            Volume::Map { name, host, lun, logical_block, dry_run } => {
+                let logical_block_bytes = hosts::logical_block(logical_block)?;
+                self.map(&MappingCreate { volume: name, host, lun, logical_block_bytes }, dry_run.dry_run)
+            }
+            Volume::Unmap { name, host, dry_run } => self.unmap(&name, &host, dry_run.dry_run),
             Volume::Set { name, sync, dry_run } => {
                 let change = VolumeSet { sync: Some(sync.into()), ..VolumeSet::default() };
                 self.volume_change(&name, &change, dry_run.dry_run)
@@ -223,10 +237,7 @@ impl Session {
                 // What was confirmed is this volume as it is now, not another that takes its name meanwhile.
                 let seen = self.client.call(Call::of(Operation::VolumeShow, &name))?;
                 self.confirm(yes.yes, "Deleting a volume and its data", &name)?;
-                let mut call = Call::of(Operation::VolumeDelete, &name);
-                call.if_match =
-                    seen.headers.get("etag").and_then(|tag| tag.to_str().ok()).map(str::to_string);
-                self.client.call(call)?;
+                self.client.call(Call::of(Operation::VolumeDelete, &name).if_seen(&seen))?;
                 self.done(&name, "volume.delete", format!("Volume {name} is deleted."))
             }
         }
@@ -242,7 +253,7 @@ impl Session {
     }
 
     /// The end of a command that leaves no object to show.
-    fn done(&self, object: &str, action: &str, text: String) -> Outcome {
+    pub fn done(&self, object: &str, action: &str, text: String) -> Outcome {
         self.say(text);
         if self.json {
             show::json(&json!({ "action": action, "object": object }));

@@ -9,7 +9,9 @@ mod client;
 mod commands;
 mod failure;
 mod help;
+mod hosts;
 mod progress;
+mod secret;
 mod show;
 mod size;
 mod table;
@@ -33,6 +35,8 @@ pub struct ServeOptions {
     pub listen: String,
     /// `HOST:PORT` of NBD.
     pub nbd: String,
+    /// `HOST:PORT` of each iSCSI portal, in the order of their portal groups.
+    pub iscsi: Vec<String>,
     /// Engine cores; `None`: one per CPU.
     pub cores: Option<usize>,
     /// Bytes for cached blocks; `None`: a quarter of the machine's.
@@ -109,6 +113,8 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
         Noun::Pool(command) => session(data_given)?.pool(command),
         Noun::Disk(command) => session(data_given)?.disk(command),
         Noun::Volume(command) => session(data_given)?.volume(command),
+        Noun::Host(command) => session(data_given)?.host(command),
+        Noun::Session(command) => session(data_given)?.session(command),
         Noun::Task(command) => session(data_given)?.task_command(command),
         Noun::Event(command) => session(data_given)?.event(command),
         Noun::Token(command) => session(data_given)?.token(command),
@@ -142,6 +148,7 @@ fn serve_options(data: Option<PathBuf>, options: arguments::Serve) -> ServeOptio
         data: data_directory(data, &environment),
         listen: options.listen,
         nbd: options.nbd,
+        iscsi: options.iscsi,
         cores: options.shards.map(|shards| shards as usize),
         memory_bytes: options.memory,
         nbd_tls,
@@ -187,6 +194,7 @@ mod tests {
     fn what_the_interface_names_parses() {
         for line in [
             "serve --data d --listen 127.0.0.1:0 --nbd 127.0.0.1:0 --shards 2 --memory 4G",
+            "serve --data d --iscsi 127.0.0.1:0 --iscsi 127.0.0.1:3261",
             "serve --nbd-tls-cert c --nbd-tls-key k --nbd-tls-ca a",
             "demo --data d",
             "pool create tank --layout mirror a b",
@@ -205,6 +213,22 @@ mod tests {
             "volume set tank/a --sync disabled --dry-run",
             "volume resize tank/a --size 200G",
             "volume delete tank/a --yes",
+            "volume create tank/a --size 100G --host esx1 esx2 --logical-block 4K",
+            "volume map tank/a --host esx1 --lun 3 --dry-run",
+            "volume unmap tank/a --host esx1",
+            "host create esx1 --iqn iqn.1998-01.com.vmware:esx1 eui.02004567a425678d --dry-run",
+            "host create esx1 --iqn iqn.a --chap esx1 --chap-secret-file f --mutual t --mutual-secret-file g",
+            "host list",
+            "host show esx1",
+            "host set esx1 --iqn iqn.b --no-chap --no-mutual",
+            "host delete esx1 --unmap --yes",
+            "host group create cluster --host esx1 esx2",
+            "host group list",
+            "host group show cluster",
+            "host group set cluster --host",
+            "host group delete cluster --yes",
+            "session list --host esx1",
+            "session drop 7",
             "task list",
             "task watch x",
             "task cancel x",
@@ -234,6 +258,13 @@ mod tests {
             ("volume create tank/a", "--size"),
             ("volume create tank/a --size 10GB", "is not a size"),
             ("volume create tank/a --size 1G --sync maybe", "possible values"),
+            ("host create esx1", "--iqn"),
+            ("host create esx1 --iqn iqn.a --chap-secret-file f", "--chap"),
+            ("host set esx1 --chap u --no-chap", "cannot be used with"),
+            ("host group set cluster", "--host"),
+            ("volume map tank/a", "--host"),
+            ("volume map tank/a --host esx1 --lun 16384", "16384"),
+            ("volume create tank/a --size 1G --logical-block 4K", "--host"),
             ("check a", "--offline"),
             ("serve --nbd-tls-cert c", "--nbd-tls-key"),
             ("serve --shards 0", "--shards"),

@@ -5,7 +5,8 @@ use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::show_size;
 use forebay_api::{
-    Disk, DiskState, Event, Plan, Pool, PoolFound, PoolState, Role, Severity, Task, TaskState, Token, Volume,
+    Disk, DiskState, Event, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, Role, Session,
+    Severity, Task, TaskState, Token, Volume,
 };
 use serde::Serialize;
 
@@ -163,7 +164,106 @@ pub fn volume(volume: &Volume) {
     println!("  sync        {}", word(&volume.spec.sync));
     println!("  shard       {}", volume.status.shard);
     println!("  NBD export  {}", printable(&volume.status.nbd_export));
+    println!("  iSCSI       {}", printable(&volume.status.iscsi_target));
     println!("  created     {} UTC", show_time(volume.status.created_unix_ms));
+}
+
+pub fn hosts(hosts: &[Host]) {
+    let rows = hosts.iter().map(|host| {
+        let proof = match (&host.spec.chap_user, &host.spec.mutual_user) {
+            (None, _) => "name",
+            (Some(_), None) => "CHAP",
+            (Some(_), Some(_)) => "mutual CHAP",
+        };
+        vec![
+            Cell::text(&host.name),
+            Cell::text(proof),
+            Cell::number(host.status.volumes),
+            Cell::number(host.status.sessions),
+            Cell::text(host.spec.initiators.join(" ")),
+        ]
+    });
+    table(
+        &["NAME", "PROOF", "VOLUMES", "SESSIONS", "INITIATORS"],
+        rows.collect(),
+        "No hosts, so nobody may log in over iSCSI. Make one known with: forebay host create NAME --iqn IQN",
+    );
+}
+
+pub fn host(host: &Host) {
+    println!("{}", printable(&host.name));
+    println!("  id          {}", printable(&host.id));
+    for initiator in &host.spec.initiators {
+        println!("  initiator   {}", printable(initiator));
+    }
+    if let Some(user) = &host.spec.chap_user {
+        println!("  CHAP        {}", printable(user));
+    }
+    if let Some(user) = &host.spec.mutual_user {
+        println!("  mutual      {}", printable(user));
+    }
+    if !host.status.groups.is_empty() {
+        println!("  groups      {}", printable(&host.status.groups.join(" ")));
+    }
+    println!("  sessions    {}", host.status.sessions);
+    println!("  created     {} UTC", show_time(host.status.created_unix_ms));
+}
+
+pub fn host_groups(groups: &[HostGroup]) {
+    let rows = groups.iter().map(|group| {
+        vec![
+            Cell::text(&group.name),
+            Cell::number(group.status.volumes),
+            Cell::text(group.spec.hosts.join(" ")),
+        ]
+    });
+    table(
+        &["NAME", "VOLUMES", "HOSTS"],
+        rows.collect(),
+        "No host groups. Create one with: forebay host group create NAME --host HOST HOST",
+    );
+}
+
+pub fn host_group(group: &HostGroup) {
+    println!("{}", printable(&group.name));
+    println!("  id          {}", printable(&group.id));
+    println!("  hosts       {}", printable(&group.spec.hosts.join(" ")));
+    println!("  created     {} UTC", show_time(group.status.created_unix_ms));
+}
+
+pub fn mappings(mappings: &[Mapping]) {
+    let rows = mappings.iter().map(|mapping| {
+        let is_here = mapping.conditions.iter().all(|condition| condition.status);
+        let state =
+            if is_here { Cell::text("") } else { Cell::text("pool not imported").tone(Tone::Warning) };
+        vec![
+            Cell::text(&mapping.spec.volume),
+            Cell::text(&mapping.spec.host),
+            Cell::number(mapping.spec.lun),
+            Cell::number(show_size(u64::from(mapping.spec.logical_block_bytes))),
+            Cell::text(&mapping.status.target),
+            state,
+        ]
+    });
+    table(&["VOLUME", "HOST", "LUN", "BLOCK", "TARGET", ""], rows.collect(), "No mappings.");
+}
+
+pub fn sessions(sessions: &[Session]) {
+    let rows = sessions.iter().map(|session| {
+        vec![
+            Cell::text(&session.id),
+            Cell::text(session.host.as_ref().unwrap_or(&session.initiator)),
+            Cell::text(session.target.as_deref().unwrap_or("discovery")),
+            Cell::text(&session.address),
+            Cell::text(&session.portal),
+            Cell::text(show_time(session.since_unix_ms)),
+            Cell::number(session.commands),
+            Cell::number(show_size(session.read_bytes)),
+            Cell::number(show_size(session.written_bytes)),
+        ]
+    });
+    let titles = ["ID", "HOST", "TARGET", "FROM", "PORTAL", "SINCE (UTC)", "COMMANDS", "READ", "WRITTEN"];
+    table(&titles, rows.collect(), "Nobody is logged in over iSCSI.");
 }
 
 pub fn tasks(tasks: &[Task]) {

@@ -66,7 +66,7 @@ pub fn problem(error: engine::Error) -> api::Problem {
     api::Problem::new(code, error.message).object(error.object).field(field).remedy(error.remedy)
 }
 
-fn condition(kind: &str, status: bool, reason: &str, message: impl Into<String>) -> api::Condition {
+pub fn condition(kind: &str, status: bool, reason: &str, message: impl Into<String>) -> api::Condition {
     api::Condition { kind: kind.into(), status, reason: reason.into(), message: message.into() }
 }
 
@@ -208,6 +208,7 @@ pub fn volume(volume: &engine::VolumeInfo) -> api::Volume {
             mapped_bytes: volume.mapped,
             shard: volume.shard as u32,
             nbd_export: name.clone(),
+            iscsi_target: crate::iscsi_names::target_name(&volume.pool),
             created_unix_ms: volume.created.0,
         },
         name,

@@ -1,5 +1,17 @@
 //! What the operations do, by object.
 
+pub mod hosts;
+pub mod mappings;
 pub mod others;
 pub mod pools;
+pub mod sessions;
 pub mod volumes;
+
+use crate::Shared;
+use crate::request::Principal;
+use forebay_api::Severity;
+
+/// Records what somebody did.
+fn told(shared: &Shared, who: &Principal, code: &str, object: &str, what: &str) {
+    shared.events.record(Severity::Info, code, object, &format!("{what}, by {}", who.name));
+}

@@ -12,11 +12,14 @@
 // A problem document has 152 bytes; management makes few of them, and boxes would only be in the way.
 #![allow(clippy::result_large_err)]
 
+mod access;
 mod configuration;
 mod convert;
 mod directory;
 mod events;
 mod handlers;
+mod hosts;
+mod iscsi_names;
 mod replays;
 mod request;
 mod routes;
@@ -25,19 +28,23 @@ mod server;
 mod tasks;
 mod tokens;
 
+pub use access::{AccessMap, Admission, Iscsi, IscsiSession, MappedVolume};
 pub use convert::problem;
 pub use directory::DataDir;
 pub use events::EventLog;
+pub use hosts::Credentials;
+pub use iscsi_names::target_name;
 
 use forebay_api::{Code, PoolCreate, Problem, Severity};
 use forebay_base::Id;
 use forebay_pool::Engine;
 use routes::Transport;
 use server::Listening;
+use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,6 +55,10 @@ use tokio::task::JoinHandle;
 const THREADS: usize = 2;
 /// Tasks are bounded by the engine's own work; an import replays its log within ten seconds.
 const TASKS_SECONDS_MAX: u64 = 60;
+/// A pool does not fill up in less.
+const FILL_SECONDS: u64 = 10;
+/// From here on hosts are warned: a tenth of a pool is enough to react.
+const FILL_TOLD_PERMILLE: u32 = 900;
 /// What a shell reports for a program that a second Ctrl-C killed: 128 + SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -59,10 +70,38 @@ pub(crate) struct Shared {
     tokens: tokens::Tokens,
     tasks: Arc<tasks::Tasks>,
     replays: Arc<replays::Replays>,
+    hosts: hosts::Hosts,
+    access: Arc<access::AccessMap>,
+    /// There from [`Daemon::attach_iscsi`] on.
+    iscsi: OnceLock<Arc<dyn access::Iscsi>>,
+    /// Volumes, and what is mapped to whom, change one at a time.
     volume_turn: Mutex<()>,
+    /// So that an older list of volumes does not become the newer snapshot.
+    access_turn: Mutex<()>,
     stopping: watch::Sender<bool>,
     cores: usize,
     started_unix_ms: u64,
+}
+
+impl Shared {
+    /// Makes a new snapshot of who sees what, and tells the iSCSI server when it differs.
+    async fn refresh_access(&self) {
+        let _turn = self.access_turn.lock().await;
+        let mut volumes = Vec::new();
+        for pool in self.engine.pools().await {
+            // A pool that is just closing has no volumes any more.
+            volumes.extend(self.engine.volumes(Some(&pool.name)).await.unwrap_or_default());
+        }
+        if self.access.update(&self.hosts.content(), &volumes) {
+            self.tell_iscsi(|iscsi| iscsi.access_changed());
+        }
+    }
+
+    fn tell_iscsi(&self, tell: impl FnOnce(&dyn access::Iscsi)) {
+        if let Some(iscsi) = self.iscsi.get() {
+            tell(iscsi.as_ref());
+        }
+    }
 }
 
 /// What the binary chooses.
@@ -104,7 +143,11 @@ impl Daemon {
             tokens: tokens::Tokens::open(dir.clone())?,
             tasks: tasks::Tasks::new(events.clone()),
             replays: Arc::default(),
+            hosts: hosts::Hosts::open(dir.clone())?,
+            access: Arc::default(),
+            iscsi: OnceLock::new(),
             volume_turn: Mutex::new(()),
+            access_turn: Mutex::new(()),
             stopping: watch::Sender::new(false),
             cores: options.cores,
             started_unix_ms: events::now_unix_ms(),
@@ -145,6 +188,26 @@ impl Daemon {
     /// Imports a pool as a client's request would, and waits for it.
     pub fn import_pool(&self, name: &str, disks: Vec<String>) -> Result<(), Problem> {
         self.runtime.block_on(handlers::pools::import_here(&self.shared, name, disks))
+    }
+
+    /// Makes a host known, unless one with its name or one of its initiators is, and maps a volume to it, unless it sees
+    /// it already.
+    pub fn ensure_host(&self, host: &str, initiators: &[&str], volume: &str) -> Result<(), Problem> {
+        self.runtime.block_on(handlers::mappings::ensure(&self.shared, host, initiators, volume))
+    }
+
+    /// Who may use what over iSCSI; follows what changes.
+    pub fn access(&self) -> Arc<AccessMap> {
+        self.shared.access.clone()
+    }
+
+    /// From now on the server is told what changes, and its sessions are shown. Once.
+    pub fn attach_iscsi(&self, iscsi: Arc<dyn Iscsi>) {
+        // A second server would be the binary's mistake.
+        assert!(self.shared.iscsi.set(iscsi).is_ok(), "one iSCSI server is attached");
+        // What changed between its start and now.
+        self.shared.tell_iscsi(|iscsi| iscsi.access_changed());
+        self.runtime.spawn(watch_fill(self.shared.clone()));
     }
 
     /// Where HTTP listens.
@@ -206,6 +269,24 @@ impl Daemon {
     /// Waits until every event so far is in the file.
     pub fn flush_events(&self) {
         self.shared.events.flush();
+    }
+}
+
+/// Tells the iSCSI server now and then how full the pools are: hosts of thin volumes want to hear it before they are.
+async fn watch_fill(shared: Arc<Shared>) {
+    let mut told: HashMap<String, u32> = HashMap::new();
+    let mut ticks = tokio::time::interval(Duration::from_secs(FILL_SECONDS));
+    loop {
+        ticks.tick().await;
+        for pool in shared.engine.pools().await {
+            let fill = (u128::from(pool.used) * 1000).checked_div(u128::from(pool.size)).unwrap_or(0) as u32;
+            // Volumes may have come to be since, and a unit that knows it already raises nothing.
+            if fill >= FILL_TOLD_PERMILLE || told.get(&pool.name).is_some_and(|&before| before != fill) {
+                let target = iscsi_names::target_name(&pool.name);
+                shared.tell_iscsi(|iscsi| iscsi.set_fill(&target, fill, FILL_TOLD_PERMILLE));
+            }
+            told.insert(pool.name, fill);
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use forebay_api::{Access, Code, Page, Plan, Problem};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -78,6 +78,26 @@ pub fn made<T: Serialize>(status: StatusCode, place: &str, value: &T) -> Answere
     let place = HeaderValue::from_str(place).expect("places are percent-encoded");
     response.headers_mut().insert(header::LOCATION, place);
     Ok(response)
+}
+
+/// Adds an ETag, quotes included.
+pub fn tagged(mut response: Response, tag: &str) -> Response {
+    let tag = HeaderValue::from_str(tag).expect("tags are visible ASCII");
+    response.headers_mut().insert(header::ETAG, tag);
+    response
+}
+
+/// RFC 9110, section 13.1.1: strong comparison, a list or `*`. `tag` is that of the object as it is, `kind` what it is.
+pub fn check_precondition(headers: &HeaderMap, tag: &str, kind: &str, name: &str) -> Result<(), Problem> {
+    let Some(wanted) = headers.get(header::IF_MATCH) else { return Ok(()) };
+    let wanted = wanted.to_str().unwrap_or_default();
+    if wanted.trim() == "*" || wanted.split(',').any(|candidate| candidate.trim() == tag) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::PreconditionFailed, format!("the {kind} is not as If-Match says"))
+        .object(name)
+        .field("If-Match")
+        .remedy(format!("Read the {kind} again, decide again, and send its new ETag.")))
 }
 
 /// The answer to a dry run.
@@ -155,6 +175,10 @@ pub struct Ask {
     wait_seconds: Option<u64>,
     #[serde(default)]
     pub dry_run: bool,
+    pub volume: Option<String>,
+    pub host: Option<String>,
+    #[serde(default)]
+    pub unmap: bool,
 }
 
 impl<S: Sync> FromRequestParts<S> for Ask {

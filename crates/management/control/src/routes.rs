@@ -3,7 +3,7 @@
 //! Authentication is around everything, also around paths that do not exist, so that a stranger learns nothing. What
 //! changes something runs as its own task: a client that hangs up in the middle does not leave it half done.
 
-use crate::handlers::{others, pools, volumes};
+use crate::handlers::{hosts, mappings, others, pools, sessions, volumes};
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{Failure, Principal, collect};
 use crate::{Shared, events::now_unix_ms};
@@ -58,6 +58,22 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::VolumeShow => get(volumes::show),
         Operation::VolumeSet => patch(volumes::set),
         Operation::VolumeDelete => delete(volumes::delete),
+        Operation::HostList => get(hosts::list),
+        Operation::HostCreate => post(hosts::create),
+        Operation::HostShow => get(hosts::show),
+        Operation::HostSet => patch(hosts::set),
+        Operation::HostDelete => delete(hosts::delete),
+        Operation::HostGroupList => get(hosts::group_list),
+        Operation::HostGroupCreate => post(hosts::group_create),
+        Operation::HostGroupShow => get(hosts::group_show),
+        Operation::HostGroupSet => patch(hosts::group_set),
+        Operation::HostGroupDelete => delete(hosts::group_delete),
+        Operation::MappingList => get(mappings::list),
+        Operation::MappingCreate => post(mappings::create),
+        Operation::MappingShow => get(mappings::show),
+        Operation::MappingDelete => delete(mappings::delete),
+        Operation::SessionList => get(sessions::list),
+        Operation::SessionDrop => delete(sessions::drop_one),
         Operation::TaskList => get(others::task_list),
         Operation::TaskShow => get(others::task_show),
         Operation::TaskCancel => post(others::task_cancel),

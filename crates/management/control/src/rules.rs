@@ -2,6 +2,7 @@
 //!
 //! Pure functions. The engine checks its own limits again; it does not trust this floor.
 
+use crate::iscsi_names;
 use forebay_api::{Code, PoolCreate, Problem, VolumeCreate, show_size};
 use forebay_base::{Id, KIB, MIB, TIB};
 
@@ -16,7 +17,7 @@ pub const SHARDS_MAX: usize = 32;
 pub const VOLUME_BYTES_MIN: u64 = MIB;
 pub const VOLUME_BYTES_MAX: u64 = 64 * TIB;
 
-fn invalid(field: &str, detail: String, remedy: &str) -> Problem {
+pub fn invalid(field: &str, detail: String, remedy: &str) -> Problem {
     Problem::new(Code::Invalid, detail).field(field).remedy(remedy)
 }
 
@@ -41,7 +42,7 @@ pub fn name(field: &str, name: &str) -> Result<(), Problem> {
 }
 
 /// What the user typed, short enough for a message.
-fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let short: String = text.chars().take(80).filter(|c| !c.is_control()).collect();
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
@@ -96,6 +97,14 @@ pub fn volume(request: &VolumeCreate) -> Result<(&str, &str), Problem> {
         ));
     }
     volume_size(request.size_bytes, block)?;
+    iscsi_names::logical_block(request.logical_block_bytes)?;
+    if request.logical_block_bytes.is_some() && request.hosts.is_empty() {
+        return Err(invalid(
+            "logical_block_bytes",
+            "the volume is not mapped to anybody who could see its logical block".into(),
+            "Name hosts, too, or choose it when the volume is mapped.",
+        ));
+    }
     Ok(names)
 }
 
@@ -202,6 +211,8 @@ mod tests {
             size_bytes,
             block_size_bytes,
             sync: Sync::Always,
+            hosts: Vec::new(),
+            logical_block_bytes: None,
         };
         for (size, block) in [(MIB, 4096), (64 * TIB, 131072), (MIB + 8192, 8192)] {
             volume(&request(size, block)).unwrap();

@@ -4,7 +4,7 @@
 //! kernel threads of its ring, and the load itself, which cannot be told apart.
 
 use super::System;
-use crate::measure::{Direction, FIRST_WRITES, Measured, Places, Samples, WORKS, Work};
+use crate::measure::{Direction, FIRST_WRITES, Measured, Places, SEQUENTIAL_WRITE, Samples, Work};
 use forebay_base::Random;
 use forebay_e2e::host::{Context, Outcome};
 use forebay_pool::{
@@ -85,7 +85,7 @@ impl Drop for InProcess {
 }
 
 fn thin_volume(name: &str, size: u64) -> VolumeSpec {
-    VolumeSpec { pool: POOL.into(), name: name.into(), size, block_size: 8 << 10, sync: SyncPolicy::Always }
+    VolumeSpec { pool: POOL.into(), name: name.into(), size, block_size: 8 << 10, sync: SyncPolicy::Standard }
 }
 
 impl System for InProcess {
@@ -93,12 +93,11 @@ impl System for InProcess {
         "engine"
     }
     fn remark(&self) -> String {
-        "in process; every write durable before its answer; checksums on; small cache; CPU includes the load"
+        "in process; sync=standard, durable writes with FUA; checksums on; small cache; CPU includes the load"
             .into()
     }
     fn fill(&mut self) -> Outcome {
-        let work =
-            *WORKS.iter().find(|w| !w.random && w.direction.writes()).expect("there is a sequential write");
+        let work = SEQUENTIAL_WRITE;
         let places = (0..(self.volume.size / work.size as u64) as u32).collect::<Vec<u32>>();
         self.load(&self.volume, work, Places::Once(places.into_iter()), None).map(drop)
     }
@@ -141,7 +140,7 @@ async fn drive(
                 let Some(place) = places.borrow_mut().next() else { break };
                 let at = place * work.size as u64;
                 let start = rt.now();
-                if work.direction.writes() {
+                if work.direction.writes(&mut random) {
                     let mut data = rt.buffer(work.size);
                     // The rest is what the buffer held before: nothing here looks at content.
                     data[..8].copy_from_slice(&random.next_u64().to_le_bytes());

@@ -12,6 +12,7 @@ mod net;
 mod ring;
 mod wake;
 
+use crate::buffer::Arena;
 use crate::completion::{Completer, Completion, completion};
 use crate::disk::{DiskBackend, OpenError, OpenMode};
 use crate::executor::{Backend, Cores, Executor, Remote, Rt, Unpark, Wait};
@@ -135,6 +136,9 @@ impl Backend for UringBackend {
     }
     fn attach(&self, stream: Detached) -> Stream {
         net::attach(self.ring.clone(), stream)
+    }
+    fn arena(&self) -> Arena {
+        self.ring.arena.clone()
     }
 }
 

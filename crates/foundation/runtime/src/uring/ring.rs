@@ -129,7 +129,7 @@ struct Io {
 pub(super) struct Ring {
     io: RefCell<Io>,
     pub(super) alarm: Arc<Alarm>,
-    /// For copies of parts that a device cannot read in place.
+    /// The executor's buffers; also copies of parts that a device cannot read in place.
     pub(super) arena: Arena,
     /// Completions on their way out of the queue; kept for its memory.
     batch: Cell<Vec<cqueue::Entry>>,
@@ -187,7 +187,7 @@ impl Ring {
                 disk_ops: 0,
             }),
             alarm: Arc::new(alarm),
-            arena: Arena::new(),
+            arena: Arena::huge(),
             batch: Cell::default(),
             vectors: RefCell::default(),
             closing: Cell::new(false),

@@ -3,7 +3,9 @@
 //! Whatever changes a pool is a task. The daemon's configuration is written before a pool comes to be or ceases to be,
 //! and again afterwards: see [`crate::configuration`].
 
+use super::mappings;
 use crate::configuration::{Remembered, Unsettled};
+use crate::iscsi_names::target_name;
 use crate::request::{Answered, Ask, Failure, Input, Principal, made, ok, plan};
 use crate::{Shared, convert, rules};
 use axum::Extension;
@@ -85,6 +87,15 @@ pub async fn create(
             .object(request.name)
             .field("name")
             .remedy("Choose another name.")
+            .into());
+    }
+    let target = target_name(&request.name);
+    if let Some(other) = all(&shared).await.iter().find(|pool| target_name(&pool.name) == target) {
+        let detail = format!("its iSCSI target would be {target}, which pool {} has", other.name);
+        return Err(Problem::new(Code::Conflict, detail)
+            .object(request.name)
+            .field("name")
+            .remedy("Choose a name that differs from that one in more than case.")
             .into());
     }
     if ask.dry_run {
@@ -264,6 +275,9 @@ async fn import_at_start(
         (Ok(value), Some(unsettled)) => settle(&shared, &entry.name, unsettled, value).await,
         (Err(problem), None) => Err(problem),
         (Err(problem), Some(_)) => {
+            if let Some(id) = entry.id {
+                mappings::pool_destroyed(&shared, id).await?;
+            }
             forget(&shared, &entry.name).await?;
             let what =
                 "its creation or destruction was interrupted and it cannot be imported; it is forgotten";
@@ -333,7 +347,7 @@ async fn leave(
     name: String,
     destroyer: Option<String>,
 ) -> Result<Option<serde_json::Value>, Problem> {
-    let is_imported = shared.engine.pools().await.iter().any(|pool| pool.name == name);
+    let imported = shared.engine.pools().await.into_iter().find(|pool| pool.name == name);
     if let Some(who) = destroyer {
         if let Some(entry) = shared.configuration.find(&name) {
             remember(&shared, Remembered { unsettled: Some(Unsettled::Destroying), ..entry }).await?;
@@ -341,8 +355,12 @@ async fn leave(
         shared.engine.pool_destroy(&name).await.map_err(convert::problem)?;
         let told = format!("destroyed with all its volumes, by {who}");
         shared.events.record(Severity::Warning, "pool.destroyed", &name, &told);
-    } else if is_imported {
+        if let Some(pool) = imported {
+            mappings::pool_destroyed(&shared, pool.id.to_string()).await?;
+        }
+    } else if imported.is_some() {
         shared.engine.pool_export(&name).await.map_err(convert::problem)?;
+        shared.refresh_access().await;
     } else if shared.configuration.find(&name).is_none() {
         return Err(not_found(&name));
     }
@@ -363,7 +381,8 @@ async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus) -> Result<
     }
     let id = Some(status.id.to_string());
     let entry = Remembered { id, name: status.name.clone(), disks: paths, unsettled: None, failure: None };
-    remember(shared, entry).await
+    remember(shared, entry).await?;
+    mappings::pool_came(shared, status).await
 }
 
 async fn remember(shared: &Arc<Shared>, entry: Remembered) -> Result<(), Problem> {

@@ -4,13 +4,16 @@
 //! something, not when clients write. Changes run one at a time, so that the comparison with `If-Match` and the change
 //! are one step.
 
-use crate::request::{Answered, Ask, Failure, Input, Principal, json, made, ok, plan};
+use super::{mappings, told};
+use crate::request::{
+    Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tagged,
+};
 use crate::{Shared, convert, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use forebay_api::{Code, Operation, Problem, Severity, Volume, VolumeCreate, VolumeSet, show_size};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
+use forebay_api::{Code, Operation, Problem, Volume, VolumeCreate, VolumeSet, show_size};
 use forebay_base::Checksum;
 use forebay_pool::VolumeSpec;
 use std::sync::Arc;
@@ -20,32 +23,12 @@ fn etag(volume: &Volume) -> String {
     format!("\"{:016x}\"", Checksum::of(&identity).0 as u64)
 }
 
-fn tagged(mut response: Response, volume: &Volume) -> Response {
-    let tag = HeaderValue::from_str(&etag(volume)).expect("hexadecimal digits in quotes");
-    response.headers_mut().insert(header::ETAG, tag);
-    response
-}
-
-/// RFC 9110, section 13.1.1: strong comparison, a list or `*`.
-fn check_precondition(headers: &HeaderMap, volume: &Volume) -> Result<(), Problem> {
-    let Some(wanted) = headers.get(header::IF_MATCH) else { return Ok(()) };
-    let wanted = wanted.to_str().unwrap_or_default();
-    let tag = etag(volume);
-    if wanted.trim() == "*" || wanted.split(',').any(|candidate| candidate.trim() == tag) {
-        return Ok(());
-    }
-    Err(Problem::new(Code::PreconditionFailed, "the volume is not as If-Match says")
-        .object(volume.name.as_str())
-        .field("If-Match")
-        .remedy("Read the volume again, decide again, and send its new ETag."))
+fn check(headers: &HeaderMap, volume: &Volume) -> Result<(), Problem> {
+    check_precondition(headers, &etag(volume), "volume", &volume.name)
 }
 
 async fn find(shared: &Shared, name: &str) -> Result<Volume, Failure> {
     Ok(convert::volume(&shared.engine.volume(name).await?))
-}
-
-fn told(shared: &Shared, who: &Principal, code: &str, volume: &str, what: &str) {
-    shared.events.record(Severity::Info, code, volume, &format!("{what}, by {}", who.name));
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
@@ -64,7 +47,7 @@ pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
     let volume = find(&shared, &name).await?;
-    Ok(tagged(json(StatusCode::OK, &volume), &volume))
+    Ok(tagged(json(StatusCode::OK, &volume), &etag(&volume)))
 }
 
 pub async fn create(
@@ -83,12 +66,14 @@ pub async fn create(
             .remedy("Choose another name, or change that one with `forebay volume set` and `resize`.")
             .into());
     }
+    let wanted = mappings::Wanted::check(&shared, &request).await?;
     if ask.dry_run {
-        let changes = vec![format!(
+        let mut changes = vec![format!(
             "A thin volume of {} with blocks of {} is created.",
             show_size(request.size_bytes),
             show_size(u64::from(request.block_size_bytes))
         )];
+        changes.extend(wanted.in_words());
         return plan("volume.create", &request.name, changes);
     }
     let spec = VolumeSpec {
@@ -101,8 +86,9 @@ pub async fn create(
     let volume = convert::volume(&shared.engine.volume_create(spec).await?);
     let what = format!("created with {}", show_size(volume.spec.size_bytes));
     told(&shared, &who, "volume.created", &volume.name, &what);
+    wanted.carry_out(&shared, &who, &volume).await?;
     let place = Operation::VolumeShow.path_of(&volume.name);
-    Ok(tagged(made(StatusCode::CREATED, &place, &volume)?, &volume))
+    Ok(tagged(made(StatusCode::CREATED, &place, &volume)?, &etag(&volume)))
 }
 
 pub async fn set(
@@ -115,7 +101,7 @@ pub async fn set(
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
     let before = find(&shared, &name).await?;
-    check_precondition(&headers, &before)?;
+    check(&headers, &before)?;
     let size = request.size_bytes.filter(|&size| size != before.spec.size_bytes);
     let sync = request.sync.filter(|&sync| sync != before.spec.sync);
     let mut changes = Vec::new();
@@ -147,12 +133,13 @@ pub async fn set(
     }
     if let Some(size) = size {
         shared.engine.volume_resize(&before.name, size).await?;
+        shared.tell_iscsi(|iscsi| iscsi.access_changed());
     }
     for what in changes {
         told(&shared, &who, "volume.changed", &before.name, &what);
     }
     let volume = find(&shared, &before.name).await?;
-    Ok(tagged(json(StatusCode::OK, &volume), &volume))
+    Ok(tagged(json(StatusCode::OK, &volume), &etag(&volume)))
 }
 
 pub async fn delete(
@@ -164,14 +151,16 @@ pub async fn delete(
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
     let volume = find(&shared, &name).await?;
-    check_precondition(&headers, &volume)?;
+    check(&headers, &volume)?;
     if ask.dry_run {
-        let changes =
+        let mut changes =
             vec![format!("The volume and its data, {}, are lost.", show_size(volume.status.mapped_bytes))];
+        changes.extend(mappings::loss_in_words(&shared, &volume));
         return plan("volume.delete", &volume.name, changes);
     }
     shared.engine.volume_delete(&volume.name).await?;
     told(&shared, &who, "volume.deleted", &volume.name, "deleted");
+    mappings::drop_where(&shared, move |mapping| mapping.volume == volume.id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -190,6 +179,7 @@ mod tests {
                 mapped_bytes: 0,
                 shard: 0,
                 nbd_export: "tank/a".into(),
+                iscsi_target: "iqn.2026-11.io.forebay:tank".into(),
                 created_unix_ms: 0,
             },
             conditions: Vec::new(),
@@ -216,10 +206,10 @@ mod tests {
         let tag = etag(&volume);
         let check = |value: &str| {
             let mut headers = HeaderMap::new();
-            headers.insert(header::IF_MATCH, value.parse().unwrap());
-            check_precondition(&headers, &volume).is_ok()
+            headers.insert(axum::http::header::IF_MATCH, value.parse().unwrap());
+            super::check(&headers, &volume).is_ok()
         };
-        assert!(check_precondition(&HeaderMap::new(), &volume).is_ok());
+        assert!(super::check(&HeaderMap::new(), &volume).is_ok());
         assert!(check(&tag) && check("*") && check(&format!("\"x\", {tag}")));
         assert!(!check("\"x\"") && !check("") && !check(&format!("W/{tag}")));
     }

@@ -6,6 +6,7 @@
 //! in and what they see is asked of [`Access`].
 
 mod access;
+mod engine;
 mod execute;
 mod greet;
 mod mail;

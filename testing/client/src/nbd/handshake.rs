@@ -1,6 +1,6 @@
 //! Fixed newstyle negotiation, the client's side: greeting, flags, `NBD_OPT_GO`, transmission.
 
-use super::damaged;
+use crate::damaged;
 use std::io::{self, Read, Write};
 
 const NBDMAGIC: u64 = 0x4e42_444d_4147_4943;

@@ -1,0 +1,107 @@
+//! iSCSI, put together: the server on the engine's cores, and management's view of who may come in.
+//!
+//! Neither knows the other: the server asks [`Access`], management shows sessions through [`Iscsi`], and this module
+//! answers both from the other side. Each portal is a portal group of its own, in the order of the command line, so that
+//! initiators see as many paths as there are portals.
+
+use forebay_cli::Failure;
+use forebay_control::{AccessMap, Credentials, Daemon, Iscsi, IscsiSession, MappedVolume, problem};
+use forebay_iscsi::{Chap, Secret};
+use forebay_pool::Engine;
+use forebay_runtime::Cores;
+use forebay_scsi::{BlockFormat, Lun};
+use forebay_target::{Access, Events, IscsiServer, Mapping, Portal, Proof, Unknown};
+use std::sync::Arc;
+
+/// Listens on all of `addresses` and attaches the server to management.
+pub fn start(
+    daemon: &Daemon,
+    cores: Cores,
+    engine: Engine,
+    addresses: &[String],
+    events: Events,
+) -> Result<Arc<IscsiServer>, Failure> {
+    let portal = |(listen, group): (&String, u16)| Portal { listen: listen.clone(), group };
+    let portals = addresses.iter().zip(1..).map(portal).collect();
+    let access = Arc::new(Doorman(daemon.access()));
+    let starting = IscsiServer::start(cores, engine, access, portals, events);
+    let waiting =
+        format!("{} is in use; waiting in case its owner was killed just now", addresses.join(", "));
+    let server = Arc::new(daemon.block_on_telling(starting, &waiting).map_err(problem)?);
+    daemon.attach_iscsi(Arc::new(Desk(server.clone())));
+    Ok(server)
+}
+
+/// Lets in whom the configuration names.
+struct Doorman(Arc<AccessMap>);
+
+impl Access for Doorman {
+    fn admit(&self, initiator: &str) -> Result<Proof, Unknown> {
+        let admission = self.0.admit(initiator).ok_or(Unknown)?;
+        let Some(chap) = &admission.chap else { return Ok(Proof::Name) };
+        let target = admission.mutual.as_ref().map(credentials).transpose()?;
+        Ok(Proof::Chap(Chap { initiator: credentials(chap)?, target }))
+    }
+
+    fn targets(&self, initiator: &str) -> Vec<String> {
+        self.0.admit(initiator).map(|admission| admission.targets().cloned().collect()).unwrap_or_default()
+    }
+
+    fn luns(&self, initiator: &str, target: &str) -> Vec<Mapping> {
+        let admission = self.0.admit(initiator);
+        admission.map(|admission| admission.luns(target).iter().map(mapping).collect()).unwrap_or_default()
+    }
+}
+
+/// A secret that is too short or too long was written into the file by hand; then nobody is let in with it.
+fn credentials(from: &Credentials) -> Result<forebay_iscsi::Credentials, Unknown> {
+    let secret = Secret::new(from.secret.as_bytes()).ok_or(Unknown)?;
+    Ok(forebay_iscsi::Credentials { user: from.user.clone(), secret })
+}
+
+fn mapping(from: &MappedVolume) -> Mapping {
+    Mapping {
+        lun: Lun::new(from.lun).expect("numbers are checked when they are given"),
+        volume: from.volume,
+        core: from.core,
+        name: from.name.clone(),
+        format: if from.logical_block_bytes == 4096 { BlockFormat::B4096 } else { BlockFormat::B512 },
+    }
+}
+
+/// What management asks of the server.
+struct Desk(Arc<IscsiServer>);
+
+impl Iscsi for Desk {
+    fn sessions(&self) -> Vec<IscsiSession> {
+        let portal = |group: u16| {
+            let portal = self.0.portals().iter().find(|portal| portal.group == group);
+            portal.map(|portal| portal.listen.clone()).unwrap_or_default()
+        };
+        let shown = |session: forebay_target::IscsiSession| IscsiSession {
+            id: session.id,
+            initiator: session.initiator,
+            target: Some(session.target).filter(|target| !target.is_empty()),
+            peer: session.peer,
+            portal: portal(session.portal_group),
+            portal_group: session.portal_group,
+            since_unix_ms: session.since.0,
+            commands: session.commands,
+            read_bytes: session.bytes_read,
+            written_bytes: session.bytes_written,
+        };
+        self.0.sessions().into_iter().map(shown).collect()
+    }
+
+    fn drop_session(&self, id: u64) -> bool {
+        self.0.drop_session(id)
+    }
+
+    fn access_changed(&self) {
+        self.0.access_changed();
+    }
+
+    fn set_fill(&self, target: &str, fill_permille: u32, threshold_permille: u32) {
+        self.0.set_fill(target, fill_permille, threshold_permille);
+    }
+}

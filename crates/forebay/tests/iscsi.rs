@@ -1,0 +1,244 @@
+//! Does iSCSI let in whom the configuration names, show them what is mapped to them, and follow when that changes?
+//!
+//! Method: an initiator on a blocking socket against the real daemon, which is configured by its command line.
+
+mod common;
+use common::{Daemon, PATIENCE, Place};
+use forebay_iscsi::initiator::{Event, Login, LoginError, ScsiRequest, Session, Wanted};
+use forebay_iscsi::{CHALLENGE_LEN, Challenge, Credentials, Parameters, Purpose, Secret};
+use forebay_runtime::{Arena, Buf};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+const TANK: &str = "iqn.2026-11.io.forebay:tank";
+const ESX1: &str = "iqn.1998-01.com.vmware:esx1";
+const ESX2: &str = "iqn.1998-01.com.vmware:esx2";
+
+fn join(parts: &[Buf]) -> Vec<u8> {
+    parts.iter().flat_map(|part| part.iter().copied()).collect()
+}
+
+fn wanted(initiator: &str) -> Wanted {
+    Wanted {
+        initiator: initiator.into(),
+        purpose: Purpose::Normal { target: TANK.into() },
+        parameters: Parameters::TARGET,
+        isid: [0x80, 0, 0, 0, 0, 1],
+        tsih: 0,
+        credentials: None,
+        algorithms: "7,5",
+        target: None,
+    }
+}
+
+fn credentials(user: &str, secret: &str) -> Credentials {
+    Credentials { user: user.into(), secret: Secret::new(secret).expect("a secret of valid length") }
+}
+
+struct Initiator {
+    stream: TcpStream,
+    session: Session,
+    arena: Arena,
+}
+
+impl Initiator {
+    fn log_in(portal: &str, wanted: Wanted) -> Result<Initiator, LoginError> {
+        let mut stream = TcpStream::connect(portal).expect("the daemon listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        let (arena, mut login) = (Arena::new(), Login::new(wanted));
+        let mut bytes = [0; 4096];
+        loop {
+            if login.has_output() {
+                stream.write_all(&join(&login.take_batch(&arena))).expect("the daemon reads");
+            }
+            let count = stream.read(&mut bytes).expect("the daemon answers");
+            assert!(count > 0, "a refusal is a login response");
+            if let Some(connected) = login.handle_input(&mut &bytes[..count])? {
+                return Ok(Initiator { stream, session: Session::new(&connected), arena });
+            }
+        }
+    }
+
+    /// Logs in by name alone.
+    fn named(portal: &str, name: &str) -> Initiator {
+        Initiator::log_in(portal, wanted(name)).unwrap_or_else(|error| panic!("{name}: {error:?}"))
+    }
+
+    /// The next event; `None` when the daemon has hung up.
+    fn event(&mut self) -> Option<Event> {
+        let mut bytes = vec![0; 64 << 10];
+        loop {
+            if let Some(event) = self.session.poll_event() {
+                return Some(event);
+            }
+            if self.session.has_output() {
+                // The daemon may have hung up: that shows in what is read.
+                let _ = self.stream.write_all(&join(&self.session.take_batch(&self.arena)));
+            }
+            let count = self.stream.read(&mut bytes).unwrap_or(0);
+            if count == 0 {
+                return None;
+            }
+            let input = &mut &bytes[..count];
+            self.session.handle_input(input, &self.arena).expect("the daemon keeps to the protocol");
+        }
+    }
+
+    /// What REPORT LUNS says.
+    fn luns(&mut self) -> Vec<u16> {
+        let mut cdb = [0; 16];
+        (cdb[0], cdb[8]) = (0xa0, 16);
+        let request = ScsiRequest { cdb, expected_in: 4096, ..ScsiRequest::default() };
+        self.session.command(request).expect("the window is open");
+        loop {
+            if let Event::Completed { status, data_in, .. } = self.event().expect("an answer") {
+                assert_eq!(status, 0, "REPORT LUNS");
+                let data = join(&data_in);
+                return data[8..].chunks(8).map(|lun| u16::from_be_bytes([lun[0] & 0x3f, lun[1]])).collect();
+            }
+        }
+    }
+
+    /// Reads until the daemon has hung up.
+    fn wait_for_end(mut self) {
+        while self.event().is_some() {}
+    }
+}
+
+fn refused(portal: &str, wanted: Wanted) {
+    match Initiator::log_in(portal, wanted) {
+        Err(LoginError::Refused(_)) => {}
+        Err(other) => panic!("not refused but {other:?}"),
+        Ok(_) => panic!("let in"),
+    }
+}
+
+fn sessions(place: &Place) -> Vec<serde_json::Value> {
+    place.json(&["session", "list"])["items"].as_array().expect("a list").clone()
+}
+
+/// A pool with two volumes and a host that sees both.
+fn tank(place: &Place) {
+    place.disks();
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    place.run(&["host", "create", "esx1", "--iqn", "iqn.1998-01.com.VMware:ESX1"]).expect(0);
+    place.run(&["volume", "create", "tank/a", "--size", "64M", "--host", "esx1"]).expect(0);
+    place.run(&["volume", "create", "tank/b", "--size", "64M"]).expect(0);
+    place.run(&["volume", "map", "tank/b", "--host", "esx1", "--lun", "5"]).expect(0);
+}
+
+#[test]
+fn a_known_host_sees_what_is_mapped_to_it_on_every_portal() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    refused(&daemon.iscsi[0], wanted(ESX1));
+    tank(&place);
+    refused(&daemon.iscsi[0], wanted(ESX2));
+    let elsewhere = Purpose::Normal { target: "iqn.2026-11.io.forebay:other".into() };
+    refused(&daemon.iscsi[0], Wanted { purpose: elsewhere, ..wanted(ESX1) });
+
+    let mut paths: Vec<Initiator> =
+        daemon.iscsi.iter().map(|portal| Initiator::named(portal, ESX1)).collect();
+    for path in &mut paths {
+        assert_eq!(path.luns(), [0, 5]);
+    }
+    let seen = sessions(&place);
+    let portals: Vec<_> = seen.iter().map(|session| session["portal"].as_str().unwrap()).collect();
+    assert_eq!(portals, daemon.iscsi);
+    for (group, session) in (1..).zip(&seen) {
+        assert_eq!((&session["host"], &session["target"]), (&"esx1".into(), &TANK.into()));
+        assert_eq!(session["portal_group"], group);
+        assert!(session["commands"].as_u64().unwrap() > 0, "{session}");
+    }
+    assert_eq!(place.json(&["host", "show", "esx1"])["status"]["sessions"], 2);
+    assert!(place.run(&["session", "list"]).expect(0).out.contains(&daemon.iscsi[1]));
+
+    // Somebody's session is ended; they may come back.
+    let id = seen[0]["id"].as_str().unwrap();
+    place.run(&["session", "drop", id, "--dry-run"]).expect(0);
+    assert_eq!(sessions(&place).len(), 2);
+    place.run(&["session", "drop", id]).expect(0);
+    paths.remove(0).wait_for_end();
+    place.run(&["session", "drop", "0"]).expect(3);
+    place.run(&["session", "drop", "x"]).expect(3);
+    assert_eq!(Initiator::named(&daemon.iscsi[0], ESX1).luns(), [0, 5]);
+
+    // A host that is forgotten is logged out.
+    place.run(&["host", "delete", "esx1", "--unmap", "--yes"]).expect(0);
+    paths.remove(0).wait_for_end();
+    refused(&daemon.iscsi[0], wanted(ESX1));
+    daemon.stop();
+}
+
+#[test]
+fn what_is_mapped_follows_volumes_and_pools() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    tank(&place);
+    let portal = &daemon.iscsi[0];
+    let luns = || Initiator::named(portal, ESX1).luns();
+    assert_eq!(luns(), [0, 5]);
+    place.run(&["volume", "create", "tank/c", "--size", "64M", "--host", "esx1"]).expect(0);
+    assert_eq!(luns(), [0, 1, 5]);
+    place.run(&["volume", "unmap", "tank/a", "--host", "esx1"]).expect(0);
+    assert_eq!(luns(), [1, 5]);
+    place.run(&["volume", "delete", "tank/c", "--yes"]).expect(0);
+    assert_eq!(luns(), [5]);
+    place.run(&["volume", "resize", "tank/b", "--size", "128M"]).expect(0);
+    assert_eq!(luns(), [5]);
+
+    // A pool that leaves takes its volumes along, and brings them back under their numbers.
+    place.run(&["pool", "export", "tank"]).expect(0);
+    refused(portal, wanted(ESX1));
+    let waiting = &place.json(&["host", "show", "esx1"])["status"]["volumes"];
+    assert_eq!(waiting, 1, "the mapping waits");
+    assert!(place.run(&["host", "show", "esx1"]).expect(0).out.contains("pool not imported"));
+    place.run(&["pool", "import", "tank", "./a", "./b"]).expect(0);
+    assert_eq!(luns(), [5]);
+    daemon.kill();
+
+    let daemon = Daemon::start(&place);
+    assert_eq!(Initiator::named(&daemon.iscsi[1], ESX1).luns(), [5]);
+    // The end of the pool is the end of its mappings.
+    place.run(&["pool", "destroy", "tank", "--yes"]).expect(0);
+    assert_eq!(place.json(&["host", "show", "esx1"])["status"]["volumes"], 0);
+    place.run(&["host", "delete", "esx1"]).expect(0);
+    daemon.stop();
+}
+
+#[test]
+fn who_has_a_secret_must_know_it() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    tank(&place);
+    let portal = &daemon.iscsi[0];
+    std::fs::write(place.path().join("ours"), "the target's own one\n").unwrap();
+    let words = ["host", "set", "esx1", "--chap", "esx1", "--mutual", "tank", "--mutual-secret-file", "ours"];
+    place.run_with(&words, "the host's own secret\n").expect(0);
+
+    refused(portal, wanted(ESX1));
+    let knows = |secret: &str| Wanted { credentials: Some(credentials("esx1", secret)), ..wanted(ESX1) };
+    refused(portal, knows("another secret"));
+    assert_eq!(Initiator::log_in(portal, knows("the host's own secret")).unwrap().luns(), [0, 5]);
+    let challenge = || Challenge { id: 7, bytes: [3; CHALLENGE_LEN] };
+    let asks = |secret: &str| Wanted {
+        target: Some((credentials("tank", secret), challenge())),
+        ..knows("the host's own secret")
+    };
+    assert!(Initiator::log_in(portal, asks("the target's own one")).is_ok());
+    assert!(Initiator::log_in(portal, asks("somebody else's one")).is_err(), "the target proves itself");
+    // For discovery, too.
+    refused(portal, Wanted { purpose: Purpose::Discovery, ..wanted(ESX1) });
+    let discovery = Wanted { purpose: Purpose::Discovery, ..knows("the host's own secret") };
+    assert!(Initiator::log_in(portal, discovery).is_ok());
+
+    // What was set is nowhere to be seen.
+    let shown = [&["host", "show", "esx1", "--json"][..], &["host", "list"], &["event", "list", "--json"]];
+    for words in shown {
+        let out = place.run(words).expect(0).out;
+        assert!(!out.contains("own secret") && !out.contains("own one"), "{out}");
+    }
+    place.run(&["host", "set", "esx1", "--no-chap"]).expect(0);
+    Initiator::named(portal, ESX1);
+    daemon.stop();
+}

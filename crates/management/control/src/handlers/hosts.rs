@@ -1,0 +1,368 @@
+//! Hosts and host groups.
+//!
+//! Their ETag is the revision that each change raises, a change of a secret included, which is not shown. Taking away what
+//! a host sees can stop what runs on it, so removing one that sees volumes has to be asked for (`unmap`).
+
+use super::told;
+use crate::events::now_unix_ms;
+use crate::hosts::{Content, Group, Host};
+use crate::request::{
+    Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tagged,
+};
+use crate::{Shared, blocking, convert, iscsi_names, rules};
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
+use forebay_api as api;
+use forebay_api::{Code, HostCreate, HostGroupCreate, HostGroupSet, HostSet, Operation, Problem};
+use std::sync::Arc;
+
+fn tag_of(id: &str, revision: u64) -> String {
+    format!("\"{id}.{revision}\"")
+}
+
+/// A change of the remembered hosts, written and in effect when this returns.
+pub async fn change<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    change: impl FnOnce(&mut Content) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let by = shared.clone();
+    let made = blocking(move || by.hosts.change(change)).await?;
+    shared.refresh_access().await;
+    Ok(made)
+}
+
+fn shown(shared: &Shared, content: &Content, host: &Host) -> api::Host {
+    let sessions = shared.iscsi.get().map(|iscsi| iscsi.sessions()).unwrap_or_default();
+    let sessions = sessions.iter().filter(|session| host.initiators.contains(&session.initiator)).count();
+    let connected = match sessions {
+        0 => convert::condition("Connected", false, "NoSession", ""),
+        _ => convert::condition("Connected", true, "LoggedIn", ""),
+    };
+    api::Host {
+        id: host.id.clone(),
+        name: host.name.clone(),
+        spec: api::HostSpec {
+            initiators: host.initiators.clone(),
+            chap_user: host.chap.as_ref().map(|chap| chap.user.clone()),
+            mutual_user: host.mutual.as_ref().map(|chap| chap.user.clone()),
+        },
+        status: api::HostStatus {
+            groups: content.groups_with(&host.id).map(|group| group.name.clone()).collect(),
+            volumes: content.views().get(host.id.as_str()).map_or(0, Vec::len) as u64,
+            sessions: sessions as u64,
+            created_unix_ms: host.created_unix_ms,
+        },
+        conditions: vec![connected],
+    }
+}
+
+fn group_shown(content: &Content, group: &Group) -> api::HostGroup {
+    let name = |id: &String| content.host(id).map(|host| host.name.clone()).unwrap_or_default();
+    api::HostGroup {
+        id: group.id.clone(),
+        name: group.name.clone(),
+        spec: api::HostGroupSpec { hosts: group.hosts.iter().map(name).collect() },
+        status: api::HostGroupStatus {
+            volumes: content.mappings.iter().filter(|mapping| mapping.to == group.id).count() as u64,
+            created_unix_ms: group.created_unix_ms,
+        },
+    }
+}
+
+/// Answers with the host as it is now.
+fn host_now(shared: &Shared, id: &str) -> Result<(api::Host, String), Failure> {
+    let content = shared.hosts.content();
+    let host = content.host(id)?;
+    Ok((shown(shared, &content, host), tag_of(&host.id, host.revision)))
+}
+
+fn group_now(shared: &Shared, id: &str) -> Result<(api::HostGroup, String), Failure> {
+    let content = shared.hosts.content();
+    let group = content.group(id)?;
+    Ok((group_shown(&content, group), tag_of(&group.id, group.revision)))
+}
+
+pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    let content = shared.hosts.content();
+    let hosts = content.hosts.iter().map(|host| shown(&shared, &content, host)).collect();
+    ok(&ask.page(hosts, |host: &api::Host| host.name.clone()))
+}
+
+pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
+    let (host, tag) = host_now(&shared, &name)?;
+    Ok(tagged(json(StatusCode::OK, &host), &tag))
+}
+
+fn proof_in_words(host: &Host) -> String {
+    match (&host.chap, &host.mutual) {
+        (None, _) => "Its initiator name is enough to log in.".into(),
+        (Some(chap), None) => format!("It proves itself as {} (CHAP).", chap.user),
+        (Some(chap), Some(mutual)) => {
+            format!("It proves itself as {}, and the target as {} (mutual CHAP).", chap.user, mutual.user)
+        }
+    }
+}
+
+/// The host that is asked for.
+pub fn new(request: &HostCreate) -> Result<Host, Problem> {
+    rules::name("name", &request.name)?;
+    let host = Host {
+        id: crate::random_id(),
+        name: request.name.clone(),
+        created_unix_ms: now_unix_ms(),
+        revision: 1,
+        initiators: iscsi_names::initiators(&request.initiators)?,
+        chap: iscsi_names::chap(request.chap.as_ref())?,
+        mutual: iscsi_names::mutual(request.mutual.as_ref())?,
+    };
+    iscsi_names::both(host.chap.as_ref(), host.mutual.as_ref())?;
+    Ok(host)
+}
+
+pub async fn create(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    ask: Ask,
+    Input(request): Input<HostCreate>,
+) -> Answered {
+    let host = new(&request)?;
+    let (id, name) = (host.id.clone(), host.name.clone());
+    let what = format!("known as {}", host.initiators.join(", "));
+    let proof = proof_in_words(&host);
+    let add = move |content: &mut Content| {
+        content.hosts.push(host);
+        Ok(())
+    };
+    if ask.dry_run {
+        shared.hosts.plan(add)?;
+        return plan("host.create", &name, vec![format!("A host {what} is made."), proof]);
+    }
+    change(&shared, add).await?;
+    told(&shared, &who, "host.created", &name, &what);
+    let (host, tag) = host_now(&shared, &id)?;
+    Ok(tagged(made(StatusCode::CREATED, &Operation::HostShow.path_of(&name), &host)?, &tag))
+}
+
+/// Applies a change to a host; says what is different.
+fn apply(host: &mut Host, request: &HostSet) -> Result<Vec<String>, Problem> {
+    let before = host.clone();
+    if let Some(initiators) = &request.initiators {
+        host.initiators = iscsi_names::initiators(initiators)?;
+    }
+    if let Some(chap) = &request.chap {
+        host.chap = iscsi_names::chap(chap.as_ref())?;
+    }
+    if let Some(mutual) = &request.mutual {
+        host.mutual = iscsi_names::mutual(mutual.as_ref())?;
+    }
+    iscsi_names::both(host.chap.as_ref(), host.mutual.as_ref())?;
+    let mut changes = Vec::new();
+    if host.initiators != before.initiators {
+        changes.push(format!("known as {}", host.initiators.join(", ")));
+    }
+    for (what, now, then) in
+        [("CHAP", &host.chap, &before.chap), ("mutual CHAP", &host.mutual, &before.mutual)]
+    {
+        match now {
+            _ if now == then => {}
+            Some(credentials) => changes.push(format!("{what} set, as {}", credentials.user)),
+            None => changes.push(format!("{what} removed")),
+        }
+    }
+    if !changes.is_empty() {
+        host.revision += 1;
+    }
+    Ok(changes)
+}
+
+pub async fn set(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+    headers: HeaderMap,
+    Input(request): Input<HostSet>,
+) -> Answered {
+    let id = shared.hosts.content().host(&name)?.id.clone();
+    let change_it = move |content: &mut Content| {
+        let host = content.host_mut(&id)?;
+        check_precondition(&headers, &tag_of(&host.id, host.revision), "host", &host.name)?;
+        let changes = apply(host, &request)?;
+        Ok((host.id.clone(), host.name.clone(), changes))
+    };
+    if ask.dry_run {
+        let (_, name, changes) = shared.hosts.plan(change_it)?;
+        return plan("host.set", &name, changes);
+    }
+    let (id, name, changes) = change(&shared, change_it).await?;
+    for what in changes {
+        told(&shared, &who, "host.changed", &name, &what);
+    }
+    let (host, tag) = host_now(&shared, &id)?;
+    Ok(tagged(json(StatusCode::OK, &host), &tag))
+}
+
+/// Refuses to remove what sees volumes, unless that was asked for.
+fn check_unmapped(name: &str, volumes: usize, unmap: bool) -> Result<(), Problem> {
+    if volumes == 0 || unmap {
+        return Ok(());
+    }
+    let detail = format!("it sees {volumes} volumes, which would be taken from under what runs there");
+    Err(Problem::new(Code::Unsafe, detail)
+        .object(name)
+        .field("unmap")
+        .remedy("Unmap them with `forebay volume unmap VOLUME --host NAME`, or remove it with --unmap."))
+}
+
+pub async fn delete(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+    headers: HeaderMap,
+) -> Answered {
+    let unmap = ask.unmap;
+    let remove = move |content: &mut Content| {
+        let host = content.host(&name)?.clone();
+        check_precondition(&headers, &tag_of(&host.id, host.revision), "host", &host.name)?;
+        let volumes = content.views().get(host.id.as_str()).map_or(0, Vec::len);
+        check_unmapped(&host.name, volumes, unmap)?;
+        content.hosts.retain(|other| other.id != host.id);
+        for group in content.groups.iter_mut().filter(|group| group.hosts.contains(&host.id)) {
+            group.hosts.retain(|member| *member != host.id);
+            group.revision += 1;
+        }
+        content.mappings.retain(|mapping| mapping.to != host.id);
+        Ok((host.name, volumes))
+    };
+    if ask.dry_run {
+        let (name, volumes) = shared.hosts.plan(remove)?;
+        let mut changes = vec!["The host is forgotten and cannot log in any more.".to_string()];
+        if volumes > 0 {
+            changes.push(format!("It loses {volumes} volumes."));
+        }
+        return plan("host.delete", &name, changes);
+    }
+    let (name, _) = change(&shared, remove).await?;
+    told(&shared, &who, "host.deleted", &name, "forgotten");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+pub async fn group_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    let content = shared.hosts.content();
+    let groups = content.groups.iter().map(|group| group_shown(&content, group)).collect();
+    ok(&ask.page(groups, |group: &api::HostGroup| group.name.clone()))
+}
+
+pub async fn group_show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
+    let (group, tag) = group_now(&shared, &name)?;
+    Ok(tagged(json(StatusCode::OK, &group), &tag))
+}
+
+/// UUIDs of the named hosts, each once, and their names in words.
+fn members(content: &Content, hosts: &[String]) -> Result<(Vec<String>, String), Problem> {
+    let mut ids: Vec<String> = Vec::new();
+    let mut names = Vec::new();
+    for name in hosts {
+        let host = content.host(name).map_err(|problem| problem.field("hosts"))?;
+        if !ids.contains(&host.id) {
+            ids.push(host.id.clone());
+            names.push(host.name.clone());
+        }
+    }
+    let words = if names.is_empty() { "no members".into() } else { format!("members {}", names.join(", ")) };
+    Ok((ids, words))
+}
+
+pub async fn group_create(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    ask: Ask,
+    Input(request): Input<HostGroupCreate>,
+) -> Answered {
+    rules::name("name", &request.name)?;
+    let name = request.name.clone();
+    let id = crate::random_id();
+    let mut group = Group {
+        id: id.clone(),
+        name: request.name,
+        created_unix_ms: now_unix_ms(),
+        revision: 1,
+        hosts: Vec::new(),
+    };
+    let add = move |content: &mut Content| {
+        let (hosts, words) = members(content, &request.hosts)?;
+        group.hosts = hosts;
+        content.groups.push(group);
+        Ok(words)
+    };
+    if ask.dry_run {
+        let words = shared.hosts.plan(add)?;
+        return plan("host_group.create", &name, vec![format!("A host group with {words} is made.")]);
+    }
+    let words = change(&shared, add).await?;
+    told(&shared, &who, "host_group.created", &name, &format!("created with {words}"));
+    let (group, tag) = group_now(&shared, &id)?;
+    Ok(tagged(made(StatusCode::CREATED, &Operation::HostGroupShow.path_of(&name), &group)?, &tag))
+}
+
+pub async fn group_set(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+    headers: HeaderMap,
+    Input(request): Input<HostGroupSet>,
+) -> Answered {
+    let change_it = move |content: &mut Content| {
+        let (hosts, words) = members(content, &request.hosts)?;
+        let group = content.group_mut(&name)?;
+        check_precondition(&headers, &tag_of(&group.id, group.revision), "host group", &group.name)?;
+        let is_new = group.hosts != hosts;
+        group.revision += u64::from(is_new);
+        group.hosts = hosts;
+        Ok((group.id.clone(), group.name.clone(), is_new.then_some(format!("has {words}"))))
+    };
+    if ask.dry_run {
+        let (_, name, changes) = shared.hosts.plan(change_it)?;
+        return plan("host_group.set", &name, changes.into_iter().collect());
+    }
+    let (id, name, changes) = change(&shared, change_it).await?;
+    if let Some(what) = changes {
+        told(&shared, &who, "host_group.changed", &name, &what);
+    }
+    let (group, tag) = group_now(&shared, &id)?;
+    Ok(tagged(json(StatusCode::OK, &group), &tag))
+}
+
+pub async fn group_delete(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+    headers: HeaderMap,
+) -> Answered {
+    let unmap = ask.unmap;
+    let remove = move |content: &mut Content| {
+        let group = content.group(&name)?.clone();
+        check_precondition(&headers, &tag_of(&group.id, group.revision), "host group", &group.name)?;
+        let volumes = content.mappings.iter().filter(|mapping| mapping.to == group.id).count();
+        check_unmapped(&group.name, volumes, unmap)?;
+        content.groups.retain(|other| other.id != group.id);
+        content.mappings.retain(|mapping| mapping.to != group.id);
+        Ok((group.name, volumes))
+    };
+    if ask.dry_run {
+        let (name, volumes) = shared.hosts.plan(remove)?;
+        let mut changes = vec!["The group is deleted; its hosts stay.".to_string()];
+        if volumes > 0 {
+            changes.push(format!("They lose {volumes} volumes."));
+        }
+        return plan("host_group.delete", &name, changes);
+    }
+    let (name, _) = change(&shared, remove).await?;
+    told(&shared, &who, "host_group.deleted", &name, "deleted");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

@@ -1,0 +1,354 @@
+//! Mappings: which host sees which volume under which number.
+//!
+//! They change in the volumes' turn, so that a volume is not mapped while it is deleted. What goes with a volume or its pool
+//! goes after it: a crash in between leaves mappings of nothing, which have no effect and are dropped when
+//! the pool is next imported (or are its owner's to unmap, when it never is).
+
+use super::hosts::{self, change};
+use super::told;
+use crate::events::now_unix_ms;
+use crate::hosts::{Content, Host, Mapping, NewMapping};
+use crate::request::{Answered, Ask, Failure, Input, Principal, made, ok, plan};
+use crate::{Shared, convert, iscsi_names};
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use forebay_api as api;
+use forebay_api::{Code, HostCreate, MappingCreate, Operation, Problem, Volume, VolumeCreate};
+use forebay_pool::{PoolStatus, VolumeInfo};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Stands for the UUID of a volume that is not made yet.
+const UNBORN: &str = "";
+
+fn shown(content: &Content, volumes: &HashSet<String>, mapping: &Mapping) -> api::Mapping {
+    let (_, host, is_group) = content.party(&mapping.to).unwrap_or(("", "", false));
+    let ready = match volumes.contains(&mapping.volume) {
+        true => convert::condition("Ready", true, "Online", ""),
+        false => {
+            convert::condition("Ready", false, "PoolNotImported", "The volume's pool is not imported here.")
+        }
+    };
+    api::Mapping {
+        id: mapping.id.clone(),
+        name: format!("{}:{host}", mapping.volume_name),
+        spec: api::MappingSpec {
+            volume: mapping.volume_name.clone(),
+            host: host.into(),
+            lun: mapping.lun,
+            logical_block_bytes: mapping.logical_block_bytes,
+        },
+        status: api::MappingStatus {
+            volume_id: mapping.volume.clone(),
+            is_group,
+            target: mapping.target(),
+            created_unix_ms: mapping.created_unix_ms,
+        },
+        conditions: vec![ready],
+    }
+}
+
+/// UUIDs of the volumes that are here.
+async fn volumes_here(shared: &Shared) -> HashSet<String> {
+    let mut here = HashSet::new();
+    for pool in shared.engine.pools().await {
+        // A pool that is just closing has none any more.
+        let volumes = shared.engine.volumes(Some(&pool.name)).await.unwrap_or_default();
+        here.extend(volumes.iter().map(|volume| volume.id.to_string()));
+    }
+    here
+}
+
+pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    let here = volumes_here(&shared).await;
+    let content = shared.hosts.content();
+    let live = match &ask.volume {
+        Some(name) => shared.engine.volume(name).await.ok().map(|volume| volume.id.to_string()),
+        None => None,
+    };
+    let mut wanted: Vec<&Mapping> = match &ask.volume {
+        Some(name) => content.of_volume(name, live.as_deref()).collect(),
+        None => content.mappings.iter().collect(),
+    };
+    if let Some(host) = &ask.host {
+        let (id, _, is_group) = content.party(host)?;
+        let views = content.views();
+        let seen: HashSet<&str> = match is_group {
+            true => {
+                wanted.iter().filter(|mapping| mapping.to == id).map(|mapping| mapping.id.as_str()).collect()
+            }
+            false => views.get(id).into_iter().flatten().map(|mapping| mapping.id.as_str()).collect(),
+        };
+        wanted.retain(|mapping| seen.contains(mapping.id.as_str()));
+    }
+    let mappings = wanted.into_iter().map(|mapping| shown(&content, &here, mapping)).collect();
+    ok(&ask.page(mappings, |mapping: &api::Mapping| format!("{} {}", mapping.name, mapping.id)))
+}
+
+/// The mapping with this UUID or name.
+fn find<'a>(content: &'a Content, name: &str) -> Result<&'a Mapping, Problem> {
+    let called = |mapping: &&Mapping| {
+        let (volume, host) = name.rsplit_once(':')?;
+        let is_it =
+            mapping.volume_name == volume && content.party(host).is_ok_and(|(id, ..)| id == mapping.to);
+        is_it.then_some(())
+    };
+    let mut found = content.mappings.iter().filter(|mapping| mapping.id == name || called(mapping).is_some());
+    match (found.next(), found.next()) {
+        (Some(mapping), None) => Ok(mapping),
+        (None, _) => Err(Problem::new(Code::NotFound, "there is no such mapping")
+            .object(name)
+            .remedy("`forebay volume show VOLUME` and `forebay host show HOST` list them.")),
+        (Some(_), Some(_)) => Err(Problem::new(Code::Conflict, "several mappings have this name")
+            .object(name)
+            .remedy("Name it by its UUID: a volume of the same name is in a pool that is not imported.")),
+    }
+}
+
+pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
+    let here = volumes_here(&shared).await;
+    let content = shared.hosts.content();
+    ok(&shown(&content, &here, find(&content, &name)?))
+}
+
+fn in_words(host: &str, mapping: &Mapping) -> String {
+    let target = mapping.target();
+    format!(
+        "mapped to {host} as LUN {} of {target}, logical blocks of {} bytes",
+        mapping.lun, mapping.logical_block_bytes
+    )
+}
+
+/// UUID of a volume's pool.
+async fn pool_id(shared: &Shared, name: &str) -> Result<String, Problem> {
+    let pools = shared.engine.pools().await;
+    let pool = pools.iter().find(|pool| pool.name == name);
+    // It was exported since the volume was found in it.
+    let gone = || Problem::new(Code::Conflict, "the pool is not imported any more").object(name);
+    pool.map(|pool| pool.id.to_string()).ok_or_else(gone)
+}
+
+fn check_lun(lun: Option<u16>) -> Result<(), Problem> {
+    match lun {
+        Some(lun) if lun > crate::hosts::LUN_MAX => {
+            Err(crate::rules::invalid("lun", format!("{lun} is not a LUN"), "Give between 0 and 16383."))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub async fn create(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    ask: Ask,
+    Input(request): Input<MappingCreate>,
+) -> Answered {
+    iscsi_names::logical_block(request.logical_block_bytes)?;
+    check_lun(request.lun)?;
+    let _turn = shared.volume_turn.lock().await;
+    let volume = shared.engine.volume(&request.volume).await?;
+    let pool = pool_id(&shared, &volume.pool).await?;
+    let name = format!("{}/{}", volume.pool, volume.name);
+    let is_dry = ask.dry_run;
+    let add = move |content: &mut Content| {
+        let host = content.party(&request.host)?.1.to_string();
+        let mapping = content.map(NewMapping {
+            volume: &volume.id.to_string(),
+            pool: &pool,
+            volume_name: &name,
+            host: &request.host,
+            lun: request.lun,
+            logical_block_bytes: request.logical_block_bytes,
+            now_unix_ms: now_unix_ms(),
+        })?;
+        Ok((host, mapping))
+    };
+    if is_dry {
+        let (host, mapping) = shared.hosts.plan(add)?;
+        return plan("mapping.create", &mapping.volume_name, vec![in_words(&host, &mapping)]);
+    }
+    let (host, mapping) = change(&shared, add).await?;
+    told(&shared, &who, "mapping.created", &mapping.volume_name, &in_words(&host, &mapping));
+    let content = shared.hosts.content();
+    let mapping = shown(&content, &HashSet::from([mapping.volume.clone()]), &mapping);
+    made(StatusCode::CREATED, &Operation::MappingShow.path_of(&mapping.id), &mapping)
+}
+
+pub async fn delete(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+) -> Answered {
+    let _turn = shared.volume_turn.lock().await;
+    let remove = move |content: &mut Content| {
+        let mapping = find(content, &name)?.clone();
+        let host = content.party(&mapping.to).map(|(_, name, _)| name.to_string()).unwrap_or_default();
+        content.mappings.retain(|other| other.id != mapping.id);
+        Ok((host, mapping))
+    };
+    if ask.dry_run {
+        let (host, mapping) = shared.hosts.plan(remove)?;
+        let changes = vec![format!("{host} loses it, which is LUN {} there.", mapping.lun)];
+        return plan("mapping.delete", &mapping.volume_name, changes);
+    }
+    let (host, mapping) = change(&shared, remove).await?;
+    let what = format!("unmapped from {host}, where it was LUN {}", mapping.lun);
+    told(&shared, &who, "mapping.deleted", &mapping.volume_name, &what);
+    Ok::<_, Failure>(StatusCode::NO_CONTENT.into_response())
+}
+
+/// For the daemon's own use: a host that sees a volume.
+pub async fn ensure(
+    shared: &Arc<Shared>,
+    host: &str,
+    initiators: &[&str],
+    volume: &str,
+) -> Result<(), Problem> {
+    let initiators = initiators.iter().map(|name| name.to_string()).collect();
+    let new = hosts::new(&HostCreate { name: host.into(), initiators, chap: None, mutual: None })?;
+    let _turn = shared.volume_turn.lock().await;
+    let volume = shared.engine.volume(volume).await.map_err(convert::problem)?;
+    let pool = pool_id(shared, &volume.pool).await?;
+    let (id, volume) = (volume.id.to_string(), format!("{}/{}", volume.pool, volume.name));
+    let add = move |content: &mut Content| {
+        let is_it = |host: &&Host| {
+            host.name == new.name || host.initiators.iter().any(|name| new.initiators.contains(name))
+        };
+        let host = match content.hosts.iter().find(is_it) {
+            Some(host) => host.id.clone(),
+            None => {
+                content.hosts.push(new.clone());
+                new.id
+            }
+        };
+        if !content.views().get(host.as_str()).into_iter().flatten().any(|mapping| mapping.volume == id) {
+            content.map(NewMapping {
+                volume: &id,
+                pool: &pool,
+                volume_name: &volume,
+                host: &host,
+                lun: None,
+                logical_block_bytes: None,
+                now_unix_ms: now_unix_ms(),
+            })?;
+        }
+        Ok(())
+    };
+    change(shared, add).await
+}
+
+/// Mappings that a new volume is to have.
+pub struct Wanted {
+    hosts: Vec<String>,
+    logical_block_bytes: Option<u32>,
+    pool: String,
+    planned: Vec<(String, Mapping)>,
+}
+
+impl Wanted {
+    /// Refuses, before the volume is made, what could not be mapped.
+    pub async fn check(shared: &Shared, request: &VolumeCreate) -> Result<Wanted, Problem> {
+        let mut wanted = Wanted {
+            hosts: request.hosts.clone(),
+            logical_block_bytes: request.logical_block_bytes,
+            pool: String::new(),
+            planned: Vec::new(),
+        };
+        if !wanted.hosts.is_empty() {
+            let pool = request.name.split('/').next().unwrap_or_default();
+            // A pool that is not there the engine refuses, in its own words.
+            shared.engine.volumes(Some(pool)).await.map_err(convert::problem)?;
+            wanted.pool = pool_id(shared, pool).await?;
+            wanted.planned = shared.hosts.plan(|content| wanted.apply(content, UNBORN, &request.name))?;
+        }
+        Ok(wanted)
+    }
+
+    fn apply(
+        &self,
+        content: &mut Content,
+        volume: &str,
+        name: &str,
+    ) -> Result<Vec<(String, Mapping)>, Problem> {
+        let map = |host: &String| {
+            let called = content.party(host).map_err(|problem| problem.field("hosts"))?.1.to_string();
+            let mapping = content.map(NewMapping {
+                volume,
+                pool: &self.pool,
+                volume_name: name,
+                host,
+                lun: None,
+                logical_block_bytes: self.logical_block_bytes,
+                now_unix_ms: now_unix_ms(),
+            })?;
+            Ok((called, mapping))
+        };
+        self.hosts.iter().map(map).collect()
+    }
+
+    pub fn in_words(&self) -> impl Iterator<Item = String> {
+        self.planned.iter().map(|(host, mapping)| format!("It is {}.", in_words(host, mapping)))
+    }
+
+    /// Maps the volume, now that it is there.
+    pub async fn carry_out(
+        self,
+        shared: &Arc<Shared>,
+        who: &Principal,
+        volume: &Volume,
+    ) -> Result<(), Problem> {
+        if self.hosts.is_empty() {
+            return Ok(());
+        }
+        let (id, name) = (volume.id.clone(), volume.name.clone());
+        let made =
+            change(shared, move |content| self.apply(content, &id, &name)).await.map_err(|problem| {
+                let detail = format!("the volume is created, but it is mapped to nobody: {}", problem.detail);
+                Problem { detail, ..problem }
+            })?;
+        for (host, mapping) in made {
+            told(shared, who, "mapping.created", &volume.name, &in_words(&host, &mapping));
+        }
+        Ok(())
+    }
+}
+
+/// For the plan of a volume's deletion: who would lose it.
+pub fn loss_in_words(shared: &Shared, volume: &Volume) -> Vec<String> {
+    let content = shared.hosts.content();
+    let mapped = content.mappings.iter().filter(|mapping| mapping.volume == volume.id);
+    let host = |mapping: &Mapping| {
+        content.party(&mapping.to).map(|(_, name, _)| name.to_string()).unwrap_or_default()
+    };
+    mapped.map(|mapping| format!("{} loses it, which is LUN {} there.", host(mapping), mapping.lun)).collect()
+}
+
+/// Drops mappings of what is no more; the snapshot follows in any case.
+pub async fn drop_where(
+    shared: &Arc<Shared>,
+    is_gone: impl Fn(&Mapping) -> bool + Send + 'static,
+) -> Result<(), Problem> {
+    let drop = move |content: &mut Content| {
+        content.mappings.retain(|mapping| !is_gone(mapping));
+        Ok(())
+    };
+    change(shared, drop).await
+}
+
+/// After an import: mappings of volumes that the pool does not have any more are dropped, the others take effect.
+pub async fn pool_came(shared: &Arc<Shared>, pool: &PoolStatus) -> Result<(), Problem> {
+    let _turn = shared.volume_turn.lock().await;
+    let volumes = shared.engine.volumes(Some(&pool.name)).await.map_err(convert::problem)?;
+    let here: HashSet<String> = volumes.iter().map(|volume: &VolumeInfo| volume.id.to_string()).collect();
+    let pool = pool.id.to_string();
+    drop_where(shared, move |mapping| mapping.pool == pool && !here.contains(&mapping.volume)).await
+}
+
+/// After the destruction of a pool: its volumes are gone.
+pub async fn pool_destroyed(shared: &Arc<Shared>, pool: String) -> Result<(), Problem> {
+    let _turn = shared.volume_turn.lock().await;
+    drop_where(shared, move |mapping| mapping.pool == pool).await
+}

@@ -1,0 +1,410 @@
+//! Who may use which volumes over iSCSI: hosts, host groups and mappings, as the daemon remembers them.
+//!
+//! Everything is one [`Content`] in the file `hosts` (private, because CHAP needs the secrets themselves), replaced whole
+//! with each change, so that a crash leaves the state before or after it. A change is a function on the content; what it
+//! leaves must satisfy [`Content::check`], or nothing changes. A dry run applies the same function and the same check to
+//! a copy, so it refuses what the real thing would refuse.
+//!
+//! The invariants: names are unique among hosts and groups together, because either may stand for what a volume is mapped
+//! to; an initiator name belongs to one host; a host sees a volume once, directly or through one group, and at each
+//! target a number once; all mappings of a volume have one logical block. A target is a pool, so numbers begin at 0
+//! for each host at each of them. They are kept by the volume's UUID and its pool's: an exported pool's mappings wait for
+//! its import, a deleted volume's are dropped.
+
+use crate::directory::DataDir;
+use crate::iscsi_names::target_name;
+use forebay_api::{Code, Problem};
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+const FILE: &str = "hosts";
+const VERSION: u32 = 1;
+/// Of hosts and of groups: the largest clusters have some hundred, and each change looks at all.
+pub const HOSTS_MAX: usize = 1000;
+/// A host with as many adapters would be unheard of.
+pub const INITIATORS_MAX: usize = 64;
+/// With everything else the file stays below what [`DataDir::read`] takes, 16 MiB, and a change takes milliseconds.
+pub const MAPPINGS_MAX: usize = 4096;
+/// Volumes that hosts see, added up over all hosts: 64 hosts with 1024 volumes each. The snapshot that the iSCSI server asks
+/// has an entry for each.
+pub const VIEWS_MAX: usize = 65536;
+/// SAM-5, 4.7.7.3: what flat space addressing can express.
+pub const LUN_MAX: u16 = 16383;
+pub const LOGICAL_BLOCK_DEFAULT: u32 = 512;
+
+/// A CHAP name and its secret.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credentials {
+    pub user: String,
+    pub secret: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credentials({}, ..)", self.user)
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Host {
+    pub id: String,
+    pub name: String,
+    pub created_unix_ms: u64,
+    /// Grows with each change of this host, also of its secrets: the ETag.
+    pub revision: u64,
+    /// In lower case.
+    pub initiators: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<Credentials>,
+    /// How the target proves itself; only with `chap`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutual: Option<Credentials>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Group {
+    pub id: String,
+    pub name: String,
+    pub created_unix_ms: u64,
+    pub revision: u64,
+    /// UUIDs.
+    pub hosts: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Mapping {
+    pub id: String,
+    pub created_unix_ms: u64,
+    /// UUID.
+    pub volume: String,
+    /// UUID of the volume's pool.
+    pub pool: String,
+    /// `POOL/NAME`; neither is ever renamed.
+    pub volume_name: String,
+    /// UUID of a host or a group.
+    pub to: String,
+    pub lun: u16,
+    pub logical_block_bytes: u32,
+}
+
+impl Mapping {
+    /// The iSCSI name of the target at which it is seen.
+    pub fn target(&self) -> String {
+        let pool = self.volume_name.split('/').next().unwrap_or_default();
+        target_name(pool)
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Content {
+    pub version: u32,
+    pub hosts: Vec<Host>,
+    pub groups: Vec<Group>,
+    pub mappings: Vec<Mapping>,
+}
+
+impl Default for Content {
+    fn default() -> Content {
+        Content { version: VERSION, hosts: Vec::new(), groups: Vec::new(), mappings: Vec::new() }
+    }
+}
+
+fn conflict(object: &str, field: &str, detail: String, remedy: &str) -> Problem {
+    Problem::new(Code::Conflict, detail).object(object).field(field).remedy(remedy)
+}
+
+fn full(what: &str, limit: usize) -> Problem {
+    Problem::new(Code::Busy, format!("there are {limit} {what} already"))
+        .remedy("Delete what is not used any more.")
+}
+
+impl Content {
+    pub fn host(&self, name: &str) -> Result<&Host, Problem> {
+        self.hosts.iter().find(|host| host.name == name || host.id == name).ok_or_else(|| {
+            Problem::new(Code::NotFound, "there is no such host")
+                .object(name)
+                .remedy("`forebay host list` shows them; `forebay host create NAME --iqn IQN` makes one.")
+        })
+    }
+
+    pub fn host_mut(&mut self, id: &str) -> Result<&mut Host, Problem> {
+        let id = self.host(id)?.id.clone();
+        Ok(self.hosts.iter_mut().find(|host| host.id == id).expect("it was found just now"))
+    }
+
+    pub fn group(&self, name: &str) -> Result<&Group, Problem> {
+        self.groups.iter().find(|group| group.name == name || group.id == name).ok_or_else(|| {
+            Problem::new(Code::NotFound, "there is no such host group")
+                .object(name)
+                .remedy("`forebay host group list` shows them.")
+        })
+    }
+
+    pub fn group_mut(&mut self, id: &str) -> Result<&mut Group, Problem> {
+        let id = self.group(id)?.id.clone();
+        Ok(self.groups.iter_mut().find(|group| group.id == id).expect("it was found just now"))
+    }
+
+    /// UUID, name and whether it is a group, of the host or group with this name or UUID.
+    pub fn party(&self, name: &str) -> Result<(&str, &str, bool), Problem> {
+        match (self.host(name), self.group(name)) {
+            (Ok(host), _) => Ok((&host.id, &host.name, false)),
+            (_, Ok(group)) => Ok((&group.id, &group.name, true)),
+            (Err(_), Err(_)) => Err(Problem::new(Code::NotFound, "there is no such host or host group")
+                .object(name)
+                .field("host")
+                .remedy("`forebay host list` and `forebay host group list` show them.")),
+        }
+    }
+
+    /// The hosts that `to` stands for.
+    fn hosts_of<'a>(&'a self, to: &'a str) -> impl Iterator<Item = &'a str> {
+        let group = self.groups.iter().find(|group| group.id == to);
+        let members = group.into_iter().flat_map(|group| group.hosts.iter().map(String::as_str));
+        members.chain(self.hosts.iter().filter(move |host| host.id == to).map(|host| host.id.as_str()))
+    }
+
+    /// What each host sees, by its UUID.
+    pub fn views(&self) -> HashMap<&str, Vec<&Mapping>> {
+        let mut views: HashMap<&str, Vec<&Mapping>> = HashMap::new();
+        for mapping in &self.mappings {
+            for host in self.hosts_of(&mapping.to) {
+                views.entry(host).or_default().push(mapping);
+            }
+        }
+        views
+    }
+
+    /// The groups of which a host is a member.
+    pub fn groups_with<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a Group> {
+        self.groups.iter().filter(move |group| group.hosts.iter().any(|member| member == host))
+    }
+
+    /// Mappings of a volume that is called `name` or has this UUID. Two volumes of one name can only be told apart by UUID,
+    /// when the pool of one of them is not here; `live` is the UUID of the one that is.
+    pub fn of_volume<'a>(
+        &'a self,
+        name: &'a str,
+        live: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Mapping> + 'a {
+        self.mappings.iter().filter(move |mapping| match live {
+            Some(live) => mapping.volume == live,
+            None => mapping.volume == name || mapping.volume_name == name,
+        })
+    }
+
+    /// The lowest number that is free at `target` for every host that `to` stands for.
+    pub fn lun_free(&self, to: &str, target: &str) -> Option<u16> {
+        let concerned: HashSet<&str> = self.hosts_of(to).collect();
+        let seen = |mapping: &&Mapping| {
+            mapping.to == to || self.hosts_of(&mapping.to).any(|host| concerned.contains(host))
+        };
+        let at_target = self.mappings.iter().filter(|mapping| mapping.target() == target);
+        let used: HashSet<u16> = at_target.filter(seen).map(|mapping| mapping.lun).collect();
+        (0..=LUN_MAX).find(|lun| !used.contains(lun))
+    }
+
+    /// Adds a mapping: with the lowest free number and the volume's logical block unless told otherwise.
+    pub fn map(&mut self, wanted: NewMapping<'_>) -> Result<Mapping, Problem> {
+        let (to, to_name, _) = self.party(wanted.host)?;
+        let (to, to_name) = (to.to_string(), to_name.to_string());
+        let logical = self.mappings.iter().find(|mapping| mapping.volume == wanted.volume);
+        let logical = logical.map(|mapping| mapping.logical_block_bytes);
+        let mut mapping = Mapping {
+            id: crate::random_id(),
+            created_unix_ms: wanted.now_unix_ms,
+            volume: wanted.volume.into(),
+            pool: wanted.pool.into(),
+            volume_name: wanted.volume_name.into(),
+            to,
+            lun: 0,
+            logical_block_bytes: wanted.logical_block_bytes.or(logical).unwrap_or(LOGICAL_BLOCK_DEFAULT),
+        };
+        mapping.lun = match wanted.lun {
+            Some(lun) => lun,
+            None => self.lun_free(&mapping.to, &mapping.target()).ok_or_else(|| {
+                let detail = format!("no number from 0 to {LUN_MAX} is free for {to_name}");
+                conflict(wanted.volume_name, "lun", detail, "Unmap volumes that it does not use.")
+            })?,
+        };
+        self.mappings.push(mapping.clone());
+        Ok(mapping)
+    }
+
+    /// Says which invariant does not hold.
+    pub fn check(&self) -> Result<(), Problem> {
+        if self.hosts.len() > HOSTS_MAX {
+            return Err(full("hosts", HOSTS_MAX));
+        }
+        if self.groups.len() > HOSTS_MAX {
+            return Err(full("host groups", HOSTS_MAX));
+        }
+        if self.mappings.len() > MAPPINGS_MAX {
+            return Err(full("mappings", MAPPINGS_MAX));
+        }
+        let mut names = HashSet::new();
+        let hosts = self.hosts.iter().map(|host| &host.name);
+        for name in hosts.chain(self.groups.iter().map(|group| &group.name)) {
+            if !names.insert(name) {
+                let detail = "a host or host group with this name exists".to_string();
+                return Err(conflict(
+                    name,
+                    "name",
+                    detail,
+                    "Choose another name: both share one list of names.",
+                ));
+            }
+        }
+        let mut owners: HashMap<&str, &str> = HashMap::new();
+        for host in &self.hosts {
+            for initiator in &host.initiators {
+                if let Some(other) = owners.insert(initiator, &host.name) {
+                    let detail = format!("{initiator} belongs to host {other} already");
+                    let remedy = "An initiator name belongs to one host: take it from that one first.";
+                    return Err(conflict(&host.name, "initiators", detail, remedy));
+                }
+            }
+        }
+        let mut logical: HashMap<&str, u32> = HashMap::new();
+        for mapping in &self.mappings {
+            let first = *logical.entry(&mapping.volume).or_insert(mapping.logical_block_bytes);
+            if first != mapping.logical_block_bytes {
+                let detail = format!(
+                    "it is mapped with logical blocks of {first} bytes, and {} are wanted",
+                    mapping.logical_block_bytes
+                );
+                let remedy =
+                    "All hosts must see the same blocks: unmap it everywhere first, or leave the option out.";
+                return Err(conflict(&mapping.volume_name, "logical_block_bytes", detail, remedy));
+            }
+        }
+        self.check_views()
+    }
+
+    fn check_views(&self) -> Result<(), Problem> {
+        let name_of = |to: &str| self.party(to).map(|(_, name, _)| name.to_string()).unwrap_or_default();
+        let views = self.views();
+        if views.values().map(Vec::len).sum::<usize>() > VIEWS_MAX {
+            return Err(full("volumes seen by hosts", VIEWS_MAX));
+        }
+        for (host, view) in views {
+            let mut volumes: HashMap<&str, &Mapping> = HashMap::new();
+            let mut numbers: HashMap<(String, u16), &Mapping> = HashMap::new();
+            for mapping in view {
+                if let Some(other) = volumes.insert(&mapping.volume, mapping) {
+                    let detail = format!(
+                        "host {} sees it already, as LUN {} of {}",
+                        name_of(host),
+                        other.lun,
+                        name_of(&other.to)
+                    );
+                    let remedy =
+                        "A host sees a volume once, directly or through one group: unmap it there first.";
+                    return Err(conflict(&mapping.volume_name, "host", detail, remedy));
+                }
+                if let Some(other) = numbers.insert((mapping.target(), mapping.lun), mapping) {
+                    let detail = format!(
+                        "LUN {} of host {} would be {}, which is mapped to {}, and {}, mapped to {}",
+                        mapping.lun,
+                        name_of(host),
+                        other.volume_name,
+                        name_of(&other.to),
+                        mapping.volume_name,
+                        name_of(&mapping.to)
+                    );
+                    let remedy = "Numbers stay as they are: leave --lun out to get a free one, or unmap one of the two.";
+                    return Err(conflict(&mapping.volume_name, "lun", detail, remedy));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A mapping to make.
+#[derive(Clone, Copy)]
+pub struct NewMapping<'a> {
+    /// UUID.
+    pub volume: &'a str,
+    /// UUID.
+    pub pool: &'a str,
+    pub volume_name: &'a str,
+    /// Name or UUID of a host or group.
+    pub host: &'a str,
+    pub lun: Option<u16>,
+    pub logical_block_bytes: Option<u32>,
+    pub now_unix_ms: u64,
+}
+
+/// The content and its file.
+pub struct Hosts {
+    dir: Arc<DataDir>,
+    content: Mutex<Arc<Content>>,
+}
+
+impl Hosts {
+    pub fn open(dir: Arc<DataDir>) -> Result<Hosts, Problem> {
+        let damaged = |detail: String| {
+            Problem::new(Code::Corrupt, detail)
+                .object(dir.file(FILE).display().to_string())
+                .remedy("Move the file away and start again, then make hosts with `forebay host create`.")
+        };
+        let content = match dir.read(FILE).map_err(|error| damaged(format!("it cannot be read: {error}")))? {
+            None => Content::default(),
+            Some(bytes) => {
+                // Not the error itself: it might quote a secret.
+                let content: Content = serde_json::from_slice(&bytes).map_err(|error| {
+                    damaged(format!("line {} is not what a list of hosts has there", error.line()))
+                })?;
+                if content.version != VERSION {
+                    let found = content.version;
+                    return Err(damaged(format!("its version is {found}, this program knows {VERSION}")));
+                }
+                content.check().map_err(|problem| damaged(problem.detail))?;
+                content
+            }
+        };
+        Ok(Hosts { dir, content: Mutex::new(Arc::new(content)) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Content>> {
+        self.content.lock().expect("no holder of this lock panics")
+    }
+
+    pub fn content(&self) -> Arc<Content> {
+        self.lock().clone()
+    }
+
+    /// What the content would be; changes nothing.
+    pub fn plan<T>(&self, change: impl FnOnce(&mut Content) -> Result<T, Problem>) -> Result<T, Problem> {
+        let mut next = Content::clone(&self.lock());
+        let made = change(&mut next)?;
+        next.check()?;
+        Ok(made)
+    }
+
+    /// Changes the content and writes it. Blocks on the disk.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Content) -> Result<T, Problem>) -> Result<T, Problem> {
+        let mut content = self.lock();
+        let mut next = Content::clone(&content);
+        let made = change(&mut next)?;
+        if next == **content {
+            return Ok(made);
+        }
+        next.check()?;
+        let mut text = serde_json::to_vec_pretty(&next).expect("hosts are plain data");
+        text.push(b'\n');
+        self.dir.write(FILE, &text).map_err(|error| {
+            Problem::new(Code::Io, format!("the hosts cannot be written: {error}"))
+                .object(self.dir.file(FILE).display().to_string())
+                .remedy("Make room in the data directory, then try again.")
+        })?;
+        *content = Arc::new(next);
+        Ok(made)
+    }
+}
+
+#[cfg(test)]
+#[path = "hosts_tests.rs"]
+mod tests;

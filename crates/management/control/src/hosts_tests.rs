@@ -1,0 +1,208 @@
+//! Are the invariants kept, by every change and across restarts?
+
+use super::*;
+use crate::test_directory;
+
+fn open(temp: &tempfile::TempDir) -> Hosts {
+    Hosts::open(Arc::new(DataDir::open(temp.path()).unwrap())).unwrap()
+}
+
+fn host(name: &str, initiators: &[&str]) -> Host {
+    Host {
+        id: format!("id-{name}"),
+        name: name.into(),
+        created_unix_ms: 1,
+        revision: 1,
+        initiators: initiators.iter().map(|name| name.to_string()).collect(),
+        chap: Some(Credentials { user: "u".into(), secret: "0123456789ab".into() }),
+        mutual: None,
+    }
+}
+
+fn group(name: &str, hosts: &[&str]) -> Group {
+    Group {
+        id: format!("id-{name}"),
+        name: name.into(),
+        created_unix_ms: 1,
+        revision: 1,
+        hosts: hosts.iter().map(|name| format!("id-{name}")).collect(),
+    }
+}
+
+fn wanted<'a>(volume_name: &'a str, host: &'a str, lun: Option<u16>) -> NewMapping<'a> {
+    // The name serves as the volume's UUID.
+    let pool = volume_name.split('/').next().unwrap();
+    NewMapping {
+        volume: volume_name,
+        pool,
+        volume_name,
+        host,
+        lun,
+        logical_block_bytes: None,
+        now_unix_ms: 1,
+    }
+}
+
+/// Three hosts, the first two of them in a group.
+fn cluster(temp: &tempfile::TempDir) -> Hosts {
+    let hosts = open(temp);
+    let begin = |content: &mut Content| {
+        content.hosts = ["a", "b", "c"].map(|name| host(name, &[&format!("iqn.{name}")])).into();
+        content.groups.push(group("ab", &["a", "b"]));
+        Ok(())
+    };
+    hosts.change(begin).unwrap();
+    hosts
+}
+
+fn map(hosts: &Hosts, volume: &str, to: &str, lun: Option<u16>) -> Result<u16, Problem> {
+    hosts.change(|content| content.map(wanted(volume, to, lun))).map(|mapping| mapping.lun)
+}
+
+#[test]
+fn what_was_changed_is_there_after_a_restart_and_private() {
+    let temp = test_directory();
+    let content = {
+        let hosts = cluster(&temp);
+        map(&hosts, "tank/x", "ab", None).unwrap();
+        hosts.content()
+    };
+    assert_eq!(open(&temp).content(), content);
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(temp.path().join(FILE)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_plan_and_a_refused_change_leave_everything_as_it_was() {
+    let temp = test_directory();
+    let hosts = cluster(&temp);
+    let before = hosts.content();
+    assert_eq!(hosts.plan(|content| content.map(wanted("tank/x", "a", None))).unwrap().lun, 0);
+    let refused = hosts.change(|content| {
+        content.hosts.push(host("d", &["iqn.a"]));
+        Ok(())
+    });
+    let problem = refused.unwrap_err();
+    assert_eq!((problem.code, problem.field.as_deref()), (Code::Conflict, Some("initiators")));
+    assert!(problem.detail.contains("host a already"), "{}", problem.detail);
+    // A directory where the temporary file should go: the write fails.
+    std::fs::create_dir(temp.path().join(".hosts.new")).unwrap();
+    assert_eq!(map(&hosts, "tank/x", "a", None).unwrap_err().code, Code::Io);
+    assert_eq!(hosts.content(), before);
+    drop(hosts);
+    assert_eq!(open(&temp).content(), before);
+}
+
+#[test]
+fn numbers_are_the_lowest_free_ones_at_each_target() {
+    let temp = test_directory();
+    let hosts = cluster(&temp);
+    assert_eq!(map(&hosts, "tank/0", "a", None), Ok(0));
+    assert_eq!(map(&hosts, "tank/1", "a", None), Ok(1));
+    assert_eq!(map(&hosts, "tank/0", "c", None), Ok(0), "another host has numbers of its own");
+    assert_eq!(map(&hosts, "other/0", "a", None), Ok(0), "and so has another target");
+    assert_eq!(map(&hosts, "tank/2", "ab", None), Ok(2), "a group takes what is free for all its members");
+    assert_eq!(map(&hosts, "tank/3", "b", None), Ok(0));
+    assert_eq!(map(&hosts, "tank/4", "a", Some(16383)), Ok(16383));
+    // What was taken away is free again, and nobody else's number has moved.
+    let unmap = |content: &mut Content| {
+        content.mappings.retain(|mapping| mapping.volume != "tank/1");
+        Ok(())
+    };
+    hosts.change(unmap).unwrap();
+    assert_eq!(map(&hosts, "tank/5", "a", None), Ok(1));
+    let content = hosts.content();
+    let group = content.mappings.iter().find(|mapping| mapping.volume == "tank/2").unwrap();
+    assert_eq!(group.lun, 2);
+    // Pools whose names differ in case only would share a target: then they share its numbers, too.
+    assert_eq!(map(&hosts, "Tank/6", "a", None), Ok(3));
+}
+
+#[test]
+fn a_host_sees_a_volume_once_and_a_number_once() {
+    let temp = test_directory();
+    let hosts = cluster(&temp);
+    map(&hosts, "tank/x", "a", Some(7)).unwrap();
+    let field = |result: Result<u16, Problem>| {
+        let problem = result.unwrap_err();
+        assert_eq!(problem.code, Code::Conflict, "{}", problem.detail);
+        problem.field.unwrap_or_default()
+    };
+    assert_eq!(field(map(&hosts, "tank/x", "a", None)), "host");
+    assert_eq!(field(map(&hosts, "tank/x", "ab", None)), "host");
+    assert_eq!(field(map(&hosts, "tank/y", "a", Some(7))), "lun");
+    assert_eq!(field(map(&hosts, "tank/y", "ab", Some(7))), "lun");
+    assert_eq!(map(&hosts, "tank/x", "missing", None).unwrap_err().code, Code::NotFound);
+    // A new member brings its own volumes along.
+    map(&hosts, "tank/z", "ab", Some(0)).unwrap();
+    map(&hosts, "tank/w", "c", Some(0)).unwrap();
+    let join = |content: &mut Content| {
+        content.group_mut("ab")?.hosts.push("id-c".into());
+        Ok(())
+    };
+    assert_eq!(hosts.change(join).unwrap_err().field.as_deref(), Some("lun"));
+    // All mappings of a volume have one logical block.
+    let other = NewMapping { logical_block_bytes: Some(4096), ..wanted("tank/x", "c", None) };
+    let problem = hosts.change(|content| content.map(other)).unwrap_err();
+    assert_eq!(problem.field.as_deref(), Some("logical_block_bytes"));
+}
+
+#[test]
+fn hosts_and_groups_share_their_names() {
+    let temp = test_directory();
+    let hosts = cluster(&temp);
+    for name in ["a", "ab"] {
+        let more = |content: &mut Content| {
+            content.groups.push(Group { id: "new".into(), ..group(name, &[]) });
+            Ok(())
+        };
+        assert_eq!(hosts.change(more).unwrap_err().field.as_deref(), Some("name"));
+    }
+    assert!(hosts.content().party("ab").unwrap().2);
+    assert_eq!(hosts.content().party("id-a").unwrap().1, "a");
+}
+
+#[test]
+fn limits_are_refused_in_words() {
+    let temp = test_directory();
+    let hosts = cluster(&temp);
+    let many = |content: &mut Content| {
+        for number in 0..MAPPINGS_MAX {
+            let name = format!("tank/{number}");
+            content.mappings.push(Mapping {
+                id: name.clone(),
+                created_unix_ms: 0,
+                volume: name.clone(),
+                pool: "tank".into(),
+                volume_name: name,
+                to: "id-a".into(),
+                lun: number as u16,
+                logical_block_bytes: 512,
+            });
+        }
+        Ok(())
+    };
+    hosts.change(many).unwrap();
+    let problem = map(&hosts, "tank/more", "c", None).unwrap_err();
+    assert_eq!(problem.code, Code::Busy);
+    drop(hosts);
+    assert_eq!(open(&temp).content().mappings.len(), MAPPINGS_MAX, "a full file can be read again");
+}
+
+#[test]
+fn a_damaged_file_is_refused_without_quoting_it() {
+    let bad = r#"{"version":1,"hosts":[{"secret":"0123456789ab","name":0}],"groups":[],"mappings":[]}"#;
+    let twice = r#"{"version":1,"hosts":[],"groups":[
+        {"id":"1","name":"g","created_unix_ms":0,"revision":1,"hosts":[]},
+        {"id":"2","name":"g","created_unix_ms":0,"revision":1,"hosts":[]}],"mappings":[]}"#;
+    for text in ["{", r#"{"version":2,"hosts":[],"groups":[],"mappings":[]}"#, bad, twice] {
+        let temp = test_directory();
+        let dir = Arc::new(DataDir::open(temp.path()).unwrap());
+        dir.write(FILE, text.as_bytes()).unwrap();
+        let problem = Hosts::open(dir.clone()).err().expect("refused");
+        assert_eq!(problem.code, Code::Corrupt);
+        assert!(!problem.detail.contains("0123456789ab"), "{}", problem.detail);
+        assert_eq!(dir.read(FILE).unwrap().unwrap(), text.as_bytes());
+    }
+}
