@@ -1,4 +1,4 @@
-//! `forebay-bench --server PATH`: the device, the engine, its NBD server and two others, side by side.
+//! `forebay-bench --server PATH`: the device, the engine, its NBD and iSCSI servers and others', side by side.
 //!
 //! All systems stand on files of the same size on the same file system, written whole beforehand. They take turns:
 //! each kind of work ([`measure::CHAPTERS`]) runs on every system before the next kind, in an order that rotates with the
@@ -7,8 +7,8 @@
 //!
 //! What is measured is larger than every cache that can be kept small, and caches that can be bypassed are; the
 //! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. While working on one
-//! figure, `--only` runs just the works whose names contain a text (`--only "random read"`), and `--engine` just the bare
-//! device and the engine. `--import` times an import after a crash instead.
+//! figure, `--only` runs just the works whose names contain a text (`--only "random read"`), `--engine` just the bare
+//! device and the engine, `--iscsi` just iSCSI. `--import` times an import after a crash instead.
 
 mod import;
 mod measure;
@@ -17,12 +17,21 @@ mod systems;
 
 use forebay_base::{GIB, MIB};
 use forebay_e2e::host::{self, Context, Directory, Outcome, run};
-use measure::{CHAPTERS, FIRST_WRITES, Work};
-use report::Report;
+use measure::{CHAPTERS, FIRST_WRITES, ISCSI, Work};
+use report::{Goal, Report};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use systems::{Bare, InProcess, System};
+
+/// Which systems are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Everything,
+    Engine,
+    Iscsi,
+}
 
 /// How much of it.
 struct Scale {
@@ -62,14 +71,15 @@ fn main() -> ExitCode {
     let mut json = None;
     let mut scale = FULL;
     let mut only = String::new();
-    let mut peers = true;
+    let mut what = What::Everything;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--server" => server = arguments.next().map(PathBuf::from),
             "--json" => json = arguments.next().map(PathBuf::from),
             "--quick" => scale = QUICK,
-            "--engine" => peers = false,
+            "--engine" => what = What::Engine,
+            "--iscsi" => what = What::Iscsi,
             "--only" => match arguments.next() {
                 Some(text) => only = text,
                 None => return usage(),
@@ -86,22 +96,7 @@ fn main() -> ExitCode {
     }
     let Some(server) = server else { return usage() };
     host::prepare();
-    match bench(&server, &scale, &only, peers) {
-        Ok(report) => {
-            print!("{}", report.table());
-            if let Some(path) = json
-                && let Err(error) = std::fs::write(&path, format!("{:#}\n", report.json()))
-            {
-                eprintln!("{}: {error}", path.display());
-                return ExitCode::FAILURE;
-            }
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            eprintln!("{failure}");
-            ExitCode::FAILURE
-        }
-    }
+    verdict(bench(&server, &scale, &only, what, json.as_deref()))
 }
 
 fn number(arguments: &mut impl Iterator<Item = String>) -> Option<u64> {
@@ -120,15 +115,14 @@ fn verdict(outcome: Outcome) -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick] [--engine] [--only TEXT]"
+        "usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick] [--engine | --iscsi] [--only TEXT]"
     );
     eprintln!("       forebay-bench --import [RECORDS]");
     ExitCode::from(2)
 }
 
-fn bench(server: &Path, scale: &Scale, only: &str, peers: bool) -> Outcome<Report> {
-    let server = server.canonicalize().context(server.display())?;
-    let start = Instant::now();
+/// NBD and the engine itself, beside the device and two NBD servers.
+fn nbd(server: &Path, scale: &Scale, only: &str, peers: bool) -> Outcome<Report> {
     let directory = Directory::new("bench")?;
     let file = |name: &str| written_file(&directory, name, scale.file);
     let mut systems: Vec<Box<dyn System>> = vec![
@@ -136,25 +130,54 @@ fn bench(server: &Path, scale: &Scale, only: &str, peers: bool) -> Outcome<Repor
         Box::new(InProcess::create(&file("engine")?, scale.volume, MEMORY.1)?),
     ];
     if peers {
-        let forebay = systems::forebay(&server, &directory, file("forebay")?, scale.volume, MEMORY.0)?;
+        let forebay = systems::forebay(server, &directory, file("forebay")?, scale.volume, MEMORY.0)?;
         systems.push(Box::new(forebay));
         // One file for both: they use the same plain bytes, and are not asked at the same time.
         let plain = file("plain")?;
         systems.push(Box::new(systems::nbdkit(&directory, &plain, scale.volume)?));
         systems.push(Box::new(systems::qemu_nbd(&directory, &plain, scale.volume)?));
     }
+    compare("NBD", systems, &CHAPTERS, report::GOALS, scale, only)
+}
 
+/// iSCSI beside tgt, on files of `directory`.
+fn iscsi(
+    title: &'static str,
+    server: &Path,
+    directory: &Directory,
+    goals: &'static [Goal],
+    scale: &Scale,
+    only: &str,
+) -> Outcome<Report> {
+    let file = |name: &str| written_file(directory, name, scale.file);
+    let systems: Vec<Box<dyn System>> = vec![
+        Box::new(systems::forebay_iscsi(server, directory, file("forebay")?, scale.volume, MEMORY.0)?),
+        Box::new(systems::tgt(directory, &file("plain")?, scale.volume)?),
+    ];
+    compare(title, systems, &ISCSI, goals, scale, only)
+}
+
+fn compare(
+    title: &'static str,
+    mut systems: Vec<Box<dyn System>>,
+    chapters: &[&[Work]],
+    goals: &'static [Goal],
+    scale: &Scale,
+    only: &str,
+) -> Outcome<Report> {
+    let start = Instant::now();
     for system in &mut systems {
         progress(&format!("filling {}", system.name()));
         system.fill()?;
     }
     let mut report = Report {
+        title,
+        goals: if scale.repetitions > 1 { goals } else { &[] },
         series: Vec::new(),
         remarks: systems.iter().map(|system| (system.name(), system.remark())).collect(),
         setting: String::new(),
-        judged: scale.repetitions > 1,
     };
-    for chapter in CHAPTERS {
+    for chapter in chapters {
         let works: Vec<&Work> = chapter.iter().filter(|work| work.name.contains(only)).collect();
         for (repetition, work) in (0..scale.repetitions).flat_map(|n| works.iter().map(move |work| (n, work)))
         {
@@ -188,6 +211,29 @@ fn bench(server: &Path, scale: &Scale, only: &str, peers: bool) -> Outcome<Repor
         start.elapsed().as_secs_f64()
     );
     Ok(report)
+}
+
+fn bench(server: &Path, scale: &Scale, only: &str, what: What, json: Option<&Path>) -> Outcome {
+    let server = server.canonicalize().context(server.display())?;
+    let mut reports = Vec::new();
+    let mut add = |report: Report| {
+        print!("{}", report.table());
+        reports.push(report.json());
+    };
+    if what != What::Iscsi {
+        add(nbd(&server, scale, only, what == What::Everything)?);
+    }
+    if what != What::Engine {
+        let disk = Directory::new("bench-iscsi")?;
+        add(iscsi("iSCSI on disk", &server, &disk, report::ISCSI_DISK_GOALS, scale, only)?);
+        drop(disk);
+        let memory = Directory::in_memory("bench-iscsi")?;
+        add(iscsi("iSCSI in memory", &server, &memory, report::ISCSI_MEMORY_GOALS, scale, only)?);
+    }
+    match json {
+        Some(path) => std::fs::write(path, format!("{:#}\n", Value::from(reports))).context(path.display()),
+        None => Ok(()),
+    }
 }
 
 /// A file of `size` bytes, each of them written: no run pays for the file system's allocation.

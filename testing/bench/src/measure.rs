@@ -9,11 +9,18 @@ pub enum Direction {
     Write,
     /// Durable before it is answered.
     DurableWrite,
+    /// Three reads to one write.
+    Mixed,
 }
 
 impl Direction {
-    pub fn writes(self) -> bool {
-        self != Direction::Read
+    /// Whether the next request is a write.
+    pub fn writes(self, random: &mut Random) -> bool {
+        match self {
+            Direction::Read => false,
+            Direction::Write | Direction::DurableWrite => true,
+            Direction::Mixed => random.one_in(4),
+        }
     }
 }
 
@@ -25,15 +32,16 @@ pub struct Work {
     pub random: bool,
     /// Bytes of one request.
     pub size: usize,
-    /// Requests in flight.
+    /// Requests in flight, on each connection where there are connections.
     pub depth: usize,
+    pub connections: usize,
 }
 
 const fn random(name: &'static str, direction: Direction, depth: usize) -> Work {
-    Work { name, direction, random: true, size: 8 << 10, depth }
+    Work { name, direction, random: true, size: 8 << 10, depth, connections: 1 }
 }
 const fn sequential(name: &'static str, direction: Direction) -> Work {
-    Work { name, direction, random: false, size: 1 << 20, depth: 8 }
+    Work { name, direction, random: false, size: 1 << 20, depth: 8, connections: 1 }
 }
 
 pub const SEQUENTIAL_WRITE: Work = sequential("1 MiB sequential write, QD 8", Direction::Write);
@@ -55,6 +63,15 @@ pub const CHAPTERS: [&[Work]; 3] = [
     ],
     &[sequential("1 MiB sequential read after random writes, QD 8", Direction::Read)],
 ];
+
+/// What is compared over iSCSI.
+pub const ISCSI: [&[Work]; 1] = [&[
+    random("8 KiB random 75/25, QD 1", Direction::Mixed, 1),
+    random("8 KiB random 75/25, QD 32", Direction::Mixed, 32),
+    Work { connections: 4, ..random("8 KiB random 75/25, QD 32, 4 connections", Direction::Mixed, 32) },
+    sequential("1 MiB sequential read, QD 8", Direction::Read),
+    SEQUENTIAL_WRITE,
+]];
 
 /// First writes to blocks that never held anything: each once, in random order. Then the same blocks again.
 pub const FIRST_WRITES: Work = random("8 KiB durable first writes, QD 32", Direction::DurableWrite, 32);
@@ -80,6 +97,17 @@ impl Places {
             Places::Random { random: Random::new(seed), count }
         } else {
             Places::Sequential { next: 0, count }
+        }
+    }
+
+    /// The same for several connections: random places for each, or an equal share of the sequence, one behind the other.
+    pub fn split(self, connections: usize) -> Vec<Places> {
+        match self {
+            one if connections == 1 => vec![one],
+            Places::Random { mut random, count } => (0..connections)
+                .map(|_| Places::Random { random: Random::new(random.next_u64()), count })
+                .collect(),
+            _ => unreachable!("only random works have several connections"),
         }
     }
 
@@ -118,6 +146,10 @@ pub struct Samples {
 }
 
 impl Samples {
+    pub fn join(&mut self, other: Samples) {
+        self.latencies_ns.extend(other.latencies_ns);
+    }
+
     pub fn add(&mut self, nanoseconds: u64) {
         self.latencies_ns.push(u32::try_from(nanoseconds).unwrap_or(u32::MAX));
     }

@@ -14,7 +14,7 @@ pub struct Series {
 }
 
 /// A share of one series in another that the product has set itself.
-struct Goal {
+pub struct Goal {
     what: &'static str,
     work: &'static str,
     system: &'static str,
@@ -47,7 +47,7 @@ const fn goal(
     Goal { what, work, system, beside, of, limit }
 }
 
-const GOALS: &[Goal] = &[
+pub const GOALS: &[Goal] = &[
     goal("random read, engine ÷ bare", RANDOM_READ, "engine", "bare device", IOPS, Limit::AtLeast(0.85)),
     goal(
         "random durable write, engine ÷ bare",
@@ -117,13 +117,42 @@ const GOALS: &[Goal] = &[
     ),
 ];
 
+const MIXED_1: &str = "8 KiB random 75/25, QD 1";
+const MIXED_32: &str = "8 KiB random 75/25, QD 32";
+const MIXED_4: &str = "8 KiB random 75/25, QD 32, 4 connections";
+const READ: &str = "1 MiB sequential read, QD 8";
+const WRITE: &str = "1 MiB sequential write, QD 8";
+
+const fn beside_tgt(what: &'static str, work: &'static str, of: fn(&Measured) -> f64, limit: Limit) -> Goal {
+    goal(what, work, "forebay iSCSI", "tgt", of, limit)
+}
+
+/// Where the device is the limit.
+pub const ISCSI_DISK_GOALS: &[Goal] = &[
+    beside_tgt("random 75/25, QD 1", MIXED_1, IOPS, Limit::AtLeast(1.0)),
+    beside_tgt("random 75/25, QD 32", MIXED_32, IOPS, Limit::AtLeast(1.0)),
+    beside_tgt("random 75/25, 4 connections", MIXED_4, IOPS, Limit::AtLeast(1.0)),
+    beside_tgt("sequential read", READ, IOPS, Limit::AtLeast(1.0)),
+    beside_tgt("sequential write", WRITE, IOPS, Limit::AtLeast(1.0)),
+    beside_tgt("CPU per random I/O, QD 32", MIXED_32, CPU, Limit::AtMost(0.5)),
+];
+
+/// Where the processor is.
+pub const ISCSI_MEMORY_GOALS: &[Goal] = &[
+    beside_tgt("random 75/25, QD 1", MIXED_1, IOPS, Limit::AtLeast(1.5)),
+    beside_tgt("random 75/25, QD 32", MIXED_32, IOPS, Limit::AtLeast(1.5)),
+    beside_tgt("random 75/25, 4 connections", MIXED_4, IOPS, Limit::AtLeast(1.5)),
+    beside_tgt("CPU per random I/O, QD 32", MIXED_32, CPU, Limit::AtMost(0.5)),
+];
+
 pub struct Report {
+    pub title: &'static str,
+    /// What is asked of the figures; nothing when they do not mean enough for that.
+    pub goals: &'static [Goal],
     pub series: Vec<Series>,
     /// System and what its figures mean.
     pub remarks: Vec<(&'static str, String)>,
     pub setting: String,
-    /// Whether the figures mean enough to be held against goals.
-    pub judged: bool,
 }
 
 impl Report {
@@ -158,10 +187,7 @@ impl Report {
     /// Each goal with its figure and whether it was met.
     fn goals(&self) -> Vec<(&'static str, f64, f64, bool)> {
         let mut goals = Vec::new();
-        if !self.judged {
-            return goals;
-        }
-        for goal in GOALS {
+        for goal in self.goals {
             let figure = |system| self.median(goal.work, system, goal.of);
             let (Some(a), Some(b)) = (figure(goal.system), figure(goal.beside)) else { continue };
             let ratio = a / b;
@@ -174,7 +200,10 @@ impl Report {
             ("first writes ÷ overwrites, engine", "engine"),
             ("first writes ÷ overwrites, NBD", "forebay NBD"),
         ] {
-            if let (Some(a), Some(b)) = (self.median(FIRST, system, IOPS), self.median(AGAIN, system, IOPS)) {
+            if !self.goals.is_empty()
+                && let (Some(a), Some(b)) =
+                    (self.median(FIRST, system, IOPS), self.median(AGAIN, system, IOPS))
+            {
                 goals.push((what, a / b, 0.95, a / b >= 0.95));
             }
         }
@@ -182,7 +211,7 @@ impl Report {
     }
 
     pub fn table(&self) -> String {
-        let mut text = format!("{}\n", self.setting);
+        let mut text = format!("{}: {}\n", self.title, self.setting);
         let mut last = "";
         for series in &self.series {
             if series.work != last {
@@ -234,7 +263,7 @@ impl Report {
             .collect();
         let remarks: Vec<Value> =
             self.remarks.iter().map(|(system, remark)| json!({"system": system, "remark": remark})).collect();
-        json!({"setting": self.setting, "series": series, "goals": goals, "remarks": remarks})
+        json!({"title": self.title, "setting": self.setting, "series": series, "goals": goals, "remarks": remarks})
     }
 }
 

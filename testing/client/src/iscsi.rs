@@ -46,6 +46,8 @@ pub struct Connection {
     lun: u64,
     size: u64,
     block: u64,
+    /// Whether the unit is thin, and so can unmap.
+    thin: bool,
     /// PDUs that are not yet sent.
     out: Vec<u8>,
     /// Commands that the window has no room for: header, and how much of their data goes with them.
@@ -101,6 +103,7 @@ impl Connection {
             lun: lun << 48,
             size: 0,
             block: 512,
+            thin: false,
             out: Vec::new(),
             held: VecDeque::new(),
             input: Input::new(),
@@ -122,6 +125,10 @@ impl Connection {
 
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    pub fn thin(&self) -> bool {
+        self.thin
     }
 
     pub fn in_flight(&self) -> usize {
@@ -212,11 +219,12 @@ impl Connection {
         (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
         self.queue(0, cdb, 32, &[]);
         let data = self.alone()?.map_err(|error| damaged(&format!("capacity is unknown: {error:#x}")))?;
-        if data.len() < 12 {
+        if data.len() < 16 {
             return Err(damaged("capacity is too short"));
         }
         let last = u64::from_be_bytes(data[..8].try_into().expect("eight bytes"));
-        self.block = u64::from(be32(data, 8));
+        let (block, thin) = (u64::from(be32(data, 8)), data[14] & 0x80 != 0);
+        (self.block, self.thin) = (block, thin);
         self.size = (last + 1) * self.block;
         Ok(())
     }

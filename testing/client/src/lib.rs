@@ -75,7 +75,7 @@ impl Connection {
                 let export = nbd.export();
                 Abilities { flush: export.flush(), fua: export.fua(), write_zeroes: export.write_zeroes() }
             }
-            Iscsi(_) => Abilities { flush: true, fua: true, write_zeroes: true },
+            Iscsi(iscsi) => Abilities { flush: true, fua: true, write_zeroes: iscsi.thin() },
         }
     }
 

@@ -115,7 +115,7 @@ fn watch(child: libc::pid_t, signals: &libc::sigset_t) -> i32 {
     }
     let ours = format!("forebay-{child}-");
     unmount(&format!("{PLACE}/{ours}"));
-    for entry in fs::read_dir(PLACE).into_iter().flatten().flatten() {
+    for entry in [PLACE, PLACE_IN_MEMORY].into_iter().flat_map(fs::read_dir).flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(&ours)
             && let Err(error) = fs::remove_dir_all(entry.path())
         {
@@ -175,6 +175,8 @@ pub struct Directory {
 
 /// A real file system, with room.
 const PLACE: &str = "/var/tmp";
+/// Memory as a file system.
+const PLACE_IN_MEMORY: &str = "/dev/shm";
 
 impl Drop for Directory {
     fn drop(&mut self) {
@@ -186,7 +188,14 @@ impl Drop for Directory {
 
 impl Directory {
     pub fn new(name: &str) -> Outcome<Directory> {
-        let path = Path::new(PLACE).join(format!("forebay-{}-{name}", std::process::id()));
+        Directory::below(PLACE, name)
+    }
+    /// A directory whose files are memory: for measuring everything but the disk.
+    pub fn in_memory(name: &str) -> Outcome<Directory> {
+        Directory::below(PLACE_IN_MEMORY, name)
+    }
+    fn below(place: &str, name: &str) -> Outcome<Directory> {
+        let path = Path::new(place).join(format!("forebay-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).context(path.display())?;
         Ok(Directory { path })
     }

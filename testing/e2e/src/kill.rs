@@ -10,7 +10,7 @@
 use crate::history::{Fault, Kind, Round, Seen};
 use crate::host::{Directory, Outcome};
 use crate::load::{self, Target, Ticks};
-use crate::server::{Forebay, Other, Server};
+use crate::server::{Forebay, Iscsi, Other, Server, Tgt};
 use forebay_base::Random;
 use std::path::Path;
 use std::thread;
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 const CONNECTIONS_PER_EXPORT: usize = 2;
 const ROUNDS: usize = 50;
+const ISCSI_ROUNDS: usize = 20;
 /// Load before a kill: long enough for the queue to be full, short enough for many rounds.
 const LOAD_MS: std::ops::Range<u64> = 20..800;
 
@@ -38,17 +39,20 @@ pub fn fifty_rounds(binary: &Path, directory: &Directory) -> Outcome<String> {
     server.create_volume("always", 64 << 20, "8K", true)?;
     server.create_volume("standard", 48 << 20, "16K", false)?;
     let tally = rounds(&mut server, ROUNDS, seed())?;
-    if let Some(fault) = tally.faults.first() {
-        return Err(format!("{} faults; the first: {fault}\n{}", tally.faults.len(), server.log_tail()));
-    }
+    let said = tally.verdict(ROUNDS, &server)?;
     server.stop()?;
-    Ok(format!(
-        "{ROUNDS} kills, {} writes acknowledged and there; of {} unanswered {} there, whole; restart took at most {} ms",
-        tally.acknowledged,
-        tally.unanswered,
-        tally.unanswered_there,
-        tally.restart_max.as_millis()
-    ))
+    Ok(said)
+}
+
+/// The same over iSCSI: the protocol, too, must not answer before a write is where it has to be.
+pub fn rounds_over_iscsi(binary: &Path, directory: &Directory) -> Outcome<String> {
+    let mut server = Iscsi::new(Forebay::create(binary, directory, "single", 1, 4 << 30)?)?;
+    server.create_volume("always", 64 << 20, "8K", true)?;
+    server.create_volume("standard", 48 << 20, "16K", false)?;
+    let tally = rounds(&mut server, ISCSI_ROUNDS, seed())?;
+    let said = tally.verdict(ISCSI_ROUNDS, &server.forebay)?;
+    server.forebay.stop()?;
+    Ok(said)
 }
 
 /// A server that forgets: the checker must say so.
@@ -65,16 +69,22 @@ pub fn forgetful(directory: &Directory) -> Outcome<String> {
 /// A server that keeps files: the checker must not cry wolf.
 pub fn remembering(directory: &Directory) -> Outcome<String> {
     let mut said = Vec::new();
-    for mut server in [Other::nbdkit_file(directory, 64 << 20)?, Other::qemu_nbd(directory, 64 << 20)?] {
+    let file = directory.sparse_file("tgt.img", 64 << 20)?;
+    let servers: [Box<dyn Server>; 3] = [
+        Box::new(Other::nbdkit_file(directory, 64 << 20)?),
+        Box::new(Other::qemu_nbd(directory, 64 << 20)?),
+        Box::new(Tgt::new(directory, &file, 64 << 20)),
+    ];
+    for mut server in servers {
         server.start()?;
-        let tally = rounds(&mut server, 3, seed())?;
+        let tally = rounds(&mut *server, 3, seed())?;
         // Neither promises that a write is whole: the kernel stops a killed process between two pages.
         if let Some(fault) = tally.faults.iter().find(|fault| !fault.contains("covers it")) {
             return Err(format!("a fault where there is none: {fault}"));
         }
         said.push(format!("{} acknowledged", tally.acknowledged));
     }
-    Ok(format!("nbdkit and qemu-nbd on files: {}, none lost", said.join(" and ")))
+    Ok(format!("nbdkit, qemu-nbd and tgt on files: {}, none lost", said.join(" and ")))
 }
 
 fn seed() -> u64 {
@@ -162,6 +172,20 @@ fn load_and_kill(
 }
 
 impl Tally {
+    /// What `rounds` rounds showed, or the first fault.
+    fn verdict(&self, rounds: usize, server: &Forebay) -> Outcome<String> {
+        if let Some(fault) = self.faults.first() {
+            return Err(format!("{} faults; the first: {fault}\n{}", self.faults.len(), server.log_tail()));
+        }
+        Ok(format!(
+            "{rounds} kills, {} writes acknowledged and there; of {} unanswered {} there, whole; restart took at most {} ms",
+            self.acknowledged,
+            self.unanswered,
+            self.unanswered_there,
+            self.restart_max.as_millis()
+        ))
+    }
+
     fn count(&mut self, history: &Round, seen: &[Seen]) {
         for write in &history.writes {
             if write.acknowledged.is_some() {

@@ -7,6 +7,7 @@
 pub mod filesystem;
 pub mod history;
 pub mod host;
+pub mod iscsi;
 pub mod kill;
 pub mod load;
 pub mod readme;

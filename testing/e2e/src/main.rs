@@ -4,7 +4,7 @@
 //! `/var/tmp`. The last line is `N passed, N failed`.
 
 use forebay_e2e::host::{self, Directory, Outcome};
-use forebay_e2e::{filesystem, kill, readme, tools};
+use forebay_e2e::{filesystem, iscsi, kill, readme, tools};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -32,11 +32,14 @@ const SCENARIOS: &[Scenario] = &[
         shows: "fio, nbdcopy, nbdinfo, qemu-img and qemu-io agree about what is on a volume",
         run: tools::all,
     },
+    Scenario { name: "iscsi-suite", shows: "libiscsi's conformance suite, whole", run: iscsi::suite },
+    Scenario { name: "iscsi-tools", shows: "qemu-img and qemu-io over iSCSI", run: iscsi::tools },
     Scenario {
         name: "kill",
         shows: "50 kills under load lose no acknowledged write",
         run: kill::fifty_rounds,
     },
+    Scenario { name: "kill-iscsi", shows: "20 kills under load over iSCSI", run: kill::rounds_over_iscsi },
     Scenario {
         name: "ext4",
         shows: "20 000 files and every fsync'ed one survive kill -9 on ext4",

@@ -4,7 +4,7 @@
 //! written against it, so that each can be tried on a server known to be good (`nbdkit file`, `qemu-nbd`) and, for the
 //! crash checker, on one known to forget everything (`nbdkit memory`).
 
-use crate::host::{Context, Directory, Outcome, Process, command, run_command};
+use crate::host::{Context, Directory, Outcome, Process, command, run, run_command};
 use serde_json::Value;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -50,6 +50,8 @@ pub struct Forebay {
     memory: &'static str,
     process: Option<Process>,
     nbd: String,
+    /// Its portals.
+    iscsi: Vec<String>,
     exports: Vec<Export>,
 }
 
@@ -83,6 +85,7 @@ impl Forebay {
             memory,
             process: None,
             nbd: String::new(),
+            iscsi: Vec::new(),
             exports: Vec::new(),
         };
         server.start()?;
@@ -123,6 +126,11 @@ impl Forebay {
         self.process.take().expect("a running daemon").terminate(Duration::from_secs(30))
     }
 
+    /// Where it listens for iSCSI: two portals.
+    pub fn portals(&self) -> &[String] {
+        &self.iscsi
+    }
+
     pub fn log_tail(&self) -> String {
         self.process.as_ref().map(Process::log_tail).unwrap_or_default()
     }
@@ -135,13 +143,15 @@ impl Server for Forebay {
         let _ = fs::remove_file(&addresses);
         let mut start = command(&self.binary);
         start.arg("serve").arg("--data").arg(&self.data);
-        start.args(["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0", "--iscsi", "127.0.0.1:0"]);
-        start.args(["--memory", self.memory]);
+        start.args(["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0"]);
+        start.args(["--iscsi", "127.0.0.1:0", "--iscsi", "127.0.0.1:0", "--memory", self.memory]);
         let mut process = Process::start(&mut start, &self.log)?;
-        self.nbd = process.wait_for("forebay's addresses", START_LIMIT, || {
+        (self.nbd, self.iscsi) = process.wait_for("forebay's addresses", START_LIMIT, || {
             let text = fs::read_to_string(&addresses).ok()?;
             let value: Value = serde_json::from_str(&text).ok()?;
-            Some(value["nbd"].as_str()?.to_owned())
+            let portals = value["iscsi"].as_array()?.iter();
+            let portals: Option<Vec<String>> = portals.map(|at| Some(at.as_str()?.to_owned())).collect();
+            Some((value["nbd"].as_str()?.to_owned(), portals?))
         })?;
         self.process = Some(process);
         Ok(())
@@ -162,6 +172,135 @@ impl Server for Forebay {
         let line = "forebay check --offline";
         run_command(command(&self.binary).args(["check", "--offline"]).args(&self.disks), line).map(|_| ())
     }
+}
+
+/// The same daemon, reached over iSCSI by the client of the tests.
+pub struct Iscsi {
+    pub forebay: Forebay,
+    address: String,
+    exports: Vec<Export>,
+}
+
+const HOST: &str = "client";
+
+impl Iscsi {
+    pub fn new(forebay: Forebay) -> Outcome<Iscsi> {
+        forebay.cli(&["host", "create", HOST, "--iqn", forebay_client::iscsi::INITIATOR])?;
+        let address = portal(&forebay);
+        Ok(Iscsi { forebay, address, exports: Vec::new() })
+    }
+
+    /// A volume that the client sees as the next LUN.
+    pub fn create_volume(
+        &mut self,
+        name: &str,
+        size: u64,
+        block_size: &str,
+        sync_always: bool,
+    ) -> Outcome<Export> {
+        let volume = self.forebay.create_volume(name, size, block_size, sync_always)?;
+        self.forebay.cli(&["volume", "map", &volume.name, "--host", HOST])?;
+        let lun = self.exports.len();
+        let export = Export { name: format!("iqn.2026-11.io.forebay:e2e/{lun}"), ..volume };
+        self.exports.push(export.clone());
+        Ok(export)
+    }
+}
+
+impl Server for Iscsi {
+    fn start(&mut self) -> Outcome {
+        self.forebay.start()?;
+        self.address = portal(&self.forebay);
+        Ok(())
+    }
+    fn kill(&mut self) {
+        self.forebay.kill();
+    }
+    fn pid(&self) -> u32 {
+        self.forebay.pid()
+    }
+    fn address(&self) -> &str {
+        &self.address
+    }
+    fn exports(&self) -> &[Export] {
+        &self.exports
+    }
+    fn check_offline(&self) -> Outcome {
+        self.forebay.check_offline()
+    }
+}
+
+/// The first portal, as the client wants it.
+fn portal(forebay: &Forebay) -> String {
+    format!("iscsi://{}", forebay.portals()[0])
+}
+
+/// Linux' SCSI target daemon in user space (tgt) with one unit on a file.
+pub struct Tgt {
+    control: String,
+    log: PathBuf,
+    file: PathBuf,
+    process: Option<Process>,
+    address: String,
+    exports: Vec<Export>,
+}
+
+impl Tgt {
+    /// Asynchronous direct I/O on `file`: what its manual has for speed.
+    pub fn new(directory: &Directory, file: &Path, size: u64) -> Tgt {
+        let name = format!("{TGT_TARGET}/1");
+        Tgt {
+            // A number that names the control socket of this machine's tgtd processes.
+            control: (std::process::id() % 30_000 + 100).to_string(),
+            log: directory.join("tgtd.log"),
+            file: file.to_owned(),
+            process: None,
+            address: String::new(),
+            exports: vec![Export { name, size, sync_always: false }],
+        }
+    }
+
+    fn admin(&self, words: &str) -> Outcome {
+        run(&format!("tgtadm -C {} --lld iscsi {words}", self.control)).map(drop)
+    }
+}
+
+const TGT_TARGET: &str = "iqn.2026-11.io.forebay.test:tgt";
+
+impl Server for Tgt {
+    fn start(&mut self) -> Outcome {
+        let port = free_port()?;
+        let portal = format!("portal=127.0.0.1:{port}");
+        let mut start = command("tgtd");
+        start.args(["-f", "-C", &self.control, "--iscsi", &portal]);
+        let mut process = Process::start(&mut start, &self.log)?;
+        process.wait_for("tgtd", START_LIMIT, || self.admin("--mode system --op show").ok())?;
+        self.admin(&format!("--mode target --op new --tid 1 -T {TGT_TARGET}"))?;
+        let unit = format!("--tid 1 --lun 1 --bstype aio -b {}", self.file.display());
+        self.admin(&format!("--mode logicalunit --op new {unit}"))?;
+        self.admin("--mode target --op bind --tid 1 -I ALL")?;
+        self.address = format!("iscsi://127.0.0.1:{port}");
+        self.process = Some(process);
+        Ok(())
+    }
+    fn kill(&mut self) {
+        self.process = None;
+    }
+    fn pid(&self) -> u32 {
+        self.process.as_ref().expect("a running server").pid()
+    }
+    fn address(&self) -> &str {
+        &self.address
+    }
+    fn exports(&self) -> &[Export] {
+        &self.exports
+    }
+}
+
+/// For servers that cannot be asked which port they got: one that was free a moment ago has to do.
+fn free_port() -> Outcome<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("a free port")?;
+    Ok(listener.local_addr().context("a free port")?.port())
 }
 
 /// Somebody else's server with one export.
@@ -207,9 +346,7 @@ impl Other {
 
 impl Server for Other {
     fn start(&mut self) -> Outcome {
-        // These servers cannot be asked which port they got, so one that was free a moment ago has to do.
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).context("a free port")?.port();
+        let port = free_port()?;
         let line = self.line.replace("PORT", &port.to_string());
         let mut words = line.split(' ');
         let mut start = command(words.next().expect("a command line has a program"));

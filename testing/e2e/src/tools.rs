@@ -72,14 +72,14 @@ fn fio(uri: &str, directory: &Directory) -> Outcome {
     Ok(())
 }
 
-/// A file with data, zeros and holes, of the volume's size.
-fn source(directory: &Directory) -> Outcome<PathBuf> {
-    let path = directory.sparse_file("source.img", SIZE)?;
+/// A file of `size` bytes with data, zeros and holes.
+pub fn source(directory: &Directory, size: u64) -> Outcome<PathBuf> {
+    let path = directory.sparse_file("source.img", size)?;
     let file = File::options().write(true).open(&path).context(path.display())?;
-    let mut random = Random::new(SIZE);
+    let mut random = Random::new(size);
     let mut part = vec![0; 1 << 20];
     let mut out = BufWriter::new(file);
-    for megabyte in 0..SIZE >> 20 {
+    for megabyte in 0..size >> 20 {
         // Every fourth megabyte is data, so that there are holes to find.
         if megabyte % 4 == 0 {
             random.fill(&mut part);
@@ -97,7 +97,7 @@ fn same(a: &Path, b: &Path) -> Outcome {
 
 /// In with one program, out and compared with another; then the other way round.
 fn copies(uri: &str, directory: &Directory) -> Outcome {
-    let source = source(directory)?;
+    let source = source(directory, SIZE)?;
     let copy = directory.join("copy.img");
     let (from, to) = (source.display(), copy.display());
 

@@ -11,6 +11,7 @@
 mod disk;
 mod iscsi;
 mod nbd;
+mod scsi;
 
 use forebay_base::Random;
 
@@ -30,6 +31,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "iscsi_login", run: iscsi::login },
     Target { name: "iscsi_session", run: iscsi::session },
     Target { name: "iscsi_initiator", run: iscsi::initiator },
+    Target { name: "scsi_cdb", run: scsi::cdb },
+    Target { name: "scsi_commands", run: scsi::commands },
+    Target { name: "scsi_reservations", run: scsi::reservations },
     Target { name: "disk_label", run: disk::label },
     Target { name: "disk_superblock", run: disk::superblock },
     Target { name: "disk_log", run: disk::log },

@@ -9,11 +9,10 @@ use crate::sense::{Sense, SenseKey, asc};
 /// In the order in which they are reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attention {
-    /// The first thing that every nexus is told.
+    /// The first thing that every nexus is told; it covers the loss of the one before.
     PowerOn,
     /// A reset of the logical unit or the target.
     Reset,
-    NexusLoss,
     /// Another nexus had this nexus's commands aborted.
     CommandsCleared,
     ReservationsPreempted,
@@ -27,10 +26,9 @@ pub enum Attention {
     ThinThreshold,
 }
 
-const ALL: [(Attention, u16); 12] = [
+const ALL: [(Attention, u16); 11] = [
     (Attention::PowerOn, asc::POWER_ON_OR_RESET),
     (Attention::Reset, asc::BUS_DEVICE_RESET_FUNCTION),
-    (Attention::NexusLoss, asc::NEXUS_LOSS),
     (Attention::CommandsCleared, asc::COMMANDS_CLEARED_BY_ANOTHER_INITIATOR),
     (Attention::ReservationsPreempted, asc::RESERVATIONS_PREEMPTED),
     (Attention::ReservationsReleased, asc::RESERVATIONS_RELEASED),

@@ -163,9 +163,9 @@ pub enum Command {
     ExtendedCopy {
         list: u32,
     },
+    /// The status of the copy with this list id, or the copy manager's operating parameters.
     ReceiveCopyResults {
-        action: u8,
-        list_id: u8,
+        list_id: Option<u8>,
         allocation: u32,
     },
 }
@@ -451,9 +451,8 @@ fn parse_twelve(cdb: &Cdb) -> Result<Command, Sense> {
 fn parse_sixteen(cdb: &Cdb) -> Result<Command, Sense> {
     Ok(match (cdb.byte(0), cdb.action()) {
         (0x83, 0x00) => Command::ExtendedCopy { list: cdb.u32(10) },
-        (0x84, action @ (0x00 | 0x03)) => {
-            Command::ReceiveCopyResults { action, list_id: cdb.byte(2), allocation: cdb.u32(10) }
-        }
+        (0x84, 0x00) => Command::ReceiveCopyResults { list_id: Some(cdb.byte(2)), allocation: cdb.u32(10) },
+        (0x84, 0x03) => Command::ReceiveCopyResults { list_id: None, allocation: cdb.u32(10) },
         (0x89, _) => {
             cdb.unprotected()?;
             let span = Span { lba: cdb.u64(2), blocks: cdb.byte(13).into(), length_byte: 13 };

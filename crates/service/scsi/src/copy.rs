@@ -297,15 +297,8 @@ impl Unit {
         Step::Done(failure.map_or_else(Response::good, |sense| self.check(sense)))
     }
 
-    pub(crate) fn receive_copy_results(
-        &self,
-        nexus: NexusId,
-        action: u8,
-        list_id: u8,
-    ) -> Result<Vec<u8>, Sense> {
-        if action == 0x03 {
-            return Ok(self.copy_parameters());
-        }
+    /// COPY STATUS.
+    pub(crate) fn copy_status(&self, nexus: NexusId, list_id: u8) -> Result<Vec<u8>, Sense> {
         let wanted = |copied: &&Copied| (copied.nexus, copied.list_id) == (nexus, list_id);
         let copied = self.copies.0.iter().find(wanted).ok_or(Sense::cdb_field(2, None))?;
         let mut bytes = vec![0, 0, 0, 8, 0x01 + u8::from(copied.failed)];
@@ -321,7 +314,7 @@ impl Unit {
     }
 
     /// OPERATING PARAMETERS.
-    fn copy_parameters(&self) -> Vec<u8> {
+    pub(crate) fn copy_parameters(&self) -> Vec<u8> {
         let mut bytes = vec![0; 44];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
         put(4, &[1]); // SNLID: a list id may be left out

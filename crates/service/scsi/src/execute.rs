@@ -118,8 +118,11 @@ impl Unit {
                 done(Response::bytes(opcodes::report_task_management(extended), allocation))
             }
             Command::ExtendedCopy { list } => self.extended_copy(nexus, list, data),
-            Command::ReceiveCopyResults { action, list_id, allocation } => {
-                let bytes = self.receive_copy_results(nexus, action, list_id)?;
+            Command::ReceiveCopyResults { list_id, allocation } => {
+                let bytes = match list_id {
+                    Some(list_id) => self.copy_status(nexus, list_id)?,
+                    None => self.copy_parameters(),
+                };
                 done(Response::bytes(bytes, allocation))
             }
         }
@@ -164,7 +167,7 @@ impl Unit {
     fn write(&self, span: Span, data: DataOut, fua: bool) -> Result<Step, Sense> {
         let (at, len) = self.check_span(span, self.limits.transfer_blocks)?;
         let data = data::whole_blocks(data.parts, len, self.block_bytes);
-        if data.is_empty() {
+        if data::len(&data) == 0 {
             return Ok(Step::Done(Response::good()));
         }
         Ok(Step::Medium(Op::Write { at, data, fua }, Task(Work::Done)))
@@ -173,7 +176,7 @@ impl Unit {
     fn write_and_verify(&self, span: Span, data: DataOut, compares: bool) -> Result<Step, Sense> {
         let (at, len) = self.check_span(span, self.limits.transfer_blocks)?;
         let data = data::whole_blocks(data.parts, len, self.block_bytes);
-        if data.is_empty() {
+        if data::len(&data) == 0 {
             return Ok(Step::Done(Response::good()));
         }
         let end = at + data::len(&data);
@@ -230,11 +233,12 @@ impl Unit {
             let (lba, rest) = descriptor.split_first_chunk().expect("sixteen bytes");
             let blocks = u32::from_be_bytes([rest[0], rest[1], rest[2], rest[3]]);
             let span = Span { lba: u64::from_be_bytes(*lba), blocks, length_byte: 0 };
-            let (at, len) = self.check_range(span)?;
-            total += u64::from(blocks);
-            if len > 0 {
-                ranges.push((at, len));
+            // Nothing to unmap is no error, even just behind the last block (SBC-3 5.28.2).
+            if blocks == 0 && span.lba <= self.blocks {
+                continue;
             }
+            ranges.push(self.check_range(span)?);
+            total += u64::from(blocks);
         }
         if total > self.limits.unmap_blocks.into() {
             return Err(Sense::parameter_field(8, None));

@@ -76,7 +76,7 @@ fn serial(id: Id) -> String {
 /// The NAA designator: type 3, locally assigned, and 60 bits.
 pub(crate) fn naa(id: Id) -> [u8; 8] {
     let folded = (id.0 >> 64) as u64 ^ id.0 as u64;
-    (0x3 << 60 | (folded ^ folded >> 60) & (1 << 60) - 1).to_be_bytes()
+    ((0x3 << 60) | ((folded ^ (folded >> 60)) & ((1 << 60) - 1))).to_be_bytes()
 }
 
 /// The T10 vendor designator.

@@ -6,11 +6,11 @@ pub const TRANSFER_BYTES_MAX: usize = 8 << 20;
 const OPTIMAL_BYTES: u64 = 1 << 20;
 /// The engine's compare-and-write.
 const COMPARE_BYTES_MAX: u64 = 1 << 20;
-/// UNMAP is metadata alone.
-const UNMAP_BYTES_MAX: u64 = 4 << 30;
+/// UNMAP is metadata alone, and mkfs sends one after the other.
+const UNMAP_BYTES_MAX: u64 = 512 << 20;
 const UNMAP_DESCRIPTORS_MAX: u32 = 256;
-/// A pattern is written as data: a second or so.
-const SAME_BYTES_MAX: u64 = 256 << 20;
+/// What WRITE SAME writes, an initiator may want to read back at once, and libiscsi's suite does.
+const SAME_BYTES_MAX: u64 = TRANSFER_BYTES_MAX as u64;
 /// GET LBA STATUS looks at this much at a time: the engine goes block by block.
 pub(crate) const STATUS_BYTES_MAX: u64 = 128 << 20;
 /// Data held for one step of a longer command.

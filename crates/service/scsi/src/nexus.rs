@@ -129,7 +129,7 @@ mod tests {
         let mut device = vec![0x05, 0, 0, 20];
         device.extend(b"iqn.2026-11.x:bcd\0\0\0rest");
         assert_eq!(TransportId::decode(&device), Ok((TransportId::Device("iqn.2026-11.x:bcd".into()), 24)));
-        let mut broken = |at: usize, value: u8| {
+        let broken = |at: usize, value: u8| {
             let mut bytes = bytes.clone();
             bytes[at] = value;
             TransportId::decode(&bytes)

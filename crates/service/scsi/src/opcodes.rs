@@ -1,7 +1,8 @@
 //! Which commands there are, and which bits of their CDBs are looked at: REPORT SUPPORTED OPERATION CODES.
 //!
 //! The table is what [`parse`](crate::parse) does, told to initiators. A usage map has a one for every bit that is
-//! evaluated; its first byte is the operation code, its length that of the CDB (SPC-4 6.34).
+//! evaluated; its first byte is the operation code, its length that of the CDB (SPC-4 6.34). DPO is among them,
+//! because DPOFUA says that it is known, though the engine's cache decides for itself what to keep.
 
 use crate::command::cdb_len;
 use crate::sense::Sense;
@@ -52,10 +53,10 @@ opcodes! {
     0x1e [0, 0, 0, 0x01, C] SHORT;
     // READ CAPACITY(10), READ(10), WRITE(10), WRITE AND VERIFY(10), VERIFY(10)
     0x25 [0, 0, 0, 0, 0, 0, 0, 0, C] SHORT;
-    0x28 [0xe8, F, F, F, F, 0, F, F, C] SHORT;
-    0x2a [0xe8, F, F, F, F, 0, F, F, C] SHORT;
-    0x2e [0xe6, F, F, F, F, 0, F, F, C] SHORT;
-    0x2f [0xe6, F, F, F, F, 0, F, F, C] LONG;
+    0x28 [0xf8, F, F, F, F, 0, F, F, C] SHORT;
+    0x2a [0xf8, F, F, F, F, 0, F, F, C] SHORT;
+    0x2e [0xf6, F, F, F, F, 0, F, F, C] SHORT;
+    0x2f [0xf6, F, F, F, F, 0, F, F, C] LONG;
     // PRE-FETCH(10), SYNCHRONIZE CACHE(10), READ DEFECT DATA(10), WRITE SAME(10), UNMAP
     0x34 [0, F, F, F, F, 0, F, F, C] SHORT;
     0x35 [0, F, F, F, F, 0, F, F, C] LONG;
@@ -87,17 +88,17 @@ opcodes! {
     0x84 / 0x00 [0x1f, F, 0, 0, 0, 0, 0, 0, 0, F, F, F, F, 0, C] SHORT;
     0x84 / 0x03 [0x1f, 0, 0, 0, 0, 0, 0, 0, 0, F, F, F, F, 0, C] SHORT;
     // READ(16), COMPARE AND WRITE, WRITE(16), ORWRITE(16), WRITE AND VERIFY(16), VERIFY(16)
-    0x88 [0xe8, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] SHORT;
-    0x89 [0xe8, F, F, F, F, F, F, F, F, 0, 0, 0, F, 0, C] SHORT;
-    0x8a [0xe8, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] SHORT;
-    0x8b [0xe8, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] SHORT;
-    0x8e [0xe6, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] SHORT;
-    0x8f [0xe6, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] LONG;
+    0x88 [0xf8, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] SHORT;
+    0x89 [0xf8, F, F, F, F, F, F, F, F, 0, 0, 0, F, 0, C] SHORT;
+    0x8a [0xf8, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] SHORT;
+    0x8b [0xf8, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] SHORT;
+    0x8e [0xf6, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] SHORT;
+    0x8f [0xf6, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] LONG;
     // PRE-FETCH(16), SYNCHRONIZE CACHE(16), WRITE SAME(16), WRITE ATOMIC(16), READ CAPACITY(16), GET LBA STATUS
     0x90 [0, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] SHORT;
     0x91 [0, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] LONG;
     0x93 [F, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] LONG;
-    0x9c [0xe8, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] SHORT;
+    0x9c [0xf8, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] SHORT;
     0x9e / 0x10 [0x1f, 0, 0, 0, 0, 0, 0, 0, 0, F, F, F, F, 0, C] SHORT;
     0x9e / 0x12 [0x1f, F, F, F, F, F, F, F, F, F, F, F, F, 0, C] SHORT;
     // REPORT LUNS, REPORT TARGET PORT GROUPS, REPORT SUPPORTED OPERATION CODES,
@@ -107,10 +108,10 @@ opcodes! {
     0xa3 / 0x0c [0x1f, 0x87, F, F, F, F, F, F, F, 0, C] SHORT;
     0xa3 / 0x0d [0x1f, 0x80, 0, 0, 0, F, F, F, F, 0, C] SHORT;
     // READ(12), WRITE(12), WRITE AND VERIFY(12), VERIFY(12), READ DEFECT DATA(12)
-    0xa8 [0xe8, F, F, F, F, F, F, F, F, 0, C] SHORT;
-    0xaa [0xe8, F, F, F, F, F, F, F, F, 0, C] SHORT;
-    0xae [0xe6, F, F, F, F, F, F, F, F, 0, C] SHORT;
-    0xaf [0xe6, F, F, F, F, F, F, F, F, 0, C] LONG;
+    0xa8 [0xf8, F, F, F, F, F, F, F, F, 0, C] SHORT;
+    0xaa [0xf8, F, F, F, F, F, F, F, F, 0, C] SHORT;
+    0xae [0xf6, F, F, F, F, F, F, F, F, 0, C] SHORT;
+    0xaf [0xf6, F, F, F, F, F, F, F, F, 0, C] LONG;
     0xb7 [0x1f, 0, 0, 0, 0, F, F, F, F, 0, C] SHORT;
 }
 

@@ -46,7 +46,6 @@ pub mod asc {
     pub const SPACE_ALLOCATION_FAILED: u16 = 0x2707;
     pub const POWER_ON_OR_RESET: u16 = 0x2900;
     pub const BUS_DEVICE_RESET_FUNCTION: u16 = 0x2903;
-    pub const NEXUS_LOSS: u16 = 0x2907;
     pub const MODE_PARAMETERS_CHANGED: u16 = 0x2a01;
     pub const RESERVATIONS_PREEMPTED: u16 = 0x2a03;
     pub const RESERVATIONS_RELEASED: u16 = 0x2a04;

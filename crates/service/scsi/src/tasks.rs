@@ -23,7 +23,7 @@ pub enum TaskAttribute {
 pub enum Admission<T> {
     /// Begin now, and call [`TaskSet::done`] when it ends.
     Run(T),
-    /// Kept; [`TaskSet::next`] hands it out when its turn comes.
+    /// Kept; [`TaskSet::next_ready`] hands it out when its turn comes.
     Waits,
     /// Answer TASK SET FULL.
     Full(T),
@@ -76,7 +76,7 @@ impl<T> TaskSet<T> {
         self.runs_ordered |= attribute == TaskAttribute::Ordered;
     }
 
-    /// A running task has ended or was aborted. Call [`next`](TaskSet::next) until there is none.
+    /// A running task has ended or was aborted. Call [`next_ready`](TaskSet::next_ready) until there is none.
     pub fn done(&mut self, attribute: TaskAttribute) {
         self.running = self.running.checked_sub(1).expect("only tasks that run end");
         if attribute == TaskAttribute::Ordered {
@@ -85,7 +85,7 @@ impl<T> TaskSet<T> {
     }
 
     /// A waiting task whose turn has come: it runs from here on.
-    pub fn next(&mut self) -> Option<(TaskAttribute, T)> {
+    pub fn next_ready(&mut self) -> Option<(TaskAttribute, T)> {
         let attribute = self.waiting.front()?.0;
         if !self.may_run(attribute) {
             return None;
@@ -94,7 +94,7 @@ impl<T> TaskSet<T> {
         self.waiting.pop_front()
     }
 
-    /// Takes waiting tasks out, because they are aborted. Call [`next`](TaskSet::next) until there is none.
+    /// Takes waiting tasks out, because they are aborted. Call [`next_ready`](TaskSet::next_ready) until there is none.
     pub fn abort(&mut self, mut which: impl FnMut(&T) -> bool) -> Vec<T> {
         let mut aborted = Vec::new();
         for (attribute, task) in std::mem::take(&mut self.waiting) {
@@ -123,14 +123,17 @@ mod tests {
         assert_eq!(set.add(HeadOfQueue, 5), Admission::Run(5));
         for _ in 0..2 {
             set.done(Simple);
-            assert_eq!(set.next(), None);
+            assert_eq!(set.next_ready(), None);
         }
         set.done(HeadOfQueue);
-        assert_eq!(set.next(), Some((Ordered, 3)));
-        assert_eq!(set.next(), None, "what comes after it waits for it");
+        assert_eq!(set.next_ready(), Some((Ordered, 3)));
+        assert_eq!(set.next_ready(), None, "what comes after it waits for it");
         assert_eq!(set.add(Simple, 6), Admission::Waits);
         set.done(Ordered);
-        assert_eq!((set.next(), set.next(), set.next()), (Some((Simple, 4)), Some((Simple, 6)), None));
+        assert_eq!(
+            (set.next_ready(), set.next_ready(), set.next_ready()),
+            (Some((Simple, 4)), Some((Simple, 6)), None)
+        );
         assert_eq!(set.running(), 2);
     }
 
@@ -144,7 +147,7 @@ mod tests {
         assert_eq!(set.add(Simple, 0), Admission::Full(0));
         assert_eq!(set.abort(|task| task % 2 == 0).len(), WAITING_MAX / 2);
         set.done(Ordered);
-        assert_eq!(set.next(), Some((Simple, 1)));
-        assert_eq!(set.next(), Some((Simple, 3)));
+        assert_eq!(set.next_ready(), Some((Simple, 1)));
+        assert_eq!(set.next_ready(), Some((Simple, 3)));
     }
 }

@@ -31,7 +31,7 @@ impl System for Bare {
         Ok(())
     }
     fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured> {
-        let way = match (work.direction.writes(), work.random) {
+        let way = match (writes(work), work.random) {
             (false, true) => "randread",
             (true, true) => "randwrite",
             (false, false) => "read",
@@ -51,10 +51,16 @@ impl System for Bare {
     }
 }
 
+/// Mixed works are not run on the device itself.
+fn writes(work: &Work) -> bool {
+    assert_ne!(work.direction, Direction::Mixed);
+    work.direction != Direction::Read
+}
+
 fn parse(text: &str, work: &Work) -> Outcome<Measured> {
     let report: Value = serde_json::from_str(text).context("fio's JSON")?;
     let job = &report["jobs"][0];
-    let side = &job[if work.direction.writes() { "write" } else { "read" }];
+    let side = &job[if writes(work) { "write" } else { "read" }];
     let number =
         |value: &Value| value.as_f64().ok_or_else(|| format!("a number is missing in fio's JSON: {value}"));
     let percentile = |name: &str| Ok::<f64, String>(number(&side["clat_ns"]["percentile"][name])? / 1000.0);

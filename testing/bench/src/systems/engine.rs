@@ -140,7 +140,7 @@ async fn drive(
                 let Some(place) = places.borrow_mut().next() else { break };
                 let at = place * work.size as u64;
                 let start = rt.now();
-                if work.direction.writes() {
+                if work.direction.writes(&mut random) {
                     let mut data = rt.buffer(work.size);
                     // The rest is what the buffer held before: nothing here looks at content.
                     data[..8].copy_from_slice(&random.next_u64().to_le_bytes());

@@ -2,11 +2,11 @@
 
 mod bare;
 mod engine;
-mod nbd;
+mod remote;
 
 pub use bare::Bare;
 pub use engine::{InProcess, wait};
-pub use nbd::{forebay, nbdkit, qemu_nbd};
+pub use remote::{forebay, forebay_iscsi, nbdkit, qemu_nbd, tgt};
 
 use crate::measure::{Measured, Work};
 use forebay_e2e::host::Outcome;

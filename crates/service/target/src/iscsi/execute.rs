@@ -55,19 +55,26 @@ pub struct Answer {
 /// Bytes that a step of a copy between units moves.
 const COPY_PIECE: u64 = 1 << 20;
 
-/// A command for a unit of this core, with its data. While `is_aborted` holds, what has not begun does not begin.
+/// A command and the data that came with it.
+pub struct Order {
+    pub cdb: [u8; 16],
+    pub attribute: TaskAttribute,
+    pub data: DataOut,
+}
+
+/// A unit of this core, and the initiator's presence there.
+pub type Here<V> = (Rc<Live<<V as Volumes>::Disk>>, Rc<Presence>);
+
+/// Carries out a command. While `is_aborted` holds, what has not begun does not begin.
 pub async fn execute<V: Volumes>(
     rt: &Rt,
     seat: &Seat<V>,
-    live: Rc<Live<V::Disk>>,
-    presence: Rc<Presence>,
-    cdb: &[u8; 16],
-    attribute: TaskAttribute,
-    data: DataOut,
+    (live, presence): Here<V>,
+    Order { cdb, attribute, data }: Order,
     is_aborted: impl Fn() -> bool,
 ) -> Answer {
     live.refresh();
-    let command = match parse(cdb) {
+    let command = match parse(&cdb) {
         Ok(command) => command,
         Err(sense) => {
             let response = live.unit.borrow_mut().refuse(presence.nexus, sense);
@@ -264,11 +271,7 @@ where
 }
 
 /// The unit of a mapping on this core, with the initiator's presence there.
-pub async fn visit<V: Volumes>(
-    rt: &Rt,
-    seat: &Seat<V>,
-    mapping: &Mapping,
-) -> Result<(Rc<Live<V::Disk>>, Rc<Presence>), IoError> {
+pub async fn visit<V: Volumes>(rt: &Rt, seat: &Seat<V>, mapping: &Mapping) -> Result<Here<V>, IoError> {
     let units = rt.local::<Units<V::Disk>>();
     let live = units.open(rt, &seat.volumes, mapping, &seat.who).await?;
     let presence = live.attach(&seat.who).ok_or(IoError::Suspended)?;

@@ -6,7 +6,7 @@
 
 use super::access::{Mapping, Volumes};
 use super::execute::{
-    Answer, Seat, at_unit, data_in, execute, execute_absent, gather, scatter, unusable, visit,
+    Answer, Here, Order, Seat, at_unit, data_in, execute, execute_absent, gather, scatter, unusable, visit,
 };
 use super::unit::{Live, Presence, Units};
 use forebay_iscsi::wire::task_function as function;
@@ -35,8 +35,6 @@ struct Entry<V: Volumes> {
     /// Opened, on this core.
     here: Option<Here<V>>,
 }
-
-type Here<V> = (Rc<Live<<V as Volumes>::Disk>>, Rc<Presence>);
 
 enum Place<V: Volumes> {
     Here(Here<V>),
@@ -216,11 +214,10 @@ async fn run<V: Volumes>(client: Rc<Client<V>>, command: Command) -> Outcome {
         Place::Nowhere => Err(None),
     };
     let answer = match here {
-        Ok((live, presence)) => {
+        Ok(here) => {
             let data = DataOut { parts: command.data, announced: u64::from(command.expected_out) };
-            let attribute = attribute(command.attribute);
-            let is_aborted = || aborted.get();
-            execute(&client.rt, &client.seat, live, presence, &command.cdb, attribute, data, is_aborted).await
+            let order = Order { cdb: command.cdb, attribute: attribute(command.attribute), data };
+            execute(&client.rt, &client.seat, here, order, || aborted.get()).await
         }
         Err(None) => Box::pin(execute_absent(&client.seat, &command.cdb)).await,
         Err(Some(error)) => unusable(error),
@@ -248,14 +245,14 @@ async fn run_there<V: Volumes>(client: &Client<V>, mapping: Mapping, command: Co
     let (done, answer) = oneshot::channel();
     let (seat, core) = (client.seat.clone(), mapping.core);
     let (data, announced) = (gather(&command.data), u64::from(command.expected_out));
-    let Command { cdb, attribute: order, .. } = command;
+    let (cdb, attribute) = (command.cdb, attribute(command.attribute));
     client.seat.cores.core(core).run(move |rt| {
         let rt = rt.clone();
         rt.clone().spawn(async move {
             let answer = match visit(&rt, &seat, &mapping).await {
-                Ok((live, presence)) => {
+                Ok(here) => {
                     let data = DataOut { parts: scatter(&rt, &data), announced };
-                    execute(&rt, &seat, live, presence, &cdb, attribute(order), data, || false).await
+                    execute(&rt, &seat, here, Order { cdb, attribute, data }, || false).await
                 }
                 Err(error) => unusable(error),
             };

@@ -13,7 +13,7 @@ use super::greet::{Door, Greeted, Parted, greet};
 use super::mail::{Farewell, Mail, PostOffice};
 use super::registry::{CONNECTIONS_MAX, IscsiSession, Place, Registry};
 use super::route::Client;
-use super::session::{Ended, serve};
+use super::session::{Beginning, Ended, serve};
 use super::unit::Units;
 use crate::event::{Events, Reporter};
 use crate::local::Local;
@@ -53,7 +53,8 @@ pub struct IscsiServer {
     registry: Arc<Registry>,
     cores: Cores,
     portals: Vec<Portal>,
-    raise_fill: Box<dyn Fn(&Cores, &str, u32, u32) + Send + Sync>,
+    /// [`set_fill`] for the volumes that this server has.
+    set_fill: SetFill,
 }
 
 /// What every part of one server needs.
@@ -130,8 +131,7 @@ impl IscsiServer {
             Error::new(ErrorKind::Conflict, listen, format!("cannot listen for iSCSI: {why}"))
                 .remedy("Choose another address with --iscsi ADDRESS:PORT")
         })?;
-        let raise_fill = Box::new(set_fill::<V>);
-        Ok(IscsiServer { registry, cores, portals: bound, raise_fill })
+        Ok(IscsiServer { registry, cores, portals: bound, set_fill: set_fill::<V> })
     }
 
     /// The portals, with the ports that the system chose.
@@ -157,7 +157,7 @@ impl IscsiServer {
 
     /// Tells how full the space behind a target is, in thousandths, and from where on its initiators are told.
     pub fn set_fill(&self, target: &str, fill_permille: u32, threshold_permille: u32) {
-        (self.raise_fill)(&self.cores, target, fill_permille, threshold_permille);
+        (self.set_fill)(&self.cores, target, fill_permille, threshold_permille);
     }
 
     fn tell_all(&self, mail: Mail) {
@@ -181,6 +181,8 @@ impl IscsiServer {
         }
     }
 }
+
+type SetFill = fn(&Cores, &str, u32, u32);
 
 fn set_fill<V: Volumes>(cores: &Cores, target: &str, fill_permille: u32, threshold_permille: u32) {
     for core in 0..cores.count() {
@@ -329,7 +331,8 @@ fn hand_over<V: Volumes>(greeted: Greeted, house: House<V>, place: Place) {
             let client = Rc::new(Client::new(rt.clone(), seat));
             let counters = listed.counters.clone();
             let tell = |wanted: &TargetsWanted| discover(&*access, &portals, &who.initiator, wanted);
-            let ended = serve(client, stream, &established, &leftover, member, address, counters, tell).await;
+            let beginning = Beginning { client, stream, established, leftover, member, address, counters };
+            let ended = serve(beginning, tell).await;
             drop(listed);
             if let Some(message) = obituary(ended) {
                 let object = format!("{} at {}", who.initiator, who.peer);

@@ -57,20 +57,27 @@ pub enum Ended {
     Told(Farewell),
 }
 
+/// What a session begins with.
+pub struct Beginning<V: Volumes> {
+    pub client: Rc<Client<V>>,
+    pub stream: Stream,
+    pub established: Box<Established>,
+    /// Received behind the login.
+    pub leftover: Vec<u8>,
+    pub member: Member,
+    pub address: Address,
+    pub counters: Arc<Counters>,
+}
+
 /// Serves one initiator until it ends. Of its targets, `discover` tells it.
 pub async fn serve<V: Volumes>(
-    client: Rc<Client<V>>,
-    stream: Stream,
-    established: &Established,
-    leftover: &[u8],
-    member: Member,
-    address: Address,
-    counters: Arc<Counters>,
+    beginning: Beginning<V>,
     discover: impl Fn(&TargetsWanted) -> Vec<Discovered>,
 ) -> Ended {
+    let Beginning { client, stream, established, leftover, member, address, counters } = beginning;
     let rt = client.rt.clone();
     let arena = rt.arena().clone();
-    let input = match leftover {
+    let input = match &leftover[..] {
         [] => Input::Idle,
         bytes => Input::Holding { buffer: arena.copy(bytes), from: 0, to: bytes.len() },
     };
@@ -78,7 +85,7 @@ pub async fn serve<V: Volumes>(
         start: |asked| work(client.clone(), asked),
         client: &client,
         discover,
-        protocol: forebay_iscsi::Session::new(established, rt.now()),
+        protocol: forebay_iscsi::Session::new(&established, rt.now()),
         arena,
         rt: rt.clone(),
         stream,

@@ -112,7 +112,7 @@ impl<D: Disk> Live<D> {
     /// Lets waiting commands go whose turn has come.
     fn release(&self) {
         loop {
-            let next = self.tasks.borrow_mut().next();
+            let next = self.tasks.borrow_mut().next_ready();
             let Some((_, number)) = next else { return };
             let done = self.waiting.borrow_mut().remove(&number);
             // Commands are finished, never dropped: whoever waited still does.

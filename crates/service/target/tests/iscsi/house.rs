@@ -30,7 +30,7 @@ pub struct MemoryDisk {
 impl MemoryDisk {
     pub fn new(number: u8, core: usize, size: u64) -> Arc<MemoryDisk> {
         Arc::new(MemoryDisk {
-            id: Id(u128::from_be_bytes([number; 16])),
+            id: Id(0x1122_3344_5566_7788 << 64 | u128::from(number)),
             core,
             size: AtomicU64::new(size),
             blocks: Mutex::new((0..size as usize / BLOCK).map(|_| None).collect()),

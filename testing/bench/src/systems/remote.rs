@@ -1,4 +1,4 @@
-//! Servers over NBD, all under the same load: one connection of [`forebay_client`] with the work's depth in flight.
+//! Servers over NBD or iSCSI, all under the same load: connections of [`forebay_client`] with the work's depth in flight.
 //!
 //! Durable writes carry FUA, for every server. A plain 1 MiB write carries nothing; a flush ends the run and counts.
 //! Processor time is the server's process alone, user and system, as the kernel accounts it.
@@ -8,11 +8,12 @@ use crate::measure::{Direction, FIRST_WRITES, Measured, Places, SEQUENTIAL_WRITE
 use forebay_base::Random;
 use forebay_client::{Connection, FLAG_FUA};
 use forebay_e2e::host::{Context, Directory, Outcome};
-use forebay_e2e::server::{Export, Forebay, Other, Server};
+use forebay_e2e::server::{Export, Forebay, Iscsi, Other, Server, Tgt};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
-pub struct Nbd<S> {
+pub struct Remote<S> {
     name: &'static str,
     remark: &'static str,
     server: S,
@@ -29,10 +30,10 @@ pub fn forebay(
     disk: PathBuf,
     size: u64,
     memory: &'static str,
-) -> Outcome<Nbd<Forebay>> {
+) -> Outcome<Remote<Forebay>> {
     let mut server = Forebay::create_on(binary, directory, "single", vec![disk], memory)?;
     let export = server.create_volume("bench", size, "8K", false)?;
-    Ok(Nbd {
+    Ok(Remote {
         name: "forebay NBD",
         remark: "sync=standard, durable writes with FUA; checksums on; small cache",
         server,
@@ -46,13 +47,36 @@ pub fn forebay(
     })
 }
 
-pub fn nbdkit(directory: &Directory, file: &Path, size: u64) -> Outcome<Nbd<Other>> {
+/// Forebay's daemon as an iSCSI target.
+pub fn forebay_iscsi(
+    binary: &Path,
+    directory: &Directory,
+    disk: PathBuf,
+    size: u64,
+    memory: &'static str,
+) -> Outcome<Remote<Iscsi>> {
+    let mut server = Iscsi::new(Forebay::create_on(binary, directory, "single", vec![disk], memory)?)?;
+    let export = server.create_volume("bench", size, "8K", false)?;
+    let remark = "sync=standard, as tgt's write cache; checksums on; small cache";
+    Ok(Remote { name: "forebay iSCSI", remark, server, export, size, thin: |_, _| Ok(None) })
+}
+
+/// Debian's user-space SCSI target on the same kind of file.
+pub fn tgt(directory: &Directory, file: &Path, size: u64) -> Outcome<Remote<Tgt>> {
+    let mut server = Tgt::new(directory, file, size);
+    server.start()?;
+    let export = server.exports()[0].clone();
+    let remark = "bstype=aio: O_DIRECT; write cache on, FUA is fdatasync";
+    Ok(Remote { name: "tgt", remark, server, export, size, thin: |_, _| Ok(None) })
+}
+
+pub fn nbdkit(directory: &Directory, file: &Path, size: u64) -> Outcome<Remote<Other>> {
     let line = format!("nbdkit -f -i 127.0.0.1 -p PORT file {} cache=none", file.display());
     let remark = "cache=none (drops the page cache behind itself; it cannot bypass it); FUA is fdatasync";
     other("nbdkit file", remark, directory, line, size)
 }
 
-pub fn qemu_nbd(directory: &Directory, file: &Path, size: u64) -> Outcome<Nbd<Other>> {
+pub fn qemu_nbd(directory: &Directory, file: &Path, size: u64) -> Outcome<Remote<Other>> {
     let line = format!(
         "qemu-nbd --persistent --bind=127.0.0.1 --port=PORT --format=raw --export-name= --cache=none --aio=io_uring {}",
         file.display()
@@ -66,34 +90,48 @@ fn other(
     directory: &Directory,
     line: String,
     size: u64,
-) -> Outcome<Nbd<Other>> {
+) -> Outcome<Remote<Other>> {
     let mut server = Other::new(directory, line, size);
     server.start()?;
     let export = server.exports()[0].clone();
-    Ok(Nbd { name, remark, server, export, size, thin: |_, _| Ok(None) })
+    Ok(Remote { name, remark, server, export, size, thin: |_, _| Ok(None) })
 }
 
-impl<S: Server> Nbd<S> {
+impl<S: Server> Remote<S> {
     fn load(
         &self,
         export: &Export,
         work: &Work,
-        places: &mut Places,
+        places: Places,
         limit: Option<Duration>,
     ) -> Outcome<Measured> {
-        let mut connection = Connection::open(self.server.address(), &export.name).context(self.name)?;
+        let open = || Connection::open(self.server.address(), &export.name).context(self.name);
+        let connections: Vec<Connection> = (0..work.connections).map(|_| open()).collect::<Outcome<_>>()?;
+        let parts = places.split(work.connections);
         let cpu = cpu_seconds(self.server.pid())?;
         let start = Instant::now();
-        let samples =
-            drive(&mut connection, work, places, limit).map_err(|e| format!("{}: {e}", self.name))?;
+        let drivers: Vec<_> = connections
+            .into_iter()
+            .zip(parts)
+            .map(|(connection, places)| {
+                thread::spawn({
+                    let work = *work;
+                    move || drive(connection, &work, places, limit)
+                })
+            })
+            .collect();
+        let mut samples = Samples::default();
+        for driver in drivers {
+            let driven = driver.join().map_err(|_| "a driver panicked")?;
+            samples.join(driven.map_err(|error| format!("{}: {error}", self.name))?);
+        }
         let seconds = start.elapsed().as_secs_f64();
         let cpu = cpu_seconds(self.server.pid())? - cpu;
-        connection.close().context(self.name)?;
         Ok(samples.measured(work, seconds, cpu))
     }
 }
 
-impl<S: Server> System for Nbd<S> {
+impl<S: Server> System for Remote<S> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -105,25 +143,25 @@ impl<S: Server> System for Nbd<S> {
         let mut once = Places::once(work, self.size, 0).collect::<Vec<u64>>();
         once.sort_unstable();
         let once: Vec<u32> = once.into_iter().map(|place| place as u32).collect();
-        self.load(&self.export, work, &mut Places::Once(once.into_iter()), None).map(drop)
+        self.load(&self.export, work, Places::Once(once.into_iter()), None).map(drop)
     }
     fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured> {
-        self.load(&self.export, work, &mut Places::new(work, self.size, seed), Some(limit))
+        self.load(&self.export, work, Places::new(work, self.size, seed), Some(limit))
     }
     fn first_writes(&mut self, size: u64, seed: u64) -> Outcome<Option<(Measured, Measured)>> {
         let Some(export) = (self.thin)(&mut self.server, size)? else { return Ok(None) };
         let work = &FIRST_WRITES;
-        let first = self.load(&export, work, &mut Places::once(work, size, seed), None)?;
-        let again = self.load(&export, work, &mut Places::once(work, size, seed + 1), None)?;
+        let first = self.load(&export, work, Places::once(work, size, seed), None)?;
+        let again = self.load(&export, work, Places::once(work, size, seed + 1), None)?;
         Ok(Some((first, again)))
     }
 }
 
 /// Keeps the work's depth in flight until `limit` has passed or `places` end.
 fn drive(
-    connection: &mut Connection,
+    mut connection: Connection,
     work: &Work,
-    places: &mut Places,
+    mut places: Places,
     limit: Option<Duration>,
 ) -> Outcome<Samples> {
     let flags = if work.direction == Direction::DurableWrite { FLAG_FUA } else { 0 };
@@ -143,7 +181,7 @@ fn drive(
             free.pop();
             let at = place * work.size as u64;
             queued[slot] = Instant::now();
-            if work.direction.writes() {
+            if work.direction.writes(&mut random) {
                 data[..8].copy_from_slice(&random.next_u64().to_le_bytes());
                 connection.write(slot as u64, at, &data, flags);
             } else {
@@ -168,6 +206,7 @@ fn drive(
     if work.direction == Direction::Write {
         connection.flush_now().context("flushing")?.map_err(|error| format!("flush: error {error}"))?;
     }
+    connection.close().context("closing")?;
     Ok(samples)
 }
 

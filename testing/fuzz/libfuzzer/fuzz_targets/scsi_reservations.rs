@@ -1,0 +1,4 @@
+//! The target `scsi_reservations` for libFuzzer.
+
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| forebay_fuzz::run("scsi_reservations", data));
