@@ -159,7 +159,7 @@ fn hosts_and_groups_share_their_names() {
         };
         assert_eq!(hosts.change(more).unwrap_err().field.as_deref(), Some("name"));
     }
-    assert_eq!(hosts.content().party("ab").unwrap().2, true);
+    assert!(hosts.content().party("ab").unwrap().2);
     assert_eq!(hosts.content().party("id-a").unwrap().1, "a");
 }
 
