@@ -4,8 +4,9 @@
 //! a host sees can stop what runs on it, so removing one that sees volumes has to be asked for (`unmap`).
 
 use super::told;
+use crate::access::IscsiSession;
 use crate::events::now_unix_ms;
-use crate::hosts::{Content, Group, Host};
+use crate::hosts::{Content, Group, Host, Mapping};
 use crate::request::{
     Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tagged,
 };
@@ -16,6 +17,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use forebay_api as api;
 use forebay_api::{Code, HostCreate, HostGroupCreate, HostGroupSet, HostSet, Operation, Problem};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 fn tag_of(id: &str, revision: u64) -> String {
@@ -33,9 +35,23 @@ pub async fn change<T: Send + 'static>(
     Ok(made)
 }
 
-fn shown(shared: &Shared, content: &Content, host: &Host) -> api::Host {
-    let sessions = shared.iscsi.get().map(|iscsi| iscsi.sessions()).unwrap_or_default();
-    let sessions = sessions.iter().filter(|session| host.initiators.contains(&session.initiator)).count();
+/// What hosts are shown with; made once for a whole list.
+struct Surroundings<'a> {
+    content: &'a Content,
+    views: HashMap<&'a str, Vec<&'a Mapping>>,
+    sessions: Vec<IscsiSession>,
+}
+
+impl<'a> Surroundings<'a> {
+    fn of(shared: &Shared, content: &'a Content) -> Surroundings<'a> {
+        let sessions = shared.iscsi.get().map(|iscsi| iscsi.sessions()).unwrap_or_default();
+        Surroundings { content, views: content.views(), sessions }
+    }
+}
+
+fn shown(host: &Host, around: &Surroundings<'_>) -> api::Host {
+    let is_its = |session: &&IscsiSession| host.initiators.contains(&session.initiator);
+    let sessions = around.sessions.iter().filter(is_its).count();
     let connected = match sessions {
         0 => convert::condition("Connected", false, "NoSession", ""),
         _ => convert::condition("Connected", true, "LoggedIn", ""),
@@ -49,8 +65,8 @@ fn shown(shared: &Shared, content: &Content, host: &Host) -> api::Host {
             mutual_user: host.mutual.as_ref().map(|chap| chap.user.clone()),
         },
         status: api::HostStatus {
-            groups: content.groups_with(&host.id).map(|group| group.name.clone()).collect(),
-            volumes: content.views().get(host.id.as_str()).map_or(0, Vec::len) as u64,
+            groups: around.content.groups_with(&host.id).map(|group| group.name.clone()).collect(),
+            volumes: around.views.get(host.id.as_str()).map_or(0, Vec::len) as u64,
             sessions: sessions as u64,
             created_unix_ms: host.created_unix_ms,
         },
@@ -75,7 +91,7 @@ fn group_shown(content: &Content, group: &Group) -> api::HostGroup {
 fn host_now(shared: &Shared, id: &str) -> Result<(api::Host, String), Failure> {
     let content = shared.hosts.content();
     let host = content.host(id)?;
-    Ok((shown(shared, &content, host), tag_of(&host.id, host.revision)))
+    Ok((shown(host, &Surroundings::of(shared, &content)), tag_of(&host.id, host.revision)))
 }
 
 fn group_now(shared: &Shared, id: &str) -> Result<(api::HostGroup, String), Failure> {
@@ -86,7 +102,8 @@ fn group_now(shared: &Shared, id: &str) -> Result<(api::HostGroup, String), Fail
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let content = shared.hosts.content();
-    let hosts = content.hosts.iter().map(|host| shown(&shared, &content, host)).collect();
+    let around = Surroundings::of(&shared, &content);
+    let hosts = content.hosts.iter().map(|host| shown(host, &around)).collect();
     ok(&ask.page(hosts, |host: &api::Host| host.name.clone()))
 }
 
