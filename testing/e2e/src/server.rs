@@ -198,8 +198,20 @@ impl Iscsi {
         block_size: &str,
         sync_always: bool,
     ) -> Outcome<Export> {
+        self.create_volume_with(name, size, block_size, sync_always, &[])
+    }
+
+    /// The same, mapped with further options.
+    pub fn create_volume_with(
+        &mut self,
+        name: &str,
+        size: u64,
+        block_size: &str,
+        sync_always: bool,
+        options: &[&str],
+    ) -> Outcome<Export> {
         let volume = self.forebay.create_volume(name, size, block_size, sync_always)?;
-        self.forebay.cli(&["volume", "map", &volume.name, "--host", HOST])?;
+        self.forebay.cli(&[&["volume", "map", &volume.name, "--host", HOST], options].concat())?;
         let lun = self.exports.len();
         let export = Export { name: format!("iqn.2026-11.io.forebay:e2e/{lun}"), ..volume };
         self.exports.push(export.clone());
