@@ -198,8 +198,15 @@ impl Login {
         let transits = header.flags & flag::TRANSIT != 0;
         let mut reply = Vec::new();
         match self.step {
+            // It was to prove itself, and does not mean to.
+            Step::Method if find("AuthMethod") != Some("CHAP") && self.wanted.target.is_some() => {
+                return Err(LoginError::TargetUnproven);
+            }
             Step::Method if transits => self.begin_operational(),
             Step::Method if find("AuthMethod") == Some("CHAP") => {
+                if self.wanted.credentials.is_none() {
+                    return Err(LoginError::Nonsense("a choice that was not offered"));
+                }
                 text::push(&mut reply, "CHAP_A", self.wanted.algorithms);
                 self.step = Step::Algorithm;
                 self.request(0, &reply);

@@ -76,6 +76,11 @@ fn chap_lets_in_who_knows_the_secret() {
             assert_eq!(proves(host("host", SECRET), reflected, true), Err(LoginError::Refused(failed)));
         }
     }
+    // A target that lets in without proving itself, where it was to.
+    let pool = Some((credentials("pool", OTHER), challenge(200)));
+    let asks = Wanted { credentials: host("host", SECRET), target: pool, ..wanted() };
+    let found = log_in(asks, config(Parameters::TARGET), |_| Ok(Authorization::Open), 4096).0;
+    assert_eq!(found.unwrap_err(), LoginError::TargetUnproven);
     let none = Wanted { credentials: host("host", SECRET), algorithms: "6,8", ..wanted() };
     let found = log_in(none, config(Parameters::TARGET), |_| Ok(chap(false)), 4096).0;
     assert_eq!(found.unwrap_err(), LoginError::Refused(failed), "no algorithm in common");
