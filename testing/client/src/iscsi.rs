@@ -2,8 +2,8 @@
 //! reconnecting.
 //!
 //! Writes send what the target takes as immediate data with the command, and the rest when it asks for it. Commands
-//! beyond the target's window wait here. The unit attentions with which a session begins are taken before
-//! [`Connection::open`] returns.
+//! beyond the target's window wait here. A command that is answered with a unit attention was not carried out and is
+//! sent again, as every initiator does.
 
 use crate::{Command, FLAG_FUA, Input, PAYLOAD_MAX, Reply, damaged};
 use std::collections::{HashMap, VecDeque};
@@ -37,6 +37,9 @@ mod opcode {
 #[derive(Default)]
 struct InFlight {
     cookie: u64,
+    cdb: [u8; 16],
+    /// Bytes that it reads.
+    read: usize,
     /// Of a read, what has come; of a write, what the target may yet ask for.
     data: Vec<u8>,
 }
@@ -118,7 +121,6 @@ impl Connection {
             immediate_max: 0,
         };
         connection.login(target)?;
-        connection.ready()?;
         connection.capacity()?;
         Ok(connection)
     }
@@ -201,19 +203,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes unit attentions until the unit is ready.
-    fn ready(&mut self) -> io::Result<()> {
-        for _ in 0..16 {
-            self.queue(0, [0; 16], 0, &[]);
-            match self.alone()? {
-                Ok(_) => return Ok(()),
-                Err(error) if error >> 8 == UNIT_ATTENTION => {}
-                Err(error) => return Err(damaged(&format!("unit is not ready: {error:#x}"))),
-            }
-        }
-        Err(damaged("unit attentions do not end"))
-    }
-
     fn capacity(&mut self) -> io::Result<()> {
         let mut cdb = [0; 16];
         (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
@@ -237,6 +226,13 @@ impl Connection {
 
     /// A command that reads `read` bytes or writes `data`.
     fn queue(&mut self, cookie: u64, cdb: [u8; 16], read: usize, data: &[u8]) {
+        let mut kept = self.spare.pop().unwrap_or_default();
+        kept.clear();
+        kept.extend_from_slice(data);
+        self.issue(cookie, cdb, read, kept);
+    }
+
+    fn issue(&mut self, cookie: u64, cdb: [u8; 16], read: usize, data: Vec<u8>) {
         self.tag = (self.tag + 1) % NO_TAG;
         let immediate = data.len().min(self.immediate_max);
         let direction = u8::from(read > 0) << 6 | u8::from(!data.is_empty()) << 5;
@@ -245,10 +241,7 @@ impl Connection {
         command[8..16].copy_from_slice(&self.lun.to_be_bytes());
         put32(&mut command, 20, (read + data.len()) as u32);
         command[32..].copy_from_slice(&cdb);
-        let mut kept = self.spare.pop().unwrap_or_default();
-        kept.clear();
-        kept.extend_from_slice(data);
-        self.commands.insert(self.tag, InFlight { cookie, data: kept });
+        self.commands.insert(self.tag, InFlight { cookie, cdb, read, data });
         self.held.push_back((command, immediate));
         self.release();
     }
@@ -391,7 +384,16 @@ impl Connection {
                 self.send()?;
             }
             let Some(error) = finished else { continue };
-            let command = self.commands.remove(&tag).ok_or_else(|| damaged("answer is for no command"))?;
+            let mut command =
+                self.commands.remove(&tag).ok_or_else(|| damaged("answer is for no command"))?;
+            if error >> 8 == UNIT_ATTENTION {
+                if command.read > 0 {
+                    command.data.clear();
+                }
+                self.issue(command.cookie, command.cdb, command.read, command.data);
+                self.send()?;
+                continue;
+            }
             let before = std::mem::replace(&mut self.lent, command.data);
             self.spare.push(before);
             let data = if error == 0 { &self.lent[..] } else { &[] };

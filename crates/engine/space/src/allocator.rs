@@ -35,7 +35,7 @@ struct Period {
 /// Bytes in use and in all, over the shard's chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// Units that data and nodes occupy, pending frees included.
+    /// Units that data and nodes occupy; what the next checkpoints give back does not count.
     pub units_busy: u64,
     pub units_total: u64,
 }
@@ -305,11 +305,14 @@ impl Space {
     }
 
     pub fn usage(&self) -> Usage {
+        let pending = self.current.freed.iter().chain(&self.frozen.freed);
+        let pending: u64 = pending.map(|run| u64::from(run.units)).sum();
         let mut usage = Usage::default();
         for chunk in self.chunks.values().filter(|chunk| chunk.entry.kind != ChunkKind::Log) {
             usage.units_busy += u64::from(chunk.busy.ones());
             usage.units_total += u64::from(chunk.entry.units);
         }
+        usage.units_busy = usage.units_busy.saturating_sub(pending);
         usage
     }
 }
