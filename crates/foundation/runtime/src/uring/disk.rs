@@ -4,6 +4,9 @@
 //! of more parts than one system call takes is done in several. Parts that direct I/O cannot take from where
 //! they lie (a payload behind a protocol header) are copied once into an aligned buffer.
 //!
+//! A file in memory is read and written on the spot: nothing waits for it, and the ring, which cannot know that, would
+//! hand each request to a worker thread of the kernel.
+//!
 //! A discard of a file punches a hole (`fallocate`, which the kernel runs on a worker thread of the ring); of a
 //! device it is the ring's own command (Linux 6.12), on older kernels again `fallocate`, which there zeroes with
 //! deallocation. No discard ever blocks the executor.
@@ -107,7 +110,11 @@ impl DiskBackend for UringDisk {
                 None => Task::Discard { len, by_command: self.file.is_device, done },
             },
         };
-        self.ring.start(Op::Disk(DiskRequest { file: self.file.clone(), at, task, retries: 0 }));
+        let mut request = DiskRequest { file: self.file.clone(), at, task, retries: 0 };
+        match request.on_the_spot() {
+            Some(result) => request.complete(&self.ring, result),
+            None => self.ring.start(Op::Disk(request)),
+        }
     }
 }
 
@@ -180,6 +187,31 @@ impl DiskRequest {
                 .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
                 .build(),
         }
+    }
+
+    /// Does the rest of a request to a file in memory, with an answer of the ring's form; nothing for other requests.
+    fn on_the_spot(&mut self) -> Option<i32> {
+        if !self.file.in_memory {
+            return None;
+        }
+        let fd = self.file.fd();
+        // SAFETY: the pointers are to this request's buffers, which live across the calls.
+        let result = match &mut self.task {
+            Task::Read { into, filled, .. } => unsafe {
+                let rest = &mut into[*filled..];
+                libc::pread(fd, rest.as_mut_ptr().cast(), rest.len(), (self.at + *filled as u64) as i64)
+            },
+            Task::Write { parts, written, vectors, .. } => unsafe {
+                gather(parts, *written, vectors);
+                let offset = (self.at + *written) as i64;
+                libc::pwritev(fd, vectors.as_ptr(), vectors.len() as i32, offset)
+            },
+            // It will never be more durable than it is.
+            Task::Flush { .. } => 0,
+            Task::Discard { .. } => return None,
+        };
+        // A request has at most 2 GiB.
+        Some(if result < 0 { -std::io::Error::last_os_error().raw_os_error()? } else { result as i32 })
     }
 
     /// Takes the kernel's answer: delivers, or goes on with what is left.

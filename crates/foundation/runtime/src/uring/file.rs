@@ -33,6 +33,8 @@ pub(super) struct DiskFile {
     /// Alignment in memory that direct requests need, in bytes.
     pub(super) memory_alignment: u32,
     pub(super) is_device: bool,
+    /// Whether the file is memory (tmpfs): nothing waits for it.
+    pub(super) in_memory: bool,
 }
 
 struct Shared {
@@ -77,6 +79,7 @@ impl DiskFile {
             direct,
             memory_alignment: PAGE,
             is_device,
+            in_memory: !is_device && is_in_memory(fd),
         };
         let now = stat(fd).map_err(other)?;
         if identity_of(now.st_mode, now.st_rdev, now.st_dev, now.st_ino) != identity {
@@ -279,6 +282,17 @@ fn stat(fd: RawFd) -> io::Result<libc::stat> {
             _ => Err(io::Error::last_os_error()),
         }
     }
+}
+
+/// Whether the file is on a file system in memory.
+fn is_in_memory(fd: RawFd) -> bool {
+    let mut statfs = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the structure is filled in or left zeroed.
+    let kind = unsafe {
+        libc::fstatfs(fd, statfs.as_mut_ptr());
+        statfs.assume_init().f_type
+    };
+    kind == libc::TMPFS_MAGIC
 }
 
 /// Alignment in memory and in the file that direct I/O needs, where the kernel (6.1) and the file system tell.
