@@ -53,7 +53,7 @@ fuzz:
 	@scripts/setup run
 	scripts/fuzz 60
 
-# Real clients against the real daemon: file systems, fio, nbdcopy, qemu, kill -9.
+# Real clients against the real daemon: file systems, fio, nbdcopy, qemu, a Linux guest with multipath, kill -9.
 e2e:
 	@scripts/setup test
 	cargo build --locked --release -p forebay -p forebay-e2e
@@ -76,6 +76,7 @@ nightly:
 	  'crash=$(SIM) crash --images 400000 --seed 1000000' \
 	  'fuzz=scripts/fuzz 600' \
 	  'e2e=$(E2E)' \
+	  'guest=$(E2E) guest-long' \
 	  'import=$(TARGET)/release/forebay-bench --import' \
 	  'bench=$(BENCH) --json $(TARGET)/bench.json'
 

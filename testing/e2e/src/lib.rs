@@ -2,9 +2,10 @@
 //!
 //! [`host`] is the machine and how it is left as it was found, [`server`] the servers under test, [`history`] and
 //! [`load`] the oracle and the writers of the kill -9 test. The scenarios are [`readme`], [`kill`],
-//! [`tools`] and [`filesystem`]; `main.rs` runs them.
+//! [`tools`], [`filesystem`] and, over iSCSI, [`guest`]; `main.rs` runs them.
 
 pub mod filesystem;
+pub mod guest;
 pub mod history;
 pub mod host;
 pub mod iscsi;

@@ -1,10 +1,10 @@
-//! `forebay-e2e --server PATH [SCENARIO…]`: runs the scenarios, all by default, and says what each one showed.
+//! `forebay-e2e --server PATH [SCENARIO…]`: runs the scenarios, by default all but the long ones, and says what each one showed.
 //!
 //! One at a time: they share two cores, and a failure is easier to read alone. Each has a directory of its own under
 //! `/var/tmp`. The last line is `N passed, N failed`.
 
 use forebay_e2e::host::{self, Directory, Outcome};
-use forebay_e2e::{filesystem, iscsi, kill, readme, tools};
+use forebay_e2e::{filesystem, guest, iscsi, kill, readme, tools};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -50,7 +50,23 @@ const SCENARIOS: &[Scenario] = &[
         shows: "and on XFS",
         run: |binary, directory| filesystem::survives(binary, directory, filesystem::Kind::Xfs),
     },
+    Scenario {
+        name: "guest",
+        shows: "a Linux guest's file system sees no error while one path or the other is cut",
+        run: guest::short,
+    },
 ];
+
+/// Run only when they are named.
+const AT_LENGTH: &[Scenario] = &[Scenario {
+    name: "guest-long",
+    shows: "neither do ext4 and XFS, over more data and cuts of every kind",
+    run: guest::long,
+}];
+
+fn all() -> impl Iterator<Item = &'static Scenario> {
+    SCENARIOS.iter().chain(AT_LENGTH)
+}
 
 fn main() -> ExitCode {
     let mut binary = None;
@@ -59,7 +75,7 @@ fn main() -> ExitCode {
     while let Some(argument) = arguments.next() {
         if argument == "--server" {
             binary = arguments.next().map(PathBuf::from);
-        } else if SCENARIOS.iter().any(|scenario| scenario.name == argument) {
+        } else if all().any(|scenario| scenario.name == argument) {
             chosen.push(argument);
         } else {
             return usage();
@@ -76,8 +92,11 @@ fn main() -> ExitCode {
     host::prepare();
 
     let (mut passed, mut failed) = (0, 0);
-    for scenario in SCENARIOS.iter().filter(|s| chosen.is_empty() || chosen.iter().any(|name| name == s.name))
-    {
+    let chosen: Vec<&Scenario> = match chosen.is_empty() {
+        true => SCENARIOS.iter().collect(),
+        false => all().filter(|scenario| chosen.iter().any(|name| name == scenario.name)).collect(),
+    };
+    for scenario in chosen {
         println!("{}: {}", scenario.name, scenario.shows);
         let start = Instant::now();
         let outcome = Directory::new(scenario.name).and_then(|directory| (scenario.run)(&binary, &directory));
@@ -99,7 +118,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!("usage: forebay-e2e --server PATH/TO/forebay [SCENARIO…]");
-    for scenario in SCENARIOS {
+    for scenario in all() {
         eprintln!("  {:20} {}", scenario.name, scenario.shows);
     }
     ExitCode::from(2)
