@@ -179,11 +179,13 @@ mod tests {
     #[test]
     fn a_skipped_test_has_not_passed() {
         let text = "Suite: StartStopUnit\n  Test: Simple ...    [SKIPPED] Media is not removable.\npassed\n  \
-                    Test: PwrCnd ...passed\n  Test: Reset ...passed    [FAILED] PRIN command\n  Test: NoLoej ...FAILED\n    1. test.c:1  - CU_ASSERT\n  Test: Hung ...\n\n\
+                    Test: PwrCnd ...passed\n  \
+                    Test: Reset ...passed    [FAILED] PRIN command\n  Test: NoLoej ...FAILED\n    1. test.c:1  - CU_ASSERT\n  Test: Hung ...\n\n\
                     Run Summary:    Type  Total    Ran Passed Failed Inactive\n";
         let expected = [
             ("Simple", Verdict::Skipped),
             ("PwrCnd", Verdict::Passed),
+            ("Reset", Verdict::Passed),
             ("NoLoej", Verdict::Failed),
             ("Hung", Verdict::Failed),
         ];
