@@ -49,6 +49,8 @@ pub struct Abilities {
     pub flush: bool,
     pub fua: bool,
     pub write_zeroes: bool,
+    /// Whether write-zeroes takes [`FLAG_FUA`]; SCSI's WRITE SAME has no such bit.
+    pub write_zeroes_fua: bool,
 }
 
 /// A connection to one volume.
@@ -73,9 +75,16 @@ impl Connection {
         match self {
             Nbd(nbd) => {
                 let export = nbd.export();
-                Abilities { flush: export.flush(), fua: export.fua(), write_zeroes: export.write_zeroes() }
+                Abilities {
+                    flush: export.flush(),
+                    fua: export.fua(),
+                    write_zeroes: export.write_zeroes(),
+                    write_zeroes_fua: export.fua(),
+                }
             }
-            Iscsi(iscsi) => Abilities { flush: true, fua: true, write_zeroes: iscsi.thin() },
+            Iscsi(iscsi) => {
+                Abilities { flush: true, fua: true, write_zeroes: iscsi.thin(), write_zeroes_fua: false }
+            }
         }
     }
 

@@ -117,23 +117,22 @@ fn queue(
     let units = 1 + random.below(UNITS_MAX);
     let within = if random.one_in(4) { HOT_UNITS.min(target.units) } else { target.units };
     let unit = random.below(within - units.min(within - 1));
-    let fua = connection.abilities().fua && random.one_in(10);
+    let abilities = connection.abilities();
+    let zeros = (4..8).contains(&draw) && abilities.write_zeroes;
+    let fua = if zeros { abilities.write_zeroes_fua } else { abilities.fua } && random.one_in(10);
     let flags = if fua { FLAG_FUA } else { 0 };
     let version = ticks.version();
     let (at, len) = (unit * UNIT as u64, units as usize * UNIT);
-    let kind = match draw {
-        4..8 if connection.abilities().write_zeroes => {
-            connection.command(Command::WriteZeroes, cookie, at, len, flags);
-            Kind::Zeros
+    let kind = if zeros {
+        connection.command(Command::WriteZeroes, cookie, at, len, flags);
+        Kind::Zeros
+    } else {
+        for i in 0..units {
+            let bytes = &mut data[i as usize * UNIT..][..UNIT];
+            history::fill(bytes, target.volume, unit + i, version);
         }
-        _ => {
-            for i in 0..units {
-                let bytes = &mut data[i as usize * UNIT..][..UNIT];
-                history::fill(bytes, target.volume, unit + i, version);
-            }
-            connection.write(cookie, at, &data[..len], flags);
-            Kind::Data
-        }
+        connection.write(cookie, at, &data[..len], flags);
+        Kind::Data
     };
     let durable = target.sync_always || fua;
     round.writes.push(Write { version, kind, unit, units, issued, acknowledged: None, durable });
