@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::net::TcpStream;
 
 const HEADER: usize = 48;
-/// The name that tests log in with, unless `FOREBAY_TEST_INITIATOR` says another.
+/// The name that tests log in with.
 pub const INITIATOR: &str = "iqn.2026-11.io.forebay.test:client";
 /// What one Data-In may carry: what this side declares.
 const RECEIVE_MAX: usize = 256 << 10;
@@ -139,10 +139,9 @@ impl Connection {
 
     /// One login request straight to the operational stage, with everything that is to be negotiated.
     fn login(&mut self, target: &str) -> io::Result<()> {
-        let initiator = std::env::var("FOREBAY_TEST_INITIATOR").unwrap_or_else(|_| INITIATOR.into());
         let receive = RECEIVE_MAX.to_string();
         let keys = [
-            ("InitiatorName", initiator.as_str()),
+            ("InitiatorName", INITIATOR),
             ("TargetName", target),
             ("SessionType", "Normal"),
             ("HeaderDigest", "None"),

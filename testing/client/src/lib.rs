@@ -3,7 +3,6 @@
 //! One [`Connection`] belongs to one thread and speaks NBD ([`nbd`]) or iSCSI ([`iscsi`]). Requests are queued in memory
 //! and sent with one system call by [`Connection::send`]; replies are taken from whatever one read returned. At
 //! queue depth 32 that is a few system calls for many requests, so that the client is not what a benchmark measures.
-//! (libiscsi makes several for each.)
 //!
 //! Deliberately nothing is shared with the servers' own protocol crates: a mistake made twice would look like agreement.
 //!

@@ -26,7 +26,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Data from this size on is written before its commit, not with it: a device gains nothing more from merging it.
+/// Data from this size on is written before its commit, not with it.
 pub(crate) const AHEAD_BYTES: usize = 64 << 10;
 /// One frame's records, if they are more than one entry's: a longer frame would delay who waits for it.
 const FRAME_RECORDS_MAX: usize = 256 << 10;
