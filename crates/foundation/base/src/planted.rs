@@ -74,10 +74,12 @@ pub enum Bug {
     UnreadableReadsAsZeros,
     /// The cache keeps the old block after an overwrite.
     CacheKeepsOldBlock,
+    /// Evacuation moves blocks that a client is overwriting.
+    EvacuatesLockedBlocks,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 32] = [
+    pub const ALL: [Bug; 33] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -110,6 +112,7 @@ impl Bug {
         Bug::FreesNewPointer,
         Bug::UnreadableReadsAsZeros,
         Bug::CacheKeepsOldBlock,
+        Bug::EvacuatesLockedBlocks,
     ];
 }
 
