@@ -8,9 +8,11 @@
 //! What is measured is larger than every cache that can be kept small, and caches that can be bypassed are; the
 //! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. While working on one
 //! figure, `--only` runs just the works whose names contain a text (`--only "random read"`), `--engine` just the bare
-//! device and the engine, `--iscsi` just iSCSI. `--import` times an import after a crash instead.
+//! device and the engine, `--iscsi` just iSCSI. `--import` times an import after a crash instead, `--instructions` counts what
+//! a request costs the engine in instructions.
 
 mod import;
+mod instructions;
 mod measure;
 mod report;
 mod systems;
@@ -85,6 +87,17 @@ fn main() -> ExitCode {
                 None => return usage(),
             },
             "--import" => return verdict(import::run(number(&mut arguments).unwrap_or(IMPORT_RECORDS))),
+            "--instructions" => {
+                return verdict(instructions::run(&arguments.next().unwrap_or_default()));
+            }
+            "--instructions-load" => {
+                let (Some(disk), Some(work), Some(requests)) =
+                    (arguments.next(), arguments.next(), number(&mut arguments))
+                else {
+                    return usage();
+                };
+                return verdict(instructions::load(Path::new(&disk), &work, requests as usize));
+            }
             "--import-fill" => {
                 let (Some(disk), Some(records)) = (arguments.next(), number(&mut arguments)) else {
                     return usage();
@@ -118,6 +131,7 @@ fn usage() -> ExitCode {
         "usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick] [--engine | --iscsi] [--only TEXT]"
     );
     eprintln!("       forebay-bench --import [RECORDS]");
+    eprintln!("       forebay-bench --instructions [TEXT]");
     ExitCode::from(2)
 }
 

@@ -100,6 +100,16 @@ impl Places {
         }
     }
 
+    /// Every place of a volume, one after the other.
+    pub fn whole(work: &Work, volume: u64) -> Places {
+        Places::Once((0..(volume / work.size as u64) as u32).collect::<Vec<u32>>().into_iter())
+    }
+
+    /// The first `count` of them.
+    pub fn first(self, count: usize) -> Places {
+        Places::Once(self.take(count).map(|place| place as u32).collect::<Vec<u32>>().into_iter())
+    }
+
     /// The same for several connections: random places for each, or an equal share of the sequence, one behind the other.
     pub fn split(self, connections: usize) -> Vec<Places> {
         match self {

@@ -21,7 +21,8 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-const POOL: &str = "bench";
+/// Name of the engine's pool.
+pub const POOL: &str = "bench";
 
 pub struct InProcess {
     engine: Engine,
@@ -36,16 +37,7 @@ impl InProcess {
     pub fn create(disk: &Path, size: u64, memory: u64) -> Outcome<InProcess> {
         let (cores, running) = uring::start(1).context("io_uring")?;
         let engine = Engine::new(cores.clone(), EngineConfig { memory, events: Arc::new(|_| {}) });
-        let pool = PoolSpec {
-            name: POOL.into(),
-            layout: Layout::Single,
-            disks: vec![disk.display().to_string()],
-            log_disks: Vec::new(),
-            shards: 1,
-            log_bytes: None,
-            force: false,
-        };
-        wait(engine.pool_create(pool)).context("pool create")?;
+        wait(engine.pool_create(engine_pool(disk.display().to_string()))).context("pool create")?;
         let volume = wait(engine.volume_create(thin_volume("volume", size))).context("volume create")?;
         Ok(InProcess { engine, cores, running: Some(running), volume, thin: None })
     }
@@ -84,7 +76,19 @@ impl Drop for InProcess {
     }
 }
 
-fn thin_volume(name: &str, size: u64) -> VolumeSpec {
+pub fn engine_pool(disk: String) -> PoolSpec {
+    PoolSpec {
+        name: POOL.into(),
+        layout: Layout::Single,
+        disks: vec![disk],
+        log_disks: Vec::new(),
+        shards: 1,
+        log_bytes: None,
+        force: false,
+    }
+}
+
+pub fn thin_volume(name: &str, size: u64) -> VolumeSpec {
     VolumeSpec { pool: POOL.into(), name: name.into(), size, block_size: 8 << 10, sync: SyncPolicy::Standard }
 }
 
@@ -98,8 +102,7 @@ impl System for InProcess {
     }
     fn fill(&mut self) -> Outcome {
         let work = SEQUENTIAL_WRITE;
-        let places = (0..(self.volume.size / work.size as u64) as u32).collect::<Vec<u32>>();
-        self.load(&self.volume, work, Places::Once(places.into_iter()), None).map(drop)
+        self.load(&self.volume, work, Places::whole(&work, self.volume.size), None).map(drop)
     }
     fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured> {
         self.load(&self.volume, *work, Places::new(work, self.volume.size, seed), Some(limit))
@@ -118,7 +121,7 @@ impl System for InProcess {
 }
 
 /// Keeps the work's depth in flight until `limit` has passed or `places` end.
-async fn drive(
+pub async fn drive(
     rt: &Rt,
     id: forebay_base::Id,
     work: Work,

@@ -5,7 +5,7 @@ mod engine;
 mod remote;
 
 pub use bare::Bare;
-pub use engine::{InProcess, wait};
+pub use engine::{InProcess, POOL, drive, engine_pool, thin_volume, wait};
 pub use remote::{forebay, forebay_iscsi, nbdkit, qemu_nbd, tgt};
 
 use crate::measure::{Measured, Work};
