@@ -54,6 +54,10 @@ impl Addr {
     pub fn offset(self) -> u64 {
         (self.0 & ((1 << WITHIN_BITS) - 1)) * SECTOR
     }
+    /// Whether `next` lies right behind `units` allocation units from here, in the same chunk.
+    pub fn is_followed_by(self, units: u32, next: Addr) -> bool {
+        next.0 == self.0 + u64::from(units) * UNIT_SECTORS && next.chunk() == self.chunk()
+    }
     /// The address `bytes` further on (a multiple of 512).
     pub fn plus(self, bytes: u64) -> Addr {
         Addr(self.0 + bytes / SECTOR)
@@ -94,12 +98,20 @@ impl Ptr {
     pub fn units(&self) -> u32 {
         self.bytes().div_ceil(forebay_device::UNIT as u32)
     }
+    /// Whether `next` lies right behind this block in the same chunk.
+    pub fn is_followed_by(&self, next: &Ptr) -> bool {
+        self.addr().is_followed_by(self.units(), next.addr())
+    }
     /// Epoch in which the block was written.
     pub fn birth(&self) -> u64 {
         self.birth & LOW_48
     }
     pub fn encode(&self, w: &mut Writer) {
-        w.u64(self.place).u64(self.birth).u128(self.sum.0);
+        let mut bytes = [0; PTR_BYTES];
+        bytes[..8].copy_from_slice(&self.place.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.birth.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.sum.0.to_le_bytes());
+        w.bytes(&bytes);
     }
     pub fn decode(r: &mut Reader) -> Result<Ptr, Truncated> {
         Ok(Ptr { place: r.u64()?, birth: r.u64()?, sum: Checksum(r.u128()?) })

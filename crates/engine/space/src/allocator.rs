@@ -99,13 +99,28 @@ impl Space {
 
     /// Reserves 2^n units (`units`) for a block of `kind`; they count as busy until freed or given back.
     pub fn allocate(&mut self, kind: ChunkKind, units: u32) -> Result<Addr, NeedChunk> {
+        self.allocate_run(kind, units, 1).map(|(addr, _)| addr)
+    }
+
+    /// Reserves places for up to `count` such blocks, one after the other: the first place and how many there are, at least one.
+    pub fn allocate_run(
+        &mut self,
+        kind: ChunkKind,
+        units: u32,
+        count: u32,
+    ) -> Result<(Addr, u32), NeedChunk> {
         if kind == ChunkKind::Node {
             self.nodes_free.set(None);
         }
-        if let Some(&(id, cursor)) = self.open.get(&kind) {
-            let chunk = self.chunks.get_mut(&id).expect("open chunks are owned");
-            if let Some(unit) = chunk.busy.find_free(cursor, units) {
-                return Ok(self.take(kind, id, unit, units));
+        if let Some((id, cursor)) = self.open.get_mut(&kind) {
+            let chunk = self.chunks.get_mut(id).expect("open chunks are owned");
+            if let Some(unit) = chunk.busy.find_free(*cursor, units) {
+                if active(Bug::DoubleAllocation) && unit > 0 {
+                    return Ok((Addr::new(*id, unit), 1));
+                }
+                let (addr, taken) = take(chunk, unit, units, count);
+                *cursor = unit + taken * units;
+                return Ok((addr, taken));
             }
             self.open.remove(&kind);
         }
@@ -118,10 +133,13 @@ impl Space {
         };
         let open: Vec<ChunkId> = self.open.values().map(|(id, _)| *id).collect();
         let best = own.filter(rich).max_by_key(|chunk| chunk.busy.zeros()).map(|chunk| chunk.entry.id);
-        if let Some(id) = best
-            && let Some(unit) = self.chunks[&id].busy.find_free(0, units)
-        {
-            return Ok(self.take(kind, id, unit, units));
+        if let Some(id) = best {
+            let chunk = self.chunks.get_mut(&id).expect("just found");
+            if let Some(unit) = chunk.busy.find_free(0, units) {
+                let (addr, taken) = take(chunk, unit, units, count);
+                self.open.insert(kind, (id, unit + taken * units));
+                return Ok((addr, taken));
+            }
         }
         if !scarce {
             return Err(NeedChunk);
@@ -140,20 +158,7 @@ impl Space {
             .filter(fits)
             .find_map(|chunk| chunk.busy.find_free(0, units).map(|unit| (chunk.entry.id, unit)));
         let (id, unit) = found.ok_or(NeedChunk)?;
-        let chunk = self.chunks.get_mut(&id).expect("just found");
-        chunk.busy.set(unit, units);
-        Ok(Addr::new(id, unit))
-    }
-
-    fn take(&mut self, kind: ChunkKind, id: ChunkId, unit: u32, units: u32) -> Addr {
-        let chunk = self.chunks.get_mut(&id).expect("chosen among the owned");
-        if active(Bug::DoubleAllocation) && unit > 0 {
-            return Addr::new(id, unit);
-        }
-        let already = chunk.busy.set(unit, units);
-        assert_eq!(already, 0, "allocated a busy unit");
-        self.open.insert(kind, (id, unit + units));
-        Addr::new(id, unit)
+        Ok(take(self.chunks.get_mut(&id).expect("just found"), unit, units, count))
     }
 
     /// Gives back what was allocated and never applied.
@@ -347,17 +352,21 @@ impl Space {
     }
 }
 
+/// Takes up to `count` blocks from `unit` of a chunk on, where the first is free: the first place and how many there are.
+fn take(chunk: &mut Chunk, unit: u32, units: u32, count: u32) -> (Addr, u32) {
+    let taken = chunk.busy.free_run(unit, units.saturating_mul(count)) / units;
+    let already = chunk.busy.set(unit, taken * units);
+    assert!(taken > 0 && already == 0, "allocated a busy unit");
+    (Addr::new(chunk.entry.id, unit), taken)
+}
+
 /// Appends a run, joined with the last one when it follows it in the same chunk.
 fn push(list: &mut Vec<Run>, ptr: &Ptr) {
-    let run = Run { addr: ptr.addr(), units: ptr.units() };
-    if let Some(last) = list.last_mut()
-        && last.addr.chunk() == run.addr.chunk()
-        && last.addr.unit() + last.units == run.addr.unit()
-    {
-        last.units += run.units;
-        return;
+    let (addr, units) = (ptr.addr(), ptr.units());
+    match list.last_mut() {
+        Some(last) if last.addr.is_followed_by(last.units, addr) => last.units += units,
+        _ => list.push(Run { addr, units }),
     }
-    list.push(run);
 }
 
 #[cfg(test)]
@@ -442,16 +451,21 @@ mod tests {
                 let ptr = live.swap_remove(random.below(live.len() as u64) as usize);
                 space.freed(&ptr);
                 frees_pending.push(ptr);
-            } else if let Ok(addr) = space.allocate(ChunkKind::Data { class }, 1 << class) {
-                let new = ptr(addr, 1 << class);
-                for old in live.iter().chain(&frees_pending) {
-                    let apart = old.addr().chunk() != addr.chunk()
-                        || old.addr().unit() + old.units() <= addr.unit()
-                        || addr.unit() + new.units() <= old.addr().unit();
-                    assert!(apart, "{new:?} over {old:?}");
+            } else if let Ok((addr, count)) =
+                space.allocate_run(ChunkKind::Data { class }, 1 << class, 1 + step % 5)
+            {
+                assert!((1..=1 + step % 5).contains(&count));
+                for nth in 0..count {
+                    let new = ptr(Addr::new(addr.chunk(), addr.unit() + (nth << class)), 1 << class);
+                    for old in live.iter().chain(&frees_pending) {
+                        let apart = old.addr().chunk() != addr.chunk()
+                            || old.addr().unit() + old.units() <= new.addr().unit()
+                            || new.addr().unit() + new.units() <= old.addr().unit();
+                        assert!(apart, "{new:?} over {old:?}");
+                    }
+                    space.applied(&new);
+                    live.push(new);
                 }
-                space.applied(&new);
-                live.push(new);
             } else {
                 space.declare_scarce();
             }

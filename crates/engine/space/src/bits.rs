@@ -82,6 +82,20 @@ impl Bits {
         None
     }
 
+    /// How many clear bits follow each other from `at` on, counted up to `most`.
+    pub fn free_run(&self, at: u32, most: u32) -> u32 {
+        let end = self.len.min(at.saturating_add(most));
+        let mut to = at;
+        while to < end {
+            let ahead = self.words[(to / 64) as usize] >> (to % 64);
+            if ahead != 0 {
+                return (to + ahead.trailing_zeros()).min(end) - at;
+            }
+            to = (to / 64 + 1) * 64;
+        }
+        end.saturating_sub(at)
+    }
+
     /// The bits as little-endian bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes: Vec<u8> = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -133,6 +147,8 @@ mod tests {
                 let free =
                     free.into_iter().find(|&a| plain[a as usize..(a + want) as usize].iter().all(|bit| !bit));
                 assert_eq!(bits.find_free(from, want), free, "len {len} from {from} want {want}");
+                let run = plain[from as usize..].iter().take(want as usize).take_while(|bit| !**bit).count();
+                assert_eq!(bits.free_run(from, want), run as u32, "len {len} from {from} most {want}");
                 assert_eq!(Bits::from_bytes(len, &bits.to_bytes()).as_ref(), Some(&bits));
             }
         }
