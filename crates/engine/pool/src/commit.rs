@@ -43,11 +43,12 @@ const PARTS_MAX: usize = 512;
 
 /// A change to one dataset or to the shard.
 pub(crate) enum Change {
+    /// The blocks from `first` on: their pointers, and their contents in parts of whole blocks.
     Write {
         dataset: Rc<Dataset>,
         first: u64,
         ptrs: Vec<Ptr>,
-        blocks: Vec<Buf>,
+        parts: Vec<Buf>,
         destage: bool,
     },
     /// Each block with the place that is reserved for it.
@@ -105,17 +106,32 @@ impl Entry {
         result
     }
 
-    /// Every block of the entry with its place.
-    fn data(&self) -> impl Iterator<Item = (Addr, &Buf)> {
-        let writes = self.changes.iter().filter_map(|change| match change {
-            Change::Write { ptrs, blocks, .. } => Some(ptrs.iter().map(Ptr::addr).zip(blocks)),
-            _ => None,
-        });
-        writes.flatten()
+    /// Adds what the entry writes to the data disks: runs of blocks that follow each other in memory and on disk.
+    fn add_data(&self, runs: &mut Vec<(Addr, Buf)>) {
+        for change in &self.changes {
+            let Change::Write { ptrs, parts, .. } = change else { continue };
+            let mut ptrs = &ptrs[..];
+            for part in parts {
+                let mut at = 0;
+                while at < part.len() {
+                    let left = (part.len() - at) / ptrs[0].bytes() as usize;
+                    let adjacent =
+                        ptrs[..left].windows(2).take_while(|pair| pair[0].is_followed_by(&pair[1]));
+                    let count = 1 + adjacent.count();
+                    let bytes = count * ptrs[0].bytes() as usize;
+                    runs.push((ptrs[0].addr(), part.slice(at, bytes)));
+                    (at, ptrs) = (at + bytes, &ptrs[count..]);
+                }
+            }
+        }
     }
 
     fn data_bytes(&self) -> usize {
-        self.data().map(|(_, block)| block.len()).sum()
+        let bytes = |change: &Change| match change {
+            Change::Write { parts, .. } => parts.iter().map(|part| part.len()).sum(),
+            _ => 0,
+        };
+        self.changes.iter().map(bytes).sum()
     }
 
     fn records(&self) -> impl Iterator<Item = Record<'_>> {
@@ -133,6 +149,21 @@ impl Change {
         (active(Bug::DiscardNotLogged) && matches!(self, Change::Clear { .. }))
             || (active(Bug::ResizeNotLogged)
                 && matches!(self, Change::Put { record, .. } if record.mapped > 0))
+    }
+
+    /// Shows the blocks that a client wrote to whom they concern until the entry is applied; to clients too, when they are
+    /// `visible`: acknowledged already. A destaged block is known, and there may be a newer one.
+    fn make_pending(&self, entry: u64, visible: bool) {
+        match self {
+            Change::Write { dataset, first, parts, destage: false, .. } => {
+                dataset.pending.borrow_mut().queue(*first, entry, parts, visible);
+            }
+            Change::Data { dataset, first, blocks } => {
+                let blocks = blocks.iter().map(|(block, _)| block);
+                dataset.pending.borrow_mut().queue(*first, entry, blocks, visible);
+            }
+            _ => {}
+        }
     }
 
     fn record(&self) -> Record<'_> {
@@ -168,8 +199,9 @@ impl Shard {
     /// one block stand in the log in the order in which they were made. An error is the commit's to report.
     pub async fn write_ahead(&self, entry: &mut Entry) {
         let mut touched = DiskSet::default();
-        let writes = self.start_writes(entry.data().map(|(at, block)| (at, block.clone())).collect());
-        let result = self.written(writes, &mut touched).await;
+        let mut data = Vec::new();
+        entry.add_data(&mut data);
+        let result = self.written(self.start_writes(data), &mut touched).await;
         entry.ahead = Some(result.map(|()| touched));
     }
 
@@ -185,7 +217,9 @@ impl Shard {
         result
     }
 
+    /// Queues an entry; what it brings is pending from here on.
     pub fn submit(&self, mut entry: Entry) {
+        entry.changes.iter().for_each(|change| change.make_pending(entry.id, !entry.durable));
         entry.records_bytes = entry.records().map(|record| record.len()).sum();
         self.queued_bytes.set(self.queued_bytes.get() + entry.records_bytes);
         self.queue.borrow_mut().push_back(entry);
@@ -318,7 +352,7 @@ impl Shard {
             batch.bytes += entry.data_bytes();
             match entry.ahead {
                 Some(ahead) => batch.touched.union(&ahead?),
-                None => data.extend(entry.data().map(|(at, block)| (at, block.clone()))),
+                None => entry.add_data(&mut data),
             }
         }
         let mut writes = self.start_writes(data);
@@ -420,46 +454,40 @@ impl Shard {
     fn apply(self: &Rc<Self>, change: Change, entry: u64) {
         let mut freed = Vec::new();
         match change {
-            Change::Write { dataset, first, ptrs, blocks, destage } => {
-                let small = blocks.iter().map(|block| block.len()).sum::<usize>() <= CACHE_WRITE_BYTES_MAX;
-                self.change_tree(&dataset, |tree| {
-                    for (block, ptr) in (first..).zip(&ptrs) {
-                        if active(Bug::FreesNewPointer) {
-                            freed.push(*ptr);
-                            tree.set(block, *ptr, &mut Vec::new());
-                        } else {
-                            tree.set(block, *ptr, &mut freed);
-                        }
-                    }
-                });
-                for (block, ptr) in (first..).zip(&ptrs) {
-                    self.space.borrow_mut().applied(ptr);
-                    if small && !destage {
-                        // Its first read will bring it into the cache.
-                        self.doorkeeper.borrow_mut().knows(ptr.addr().0);
-                    }
-                    dataset.settle(block, entry);
-                    let staged = dataset.staged.borrow_mut().remove(&block);
-                    if let Some(mut staged) = staged {
-                        // A destaged block is now in the place that was reserved for it.
-                        staged.place = staged.place.filter(|place| place.addr() != ptr.addr());
-                        self.unstage(&staged);
+            Change::Write { dataset, first, ptrs, parts, destage } => {
+                let end = first + ptrs.len() as u64;
+                let small = parts.iter().map(|part| part.len()).sum::<usize>() <= CACHE_WRITE_BYTES_MAX;
+                self.change_tree(&dataset, |tree| tree.set(first, &ptrs, &mut freed));
+                if active(Bug::FreesNewPointer) {
+                    freed.clone_from(&ptrs);
+                }
+                {
+                    let mut space = self.space.borrow_mut();
+                    ptrs.iter().for_each(|ptr| space.applied(ptr));
+                }
+                if small && !destage {
+                    // Their first read will bring them into the cache.
+                    let mut doorkeeper = self.doorkeeper.borrow_mut();
+                    for ptr in &ptrs {
+                        doorkeeper.knows(ptr.addr().0);
                     }
                 }
-                let last = first + ptrs.len() as u64 - 1;
-                self.note_loaded(&dataset, first, last);
+                dataset.pending.borrow_mut().settle(first, end, entry);
+                for (block, mut staged) in dataset.take_staged(first, end) {
+                    // A destaged block is now in the place that was reserved for it.
+                    let ptr = ptrs[(block - first) as usize];
+                    staged.place = staged.place.filter(|place| place.addr() != ptr.addr());
+                    self.unstage(&staged);
+                }
+                self.note_loaded(&dataset, first, end - 1);
             }
             Change::Data { dataset, first, blocks } => {
                 let sequence = self.log.borrow().chain.sequence - 1;
                 self.stage(&dataset, first, blocks, sequence, entry);
             }
             Change::Clear { dataset, first, count } => {
-                let staged: Vec<u64> =
-                    dataset.staged.borrow().range(first..first + count).map(|(at, _)| *at).collect();
-                for block in staged {
-                    let staged = dataset.staged.borrow_mut().remove(&block).expect("just listed");
-                    self.unstage(&staged);
-                }
+                let staged = dataset.take_staged(first, first + count);
+                staged.iter().for_each(|(_, staged)| self.unstage(staged));
                 self.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
             }
             Change::Put { record, .. } => self.apply_put(*record),
@@ -480,13 +508,13 @@ impl Shard {
         entry: u64,
     ) {
         let count = blocks.len();
+        dataset.pending.borrow_mut().settle(first, first + count as u64, entry);
         {
             let mut log = self.log.borrow_mut();
             let start = log.frame_start;
             log.staged.entry(sequence).or_insert((start, 0)).1 += count;
         }
         for (block, (data, place)) in (first..).zip(blocks) {
-            dataset.settle(block, entry);
             self.staged_bytes.set(self.staged_bytes.get() + data.len());
             let before = dataset.staged.borrow_mut().insert(block, Staged { sequence, data, place });
             if let Some(before) = before {
@@ -552,11 +580,11 @@ impl Shard {
     ///
     /// What was acknowledged before it was durable stays where clients see it: they were told that it is written.
     fn drop_change(&self, change: Change, entry: u64) {
-        if let Change::Write { dataset, first, ptrs, .. } = &change {
-            (*first..first + ptrs.len() as u64).for_each(|block| dataset.abandon(block, entry));
-        }
-        if let Change::Data { dataset, first, blocks } = &change {
-            (*first..first + blocks.len() as u64).for_each(|block| dataset.abandon(block, entry));
-        }
+        let (dataset, first, count) = match &change {
+            Change::Write { dataset, first, ptrs, .. } => (dataset, *first, ptrs.len()),
+            Change::Data { dataset, first, blocks } => (dataset, *first, blocks.len()),
+            _ => return,
+        };
+        dataset.pending.borrow_mut().abandon(first, first + count as u64, entry);
     }
 }

@@ -7,26 +7,16 @@
 
 use crate::format::DatasetRecord;
 use crate::locks::RangeLocks;
+use crate::pending::Pending;
 use crate::signal::Turnstile;
 use crate::spec::SyncPolicy;
-use forebay_base::{Id, NumberHasher};
+use forebay_base::Id;
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
 use forebay_tree::Tree;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
-use std::hash::BuildHasherDefault;
+use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// A block that is queued for a commit.
-pub(crate) struct Pending {
-    /// The entry that brought it: a later one replaces it, and the earlier one then must not remove it.
-    pub entry: u64,
-    pub data: Buf,
-    /// What clients read meanwhile: this, when it was acknowledged before it is durable; otherwise an earlier pending version
-    /// that was, if there is one.
-    pub client: Option<Buf>,
-}
 
 /// A block that is durable in the log only.
 #[derive(Clone)]
@@ -46,7 +36,7 @@ pub(crate) struct Dataset {
     pub locks: RangeLocks,
     /// Held (as range 0) while the record is being changed.
     pub properties: RangeLocks,
-    pub pending: RefCell<HashMap<u64, Pending, BuildHasherDefault<NumberHasher>>>,
+    pub pending: RefCell<Pending>,
     pub staged: RefCell<BTreeMap<u64, Staged>>,
     /// Client operations in flight; deletion waits for none.
     active: Cell<usize>,
@@ -60,12 +50,13 @@ pub(crate) struct Active(Rc<Dataset>);
 
 impl Dataset {
     pub fn new(record: DatasetRecord, tree: Tree) -> Dataset {
+        let block_bytes = 1 << record.block_shift;
         Dataset {
             record: RefCell::new(record),
             tree: RefCell::new(tree),
             locks: RangeLocks::default(),
             properties: RangeLocks::default(),
-            pending: RefCell::default(),
+            pending: RefCell::new(Pending::new(block_bytes)),
             staged: RefCell::default(),
             active: Cell::new(0),
             idle: Turnstile::default(),
@@ -103,45 +94,25 @@ impl Dataset {
         self.idle.until(|| self.active.get() == 0).await;
     }
 
-    /// Removes a pending block, unless a later entry has replaced it.
-    pub fn settle(&self, block: u64, entry: u64) {
-        let mut pending = self.pending.borrow_mut();
-        if pending.get(&block).is_some_and(|found| found.entry == entry) {
-            pending.remove(&block);
-        }
-    }
-
-    /// Puts a block into the queue; `visible` when its acknowledgement does not wait.
-    pub fn queue(&self, block: u64, entry: u64, data: Buf, visible: bool) {
-        let mut pending = self.pending.borrow_mut();
-        let client = if visible {
-            Some(data.clone())
-        } else {
-            pending.get(&block).and_then(|before| before.client.clone())
-        };
-        pending.insert(block, Pending { entry, data, client });
-    }
-
-    /// The entry failed: what clients were told is written stays what they read.
-    pub fn abandon(&self, block: u64, entry: u64) {
-        let mut pending = self.pending.borrow_mut();
-        if let Some(found) = pending.get_mut(&block).filter(|found| found.entry == entry) {
-            match found.client.clone() {
-                Some(seen) => found.data = seen,
-                None => drop(pending.remove(&block)),
-            }
-        }
-    }
-
     /// The newest contents of a block that are in memory outside the cache.
     pub fn newest(&self, block: u64, for_client: bool) -> Option<Buf> {
-        if let Some(pending) = self.pending.borrow().get(&block) {
-            let found = if for_client { pending.client.as_ref() } else { Some(&pending.data) };
-            if let Some(data) = found {
-                return Some(data.clone());
-            }
+        let pending = self.pending.borrow();
+        if !pending.is_empty()
+            && let Some(data) = pending.get(block, for_client)
+        {
+            return Some(data);
         }
         self.staged.borrow().get(&block).map(|staged| staged.data.clone())
+    }
+
+    /// Takes the staged blocks among `first..end` out, in order.
+    pub fn take_staged(&self, first: u64, end: u64) -> Vec<(u64, Staged)> {
+        self.staged.borrow_mut().extract_if(first..end, |_, _| true).collect()
+    }
+
+    /// Whether the newest contents of any of the blocks `first..end` may be in memory outside the cache.
+    pub fn has_newer(&self, first: u64, end: u64) -> bool {
+        self.pending.borrow().overlaps(first, end) || self.staged.borrow().range(first..end).next().is_some()
     }
 }
 

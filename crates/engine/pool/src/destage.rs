@@ -133,7 +133,7 @@ impl Shard {
         let nodes = self.reserve_nodes(nodes, true).await?;
         // What is pending is newer and stands before this entry in the log: moving the older contents would undo it.
         let movable = |block: u64| {
-            let pending = dataset.pending.borrow().contains_key(&block);
+            let pending = dataset.pending.borrow().overlaps(block, block + 1);
             dataset.staged.borrow().get(&block).filter(|_| !pending).cloned()
         };
         let mut changes = Vec::new();
@@ -146,8 +146,8 @@ impl Shard {
             };
             let data = staged.data;
             let ptr = Ptr::new(place.addr(), data.len() as u32, self.epoch, Checksum::of(&data));
-            let (dataset, ptrs, blocks) = (dataset.clone(), vec![ptr], vec![data]);
-            changes.push(Change::Write { dataset, first: block, ptrs, blocks, destage: true });
+            let (dataset, ptrs, parts) = (dataset.clone(), vec![ptr], vec![data]);
+            changes.push(Change::Write { dataset, first: block, ptrs, parts, destage: true });
         }
         if changes.is_empty() {
             // Nothing is lost by letting the commit that supersedes them go first.

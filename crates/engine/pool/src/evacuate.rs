@@ -169,8 +169,8 @@ impl Shard {
         let (places, nodes) = self.allocate_here(dataset.block_bytes(), moving.len(), MOVE_NODES).await?;
         let change = |((block, data), place): ((u64, Buf), Ptr)| {
             let ptr = Ptr::new(place.addr(), data.len() as u32, self.epoch, Checksum::of(&data));
-            let (dataset, ptrs, blocks) = (dataset.clone(), vec![ptr], vec![data]);
-            Change::Write { dataset, first: block, ptrs, blocks, destage: true }
+            let (dataset, ptrs, parts) = (dataset.clone(), vec![ptr], vec![data]);
+            Change::Write { dataset, first: block, ptrs, parts, destage: true }
         };
         let changes = moving.into_iter().zip(places).map(change).collect();
         let mut entry = Entry::new(self.entry_id(), changes, false);

@@ -19,6 +19,7 @@ mod format_doc;
 mod import;
 mod locks;
 mod open;
+mod pending;
 mod read;
 mod registry;
 mod shard;

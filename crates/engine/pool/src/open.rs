@@ -439,16 +439,8 @@ impl Replay {
         let shard = &self.shard;
         let dataset = |number: u32| shard.datasets.borrow().get(&number).cloned();
         let unstage = |dataset: &Dataset, first: u64, count: u64| {
-            let gone: Vec<u64> = dataset
-                .staged
-                .borrow()
-                .range(first..first.saturating_add(count))
-                .map(|(block, _)| *block)
-                .collect();
-            for block in gone {
-                let staged = dataset.staged.borrow_mut().remove(&block).expect("just listed");
-                shard.unstage(&staged);
-            }
+            let gone = dataset.take_staged(first, first.saturating_add(count));
+            gone.iter().for_each(|(_, staged)| shard.unstage(staged));
         };
         match record {
             Record::Write { dataset: number, first, ptrs } => {
@@ -467,10 +459,7 @@ impl Replay {
                 if !ptrs.iter().all(|ptr| space.claim(ptr)) {
                     return None;
                 }
-                let set = |tree: &mut Tree| {
-                    (first..).zip(ptrs).for_each(|(block, ptr)| tree.set(block, *ptr, &mut freed))
-                };
-                shard.change_tree(&dataset, set);
+                shard.change_tree(&dataset, |tree| tree.set(first, ptrs, &mut freed));
                 freed.iter().for_each(|ptr| space.freed(ptr));
             }
             Record::Data { dataset: number, first, block_bytes, blocks } => {

@@ -443,9 +443,13 @@ impl Shard {
     fn take_places(&self, kind: ChunkKind, units: u32, count: usize, places: &mut Vec<Ptr>) -> bool {
         let mut space = self.space.borrow_mut();
         while places.len() < count {
-            let Ok(addr) = space.allocate(kind, units) else { return false };
+            let Ok((first, run)) = space.allocate_run(kind, units, (count - places.len()) as u32) else {
+                return false;
+            };
             // The checksum is filled in by the caller; until then only place and size count.
-            places.push(Ptr::new(addr, units * UNIT as u32, self.epoch, Default::default()));
+            let bytes = units * UNIT as u32;
+            let place = |nth| first.plus(u64::from(nth * bytes));
+            places.extend((0..run).map(|nth| Ptr::new(place(nth), bytes, self.epoch, Default::default())));
         }
         true
     }

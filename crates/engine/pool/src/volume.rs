@@ -11,7 +11,6 @@ use crate::spec::{Extent, SyncPolicy};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Id};
 use forebay_runtime::{Buf, Completion, Rt};
-use forebay_space::Ptr;
 use forebay_tree::{FANOUT, Found};
 use std::rc::Rc;
 
@@ -97,8 +96,8 @@ impl Volume {
         let (first, last) = self.blocks(at, len as u64);
         let claim = self.claim_log(last - first + 1).await?;
         let guard = self.dataset.locks.lock(first, last).await;
-        let blocks = self.merge(at, data, first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, blocks, fua).await?;
+        let parts = self.merge(at, data, first, last).await?;
+        let (mut entry, wait) = self.write_entry(first, parts, fua).await?;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop((guard, claim));
@@ -127,43 +126,38 @@ impl Volume {
         done
     }
 
-    /// Allocates places for blocks and makes the entry that writes them, large data written already; also whether its
-    /// acknowledgement waits for it. The caller holds the blocks' lock and queues the entry without waiting for anything in
+    /// Allocates places for parts of whole blocks and makes the entry that writes them, large data written already; also whether
+    /// its acknowledgement waits for it. The caller holds the blocks' lock and queues the entry without waiting for anything in
     /// between.
-    async fn write_entry(&self, first: u64, blocks: Vec<Buf>, fua: bool) -> Result<(Entry, bool), IoError> {
-        let in_log = self.goes_to_log(blocks.len());
+    async fn write_entry(&self, first: u64, parts: Vec<Buf>, fua: bool) -> Result<(Entry, bool), IoError> {
         let durable = match self.sync() {
             SyncPolicy::Always => true,
             SyncPolicy::Standard => fua && !active(Bug::FuaIgnored),
             SyncPolicy::Disabled => false,
         };
-        let nodes = self.nodes_for(first, blocks.len() as u64);
         let block_bytes = self.dataset.block_bytes();
-        let (places, nodes) = self.shard.allocate(block_bytes, blocks.len(), nodes).await?;
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let count = bytes / block_bytes;
+        let in_log = self.goes_to_log(count);
+        let nodes = self.nodes_for(first, count as u64);
+        let (mut ptrs, nodes) = self.shard.allocate(block_bytes, count, nodes).await?;
+        let dataset = self.dataset.clone();
         let change = if in_log {
-            let blocks = blocks.iter().cloned().zip(places.into_iter().map(Some)).collect();
-            Change::Data { dataset: self.dataset.clone(), first, blocks }
-        } else {
-            let point = |(place, block): (&Ptr, &Buf)| {
-                Ptr::new(place.addr(), block_bytes as u32, self.shard.epoch, Checksum::of(block))
+            let slices = |part: &Buf| {
+                let part = part.clone();
+                (0..part.len()).step_by(block_bytes).map(move |at| part.slice(at, block_bytes))
             };
-            let ptrs = places.iter().zip(&blocks).map(point).collect();
-            Change::Write {
-                dataset: self.dataset.clone(),
-                first,
-                ptrs,
-                blocks: blocks.clone(),
-                destage: false,
-            }
+            let blocks = parts.iter().flat_map(slices).zip(ptrs.into_iter().map(Some)).collect();
+            Change::Data { dataset, first, blocks }
+        } else {
+            let blocks = parts.iter().flat_map(|part| part.chunks_exact(block_bytes));
+            ptrs.iter_mut().zip(blocks).for_each(|(ptr, block)| ptr.sum = Checksum::of(block));
+            Change::Write { dataset, first, ptrs, parts, destage: false }
         };
-        let id = self.shard.entry_id();
-        let mut entry = Entry::new(id, vec![change], durable);
+        let mut entry = Entry::new(self.shard.entry_id(), vec![change], durable);
         entry.nodes = Some(nodes);
-        if !in_log && blocks.len() * block_bytes >= AHEAD_BYTES {
+        if !in_log && bytes >= AHEAD_BYTES {
             self.shard.write_ahead(&mut entry).await;
-        }
-        for (block, data) in (first..).zip(blocks) {
-            self.dataset.queue(block, id, data, !durable);
         }
         Ok((entry, durable))
     }
@@ -175,18 +169,23 @@ impl Volume {
         leaves + height + leaves / FANOUT
     }
 
-    /// Cuts `data` into whole blocks `first..=last`, completing the ends with what is there.
+    /// `data` in parts of whole blocks, `first..=last` in all, the ends completed with what is there.
     async fn merge(&self, at: u64, data: Vec<Buf>, first: u64, last: u64) -> Result<Vec<Buf>, IoError> {
         let block_bytes = self.dataset.block_bytes();
+        let whole =
+            |part: &Buf| !part.is_empty() && part.len().is_multiple_of(block_bytes) && is_aligned(part);
+        if at.is_multiple_of(block_bytes as u64) && data.iter().all(whole) {
+            return Ok(data);
+        }
         let mut cutter = Cutter::new(&self.shard.rt, data);
-        let mut blocks = Vec::with_capacity((last - first + 1) as usize);
-        let mut position = at;
-        for block in first..=last {
-            let start = block * block_bytes as u64;
-            let skip = (position - start) as usize;
+        let mut parts = Vec::with_capacity(1);
+        let (mut block, mut skip) = (first, (at - first * block_bytes as u64) as usize);
+        while block <= last {
             let len = cutter.left().min(block_bytes - skip);
             if len == block_bytes {
-                blocks.push(cutter.take(len));
+                let part = cutter.take(block_bytes);
+                block += (part.len() / block_bytes) as u64;
+                parts.push(part);
             } else {
                 let mut whole = if active(Bug::PartialBlockZeroed) {
                     self.shard.rt.arena().take_zeroed(block_bytes)
@@ -195,11 +194,11 @@ impl Volume {
                     self.shard.rt.arena().copy(&old)
                 };
                 cutter.copy_to(&mut whole[skip..skip + len]);
-                blocks.push(whole.freeze());
+                parts.push(whole.freeze());
+                (block, skip) = (block + 1, 0);
             }
-            position = start + block_bytes as u64;
         }
-        Ok(blocks)
+        Ok(parts)
     }
 
     /// Makes every write acknowledged before it durable.
@@ -233,7 +232,7 @@ impl Volume {
             if self.shard.stopping.get() {
                 return Err(IoError::Gone);
             }
-            if !self.has_memory(at, end) {
+            if !self.dataset.has_newer(at, end) {
                 match self.dataset.tree.borrow().next_leaf(at / FANOUT) {
                     Some(leaf) if leaf * FANOUT < end => at = at.max(leaf * FANOUT),
                     _ => return Ok(()),
@@ -257,11 +256,6 @@ impl Volume {
             at = to;
         }
         Ok(())
-    }
-
-    fn has_memory(&self, first: u64, end: u64) -> bool {
-        self.dataset.staged.borrow().range(first..end).next().is_some()
-            || self.dataset.pending.borrow().keys().any(|block| (first..end).contains(block))
     }
 
     /// The range reads as zeros afterwards; whole blocks by metadata alone.
@@ -320,8 +314,8 @@ impl Volume {
             offset += here.len();
             skip = 0;
         }
-        let blocks = self.merge(at, vec![new], first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, blocks, false).await?;
+        let parts = self.merge(at, vec![new], first, last).await?;
+        let (mut entry, wait) = self.write_entry(first, parts, false).await?;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop((guard, claim));
@@ -343,7 +337,7 @@ impl Volume {
             // Empty leaves are passed over at a stride; what is only in memory counts as data.
             let leaf = self.dataset.tree.borrow().next_leaf(block / FANOUT);
             let next = leaf.map_or(last + 1, |leaf| (leaf * FANOUT).clamp(block, last + 1));
-            let (mapped, until) = if next > block && !self.has_memory(block, next) {
+            let (mapped, until) = if next > block && !self.dataset.has_newer(block, next) {
                 (false, next)
             } else {
                 (self.shard.is_mapped(&self.dataset, block).await?, block + 1)
@@ -408,6 +402,11 @@ impl Shard {
     }
 }
 
+/// Whether a disk can take the bytes from where they lie: O_DIRECT wants memory aligned to the logical sector.
+fn is_aligned(part: &Buf) -> bool {
+    part.as_ptr().addr().is_multiple_of(4096)
+}
+
 async fn finish(done: Option<Completion<Result<(), IoError>>>) -> Result<(), IoError> {
     match done {
         Some(done) => done.await,
@@ -436,7 +435,7 @@ fn trim(mut parts: Vec<Buf>, mut skip: usize, mut len: usize) -> Vec<Buf> {
     out
 }
 
-/// Cuts a list of parts into blocks, sharing memory where a block lies whole and aligned in one part.
+/// Cuts a list of parts at block boundaries, sharing memory where whole blocks lie aligned in one part.
 struct Cutter<'a> {
     rt: &'a Rt,
     parts: std::vec::IntoIter<Buf>,
@@ -457,18 +456,18 @@ impl<'a> Cutter<'a> {
         self.left
     }
 
-    fn take(&mut self, len: usize) -> Buf {
+    /// The next block, and those behind it that are in the same part.
+    fn take(&mut self, block_bytes: usize) -> Buf {
         if let Some(part) = &self.current
-            && part.len() - self.at >= len
+            && part.len() - self.at >= block_bytes
         {
-            let block = part.slice(self.at, len);
-            // O_DIRECT wants memory aligned to the logical sector.
-            if block.as_ptr().addr().is_multiple_of(4096) {
-                self.advance(len);
-                return block;
+            let blocks = part.slice(self.at, (part.len() - self.at) / block_bytes * block_bytes);
+            if is_aligned(&blocks) {
+                self.advance(blocks.len());
+                return blocks;
             }
         }
-        let mut block = self.rt.buffer(len);
+        let mut block = self.rt.buffer(block_bytes);
         self.copy_to(&mut block);
         block.freeze()
     }

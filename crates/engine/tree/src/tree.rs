@@ -231,14 +231,33 @@ impl Tree {
         }
     }
 
-    /// Points `block` at `ptr` (or at nothing); what it replaces goes to `freed` as far as it is known.
-    pub fn set(&mut self, block: u64, ptr: Ptr, freed: &mut Vec<Ptr>) {
-        assert!(block < reach(self.height), "block {block} beyond the tree");
-        let (leaf, slot, period) = (block / FANOUT, (block % FANOUT) as usize, self.period);
+    /// The pointers of up to `count` blocks from `first` on, as far as they are in one leaf; nothing when that is not in memory.
+    pub fn loaded(&self, first: u64, count: u64) -> Option<&[Ptr]> {
+        let Child::Leaf(node) = self.leaf(first / FANOUT) else { return None };
+        node.touched.set(true);
+        let slot = first % FANOUT;
+        Some(&node.ptrs[slot as usize..(slot + count).min(FANOUT) as usize])
+    }
+
+    /// Points the blocks from `first` at `ptrs` (or at nothing); what they replace goes to `freed` as far as it is known.
+    pub fn set(&mut self, first: u64, ptrs: &[Ptr], freed: &mut Vec<Ptr>) {
+        let (mut block, mut rest) = (first, ptrs);
+        while !rest.is_empty() {
+            let here = rest.len().min((FANOUT - block % FANOUT) as usize);
+            self.set_in_leaf(block, &rest[..here], freed);
+            (block, rest) = (block + here as u64, &rest[here..]);
+        }
+    }
+
+    /// [`Tree::set`] for blocks of one leaf.
+    fn set_in_leaf(&mut self, first: u64, ptrs: &[Ptr], freed: &mut Vec<Ptr>) {
+        assert!(first < reach(self.height), "block {first} beyond the tree");
+        let (leaf, slot, period) = (first / FANOUT, (first % FANOUT) as usize, self.period);
+        let clears = || ptrs.iter().all(Ptr::is_hole);
         let (mut child, mut at) = (&mut self.root, self.height);
         while at > 0 {
             if matches!(child, Child::Hole) {
-                if ptr.is_hole() {
+                if clears() {
                     return;
                 }
                 let children = vec![Child::Hole; FANOUT as usize];
@@ -254,7 +273,7 @@ impl Tree {
             child = &mut inner.children[(leaf / FANOUT.pow(u32::from(at)) % FANOUT) as usize];
         }
         if matches!(child, Child::Hole) {
-            if ptr.is_hole() {
+            if clears() {
                 return;
             }
             let ptrs = vec![Ptr::HOLE; FANOUT as usize];
@@ -268,10 +287,12 @@ impl Tree {
                     self.dirty += 1;
                     self.dirty_bytes += NODE_MEMORY;
                 }
-                let old = std::mem::replace(&mut node.ptrs[slot], ptr);
-                self.mapped += i64::from(!ptr.is_hole()) - i64::from(!old.is_hole());
-                if !old.is_hole() {
-                    freed.push(old);
+                for (place, ptr) in node.ptrs[slot..].iter_mut().zip(ptrs) {
+                    let old = std::mem::replace(place, *ptr);
+                    self.mapped += i64::from(!ptr.is_hole()) - i64::from(!old.is_hole());
+                    if !old.is_hole() {
+                        freed.push(old);
+                    }
                 }
             }
             Child::Cold { delta, .. } => {
@@ -283,12 +304,14 @@ impl Tree {
                     self.dirty += 1;
                     self.dirty_bytes += DELTA_MEMORY;
                 }
-                self.dirty_bytes += DELTA_ENTRY_MEMORY;
-                if let Some((old, stamp)) = delta.entries.insert(slot as u16, (ptr, period))
-                    && stamp == period
-                    && !old.is_hole()
-                {
-                    freed.push(old);
+                self.dirty_bytes += DELTA_ENTRY_MEMORY * ptrs.len() as u64;
+                for (slot, ptr) in (slot as u16..).zip(ptrs) {
+                    if let Some((old, stamp)) = delta.entries.insert(slot, (*ptr, period))
+                        && stamp == period
+                        && !old.is_hole()
+                    {
+                        freed.push(old);
+                    }
                 }
             }
             Child::Hole | Child::Inner(_) => unreachable!("made a leaf above"),
@@ -306,7 +329,7 @@ impl Tree {
             if to - from == FANOUT && matches!(self.leaf(found), Child::Cold { .. }) {
                 self.clear_cold(found, freed);
             } else {
-                (from..to).for_each(|block| self.set(block, Ptr::HOLE, freed));
+                self.set(from, &[Ptr::HOLE; FANOUT as usize][..(to - from) as usize], freed);
             }
             leaf = found + 1;
         }
@@ -316,7 +339,7 @@ impl Tree {
     fn clear_cold(&mut self, leaf: u64, freed: &mut Vec<Ptr>) {
         let period = self.period;
         // Stamps the interior nodes on the way; the entry itself goes with the rest below.
-        self.set(leaf * FANOUT, Ptr::HOLE, freed);
+        self.set(leaf * FANOUT, &[Ptr::HOLE], freed);
         let Some(Child::Cold { delta: Some(delta), .. }) = self.place(0, leaf) else {
             unreachable!("the caller saw a cold leaf, and setting it gave it a delta")
         };
@@ -578,12 +601,15 @@ mod tests {
         let block = random.below(blocks);
         match random.below(10) {
             0..=4 => {
-                let ptr = disk.allocate(8192);
-                tree.set(block, ptr, &mut freed);
-                model.insert(block, ptr);
+                let count =
+                    if random.one_in(20) { 1 + random.below(2 * FANOUT) } else { 1 + random.below(3) };
+                let ptrs: Vec<Ptr> =
+                    (block..blocks.min(block + count)).map(|_| disk.allocate(8192)).collect();
+                tree.set(block, &ptrs, &mut freed);
+                model.extend((block..).zip(ptrs));
             }
             5 => {
-                tree.set(block, Ptr::HOLE, &mut freed);
+                tree.set(block, &[Ptr::HOLE], &mut freed);
                 model.remove(&block);
             }
             6 => {
@@ -593,6 +619,12 @@ mod tests {
                 model.retain(|at, _| !(first..first + count).contains(at));
             }
             7 => drop(tree.evict(block / FANOUT)),
+            8 => {
+                let ptrs = tree.loaded(block, 700).unwrap_or_default();
+                let known = |block: u64| model.get(&block).copied().unwrap_or(Ptr::HOLE);
+                assert!((block..).zip(ptrs).all(|(block, ptr)| *ptr == known(block)), "blocks from {block}");
+                assert!(ptrs.is_empty() || ptrs.len() as u64 == (FANOUT - block % FANOUT).min(700));
+            }
             _ => assert_eq!(
                 get(tree, disk, block, block.is_multiple_of(2)),
                 model.get(&block).copied(),
