@@ -13,7 +13,7 @@ use forebay_base::{Checksum, Id};
 use forebay_device::SlotRef;
 use forebay_raid::{ArrayError, Good};
 use forebay_runtime::{Buf, BufMut};
-use forebay_space::{Ptr, UNIT_SECTORS};
+use forebay_space::Ptr;
 use forebay_tree::{FANOUT, Found, NODE_BYTES, NodeHeader, decode_node, decode_ptrs};
 use futures_util::future::join_all;
 use std::rc::Rc;
@@ -45,22 +45,26 @@ impl Shard {
         self.cache.borrow_mut().insert(ptr.addr().0, (ptr.sum.0, data));
     }
 
-    fn cached(&self, ptr: &Ptr) -> Option<Buf> {
-        let cache = self.cache.borrow();
-        let (sum, data) = cache.get(&ptr.addr().0)?;
-        (*sum == ptr.sum.0 || active(Bug::CacheKeepsOldBlock)).then(|| data.clone())
+    /// Where the contents of a stored block are.
+    fn source(&self, ptr: &Ptr) -> Source {
+        match self.cache.borrow().get(&ptr.addr().0) {
+            Some((sum, data)) if *sum == ptr.sum.0 || active(Bug::CacheKeepsOldBlock) => {
+                Source::Memory(data.clone())
+            }
+            _ => Source::Disk(*ptr),
+        }
     }
 
     /// Where block `block` is now; reads its leaf if need be.
     async fn locate(&self, dataset: &Dataset, block: u64, for_client: bool) -> Result<Source, IoError> {
-        loop {
+        let ptr = loop {
             if let Some(data) = dataset.newest(block, for_client) {
                 return Ok(Source::Memory(data));
             }
             let found = dataset.tree.borrow().lookup(block);
             let (leaf, home) = match found {
                 Found::Hole => return Ok(Source::Zeros),
-                Found::At(ptr) => return Ok(self.cached(&ptr).map_or(Source::Disk(ptr), Source::Memory)),
+                Found::At(ptr) => break ptr,
                 Found::Unloaded { leaf, home } => (leaf, home),
             };
             let still = || dataset.tree.borrow().lookup(block) == found;
@@ -82,13 +86,12 @@ impl Shard {
             }
             // A checkpoint is resolving the leaf: use what was read without keeping it.
             match over {
-                Some(Found::At(ptr)) => {
-                    return Ok(self.cached(&ptr).map_or(Source::Disk(ptr), Source::Memory));
-                }
+                Some(Found::At(ptr)) => break ptr,
                 Some(Found::Hole) => return Ok(Source::Zeros),
                 _ => continue,
             }
-        }
+        };
+        Ok(self.source(&ptr))
     }
 
     /// Whether a block holds data, reading its leaf if need be.
@@ -198,10 +201,7 @@ impl Shard {
             return Ok(vec![self.read_block(dataset, first, true).await?]);
         }
         let block_bytes = dataset.block_bytes();
-        let mut sources = Vec::with_capacity((last - first + 1) as usize);
-        for block in first..=last {
-            sources.push(self.locate(dataset, block, true).await?);
-        }
+        let sources = self.locate_all(dataset, first, last).await?;
         let stream = (last - first + 1) as usize * block_bytes > CACHE_READ_BYTES_MAX;
         let mut runs: Vec<(usize, Vec<Ptr>)> = Vec::new();
         for (index, source) in sources.iter().enumerate() {
@@ -217,35 +217,54 @@ impl Shard {
             let data = self.read_run(&run).await;
             (start, run, data)
         });
-        for (start, run, data) in join_all(reading).await {
-            for (nth, ptr) in run.into_iter().enumerate() {
-                let block = match &data {
-                    Some(data) => {
-                        let block = data.slice(nth * block_bytes, block_bytes);
-                        if !stream {
-                            self.cache_insert(&ptr, block.clone());
-                        }
-                        block
-                    }
-                    // Stale, or a bad copy: one by one, with retries and repair.
-                    None => self.read_block(dataset, first + (start + nth) as u64, true).await?,
-                };
-                sources[start + nth] = Source::Memory(block);
-            }
-        }
+        let mut read = join_all(reading).await.into_iter();
         let mut parts: Vec<Buf> = Vec::new();
-        for source in sources {
-            let block = match source {
-                Source::Memory(block) => block,
-                Source::Zeros => self.zeros(block_bytes),
-                Source::Disk(_) => unreachable!("every run was read"),
-            };
-            match parts.last_mut() {
-                Some(last) if last.is_followed_by(&block) => *last = last.join(&block),
-                _ => parts.push(block),
+        let mut add = |part: Buf| match parts.last_mut() {
+            Some(last) if last.is_followed_by(&part) => *last = last.join(&part),
+            _ => parts.push(part),
+        };
+        let mut left = sources.into_iter();
+        while let Some(source) = left.next() {
+            match source {
+                Source::Memory(block) => add(block),
+                Source::Zeros => add(self.zeros(block_bytes)),
+                Source::Disk(_) => {
+                    let (start, run, data) = read.next().expect("every run was read");
+                    left.by_ref().take(run.len() - 1).for_each(drop);
+                    for (nth, ptr) in run.iter().enumerate() {
+                        match &data {
+                            Some(_) if stream => {}
+                            Some(data) => self.cache_insert(ptr, data.slice(nth * block_bytes, block_bytes)),
+                            // Stale, or a bad copy: one by one, with retries and repair.
+                            None => add(self.read_block(dataset, first + (start + nth) as u64, true).await?),
+                        }
+                    }
+                    data.into_iter().for_each(&mut add);
+                }
             }
         }
         Ok(parts)
+    }
+
+    /// [`Shard::locate`] for the blocks `first..=last`, as clients see them; those of a leaf in memory in one step.
+    async fn locate_all(&self, dataset: &Dataset, first: u64, last: u64) -> Result<Vec<Source>, IoError> {
+        let mut sources = Vec::with_capacity((last - first + 1) as usize);
+        let mut block = first;
+        while block <= last {
+            if !dataset.has_newer(block, last + 1)
+                && let Some(ptrs) = dataset.tree.borrow().loaded(block, last + 1 - block)
+            {
+                sources.extend(ptrs.iter().map(|ptr| match ptr.is_hole() {
+                    true => Source::Zeros,
+                    false => self.source(ptr),
+                }));
+                block += ptrs.len() as u64;
+            } else {
+                sources.push(self.locate(dataset, block, true).await?);
+                block += 1;
+            }
+        }
+        Ok(sources)
     }
 
     /// Adjacent blocks in one device read; nothing unless all of them verify.
@@ -271,7 +290,5 @@ impl Shard {
 
 fn follows(run: &[Ptr], next: &Ptr, block_bytes: usize) -> bool {
     let last = run.last().expect("runs have a first block");
-    last.addr().0 + block_bytes as u64 / 4096 * UNIT_SECTORS == next.addr().0
-        && last.addr().chunk() == next.addr().chunk()
-        && (run.len() + 1) * block_bytes <= RUN_BYTES_MAX
+    last.is_followed_by(next) && (run.len() + 1) * block_bytes <= RUN_BYTES_MAX
 }
