@@ -8,10 +8,11 @@
 //! What is measured is larger than every cache that can be kept small, and caches that can be bypassed are; the
 //! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. While working on one
 //! figure, `--only` runs just the works whose names contain a text (`--only "random read"`), `--engine` just the bare
-//! device and the engine, `--iscsi` just iSCSI. `--import` times an import after a crash instead.
+//! device and the engine, `--iscsi` just iSCSI. `--import` times an import after a crash instead, `--parity` the code of parity.
 
 mod import;
 mod measure;
+mod parity;
 mod report;
 mod systems;
 
@@ -31,6 +32,7 @@ enum What {
     Everything,
     Engine,
     Iscsi,
+    Parity,
 }
 
 /// How much of it.
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
             "--quick" => scale = QUICK,
             "--engine" => what = What::Engine,
             "--iscsi" => what = What::Iscsi,
+            "--parity" => what = What::Parity,
             "--only" => match arguments.next() {
                 Some(text) => only = text,
                 None => return usage(),
@@ -93,6 +96,9 @@ fn main() -> ExitCode {
             }
             _ => return usage(),
         }
+    }
+    if what == What::Parity {
+        return verdict(parity::run(scale.repetitions == QUICK.repetitions));
     }
     let Some(server) = server else { return usage() };
     host::prepare();
@@ -118,6 +124,7 @@ fn usage() -> ExitCode {
         "usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick] [--engine | --iscsi] [--only TEXT]"
     );
     eprintln!("       forebay-bench --import [RECORDS]");
+    eprintln!("       forebay-bench --parity [--quick]");
     ExitCode::from(2)
 }
 
