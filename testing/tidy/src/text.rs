@@ -30,8 +30,12 @@ const DEVELOPER_PATHS: &[&str] =
 
 /// Where `unsafe` may stand: system calls and memory for devices, vector instructions, and tests (clippy asks for the reason
 /// at each).
-const UNSAFE_PLACES: &[&str] =
-    &["crates/foundation/runtime/", "crates/engine/raid/src/kernels.rs", "crates/forebay/src/main.rs", "testing/"];
+const UNSAFE_PLACES: &[&str] = &[
+    "crates/foundation/runtime/",
+    "crates/engine/raid/src/kernels.rs",
+    "crates/forebay/src/main.rs",
+    "testing/",
+];
 const UNSAFE: &[&str] = &[
     concat!("unsafe", " {"),
     concat!("unsafe", " fn"),
@@ -72,8 +76,12 @@ pub fn check(root: &Path) -> Vec<Breach> {
                         format!("`{word}` has no place in committed code"),
                     );
                 }
-                if kind == Kind::Rust && !may_be_unsafe(path) && UNSAFE.iter().any(|word| has_word(line, word)) {
-                    let message = "`unsafe` stands in foundation/runtime and in the kernels of engine/raid only";
+                if kind == Kind::Rust
+                    && !may_be_unsafe(path)
+                    && UNSAFE.iter().any(|word| has_word(line, word))
+                {
+                    let message =
+                        "`unsafe` stands in foundation/runtime and in the kernels of engine/raid only";
                     report("unsafe", Some(number + 1), message.into());
                 }
                 for word in UNFINISHED_WORDS.iter().filter(|word| has_word(line, word)) {
