@@ -74,6 +74,8 @@ pub enum Bug {
     UnreadableReadsAsZeros,
     /// The cache keeps the old block after an overwrite.
     CacheKeepsOldBlock,
+    /// Evacuation moves blocks that a client is overwriting.
+    EvacuatesLockedBlocks,
     /// Plugging a line leaves one cell of its parity as it was.
     ParityNotUpdated,
     /// The cells of a written line are placed as if the write began with the chunk's first line.
@@ -86,7 +88,7 @@ pub enum Bug {
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 32] = [
+    pub const ALL: [Bug; 33] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -119,6 +121,7 @@ impl Bug {
         Bug::FreesNewPointer,
         Bug::UnreadableReadsAsZeros,
         Bug::CacheKeepsOldBlock,
+        Bug::EvacuatesLockedBlocks,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
