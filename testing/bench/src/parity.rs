@@ -242,8 +242,7 @@ impl Bench<'_> {
                     self.data,
                     self.parity,
                     self.work
-                )
-                .into());
+                ));
             }
         }
         Ok(())
