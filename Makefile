@@ -26,6 +26,7 @@ test:
 	  'e2e=$(E2E)' \
 	  'bench=$(BENCH) --quick' \
 	  'import=$(BENCH) --import 400000' \
+	  'parity=$(BENCH) --parity --quick' \
 	  'simulator=cargo build --locked --profile sim -p forebay-sim' \
 	  'matrix=$(SIM) matrix' \
 	  'planted=$(SIM) planted' \
@@ -59,12 +60,13 @@ e2e:
 	cargo build --locked --release -p forebay -p forebay-e2e
 	$(E2E)
 
-# The device, the engine and its NBD server beside nbdkit and qemu-nbd, interleaved on files of one size.
+# The device, the engine and its NBD server beside nbdkit and qemu-nbd, interleaved on files of one size; parity beside ISA-L.
 bench:
 	@scripts/setup test
 	cargo build --locked --release -p forebay -p forebay-bench
 	$(BENCH)
 	$(BENCH) --import
+	$(BENCH) --parity
 
 # What takes too long for every change.
 nightly:
@@ -78,7 +80,8 @@ nightly:
 	  'e2e=$(E2E)' \
 	  'guest=$(E2E) guest-long' \
 	  'import=$(TARGET)/release/forebay-bench --import' \
-	  'bench=$(BENCH) --json $(TARGET)/bench.json'
+	  'bench=$(BENCH) --json $(TARGET)/bench.json' \
+	  'parity=$(BENCH) --parity'
 
 clean:
 	cargo clean

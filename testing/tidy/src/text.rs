@@ -1,4 +1,5 @@
-//! Rules that one can see in a file's text: length, opening, forbidden words, developers' paths, links of the docs.
+//! Rules that one can see in a file's text: length, opening, forbidden words, places of `unsafe`, developers' paths, links of
+//! the docs.
 //!
 //! The tree is walked as it lies on disk, without git: a source archive has to be as tidy as a clone. Directories
 //! that hold what is built or generated are skipped.
@@ -26,6 +27,22 @@ const UNFINISHED_WORDS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), c
 /// Where a developer's machine keeps things; nothing in the project may depend on it.
 const DEVELOPER_PATHS: &[&str] =
     &[concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
+
+/// Where `unsafe` may stand: system calls and memory for devices, vector instructions, and tests (clippy asks for the reason
+/// at each).
+const UNSAFE_PLACES: &[&str] = &[
+    "crates/foundation/runtime/",
+    "crates/engine/raid/src/kernels.rs",
+    "crates/forebay/src/main.rs",
+    "testing/",
+];
+const UNSAFE: &[&str] = &[
+    concat!("unsafe", " {"),
+    concat!("unsafe", " fn"),
+    concat!("unsafe", " impl"),
+    concat!("unsafe", " extern"),
+    concat!("unsafe", " trait"),
+];
 
 pub fn check(root: &Path) -> Vec<Breach> {
     let mut files = Vec::new();
@@ -58,6 +75,14 @@ pub fn check(root: &Path) -> Vec<Breach> {
                         Some(number + 1),
                         format!("`{word}` has no place in committed code"),
                     );
+                }
+                if kind == Kind::Rust
+                    && !may_be_unsafe(path)
+                    && UNSAFE.iter().any(|word| has_word(line, word))
+                {
+                    let message =
+                        "`unsafe` stands in foundation/runtime and in the kernels of engine/raid only";
+                    report("unsafe", Some(number + 1), message.into());
                 }
                 for word in UNFINISHED_WORDS.iter().filter(|word| has_word(line, word)) {
                     report("unfinished", Some(number + 1), format!("`{word}`: do it, or open an issue"));
@@ -136,6 +161,11 @@ fn walk(root: &Path, directory: &Path, files: &mut Vec<PathBuf>) {
             files.push(path);
         }
     }
+}
+
+fn may_be_unsafe(path: &Path) -> bool {
+    let listed = UNSAFE_PLACES.iter().any(|place| path.starts_with(place));
+    listed || path.iter().any(|part| part == "tests")
 }
 
 fn is_name(c: char) -> bool {

@@ -143,6 +143,18 @@ fn a_licence_that_is_not_on_the_list() {
 }
 
 #[test]
+fn unsafe_where_it_has_no_place() {
+    let tree = Tree::tidy();
+    let code = concat!("//! A file.\nfn f() {\n    un", "safe { g() }\n}\n");
+    tree.write("crates/engine/raid/src/kernels.rs", code);
+    tree.write("crates/engine/raid/tests/a.rs", code);
+    tree.write("testing/sim/src/a.rs", code);
+    assert_eq!(tree.breaches(), []);
+    tree.write("crates/engine/raid/src/code.rs", code);
+    tree.expect("unsafe", "crates/engine/raid/src/code.rs:3");
+}
+
+#[test]
 fn a_file_too_long_to_read_at_a_sitting() {
     let tree = Tree::tidy();
     tree.write("scripts/long.sh", &"true\n".repeat(700));

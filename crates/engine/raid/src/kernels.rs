@@ -148,28 +148,46 @@ mod x86 {
         ins: &[&[u8]],
         outs: &mut [&mut [u8]],
     ) -> usize {
-        /// Vectors of each input in one turn: 12 sums and 4 inputs of 32 registers.
+        /// Vectors of each input in one turn: 12 sums and 8 inputs of 32 registers.
         const VECTORS: usize = 4;
         const STEP: usize = VECTORS * 64;
         let mut matrices = [[0; OUTS]; DATA_MAX];
         for (input, matrices) in matrices.iter_mut().enumerate() {
             *matrices = std::array::from_fn(|out| MATRICES[usize::from(rows[out][input])] as i64);
         }
+        let len = ins[0].len();
+        assert!(ins.iter().all(|bytes| bytes.len() == len));
+        let load = |bytes: &[u8], at: usize| -> [__m512i; VECTORS] {
+            // SAFETY: STEP bytes from `at`, which the loop leaves inside `len`, the length of every input.
+            std::array::from_fn(|vector| unsafe {
+                _mm512_loadu_si512(bytes.as_ptr().add(at + vector * 64).cast())
+            })
+        };
+        let term = |out: usize, data: __m512i, matrix: i64| {
+            if PLAIN && out == 0 {
+                data
+            } else {
+                _mm512_gf2p8affine_epi64_epi8::<0>(data, _mm512_set1_epi64(matrix))
+            }
+        };
         let mut at = 0;
-        while at + STEP <= ins[0].len() {
+        while at + STEP <= len {
             let mut sums = [[_mm512_setzero_si512(); VECTORS]; OUTS];
-            for (bytes, matrices) in ins.iter().zip(&matrices) {
-                let bytes = bytes[at..at + STEP].as_ptr();
+            // Two inputs at a time: one instruction adds both to a sum.
+            for (pair, matrices) in ins.chunks(2).zip(matrices.chunks(2)) {
+                let first = load(pair[0], at);
+                let second = pair.get(1).map(|bytes| load(bytes, at));
                 for vector in 0..VECTORS {
-                    // SAFETY: 64 bytes from `vector` × 64, within the STEP bytes of the slice.
-                    let data = unsafe { _mm512_loadu_si512(bytes.add(vector * 64).cast()) };
                     for out in 0..OUTS {
-                        let term = if PLAIN && out == 0 {
-                            data
-                        } else {
-                            _mm512_gf2p8affine_epi64_epi8::<0>(data, _mm512_set1_epi64(matrices[out]))
+                        let sum = &mut sums[out][vector];
+                        let one = term(out, first[vector], matrices[0][out]);
+                        *sum = match second {
+                            Some(second) => {
+                                let other = term(out, second[vector], matrices[1][out]);
+                                _mm512_ternarylogic_epi64::<0x96>(*sum, one, other)
+                            }
+                            None => _mm512_xor_si512(*sum, one),
                         };
-                        sums[out][vector] = _mm512_xor_si512(sums[out][vector], term);
                     }
                 }
             }

@@ -89,7 +89,7 @@ impl Array {
     ///
     /// # Panics
     /// When a group has a shape that a label must not have: data cells not 1 to 16, with more than one of them parity cells not 1
-    /// to 3, cells not a multiple of 4 KiB up to 1 MiB or not a divisor of the slot.
+    /// to 3, cells not a multiple of 4 KiB up to 256 KiB or not a divisor of the slot.
     pub fn new(
         rt: Rt,
         members: Vec<Option<Rc<Member>>>,

@@ -21,7 +21,7 @@ use crate::code::Code;
 use forebay_device::{GroupEntry, UNIT};
 
 /// A cell is small enough that what is computed from a whole line stays in a processor's cache.
-const CELL_BYTES_MAX: u64 = 1 << 20;
+const CELL_BYTES_MAX: u64 = 256 << 10;
 
 /// The shape of a group's parity chunks.
 #[derive(Clone, Copy, Debug)]

@@ -17,7 +17,7 @@ use forebay_device::{Member, UNIT};
 use forebay_runtime::BufMut;
 use std::ops::Range;
 
-/// Bytes that one call holds in memory.
+/// Bytes that one call holds in memory; a scrub, one line at least.
 const IN_FLIGHT_BYTES: u64 = 4 * MIB;
 
 /// What was found in a range of lines.

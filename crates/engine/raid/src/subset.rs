@@ -50,7 +50,7 @@ impl Subset {
             // Gosper: the next greater number with as many ones. Of the empty set there is only one.
             let lowest = subset.0 & subset.0.wrapping_neg();
             let ripple = subset.0.checked_add(lowest).filter(|_| lowest != 0)?;
-            let next = ripple | ((subset.0 ^ ripple) >> 2) / lowest;
+            let next = ripple | (((subset.0 ^ ripple) >> 2) / lowest);
             (next < 1 << n).then_some(Subset(next))
         })
     }

@@ -194,7 +194,8 @@ fn fewer_slots_than_a_line_has_are_a_mirror() {
         assert!(rebuilt.is_ok() && touched.contains(3));
         rig.world.set_unreadable(2, rig.position(2, offset)..rig.position(2, offset) + 512);
         let lost = rig.array.rebuild(&slots, 1, 0..shape.slot, target, &mut touched).await;
-        assert_eq!(lost, Ok(vec![offset..offset + UNIT]), "no copy has that one");
+        let unit = offset..offset + UNIT;
+        assert_eq!(lost, Ok(vec![unit]), "no copy has that one");
     });
 }
 

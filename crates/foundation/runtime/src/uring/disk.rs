@@ -195,12 +195,13 @@ impl DiskRequest {
             return None;
         }
         let fd = self.file.fd();
-        // SAFETY: the pointers are to this request's buffers, which live across the calls.
         let result = match &mut self.task {
+            // SAFETY: the pointer is to this request's buffer, which lives across the call.
             Task::Read { into, filled, .. } => unsafe {
                 let rest = &mut into[*filled..];
                 libc::pread(fd, rest.as_mut_ptr().cast(), rest.len(), (self.at + *filled as u64) as i64)
             },
+            // SAFETY: as above.
             Task::Write { parts, written, vectors, .. } => unsafe {
                 gather(parts, *written, vectors);
                 let offset = (self.at + *written) as i64;
