@@ -17,13 +17,13 @@ mod systems;
 
 use forebay_base::{GIB, MIB};
 use forebay_e2e::host::{self, Context, Directory, Outcome, run};
-use measure::{CHAPTERS, FIRST_WRITES, ISCSI, Work};
+use measure::{CHAPTERS, FIRST_WRITES, ISCSI, ISCSI_PERF, Work};
 use report::{Goal, Report};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use systems::{Bare, InProcess, System};
+use systems::{Bare, InProcess, System, UNIT, UNIT_ANY_BLOCK, Unit};
 
 /// Which systems are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -140,21 +140,65 @@ fn nbd(server: &Path, scale: &Scale, only: &str, peers: bool) -> Outcome<Report>
     compare("NBD", systems, &CHAPTERS, report::GOALS, scale, only)
 }
 
-/// iSCSI beside tgt, on files of `directory`.
-fn iscsi(
+/// A comparison over iSCSI.
+struct Iscsi {
     title: &'static str,
-    server: &Path,
-    directory: &Directory,
+    chapters: &'static [&'static [Work]],
+    unit: Unit,
+    in_memory: bool,
     goals: &'static [Goal],
-    scale: &Scale,
-    only: &str,
-) -> Outcome<Report> {
-    let file = |name: &str| written_file(directory, name, scale.file);
-    let systems: Vec<Box<dyn System>> = vec![
-        Box::new(systems::forebay_iscsi(server, directory, file("forebay")?, scale.volume, MEMORY.0)?),
-        Box::new(systems::tgt(directory, &file("plain")?, scale.volume)?),
-    ];
-    compare(title, systems, &ISCSI, goals, scale, only)
+}
+
+const ISCSI_REPORTS: [Iscsi; 4] = [
+    Iscsi {
+        title: "iSCSI on disk",
+        chapters: &ISCSI,
+        unit: UNIT,
+        in_memory: false,
+        goals: report::ISCSI_DISK_GOALS,
+    },
+    Iscsi {
+        title: "iSCSI in memory",
+        chapters: &ISCSI,
+        unit: UNIT,
+        in_memory: true,
+        goals: report::ISCSI_MEMORY_GOALS,
+    },
+    Iscsi {
+        title: "iSCSI on disk, load by iscsi-perf",
+        chapters: &ISCSI_PERF,
+        unit: UNIT_ANY_BLOCK,
+        in_memory: false,
+        goals: &[],
+    },
+    Iscsi {
+        title: "iSCSI in memory, load by iscsi-perf",
+        chapters: &ISCSI_PERF,
+        unit: UNIT_ANY_BLOCK,
+        in_memory: true,
+        goals: &[],
+    },
+];
+
+impl Iscsi {
+    /// Forebay beside tgt.
+    fn run(&self, server: &Path, scale: &Scale, only: &str) -> Outcome<Report> {
+        let directory = match self.in_memory {
+            true => Directory::in_memory("bench-iscsi")?,
+            false => Directory::new("bench-iscsi")?,
+        };
+        let file = |name: &str| written_file(&directory, name, scale.file);
+        let (size, unit) = (scale.volume, self.unit);
+        let systems: Vec<Box<dyn System>> = vec![
+            Box::new(systems::forebay_iscsi(server, &directory, file("forebay")?, size, unit, MEMORY.0)?),
+            Box::new(systems::tgt(&directory, &file("plain")?, size, unit)?),
+        ];
+        compare(self.title, systems, self.chapters, self.goals, scale, only)
+    }
+
+    fn has(&self, only: &str) -> bool {
+        self.chapters.iter().any(|chapter| chapter.iter().any(|work| work.name.contains(only)))
+    }
 }
 
 fn compare(
@@ -224,11 +268,9 @@ fn bench(server: &Path, scale: &Scale, only: &str, what: What, json: Option<&Pat
         add(nbd(&server, scale, only, what == What::Everything)?);
     }
     if what != What::Engine {
-        let disk = Directory::new("bench-iscsi")?;
-        add(iscsi("iSCSI on disk", &server, &disk, report::ISCSI_DISK_GOALS, scale, only)?);
-        drop(disk);
-        let memory = Directory::in_memory("bench-iscsi")?;
-        add(iscsi("iSCSI in memory", &server, &memory, report::ISCSI_MEMORY_GOALS, scale, only)?);
+        for iscsi in ISCSI_REPORTS.iter().filter(|iscsi| iscsi.has(only)) {
+            add(iscsi.run(&server, scale, only)?);
+        }
     }
     match json {
         Some(path) => std::fs::write(path, format!("{:#}\n", Value::from(reports))).context(path.display()),
