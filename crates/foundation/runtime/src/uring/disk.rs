@@ -214,6 +214,11 @@ impl DiskRequest {
         Some(if result < 0 { -std::io::Error::last_os_error().raw_os_error()? } else { result as i32 })
     }
 
+    /// Bytes of a read.
+    pub(super) fn bytes_read(&self) -> usize {
+        if let Task::Read { into, .. } = &self.task { into.len() } else { 0 }
+    }
+
     /// Takes the kernel's answer: delivers, or goes on with what is left.
     pub(super) fn complete(mut self, ring: &Ring, result: i32) {
         let answer = match self.advance(result) {
