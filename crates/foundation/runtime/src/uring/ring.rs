@@ -18,6 +18,7 @@
 use super::UringError;
 use super::disk::DiskRequest;
 use super::net::NetRequest;
+use super::registry::Places;
 use super::wake::Alarm;
 use crate::buffer::Arena;
 use crate::executor::Wait;
@@ -134,6 +135,8 @@ pub(super) struct Ring {
     pub(super) alarm: Arc<Alarm>,
     /// The executor's buffers; also copies of parts that a device cannot read in place.
     pub(super) arena: Arena,
+    /// What the kernel knows of its memory.
+    pub(super) places: Rc<Places>,
     /// Vectors of finished requests, for the next ones.
     vectors: RefCell<Vec<Vec<libc::iovec>>>,
     closing: Cell<bool>,
@@ -177,6 +180,7 @@ impl Ring {
         }
         let alarm = Alarm::new().map_err(UringError::Other)?;
         let (enter_fd, enter_flags) = register_ring(uring.as_raw_fd());
+        let places = Rc::new(Places::new(uring.as_raw_fd()));
         let ring = Rc::new_cyclic(|me| Ring {
             io: RefCell::new(Io {
                 uring,
@@ -188,7 +192,8 @@ impl Ring {
                 disk_ops: 0,
             }),
             alarm: Arc::new(alarm),
-            arena: Arena::huge(),
+            arena: Arena::registered(places.clone()),
+            places,
             vectors: RefCell::default(),
             closing: Cell::new(false),
             me: me.clone(),
@@ -436,6 +441,7 @@ fn register_ring(fd: libc::c_int) -> (libc::c_int, u32) {
 
 impl Drop for Ring {
     fn drop(&mut self) {
+        self.places.close();
         self.closing.set(true);
         let io = self.io.get_mut();
         // Sockets can wait for ever; disks cannot, and a write once asked for is carried out.
