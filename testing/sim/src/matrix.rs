@@ -194,6 +194,14 @@ pub const ROWS: &[Row] = &[
         strikes: true,
     },
     Row {
+        name: "scattered",
+        fault: "free space in holes of every chunk; power loss while chunks are evacuated",
+        holds: "D A L S",
+        applies: always,
+        run: pool::scattered,
+        strikes: false,
+    },
+    Row {
         name: "write-error",
         fault: "I/O error, or no room under the file, at the n-th write",
         holds: "D H",

@@ -10,8 +10,10 @@ use crate::workload::Tolerance;
 use forebay_base::Random;
 use forebay_pool::DiskState;
 use forebay_simulation::{Action, Fate, Image, Rule, World, WorldConfig};
+use futures_util::future::join3;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 const NO_ERRORS: Tolerance = Tolerance { errors: false, no_space: true };
 
@@ -231,6 +233,51 @@ pub fn no_space(setup: &Setup) -> Result<Shown, Failure> {
     verify(setup, images, &Rc::new(history), Demand::STRICT, setup.seed)
         .map_err(|failure| failure.because("crashed while full"))?;
     Ok(Shown { cases: 2, faults: ended.excused, ..Shown::default() })
+}
+
+/// Chunks with many holes are evacuated while clients overwrite what lies in them; the power goes now and then.
+pub fn scattered(setup: &Setup) -> Result<Shown, Failure> {
+    let world = scene::world(setup);
+    type Crash = (Vec<Image>, crate::workload::History);
+    let crashes: Rc<RefCell<Vec<Crash>>> = Rc::default();
+    let kept = crashes.clone();
+    let ended = scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
+        let failed = |error| Failure::Outcome(format!("with scattered space: {error}"));
+        scene.clients.create_volumes().await?;
+        let filling = scene.clients.fill().await?;
+        scene.clients.scatter(&filling).await?;
+        scene.engine.checkpoint(POOL).await.map_err(failed)?;
+        scene.engine.checkpoint(POOL).await.map_err(failed)?;
+        let mut won = 0;
+        for _ in 0..6 {
+            let compacting = scene.engine.pool_compact(POOL);
+            let overwriting = scene.clients.overwrite(&filling, 60);
+            let crashing = async {
+                scene.rt.sleep(Duration::from_micros(scene.clients.below(20_000))).await;
+                let crash = (
+                    scene.world.power_loss(|nth, _| if nth % 3 == 0 { Fate::Whole } else { Fate::Lost }),
+                    scene.clients.history(),
+                );
+                kept.borrow_mut().push(crash);
+            };
+            let (compacted, overwritten, ()) = join3(compacting, overwriting, crashing).await;
+            won += compacted.map_err(failed)?;
+            overwritten?;
+        }
+        if won == 0 {
+            return Err(Failure::Outcome("half of the pool was discarded and not one chunk was won".into()));
+        }
+        scene.export().await
+    })?;
+    let images = (0..world.disk_count()).map(|disk| world.image(disk)).collect();
+    verify(setup, images, &ended.history, Demand::STRICT, setup.seed)?;
+    let crashes = crashes.take();
+    let cases = 1 + crashes.len() as u64;
+    for (images, history) in crashes {
+        verify(setup, images, &Rc::new(history), Demand::STRICT, setup.seed)
+            .map_err(|failure| failure.because("crashed while chunks were evacuated"))?;
+    }
+    Ok(Shown { cases, faults: ended.excused, ..Shown::default() })
 }
 
 /// Ten years forward, twenty back, and so on, before each handful of operations and before the import.

@@ -48,6 +48,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::WriteErrorIgnored => &["write-error"],
         Bug::FlushErrorIgnored => &["flush-error"],
         Bug::UnreadableReadsAsZeros => &["rot-serving", "unreadable", "read-error"],
+        Bug::EvacuatesLockedBlocks => &["scattered"],
         _ => &[],
     }
 }

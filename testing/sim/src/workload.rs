@@ -4,6 +4,8 @@
 //! itself: its outcome must be known to be judged. Every read is judged when it ends. The history that
 //! remains, with the world's recording, is all that crash exploration needs.
 
+mod filling;
+
 use crate::content::{SECTOR, fill};
 use crate::harness::{Failure, FirstFailure, all};
 use crate::oracle::{Effect, End, NEVER, Span, VolumeModel};
@@ -41,6 +43,7 @@ pub struct Mix {
     pub discard: u64,
     pub zeroes: u64,
     pub compare: u64,
+    /// A checkpoint, or compacting the pool, which ends with two.
     pub checkpoint: u64,
     pub pause: u64,
     pub manage: u64,
@@ -55,7 +58,7 @@ impl Default for Mix {
             discard: 6,
             zeroes: 5,
             compare: 5,
-            checkpoint: 3,
+            checkpoint: 5,
             pause: 3,
             manage: 4,
         }
@@ -123,7 +126,7 @@ impl Clients {
         history.ticks
     }
 
-    fn below(&self, bound: u64) -> u64 {
+    pub fn below(&self, bound: u64) -> u64 {
         self.random.borrow_mut().below(bound)
     }
 
@@ -185,9 +188,13 @@ impl Clients {
             3 => self.zero(&live, true).await,
             4 => self.zero(&live, false).await,
             5 => self.compare_and_write(&live).await,
-            6 => {
+            6 if self.below(2) == 0 => {
                 let result = self.engine.checkpoint(POOL).await;
                 self.outcome("a checkpoint", result.map(drop));
+            }
+            6 => {
+                let result = self.engine.pool_compact(POOL).await;
+                self.outcome("compacting the pool", result.map(drop));
             }
             7 => self.rt.sleep(Duration::from_micros(self.below(2000))).await,
             _ => self.manage(&live).await,
@@ -522,76 +529,6 @@ impl Clients {
             Err(error) if deleted && error.kind == ErrorKind::NotFound => {}
             Err(error) => self.outcome("resizing a volume", Err(error)),
         }
-    }
-}
-
-/// A volume that fills its pool.
-pub struct Filling(Live);
-
-/// Bytes of one write that fills.
-const FILL_BYTES: u64 = 256 << 10;
-
-impl Clients {
-    /// Creates a volume larger than the pool and writes to it until there is no space left.
-    pub async fn fill(&self) -> Result<Filling, Failure> {
-        let size = self.setup.disk_bytes() * self.setup.groups as u64;
-        self.create_volume(size, 16 << 10, SyncPolicy::Always).await;
-        self.failure.check()?;
-        let filling = Filling(self.live.borrow_mut().pop().expect("the volume was created"));
-        self.fill_again(&filling).await?;
-        Ok(filling)
-    }
-
-    /// Writes to a filling volume from its start until there is no space left.
-    pub async fn fill_again(&self, filling: &Filling) -> Result<(), Failure> {
-        let live = &filling.0;
-        let size = live.handle.size();
-        let mut refused_at_step = FILL_BYTES;
-        let mut at = 0;
-        // Large writes first; when they no longer fit, single blocks until none does.
-        while at < size && refused_at_step >= u64::from(live.handle.block_size()) {
-            let len = refused_at_step.min(size - at);
-            let (from, to) = ((at / SECTOR as u64) as u32, ((at + len) / SECTOR as u64) as u32);
-            let (number, _) = self.issue(live, Effect::Write, from, to);
-            let parts = self.data(live, number, from, to);
-            let result = live.handle.write(at, parts, false).await;
-            self.end(live, number, result, false, "a write that fills");
-            self.failure.check()?;
-            match result {
-                Ok(()) => at += len,
-                Err(IoError::NoSpace) => refused_at_step /= 4,
-                Err(error) => return Err(Failure::Outcome(format!("filling the pool failed: {error}"))),
-            }
-        }
-        if at >= size {
-            return Err(Failure::Outcome("a pool took more data than it has space".into()));
-        }
-        Ok(())
-    }
-
-    /// Discards the first half of a filling volume: that must work on a full pool.
-    pub async fn discard_half(&self, filling: &Filling) -> Result<(), Failure> {
-        let live = &filling.0;
-        let half = live.handle.size() / 2;
-        for at in (0..half).step_by(MIB as usize) {
-            let len = MIB.min(half - at);
-            let (from, to) = ((at / SECTOR as u64) as u32, ((at + len) / SECTOR as u64) as u32);
-            let (number, _) = self.issue(live, Effect::Zero, from, to);
-            let result = live.handle.discard(at, len, false).await;
-            self.end(live, number, result, false, "a discard on a full pool");
-            result.map_err(|error| Failure::Outcome(format!("a discard on a full pool failed: {error}")))?;
-        }
-        self.failure.check()
-    }
-
-    /// Deletes a filling volume: that must work on a full pool.
-    pub async fn delete_filling(&self, filling: &Filling) -> Result<(), Failure> {
-        self.delete(&filling.0).await;
-        self.failure.check()?;
-        if self.history.borrow().volumes[filling.0.model].deleted.acknowledged == NEVER {
-            return Err(Failure::Outcome("a deletion on a full pool failed".into()));
-        }
-        Ok(())
     }
 }
 

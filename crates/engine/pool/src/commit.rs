@@ -192,7 +192,8 @@ impl Shard {
         self.work.send();
     }
 
-    /// The task that makes commits, until the shard stops and its queue is empty.
+    /// The task that makes commits, until the shard stops, its queue is empty, and no other task is left that could queue
+    /// something and wait for it.
     pub async fn commit_task(self: Rc<Self>) {
         loop {
             if let Some(done) = self.freeze_request.borrow_mut().take() {
@@ -204,7 +205,7 @@ impl Shard {
             let batch = self.next_batch();
             if !batch.is_empty() {
                 self.commit(batch).await;
-            } else if self.stopping.get() {
+            } else if self.stopping.get() && self.tasks.get() == 1 {
                 return;
             } else if !self.wait_for_work().await {
                 self.commit(Vec::new()).await;

@@ -55,8 +55,10 @@ pub(crate) struct Control {
     ended: Cell<u64>,
     running: Cell<bool>,
     again: Cell<bool>,
-    turnstile: Turnstile,
+    pub turnstile: Turnstile,
     labelling: Cell<bool>,
+    /// Whether someone is looking for a chunk to evacuate.
+    pub reclaiming: Cell<bool>,
 }
 
 impl Control {
@@ -88,6 +90,7 @@ impl Control {
             again: Cell::new(false),
             turnstile: Turnstile::default(),
             labelling: Cell::new(false),
+            reclaiming: Cell::new(false),
         }
     }
 
@@ -128,10 +131,7 @@ impl Control {
 
     /// Grants a chunk to a shard. Data leaves a slice of the pool untouched, so that deletion can always go on.
     pub fn grant(&self, kind: ChunkKind, urgent: bool) -> Option<ChunkEntry> {
-        let group = self.data_group();
-        let mut slots = self.slots.borrow_mut();
-        let (total, free) = slots.chunks(group);
-        let reserve = (self.shard_count() as u64 * 3).max(total / 64);
+        let (free, reserve) = self.chunks_free();
         let floor = match kind {
             ChunkKind::Data { .. } | ChunkKind::Log => reserve,
             ChunkKind::Node if urgent => 0,
@@ -140,7 +140,19 @@ impl Control {
         if free <= floor {
             return None;
         }
-        slots.take(group, kind, 0, &self.label.borrow().disks)
+        self.slots.borrow_mut().take(self.data_group(), kind, 0, &self.label.borrow().disks)
+    }
+
+    /// Chunks that could be granted, and how many of them are kept for nodes and deletion.
+    pub fn chunks_free(&self) -> (u64, u64) {
+        let (total, free) = self.slots.borrow().chunks(self.data_group());
+        (free, (self.shard_count() as u64 * 3).max(total / 64))
+    }
+
+    /// Whether a chunk for data would be granted.
+    pub fn has_spare_chunk(&self) -> bool {
+        let (free, reserve) = self.chunks_free();
+        free > reserve
     }
 
     pub fn data_group(&self) -> u16 {
@@ -329,11 +341,11 @@ impl Control {
     }
 
     pub async fn status(&self) -> Result<PoolStatus, Error> {
+        let group = self.data_group();
         let gather = (0..self.shard_count()).map(|index| {
-            self.on_shard(index, |shard| async move {
-                let usage = shard.space.borrow().usage();
-                let fill = shard.log.borrow().fill_permille();
-                (usage.units_busy, fill)
+            self.on_shard(index, move |shard| async move {
+                let busy = shard.space.borrow().units_busy(group);
+                (busy, shard.log.borrow().fill_permille())
             })
         });
         let (mut used, mut fill) = (0, 0);
@@ -344,7 +356,6 @@ impl Control {
         }
         let label = self.label.borrow();
         let slots = self.slots.borrow();
-        let group = self.data_group();
         let size = slots.chunks(group).0 * u64::from(slots.units(group)) * UNIT;
         let failed = self.shared.healths.iter().any(|health| health.is_failed());
         let state = match (self.shared.is_suspended(), failed) {

@@ -9,6 +9,7 @@ use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::shard::Shard;
 use forebay_base::Checksum;
+use forebay_log::Frame;
 use forebay_space::Ptr;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -34,9 +35,11 @@ impl Drop for LogClaim {
 }
 
 impl Shard {
-    /// Waits until `bytes` more fit into the log without touching the part that destaging itself needs, and claims them until
-    /// they are queued. Not to be called with blocks locked: destaging locks them too.
+    /// Waits until a frame with `bytes` of data fits into the log without touching the part that destaging itself needs, and
+    /// claims it until it is queued. Every client operation asks: one that did not could fill the log while its tail waits for
+    /// blocks to be destaged. Not to be called with blocks locked: destaging locks them too.
     pub async fn staging_room(self: &Rc<Self>, bytes: usize) -> Result<LogClaim, IoError> {
+        let bytes = Frame::length_for(bytes);
         let fits = || {
             let log = self.log.borrow();
             let used = log.chain.position - log.tail + (self.queued_bytes.get() + bytes) as u64;

@@ -260,8 +260,7 @@ pub(crate) fn build_array(
     };
     let members = disks.into_iter().enumerate().map(member).collect();
     let group_of = label.disks.iter().map(|disk| disk.group).collect();
-    let tolerance = label.groups.iter().map(|group| group.redundancy).collect();
-    Array::new(rt.clone(), members, group_of, tolerance, failed)
+    Array::new(rt.clone(), members, group_of, &label.groups, failed)
 }
 
 /// What one core needs to open a shard.

@@ -12,6 +12,7 @@ mod create;
 mod dataset;
 mod destage;
 mod error;
+mod evacuate;
 mod format;
 #[cfg(test)]
 mod format_doc;
@@ -182,6 +183,11 @@ impl Engine {
     /// Forces a checkpoint of one pool and returns its number.
     pub async fn checkpoint(&self, pool: &str) -> Result<u64, Error> {
         self.on_pool(pool, |control| async move { control.checkpoint().await }).await
+    }
+
+    /// Moves scattered blocks together and gives the chunks that become free back to the pool; how many those were.
+    pub async fn pool_compact(&self, pool: &str) -> Result<u64, Error> {
+        self.on_pool(pool, |control| async move { control.compact().await }).await
     }
 
     pub async fn volume_create(&self, spec: VolumeSpec) -> Result<VolumeInfo, Error> {

@@ -38,6 +38,19 @@ impl RangeLocks {
         self.turnstile.until(free).await;
         guard
     }
+
+    /// Holds `first..=last` if nobody holds or waits for any of it.
+    pub fn try_lock(&self, first: u64, last: u64) -> Option<RangeGuard<'_>> {
+        let overlaps =
+            |&(_, other_first, other_last): &(u64, u64, u64)| first <= other_last && other_first <= last;
+        if self.ranges.borrow().iter().any(overlaps) {
+            return None;
+        }
+        let id = self.next.get();
+        self.next.set(id + 1);
+        self.ranges.borrow_mut().push((id, first, last));
+        Some(RangeGuard { locks: self, id })
+    }
 }
 
 impl Drop for RangeGuard<'_> {

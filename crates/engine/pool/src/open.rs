@@ -47,7 +47,7 @@ pub(crate) async fn read_stored_node(
         Ok(good) => {
             let body = good.bytes[NODE_BYTES - NODE_BODY..].to_vec();
             if !good.bad.is_empty() {
-                array.repair(&good.bad, ptr.addr().offset(), &good.bytes.freeze()).await;
+                array.repair(slots, &good.bad, ptr.addr().offset(), &good.bytes.freeze()).await;
             }
             Ok(body)
         }
@@ -542,14 +542,7 @@ impl Replay {
         let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
         let array = &self.shard.array;
         let (offset, len) = (ptr.addr().offset(), ptr.bytes() as usize);
-        let copies = array.read_all(slots, offset, len, check).await;
-        let bad: Vec<SlotRef> =
-            copies.iter().filter(|(_, bytes)| bytes.is_none()).map(|(slot, _)| *slot).collect();
-        let Some(good) = copies.into_iter().find_map(|(_, bytes)| bytes) else { return false };
-        if !bad.is_empty() {
-            array.repair(&bad, offset, &good.freeze()).await;
-        }
-        true
+        array.mend(slots, offset, len, check).await
     }
 
     /// Makes every copy of a frame that was accepted in doubt the same.
@@ -564,12 +557,7 @@ impl Replay {
         let pieces = ring.pieces(start.position, frame.length as usize);
         if let [piece] = pieces[..] {
             let slots = &chunks[piece.chunk];
-            let copies = array.read_all(slots, piece.offset, piece.len, whole).await;
-            let bad: Vec<SlotRef> =
-                copies.iter().filter(|(_, bytes)| bytes.is_none()).map(|(slot, _)| *slot).collect();
-            if let Some(good) = copies.into_iter().find_map(|(_, bytes)| bytes).filter(|_| !bad.is_empty()) {
-                array.repair(&bad, piece.offset, &good.freeze()).await;
-            }
+            array.mend(slots, piece.offset, piece.len, whole).await;
             return;
         }
         // Across a chunk boundary: take the frame from whichever copy has it whole and write all pieces everywhere.
@@ -584,7 +572,8 @@ impl Replay {
                 let mut from = 0;
                 for piece in &pieces {
                     let part = self.shard.rt.arena().copy(&bytes[from..from + piece.len]).freeze();
-                    array.repair(&chunks[piece.chunk], piece.offset, &part).await;
+                    let slots = &chunks[piece.chunk];
+                    array.repair(slots, slots, piece.offset, &part).await;
                     from += piece.len;
                 }
                 return;

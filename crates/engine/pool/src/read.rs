@@ -110,7 +110,7 @@ impl Shard {
         };
         match self.array.read(&slots, ptr.addr().offset(), NODE_BYTES, check).await {
             Ok(good) => {
-                let bytes = self.mend(good, ptr, &still).await;
+                let bytes = self.mend(good, &slots, ptr, &still).await;
                 Ok(Some(bytes[NODE_BYTES - FANOUT as usize * 32..].to_vec()))
             }
             Err(_) if !still() => Ok(None),
@@ -122,13 +122,13 @@ impl Shard {
     }
 
     /// Rewrites bad copies, if the pointer that led to them is still current.
-    async fn mend(&self, good: Good, ptr: Ptr, still: impl Fn() -> bool) -> Buf {
+    async fn mend(&self, good: Good, slots: &[SlotRef], ptr: Ptr, still: impl Fn() -> bool) -> Buf {
         let bytes = good.bytes.freeze();
         if !good.bad.is_empty() && still() && !self.is_suspended() {
             // Space is not released while a repair is in flight, so it cannot land on something newer.
             self.repairs.set(self.repairs.get() + 1);
             let bad: Vec<SlotRef> = good.bad;
-            let repaired = self.array.repair(&bad, ptr.addr().offset(), &bytes).await;
+            let repaired = self.array.repair(slots, &bad, ptr.addr().offset(), &bytes).await;
             self.repairs.set(self.repairs.get() - 1);
             self.progress.changed();
             let disks: Vec<String> = bad.iter().map(|slot| slot.disk.to_string()).collect();
@@ -176,7 +176,7 @@ impl Shard {
             let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum || active(Bug::MissingChecksumCheck);
             match self.array.read(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await {
                 Ok(good) => {
-                    let data = self.mend(good, ptr, still).await;
+                    let data = self.mend(good, &slots, ptr, still).await;
                     self.cache_insert(&ptr, data.clone());
                     return Ok(data);
                 }

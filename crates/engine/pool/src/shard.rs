@@ -302,6 +302,7 @@ impl Shard {
             task.await;
             shard.tasks.set(shard.tasks.get() - 1);
             shard.progress.changed();
+            shard.work.send();
         }));
     }
 
@@ -360,9 +361,25 @@ impl Shard {
         dirty + self.nodes_frozen.get() + self.nodes_queued.get() + 2 * tables
     }
 
-    /// Places for `count` blocks of `block_bytes` bytes, and `nodes` nodes for what the write makes dirty. Waits for chunks or
-    /// a checkpoint where that helps.
+    /// Places for `count` blocks of `block_bytes` bytes, and `nodes` nodes for what the write makes dirty. Waits for chunks, a
+    /// checkpoint or the evacuation of other chunks where that helps.
     pub async fn allocate(
+        self: &Rc<Self>,
+        block_bytes: usize,
+        count: usize,
+        nodes: u64,
+    ) -> Result<(Vec<Ptr>, NodesClaim), IoError> {
+        let mut waited = 0;
+        loop {
+            match self.allocate_here(block_bytes, count, nodes).await {
+                Err(IoError::NoSpace) if waited < SPACE_WAITS_MAX && self.reclaim().await => waited += 1,
+                result => return result,
+            }
+        }
+    }
+
+    /// Like [`Shard::allocate`], with what is free and no evacuation.
+    pub async fn allocate_here(
         self: &Rc<Self>,
         block_bytes: usize,
         count: usize,
@@ -371,24 +388,36 @@ impl Shard {
         let units = (block_bytes as u64 / UNIT) as u32;
         let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
         let mut waited = 0;
-        loop {
+        // What was found stays taken while the rest is looked for: two requests that each need all there is would wait in turn.
+        let mut places = Vec::with_capacity(count);
+        let result = loop {
             if self.is_suspended() {
-                return Err(IoError::Suspended);
+                break Err(IoError::Suspended);
             }
-            let nodes = self.reserve_nodes(nodes, false).await?;
-            match self.try_allocate(kind, units, count) {
-                Some(places) => return Ok((places, nodes)),
-                None if self.grant(kind, false).await => {}
-                None if !self.space.borrow().is_scarce() => self.space.borrow_mut().declare_scarce(),
-                None if self.space.borrow().has_pending_frees() && waited < SPACE_WAITS_MAX => {
-                    waited += 1;
-                    if !self.next_checkpoint().await {
-                        return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
-                    }
+            let nodes = match self.reserve_nodes(nodes, false).await {
+                Ok(nodes) => nodes,
+                Err(error) => break Err(error),
+            };
+            if self.take_places(kind, units, count, &mut places) {
+                return Ok((places, nodes));
+            }
+            if self.grant(kind, false).await {
+                continue;
+            }
+            if !self.space.borrow().is_scarce() {
+                self.space.borrow_mut().declare_scarce();
+            } else if self.space.borrow().has_pending_frees() && waited < SPACE_WAITS_MAX {
+                waited += 1;
+                if !self.next_checkpoint().await {
+                    break Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
                 }
-                None => return Err(IoError::NoSpace),
+            } else {
+                break Err(IoError::NoSpace);
             }
-        }
+        };
+        let mut space = self.space.borrow_mut();
+        places.iter().for_each(|place| space.give_back(place));
+        result
     }
 
     /// Makes sure that `nodes` more dirty nodes can be written. Deletion (`urgent`) may use the last slice of the pool.
@@ -410,20 +439,15 @@ impl Shard {
         Ok(NodesClaim { shard: self.clone(), nodes })
     }
 
-    fn try_allocate(&self, kind: ChunkKind, units: u32, count: usize) -> Option<Vec<Ptr>> {
+    /// Adds places until there are `count`; false when the shard's chunks have no more.
+    fn take_places(&self, kind: ChunkKind, units: u32, count: usize, places: &mut Vec<Ptr>) -> bool {
         let mut space = self.space.borrow_mut();
-        let mut places: Vec<Ptr> = Vec::with_capacity(count);
-        for _ in 0..count {
-            match space.allocate(kind, units) {
-                // The checksum is filled in by the caller; until then only place and size count.
-                Ok(addr) => places.push(Ptr::new(addr, units * UNIT as u32, self.epoch, Default::default())),
-                Err(_) => {
-                    places.iter().for_each(|place| space.give_back(place));
-                    return None;
-                }
-            }
+        while places.len() < count {
+            let Ok(addr) = space.allocate(kind, units) else { return false };
+            // The checksum is filled in by the caller; until then only place and size count.
+            places.push(Ptr::new(addr, units * UNIT as u32, self.epoch, Default::default()));
         }
-        Some(places)
+        true
     }
 
     /// Asks the coordinator for a chunk. True when space of the kind may be there now.

@@ -98,20 +98,26 @@ impl Volume {
         let claim = self.claim_log(last - first + 1).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let blocks = self.merge(at, data, first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, blocks, claim.is_some(), fua).await?;
+        let (mut entry, wait) = self.write_entry(first, blocks, fua).await?;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop((guard, claim));
         finish(done).await
     }
 
-    /// Room in the log for the data of `blocks` blocks; nothing when their data goes straight to the data disks.
+    /// Whether the data of `blocks` blocks goes to the log first.
+    fn goes_to_log(&self, blocks: usize) -> bool {
+        self.shard.data_in_log && blocks * self.dataset.block_bytes() <= IN_LOG_BYTES_MAX
+    }
+
+    /// Room in the log for the write of `blocks` blocks; nothing when no blocks can be waiting there for theirs.
     async fn claim_log(&self, blocks: u64) -> Result<Option<LogClaim>, IoError> {
-        let bytes = blocks as usize * self.dataset.block_bytes();
-        if !self.shard.data_in_log || bytes > IN_LOG_BYTES_MAX {
-            return Ok(None);
+        let bytes =
+            if self.goes_to_log(blocks as usize) { blocks as usize * self.dataset.block_bytes() } else { 0 };
+        match self.shard.data_in_log {
+            true => self.shard.staging_room(bytes).await.map(Some),
+            false => Ok(None),
         }
-        self.shard.staging_room(bytes).await.map(Some)
     }
 
     /// Queues an entry; gives what to wait for, if the caller must.
@@ -124,13 +130,8 @@ impl Volume {
     /// Allocates places for blocks and makes the entry that writes them, large data written already; also whether its
     /// acknowledgement waits for it. The caller holds the blocks' lock and queues the entry without waiting for anything in
     /// between.
-    async fn write_entry(
-        &self,
-        first: u64,
-        blocks: Vec<Buf>,
-        in_log: bool,
-        fua: bool,
-    ) -> Result<(Entry, bool), IoError> {
+    async fn write_entry(&self, first: u64, blocks: Vec<Buf>, fua: bool) -> Result<(Entry, bool), IoError> {
+        let in_log = self.goes_to_log(blocks.len());
         let durable = match self.sync() {
             SyncPolicy::Always => true,
             SyncPolicy::Standard => fua && !active(Bug::FuaIgnored),
@@ -229,6 +230,9 @@ impl Volume {
     async fn clear(&self, first: u64, end: u64, fua: bool) -> Result<(), IoError> {
         let mut at = first;
         while at < end {
+            if self.shard.stopping.get() {
+                return Err(IoError::Gone);
+            }
             if !self.has_memory(at, end) {
                 match self.dataset.tree.borrow().next_leaf(at / FANOUT) {
                     Some(leaf) if leaf * FANOUT < end => at = at.max(leaf * FANOUT),
@@ -236,6 +240,8 @@ impl Volume {
                 }
             }
             let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
+            // Without room it goes on all the same: it may be what makes room.
+            let claim = self.claim_log(0).await.ok();
             let guard = self.dataset.locks.lock(at, to - 1).await;
             let nodes = self.nodes_for(at, to - at).min(CLEAR_LEAVES_MAX + 8);
             let nodes = self.shard.reserve_nodes(nodes, true).await?;
@@ -245,6 +251,7 @@ impl Volume {
             entry.nodes = Some(nodes);
             // Until it is applied, later writes to these blocks must wait: nothing in memory says that they are zeros.
             let done = self.queue(entry, true);
+            drop(claim);
             finish(done).await?;
             drop(guard);
             at = to;
@@ -314,7 +321,7 @@ impl Volume {
             skip = 0;
         }
         let blocks = self.merge(at, vec![new], first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, blocks, claim.is_some(), false).await?;
+        let (mut entry, wait) = self.write_entry(first, blocks, false).await?;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop((guard, claim));

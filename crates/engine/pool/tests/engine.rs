@@ -243,3 +243,49 @@ fn creation_refuses_what_would_destroy_data() {
         engine.pool_create(forced).await.expect("forced");
     });
 }
+
+/// Goal: a shard whose neighbour holds every chunk, each partly used, still gets the space that the pool says is free.
+/// Method: one volume fills most of the pool and is then overwritten at random, so that no chunk of its shard is empty; then
+/// a volume of the other shard writes what is left.
+#[test]
+fn space_that_another_shard_left_scattered_is_there_for_all() {
+    run(1, 64 * MIB, 1, |rt, cores| async move {
+        let engine = engine(cores);
+        // A log so long that what is overwritten between two checkpoints spreads over every chunk.
+        let pool = PoolSpec { log_bytes: Some(8 * MIB), ..spec(Layout::Single, &["sim0"], &[], 2) };
+        engine.pool_create(pool).await.expect("created");
+        let block = 8 * KIB;
+        let size = 28 * MIB;
+        let open = |id| Volume::open(&rt, id).expect("open");
+        let a = open(engine.volume_create(volume("a", size, block as u32)).await.expect("created").id);
+        let mut seeds = vec![0; (size / block) as usize];
+        let mut random = forebay_base::Random::new(5);
+        for nth in 0..4 * seeds.len() as u64 {
+            let index = if nth < seeds.len() as u64 { nth } else { random.below(seeds.len() as u64) };
+            seeds[index as usize] = nth;
+            a.write(index * block, vec![pattern(&rt, nth, block as usize)], false).await.expect("room");
+        }
+        let b = engine.volume_create(volume("b", size, 128 << 10)).await.expect("created");
+        assert_eq!(b.shard, 1);
+        let b = open(b.id);
+        let free = engine.pools().await[0].free;
+        assert!(free > 8 * MIB, "only {free} bytes are free");
+        for at in (0..free / 4 * 3 / MIB * MIB).step_by(MIB as usize) {
+            b.write(at, vec![pattern(&rt, at, MIB as usize)], false).await.expect("the pool has room");
+        }
+        engine.pool_export("tank").await.expect("exported");
+        engine.pool_import("tank", vec!["sim0".into()]).await.expect("imported");
+        let (a, b) = (engine.volume("tank/a").await.expect("a"), engine.volume("tank/b").await.expect("b"));
+        let (a, b) = (open(a.id), open(b.id));
+        for (index, seed) in seeds.into_iter().enumerate() {
+            let found = bytes(&a, index as u64 * block, block as usize).await;
+            assert!(found == pattern(&rt, seed, block as usize)[..], "block {index} of a");
+        }
+        for at in (0..free / 4 * 3 / MIB * MIB).step_by(MIB as usize) {
+            assert!(bytes(&b, at, MIB as usize).await == pattern(&rt, at, MIB as usize)[..], "{at} of b");
+        }
+        engine.pool_export("tank").await.expect("exported");
+        let report = check(&rt, &["sim0".into()]).await.expect("checked");
+        assert_eq!(report.problems, Vec::<String>::new());
+    });
+}

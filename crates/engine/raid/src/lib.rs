@@ -1,26 +1,48 @@
-//! Mirrors: one chunk's bytes on each of its slots.
+//! Chunks on disks: mirrors, and lines with parity.
 //!
-//! [`Array`] is a pool's disks on one core. It writes to every copy that is in service, reads from the one
-//! with the shortest queue, and turns to the others when a read fails or the caller's check refuses what was
-//! read. What it cannot decide it reports: which copies were bad (the caller knows whether the pointer is
-//! still current, and so whether they may be repaired), and which disk must be taken out (the pool records
-//! that on the surviving disks before any write that lacks the copy is acknowledged).
+//! [`Array`] is a pool's disks on one core. A chunk is one slot of each of several disks; the shape of their group and
+//! the number of slots say what it is: with more data than one slot holds and as many slots as data and parity together,
+//! lines of cells with parity ([`lines`]); otherwise a mirror, each slot with the same bytes (also the log and
+//! the nodes of a pool with parity: small, and rewritten in small pieces).
+//!
+//! It writes to every slot that is in service, reads from one (of a mirror the one with the shortest queue), and turns to
+//! the others when a read fails or the caller's check refuses what was read. What it cannot decide it
+//! reports: which slots were bad (the caller knows whether the pointer is still current, and so whether they may be
+//! repaired), and which disk must be taken out (the pool records that on the surviving disks before any write that lacks
+//! the slot is acknowledged).
 //!
 //! A failed write or flush is never retried: the disk is out (invariant 9).
 
+mod bands;
+mod code;
+mod degraded;
+mod field;
+mod kernels;
+mod lines;
+mod rebuild;
+mod subset;
+mod write;
+
 use forebay_base::planted::{Bug, active};
-use forebay_device::{Health, Member, SlotRef, UNIT};
+use forebay_device::{GroupEntry, Health, Member, SlotRef, UNIT};
 use forebay_runtime::{Buf, BufMut, Completion, DiskError, Rt};
+use lines::Lines;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// Nothing could be read or written: no copy is left that would do.
+pub use code::{Code, DATA_MAX, PARITY_MAX, Recipe};
+pub use kernels::Kernel;
+pub use rebuild::Scrubbed;
+pub use subset::Subset;
+pub use write::Piece;
+
+/// Nothing could be read or written: what is left of the chunk will not do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ArrayError {
-    /// Copies could be read, and none of them passed the check.
+    /// Something could be read, and no way to read it passed the check.
     Corrupt,
-    /// No copy could be read or written.
+    /// Too little could be read or written.
     Io,
 }
 
@@ -48,9 +70,9 @@ pub struct Array {
     rt: Rt,
     /// By index in the label; missing disks are absent.
     members: Vec<Option<Rc<Member>>>,
-    /// For each disk, its group; for each group, the disks it can lose.
+    /// For each disk, its group; for each group, the disks it can lose, and its lines when it has parity.
     group_of: Vec<u16>,
-    tolerance: Vec<u8>,
+    groups: Vec<(u8, Option<Lines>)>,
     /// Called when a disk failed a write or flush.
     failed: Box<dyn Fn(u16) -> Recorded>,
 }
@@ -58,20 +80,26 @@ pub struct Array {
 /// A read that passed its check.
 pub struct Good {
     pub bytes: BufMut,
-    /// Copies in service that failed: they may be rewritten with these bytes.
+    /// Slots in service whose part of the range was unreadable or wrong: they may be rewritten with these bytes.
     pub bad: Vec<SlotRef>,
 }
 
 impl Array {
+    /// The disks and for each its group, both by index in the label, and the label's groups.
+    ///
+    /// # Panics
+    /// When a group has a shape that a label must not have: data cells not 1 to 16, with more than one of them parity cells not 1
+    /// to 3, cells not a multiple of 4 KiB up to 1 MiB or not a divisor of the slot.
     pub fn new(
         rt: Rt,
         members: Vec<Option<Rc<Member>>>,
         group_of: Vec<u16>,
-        tolerance: Vec<u8>,
+        groups: &[GroupEntry],
         failed: Box<dyn Fn(u16) -> Recorded>,
     ) -> Array {
         assert_eq!(members.len(), group_of.len());
-        Array { rt, members, group_of, tolerance, failed }
+        let groups = groups.iter().map(|group| (group.redundancy, Lines::of(group))).collect();
+        Array { rt, members, group_of, groups, failed }
     }
 
     pub fn members(&self) -> &[Option<Rc<Member>>] {
@@ -91,14 +119,31 @@ impl Array {
 
     /// Whether some group has lost more disks than it can.
     pub fn is_lost(&self) -> bool {
-        let mut lost = vec![0; self.tolerance.len()];
+        let mut lost = vec![0; self.groups.len()];
         for (disk, group) in self.group_of.iter().enumerate() {
             lost[usize::from(*group)] += u8::from(self.member(disk as u16).is_none());
         }
-        lost.iter().zip(&self.tolerance).any(|(lost, tolerance)| lost > tolerance)
+        lost.iter().zip(&self.groups).any(|(lost, (redundancy, _))| lost > redundancy)
     }
 
-    /// Reads `len` bytes at `offset` of the chunk on `slots`, from the first copy that `check` accepts.
+    /// How the chunk on `slots` is divided, when it is one with parity.
+    fn lines(&self, slots: &[SlotRef]) -> Option<&Lines> {
+        let group = self.group_of.get(usize::from(slots.first()?.disk))?;
+        let lines = self.groups[usize::from(*group)].1.as_ref()?;
+        (slots.len() == lines.code.width()).then_some(lines)
+    }
+
+    /// Of the chunk's slots, how many must lack a write for it to be lost.
+    fn lacking_too_many(&self, slots: &[SlotRef]) -> usize {
+        self.lines(slots).map_or(slots.len(), |lines| lines.code.parity() + 1)
+    }
+
+    /// Reads `len` bytes at `offset` of the chunk on `slots`, in the first way that `check` accepts: of a mirror, copy by copy;
+    /// of a chunk with parity, from the disks that hold it, then computed from the others.
+    ///
+    /// # Errors
+    /// `Corrupt` when something could be read and nothing of it passed, or the range cannot be one of the chunk; `Io` when too
+    /// little could be read.
     pub async fn read(
         &self,
         slots: &[SlotRef],
@@ -109,6 +154,9 @@ impl Array {
         if !is_aligned(offset, len) {
             return Err(ArrayError::Corrupt);
         }
+        if let Some(lines) = self.lines(slots) {
+            return self.read_lines(lines, slots, offset, len, check).await;
+        }
         let first = self.preferred(slots);
         let mut buffer = self.rt.buffer(len);
         let mut bad = Vec::new();
@@ -116,17 +164,13 @@ impl Array {
         let order = first.into_iter().chain(slots.iter().copied().filter(|slot| Some(*slot) != first));
         for slot in order {
             let Some(member) = self.of_slot(&slot) else { continue };
-            let at = member.layout.slot_at(slot.slot) + offset;
-            member.reads.set(member.reads.get() + 1);
-            let (bytes, result) = member.disk.read(at, buffer).await;
-            member.reads.set(member.reads.get() - 1);
-            match result {
-                Ok(()) if check(&bytes) => return Ok(Good { bytes, bad }),
-                Ok(()) => {
-                    Health::count(&member.health.errors_checksum);
-                    error = ArrayError::Corrupt;
+            let (bytes, result) = self.read_slot(member, &slot, offset, buffer).await;
+            if result.is_ok() {
+                if check(&bytes) {
+                    return Ok(Good { bytes, bad });
                 }
-                Err(_) => Health::count(&member.health.errors_read),
+                Health::count(&member.health.errors_checksum);
+                error = ArrayError::Corrupt;
             }
             bad.push(slot);
             buffer = bytes;
@@ -143,30 +187,16 @@ impl Array {
         slots.iter().filter(|slot| queue(slot).is_some()).min_by_key(|slot| queue(slot)).copied()
     }
 
-    /// Reads every copy in service; each passes `check` or not. For what a crash may have left different.
-    pub async fn read_all(
-        &self,
-        slots: &[SlotRef],
-        offset: u64,
-        len: usize,
-        check: impl Fn(&[u8]) -> bool,
-    ) -> Vec<(SlotRef, Option<BufMut>)> {
-        let mut copies = Vec::new();
-        if !is_aligned(offset, len) {
-            return copies;
-        }
-        for slot in slots {
-            let Some(member) = self.of_slot(slot) else { continue };
-            let (bytes, result) =
-                member.disk.read(member.layout.slot_at(slot.slot) + offset, self.rt.buffer(len)).await;
-            copies.push((*slot, (result.is_ok() && check(&bytes)).then_some(bytes)));
-        }
-        copies
-    }
-
-    /// Starts writing `parts` at `offset` of the chunk, to every copy in service.
+    /// Starts writing `parts`, each a multiple of 4 KiB, at `offset` of the chunk, to every slot in service. To a chunk
+    /// with parity only whole lines can be written.
+    ///
+    /// # Panics
+    /// When the range is not of whole lines: [`Array::plan_plug`] is for the rest.
     pub fn write(&self, slots: &[SlotRef], offset: u64, parts: Vec<Buf>) -> Writing {
-        self.write_each(slots, |member, slot| member.layout.slot_at(slot.slot) + offset, parts)
+        match self.lines(slots) {
+            Some(lines) => self.write_lines(lines, slots, offset, parts),
+            None => self.write_each(slots, |member, slot| member.layout.slot_at(slot.slot) + offset, parts),
+        }
     }
 
     fn write_each(
@@ -175,16 +205,25 @@ impl Array {
         at: impl Fn(&Member, &SlotRef) -> u64,
         parts: Vec<Buf>,
     ) -> Writing {
-        let mut writing = Writing { parts: Vec::with_capacity(slots.len()), absent: Vec::new() };
+        let mut writing = Writing::new(self.lacking_too_many(slots));
         for slot in slots {
-            match self.member(slot.disk) {
-                Some(member) => {
-                    writing.parts.push((slot.disk, member.disk.write(at(member, slot), parts.clone())))
-                }
-                None => writing.absent.push(slot.disk),
-            }
+            self.write_slot(slot, |member| at(member, slot), parts.clone(), &mut writing);
         }
         writing
+    }
+
+    /// Adds to `writing` a write to byte `at` of the disk of a slot.
+    fn write_slot(
+        &self,
+        slot: &SlotRef,
+        at: impl Fn(&Member) -> u64,
+        parts: Vec<Buf>,
+        writing: &mut Writing,
+    ) {
+        match self.member(slot.disk) {
+            Some(member) => writing.parts.push((slot.disk, member.disk.write(at(member), parts))),
+            None => writing.lack(slot.disk),
+        }
     }
 
     /// Starts writing a chunk record to alternate 0 or 1 beside each slot in service.
@@ -212,27 +251,23 @@ impl Array {
         Err(ArrayError::Corrupt)
     }
 
-    /// Waits for a write. Ok when at least one copy has it and the loss of every other is recorded. Adds the disks to flush.
-    pub async fn written(&self, writing: Writing, touched: &mut DiskSet) -> Result<(), ArrayError> {
-        let mut lacking = writing.absent;
-        let mut good = false;
-        for (disk, completion) in writing.parts {
+    /// Waits for a write. Ok when what reached the disks holds the data (of a mirror one copy; of a chunk with parity, all
+    /// slots but as many as there is parity) and the loss of every other is recorded. Adds the disks to flush.
+    pub async fn written(&self, mut writing: Writing, touched: &mut DiskSet) -> Result<(), ArrayError> {
+        for (disk, completion) in std::mem::take(&mut writing.parts) {
             match completion.await {
-                Ok(()) => {
-                    touched.insert(disk);
-                    good = true;
-                }
-                Err(_) if active(Bug::WriteErrorIgnored) => good = true,
+                Ok(()) => touched.insert(disk),
+                Err(_) if active(Bug::WriteErrorIgnored) => {}
                 Err(_) => {
                     self.fail(disk);
-                    lacking.push(disk);
+                    writing.lack(disk);
                 }
             }
         }
-        for disk in lacking {
-            (self.failed)(disk).await;
+        for disk in &writing.lacking {
+            (self.failed)(*disk).await;
         }
-        if good { Ok(()) } else { Err(ArrayError::Io) }
+        if writing.lacking.len() < writing.lacking_too_many { Ok(()) } else { Err(ArrayError::Io) }
     }
 
     /// Makes completed writes to `disks` durable. Ok when no group has lost more than it can, and every loss is recorded.
@@ -261,9 +296,10 @@ impl Array {
         }
     }
 
-    /// Rewrites bad copies with what a good one holds. The caller makes sure that nothing else writes there meanwhile. Returns
-    /// how many were repaired; a disk that refuses is left to the next write that meets it.
-    pub async fn repair(&self, bad: &[SlotRef], offset: u64, bytes: &Buf) -> usize {
+    /// Rewrites, on those of the chunk's `slots` that are `bad`, what they hold of the range at `offset` with its good `bytes`. The
+    /// caller makes sure that nothing else writes there meanwhile. Returns how many slots were repaired; a disk
+    /// that refuses is left to the next write that meets it.
+    pub async fn repair(&self, slots: &[SlotRef], bad: &[SlotRef], offset: u64, bytes: &Buf) -> usize {
         let mut repaired = 0;
         for slot in bad {
             let Some(member) = self.of_slot(slot) else { continue };
@@ -272,14 +308,62 @@ impl Array {
                 repaired += 1;
                 continue;
             }
-            let at = member.layout.slot_at(slot.slot) + offset;
-            let write: Completion<Result<(), DiskError>> = member.disk.write(at, vec![bytes.clone()]);
-            if write.await.is_ok() {
+            let start = member.layout.slot_at(slot.slot);
+            let mut written = true;
+            match self.lines(slots) {
+                None => written = member.disk.write(start + offset, vec![bytes.clone()]).await.is_ok(),
+                Some(lines) => {
+                    let here =
+                        |extent: &lines::Extent| slots[lines.slot_of(extent.line, extent.role)] == *slot;
+                    for extent in lines.extents(offset, bytes.len()).filter(here) {
+                        let part = bytes.slice(extent.from, extent.len);
+                        written &= member.disk.write(start + extent.at, vec![part]).await.is_ok();
+                    }
+                }
+            }
+            if written {
                 Health::count(&member.health.repaired);
                 repaired += 1;
             }
         }
         repaired
+    }
+
+    /// Whether some way to read the range passes `check`; every slot that was bad is rewritten, of a mirror every copy. For
+    /// what a crash may have left different: nothing else writes there meanwhile.
+    pub async fn mend(
+        &self,
+        slots: &[SlotRef],
+        offset: u64,
+        len: usize,
+        check: impl Fn(&[u8]) -> bool,
+    ) -> bool {
+        if !is_aligned(offset, len) {
+            return false;
+        }
+        let (good, bad) = match self.lines(slots) {
+            Some(lines) => match self.read_lines(lines, slots, offset, len, check).await {
+                Ok(Good { bytes, bad }) => (bytes, bad),
+                Err(_) => return false,
+            },
+            None => {
+                let (mut good, mut bad) = (None, Vec::new());
+                for slot in slots {
+                    let Some(member) = self.of_slot(slot) else { continue };
+                    let at = member.layout.slot_at(slot.slot) + offset;
+                    match member.disk.read(at, self.rt.buffer(len)).await {
+                        (bytes, Ok(())) if check(&bytes) => good = good.or(Some(bytes)),
+                        _ => bad.push(*slot),
+                    }
+                }
+                let Some(good) = good else { return false };
+                (good, bad)
+            }
+        };
+        if !bad.is_empty() {
+            self.repair(slots, &bad, offset, &good.freeze()).await;
+        }
+        true
     }
 }
 
@@ -288,9 +372,23 @@ fn is_aligned(offset: u64, len: usize) -> bool {
     offset.is_multiple_of(UNIT) && len > 0 && (len as u64).is_multiple_of(UNIT)
 }
 
-/// A write to several copies, in flight.
+/// A write to several slots of a chunk, in flight.
 pub struct Writing {
     parts: Vec<(u16, Completion<Result<(), DiskError>>)>,
-    /// Disks out of service that would have had a copy.
-    absent: Vec<u16>,
+    /// Disks that lack their part, each once: out of service, or the write failed.
+    lacking: Vec<u16>,
+    /// So many disks without their part make the write fail.
+    lacking_too_many: usize,
+}
+
+impl Writing {
+    fn new(lacking_too_many: usize) -> Writing {
+        Writing { parts: Vec::new(), lacking: Vec::new(), lacking_too_many }
+    }
+
+    fn lack(&mut self, disk: u16) {
+        if !self.lacking.contains(&disk) {
+            self.lacking.push(disk);
+        }
+    }
 }

@@ -13,7 +13,10 @@ use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
 use forebay_base::planted::{Bug, active};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Chunks that one evacuation may empty however few there are: some may have to stay for a block that is locked.
+const EVACUATED_MIN: usize = 8;
 
 /// No chunk of the kind has room: ask the coordinator for a fresh one, or declare space scarce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,14 +35,6 @@ struct Period {
     freed: Vec<Run>,
 }
 
-/// Bytes in use and in all, over the shard's chunks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Usage {
-    /// Units that data and nodes occupy; what the next checkpoints give back does not count.
-    pub units_busy: u64,
-    pub units_total: u64,
-}
-
 /// The chunks of one shard.
 #[derive(Default)]
 pub struct Space {
@@ -51,6 +46,8 @@ pub struct Space {
     frozen: Period,
     /// The coordinator had no chunk left: fill every hole.
     scarce: bool,
+    /// Chunks that are being evacuated: nothing is allocated from them.
+    closed: BTreeSet<ChunkId>,
     /// Empty chunks that the running checkpoint leaves out of the table; they go back when it is durable.
     leaving: Vec<ChunkId>,
     /// The chunks of the running checkpoint's table. What is granted after its bitmaps were closed is in the log.
@@ -113,7 +110,8 @@ impl Space {
             self.open.remove(&kind);
         }
         let scarce = self.scarce;
-        let own = self.chunks.values().filter(|chunk| chunk.entry.kind == kind);
+        let is_open = |chunk: &&Chunk| !self.closed.contains(&chunk.entry.id);
+        let own = self.chunks.values().filter(is_open).filter(|chunk| chunk.entry.kind == kind);
         let rich = |chunk: &&Chunk| {
             let free = chunk.busy.zeros();
             free >= units && (scarce || free * 4 >= chunk.entry.units)
@@ -138,6 +136,7 @@ impl Space {
         let found = self
             .chunks
             .values()
+            .filter(is_open)
             .filter(fits)
             .find_map(|chunk| chunk.busy.find_free(0, units).map(|unit| (chunk.entry.id, unit)));
         let (id, unit) = found.ok_or(NeedChunk)?;
@@ -236,6 +235,37 @@ impl Space {
         }
     }
 
+    /// The data chunks to evacuate: the emptiest, as many as their contents surely find room in the holes of the others, and
+    /// at most a sixteenth of all at a time, so that a pass over the trees is worth its cost. None when so little is free
+    /// that far more would be moved than gained.
+    pub fn emptiest(&self) -> Vec<ChunkId> {
+        let is_data = |chunk: &&Chunk| matches!(chunk.entry.kind, ChunkKind::Data { .. });
+        let mut data: Vec<&Chunk> = self.chunks.values().filter(is_data).collect();
+        data.sort_by_key(|chunk| (chunk.busy.ones(), chunk.entry.id));
+        let zeros = |chunk: &Chunk| u64::from(chunk.busy.zeros());
+        let mut holes: u64 = data.iter().map(|chunk| zeros(chunk)).sum();
+        let mut moved = 0;
+        let fits = |chunk: &&&Chunk| {
+            moved += u64::from(chunk.busy.ones());
+            holes -= zeros(chunk);
+            // Half of the holes may be too small, or be taken by others meanwhile.
+            chunk.busy.ones() <= chunk.entry.units / 8 * 7 && moved <= holes / 2
+        };
+        let most = (data.len() / 16).max(EVACUATED_MIN);
+        data.iter().take(most).take_while(fits).map(|chunk| chunk.entry.id).collect()
+    }
+
+    /// Allocates nothing from these chunks until [`Space::reopen`].
+    pub fn close(&mut self, chunks: BTreeSet<ChunkId>) {
+        self.open.retain(|_, (id, _)| !chunks.contains(id));
+        self.closed = chunks;
+    }
+
+    /// Allocates from every chunk again.
+    pub fn reopen(&mut self) {
+        self.closed.clear();
+    }
+
     /// Lets the next node come from the emptiest chunk: a table must fit into few chunks.
     pub fn close_node_chunk(&mut self) {
         self.open.remove(&ChunkKind::Node);
@@ -304,16 +334,16 @@ impl Space {
             .collect()
     }
 
-    pub fn usage(&self) -> Usage {
+    /// Units of a group that data, nodes and the log occupy; what the next checkpoints give back does not count.
+    pub fn units_busy(&self, group: u16) -> u64 {
         let pending = self.current.freed.iter().chain(&self.frozen.freed);
         let pending: u64 = pending.map(|run| u64::from(run.units)).sum();
-        let mut usage = Usage::default();
-        for chunk in self.chunks.values().filter(|chunk| chunk.entry.kind != ChunkKind::Log) {
-            usage.units_busy += u64::from(chunk.busy.ones());
-            usage.units_total += u64::from(chunk.entry.units);
-        }
-        usage.units_busy = usage.units_busy.saturating_sub(pending);
-        usage
+        let of_group = self.chunks.values().filter(|chunk| chunk.entry.group == group);
+        let busy = of_group.map(|chunk| match chunk.entry.kind {
+            ChunkKind::Log => u64::from(chunk.entry.units),
+            ChunkKind::Data { .. } | ChunkKind::Node => u64::from(chunk.busy.ones()),
+        });
+        busy.sum::<u64>().saturating_sub(pending)
     }
 }
 

@@ -9,6 +9,6 @@ mod bits;
 mod chunk;
 
 pub use address::{Addr, ChunkId, NODE_UNITS, PTR_BYTES, Ptr, UNIT_SECTORS};
-pub use allocator::{NeedChunk, Space, Usage};
+pub use allocator::{NeedChunk, Space};
 pub use bits::Bits;
 pub use chunk::{CHUNK_ENTRY_BYTES, Chunk, ChunkEntry, ChunkKind, decode_record, encode_record};

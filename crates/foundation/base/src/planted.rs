@@ -74,10 +74,21 @@ pub enum Bug {
     UnreadableReadsAsZeros,
     /// The cache keeps the old block after an overwrite.
     CacheKeepsOldBlock,
+    /// Evacuation moves blocks that a client is overwriting.
+    EvacuatesLockedBlocks,
+    /// Plugging a line leaves one cell of its parity as it was.
+    ParityNotUpdated,
+    /// The cells of a written line are placed as if the write began with the chunk's first line.
+    ParityWrongRotation,
+    /// What was computed from the rest of a line leaves the array unchecked.
+    DegradedReadUnchecked,
+    /// A rebuild leaves out the last line of its range.
+    RebuildSkipsLine,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 32] = [
+    /// What the simulator's suite must catch.
+    pub const ALL: [Bug; 33] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -110,7 +121,12 @@ impl Bug {
         Bug::FreesNewPointer,
         Bug::UnreadableReadsAsZeros,
         Bug::CacheKeepsOldBlock,
+        Bug::EvacuatesLockedBlocks,
     ];
+
+    /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
+    pub const OF_PARITY: [Bug; 4] =
+        [Bug::ParityNotUpdated, Bug::ParityWrongRotation, Bug::DegradedReadUnchecked, Bug::RebuildSkipsLine];
 }
 
 #[cfg(feature = "planted")]
@@ -172,9 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn all_names_every_bug_once() {
-        let distinct: std::collections::HashSet<Bug> = Bug::ALL.into_iter().collect();
-        assert_eq!(distinct.len(), Bug::ALL.len());
-        assert_eq!(*Bug::ALL.last().expect("there are bugs") as usize + 1, Bug::ALL.len());
+    fn the_lists_name_every_bug_once() {
+        let all: Vec<Bug> = Bug::ALL.into_iter().chain(Bug::OF_PARITY).collect();
+        let distinct: std::collections::HashSet<Bug> = all.iter().copied().collect();
+        assert_eq!(distinct.len(), all.len());
+        assert_eq!(*all.last().expect("there are bugs") as usize + 1, all.len());
     }
 }

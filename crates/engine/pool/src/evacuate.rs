@@ -1,0 +1,274 @@
+//! Evacuation: moving what is in some chunks elsewhere, so that the chunks can go to whoever needs them.
+//!
+//! Chunks move between shards whole and empty. After random overwrites a shard may hold every chunk of a pool, each
+//! partly used: nobody else gets space that the pool does have, and larger blocks find no hole in chunks of smaller ones.
+//! When a shard asks for a chunk and there is none, the coordinator has the shard with the emptiest chunks *close* some
+//! of them (nothing is allocated there any more) and write their live blocks anew into its other chunks' holes. Two
+//! checkpoints later the chunks are empty on disk too and leave.
+//!
+//! Pointers do not say who points: a pass walks the shard's trees and moves what lies in the closed chunks. Blocks that a
+//! client holds locked are left alone (it may be the very one that waits for space); the chunk then stays, with its
+//! holes, for the next time.
+
+use crate::commit::{Change, Entry};
+use crate::control::Control;
+use crate::dataset::Dataset;
+use crate::error::{Error, ErrorKind, IoError};
+use crate::registry::{call, registry};
+use crate::shard::Shard;
+use forebay_base::Checksum;
+use forebay_base::planted::{Bug, active};
+use forebay_runtime::{Buf, completion};
+use forebay_space::{ChunkId, Ptr};
+use forebay_tree::{FANOUT, Found, NodeHeader, decode_ptrs};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Bytes that one entry moves: enough for a large write, little enough that a client's commit does not wait long behind it.
+const MOVE_BYTES: usize = 512 << 10;
+/// The last part of the log is for clients.
+const LOG_FILL_PERMILLE_MAX: u64 = 750;
+/// Nodes that moving blocks of one leaf makes dirty, at most: the leaf and what is above it.
+const MOVE_NODES: u64 = 8;
+
+impl Shard {
+    /// Asks for space that other shards, or other chunks of this one, hold scattered. True when there may be some now.
+    pub async fn reclaim(self: &Rc<Self>) -> bool {
+        let pool = self.shared.id;
+        let reclaimed = call(self.shared.cores.core(0), move |rt| async move {
+            match registry(&rt).control(pool) {
+                Some(control) => control.reclaim().await,
+                None => false,
+            }
+        });
+        reclaimed.await.unwrap_or(false)
+    }
+
+    /// Moves what can be moved out of the emptiest data chunks and leaves them closed. False when there is nothing to be
+    /// won.
+    async fn evacuate_emptiest(self: &Rc<Self>) -> bool {
+        let closed: BTreeSet<ChunkId> = self.space.borrow().emptiest().into_iter().collect();
+        if closed.is_empty() {
+            return false;
+        }
+        self.space.borrow_mut().close(closed.clone());
+        let datasets: Vec<_> = self.datasets.borrow().values().cloned().collect();
+        for dataset in datasets {
+            if self.evacuate_dataset(&dataset, &closed).await.is_err() {
+                // What was moved until here may be enough.
+                return true;
+            }
+        }
+        true
+    }
+
+    async fn evacuate_dataset(
+        self: &Rc<Self>,
+        dataset: &Rc<Dataset>,
+        closed: &BTreeSet<ChunkId>,
+    ) -> Result<(), IoError> {
+        self.replace_staged(dataset, closed).await?;
+        let run_max = MOVE_BYTES / dataset.block_bytes();
+        let mut next = 0;
+        loop {
+            let leaf = dataset.tree.borrow().next_leaf(next);
+            let Some(leaf) = leaf else { return Ok(()) };
+            if self.stopping.get() {
+                return Err(IoError::Gone);
+            }
+            next = leaf + 1;
+            let inside: Vec<bool> = {
+                let ptrs = self.leaf_pointers(dataset, leaf).await?;
+                ptrs.iter().map(|ptr| is_inside(ptr, closed)).collect()
+            };
+            let mut at = 0;
+            while at < inside.len() {
+                let run = inside[at..].iter().take_while(|inside| **inside).count().min(run_max);
+                if run > 0 {
+                    self.move_blocks(dataset, leaf * FANOUT + at as u64, run, closed).await?;
+                }
+                at += run.max(1);
+            }
+        }
+    }
+
+    /// All pointers of a leaf, as the tree in memory has them.
+    async fn leaf_pointers(&self, dataset: &Dataset, leaf: u64) -> Result<Vec<Ptr>, IoError> {
+        loop {
+            let found: Vec<Found> = {
+                let tree = dataset.tree.borrow();
+                (leaf * FANOUT..(leaf + 1) * FANOUT).map(|block| tree.lookup(block)).collect()
+            };
+            let cold = found.iter().find_map(|found| match found {
+                Found::Unloaded { home, .. } => Some(*home),
+                Found::Hole | Found::At(_) => None,
+            });
+            let Some(home) = cold else { return Ok(found.into_iter().map(pointer).collect()) };
+            let header = NodeHeader { pool: self.shared.id, owner: dataset.id(), level: 0, index: leaf };
+            let still = || dataset.tree.borrow().overlaid(leaf, home, 0, &[Ptr::HOLE]).is_some();
+            let Some(body) = self.read_node(&header, home, still).await? else { continue };
+            let stored = decode_ptrs(&body);
+            let tree = dataset.tree.borrow();
+            let now = (0..FANOUT).map(|slot| tree.overlaid(leaf, home, slot, &stored).map(pointer));
+            if let Some(ptrs) = now.collect() {
+                return Ok(ptrs);
+            }
+        }
+    }
+
+    /// Gives blocks that are durable in the log only, with a place reserved in a closed chunk, another place.
+    async fn replace_staged(
+        self: &Rc<Self>,
+        dataset: &Rc<Dataset>,
+        closed: &BTreeSet<ChunkId>,
+    ) -> Result<(), IoError> {
+        let inside = |place: &Option<Ptr>| place.is_some_and(|place| is_inside(&place, closed));
+        let staged: Vec<u64> = {
+            let staged = dataset.staged.borrow();
+            staged.iter().filter(|(_, staged)| inside(&staged.place)).map(|(block, _)| *block).collect()
+        };
+        for block in staged {
+            let (places, _) = self.allocate_here(dataset.block_bytes(), 1, 0).await?;
+            let mut unused = places[0];
+            if let Some(staged) = dataset.staged.borrow_mut().get_mut(&block)
+                && inside(&staged.place)
+            {
+                unused = staged.place.replace(unused).expect("it has a place");
+            }
+            self.space.borrow_mut().give_back(&unused);
+        }
+        Ok(())
+    }
+
+    /// Writes the blocks `first..first + count` of one leaf anew, those that still lie in a closed chunk and that nobody is
+    /// changing.
+    async fn move_blocks(
+        self: &Rc<Self>,
+        dataset: &Rc<Dataset>,
+        first: u64,
+        count: usize,
+        closed: &BTreeSet<ChunkId>,
+    ) -> Result<(), IoError> {
+        self.log_room().await?;
+        let guard = dataset.locks.try_lock(first, first + count as u64 - 1);
+        if guard.is_none() && !active(Bug::EvacuatesLockedBlocks) {
+            return Ok(());
+        }
+        let ptrs = self.leaf_pointers(dataset, first / FANOUT).await?;
+        let mut moving = Vec::new();
+        for (block, ptr) in (first..).zip(&ptrs[(first % FANOUT) as usize..][..count]) {
+            // What is newer than the tree has a place of its own, and its coming frees this one.
+            if is_inside(ptr, closed) && dataset.newest(block, false).is_none() {
+                // A block that cannot be read stays where it is, and so does its chunk.
+                moving.extend(self.read_block(dataset, block, false).await.ok().map(|data| (block, data)));
+            }
+        }
+        if moving.is_empty() {
+            return Ok(());
+        }
+        let (places, nodes) = self.allocate_here(dataset.block_bytes(), moving.len(), MOVE_NODES).await?;
+        let change = |((block, data), place): ((u64, Buf), Ptr)| {
+            let ptr = Ptr::new(place.addr(), data.len() as u32, self.epoch, Checksum::of(&data));
+            let (dataset, ptrs, blocks) = (dataset.clone(), vec![ptr], vec![data]);
+            Change::Write { dataset, first: block, ptrs, blocks, destage: true }
+        };
+        let changes = moving.into_iter().zip(places).map(change).collect();
+        let mut entry = Entry::new(self.entry_id(), changes, false);
+        entry.nodes = Some(nodes);
+        let done = entry.awaited();
+        self.submit(entry);
+        done.await
+    }
+
+    /// Waits for a checkpoint when the log is nearly full. Gives up when that does not help: blocks that are durable in the log
+    /// only may be waiting for the lock of a client which waits for this evacuation.
+    async fn log_room(self: &Rc<Self>) -> Result<(), IoError> {
+        let is_full = || self.log.borrow().fill_permille() > LOG_FILL_PERMILLE_MAX;
+        if is_full() && (!self.next_checkpoint().await || is_full()) {
+            return Err(IoError::NoSpace);
+        }
+        Ok(())
+    }
+}
+
+fn is_inside(ptr: &Ptr, closed: &BTreeSet<ChunkId>) -> bool {
+    !ptr.is_hole() && closed.contains(&ptr.addr().chunk())
+}
+
+fn pointer(found: Found) -> Ptr {
+    match found {
+        Found::At(ptr) => ptr,
+        Found::Hole | Found::Unloaded { .. } => Ptr::HOLE,
+    }
+}
+
+impl Control {
+    /// Finds a chunk for a shard that got none: what a checkpoint releases, then what some shard can empty. True when a
+    /// shard's request would be granted now. One search at a time; who comes meanwhile gets its result.
+    async fn reclaim(self: &Rc<Self>) -> bool {
+        if self.reclaiming.replace(true) {
+            self.turnstile.until(|| !self.reclaiming.get()).await;
+            return self.has_spare_chunk();
+        }
+        let found = self.search_space().await;
+        self.reclaiming.set(false);
+        self.turnstile.changed();
+        found.is_some()
+    }
+
+    async fn search_space(self: &Rc<Self>) -> Option<()> {
+        let mut freed = false;
+        let mut by_gain = Vec::new();
+        for index in 0..self.shard_count() {
+            let look = |shard: Rc<Shard>| async move {
+                let space = shard.space.borrow();
+                (space.has_pending_frees(), space.emptiest().len())
+            };
+            let (pending, chunks) = self.on_shard(index, look).await.ok()?;
+            freed |= pending;
+            by_gain.push((chunks, index));
+        }
+        if freed {
+            self.checkpoint().await.ok()?;
+        }
+        by_gain.sort_unstable();
+        while !self.has_spare_chunk() {
+            let (_, donor) = by_gain.pop()?;
+            self.evacuate(donor).await?;
+        }
+        Some(())
+    }
+
+    /// Has one shard empty its emptiest chunks and takes them back. False when there were none worth it, nothing when the
+    /// pool cannot.
+    async fn evacuate(self: &Rc<Self>, donor: usize) -> Option<bool> {
+        let evacuate = |shard: Rc<Shard>| async move {
+            let (done, evacuated) = completion();
+            let task = shard.clone();
+            shard.spawn(async move { done.complete(task.evacuate_emptiest().await) });
+            evacuated.await
+        };
+        if !self.on_shard(donor, evacuate).await.ok()? {
+            return Some(false);
+        }
+        // The first gives back what was moved away, the second lets the empty chunks go.
+        let left = async { self.checkpoint().await.and(self.checkpoint().await) }.await;
+        self.on_shard(donor, |shard| async move { shard.space.borrow_mut().reopen() }).await.ok()?;
+        left.ok().map(|_| true)
+    }
+
+    /// Moves blocks together, so that chunks which many holes make useless to others become free ones. Gives how many.
+    pub async fn compact(self: &Rc<Self>) -> Result<u64, Error> {
+        let before = self.chunks_free().0;
+        self.turnstile.until(|| !self.reclaiming.replace(true)).await;
+        for index in 0..self.shard_count() {
+            self.evacuate(index).await;
+        }
+        self.reclaiming.set(false);
+        self.turnstile.changed();
+        if self.shared.is_suspended() {
+            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+        }
+        Ok(self.chunks_free().0.saturating_sub(before))
+    }
+}

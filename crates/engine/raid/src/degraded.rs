@@ -1,0 +1,171 @@
+//! Reading a parity chunk: from one disk when it can be, from the rest of the line when it must.
+//!
+//! A block lies in one cell, so a read is one request to one disk. When that disk is out, cannot read, or gives what the
+//! caller's check refuses, the same columns of the other cells are read, and the block is computed from them.
+//! Cells known to be missing are left out. When what was computed, or read without an error, fails the check, some cell lies:
+//! then every set of up to P slots is suspected in turn, the small ones first, until leaving one out gives
+//! bytes that pass. That is at most 1159 sets (16+3) and happens when a disk has rotted.
+//!
+//! What is computed from several cells is only as good as their belonging together. A write of the same columns in
+//! flight ([`Array::write_pieces`]) can make it fail its check, so the caller keeps the two apart.
+
+use crate::bands::{Band, Cell};
+use crate::lines::Lines;
+use crate::subset::Subset;
+use crate::{Array, ArrayError, Good, SlotRef};
+use forebay_base::KIB;
+use forebay_base::planted::{Bug, active};
+use forebay_device::Health;
+use forebay_runtime::{BufMut, yield_now};
+
+/// Suspects are sought for a block of the largest size. Who reads many blocks at once and is refused asks for each.
+const SEARCH_BYTES_MAX: usize = 128 * KIB as usize;
+
+impl Array {
+    pub(crate) async fn read_lines(
+        &self,
+        lines: &Lines,
+        slots: &[SlotRef],
+        offset: u64,
+        len: usize,
+        check: impl Fn(&[u8]) -> bool,
+    ) -> Result<Good, ArrayError> {
+        if !lines.contains(offset, len) {
+            return Err(ArrayError::Corrupt);
+        }
+        let first = lines.extents(offset, len).next().expect("a range that is not empty has a first cell");
+        let index = lines.slot_of(first.line, first.role);
+        let mut known = None;
+        if let Some(member) = self.of_slot(&slots[index]).filter(|_| first.len == len) {
+            let buffer = self.rt.buffer(len);
+            let (bytes, result) = self.read_slot(member, &slots[index], first.at, buffer).await;
+            if result.is_ok() && check(&bytes) {
+                return Ok(Good { bytes, bad: Vec::new() });
+            }
+            known = Some((index, if result.is_ok() { Cell::Read(bytes) } else { Cell::Lost }));
+        }
+        // In a box, so that the usual read stays small.
+        Box::pin(self.read_bands(lines, slots, offset, len, known, check)).await
+    }
+
+    async fn read_bands(
+        &self,
+        lines: &Lines,
+        slots: &[SlotRef],
+        offset: u64,
+        len: usize,
+        known: Option<(usize, Cell)>,
+        check: impl Fn(&[u8]) -> bool,
+    ) -> Result<Good, ArrayError> {
+        let extents: Vec<_> = lines.extents(offset, len).collect();
+        let mut bands = Band::covering(lines, &extents);
+        if let Some((index, cell)) = known {
+            bands[0].cells[index] = cell;
+        }
+        self.fetch(slots, &mut bands, |band| band.touched).await;
+        let mut bytes = self.rt.buffer(len);
+        let mut refused = false;
+        let suspects_max = if len <= SEARCH_BYTES_MAX { lines.code.parity() } else { 0 };
+        let sets = (0..=suspects_max).flat_map(|size| Subset::all_of_size(lines.code.width(), size));
+        for suspects in sets {
+            let is_computed =
+                |band: &Band| !band.lost().union(suspects).intersection(band.touched).is_empty();
+            let computed = bands.iter().any(is_computed);
+            if !computed && !suspects.is_empty() {
+                continue; // What was read, as it is, has been refused.
+            }
+            if suspects.is_empty() {
+                self.fetch_enough(lines, slots, &mut bands, is_computed).await;
+            } else {
+                let all = |band: &Band| if is_computed(band) { band.all() } else { Subset::default() };
+                self.fetch(slots, &mut bands, all).await;
+            }
+            if !self.assemble(lines, &bands, suspects, offset, &mut bytes) {
+                continue;
+            }
+            if check(&bytes) || (computed && active(Bug::DegradedReadUnchecked)) {
+                let bad = self.blame(lines, slots, &bands, offset, &bytes);
+                return Ok(Good { bytes, bad });
+            }
+            refused = true;
+            // Other tasks of the core go on meanwhile.
+            yield_now().await;
+        }
+        if !refused {
+            return Err(ArrayError::Io);
+        }
+        let read: Subset =
+            bands.iter().flat_map(|band| band.touched.intersection(band.read()).iter()).collect();
+        for member in read.iter().filter_map(|index| self.of_slot(&slots[index])) {
+            Health::count(&member.health.errors_checksum);
+        }
+        Err(ArrayError::Corrupt)
+    }
+
+    /// Puts the range together from what was read, and from what is computed in place of lost and suspected slots.
+    /// False when too little is left.
+    fn assemble(
+        &self,
+        lines: &Lines,
+        bands: &[Band],
+        suspects: Subset,
+        offset: u64,
+        into: &mut BufMut,
+    ) -> bool {
+        for band in bands {
+            let wanted = band.touched.intersection(band.lost().union(suspects));
+            let computed = if wanted.is_empty() {
+                Some(Vec::new())
+            } else {
+                self.compute(lines, band, suspects, wanted)
+            };
+            let Some(computed) = computed else { return false };
+            let mut computed = computed.iter();
+            for index in band.touched.iter() {
+                let bytes = if wanted.contains(index) { computed.next() } else { band.bytes(index) };
+                let at = place(lines, band, index, offset);
+                into[at..at + band.len].copy_from_slice(bytes.expect("it was read or computed"));
+            }
+        }
+        true
+    }
+
+    /// The slots in service that could not be read, or were read and are not what passed.
+    fn blame(
+        &self,
+        lines: &Lines,
+        slots: &[SlotRef],
+        bands: &[Band],
+        offset: u64,
+        good: &[u8],
+    ) -> Vec<SlotRef> {
+        let (mut unreadable, mut wrong) = (Subset::default(), Subset::default());
+        for band in bands {
+            for index in band.touched.iter() {
+                let at = place(lines, band, index, offset);
+                match band.bytes(index) {
+                    None => unreadable.insert(index),
+                    Some(bytes) if bytes[..] != good[at..at + band.len] => wrong.insert(index),
+                    Some(_) => {}
+                }
+            }
+        }
+        let mut bad = Vec::new();
+        for index in unreadable.union(wrong).iter() {
+            if let Some(member) = self.of_slot(&slots[index]) {
+                if wrong.contains(index) {
+                    Health::count(&member.health.errors_checksum);
+                }
+                bad.push(slots[index]);
+            }
+        }
+        bad
+    }
+}
+
+/// Where a slot's part of a band (within one line) lies in the range that starts at `offset` of the chunk.
+fn place(lines: &Lines, band: &Band, index: usize, offset: u64) -> usize {
+    let line = band.at / lines.cell;
+    let role = lines.role_of(line, index) as u64;
+    (line * lines.line_bytes() + role * lines.cell + band.at % lines.cell - offset) as usize
+}
