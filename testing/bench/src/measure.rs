@@ -35,13 +35,28 @@ pub struct Work {
     /// Requests in flight, on each connection where there are connections.
     pub depth: usize,
     pub connections: usize,
+    pub generator: Generator,
+}
+
+/// Who makes the requests, of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Generator {
+    /// The plain client of the tests.
+    Client,
+    /// libiscsi's `iscsi-perf`: reads at any logical block, one connection.
+    IscsiPerf,
 }
 
 const fn random(name: &'static str, direction: Direction, depth: usize) -> Work {
-    Work { name, direction, random: true, size: 8 << 10, depth, connections: 1 }
+    let generator = Generator::Client;
+    Work { name, direction, random: true, size: 8 << 10, depth, connections: 1, generator }
 }
 const fn sequential(name: &'static str, direction: Direction) -> Work {
-    Work { name, direction, random: false, size: 1 << 20, depth: 8, connections: 1 }
+    let generator = Generator::Client;
+    Work { name, direction, random: false, size: 1 << 20, depth: 8, connections: 1, generator }
+}
+const fn iscsi_perf(name: &'static str, depth: usize) -> Work {
+    Work { generator: Generator::IscsiPerf, ..random(name, Direction::Read, depth) }
 }
 
 pub const SEQUENTIAL_WRITE: Work = sequential("1 MiB sequential write, QD 8", Direction::Write);
@@ -71,6 +86,12 @@ pub const ISCSI: [&[Work]; 1] = [&[
     Work { connections: 4, ..random("8 KiB random 75/25, QD 32, 4 connections", Direction::Mixed, 32) },
     sequential("1 MiB sequential read, QD 8", Direction::Read),
     SEQUENTIAL_WRITE,
+]];
+
+/// The same servers under somebody else's load.
+pub const ISCSI_PERF: [&[Work]; 1] = [&[
+    iscsi_perf("iscsi-perf 8 KiB random read, QD 1", 1),
+    iscsi_perf("iscsi-perf 8 KiB random read, QD 32", 32),
 ]];
 
 /// First writes to blocks that never held anything: each once, in random order. Then the same blocks again.
@@ -189,6 +210,7 @@ pub struct Measured {
     pub iops: f64,
     /// 10⁶ bytes.
     pub mb_per_s: f64,
+    /// Latencies; not a number where the generator does not tell.
     pub p50_us: f64,
     pub p99_us: f64,
     pub p999_us: f64,

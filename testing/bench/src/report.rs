@@ -228,15 +228,15 @@ impl Report {
             let ratio = self.median(series.work, "bare device", IOPS).map(|bare| iops.value / bare);
             writeln!(
                 text,
-                "  {:<34} {:>9.0} {:>9.1} {:>5.1} {:>6} {:>9.1} {:>9.1} {:>9.1} {:>9.1}",
+                "  {:<34} {:>9.0} {:>9.1} {:>5.1} {:>6} {:>9} {:>9} {:>9} {:>9.1}",
                 series.system,
                 iops.value,
                 median(|m| m.mb_per_s).value,
                 iops.spread_percent(),
                 ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}")),
-                median(|m| m.p50_us).value,
-                median(|m| m.p99_us).value,
-                median(|m| m.p999_us).value,
+                known(median(|m| m.p50_us).value),
+                known(median(|m| m.p99_us).value),
+                known(median(|m| m.p999_us).value),
                 median(CPU).value,
             )
             .expect("a string takes it");
@@ -265,6 +265,11 @@ impl Report {
             self.remarks.iter().map(|(system, remark)| json!({"system": system, "remark": remark})).collect();
         json!({"title": self.title, "setting": self.setting, "series": series, "goals": goals, "remarks": remarks})
     }
+}
+
+/// A figure that some generators do not give.
+fn known(figure: f64) -> String {
+    if figure.is_nan() { "-".into() } else { format!("{figure:.1}") }
 }
 
 fn series_json(series: &Series) -> Value {

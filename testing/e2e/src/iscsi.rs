@@ -127,7 +127,7 @@ fn url(address: &str, export: &Export) -> String {
 /// qemu's iSCSI client: images in, out and compared, patterns verified; first on a target known to be good.
 pub fn tools(binary: &Path, directory: &Directory) -> Outcome<String> {
     let file = directory.sparse_file("tgt.img", SIZE)?;
-    let mut known = Tgt::new(directory, &file, SIZE);
+    let mut known = Tgt::new(directory, &file, SIZE, 512);
     known.start()?;
     let export = known.exports()[0].clone();
     steps(&known, &export, directory).map_err(|error| format!("on tgt, where it works: {error}"))?;

@@ -73,7 +73,7 @@ pub fn remembering(directory: &Directory) -> Outcome<String> {
     let servers: [Box<dyn Server>; 3] = [
         Box::new(Other::nbdkit_file(directory, 64 << 20)?),
         Box::new(Other::qemu_nbd(directory, 64 << 20)?),
-        Box::new(Tgt::new(directory, &file, 64 << 20)),
+        Box::new(Tgt::new(directory, &file, 64 << 20, 512)),
     ];
     for mut server in servers {
         server.start()?;

@@ -252,20 +252,22 @@ pub struct Tgt {
     control: String,
     log: PathBuf,
     file: PathBuf,
+    logical_block: u32,
     process: Option<Process>,
     address: String,
     exports: Vec<Export>,
 }
 
 impl Tgt {
-    /// Asynchronous direct I/O on `file`: what its manual has for speed.
-    pub fn new(directory: &Directory, file: &Path, size: u64) -> Tgt {
+    /// Asynchronous direct I/O on `file`, what its manual has for speed; in logical blocks of so many bytes.
+    pub fn new(directory: &Directory, file: &Path, size: u64, logical_block: u32) -> Tgt {
         let name = format!("{TGT_TARGET}/1");
         Tgt {
             // A number that names the control socket of this machine's tgtd processes.
             control: (std::process::id() % 30_000 + 100).to_string(),
             log: directory.join("tgtd.log"),
             file: file.to_owned(),
+            logical_block,
             process: None,
             address: String::new(),
             exports: vec![Export { name, size, sync_always: false }],
@@ -288,7 +290,8 @@ impl Server for Tgt {
         let mut process = Process::start(&mut start, &self.log)?;
         process.wait_for("tgtd", START_LIMIT, || self.admin("--mode system --op show").ok())?;
         self.admin(&format!("--mode target --op new --tid 1 -T {TGT_TARGET}"))?;
-        let unit = format!("--tid 1 --lun 1 --bstype aio -b {}", self.file.display());
+        let (block, file) = (self.logical_block, self.file.display());
+        let unit = format!("--tid 1 --lun 1 --bstype aio --blocksize {block} -b {file}");
         self.admin(&format!("--mode logicalunit --op new {unit}"))?;
         self.admin("--mode target --op bind --tid 1 -I ALL")?;
         self.address = format!("iscsi://127.0.0.1:{port}");

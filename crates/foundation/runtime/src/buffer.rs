@@ -6,8 +6,8 @@
 //!
 //! Buffers of one size are cut from regions. An arena that serves real disks takes regions of 2 MiB in one huge page each:
 //! data that is not in a processor cache is otherwise read at the speed of page-table walks (checksums over 1 MiB of it
-//! took 170 to 260 µs and take 100 to 150), and the kernel pins one page for direct I/O where it pinned 256. Elsewhere a region is one
-//! buffer. A region whose buffers are all free is kept while less than [`FREE_BYTES_MAX`] is.
+//! took 170 to 260 µs and take 100 to 150), and the ring has the kernel look each of them up once ([`Registry`]) where direct I/O
+//! would for every request. Elsewhere a region is one buffer. A region whose buffers are all free is kept while less than [`FREE_BYTES_MAX`] is.
 //!
 //! Everything is aligned to 4 KiB, which satisfies O_DIRECT on every sector size in use.
 
@@ -33,8 +33,16 @@ const HUGE_PAGE: usize = 2 << 20;
 #[derive(Clone)]
 pub struct Arena(Rc<Shelves>);
 
+/// Whoever wants to know of regions in huge pages: a ring that has the kernel look their pages up once.
+pub(crate) trait Registry {
+    /// A region that will stay until it is given up; its number there, if it gets one.
+    fn register(&self, memory: NonNull<u8>, len: usize) -> Option<u16>;
+    fn give_up(&self, number: u16);
+}
+
 struct Shelves {
     huge_pages: bool,
+    registry: Option<Rc<dyn Registry>>,
     /// Regions with a free buffer, by class; the last one serves.
     shelves: [RefCell<Vec<Rc<Region>>>; CLASSES],
     bytes_free: Cell<usize>,
@@ -49,6 +57,7 @@ struct Region {
     /// Free buffers by number; the one that came back last goes out first: it may still be in a processor cache.
     free: RefCell<Vec<u16>>,
     home: Weak<Shelves>,
+    registered: Option<(u16, Rc<dyn Registry>)>,
 }
 
 /// One buffer's memory.
@@ -66,7 +75,17 @@ impl Region {
         let layout = Layout::from_size_align(size, align).expect("powers of two below 2^32");
         let memory = if shelves.huge_pages { map(layout) } else { allocate(layout) };
         let free = RefCell::new((0..(size / bytes) as u16).rev().collect());
-        Region { memory, layout, class, free, home: Rc::downgrade(shelves) }
+        // Registering touches all of it, which a single huge page is anyway.
+        let registered =
+            shelves.registry.as_ref().filter(|_| size == HUGE_PAGE).and_then(|registry| {
+                registry.register(memory, size).map(|number| (number, registry.clone()))
+            });
+        Region { memory, layout, class, free, home: Rc::downgrade(shelves), registered }
+    }
+
+    fn number(&self, registry: &dyn Registry) -> Option<u16> {
+        let (number, its_registry) = self.registered.as_ref()?;
+        std::ptr::addr_eq(Rc::as_ptr(its_registry), registry).then_some(*number)
     }
 
     fn buffers(&self) -> usize {
@@ -107,6 +126,9 @@ fn map(layout: Layout) -> NonNull<u8> {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if let Some((number, registry)) = &self.registered {
+            registry.give_up(*number);
+        }
         // SAFETY: made by `map` or by `allocate` with this layout, as its alignment tells, and every buffer is back.
         unsafe {
             if self.layout.align() == HUGE_PAGE {
@@ -121,17 +143,24 @@ impl Drop for Region {
 impl Arena {
     /// An arena for buffers that no device sees.
     pub fn new() -> Arena {
-        Arena::with(false)
+        Arena::with(false, None)
     }
 
     /// An arena in huge pages: for real devices.
-    pub fn huge() -> Arena {
-        Arena::with(true)
+    #[cfg(test)]
+    pub(crate) fn huge() -> Arena {
+        Arena::with(true, None)
     }
 
-    fn with(huge_pages: bool) -> Arena {
+    /// An arena in huge pages that a registry knows.
+    pub(crate) fn registered(registry: Rc<dyn Registry>) -> Arena {
+        Arena::with(true, Some(registry))
+    }
+
+    fn with(huge_pages: bool, registry: Option<Rc<dyn Registry>>) -> Arena {
         Arena(Rc::new(Shelves {
             huge_pages,
+            registry,
             shelves: Default::default(),
             bytes_free: Cell::new(0),
             bytes_out: Cell::new(0),
@@ -246,6 +275,11 @@ impl BufMut {
         self.len = len;
     }
 
+    /// The number of its region with this registry, if it has one there.
+    pub(crate) fn number(&self, registry: &dyn Registry) -> Option<u16> {
+        self.slab.region.number(registry)
+    }
+
     /// Shared and immutable from here on.
     pub fn freeze(self) -> Buf {
         let len = self.len;
@@ -282,6 +316,11 @@ impl Buf {
         let end = from.checked_add(len);
         assert!(end.is_some_and(|end| end <= self.len as usize), "slice {from}+{len} of {} bytes", self.len);
         Buf { slab: self.slab.clone(), at: self.at + from as u32, len: len as u32 }
+    }
+
+    /// The number of its region with this registry, if it has one there.
+    pub(crate) fn number(&self, registry: &dyn Registry) -> Option<u16> {
+        self.slab.region.number(registry)
     }
 
     /// Bytes of memory that this slice keeps alive.

@@ -6,7 +6,7 @@ mod remote;
 
 pub use bare::Bare;
 pub use engine::{InProcess, POOL, drive, engine_pool, thin_volume, wait};
-pub use remote::{forebay, forebay_iscsi, nbdkit, qemu_nbd, tgt};
+pub use remote::{UNIT, UNIT_ANY_BLOCK, Unit, forebay, forebay_iscsi, nbdkit, qemu_nbd, tgt};
 
 use crate::measure::{Measured, Work};
 use forebay_e2e::host::Outcome;

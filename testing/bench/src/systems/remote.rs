@@ -4,10 +4,11 @@
 //! Processor time is the server's process alone, user and system, as the kernel accounts it.
 
 use super::System;
-use crate::measure::{Direction, FIRST_WRITES, Measured, Places, SEQUENTIAL_WRITE, Samples, Work};
+use crate::measure::{Direction, FIRST_WRITES, Generator, Measured, Places, SEQUENTIAL_WRITE, Samples, Work};
 use forebay_base::Random;
+use forebay_client::iscsi::INITIATOR;
 use forebay_client::{Connection, FLAG_FUA};
-use forebay_e2e::host::{Context, Directory, Outcome};
+use forebay_e2e::host::{Context, Directory, Outcome, run};
 use forebay_e2e::server::{Export, Forebay, Iscsi, Other, Server, Tgt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -47,23 +48,39 @@ pub fn forebay(
     })
 }
 
+/// What a logical unit is made of.
+#[derive(Clone, Copy)]
+pub struct Unit {
+    /// Bytes of a logical block.
+    pub logical_block: u32,
+    /// A block of the volume behind it, where there is one.
+    pub volume_block: &'static str,
+}
+
+/// For requests of whole 8 KiB blocks, as guests make them.
+pub const UNIT: Unit = Unit { logical_block: 512, volume_block: "8K" };
+/// For requests that begin at any logical block: none of them begins inside a block of the volume.
+pub const UNIT_ANY_BLOCK: Unit = Unit { logical_block: 4096, volume_block: "4K" };
+
 /// Forebay's daemon as an iSCSI target.
 pub fn forebay_iscsi(
     binary: &Path,
     directory: &Directory,
     disk: PathBuf,
     size: u64,
+    unit: Unit,
     memory: &'static str,
 ) -> Outcome<Remote<Iscsi>> {
     let mut server = Iscsi::new(Forebay::create_on(binary, directory, "single", vec![disk], memory)?)?;
-    let export = server.create_volume("bench", size, "8K", false)?;
+    let options = ["--logical-block", &unit.logical_block.to_string()];
+    let export = server.create_volume_with("bench", size, unit.volume_block, false, &options)?;
     let remark = "sync=standard, as tgt's write cache; checksums on; small cache";
     Ok(Remote { name: "forebay iSCSI", remark, server, export, size, thin: |_, _| Ok(None) })
 }
 
 /// Debian's user-space SCSI target on the same kind of file.
-pub fn tgt(directory: &Directory, file: &Path, size: u64) -> Outcome<Remote<Tgt>> {
-    let mut server = Tgt::new(directory, file, size);
+pub fn tgt(directory: &Directory, file: &Path, size: u64, unit: Unit) -> Outcome<Remote<Tgt>> {
+    let mut server = Tgt::new(directory, file, size, unit.logical_block);
     server.start()?;
     let export = server.exports()[0].clone();
     let remark = "bstype=aio: O_DIRECT; write cache on, FUA is fdatasync";
@@ -129,6 +146,35 @@ impl<S: Server> Remote<S> {
         let cpu = cpu_seconds(self.server.pid())? - cpu;
         Ok(samples.measured(work, seconds, cpu))
     }
+
+    /// The same work done by `iscsi-perf`, which counts whole seconds.
+    fn iscsi_perf(&self, work: &Work, limit: Duration) -> Outcome<Measured> {
+        assert!(work.random && work.direction == Direction::Read && work.connections == 1, "{}", work.name);
+        let (seconds, depth) = (limit.as_secs().max(1), work.depth);
+        let blocks = work.size / UNIT_ANY_BLOCK.logical_block as usize;
+        let (address, name) = (self.server.address(), &self.export.name);
+        let line =
+            format!("iscsi-perf -i {INITIATOR} -r -m {depth} -b {blocks} -t {seconds} {address}/{name}");
+        let cpu = cpu_seconds(self.server.pid())?;
+        let said = run(&line)?;
+        let cpu = cpu_seconds(self.server.pid())? - cpu;
+        let iops = iops_average(&said).ok_or_else(|| format!("{line} did not tell the IOPS: {said}"))?;
+        let operations = iops * seconds as f64;
+        Ok(Measured {
+            iops,
+            mb_per_s: iops * work.size as f64 / 1e6,
+            p50_us: f64::NAN,
+            p99_us: f64::NAN,
+            p999_us: f64::NAN,
+            cpu_us_per_io: cpu * 1e6 / operations.max(1.0),
+        })
+    }
+}
+
+/// What `iscsi-perf` says in the end: lines that overwrite each other, the last with `iops average 51508 (402 MB/s)`.
+fn iops_average(said: &str) -> Option<f64> {
+    let (_, last) = said.rsplit_once("iops average ")?;
+    last.split(' ').next()?.parse().ok().filter(|iops| *iops > 0.0)
 }
 
 impl<S: Server> System for Remote<S> {
@@ -146,7 +192,12 @@ impl<S: Server> System for Remote<S> {
         self.load(&self.export, work, Places::Once(once.into_iter()), None).map(drop)
     }
     fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured> {
-        self.load(&self.export, work, Places::new(work, self.size, seed), Some(limit))
+        match work.generator {
+            Generator::Client => {
+                self.load(&self.export, work, Places::new(work, self.size, seed), Some(limit))
+            }
+            Generator::IscsiPerf => self.iscsi_perf(work, limit),
+        }
     }
     fn first_writes(&mut self, size: u64, seed: u64) -> Outcome<Option<(Measured, Measured)>> {
         let Some(export) = (self.thin)(&mut self.server, size)? else { return Ok(None) };
@@ -219,4 +270,17 @@ fn cpu_seconds(pid: u32) -> Outcome<f64> {
     // SAFETY: a plain question to the C library.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     Ok(ticks as f64 / per_second as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_iscsi_perf_says_is_found() {
+        let said = "will run for 2 seconds.\n\n\r00:00:01 - lba 199230, iops current 50426 (393 MB/s), iops average 50426 \
+                    (393 MB/s), in_flight 32, busy 0        \riops average 51508 (402 MB/s)        \n\nfinished.\n";
+        assert_eq!(iops_average(said), Some(51508.0));
+        assert_eq!(iops_average("connected\niops average 0 (0 MB/s)\n"), None);
+    }
 }

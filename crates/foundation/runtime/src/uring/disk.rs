@@ -12,6 +12,7 @@
 //! deallocation. No discard ever blocks the executor.
 
 use super::file::DiskFile;
+use super::registry::Places;
 use super::ring::{Op, Ring};
 use crate::buffer::{BUFFER_MAX, Buf, BufMut};
 use crate::completion::Completer;
@@ -110,7 +111,8 @@ impl DiskBackend for UringDisk {
                 None => Task::Discard { len, by_command: self.file.is_device, done },
             },
         };
-        let mut request = DiskRequest { file: self.file.clone(), at, task, retries: 0 };
+        let place = task.place(&*self.ring.places);
+        let mut request = DiskRequest { file: self.file.clone(), at, task, place, retries: 0 };
         match request.on_the_spot() {
             Some(result) => request.complete(&self.ring, result),
             None => self.ring.start(Op::Disk(request)),
@@ -122,6 +124,8 @@ pub(super) struct DiskRequest {
     file: Rc<DiskFile>,
     at: u64,
     task: Task,
+    /// Where the ring has the region of the request's buffer, when it is one buffer and registered.
+    place: Option<u16>,
     retries: u32,
 }
 
@@ -150,27 +154,48 @@ enum Task {
     },
 }
 
+impl Task {
+    fn place(&self, places: &Places) -> Option<u16> {
+        match self {
+            Task::Read { into, .. } => into.number(places),
+            Task::Write { parts, .. } => match &parts[..] {
+                [part] => part.number(places),
+                _ => None,
+            },
+            Task::Flush { .. } | Task::Discard { .. } => None,
+        }
+    }
+}
+
 impl DiskRequest {
     /// The rest of the request. See [`Op`] for what it may point to.
     pub(super) fn entry(&mut self) -> squeue::Entry {
         let fd = types::Fd(self.file.fd());
         match &mut self.task {
             Task::Read { into, filled, .. } => {
-                let rest = &mut into[*filled..];
-                opcode::Read::new(fd, rest.as_mut_ptr(), rest.len() as u32)
-                    .offset(self.at + *filled as u64)
-                    .build()
+                let (rest, offset) = (&mut into[*filled..], self.at + *filled as u64);
+                let (memory, len) = (rest.as_mut_ptr(), rest.len() as u32);
+                match self.place {
+                    Some(place) => opcode::ReadFixed::new(fd, memory, len, place).offset(offset).build(),
+                    None => opcode::Read::new(fd, memory, len).offset(offset).build(),
+                }
             }
             Task::Write { parts, written, vectors, durable, .. } => {
                 gather(parts, *written, vectors);
                 let flags = if *durable { libc::RWF_DSYNC } else { 0 };
                 let offset = self.at + *written;
-                match &vectors[..] {
-                    [one] => opcode::Write::new(fd, one.iov_base.cast(), one.iov_len as u32)
+                match (&vectors[..], self.place) {
+                    ([one], Some(place)) => {
+                        opcode::WriteFixed::new(fd, one.iov_base.cast(), one.iov_len as u32, place)
+                            .offset(offset)
+                            .rw_flags(flags)
+                            .build()
+                    }
+                    ([one], None) => opcode::Write::new(fd, one.iov_base.cast(), one.iov_len as u32)
                         .offset(offset)
                         .rw_flags(flags)
                         .build(),
-                    many => opcode::Writev::new(fd, many.as_ptr(), many.len() as u32)
+                    (many, _) => opcode::Writev::new(fd, many.as_ptr(), many.len() as u32)
                         .offset(offset)
                         .rw_flags(flags)
                         .build(),
@@ -213,6 +238,11 @@ impl DiskRequest {
         };
         // A request has at most 2 GiB.
         Some(if result < 0 { -std::io::Error::last_os_error().raw_os_error()? } else { result as i32 })
+    }
+
+    /// Bytes of a read.
+    pub(super) fn bytes_read(&self) -> usize {
+        if let Task::Read { into, .. } = &self.task { into.len() } else { 0 }
     }
 
     /// Takes the kernel's answer: delivers, or goes on with what is left.

@@ -9,6 +9,7 @@
 mod disk;
 mod file;
 mod net;
+mod registry;
 mod ring;
 mod wake;
 

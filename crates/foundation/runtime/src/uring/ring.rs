@@ -18,6 +18,7 @@
 use super::UringError;
 use super::disk::DiskRequest;
 use super::net::NetRequest;
+use super::registry::Places;
 use super::wake::Alarm;
 use crate::buffer::Arena;
 use crate::executor::Wait;
@@ -42,6 +43,9 @@ pub(super) const DISK_OPS_MAX: usize = 512;
 /// that it answered is processed, then gets it all back at once. At 32 requests in flight, 8 gave 76 000 reads
 /// a second where no limit gave 64 000 (docs/decisions/0001-io-uring-reactor.md).
 const DELIVER_MAX: usize = 8;
+/// Bytes read in the completions of one turn after which no more are delivered: what was just read is checked and sent while a
+/// core's second-level cache still has it, and the device gets its next large request after one answer, not after eight.
+const DELIVER_BYTES_MAX: usize = 256 << 10;
 /// How long a dropped ring waits for its requests before it leaks them. Disks answer or fail within the
 /// kernel's own timeout of 30 s, except when they hang.
 const DRAIN: Duration = Duration::from_secs(35);
@@ -131,8 +135,8 @@ pub(super) struct Ring {
     pub(super) alarm: Arc<Alarm>,
     /// The executor's buffers; also copies of parts that a device cannot read in place.
     pub(super) arena: Arena,
-    /// Completions on their way out of the queue; kept for its memory.
-    batch: Cell<Vec<cqueue::Entry>>,
+    /// What the kernel knows of its memory.
+    pub(super) places: Rc<Places>,
     /// Vectors of finished requests, for the next ones.
     vectors: RefCell<Vec<Vec<libc::iovec>>>,
     closing: Cell<bool>,
@@ -176,6 +180,7 @@ impl Ring {
         }
         let alarm = Alarm::new().map_err(UringError::Other)?;
         let (enter_fd, enter_flags) = register_ring(uring.as_raw_fd());
+        let places = Rc::new(Places::new(uring.as_raw_fd()));
         let ring = Rc::new_cyclic(|me| Ring {
             io: RefCell::new(Io {
                 uring,
@@ -187,8 +192,8 @@ impl Ring {
                 disk_ops: 0,
             }),
             alarm: Arc::new(alarm),
-            arena: Arena::huge(),
-            batch: Cell::default(),
+            arena: Arena::registered(places.clone()),
+            places,
             vectors: RefCell::default(),
             closing: Cell::new(false),
             me: me.clone(),
@@ -211,6 +216,11 @@ impl Ring {
         // One origin for all rings: times travel between cores.
         static ORIGIN: OnceLock<Instant> = OnceLock::new();
         Nanos(ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64)
+    }
+
+    /// Whether no disk request of this core is under way.
+    pub(super) fn disks_are_idle(&self) -> bool {
+        self.io.borrow().disk_ops == 0
     }
 
     /// Queues a request; the next turn submits it.
@@ -264,9 +274,10 @@ impl Ring {
     }
 
     fn deliver(&self) {
-        let mut batch = self.batch.take();
-        batch.extend(self.io.borrow_mut().uring.completion().take(DELIVER_MAX));
-        for completion in batch.drain(..) {
+        let mut bytes = 0;
+        for _ in 0..DELIVER_MAX {
+            let next = self.io.borrow_mut().uring.completion().next();
+            let Some(completion) = next else { return };
             let user_data = completion.user_data();
             match user_data {
                 WAKE if cqueue::more(completion.flags()) => {}
@@ -276,13 +287,18 @@ impl Ring {
                 _ => {
                     let op = self.io.borrow_mut().finish(user_data as usize);
                     match op {
-                        Op::Disk(request) => request.complete(self, completion.result()),
+                        Op::Disk(request) => {
+                            bytes += request.bytes_read();
+                            request.complete(self, completion.result());
+                        }
                         Op::Net(request) => request.complete(self, completion.result()),
                     }
                 }
             }
+            if bytes >= DELIVER_BYTES_MAX {
+                return;
+            }
         }
-        self.batch.set(batch);
     }
 }
 
@@ -425,6 +441,7 @@ fn register_ring(fd: libc::c_int) -> (libc::c_int, u32) {
 
 impl Drop for Ring {
     fn drop(&mut self) {
+        self.places.close();
         self.closing.set(true);
         let io = self.io.get_mut();
         // Sockets can wait for ever; disks cannot, and a write once asked for is carried out.

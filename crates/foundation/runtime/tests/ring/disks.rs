@@ -48,6 +48,42 @@ fn what_was_written_is_read_back_at_many_sizes_and_offsets() {
     assert_eq!(wrong_at(&bytes, 5 * MIB, 28), None);
 }
 
+/// More regions of buffers than are kept free, several times: those that go leave their places with the kernel to others. The last
+/// buffer outlives the ring and is used with the next, which does not know it.
+#[test]
+fn what_is_read_lands_in_buffers_that_come_and_go() {
+    let scratch = Scratch::new();
+    let path = scratch.file("disk", 4 * MIB);
+    let path2 = path.clone();
+    let last = uring::block_on(|rt| async move {
+        let disk = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
+        disk.write(0, vec![pattern(&rt, 0, 4 << 20, 1)]).await.unwrap();
+        for _ in 0..3 {
+            let reads: Vec<_> = (0..80u64)
+                .map(|n| (n % 3 * 4096, 2 << 20))
+                .chain([(4096, 8192)])
+                .map(|(at, len)| (at, disk.read(at, rt.buffer(len))))
+                .collect();
+            let mut buffers = Vec::new();
+            for (at, read) in reads {
+                let (bytes, result) = read.await;
+                assert_eq!((result, wrong_at(&bytes, at, 1)), (Ok(()), None));
+                buffers.push(bytes);
+            }
+        }
+        disk.read(0, rt.buffer(8192)).await.0
+    })
+    .unwrap();
+    assert_eq!(wrong_at(&last, 0, 1), None);
+    uring::block_on(|rt| async move {
+        let disk = rt.open_disk(&path2, OpenMode::ReadWrite).unwrap();
+        check(&rt, &disk, 8192, 8192, 1).await;
+        let (bytes, result) = disk.read(4096, last).await;
+        assert_eq!((result, wrong_at(&bytes, 4096, 1)), (Ok(()), None));
+    })
+    .unwrap();
+}
+
 /// Parts of every alignment: more than one system call takes, pieces that direct I/O refuses, neighbours.
 #[test]
 fn a_write_of_many_parts_is_one_write() {

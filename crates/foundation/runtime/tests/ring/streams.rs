@@ -1,8 +1,10 @@
 //! Connections over the ring: against each other, and against the standard library's.
 
-use crate::common::{child, fill, role, wrong_at};
-use forebay_runtime::{Buf, NetError, Rt, Stream, uring};
+use crate::common::{Scratch, child, fill, role, wrong_at};
+use forebay_runtime::{Buf, NetError, OpenMode, Rt, Stream, uring};
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::rc::Rc;
 use std::sync::mpsc;
 
 async fn pair(rt: &Rt) -> (Stream, Stream) {
@@ -25,39 +27,64 @@ async fn receive(rt: &Rt, stream: &Stream, len: usize) -> Vec<u8> {
 }
 
 /// More parts than one system call takes, of odd lengths, more bytes than sockets hold, both ways at once.
+async fn exchange(rt: Rt) {
+    let (client, server) = pair(&rt).await;
+    let len = 24 << 20;
+    let sender = |stream: Stream, version: u64| {
+        let rt2 = rt.clone();
+        rt.spawn(async move {
+            let mut whole = rt2.buffer(len);
+            fill(&mut whole, 0, version);
+            let whole = whole.freeze();
+            let (mut parts, mut at) = (Vec::new(), 0);
+            while at < len {
+                let count = (1 + parts.len() * 7919 % 13_000).min(len - at);
+                // Copied, so that no part follows another in memory.
+                parts.push(rt2.arena().copy(&whole[at..at + count]).freeze());
+                at += count;
+            }
+            parts.push(rt2.buffer(0).freeze());
+            stream.send(parts).await.unwrap();
+        })
+    };
+    let sends = [sender(client.clone(), 1), sender(server.clone(), 2)];
+    let (rt2, from_server) = (rt.clone(), client.clone());
+    let other = rt.spawn(async move { receive(&rt2, &from_server, len).await });
+    assert_eq!(wrong_at(&receive(&rt, &server, len).await, 0, 1), None);
+    assert_eq!(wrong_at(&other.await, 0, 2), None);
+    for send in sends {
+        send.await;
+    }
+    drop(client);
+    let (_, end) = server.recv(rt.buffer(1)).await;
+    assert_eq!(end, Ok(0), "the peer has closed");
+}
+
 #[test]
 fn bytes_arrive_whole_and_in_order() {
+    uring::block_on(exchange).unwrap();
+}
+
+/// A send then goes with the disk's requests instead of on the spot.
+#[test]
+fn bytes_arrive_whole_and_in_order_while_a_disk_works() {
+    let scratch = Scratch::new();
+    let path = scratch.file("disk", 1 << 20);
     uring::block_on(|rt| async move {
-        let (client, server) = pair(&rt).await;
-        let len = 24 << 20;
-        let sender = |stream: Stream, version: u64| {
-            let rt2 = rt.clone();
-            rt.spawn(async move {
-                let mut whole = rt2.buffer(len);
-                fill(&mut whole, 0, version);
-                let whole = whole.freeze();
-                let (mut parts, mut at) = (Vec::new(), 0);
-                while at < len {
-                    let count = (1 + parts.len() * 7919 % 13_000).min(len - at);
-                    // Copied, so that no part follows another in memory.
-                    parts.push(rt2.arena().copy(&whole[at..at + count]).freeze());
-                    at += count;
-                }
-                parts.push(rt2.buffer(0).freeze());
-                stream.send(parts).await.unwrap();
-            })
-        };
-        let sends = [sender(client.clone(), 1), sender(server.clone(), 2)];
-        let (rt2, from_server) = (rt.clone(), client.clone());
-        let other = rt.spawn(async move { receive(&rt2, &from_server, len).await });
-        assert_eq!(wrong_at(&receive(&rt, &server, len).await, 0, 1), None);
-        assert_eq!(wrong_at(&other.await, 0, 2), None);
-        for send in sends {
-            send.await;
-        }
-        drop(client);
-        let (_, end) = server.recv(rt.buffer(1)).await;
-        assert_eq!(end, Ok(0), "the peer has closed");
+        let disk = rt.open_disk(&path, OpenMode::ReadWrite).unwrap();
+        let (rt2, is_over) = (rt.clone(), Rc::new(Cell::new(false)));
+        let over = is_over.clone();
+        let reading = rt.spawn(async move {
+            let mut buffer = rt2.buffer(4096);
+            while !over.get() {
+                let (bytes, result) = disk.read(0, buffer).await;
+                result.unwrap();
+                buffer = bytes;
+            }
+        });
+        exchange(rt).await;
+        is_over.set(true);
+        reading.await;
     })
     .unwrap();
 }

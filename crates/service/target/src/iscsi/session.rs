@@ -87,6 +87,7 @@ pub async fn serve<V: Volumes>(
         discover,
         protocol: forebay_iscsi::Session::new(&established, rt.now()),
         arena,
+        now: rt.now(),
         rt: rt.clone(),
         stream,
         slots: Slots::new(),
@@ -142,6 +143,8 @@ struct Session<'a, V: Volumes, F: Future<Output = Outcome>, S: Fn(Work) -> F, T>
     protocol: forebay_iscsi::Session,
     arena: Arena,
     rt: Rt,
+    /// When this round began.
+    now: Nanos,
     stream: Stream,
     slots: Slots<F>,
     /// Empty between rounds; kept for its memory.
@@ -178,6 +181,7 @@ where
     T: Fn(&TargetsWanted) -> Vec<Discovered>,
 {
     fn round(&mut self, context: &mut Context) -> Poll<Ended> {
+        self.now = self.rt.now();
         self.member.control.register(context.waker());
         if let Some(Stop::Stalled) = self.member.control.stopped() {
             self.cut(Ended::Stalled);
@@ -248,7 +252,7 @@ where
 
     fn keep_alive(&mut self, context: &mut Context) {
         while self.ending.is_none() {
-            let now = self.rt.now();
+            let now = self.now;
             match self.keepalive {
                 // It was registered for this task, and need not be again.
                 Some((at, _)) if now < at => return,
@@ -270,6 +274,8 @@ where
             if Pin::new(timer).poll(context).is_pending() {
                 return;
             }
+            // It has come meanwhile.
+            self.now = self.rt.now();
         }
         self.keepalive = None;
     }
@@ -320,7 +326,7 @@ where
                 waits = !busy;
             } else {
                 let mut bytes = &buffer[*from..*to];
-                self.protocol.handle_input(self.rt.now(), &mut bytes, &self.arena);
+                self.protocol.handle_input(self.now, &mut bytes, &self.arena);
                 self.input = Input::Idle;
                 self.act();
             }
@@ -394,7 +400,7 @@ where
         let rt = &self.rt;
         let stall = self.stall.get_or_insert_with(|| rt.sleep(STALL_MAX));
         while Pin::new(&mut *stall).poll(context).is_ready() {
-            self.member.end_stalled(self.rt.now());
+            self.member.end_stalled(self.now);
             *stall = self.rt.sleep(STALL_MAX);
         }
     }
@@ -410,7 +416,7 @@ where
             Ok(0) => self.end(Ended::Lost(None)),
             Err(error) => self.cut(Ended::Lost(error.os)),
             Ok(count) => {
-                self.member.control.progressed(self.rt.now());
+                self.member.control.progressed(self.now);
                 if count == buffer.len() {
                     self.receive_len = (buffer.len() * 2).min(RECEIVED_MAX);
                 } else if count < buffer.len() / 4 {
@@ -430,7 +436,7 @@ where
                 let Poll::Ready(result) = Pin::new(sending).poll(context) else { return sent };
                 self.sending = None;
                 self.member.release(std::mem::take(&mut self.held_by_sending));
-                self.member.control.progressed(self.rt.now());
+                self.member.control.progressed(self.now);
                 sent = true;
                 if let Err(error) = result {
                     // Nobody listens any more.
