@@ -4,8 +4,9 @@
 //! reports it with [`Frozen::wrote`]; then level by level the interior nodes. Nodes that became empty are
 //! reported as holes and vanish.
 
+use crate::delta::Delta;
 use crate::node::FANOUT;
-use crate::tree::{Child, Delta, Inner, Leaf};
+use crate::tree::{Child, Inner, Leaf};
 use forebay_base::codec::Writer;
 use forebay_space::{PTR_BYTES, Ptr};
 use std::collections::HashMap;

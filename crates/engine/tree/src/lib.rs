@@ -7,6 +7,7 @@
 //! Pure: no I/O. Where a leaf is needed that is not in memory, the caller is told its pointer, reads it, and
 //! comes back. [`Tree`] is the living state, [`Frozen`] what a checkpoint writes of it.
 
+mod delta;
 mod frozen;
 mod node;
 mod tree;

@@ -12,31 +12,12 @@
 //!
 //! Nodes leave their homes only in checkpoints: discard empties leaves, the checkpoint drops empty ones.
 
+use crate::delta::Delta;
 use crate::frozen::{Frozen, merge};
 use crate::node::FANOUT;
 use forebay_space::Ptr;
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// Changes to a leaf that is not in memory.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Delta {
-    /// The period in which the whole leaf was emptied.
-    pub cleared: Option<u64>,
-    /// Slot → new pointer and the period in which it came.
-    pub entries: BTreeMap<u16, (Ptr, u64)>,
-    /// Period of the first change: when it is not the current one, a checkpoint is resolving part of this delta.
-    since: u64,
-    /// Period of the last change.
-    stamp: u64,
-}
-
-impl Delta {
-    fn is_empty(&self) -> bool {
-        self.cleared.is_none() && self.entries.is_empty()
-    }
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {

@@ -147,8 +147,7 @@ impl Arena {
     }
 
     /// An arena in huge pages: for real devices.
-    #[cfg(test)]
-    pub(crate) fn huge() -> Arena {
+    pub fn huge() -> Arena {
         Arena::with(true, None)
     }
 

@@ -111,7 +111,7 @@ impl DiskBackend for UringDisk {
                 None => Task::Discard { len, by_command: self.file.is_device, done },
             },
         };
-        let place = task.place(&*self.ring.places);
+        let place = task.place(&self.ring.places);
         let mut request = DiskRequest { file: self.file.clone(), at, task, place, retries: 0 };
         match request.on_the_spot() {
             Some(result) => request.complete(&self.ring, result),
