@@ -76,7 +76,7 @@ fn every_mistake_is_a_problem_document() {
         |reply: common::Reply| reply.problem(400, "invalid")["field"].as_str().unwrap_or("").to_string();
     assert_eq!(field(api.post("/api/v1/pools", json!({"name": "tank"}))), "layout");
     assert_eq!(
-        field(api.post("/api/v1/pools", json!({"name": "tank", "layout": "4+1", "disks": []}))),
+        field(api.post("/api/v1/pools", json!({"name": "tank", "layout": "4+9", "disks": []}))),
         "layout"
     );
     assert_eq!(

@@ -10,7 +10,7 @@ use crate::crash::{self, Plan};
 use crate::harness::Failure;
 use crate::rows_disk as disk;
 use crate::rows_pool as pool;
-use crate::setup::Setup;
+use crate::setup::{LAYOUTS, Setup};
 use forebay_pool::Layout;
 
 /// What a scenario has shown.
@@ -238,7 +238,7 @@ pub const ROWS: &[Row] = &[
 /// The setups that the matrix runs a row over: each layout, each shard count, with and without log disks.
 pub fn setups(seed: u64) -> Vec<Setup> {
     let mut setups = Vec::new();
-    for layout in [Layout::Single, Layout::Mirror, Layout::Mirror3] {
+    for layout in LAYOUTS {
         for shards in [1, 2, 4] {
             let mut setup = Setup::from_seed(seed.wrapping_add(setups.len() as u64));
             // Log disks with every other shard count, one at a time and mirrored.

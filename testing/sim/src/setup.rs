@@ -10,6 +10,16 @@ use forebay_pool::{Layout, PoolSpec, SyncPolicy};
 /// Name of the pool that every run makes.
 pub const POOL: &str = "tank";
 
+/// What is tried: parity with more cells than parity, with as many, and with more parity than data.
+pub const LAYOUTS: [Layout; 6] = [
+    Layout::Single,
+    Layout::Mirror,
+    Layout::Mirror3,
+    Layout::Parity { data: 2, parity: 1 },
+    Layout::Parity { data: 3, parity: 2 },
+    Layout::Parity { data: 2, parity: 3 },
+];
+
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
@@ -40,8 +50,7 @@ impl Setup {
         let mut pick = |from: &[u64]| from[random.below(from.len() as u64) as usize];
         Setup {
             seed,
-            layout: [Layout::Single, Layout::Mirror, Layout::Mirror, Layout::Mirror3]
-                [pick(&[0, 1, 2, 3]) as usize],
+            layout: LAYOUTS[pick(&[0, 1, 1, 2, 3, 4]) as usize],
             groups: pick(&[1, 1, 1, 2]) as usize,
             log_disks: pick(&[0, 0, 0, 1, 2]) as usize,
             shards: pick(&[1, 1, 2, 4]) as usize,
@@ -97,7 +106,7 @@ impl Setup {
                 text += &format!(" --{name} {value}");
             }
         };
-        add("layout", self.layout == drawn.layout, self.layout.name().into());
+        add("layout", self.layout == drawn.layout, self.layout.to_string());
         add("groups", self.groups == drawn.groups, self.groups.to_string());
         add("log-disks", self.log_disks == drawn.log_disks, self.log_disks.to_string());
         add("shards", self.shards == drawn.shards, self.shards.to_string());

@@ -48,9 +48,26 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::WriteErrorIgnored => &["write-error"],
         Bug::FlushErrorIgnored => &["flush-error"],
         Bug::UnreadableReadsAsZeros => &["rot-serving", "unreadable", "read-error"],
-        Bug::EvacuatesLockedBlocks => &["scattered"],
+        Bug::EvacuatesLockedBlocks | Bug::PlugNotReplayed => &["scattered"],
+        Bug::ParityNotUpdated | Bug::ParityWrongRotation => &["gone", "rot"],
+        Bug::DegradedReadUnchecked => &["rot-same-place", "gone"],
         _ => &[],
     }
+}
+
+/// Layouts with parity that have room for what goes wrong, and for two losses.
+const PARITY: [Layout; 2] = [Layout::Parity { data: 2, parity: 1 }, Layout::Parity { data: 3, parity: 2 }];
+
+/// Whether only pools with parity can meet the bug.
+fn is_of_parity(bug: Bug) -> bool {
+    matches!(
+        bug,
+        Bug::ParityNotRestored
+            | Bug::PlugNotReplayed
+            | Bug::ParityNotUpdated
+            | Bug::ParityWrongRotation
+            | Bug::DegradedReadUnchecked
+    )
 }
 
 /// Changes to the drawn setups that make a bug likely to matter.
@@ -67,7 +84,11 @@ fn shaped(bug: Bug, mut setup: Setup) -> Setup {
             setup.operations = 400;
             setup.log_kib = 256;
         }
+        Bug::ParityNotRestored | Bug::PlugNotReplayed => setup.clients = 8,
         _ => {}
+    }
+    if is_of_parity(bug) {
+        setup.layout = PARITY[setup.seed as usize % 2];
     }
     setup
 }
@@ -128,7 +149,7 @@ fn hunt_by_crash(setup: &Setup) -> Result<u64, (Failure, u64)> {
 fn hunt_by_row(bug: Bug, name: &str, cases: &mut u64) -> Option<Caught> {
     let row = ROWS.iter().find(|row| row.name == name).expect("the suite names rows that exist");
     for seed in 0..2 {
-        for layout in [Layout::Mirror, Layout::Single] {
+        for layout in if is_of_parity(bug) { PARITY } else { [Layout::Mirror, Layout::Single] } {
             let setup = Setup { layout, ..Setup::from_seed(seed) };
             if !(row.applies)(&setup) {
                 continue;

@@ -163,12 +163,16 @@ fn decode_group(r: &mut Reader) -> Result<GroupEntry, LabelError> {
     let (role, data, redundancy, _, _) = (r.u8()?, r.u8()?, r.u8()?, r.u8()?, r.u32()?);
     let (slot_bytes, cell_bytes) = (r.u64()?, r.u64()?);
     r.bytes(40)?;
-    if role > 1
-        || data != 1
-        || redundancy > 2
-        || !slot_bytes.is_power_of_two()
-        || !(1 << 16..=1 << 32).contains(&slot_bytes)
-    {
+    let is_shape = match data {
+        1 => redundancy <= 2,
+        2..=16 => {
+            (1..=3).contains(&redundancy)
+                && cell_bytes.is_power_of_two()
+                && (4096..=slot_bytes.min(1 << 20)).contains(&cell_bytes)
+        }
+        _ => false,
+    };
+    if role > 1 || !is_shape || !slot_bytes.is_power_of_two() || !(1 << 16..=1 << 32).contains(&slot_bytes) {
         return Err(LabelError::Damaged);
     }
     Ok(GroupEntry { role, data, redundancy, slot_bytes, cell_bytes })

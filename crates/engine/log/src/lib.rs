@@ -9,5 +9,5 @@ mod record;
 mod ring;
 
 pub use frame::{Chain, FRAME_HEADER, Frame, FrameContext, encode_frame};
-pub use record::{Record, RecordError, decode_records};
+pub use record::{PlugPiece, Record, RecordError, decode_records};
 pub use ring::{Piece, Ring};

@@ -7,6 +7,8 @@
 //! 4 Put     1 kind | 4 dataset | 4 length | dataset record
 //! 5 Remove  1 kind | 4 dataset
 //! 6 Grant   1 kind | 160 chunk table entry
+//! 7 Plug    1 kind | 4 chunk | 4 count | count × (1 slot, 8 byte in the slot, 4 length) | the bytes, one after the other
+//! 8 Plugged 1 kind
 //! ```
 //!
 //! A dataset is named by its number in the shard's catalogue. Records carry absolute positions and pointers: applying one
@@ -51,7 +53,28 @@ pub enum Record<'a> {
     Grant {
         chunk: ChunkEntry,
     },
+    /// These bytes go into lines in use of a chunk with parity: data and parity, all of it. The last one that no
+    /// [`Record::Plugged`] follows is written again after a crash.
+    Plug {
+        chunk: u32,
+        pieces: Vec<PlugPiece<'a>>,
+    },
+    /// The bytes of the last [`Record::Plug`] are in place.
+    Plugged,
 }
+
+/// Bytes for one slot of a chunk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlugPiece<'a> {
+    /// Index in the chunk's slots.
+    pub slot: u8,
+    /// Byte in the slot.
+    pub at: u64,
+    pub bytes: &'a [u8],
+}
+
+/// Encoded bytes of a [`PlugPiece`] without its contents.
+const PIECE_HEADER: usize = 13;
 
 /// A frame whose checksum is right holds something impossible: written by a newer version, or our bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +96,10 @@ impl Record<'_> {
             Record::Put { record, .. } => 9 + record.len(),
             Record::Remove { .. } => 5,
             Record::Grant { .. } => 1 + CHUNK_ENTRY_BYTES,
+            Record::Plug { pieces, .. } => {
+                9 + pieces.iter().map(|piece| PIECE_HEADER + piece.bytes.len()).sum::<usize>()
+            }
+            Record::Plugged => 1,
         }
     }
 
@@ -107,6 +134,18 @@ impl Record<'_> {
                 w.u8(6);
                 chunk.encode(w);
             }
+            Record::Plug { chunk, pieces } => {
+                w.u8(7).u32(*chunk).u32(pieces.len() as u32);
+                for piece in pieces {
+                    w.u8(piece.slot).u64(piece.at).u32(piece.bytes.len() as u32);
+                }
+                for piece in pieces {
+                    w.bytes(piece.bytes);
+                }
+            }
+            Record::Plugged => {
+                w.u8(8);
+            }
         }
     }
 
@@ -135,6 +174,20 @@ impl Record<'_> {
             }
             5 => Record::Remove { dataset: r.u32()? },
             6 => Record::Grant { chunk: ChunkEntry::decode(r)?.ok_or(RecordError)? },
+            7 => {
+                let (chunk, count) = (r.u32()?, r.u32()? as usize);
+                if count.saturating_mul(PIECE_HEADER) > r.remaining() {
+                    return Err(RecordError);
+                }
+                let headers: Vec<(u8, u64, u32)> = (0..count)
+                    .map(|_| Ok((r.u8()?, r.u64()?, r.u32()?)))
+                    .collect::<Result<_, RecordError>>()?;
+                let pieces = headers
+                    .into_iter()
+                    .map(|(slot, at, len)| Ok(PlugPiece { slot, at, bytes: r.bytes(len as usize)? }));
+                Record::Plug { chunk, pieces: pieces.collect::<Result<_, RecordError>>()? }
+            }
+            8 => Record::Plugged,
             _ => return Err(RecordError),
         })
     }
@@ -171,13 +224,21 @@ mod tests {
             Record::Put { dataset: 5, record: b"properties" },
             Record::Remove { dataset: 5 },
             Record::Grant { chunk },
+            Record::Plug {
+                chunk: 3,
+                pieces: vec![
+                    PlugPiece { slot: 4, at: 1 << 33, bytes: &block },
+                    PlugPiece { slot: 0, at: 0, bytes: b"" },
+                ],
+            },
+            Record::Plugged,
         ];
         let mut bytes = vec![0; records.iter().map(Record::len).sum()];
         let mut w = Writer::new(&mut bytes);
         records.iter().for_each(|record| record.encode(&mut w));
-        assert_eq!(decode_records(&bytes, 6), Ok(records));
-        assert!((0..bytes.len()).all(|len| decode_records(&bytes[..len], 6).is_err()));
-        assert_eq!(decode_records(&bytes, 5), Err(RecordError), "left-over bytes");
+        assert_eq!(decode_records(&bytes, 8), Ok(records));
+        assert!((0..bytes.len()).all(|len| decode_records(&bytes[..len], 8).is_err()));
+        assert_eq!(decode_records(&bytes, 7), Err(RecordError), "left-over bytes");
         assert_eq!(
             decode_records(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255], 1),
             Err(RecordError)

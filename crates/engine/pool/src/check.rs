@@ -7,7 +7,7 @@
 
 use crate::error::Error;
 use crate::format::{DatasetRecord, ShardRoot};
-use crate::import::{Found, Probe, assemble, build_array, open_error, probe};
+use crate::import::{Found, Probe, assemble, build_array, line_units, open_error, probe};
 use crate::open::{FrameReader, log_ring, read_catalog, read_chunk_table};
 use forebay_base::{Checksum, Id};
 use forebay_device::Health;
@@ -72,8 +72,16 @@ pub async fn check(rt: &Rt, paths: &[String]) -> Result<CheckReport, Error> {
         checkpoint: assembly.generation,
         ..CheckReport::default()
     };
-    let mut checker =
-        Checker { pool: label.pool, array, report, slots: BTreeSet::new(), chunk_ids: BTreeSet::new() };
+    let mut checker = Checker {
+        pool: label.pool,
+        array,
+        report,
+        slots: BTreeSet::new(),
+        chunk_ids: BTreeSet::new(),
+        line_units: line_units(&label),
+        // In a pool that was not exported, lines may be half written: the log knows how they go on.
+        exported: assembly.pool.exported,
+    };
     for (index, root) in assembly.pool.shards.iter().enumerate() {
         checker.shard(index, root, assembly.pool.incarnation).await;
     }
@@ -87,6 +95,8 @@ struct Checker {
     /// Slots and chunk numbers seen: each belongs to one chunk of one shard.
     slots: BTreeSet<(u16, u32)>,
     chunk_ids: BTreeSet<u32>,
+    line_units: Vec<u32>,
+    exported: bool,
 }
 
 /// One shard's space, as it is rebuilt.
@@ -137,6 +147,7 @@ impl Checker {
             }
         }
         self.bitmaps(index, &space, &entries).await;
+        self.parity(index, &space).await;
         self.log(index, root, incarnation, &space, &entries).await;
     }
 
@@ -245,6 +256,26 @@ impl Checker {
                     differing(true),
                     differing(false)
                 ));
+            }
+        }
+    }
+
+    /// Compares the parity of every line that holds something with its data.
+    async fn parity(&mut self, shard: usize, space: &Space) {
+        for (entry, reached) in space.chunks.values() {
+            let is_data = matches!(entry.kind, ChunkKind::Data { .. });
+            let line = self.line_units.get(usize::from(entry.group)).copied().unwrap_or(0);
+            if !is_data || line == 0 || !self.exported {
+                continue;
+            }
+            for nth in (0..entry.units / line).filter(|nth| !reached.is_free(nth * line, line)) {
+                let found = self.array.scrub_lines(&entry.slots, u64::from(nth)..u64::from(nth) + 1).await;
+                if !found.mismatched.is_empty() {
+                    let chunk = entry.id.0;
+                    self.report.problem(format!(
+                        "shard {shard}: line {nth} of chunk {chunk} has parity that does not agree with its data"
+                    ));
+                }
             }
         }
     }

@@ -16,8 +16,8 @@ use crate::shard::{NodesClaim, Shard};
 use crate::signal::Pass;
 use forebay_base::codec::Writer;
 use forebay_base::planted::{Bug, active};
-use forebay_log::{FRAME_HEADER, Frame, Record, encode_frame};
-use forebay_raid::{ArrayError, DiskSet, Writing};
+use forebay_log::{FRAME_HEADER, Frame, PlugPiece, Record, encode_frame};
+use forebay_raid::{ArrayError, DiskSet, Piece, Writing};
 use forebay_runtime::{Buf, Completer, Completion, completion};
 use forebay_space::{Addr, ChunkEntry, Ptr};
 use forebay_tree::Tree;
@@ -72,6 +72,13 @@ pub(crate) enum Change {
     Grant {
         chunk: ChunkEntry,
     },
+    /// What is about to be written into lines in use.
+    Plug {
+        chunk: u32,
+        pieces: Vec<Piece>,
+    },
+    /// It is there.
+    Plugged,
 }
 
 /// What one caller queued: applied together or not at all.
@@ -97,6 +104,11 @@ impl Entry {
     }
     pub fn grant(chunk: ChunkEntry) -> Entry {
         Entry::new(0, vec![Change::Grant { chunk }], false)
+    }
+
+    /// The entry's data is on the disks already, which are yet to be flushed.
+    pub fn is_in_place(&mut self, touched: DiskSet) {
+        self.ahead = Some(Ok(touched));
     }
 
     /// Adds the means to wait for the entry.
@@ -183,6 +195,15 @@ impl Change {
             Change::Put { record, encoded } => Record::Put { dataset: record.number, record: encoded },
             Change::Remove { number } => Record::Remove { dataset: *number },
             Change::Grant { chunk } => Record::Grant { chunk: chunk.clone() },
+            Change::Plug { chunk, pieces } => {
+                let pieces = pieces.iter().map(|piece| PlugPiece {
+                    slot: piece.slot,
+                    at: piece.at,
+                    bytes: &piece.data,
+                });
+                Record::Plug { chunk: *chunk, pieces: pieces.collect() }
+            }
+            Change::Plugged => Record::Plugged,
         }
     }
 }
@@ -423,6 +444,10 @@ impl Shard {
     /// Starts writing blocks, merged where they are adjacent.
     pub fn start_writes(&self, mut blocks: Vec<(Addr, Buf)>) -> Vec<Writing> {
         blocks.sort_unstable_by_key(|(at, _)| *at);
+        let has_lines = self.space.borrow().has_lines();
+        if has_lines {
+            blocks = self.fill_lines(blocks);
+        }
         let mut writes = Vec::new();
         let mut run: Vec<Buf> = Vec::new();
         let (mut start, mut end) = (Addr::default(), Addr::default());
@@ -436,7 +461,8 @@ impl Shard {
         };
         for (at, block) in blocks {
             let len = block.len() as u64;
-            if at != end || at.chunk() != start.chunk() || run.len() >= PARTS_MAX {
+            // Lines must not be torn apart; the array divides what it writes of them.
+            if at != end || at.chunk() != start.chunk() || (run.len() >= PARTS_MAX && !has_lines) {
                 flush(start, &mut run, &mut writes);
                 start = at;
             }
@@ -476,7 +502,10 @@ impl Shard {
                 for (block, mut staged) in dataset.take_staged(first, end) {
                     // A destaged block is now in the place that was reserved for it.
                     let ptr = ptrs[(block - first) as usize];
-                    staged.place = staged.place.filter(|place| place.addr() != ptr.addr());
+                    if staged.place.is_some_and(|place| place.addr() == ptr.addr()) {
+                        self.placed.borrow_mut().remove(&ptr.addr());
+                        staged.place = None;
+                    }
                     self.unstage(&staged);
                 }
                 self.note_loaded(&dataset, first, end - 1);
@@ -493,6 +522,7 @@ impl Shard {
             Change::Put { record, .. } => self.apply_put(*record),
             Change::Remove { number } => self.apply_remove(number),
             Change::Grant { chunk } => self.space.borrow_mut().grant_logged(chunk.id),
+            Change::Plug { .. } | Change::Plugged => {}
         }
         let mut space = self.space.borrow_mut();
         freed.iter().for_each(|ptr| space.freed(ptr));
@@ -519,6 +549,9 @@ impl Shard {
             let before = dataset.staged.borrow_mut().insert(block, Staged { sequence, data, place });
             if let Some(before) = before {
                 self.unstage(&before);
+            }
+            if let Some(place) = place {
+                self.note_placed(dataset.number(), block, &place);
             }
         }
         self.destage_work.send();

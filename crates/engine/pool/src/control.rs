@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, IoError};
 use crate::format::{ShardRoot, Super};
 use crate::registry::{PoolShared, call, registry};
 use crate::signal::Turnstile;
-use crate::slots::SlotMap;
+use crate::slots::{DATA, SlotMap};
 use crate::spec::{DiskState, DiskStatus, Event, GroupStatus, Layout, PoolState, PoolStatus, Role, Severity};
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
@@ -356,7 +356,7 @@ impl Control {
         }
         let label = self.label.borrow();
         let slots = self.slots.borrow();
-        let size = slots.chunks(group).0 * u64::from(slots.units(group)) * UNIT;
+        let size = slots.chunks(group).0 * u64::from(slots.units(group, DATA)) * UNIT;
         let failed = self.shared.healths.iter().any(|health| health.is_failed());
         let state = match (self.shared.is_suspended(), failed) {
             (true, _) => PoolState::Suspended,
@@ -403,7 +403,7 @@ impl Control {
             }
         });
         let entry = &label.groups[group];
-        let layout = [Layout::Single, Layout::Mirror, Layout::Mirror3][usize::from(entry.redundancy)];
+        let layout = Layout::of(entry.data, entry.redundancy);
         let role = if entry.role == 0 { Role::Data } else { Role::Log };
         GroupStatus { role, layout, disks: disks.collect() }
     }

@@ -3,13 +3,13 @@
 use crate::EngineConfig;
 use crate::error::{Error, ErrorKind};
 use crate::format::{SHARDS_MAX, ShardRoot, Super};
-use crate::import::{Probe, build_array, open_error, probe};
+use crate::import::{Probe, build_array, line_units, open_error, probe};
 use crate::registry::PoolShared;
 use crate::shard::{FrozenShard, Log, Shard, ShardParts};
 use crate::slots::SlotMap;
-use crate::spec::PoolSpec;
+use crate::spec::{Layout, PoolSpec};
 use crate::volumes::check_name;
-use forebay_base::{GIB, Id, KIB};
+use forebay_base::{GIB, Id, KIB, MIB};
 use forebay_device::{
     DISK_BYTES_MIN, DiskEntry, DiskLayout, DiskStatus, GroupEntry, Health, Label, LabelError,
     SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SuperblockSlot, UNIT, write_label, write_superblock,
@@ -23,7 +23,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 const LOG_BYTES_MIN: u64 = 512 * KIB;
+/// With parity, what goes into lines in use passes through the log: the largest block and its parity take a quarter of this.
+const LOG_BYTES_MIN_LINES: u64 = 2 * MIB;
 const LOG_BYTES_MAX: u64 = GIB;
+/// A block of the most common size is on one disk.
+const CELL_BYTES_MIN: u64 = 16 * KIB;
+/// A disk reads on at little cost once it is there; flash does not seek, and small lines are sooner full.
+const CELL_BYTES_FLASH: u64 = 64 * KIB;
+const CELL_BYTES_DISK: u64 = 128 * KIB;
 const FIRST_GENERATION: u64 = 1;
 const FIRST_EPOCH: u64 = 1;
 
@@ -42,13 +49,13 @@ fn check_spec(spec: &PoolSpec) -> Result<(), Error> {
             "Choose another name",
         ));
     }
+    if !spec.layout.is_possible() {
+        let message = format!("there is no layout {}", spec.layout);
+        return Err(invalid("layout", &spec.name, message, "Give 2 to 16 data and 1 to 3 parity disks"));
+    }
     if spec.disks.len() < spec.layout.width() {
-        let message = format!(
-            "layout {} needs {} disks, {} given",
-            spec.layout.name(),
-            spec.layout.width(),
-            spec.disks.len()
-        );
+        let message =
+            format!("layout {} needs {} disks, {} given", spec.layout, spec.layout.width(), spec.disks.len());
         return Err(invalid("disks", &spec.name, message, "Give more disks or another layout"));
     }
     if spec.disks.len() + spec.log_disks.len() > 256 {
@@ -126,14 +133,26 @@ async fn open_disk(rt: &Rt, path: &str, force: bool) -> Result<Disk, Error> {
     Ok(disk)
 }
 
+/// Bytes of a cell: of small disks less, so that a chunk has lines to choose from.
+fn cell_bytes(slot_bytes: u64, most: u64) -> u64 {
+    (slot_bytes / 16).clamp(CELL_BYTES_MIN, most)
+}
+
 /// A group's entry and its disks' entries.
-fn plan_group(rt: &Rt, role: u8, redundancy: u8, group: u16, disks: &[Disk]) -> (GroupEntry, Vec<DiskEntry>) {
+fn plan_group(rt: &Rt, role: u8, layout: Layout, group: u16, disks: &[Disk]) -> (GroupEntry, Vec<DiskEntry>) {
     let smallest = disks.iter().map(|disk| disk.geometry().size).min().expect("a group has a disk");
     let slot_bytes = DiskLayout::slot_bytes_for(smallest);
-    let entry = GroupEntry { role, data: 1, redundancy, slot_bytes, cell_bytes: slot_bytes };
+    let (data, redundancy) = (layout.data(), layout.redundancy());
+    let cell_bytes = match data {
+        1 => slot_bytes,
+        _ if disks.iter().any(|disk| disk.geometry().rotational) => cell_bytes(slot_bytes, CELL_BYTES_DISK),
+        _ => cell_bytes(slot_bytes, CELL_BYTES_FLASH),
+    };
+    let entry = GroupEntry { role, data, redundancy, slot_bytes, cell_bytes };
     let describe = |disk: &Disk| {
         let geometry = disk.geometry();
-        let layout = DiskLayout::new(geometry.size, slot_bytes, 1).expect("the size was checked");
+        let layout =
+            DiskLayout::new(geometry.size, slot_bytes, u64::from(data)).expect("the size was checked");
         DiskEntry {
             id: Id::from_random(rt.random(), rt.random()),
             group,
@@ -169,11 +188,10 @@ pub(crate) async fn create(
 ) -> Result<(), Error> {
     let disks = examine(rt, spec).await?;
     let (data, log) = disks.split_at(spec.disks.len());
-    let redundancy = (spec.layout.width() - 1) as u8;
-    let (group, mut entries) = plan_group(rt, 0, redundancy, 0, data);
+    let (group, mut entries) = plan_group(rt, 0, spec.layout, 0, data);
     let mut groups = vec![group];
     if !log.is_empty() {
-        let (group, more) = plan_group(rt, 1, (log.len() - 1) as u8, 1, log);
+        let (group, more) = plan_group(rt, 1, Layout::of(1, (log.len() - 1) as u8), 1, log);
         groups.push(group);
         entries.extend(more);
     }
@@ -229,17 +247,19 @@ async fn format_shards(
 ) -> Result<Vec<ShardRoot>, Error> {
     let mut slots = SlotMap::new(&label.groups, &label.disks);
     let log_group = label.groups.len() as u16 - 1;
-    let chunk_bytes = u64::from(slots.units(log_group)) * UNIT;
+    let chunk_bytes = u64::from(slots.units(log_group, ChunkKind::Log)) * UNIT;
     let space_bytes = slots.chunks(log_group).0 * chunk_bytes;
     let share = if log_group == 0 { 16 } else { 2 };
+    let has_lines = label.groups.iter().any(|group| group.data > 1);
+    let log_bytes_min = if has_lines { LOG_BYTES_MIN_LINES } else { LOG_BYTES_MIN };
     let log_bytes = spec
         .log_bytes
         .unwrap_or(space_bytes / share / spec.shards as u64)
-        .clamp(LOG_BYTES_MIN, LOG_BYTES_MAX.max(spec.log_bytes.unwrap_or(0)));
+        .clamp(log_bytes_min, LOG_BYTES_MAX.max(spec.log_bytes.unwrap_or(0)));
     let log_chunks = log_bytes.div_ceil(chunk_bytes);
     let mut roots = Vec::new();
     for index in 0..spec.shards {
-        let mut space = Space::default();
+        let mut space = Space::new(line_units(label));
         let mut ring_chunks = Vec::new();
         let full = || {
             Error::new(

@@ -43,8 +43,7 @@ impl Shard {
         let fits = || {
             let log = self.log.borrow();
             let used = log.chain.position - log.tail + (self.queued_bytes.get() + bytes) as u64;
-            used <= log.ring.bytes() / 4 * 3
-                && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
+            used <= self.staging_limit() && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
         };
         if !fits() {
             // Room comes with destaging and a checkpoint. When checkpoints pass and nothing moves, there is none to come.
@@ -75,11 +74,44 @@ impl Shard {
         Ok(LogClaim { shard: self.clone(), bytes })
     }
 
+    /// Bytes of the log that client operations may fill. The rest is for what moves blocks on and so makes room: pointers; into
+    /// gaps of lines with three parity cells up to seven pages for a block of one (itself, parity, headers, pointers).
+    fn staging_limit(&self) -> u64 {
+        let ring = self.log.borrow().ring.bytes();
+        if self.space.borrow().has_lines() { ring / 8 } else { ring / 4 * 3 }
+    }
+
     /// Whether staged blocks should move now.
     fn should_destage(&self) -> bool {
         let staged = self.staged_bytes.get() as u64;
-        let full = self.log.borrow().fill_permille() > 300;
-        staged > 0 && (full || self.checkpoint_wanted.get() || staged > self.shared.memory_per_shard / 16)
+        let full = {
+            let log = self.log.borrow();
+            (log.chain.position - log.tail) * 5 > self.staging_limit() * 2
+        };
+        let wanted = self.checkpoint_wanted.get() || self.draining.get();
+        staged > 0 && (full || wanted || staged > self.shared.memory_per_shard / 16)
+    }
+
+    /// Moves all that is staged now to the data disks. False when it does not move.
+    pub async fn drain(self: &Rc<Self>) -> bool {
+        let last = self.log.borrow().staged.keys().next_back().copied();
+        let Some(last) = last else { return true };
+        let is_done = || self.log.borrow().staged.keys().next().is_none_or(|oldest| *oldest > last);
+        self.draining.set(true);
+        let goal = self.checkpoints.get() + STALLED_CHECKPOINTS;
+        self.progress
+            .until(|| {
+                let stop =
+                    is_done() || self.checkpoints.get() >= goal || self.is_suspended() || self.stopping.get();
+                if !stop {
+                    self.want_checkpoint();
+                    self.destage_work.send();
+                }
+                stop
+            })
+            .await;
+        self.draining.set(false);
+        is_done()
     }
 
     /// The task that moves staged blocks, until the shard stops.
@@ -87,7 +119,9 @@ impl Shard {
         loop {
             self.destage_work.wait().await;
             while self.should_destage() && !self.stopping.get() && !self.is_suspended() {
-                if self.destage_some().await.is_err() {
+                let has_lines = self.space.borrow().has_lines();
+                let moved = if has_lines { self.destage_lines().await } else { self.destage_some().await };
+                if moved.is_err() {
                     // No space, or suspended: what made it so will wake this task again.
                     break;
                 }

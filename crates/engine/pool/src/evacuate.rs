@@ -26,6 +26,8 @@ use std::rc::Rc;
 
 /// Bytes that one entry moves: enough for a large write, little enough that a client's commit does not wait long behind it.
 const MOVE_BYTES: usize = 512 << 10;
+/// The same where moving goes by way of the log.
+const MOVE_BYTES_LOGGED: usize = 64 << 10;
 /// The last part of the log is for clients.
 const LOG_FILL_PERMILLE_MAX: u64 = 750;
 /// Nodes that moving blocks of one leaf makes dirty, at most: the leaf and what is above it.
@@ -56,8 +58,11 @@ impl Shard {
         for dataset in datasets {
             if self.evacuate_dataset(&dataset, &closed).await.is_err() {
                 // What was moved until here may be enough.
-                return true;
+                break;
             }
+        }
+        if self.space.borrow().has_lines() {
+            self.drain().await;
         }
         true
     }
@@ -68,7 +73,8 @@ impl Shard {
         closed: &BTreeSet<ChunkId>,
     ) -> Result<(), IoError> {
         self.replace_staged(dataset, closed).await?;
-        let run_max = MOVE_BYTES / dataset.block_bytes();
+        let bytes = if self.space.borrow().has_lines() { MOVE_BYTES_LOGGED } else { MOVE_BYTES };
+        let run_max = (bytes / dataset.block_bytes()).max(1);
         let mut next = 0;
         loop {
             let leaf = dataset.tree.borrow().next_leaf(next);
@@ -128,14 +134,10 @@ impl Shard {
             staged.iter().filter(|(_, staged)| inside(&staged.place)).map(|(block, _)| *block).collect()
         };
         for block in staged {
+            // One that is locked may be on its way to its place.
+            let Some(_guard) = dataset.locks.try_lock(block, block) else { continue };
             let (places, _) = self.allocate_here(dataset.block_bytes(), 1, 0).await?;
-            let mut unused = places[0];
-            if let Some(staged) = dataset.staged.borrow_mut().get_mut(&block)
-                && inside(&staged.place)
-            {
-                unused = staged.place.replace(unused).expect("it has a place");
-            }
-            self.space.borrow_mut().give_back(&unused);
+            self.replace_place(dataset, block, places[0], inside);
         }
         Ok(())
     }
@@ -149,7 +151,11 @@ impl Shard {
         count: usize,
         closed: &BTreeSet<ChunkId>,
     ) -> Result<(), IoError> {
-        self.log_room().await?;
+        let has_lines = self.space.borrow().has_lines();
+        let _room = match has_lines {
+            true => Some(self.staging_room(count * dataset.block_bytes()).await?),
+            false => self.log_room().await.map(|()| None)?,
+        };
         let guard = dataset.locks.try_lock(first, first + count as u64 - 1);
         if guard.is_none() && !active(Bug::EvacuatesLockedBlocks) {
             return Ok(());
@@ -167,10 +173,14 @@ impl Shard {
             return Ok(());
         }
         let (places, nodes) = self.allocate_here(dataset.block_bytes(), moving.len(), MOVE_NODES).await?;
+        // Into lines with parity by way of the log, as everything small.
         let change = |((block, data), place): ((u64, Buf), Ptr)| {
+            let dataset = dataset.clone();
+            if has_lines {
+                return Change::Data { dataset, first: block, blocks: vec![(data, Some(place))] };
+            }
             let ptr = Ptr::new(place.addr(), data.len() as u32, self.epoch, Checksum::of(&data));
-            let (dataset, ptrs, parts) = (dataset.clone(), vec![ptr], vec![data]);
-            Change::Write { dataset, first: block, ptrs, parts, destage: true }
+            Change::Write { dataset, first: block, ptrs: vec![ptr], parts: vec![data], destage: true }
         };
         let changes = moving.into_iter().zip(places).map(change).collect();
         let mut entry = Entry::new(self.entry_id(), changes, false);

@@ -11,7 +11,8 @@ use crate::{Engine, EngineConfig};
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{
-    DiskLayout, DiskStatus, Health, Label, LabelError, Member, read_labels, read_superblocks, write_label,
+    DiskLayout, DiskStatus, Health, Label, LabelError, Member, UNIT, read_labels, read_superblocks,
+    write_label,
 };
 use forebay_raid::Array;
 use forebay_runtime::{Cores, Disk, OpenError, OpenMode, Rt};
@@ -263,6 +264,15 @@ pub(crate) fn build_array(
     Array::new(rt.clone(), members, group_of, &label.groups, failed)
 }
 
+/// By group, the allocation units of a line of its chunks of data; 0 without parity.
+pub(crate) fn line_units(label: &Label) -> Vec<u32> {
+    let of_group = |group: &forebay_device::GroupEntry| match group.data {
+        1 => 0,
+        data => (group.cell_bytes * u64::from(data) / UNIT) as u32,
+    };
+    label.groups.iter().map(of_group).collect()
+}
+
 /// What one core needs to open a shard.
 #[derive(Clone)]
 struct ShardOrder {
@@ -311,7 +321,9 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         })
     });
     let array = build_array(&rt, &order.label, disks, &order.shared.healths, failed);
-    let data_in_log = order.label.groups.iter().any(|group| group.role == 1);
+    // Lines with parity are written whole, from what gathers in the log.
+    let data_in_log = order.label.groups.iter().any(|group| group.role == 1 || group.data > 1);
+    let line_units = line_units(&order.label);
     let (index, incarnation, epoch) = (order.index, order.old_incarnation, order.epoch);
     let opening = OpenShard {
         rt: rt.clone(),
@@ -319,6 +331,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         index,
         array,
         data_in_log,
+        line_units,
         root: &order.root,
         incarnation,
         epoch,

@@ -17,11 +17,13 @@ mod format;
 #[cfg(test)]
 mod format_doc;
 mod import;
+mod lines;
 mod locks;
 mod open;
 mod pending;
 mod read;
 mod registry;
+mod replay;
 mod shard;
 mod signal;
 mod slots;

@@ -1,36 +1,31 @@
 //! Opening a shard: from its root in the superblock to trees, space and the end of the log.
-//!
-//! Replay reads frames from the tail until one does not continue the chain. Frames up to the greatest `durable`
-//! seen (and all that an earlier import sealed) were complete before later ones were written: they count
-//! without a look at their data. The *doubtful* ones after that may be the last, never acknowledged commit, whose
-//! frame reached the disk and whose data did not; each of their pointers is verified on every copy. The first frame
-//! with a block that verifies nowhere ends the log, whole: nothing after it can have been acknowledged.
-//! What is accepted in doubt is rewritten on the copies that lack it, so that a later import cannot see it otherwise.
-//!
-//! Frames before the cut are in the trees already; they are read for blocks that live in the log alone.
 
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind};
 use crate::format::{DatasetRecord, ShardRoot};
 use crate::registry::PoolShared;
+use crate::replay::Replay;
 use crate::shard::{Log, Shard, ShardParts};
 use crate::spec::Severity;
 use crate::tables::{Table, decode_catalog, decode_chunks, decode_index, header};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Id};
 use forebay_device::{SlotRef, UNIT};
-use forebay_log::{Chain, Frame, FrameContext, Record, Ring, decode_records};
+use forebay_log::{Chain, Frame, FrameContext, Ring};
 use forebay_raid::{Array, DiskSet};
-use forebay_runtime::{Buf, Rt};
+use forebay_runtime::Rt;
 use forebay_space::{Chunk, ChunkEntry, ChunkKind, Ptr, Space, decode_record};
 use forebay_tree::{NODE_BODY, NODE_BYTES, NodeHeader, Tree, decode_node, decode_ptrs};
 use futures_util::future::join_all;
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Bytes of the ring that replay reads at a time.
 const WINDOW: usize = 4 << 20;
+/// Choices among copies that are tried for one frame: four copies of five parts are a thousand.
+const COMBINATIONS_MAX: u64 = 1024;
 /// Interior nodes and chunk records that are read together.
 const BATCH: usize = 64;
 
@@ -157,18 +152,6 @@ impl<'a> FrameReader<'a> {
         }
     }
 
-    /// `len` bytes of the ring from `position`, with copy `copy` of each chunk first; nothing when that copy cannot be read.
-    async fn bytes(&self, position: u64, len: usize, copy: usize) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(len);
-        for piece in self.ring.pieces(position, len) {
-            let slots = &self.chunks[piece.chunk];
-            let slot = slots.get(copy)?;
-            let good = self.array.read(&[*slot], piece.offset, piece.len, |_| true).await.ok()?;
-            bytes.extend_from_slice(&good.bytes);
-        }
-        Some(bytes)
-    }
-
     fn accepts(&self, frame: &Frame) -> bool {
         frame.sequence < self.sealed
             || frame.incarnation == self.incarnation
@@ -203,40 +186,90 @@ impl<'a> FrameReader<'a> {
         }
         let skip = (self.chain.position - self.window_at) as usize;
         let mut found = self.window.get(skip..).and_then(|bytes| self.decode(bytes));
-        for copy in 0..self.chunks[0].len() {
-            if found.is_some() {
-                break;
-            }
-            // The window is of whichever copy could be read: look at each by itself before calling it the end.
-            let Some(head) = self.bytes(self.chain.position, unit, copy).await else { continue };
-            let ring = self.ring.bytes();
-            let length =
-                Frame::peek(&head, self.context, &self.chain).filter(|length| u64::from(*length) <= ring);
-            let length = length
-                .map_or(if active(Bug::ReplayIgnoresChain) { unit } else { 0 }, |length| length as usize);
-            if length > 0
-                && let Some(bytes) = self.bytes(self.chain.position, length, copy).await
-            {
-                found = self.decode(&bytes);
-            }
+        if found.is_none() {
+            // The window is of whichever copies could be read: look at all of them before calling it the end.
+            found = self.search().await;
         }
         let (frame, payload) = found?;
         self.chain = frame.next();
         Some((frame, payload))
     }
 
+    /// The frame at the chain's position, from whichever copies of its parts make it whole.
+    async fn search(&self) -> Option<(Frame, Vec<u8>)> {
+        let (unit, position) = (UNIT as usize, self.chain.position);
+        let lengths = RefCell::new(Vec::new());
+        let peek = |head: &[u8]| {
+            lengths.borrow_mut().extend(Frame::peek(head, self.context, &self.chain));
+            false
+        };
+        read_ring(self.array, self.ring, self.chunks, position, unit, peek).await;
+        if active(Bug::ReplayIgnoresChain) {
+            lengths.borrow_mut().push(UNIT as u32);
+        }
+        for length in lengths.take() {
+            let whole = |bytes: &[u8]| self.decode(bytes).is_some();
+            if u64::from(length) <= self.ring.bytes()
+                && let Some(bytes) =
+                    read_ring(self.array, self.ring, self.chunks, position, length as usize, whole).await
+            {
+                return self.decode(&bytes);
+            }
+        }
+        None
+    }
+
     /// Reads the window anew from the chain's position.
     async fn fill(&mut self) {
         self.window_at = self.chain.position;
         let len = WINDOW.min(self.ring.bytes() as usize);
-        self.window = Vec::new();
-        for copy in 0..self.chunks[0].len() {
-            if let Some(bytes) = self.bytes(self.window_at, len, copy).await {
-                self.window = bytes;
-                return;
+        let window = read_ring(self.array, self.ring, self.chunks, self.window_at, len, |_| true).await;
+        self.window = window.unwrap_or_default();
+    }
+}
+
+/// `len` bytes of a log ring from `position`: the first choice of copies, one for each chunk they lie in, that `accepts` takes.
+/// Which disk holds the first copy differs from chunk to chunk, and so does what a missing disk or a crash took.
+pub(crate) async fn read_ring(
+    array: &Array,
+    ring: Ring,
+    chunks: &[Vec<SlotRef>],
+    position: u64,
+    len: usize,
+    accepts: impl Fn(&[u8]) -> bool,
+) -> Option<Vec<u8>> {
+    let pieces = ring.pieces(position, len);
+    // The first copy of each piece that can be read: nearly always that is the answer, and others need not be read.
+    let mut choices: Vec<Vec<Vec<u8>>> = vec![Vec::new(); pieces.len()];
+    let most = pieces.iter().map(|piece| chunks[piece.chunk].len()).max()?;
+    for copy in 0..most {
+        let mut more = false;
+        for (piece, choices) in pieces.iter().zip(&mut choices) {
+            let Some(slot) = chunks[piece.chunk].get(copy) else { continue };
+            if let Ok(good) = array.read(&[*slot], piece.offset, piece.len, |_| true).await
+                && !choices.iter().any(|known| known[..] == good.bytes[..])
+            {
+                choices.push(good.bytes.to_vec());
+                more = true;
+            }
+        }
+        if !more || choices.iter().any(Vec::is_empty) {
+            continue;
+        }
+        let combinations = choices.iter().map(|choices| choices.len() as u64).product::<u64>();
+        for nth in 0..combinations.min(COMBINATIONS_MAX) {
+            let mut rest = nth;
+            let mut bytes = Vec::with_capacity(len);
+            for choices in &choices {
+                bytes.extend_from_slice(&choices[(rest % choices.len() as u64) as usize]);
+                rest /= choices.len() as u64;
+            }
+            if accepts(&bytes) {
+                return Some(bytes);
             }
         }
     }
+    None
 }
 
 /// Everything a shard's opening needs.
@@ -246,6 +279,7 @@ pub(crate) struct OpenShard<'a> {
     pub index: usize,
     pub array: Array,
     pub data_in_log: bool,
+    pub line_units: Vec<u32>,
     pub root: &'a ShardRoot,
     pub incarnation: u64,
     pub epoch: u64,
@@ -296,12 +330,12 @@ impl OpenShard<'_> {
                 format!("the free-space record of chunk {chunk} is lost; its free space stays unused");
             shard.event(Severity::Warning, "space.record_lost", &shard.shared.name.clone(), message);
         }
-        Replay { shard: shard.clone(), root, incarnation }.run().await?;
+        Replay::new(shard.clone(), root, incarnation).run().await?;
         Ok(shard)
     }
 
     async fn load_space(&self, entries: Vec<ChunkEntry>) -> (Space, Vec<u32>) {
-        let (mut space, mut lost) = (Space::default(), Vec::new());
+        let (mut space, mut lost) = (Space::new(self.line_units.clone()), Vec::new());
         for batch in entries.chunks(BATCH) {
             let read = batch.iter().map(|entry| async {
                 if entry.kind == ChunkKind::Log {
@@ -341,231 +375,6 @@ impl OpenShard<'_> {
                 for (&(level, index, ptr), body) in batch.iter().zip(join_all(read).await) {
                     tree.load_inner(level, index, ptr, decode_ptrs(&body?));
                 }
-            }
-        }
-    }
-}
-
-struct Replay {
-    shard: Rc<Shard>,
-    root: ShardRoot,
-    incarnation: u64,
-}
-
-impl Replay {
-    async fn run(self) -> Result<(), Error> {
-        let (ring, chunks) = {
-            let log = self.shard.log.borrow();
-            (log.ring, log.chunks.clone())
-        };
-        let context = self.shard.frame_context();
-        let mut reader =
-            FrameReader::new(&self.shard.array, (ring, &chunks), context, &self.root, self.incarnation);
-        let mut certain = self.root.sealed.saturating_sub(1);
-        let mut waiting: VecDeque<(Chain, Frame, Vec<u8>)> = VecDeque::new();
-        loop {
-            let start = reader.chain;
-            let Some((frame, payload)) = reader.next().await else { break };
-            certain = certain.max(frame.durable);
-            waiting.push_back((start, frame, payload));
-            while waiting.front().is_some_and(|(_, frame, _)| frame.sequence <= certain) {
-                let (start, frame, payload) = waiting.pop_front().expect("just seen");
-                self.apply(start, &frame, &payload)?;
-            }
-        }
-        // Frames before the cut say which staged blocks are out of date, and sealed ones were served by an earlier import:
-        // going on without them would bring old contents back.
-        let needed = self.root.cut.max(self.root.sealed);
-        if reader.chain.sequence < needed {
-            let message = format!(
-                "the log ends at frame {}, frames up to {} are needed",
-                reader.chain.sequence,
-                needed - 1
-            );
-            let error = self.error(ErrorKind::Corrupt, &message);
-            return Err(error.remedy("Give the paths of all its disks: another copy of the log may be whole"));
-        }
-        if active(Bug::ReplaySkipsLastFrame) {
-            waiting.pop_back();
-        }
-        for (start, frame, payload) in waiting {
-            if !self.verify(&frame, &payload).await {
-                if active(Bug::ReplayContinuesAfterGap) {
-                    continue;
-                }
-                break;
-            }
-            self.settle(&start, &frame).await;
-            self.apply(start, &frame, &payload)?;
-        }
-        // What was accepted in doubt is certain from here on: the next superblock seals it.
-        let disks = self.all_disks();
-        let lost = self.shard.array.flush(&disks).await.is_err();
-        let mut log = self.shard.log.borrow_mut();
-        log.durable = log.chain.sequence.saturating_sub(1);
-        log.marked = log.durable;
-        self.shard.sealed.set(log.chain.sequence);
-        if lost { Err(self.error(ErrorKind::Io, "the disks could not be flushed")) } else { Ok(()) }
-    }
-
-    fn error(&self, kind: ErrorKind, message: &str) -> Error {
-        Error::new(kind, self.shard.shared.name.clone(), format!("shard {}: {message}", self.shard.index))
-    }
-
-    fn all_disks(&self) -> DiskSet {
-        let mut disks = DiskSet::default();
-        (0..self.shard.array.members().len() as u16).for_each(|disk| disks.insert(disk));
-        disks
-    }
-
-    /// Applies a frame that counts.
-    fn apply(&self, start: Chain, frame: &Frame, payload: &[u8]) -> Result<(), Error> {
-        let impossible = || self.error(ErrorKind::Corrupt, "the log holds an impossible record");
-        let records = decode_records(payload, frame.records).map_err(|_| impossible())?;
-        {
-            let mut log = self.shard.log.borrow_mut();
-            log.frame_start = start;
-            log.chain = frame.next();
-        }
-        let staged_only = frame.sequence < self.root.cut;
-        for record in records {
-            self.replay(record, frame.sequence, staged_only).ok_or_else(impossible)?;
-        }
-        Ok(())
-    }
-
-    /// Nothing when the record cannot be true.
-    fn replay(&self, record: Record, sequence: u64, staged_only: bool) -> Option<()> {
-        let shard = &self.shard;
-        let dataset = |number: u32| shard.datasets.borrow().get(&number).cloned();
-        let unstage = |dataset: &Dataset, first: u64, count: u64| {
-            let gone = dataset.take_staged(first, first.saturating_add(count));
-            gone.iter().for_each(|(_, staged)| shard.unstage(staged));
-        };
-        match record {
-            Record::Write { dataset: number, first, ptrs } => {
-                let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
-                unstage(&dataset, first, ptrs.len() as u64);
-                if staged_only {
-                    return Some(());
-                }
-                if first.checked_add(ptrs.len() as u64)? > dataset.record.borrow().blocks() {
-                    return None;
-                }
-                let ptrs =
-                    if active(Bug::TornWriteAccepted) { &ptrs[..ptrs.len().div_ceil(2)] } else { &ptrs[..] };
-                let mut freed = Vec::new();
-                let mut space = shard.space.borrow_mut();
-                if !ptrs.iter().all(|ptr| space.claim(ptr)) {
-                    return None;
-                }
-                shard.change_tree(&dataset, |tree| tree.set(first, ptrs, &mut freed));
-                freed.iter().for_each(|ptr| space.freed(ptr));
-            }
-            Record::Data { dataset: number, first, block_bytes, blocks } => {
-                let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
-                let blocks_all = dataset.record.borrow().blocks();
-                if block_bytes as usize != dataset.block_bytes()
-                    || first.checked_add(blocks.len() as u64).is_none_or(|end| end > blocks_all)
-                {
-                    return None;
-                }
-                let copy = |block: &[u8]| -> Buf { shard.rt.arena().copy(block).freeze() };
-                let blocks = blocks.into_iter().map(|block| (copy(block), None)).collect();
-                shard.stage(&dataset, first, blocks, sequence, 0);
-            }
-            Record::Clear { dataset: number, first, count } => {
-                let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
-                unstage(&dataset, first, count);
-                if !staged_only {
-                    let mut freed = Vec::new();
-                    shard.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
-                    let mut space = shard.space.borrow_mut();
-                    freed.iter().for_each(|ptr| space.freed(ptr));
-                }
-            }
-            Record::Put { record, .. } if !staged_only => {
-                shard.apply_put(DatasetRecord::decode(record).ok().flatten()?)
-            }
-            Record::Remove { dataset } if !staged_only => shard.apply_remove(dataset),
-            Record::Grant { chunk } if !staged_only => {
-                let mut space = shard.space.borrow_mut();
-                let id = chunk.id;
-                if !space.contains(id) {
-                    space.insert(Chunk::fresh(chunk));
-                }
-                space.grant_logged(id);
-            }
-            Record::Put { .. } | Record::Remove { .. } | Record::Grant { .. } => {}
-        }
-        Some(())
-    }
-
-    /// Whether every block that a doubtful frame points to is there, on some copy. Mends the others.
-    async fn verify(&self, frame: &Frame, payload: &[u8]) -> bool {
-        if frame.sequence < self.root.cut || active(Bug::ReplayNoDataVerification) {
-            return true;
-        }
-        let Ok(records) = decode_records(payload, frame.records) else { return false };
-        let mut granted: BTreeMap<u32, Vec<SlotRef>> = BTreeMap::new();
-        for record in records {
-            match record {
-                Record::Grant { chunk } => drop(granted.insert(chunk.id.0, chunk.slots)),
-                Record::Write { ptrs, .. } => {
-                    for ptr in ptrs.iter() {
-                        let slots =
-                            granted.get(&ptr.addr().chunk().0).cloned().or_else(|| self.shard.slots(ptr));
-                        let Some(slots) = slots else { return false };
-                        if !self.verify_block(&slots, ptr).await {
-                            return false;
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        true
-    }
-
-    async fn verify_block(&self, slots: &[SlotRef], ptr: &Ptr) -> bool {
-        let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
-        let array = &self.shard.array;
-        let (offset, len) = (ptr.addr().offset(), ptr.bytes() as usize);
-        array.mend(slots, offset, len, check).await
-    }
-
-    /// Makes every copy of a frame that was accepted in doubt the same.
-    async fn settle(&self, start: &Chain, frame: &Frame) {
-        let (ring, chunks) = {
-            let log = self.shard.log.borrow();
-            (log.ring, log.chunks.clone())
-        };
-        let context = self.shard.frame_context();
-        let array = &self.shard.array;
-        let whole = |bytes: &[u8]| Frame::decode(bytes, context, start).is_some();
-        let pieces = ring.pieces(start.position, frame.length as usize);
-        if let [piece] = pieces[..] {
-            let slots = &chunks[piece.chunk];
-            array.mend(slots, piece.offset, piece.len, whole).await;
-            return;
-        }
-        // Across a chunk boundary: take the frame from whichever copy has it whole and write all pieces everywhere.
-        for copy in 0..chunks[0].len() {
-            let mut bytes = Vec::with_capacity(frame.length as usize);
-            for piece in &pieces {
-                let Some(slot) = chunks[piece.chunk].get(copy) else { break };
-                let Ok(good) = array.read(&[*slot], piece.offset, piece.len, |_| true).await else { break };
-                bytes.extend_from_slice(&good.bytes);
-            }
-            if bytes.len() == frame.length as usize && whole(&bytes) {
-                let mut from = 0;
-                for piece in &pieces {
-                    let part = self.shard.rt.arena().copy(&bytes[from..from + piece.len]).freeze();
-                    let slots = &chunks[piece.chunk];
-                    array.repair(slots, slots, piece.offset, &part).await;
-                    from += piece.len;
-                }
-                return;
             }
         }
     }

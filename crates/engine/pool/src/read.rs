@@ -177,6 +177,7 @@ impl Shard {
                 continue;
             };
             let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum || active(Bug::MissingChecksumCheck);
+            let plugs = self.plugs.get();
             match self.array.read(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await {
                 Ok(good) => {
                     let data = self.mend(good, &slots, ptr, still).await;
@@ -184,6 +185,8 @@ impl Shard {
                     return Ok(data);
                 }
                 Err(_) if !still() => {}
+                // What had to be computed came from a line that was being changed.
+                Err(_) if self.was_plugged(plugs).await => {}
                 Err(_) if active(Bug::UnreadableReadsAsZeros) => return Ok(self.zeros(dataset.block_bytes())),
                 Err(error) => return Err(self.report_loss(dataset.id(), &format!("block {block}"), error)),
             }

@@ -8,6 +8,7 @@ use crate::commit::Entry;
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
 use crate::format::{DatasetKind, DatasetRecord, DatasetState};
+use crate::lines::Places;
 use crate::locks::RangeLocks;
 use crate::registry::{PoolShared, call, registry};
 use crate::signal::{Gate, Signal, Turnstile};
@@ -166,6 +167,15 @@ pub(crate) struct Shard {
     /// Blocks that have moved from the log since the import.
     pub destaged: Cell<u64>,
     pub destage_work: Signal,
+    /// Staged blocks by the place that is kept for them, where places are in lines with parity.
+    pub placed: RefCell<Places>,
+    /// Blocks put into lines in use since the import, and whether some are being put there.
+    pub plugs: Cell<u64>,
+    pub plugging: Cell<bool>,
+    /// Whether someone waits for all that is staged to move.
+    pub draining: Cell<bool>,
+    /// How often the oldest staged blocks could not be had.
+    pub contended: Cell<u32>,
     /// Zeros, as long as the largest block.
     pub zero: Buf,
     /// Numbers of datasets that are being created.
@@ -256,6 +266,11 @@ impl Shard {
             staged_bytes: Cell::new(0),
             destaged: Cell::new(0),
             destage_work: Signal::default(),
+            placed: RefCell::default(),
+            plugs: Cell::new(0),
+            plugging: Cell::new(false),
+            draining: Cell::new(false),
+            contended: Cell::new(0),
             numbers: RefCell::default(),
             attribute_locks: RangeLocks::default(),
             granting: Cell::new(false),
@@ -443,9 +458,8 @@ impl Shard {
     fn take_places(&self, kind: ChunkKind, units: u32, count: usize, places: &mut Vec<Ptr>) -> bool {
         let mut space = self.space.borrow_mut();
         while places.len() < count {
-            let Ok((first, run)) = space.allocate_run(kind, units, (count - places.len()) as u32) else {
-                return false;
-            };
+            let left = (count - places.len()) as u32;
+            let Ok((first, run)) = space.allocate_run(kind, units, left) else { return false };
             // The checksum is filled in by the caller; until then only place and size count.
             let bytes = units * UNIT as u32;
             let place = |nth| first.plus(u64::from(nth * bytes));
@@ -519,6 +533,7 @@ impl Shard {
     /// Forgets a staged block that something newer replaced.
     pub fn unstage(&self, staged: &Staged) {
         if let Some(place) = &staged.place {
+            self.placed.borrow_mut().remove(&place.addr());
             self.space.borrow_mut().give_back(place);
         }
         self.staged_bytes.set(self.staged_bytes.get() - staged.data.len());

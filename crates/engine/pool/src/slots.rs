@@ -5,6 +5,9 @@ use forebay_device::{DiskEntry, DiskStatus, GroupEntry, SlotRef, UNIT};
 use forebay_space::{Bits, ChunkEntry, ChunkId, ChunkKind};
 use std::collections::BTreeSet;
 
+/// Any kind of data: the class does not change a chunk's shape.
+pub(crate) const DATA: ChunkKind = ChunkKind::Data { class: 0 };
+
 /// Free slots of a pool.
 pub(crate) struct SlotMap {
     groups: Vec<GroupEntry>,
@@ -40,21 +43,27 @@ impl SlotMap {
         }
     }
 
-    fn width(&self, group: u16) -> usize {
+    /// Slots with data, and slots in all, of a chunk of a kind: nodes and the log are mirrored even where data has parity, since
+    /// they are written in small pieces and must survive as many losses.
+    fn shape(&self, group: u16, kind: ChunkKind) -> (usize, usize) {
         let group = &self.groups[usize::from(group)];
-        usize::from(group.data) + usize::from(group.redundancy)
+        let data = match kind {
+            ChunkKind::Data { .. } => usize::from(group.data),
+            ChunkKind::Node | ChunkKind::Log => 1,
+        };
+        (data, data + usize::from(group.redundancy))
     }
 
     /// Allocation units of one chunk of a group.
-    pub fn units(&self, group: u16) -> u32 {
-        let group = &self.groups[usize::from(group)];
-        (group.slot_bytes * u64::from(group.data) / UNIT) as u32
+    pub fn units(&self, group: u16, kind: ChunkKind) -> u32 {
+        (self.groups[usize::from(group)].slot_bytes * self.shape(group, kind).0 as u64 / UNIT) as u32
     }
 
-    /// Chunks that a group could hold in all, and those it could still give.
+    /// Chunks of data that a group could hold in all, and those it could still give.
     pub fn chunks(&self, group: u16) -> (u64, u64) {
         let of_group = || self.disks.iter().filter(move |(own, _)| *own == group).map(|(_, used)| used);
-        let count = |slots: Vec<u64>| most_chunks(slots, self.width(group));
+        let width = self.shape(group, DATA).1;
+        let count = |slots: Vec<u64>| most_chunks(slots, width);
         let total = count(of_group().map(|used| u64::from(used.len())).collect());
         (total, count(of_group().map(|used| u64::from(used.zeros())).collect()))
     }
@@ -77,7 +86,7 @@ impl SlotMap {
             let failed = status[usize::from(*disk)].status == DiskStatus::Failed;
             (failed, std::cmp::Reverse(self.disks[usize::from(*disk)].1.zeros()), *disk)
         });
-        let width = self.width(group);
+        let width = self.shape(group, kind).1;
         if candidates.len() < width {
             return None;
         }
@@ -89,7 +98,7 @@ impl SlotMap {
             slots.push(SlotRef { disk, slot });
         }
         self.ids.insert(id);
-        let (units, record_sum) = (self.units(group), Checksum::default());
+        let (units, record_sum) = (self.units(group, kind), Checksum::default());
         Some(ChunkEntry { id, kind, group, units, order, record_sum, alternate: 0, slots })
     }
 }

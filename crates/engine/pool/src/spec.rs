@@ -8,27 +8,69 @@ pub enum Layout {
     Single,
     Mirror,
     Mirror3,
+    /// `data` cells and `parity` cells in every line: any `parity` disks may fail.
+    Parity {
+        data: u8,
+        parity: u8,
+    },
 }
 
 impl Layout {
-    /// Disks that hold a part of each chunk.
+    /// Disks that hold a part of each chunk of data.
     pub fn width(self) -> usize {
+        usize::from(self.data()) + usize::from(self.redundancy())
+    }
+    /// Disks whose worth of data a chunk holds.
+    pub fn data(self) -> u8 {
         match self {
-            Layout::Single => 1,
-            Layout::Mirror => 2,
-            Layout::Mirror3 => 3,
+            Layout::Single | Layout::Mirror | Layout::Mirror3 => 1,
+            Layout::Parity { data, .. } => data,
         }
     }
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
+    /// Disks that a group can lose.
+    pub fn redundancy(self) -> u8 {
         match self {
-            Layout::Single => "single",
-            Layout::Mirror => "mirror",
-            Layout::Mirror3 => "mirror3",
+            Layout::Single => 0,
+            Layout::Mirror => 1,
+            Layout::Mirror3 => 2,
+            Layout::Parity { parity, .. } => parity,
         }
     }
+    /// The layout with these numbers.
+    pub(crate) fn of(data: u8, redundancy: u8) -> Layout {
+        match (data, redundancy) {
+            (1, 0) => Layout::Single,
+            (1, 1) => Layout::Mirror,
+            (1, 2) => Layout::Mirror3,
+            (data, parity) => Layout::Parity { data, parity },
+        }
+    }
+    /// `single`, `mirror`, `mirror3`, or `D+P` with 2 to 16 data and 1 to 3 parity cells.
     pub fn parse(text: &str) -> Option<Layout> {
-        [Layout::Single, Layout::Mirror, Layout::Mirror3].into_iter().find(|l| l.name() == text)
+        if let Some((data, parity)) = text.split_once('+') {
+            let layout = Layout::Parity { data: data.parse().ok()?, parity: parity.parse().ok()? };
+            return (layout.is_possible() && layout.to_string() == text).then_some(layout);
+        }
+        [Layout::Single, Layout::Mirror, Layout::Mirror3].into_iter().find(|l| l.to_string() == text)
+    }
+    /// Whether there is such a layout.
+    pub fn is_possible(self) -> bool {
+        match self {
+            Layout::Single | Layout::Mirror | Layout::Mirror3 => true,
+            Layout::Parity { data, parity } => (2..=16).contains(&data) && (1..=3).contains(&parity),
+        }
+    }
+}
+
+impl std::fmt::Display for Layout {
+    /// The name on the command line.
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Layout::Single => f.write_str("single"),
+            Layout::Mirror => f.write_str("mirror"),
+            Layout::Mirror3 => f.write_str("mirror3"),
+            Layout::Parity { data, parity } => write!(f, "{data}+{parity}"),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::dataset::Dataset;
 use crate::destage::LogClaim;
 use crate::error::IoError;
 use crate::format::DatasetRecord;
+use crate::lines::LinesClaim;
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{Extent, SyncPolicy};
@@ -94,19 +95,21 @@ impl Volume {
         let pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
         let (first, last) = self.blocks(at, len as u64);
-        let claim = self.claim_log(last - first + 1).await?;
+        let lines = self.shard.claim_lines(self.dataset.block_bytes(), last - first + 1).await?;
+        let claim = self.claim_log(last - first + 1 - lines.blocks()).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let parts = self.merge(at, data, first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, parts, fua).await?;
+        let (mut entry, wait) = self.write_entry(first, parts, Some(lines), fua).await?;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop((guard, claim));
         finish(done).await
     }
 
-    /// Whether the data of `blocks` blocks goes to the log first.
+    /// Whether the data of `blocks` blocks goes to the log first: what is small, and what does not fill lines with parity.
     fn goes_to_log(&self, blocks: usize) -> bool {
-        self.shard.data_in_log && blocks * self.dataset.block_bytes() <= IN_LOG_BYTES_MAX
+        let is_small = blocks * self.dataset.block_bytes() <= IN_LOG_BYTES_MAX;
+        self.shard.data_in_log && (is_small || self.shard.space.borrow().has_lines())
     }
 
     /// Room in the log for the write of `blocks` blocks; nothing when no blocks can be waiting there for theirs.
@@ -129,7 +132,13 @@ impl Volume {
     /// Allocates places for parts of whole blocks and makes the entry that writes them, large data written already; also whether
     /// its acknowledgement waits for it. The caller holds the blocks' lock and queues the entry without waiting for anything in
     /// between.
-    async fn write_entry(&self, first: u64, parts: Vec<Buf>, fua: bool) -> Result<(Entry, bool), IoError> {
+    async fn write_entry(
+        &self,
+        first: u64,
+        parts: Vec<Buf>,
+        lines: Option<LinesClaim>,
+        fua: bool,
+    ) -> Result<(Entry, bool), IoError> {
         let durable = match self.sync() {
             SyncPolicy::Always => true,
             SyncPolicy::Standard => fua && !active(Bug::FuaIgnored),
@@ -138,25 +147,34 @@ impl Volume {
         let block_bytes = self.dataset.block_bytes();
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let count = bytes / block_bytes;
-        let in_log = self.goes_to_log(count);
         let nodes = self.nodes_for(first, count as u64);
-        let (mut ptrs, nodes) = self.shard.allocate(block_bytes, count, nodes).await?;
-        let dataset = self.dataset.clone();
-        let change = if in_log {
+        let in_lines = lines.as_ref().map_or(0, LinesClaim::blocks) as usize;
+        let (places, nodes) = self.shard.allocate(block_bytes, count - in_lines, nodes).await?;
+        let mut ptrs = lines.map_or(Vec::new(), LinesClaim::take);
+        ptrs.extend(places);
+        // The first blocks go straight to the data disks, the others to the log.
+        let direct = if self.goes_to_log(count - in_lines) { in_lines } else { count };
+        let (parts, logged) = split(parts, direct * block_bytes);
+        let logged_places = ptrs.split_off(direct);
+        let mut changes = Vec::with_capacity(1);
+        if direct > 0 {
+            let blocks = parts.iter().flat_map(|part| part.chunks_exact(block_bytes));
+            ptrs.iter_mut().zip(blocks).for_each(|(ptr, block)| ptr.sum = Checksum::of(block));
+            let dataset = self.dataset.clone();
+            changes.push(Change::Write { dataset, first, ptrs, parts, destage: false });
+        }
+        if direct < count {
             let slices = |part: &Buf| {
                 let part = part.clone();
                 (0..part.len()).step_by(block_bytes).map(move |at| part.slice(at, block_bytes))
             };
-            let blocks = parts.iter().flat_map(slices).zip(ptrs.into_iter().map(Some)).collect();
-            Change::Data { dataset, first, blocks }
-        } else {
-            let blocks = parts.iter().flat_map(|part| part.chunks_exact(block_bytes));
-            ptrs.iter_mut().zip(blocks).for_each(|(ptr, block)| ptr.sum = Checksum::of(block));
-            Change::Write { dataset, first, ptrs, parts, destage: false }
-        };
-        let mut entry = Entry::new(self.shard.entry_id(), vec![change], durable);
+            let blocks = logged.iter().flat_map(slices).zip(logged_places.into_iter().map(Some)).collect();
+            let (dataset, first) = (self.dataset.clone(), first + direct as u64);
+            changes.push(Change::Data { dataset, first, blocks });
+        }
+        let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
         entry.nodes = Some(nodes);
-        if !in_log && bytes >= AHEAD_BYTES {
+        if direct * block_bytes >= AHEAD_BYTES {
             self.shard.write_ahead(&mut entry).await;
         }
         Ok((entry, durable))
@@ -315,7 +333,7 @@ impl Volume {
             skip = 0;
         }
         let parts = self.merge(at, vec![new], first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, parts, false).await?;
+        let (mut entry, wait) = self.write_entry(first, parts, None, false).await?;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop((guard, claim));
@@ -412,6 +430,23 @@ async fn finish(done: Option<Completion<Result<(), IoError>>>) -> Result<(), IoE
         Some(done) => done.await,
         None => Ok(()),
     }
+}
+
+/// The first `at` bytes of `parts`, and the rest.
+fn split(mut parts: Vec<Buf>, at: usize) -> (Vec<Buf>, Vec<Buf>) {
+    let mut before = 0;
+    let cut = parts.iter().position(|part| {
+        before += part.len();
+        before > at
+    });
+    let Some(cut) = cut else { return (parts, Vec::new()) };
+    let mut rest = parts.split_off(cut);
+    let skip = at + rest[0].len() - before;
+    if skip > 0 {
+        parts.push(rest[0].slice(0, skip));
+        rest[0] = rest[0].slice(skip, rest[0].len() - skip);
+    }
+    (parts, rest)
 }
 
 /// The bytes `skip..skip + len` of `parts`.

@@ -60,6 +60,8 @@ fn what_is_written_is_read_after_export_and_import() {
         (Layout::Single, vec!["sim0"], vec![], 1),
         (Layout::Mirror, vec!["sim0", "sim1"], vec![], 2),
         (Layout::Mirror3, vec!["sim0", "sim1", "sim2"], vec!["sim3"], 4),
+        (Layout::Parity { data: 3, parity: 1 }, vec!["sim0", "sim1", "sim2", "sim3"], vec![], 2),
+        (Layout::Parity { data: 2, parity: 1 }, vec!["sim0", "sim1", "sim2"], vec!["sim3"], 1),
     ] {
         let paths: Vec<String> = data.iter().chain(&log).map(|name| name.to_string()).collect();
         let pool = spec(layout, &data, &log, shards);
@@ -99,9 +101,14 @@ fn what_is_written_is_read_after_export_and_import() {
 
 #[test]
 fn a_full_pool_refuses_writes_and_comes_back_after_discard() {
-    run(1, 20 * MIB, 1, |rt, cores| async move {
+    fill_and_discard(Layout::Single, &["sim0"]);
+    fill_and_discard(Layout::Parity { data: 2, parity: 2 }, &["sim0", "sim1", "sim2", "sim3"]);
+}
+
+fn fill_and_discard(layout: Layout, disks: &'static [&'static str]) {
+    run(disks.len(), 20 * MIB, 1, move |rt, cores| async move {
         let engine = engine(cores);
-        engine.pool_create(spec(Layout::Single, &["sim0"], &[], 1)).await.expect("created");
+        engine.pool_create(spec(layout, disks, &[], 1)).await.expect("created");
         let info = engine.volume_create(volume("a", 64 * MIB, 4096)).await.expect("thin");
         let a = Volume::open(&rt, info.id).expect("open");
         let mut written = 0;
@@ -122,7 +129,8 @@ fn a_full_pool_refuses_writes_and_comes_back_after_discard() {
             a.write(at, vec![pattern(&rt, at + 1, 64 * KIB as usize)], false).await.expect("space is back");
         }
         engine.pool_export("tank").await.expect("exported");
-        let report = check(&rt, &["sim0".into()]).await.expect("checked");
+        let paths: Vec<String> = disks.iter().map(|disk| disk.to_string()).collect();
+        let report = check(&rt, &paths).await.expect("checked");
         assert_eq!(report.problems, Vec::<String>::new());
     });
 }

@@ -4,6 +4,10 @@
 //! size in a chunk keep it free of fragments; when every chunk of a kind is poor and no fresh one is to be
 //! had, any data chunk with an aligned hole serves.
 //!
+//! A chunk with parity is filled line by line: a line that holds anything is not begun, so that lines are written
+//! whole; only when there are no free lines left do blocks go into the gaps of others. Large writes take whole lines for
+//! themselves.
+//!
 //! The period between two checkpoints has two lists: what was allocated *and* applied to a tree, and what was
 //! freed. `freeze` closes them; `seal` moves them into the stored bitmaps; `release`, after the superblock is
 //! durable, lets freed units be written again. So nothing reachable from the last durable checkpoint is ever
@@ -35,13 +39,24 @@ struct Period {
     freed: Vec<Run>,
 }
 
+/// How a stretch of space is to be used.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Stream {
+    kind: ChunkKind,
+    /// Whole lines only.
+    whole: bool,
+}
+
 /// The chunks of one shard.
 #[derive(Default)]
 pub struct Space {
     chunks: BTreeMap<ChunkId, Chunk>,
+    /// By group, the units of a line of its data chunks; 0 where there is no parity.
+    line_units: Vec<u32>,
     /// Free places for nodes, unless something changed since they were counted.
     nodes_free: Cell<Option<u64>>,
-    open: BTreeMap<ChunkKind, (ChunkId, u32)>,
+    /// The chunk that each stream fills, and the unit after the last that it took.
+    open: BTreeMap<Stream, (ChunkId, u32)>,
     current: Period,
     frozen: Period,
     /// The coordinator had no chunk left: fill every hole.
@@ -55,6 +70,11 @@ pub struct Space {
 }
 
 impl Space {
+    /// No chunks yet; `line_units` says for each group how many units a line of its data chunks has, 0 without parity.
+    pub fn new(line_units: Vec<u32>) -> Space {
+        Space { line_units, ..Space::default() }
+    }
+
     pub fn insert(&mut self, chunk: Chunk) {
         if chunk.entry.kind != ChunkKind::Log {
             self.scarce = false;
@@ -112,39 +132,14 @@ impl Space {
         if kind == ChunkKind::Node {
             self.nodes_free.set(None);
         }
-        if let Some((id, cursor)) = self.open.get_mut(&kind) {
-            let chunk = self.chunks.get_mut(id).expect("open chunks are owned");
-            if let Some(unit) = chunk.busy.find_free(*cursor, units) {
-                if active(Bug::DoubleAllocation) && unit > 0 {
-                    return Ok((Addr::new(*id, unit), 1));
-                }
-                let (addr, taken) = take(chunk, unit, units, count);
-                *cursor = unit + taken * units;
-                return Ok((addr, taken));
-            }
-            self.open.remove(&kind);
+        if let Some(taken) = self.bump(Stream { kind, whole: false }, units, units, count) {
+            return Ok(taken);
         }
-        let scarce = self.scarce;
-        let is_open = |chunk: &&Chunk| !self.closed.contains(&chunk.entry.id);
-        let own = self.chunks.values().filter(is_open).filter(|chunk| chunk.entry.kind == kind);
-        let rich = |chunk: &&Chunk| {
-            let free = chunk.busy.zeros();
-            free >= units && (scarce || free * 4 >= chunk.entry.units)
-        };
-        let open: Vec<ChunkId> = self.open.values().map(|(id, _)| *id).collect();
-        let best = own.filter(rich).max_by_key(|chunk| chunk.busy.zeros()).map(|chunk| chunk.entry.id);
-        if let Some(id) = best {
-            let chunk = self.chunks.get_mut(&id).expect("just found");
-            if let Some(unit) = chunk.busy.find_free(0, units) {
-                let (addr, taken) = take(chunk, unit, units, count);
-                self.open.insert(kind, (id, unit + taken * units));
-                return Ok((addr, taken));
-            }
-        }
-        if !scarce {
+        if !self.scarce {
             return Err(NeedChunk);
         }
         // Any chunk with an aligned hole; nodes stay among nodes so that their number can be guaranteed.
+        let open: Vec<ChunkId> = self.open.values().map(|(id, _)| *id).collect();
         let fits = |chunk: &&Chunk| match (kind, chunk.entry.kind) {
             (ChunkKind::Node, ChunkKind::Node) | (ChunkKind::Data { .. }, ChunkKind::Data { .. }) => {
                 !open.contains(&chunk.entry.id) || chunk.entry.kind == kind
@@ -154,11 +149,146 @@ impl Space {
         let found = self
             .chunks
             .values()
-            .filter(is_open)
+            .filter(|chunk| !self.closed.contains(&chunk.entry.id))
             .filter(fits)
             .find_map(|chunk| chunk.busy.find_free(0, units).map(|unit| (chunk.entry.id, unit)));
         let (id, unit) = found.ok_or(NeedChunk)?;
         Ok(take(self.chunks.get_mut(&id).expect("just found"), unit, units, count))
+    }
+
+    /// Reserves `total` units, whole free lines, for blocks of 2^n units (`units`): `total` is a multiple of both. Only free
+    /// lines serve, also when space is scarce.
+    pub fn allocate_lines(&mut self, kind: ChunkKind, units: u32, total: u32) -> Result<Addr, NeedChunk> {
+        self.bump(Stream { kind, whole: true }, units, total, 1).map(|(addr, _)| addr).ok_or(NeedChunk)
+    }
+
+    /// Takes up to `count` pieces of `size` units that follow each other, the first at a multiple of `units`, from the stream's
+    /// open chunk or the emptiest of the others.
+    fn bump(&mut self, stream: Stream, units: u32, size: u32, count: u32) -> Option<(Addr, u32)> {
+        let open = self.open.get(&stream).and_then(|&(id, cursor)| {
+            let chunk = &self.chunks[&id];
+            self.next_place(chunk, cursor, stream, units, size).map(|unit| (id, unit))
+        });
+        let (id, unit) = match open {
+            Some(found) => found,
+            None => {
+                self.open.remove(&stream);
+                self.fresh_place(stream, units, size)?
+            }
+        };
+        if active(Bug::DoubleAllocation) && unit > 0 {
+            return Some((Addr::new(id, unit), 1));
+        }
+        let line = self.line(&self.chunks[&id]);
+        // The next line may hold something.
+        let most = if line == 0 { count } else { ((line - unit % line) / size).clamp(1, count) };
+        let (addr, taken) = take(self.chunks.get_mut(&id).expect("chosen among the owned"), unit, size, most);
+        self.open.insert(stream, (id, unit + taken * size));
+        Some((addr, taken))
+    }
+
+    /// A place in a chunk that no stream has open, the emptiest that has one.
+    fn fresh_place(&self, stream: Stream, units: u32, size: u32) -> Option<(ChunkId, u32)> {
+        let is_rich = |chunk: &&Chunk| {
+            let (id, free) = (chunk.entry.id, chunk.busy.zeros());
+            chunk.entry.kind == stream.kind
+                && free >= size
+                && (self.scarce || free * 4 >= chunk.entry.units)
+                && !self.closed.contains(&id)
+                // A line is filled by one stream.
+                && (self.line(chunk) == 0 || self.open.values().all(|(open, _)| *open != id))
+        };
+        let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
+        rich.sort_by_key(|chunk| std::cmp::Reverse((chunk.busy.zeros(), chunk.entry.id)));
+        let place = |chunk: &&Chunk| {
+            self.next_place(chunk, 0, stream, units, size).map(|unit| (chunk.entry.id, unit))
+        };
+        rich.iter().find_map(place)
+    }
+
+    /// Units of a line of this chunk; 0 when it has none.
+    fn line(&self, chunk: &Chunk) -> u32 {
+        match chunk.entry.kind {
+            ChunkKind::Data { .. } => {
+                self.line_units.get(usize::from(chunk.entry.group)).copied().unwrap_or(0)
+            }
+            ChunkKind::Node | ChunkKind::Log => 0,
+        }
+    }
+
+    /// Units of a line of data chunks, when they have parity; 0 otherwise.
+    pub fn line_units(&self) -> u32 {
+        self.line_units.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Bytes of a line of a chunk; 0 when it has none.
+    pub fn line_bytes(&self, chunk: ChunkId) -> u64 {
+        let chunk = self.chunks.get(&chunk).expect("asked of owned chunks");
+        u64::from(self.line(chunk)) * forebay_device::UNIT
+    }
+
+    /// Whether nothing has been written in these bytes that is in use.
+    pub fn is_unwritten(&self, at: Addr, bytes: u64) -> bool {
+        let written = &self.chunks[&at.chunk()].written;
+        written.is_free(at.unit(), (bytes / forebay_device::UNIT) as u32)
+    }
+
+    /// Whether some chunks have lines.
+    pub fn has_lines(&self) -> bool {
+        self.line_units.iter().any(|units| *units > 0)
+    }
+
+    /// The first place at or after `cursor` for `size` free units at a multiple of `units`. In a chunk with lines it begins no
+    /// line that holds anything; in the line that the cursor is inside, all that holds anything came from this stream.
+    fn next_place(&self, chunk: &Chunk, cursor: u32, stream: Stream, units: u32, size: u32) -> Option<u32> {
+        let line = self.line(chunk);
+        if line == 0 {
+            return chunk.busy.find_free(cursor, units);
+        }
+        let align = if stream.whole { size } else { units };
+        let begun = (!cursor.is_multiple_of(line)).then_some(cursor / line);
+        let mut at = cursor.next_multiple_of(align);
+        while at + size <= chunk.entry.units {
+            let is_used = |nth: &u32| Some(*nth) != begun && !chunk.busy.is_free(nth * line, line);
+            match (at / line..=(at + size - 1) / line).find(is_used) {
+                Some(used) => at = ((used + 1) * line).next_multiple_of(align),
+                None if chunk.busy.is_free(at, size) => return Some(at),
+                None => at += align,
+            }
+        }
+        None
+    }
+
+    /// Promises nothing more in the line at `addr` to the stream that has it open. Its first unit, its units, and how many of
+    /// them are in use or promised.
+    pub fn close_line(&mut self, addr: Addr) -> (u32, u32, u32) {
+        let chunk = &self.chunks[&addr.chunk()];
+        let line = self.line(chunk);
+        let first = addr.unit() / line * line;
+        let busy = (first..first + line).filter(|unit| chunk.busy.get(*unit)).count() as u32;
+        for (id, cursor) in self.open.values_mut() {
+            if *id == addr.chunk() && (first + 1..first + line).contains(cursor) {
+                *cursor = first + line;
+            }
+        }
+        (first, line, busy)
+    }
+
+    /// Whether a stream is inside the line at `addr`.
+    pub fn is_open(&self, addr: Addr) -> bool {
+        let line = self.line(&self.chunks[&addr.chunk()]);
+        let inside = |id: ChunkId, cursor: u32| {
+            id == addr.chunk() && cursor / line == addr.unit() / line && !cursor.is_multiple_of(line)
+        };
+        self.open.values().any(|&(id, cursor)| inside(id, cursor))
+    }
+
+    /// The lines that a block lies in, when its chunk has parity.
+    pub fn lines_of(&self, ptr: &Ptr) -> Option<std::ops::Range<u64>> {
+        let chunk = self.chunks.get(&ptr.addr().chunk())?;
+        let line = self.line(chunk);
+        let (first, end) = (ptr.addr().unit(), ptr.addr().unit() + ptr.units());
+        (line > 0).then(|| u64::from(first / line)..u64::from(end.div_ceil(line)))
     }
 
     /// Gives back what was allocated and never applied.
@@ -170,6 +300,10 @@ impl Space {
 
     /// The block at `ptr` is now part of a tree.
     pub fn applied(&mut self, ptr: &Ptr) {
+        if self.has_lines() {
+            let chunk = self.chunks.get_mut(&ptr.addr().chunk()).expect("allocated from an owned chunk");
+            chunk.written.set(ptr.addr().unit(), ptr.units());
+        }
         push(&mut self.current.allocated, ptr);
     }
 
@@ -273,7 +407,7 @@ impl Space {
 
     /// Lets the next node come from the emptiest chunk: a table must fit into few chunks.
     pub fn close_node_chunk(&mut self) {
-        self.open.remove(&ChunkKind::Node);
+        self.open.remove(&Stream { kind: ChunkKind::Node, whole: false });
     }
 
     /// Lines that the chunk table of the running checkpoint will have.
@@ -329,6 +463,7 @@ impl Space {
             let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("freed in an owned chunk");
             let already = chunk.busy.clear(run.addr.unit(), run.units);
             assert_eq!(already, 0, "released a free unit");
+            chunk.written.clear(run.addr.unit(), run.units);
             self.scarce = false;
         }
         let leaving = std::mem::take(&mut self.leaving);

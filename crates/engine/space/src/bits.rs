@@ -29,6 +29,11 @@ impl Bits {
         self.words[(at / 64) as usize] & (1 << (at % 64)) != 0
     }
 
+    /// Whether no bit of `count` from `at` is set.
+    pub fn is_free(&self, at: u32, count: u32) -> bool {
+        self.free_run(at, count) == count
+    }
+
     /// Sets `count` bits from `at`. Returns how many were set already.
     pub fn set(&mut self, at: u32, count: u32) -> u32 {
         let before = self.ones;

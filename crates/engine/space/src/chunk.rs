@@ -108,6 +108,8 @@ pub struct Chunk {
     pub entry: ChunkEntry,
     pub busy: Bits,
     pub stored: Bits,
+    /// What has been written: in use, and not merely promised.
+    pub written: Bits,
     /// Whether `stored` differs from the record on disk.
     pub dirty: bool,
     /// The record was lost: everything counts as in use, and frees may find what they free still marked.
@@ -126,6 +128,7 @@ impl Chunk {
         Chunk {
             entry,
             busy: bits.clone(),
+            written: bits.clone(),
             stored: bits,
             dirty,
             unknown: false,
@@ -138,6 +141,7 @@ impl Chunk {
         Chunk {
             entry,
             busy: stored.clone(),
+            written: stored.clone(),
             stored,
             dirty: false,
             unknown: false,
@@ -152,6 +156,7 @@ impl Chunk {
         Chunk {
             entry,
             busy: bits.clone(),
+            written: bits.clone(),
             stored: bits,
             dirty: true,
             unknown: true,
@@ -179,7 +184,9 @@ pub fn encode_record(pool: Id, generation: u64, id: ChunkId, stored: &Bits) -> (
 
 /// The bitmap of a record, when it is the one that `entry` names.
 pub fn decode_record(bytes: &[u8], pool: Id, entry: &ChunkEntry) -> Option<Bits> {
-    if bytes.len() < BITMAP_AT || &bytes[..8] != MAGIC {
+    // What was read may be longer: the place on disk is as long as the group's longest record.
+    let bytes = bytes.get(..record_bytes(u64::from(entry.units)) as usize)?;
+    if &bytes[..8] != MAGIC {
         return None;
     }
     let mut r = Reader::new(&bytes[8..]);

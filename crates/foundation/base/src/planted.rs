@@ -82,13 +82,17 @@ pub enum Bug {
     ParityWrongRotation,
     /// What was computed from the rest of a line leaves the array unchecked.
     DegradedReadUnchecked,
+    /// An import leaves the parity of lines as it is that the power may have caught between data and parity.
+    ParityNotRestored,
+    /// An import does not write again what was being written into a line in use.
+    PlugNotReplayed,
     /// A rebuild leaves out the last line of its range.
     RebuildSkipsLine,
 }
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 33] = [
+    pub const ALL: [Bug; 38] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -122,6 +126,11 @@ impl Bug {
         Bug::UnreadableReadsAsZeros,
         Bug::CacheKeepsOldBlock,
         Bug::EvacuatesLockedBlocks,
+        Bug::ParityNotRestored,
+        Bug::PlugNotReplayed,
+        Bug::ParityNotUpdated,
+        Bug::ParityWrongRotation,
+        Bug::DegradedReadUnchecked,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
@@ -189,9 +198,10 @@ mod tests {
 
     #[test]
     fn the_lists_name_every_bug_once() {
-        let all: Vec<Bug> = Bug::ALL.into_iter().chain(Bug::OF_PARITY).collect();
-        let distinct: std::collections::HashSet<Bug> = all.iter().copied().collect();
-        assert_eq!(distinct.len(), all.len());
-        assert_eq!(*all.last().expect("there are bugs") as usize + 1, all.len());
+        let listed: std::collections::HashSet<Bug> = Bug::ALL.into_iter().chain(Bug::OF_PARITY).collect();
+        let last = listed.iter().map(|bug| *bug as usize).max().expect("there are bugs");
+        assert_eq!(last + 1, listed.len());
+        let twice = Bug::ALL.iter().enumerate().any(|(nth, bug)| Bug::ALL[..nth].contains(bug));
+        assert!(!twice);
     }
 }

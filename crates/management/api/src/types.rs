@@ -16,12 +16,74 @@ pub struct Page<T> {
 }
 
 /// How a group of disks protects data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
+/// `single`, `mirror` (2 copies), `mirror3`, or `D+P`: lines of D data cells, 2 to 16, and P parity cells, 1 to 3, of which any
+/// P may be lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Layout {
     Single,
     Mirror,
     Mirror3,
+    Parity { data: u8, parity: u8 },
+}
+
+impl utoipa::PartialSchema for Layout {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::String)
+            .description(Some(
+                "How a group of disks protects data: `single`, `mirror` (2 copies), `mirror3`, or `D+P`: lines of D data cells, 2 to \
+                 16, and P parity cells, 1 to 3, of which any P may be lost.",
+            ))
+            .pattern(Some(r"^(single|mirror|mirror3|([2-9]|1[0-6])\+[1-3])$"))
+            .examples(["4+1"])
+            .into()
+    }
+}
+
+impl ToSchema for Layout {}
+
+impl std::fmt::Display for Layout {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Layout::Single => f.write_str("single"),
+            Layout::Mirror => f.write_str("mirror"),
+            Layout::Mirror3 => f.write_str("mirror3"),
+            Layout::Parity { data, parity } => write!(f, "{data}+{parity}"),
+        }
+    }
+}
+
+impl From<Layout> for String {
+    fn from(layout: Layout) -> String {
+        layout.to_string()
+    }
+}
+
+impl TryFrom<String> for Layout {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Layout, String> {
+        text.parse()
+    }
+}
+
+impl std::str::FromStr for Layout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Layout, String> {
+        if let Some((data, parity)) = text.split_once('+') {
+            let number =
+                |text: &str, most: u8| text.parse().ok().filter(|number| (1..=most).contains(number));
+            if let (Some(data @ 2..), Some(parity)) = (number(data, 16), number(parity, 3)) {
+                return Ok(Layout::Parity { data, parity });
+            }
+            return Err("choose D+P with 2 to 16 data and 1 to 3 parity disks, such as 4+1".into());
+        }
+        let known = [Layout::Single, Layout::Mirror, Layout::Mirror3];
+        let found = known.into_iter().find(|layout| layout.to_string() == text);
+        found.ok_or_else(|| "choose single, mirror, mirror3 or D+P, such as 4+1".into())
+    }
 }
 
 /// What a group is for.

@@ -127,18 +127,7 @@ pub struct Wait {
 }
 
 fn layout(text: &str) -> Result<Layout, String> {
-    match text {
-        "single" => Ok(Layout::Single),
-        "mirror" => Ok(Layout::Mirror),
-        "mirror3" => Ok(Layout::Mirror3),
-        _ if text
-            .split_once('+')
-            .is_some_and(|(d, p)| d.parse::<u32>().is_ok() && p.parse::<u32>().is_ok()) =>
-        {
-            Err("parity layouts are not in this version; choose single, mirror or mirror3".into())
-        }
-        _ => Err("choose single, mirror or mirror3".into()),
-    }
+    text.parse()
 }
 
 fn not_in_this_version(_: &str) -> Result<Infallible, String> {
@@ -191,10 +180,10 @@ pub enum Pool {
     Create {
         /// Letters, digits and `._-`, starting with a letter
         name: String,
-        /// single, mirror (2 copies) or mirror3
+        /// single, mirror (2 copies), mirror3, or D+P: 2 to 16 data and 1 to 3 parity disks
         #[arg(long, value_parser = layout)]
         layout: Layout,
-        /// Block devices or files for data: as many as the layout has copies, or more
+        /// Block devices or files for data: as many as the layout needs, or more
         #[arg(value_name = "DISK", required = true)]
         disks: Vec<String>,
         /// Devices or files for the intent log: one, or two or three that mirror each other

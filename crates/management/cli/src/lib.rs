@@ -198,6 +198,7 @@ mod tests {
             "serve --nbd-tls-cert c --nbd-tls-key k --nbd-tls-ca a",
             "demo --data d",
             "pool create tank --layout mirror a b",
+            "pool create tank --layout 4+1 a b c d e",
             "pool create tank a b --layout mirror --log c d --force --dry-run --no-wait",
             "pool list --json",
             "pool status",
@@ -250,8 +251,8 @@ mod tests {
     #[test]
     fn mistakes_are_refused_in_words() {
         for (line, words) in [
-            ("pool create tank --layout 4+1 a b c d e", "parity layouts are not in this version"),
-            ("pool create tank --layout raid5 a", "single, mirror or mirror3"),
+            ("pool create tank --layout 4+9 a b c d e", "1 to 3 parity disks"),
+            ("pool create tank --layout raid5 a", "single, mirror, mirror3 or D+P"),
             ("pool create tank --layout mirror a b --cache c", "not in this version"),
             ("pool create tank --layout mirror a b --spare c", "not in this version"),
             ("pool create tank --layout mirror", "<DISK>"),

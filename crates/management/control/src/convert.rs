@@ -8,6 +8,7 @@ pub fn layout_in(layout: api::Layout) -> engine::Layout {
         api::Layout::Single => engine::Layout::Single,
         api::Layout::Mirror => engine::Layout::Mirror,
         api::Layout::Mirror3 => engine::Layout::Mirror3,
+        api::Layout::Parity { data, parity } => engine::Layout::Parity { data, parity },
     }
 }
 
@@ -16,6 +17,7 @@ fn layout(layout: engine::Layout) -> api::Layout {
         engine::Layout::Single => api::Layout::Single,
         engine::Layout::Mirror => api::Layout::Mirror,
         engine::Layout::Mirror3 => api::Layout::Mirror3,
+        engine::Layout::Parity { data, parity } => api::Layout::Parity { data, parity },
     }
 }
 

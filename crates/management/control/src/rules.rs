@@ -159,11 +159,11 @@ pub fn pool(request: &PoolCreate) -> Result<(), Problem> {
             "disks",
             format!(
                 "layout {} needs at least {} disks, {} given",
-                layout.name(),
+                request.layout,
                 layout.width(),
                 request.disks.len()
             ),
-            "Add disks, or choose a layout with fewer copies.",
+            "Add disks, or choose a layout that needs fewer.",
         ));
     }
     if let Some(shards) = request.shards

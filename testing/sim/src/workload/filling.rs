@@ -16,7 +16,8 @@ const FILL_BYTES: u64 = 256 << 10;
 impl Clients {
     /// Creates a volume larger than the pool and writes to it until there is no space left.
     pub async fn fill(&self) -> Result<Filling, Failure> {
-        let size = self.setup.disk_bytes() * self.setup.groups as u64;
+        let data_disks = u64::from(self.setup.layout.data()) * self.setup.groups as u64;
+        let size = self.setup.disk_bytes() * data_disks;
         self.create_volume(size, 16 << 10, SyncPolicy::Always).await;
         self.failure.check()?;
         let filling = Filling(self.live.borrow_mut().pop().expect("the volume was created"));
@@ -76,14 +77,16 @@ impl Clients {
         Ok(())
     }
 
-    /// Discards single blocks, one to three of every four, so that few chunks are full and few are empty.
+    /// Discards single blocks, one to three of every four, so that few chunks are full and few are empty; with parity only one,
+    /// so that few lines are free and gaps are all there is.
     pub async fn scatter(&self, filling: &Filling) -> Result<(), Failure> {
         let live = &filling.0;
         let sectors = live.handle.block_size() / SECTOR as u32;
         let blocks = (live.handle.size() / u64::from(live.handle.block_size())) as u32;
         for four in (0..blocks).step_by(4) {
             let first = four + self.below(4) as u32;
-            let (from, to) = (first, (first + 1 + self.below(3) as u32).min(blocks));
+            let count = if self.setup.layout.data() > 1 { 1 } else { 1 + self.below(3) as u32 };
+            let (from, to) = (first, (first + count).min(blocks));
             let (from, to) = (from.min(blocks) * sectors, to * sectors);
             if from < to {
                 let (number, _) = self.issue(live, Effect::Zero, from, to);

@@ -102,7 +102,7 @@ pub async fn create(
         shared.engine.pool_create_check(spec_of(&shared, &request)).await?;
         let mut changes = vec![format!(
             "A {} pool on {} is created; what they hold is lost.",
-            convert::layout_in(request.layout).name(),
+            request.layout,
             disks_in_words(request.disks.len())
         )];
         if !request.log_disks.is_empty() {
@@ -167,8 +167,7 @@ async fn create_now(
     let disks: Vec<String> = request.disks.iter().chain(&request.log_disks).cloned().collect();
     let spec = spec_of(&shared, &request);
     let name = spec.name.clone();
-    let told =
-        format!("created with layout {} on {}, by {who}", spec.layout.name(), disks_in_words(disks.len()));
+    let told = format!("created with layout {} on {}, by {who}", spec.layout, disks_in_words(disks.len()));
     if shared.configuration.find(&name).is_some() {
         // A request that was ahead in the queue.
         return Err(Problem::new(Code::Conflict, "a pool with this name exists").object(name));

@@ -1,0 +1,479 @@
+//! Destaging into chunks with parity: whole lines where it can be, gaps of lines where it must be.
+//!
+//! Small writes gather in the log, each with a place reserved for it; places are dealt out line by line, so what came
+//! together goes to the same lines. A line is written whole when everything in it that is in use or promised is
+//! at hand: data and parity in one round of writes, nothing read. What in such a line was promised and has been
+//! overwritten since is written as zeros, a gap.
+//!
+//! When no free lines are left, blocks are promised gaps, and gaps are *plugged* ([`Array::plan_plug`]): the new bytes, of
+//! data and parity, go to the log first (`Plug`), then in place, and with the pointer records a `Plugged`. An
+//! import writes the last plug again that no `Plugged` follows; there is one at a time. Until it is in place, reads that
+//! have to compute from the other disks wait.
+
+use crate::commit::{Change, Entry};
+use crate::dataset::{Dataset, Staged};
+use crate::error::IoError;
+use crate::shard::Shard;
+use forebay_base::Checksum;
+use forebay_device::UNIT;
+use forebay_raid::DiskSet;
+use forebay_runtime::Buf;
+use forebay_space::{Addr, ChunkKind, Ptr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Addresses count sectors.
+const SECTOR: u64 = 512;
+/// Bytes of zeros that are at hand.
+const ZEROS_BYTES: u64 = 128 << 10;
+/// Bytes of whole lines that one entry writes.
+const LINES_BYTES: u64 = 1 << 20;
+/// Bytes that are plugged together: with their parity they fit into the part of the log that is kept for it.
+const PLUG_BYTES: u64 = 64 << 10;
+/// How long to leave blocks alone that a client is about to replace, and how often.
+const CONTENDED_DELAY: Duration = Duration::from_micros(100);
+const CONTENDED_TRIES: u32 = 8;
+
+/// A block that is durable in the log and has a place in a chunk with parity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Placed {
+    pub dataset: u32,
+    pub block: u64,
+    pub units: u32,
+}
+
+/// Staged blocks by place.
+pub(crate) type Places = BTreeMap<Addr, Placed>;
+
+/// What is about to move, and the locks that keep it as it is.
+struct Batch {
+    moving: Vec<Moving>,
+    /// Whether some block could not be had.
+    contended: bool,
+}
+
+/// Blocks of one dataset that follow each other.
+struct Moving {
+    dataset: Rc<Dataset>,
+    first: u64,
+    staged: Vec<Staged>,
+}
+
+impl Shard {
+    /// Moves the oldest blocks that are durable in the log only, with what shares their lines.
+    pub async fn destage_lines(self: &Rc<Self>) -> Result<(), IoError> {
+        self.place_staged().await?;
+        let Some(oldest) = self.oldest_place() else { return Ok(()) };
+        let region = self.whole_lines(oldest);
+        let is_whole = region.is_some();
+        let placed = match region {
+            Some(region) => self.placed.borrow().range(region).map(|(at, placed)| (*at, *placed)).collect(),
+            // What is promised there and still on its way to the log will soon be staged, too.
+            None if !self.is_written(oldest) && self.contended.get() < CONTENDED_TRIES => Vec::new(),
+            None => self.plug_batch(oldest),
+        };
+        let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
+        let runs = runs(&placed);
+        let mut guards = Vec::with_capacity(runs.len());
+        let mut batch = Batch { moving: Vec::new(), contended: false };
+        for (number, blocks) in runs {
+            let dataset = datasets.iter().find(|dataset| dataset.number() == number);
+            let dataset = dataset.expect("staged blocks belong to a dataset");
+            match dataset.locks.try_lock(blocks.start, blocks.end - 1) {
+                Some(guard) => guards.push(guard),
+                None => {
+                    batch.contended = true;
+                    continue;
+                }
+            }
+            batch.take(dataset, blocks);
+        }
+        if (batch.contended && self.contended.get() < CONTENDED_TRIES) || batch.moving.is_empty() {
+            self.contended.set(self.contended.get() + 1);
+            drop(guards);
+            // Nothing is lost by letting the commit that supersedes them go first.
+            self.rt.sleep(CONTENDED_DELAY).await;
+            return Ok(());
+        }
+        self.contended.set(0);
+        let count: usize = batch.moving.iter().map(|moving| moving.staged.len()).sum();
+        let result = if is_whole && !batch.contended {
+            self.write_lines(batch).await
+        } else {
+            self.plug(oldest, batch).await
+        };
+        self.destaged.set(self.destaged.get() + count as u64);
+        drop(guards);
+        result
+    }
+
+    /// Places for blocks that an import found in the log: they had one then, and get another now.
+    async fn place_staged(self: &Rc<Self>) -> Result<(), IoError> {
+        let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
+        for dataset in datasets {
+            let without = |(block, staged): (&u64, &Staged)| staged.place.is_none().then_some(*block);
+            loop {
+                let Some(block) = dataset.staged.borrow().iter().find_map(without) else { break };
+                let (places, _) = self.allocate_here(dataset.block_bytes(), 1, 0).await?;
+                self.replace_place(&dataset, block, places[0], |place| place.is_none());
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a staged block another place if its present one is `replaced`; otherwise the new one is given back.
+    pub fn replace_place(
+        &self,
+        dataset: &Dataset,
+        block: u64,
+        place: Ptr,
+        replaced: impl Fn(&Option<Ptr>) -> bool,
+    ) {
+        let mut unused = Some(place);
+        if let Some(staged) = dataset.staged.borrow_mut().get_mut(&block)
+            && replaced(&staged.place)
+        {
+            unused = staged.place.replace(place);
+            if let Some(old) = &unused {
+                self.placed.borrow_mut().remove(&old.addr());
+            }
+            self.note_placed(dataset.number(), block, &place);
+        }
+        if let Some(unused) = unused {
+            self.space.borrow_mut().give_back(&unused);
+        }
+    }
+
+    /// Takes note of where a staged block is to go.
+    pub fn note_placed(&self, dataset: u32, block: u64, place: &Ptr) {
+        if self.space.borrow().has_lines() {
+            let placed = Placed { dataset, block, units: place.units() };
+            self.placed.borrow_mut().insert(place.addr(), placed);
+        }
+    }
+
+    /// The place of a block of the oldest frame that has staged blocks.
+    fn oldest_place(&self) -> Option<Addr> {
+        let oldest = *self.log.borrow().staged.keys().next()?;
+        let datasets = self.datasets.borrow();
+        datasets.values().find_map(|dataset| {
+            let staged = dataset.staged.borrow();
+            let of_oldest = |staged: &&Staged| staged.sequence == oldest;
+            staged.values().find(of_oldest).and_then(|staged| staged.place).map(|place| place.addr())
+        })
+    }
+
+    /// Whether the line at a place holds something that has been written.
+    fn is_written(&self, place: Addr) -> bool {
+        let space = self.space.borrow();
+        let line = space.line_bytes(place.chunk());
+        let start = Addr(place.0 - place.offset() % line / SECTOR);
+        !space.is_unwritten(start, line)
+    }
+
+    /// Staged blocks of one chunk, from a place on, that are plugged together.
+    fn plug_batch(&self, place: Addr) -> Vec<(Addr, Placed)> {
+        let placed = self.placed.borrow();
+        let mut bytes = 0;
+        let fits = |(_, placed): &(&Addr, &Placed)| {
+            let first = bytes == 0;
+            bytes += u64::from(placed.units) * UNIT;
+            first || bytes <= PLUG_BYTES
+        };
+        let in_chunk = |(at, _): &(&Addr, &Placed)| at.chunk() == place.chunk();
+        let batch = placed.range(place..).take_while(in_chunk).take_while(fits);
+        batch.map(|(at, placed)| (*at, *placed)).collect()
+    }
+
+    /// The lines around a place, and as many after them as make a large write, in which all that is in use or promised is
+    /// staged. Nothing when the place's own line holds something else. No further place is promised in them.
+    fn whole_lines(&self, place: Addr) -> Option<Range<Addr>> {
+        let (placed, mut space) = (self.placed.borrow(), self.space.borrow_mut());
+        let chunk = place.chunk();
+        let units_end = space.chunk(chunk).expect("staged places are owned").entry.units;
+        // The units of one line that are staged, and the units that blocks beginning in it reach beyond it.
+        let staged = |first: u32, line: u32| {
+            let mut units = 0;
+            let mut beyond = false;
+            // A block from before the line may reach into it: the largest has 32 units.
+            let from = Addr::new(chunk, first.saturating_sub(32));
+            for (at, placed) in placed.range(from..Addr::new(chunk, first + line)) {
+                let (start, end) = (at.unit(), at.unit() + placed.units);
+                units += end.min(first + line).saturating_sub(start.max(first));
+                beyond |= start < first + line && end > first + line;
+            }
+            (units, beyond)
+        };
+        let before = |first: u32| {
+            let from = Addr::new(chunk, first.saturating_sub(32));
+            placed.range(from..Addr::new(chunk, first)).any(|(at, placed)| at.unit() + placed.units > first)
+        };
+        let (mut first, line, _) = space.close_line(place);
+        while before(first) {
+            first -= line;
+        }
+        let mut end = first;
+        loop {
+            let must = end <= place.unit() || (end > first && staged(end - line, line).1);
+            let large = u64::from(end - first + line) * UNIT > LINES_BYTES;
+            if end + line > units_end || (!must && large) {
+                break;
+            }
+            // The open line is closed only when it has to be.
+            if !must && space.is_open(Addr::new(chunk, end)) {
+                break;
+            }
+            let (_, _, busy) = space.close_line(Addr::new(chunk, end));
+            let (units, _) = staged(end, line);
+            if units != busy || (!must && units == 0) {
+                if must {
+                    return None;
+                }
+                break;
+            }
+            end += line;
+        }
+        // What was taken along and reaches beyond the end is left for the next time.
+        while end > first && staged(end - line, line).1 {
+            end -= line;
+        }
+        (end > place.unit()).then(|| Addr::new(chunk, first)..Addr::new(chunk, end))
+    }
+
+    /// Completes blocks (in order of address) to whole lines where their chunks have lines: what nobody uses becomes zeros.
+    pub fn fill_lines(&self, blocks: Vec<(Addr, Buf)>) -> Vec<(Addr, Buf)> {
+        let mut filled: Vec<(Addr, Buf)> = Vec::with_capacity(blocks.len() + 1);
+        // Where the lines that were begun last are filled to.
+        let mut end = None;
+        let fill = |from: Addr, bytes: u64, filled: &mut Vec<(Addr, Buf)>| {
+            assert!(self.space.borrow().is_unwritten(from, bytes), "zeros over data at {from:?}");
+            let mut at = 0;
+            while at < bytes {
+                let part = self.zeros((bytes - at).min(ZEROS_BYTES) as usize);
+                filled.push((from.plus(at), part.clone()));
+                at += part.len() as u64;
+            }
+        };
+        let rest = |end: Addr, line: u64| (line - end.offset() % line) % line;
+        for (at, block) in blocks {
+            let line = self.space.borrow().line_bytes(at.chunk());
+            let (len, skip) = (block.len() as u64, if line == 0 { 0 } else { at.offset() % line });
+            let start = Addr(at.0 - skip / SECTOR);
+            match end.take() {
+                Some((end, before)) if end > start => {
+                    debug_assert_eq!(before, line);
+                    fill(end, (at.0 - end.0) * SECTOR, &mut filled);
+                }
+                Some((end, before)) => {
+                    fill(end, rest(end, before), &mut filled);
+                    fill(start, skip, &mut filled);
+                }
+                None => fill(start, skip, &mut filled),
+            }
+            filled.push((at, block));
+            end = (line > 0).then(|| (at.plus(len), line));
+        }
+        if let Some((end, line)) = end {
+            fill(end, rest(end, line), &mut filled);
+        }
+        filled
+    }
+
+    /// Writes blocks that fill lines.
+    async fn write_lines(self: &Rc<Self>, batch: Batch) -> Result<(), IoError> {
+        let mut entry = self.pointers(&batch).await?;
+        let done = entry.awaited();
+        self.submit(entry);
+        done.await
+    }
+
+    /// The entry that points to the blocks in their new places.
+    async fn pointers(self: &Rc<Self>, batch: &Batch) -> Result<Entry, IoError> {
+        let nodes = batch.moving.iter().map(|moving| moving.staged.len() as u64 / forebay_tree::FANOUT + 6);
+        let nodes = self.reserve_nodes(nodes.sum(), true).await?;
+        let changes = batch.moving.iter().map(|moving| {
+            let point = |staged: &Staged| {
+                let place = staged.place.expect("what moves has a place");
+                Ptr::new(place.addr(), staged.data.len() as u32, self.epoch, Checksum::of(&staged.data))
+            };
+            Change::Write {
+                dataset: moving.dataset.clone(),
+                first: moving.first,
+                ptrs: moving.staged.iter().map(point).collect(),
+                parts: moving.staged.iter().map(|staged| staged.data.clone()).collect(),
+                destage: true,
+            }
+        });
+        let mut entry = Entry::new(self.entry_id(), changes.collect(), false);
+        entry.nodes = Some(nodes);
+        Ok(entry)
+    }
+
+    /// Writes blocks into lines in use.
+    async fn plug(self: &Rc<Self>, oldest: Addr, batch: Batch) -> Result<(), IoError> {
+        let mut entry = self.pointers(&batch).await?;
+        let slots = self.slots(&Ptr::new(oldest, UNIT as u32, self.epoch, Checksum::default()));
+        let slots = slots.expect("staged places are owned");
+        let blocks = batch.moving.iter().flat_map(|moving| &moving.staged);
+        let blocks: Vec<(Addr, Buf)> = blocks
+            .map(|staged| (staged.place.expect("what moves has a place").addr(), staged.data.clone()))
+            .collect();
+        self.blank(&blocks).await?;
+        let blocks = blocks.into_iter().map(|(at, data)| (at.offset(), data));
+        let pieces = self.array.plan_plug(&slots, blocks.collect()).await.map_err(|_| IoError::Io)?;
+        let plug = Change::Plug { chunk: oldest.chunk().0, pieces: pieces.clone() };
+        let mut intent = Entry::new(self.entry_id(), vec![plug], true);
+        let done = intent.awaited();
+        self.submit(intent);
+        done.await?;
+        self.plugs.set(self.plugs.get() + 1);
+        self.plugging.set(true);
+        let mut touched = DiskSet::default();
+        let written = self.array.written(self.array.write_pieces(&slots, &pieces), &mut touched).await;
+        let flushed = match written {
+            Ok(()) => self.array.flush(&touched).await,
+            Err(error) => Err(error),
+        };
+        self.plugging.set(false);
+        self.progress.changed();
+        if flushed.is_err() {
+            self.suspend("a line with parity could not be written");
+            return Err(IoError::Io);
+        }
+        entry.changes.push(Change::Plugged);
+        entry.is_in_place(touched);
+        let done = entry.awaited();
+        self.submit(entry);
+        done.await
+    }
+
+    /// Makes lines that hold nothing, and whose parity may say anything, lines of zeros: a plug builds on what is there.
+    async fn blank(&self, blocks: &[(Addr, Buf)]) -> Result<(), IoError> {
+        let mut starts = BTreeSet::new();
+        for (at, block) in blocks {
+            let line = self.space.borrow().line_bytes(at.chunk());
+            let begin = at.offset() / line * line;
+            let lines = (begin..at.offset() + block.len() as u64).step_by(line as usize);
+            starts.extend(lines.map(|start| Addr(at.0 - at.offset() / SECTOR + start / SECTOR)));
+        }
+        let mut touched = DiskSet::default();
+        for start in starts.into_iter().filter(|start| !self.is_written(*start)) {
+            let zeros = vec![(start, self.zeros(UNIT as usize))];
+            for writing in self.start_writes(zeros) {
+                self.array.written(writing, &mut touched).await.map_err(|_| IoError::Io)?;
+            }
+        }
+        self.array.flush(&touched).await.map_err(|_| IoError::Io)
+    }
+
+    /// After a read that could not be verified: whether a plug was being put in place meanwhile, so that it should be tried
+    /// again. `plugs` is what the count of plugs was before the read.
+    pub async fn was_plugged(&self, plugs: u64) -> bool {
+        let changed = self.plugging.get() || self.plugs.get() != plugs;
+        self.progress.until(|| !self.plugging.get()).await;
+        changed
+    }
+}
+
+/// Whole lines with parity that a large write has for itself; given back when they are not taken.
+pub(crate) struct LinesClaim {
+    shard: Rc<Shard>,
+    places: Vec<Ptr>,
+}
+
+impl LinesClaim {
+    /// Blocks that the lines hold.
+    pub fn blocks(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    pub fn take(mut self) -> Vec<Ptr> {
+        std::mem::take(&mut self.places)
+    }
+}
+
+impl Drop for LinesClaim {
+    fn drop(&mut self) {
+        let mut space = self.shard.space.borrow_mut();
+        self.places.iter().for_each(|place| space.give_back(place));
+    }
+}
+
+impl Shard {
+    /// As many whole lines as `count` blocks of `block_bytes` bytes fill, or as there are; none where there is no parity. Not
+    /// to be called with blocks locked: it may wait for an evacuation.
+    pub async fn claim_lines(self: &Rc<Self>, block_bytes: usize, count: u64) -> Result<LinesClaim, IoError> {
+        let mut claim = LinesClaim { shard: self.clone(), places: Vec::new() };
+        let (units, line) = ((block_bytes as u64 / UNIT) as u32, self.space.borrow().line_units());
+        if line == 0 {
+            return Ok(claim);
+        }
+        // The least that is both whole blocks and whole lines.
+        let size =
+            (1..).map(|lines| lines * line).find(|size| size.is_multiple_of(units)).expect("units × line");
+        let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
+        let mut searched = false;
+        for _ in 0..count * u64::from(units) / u64::from(size) {
+            let found = loop {
+                if self.is_suspended() {
+                    return Err(IoError::Suspended);
+                }
+                let found = self.space.borrow_mut().allocate_lines(kind, units, size);
+                match found {
+                    Ok(addr) => break Some(addr),
+                    Err(_) if self.grant(kind, false).await => {}
+                    Err(_) if !std::mem::replace(&mut searched, true) && self.reclaim().await => {}
+                    Err(_) => break None,
+                }
+            };
+            let Some(addr) = found else { break };
+            let place = |nth: u32| addr.plus(u64::from(nth * units) * UNIT);
+            let places = (0..size / units).map(place);
+            claim
+                .places
+                .extend(places.map(|at| Ptr::new(at, block_bytes as u32, self.epoch, Checksum::default())));
+        }
+        Ok(claim)
+    }
+}
+
+impl Batch {
+    /// Adds those of the blocks that are staged and not being replaced.
+    fn take(&mut self, dataset: &Rc<Dataset>, blocks: Range<u64>) {
+        let mut last: Option<Moving> = None;
+        for block in blocks {
+            // What is pending is newer and stands before this entry in the log: moving the older contents would undo it.
+            let pending = dataset.pending.borrow().overlaps(block, block + 1);
+            let staged = dataset.staged.borrow().get(&block).filter(|_| !pending).cloned();
+            let Some(staged) = staged else {
+                self.contended = true;
+                self.moving.extend(last.take());
+                continue;
+            };
+            match &mut last {
+                Some(moving) => moving.staged.push(staged),
+                None => {
+                    last = Some(Moving { dataset: dataset.clone(), first: block, staged: vec![staged] });
+                }
+            }
+        }
+        self.moving.extend(last);
+    }
+}
+
+/// Runs of block numbers, by dataset.
+fn runs(placed: &[(Addr, Placed)]) -> Vec<(u32, Range<u64>)> {
+    let mut blocks: Vec<(u32, u64)> =
+        placed.iter().map(|(_, placed)| (placed.dataset, placed.block)).collect();
+    blocks.sort_unstable();
+    let mut runs: Vec<(u32, Range<u64>)> = Vec::new();
+    for (dataset, block) in blocks {
+        match runs.last_mut() {
+            Some((last, run)) if *last == dataset && run.end == block => run.end += 1,
+            _ => runs.push((dataset, block..block + 1)),
+        }
+    }
+    runs
+}

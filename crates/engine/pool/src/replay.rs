@@ -1,0 +1,298 @@
+//! Replay: applying what the log says after the cut, as far as it can be believed.
+//!
+//! Replay reads frames from the tail until one does not continue the chain. Frames up to the greatest `durable`
+//! seen (and all that an earlier import sealed) were complete before later ones were written: they count
+//! without a look at their data. The *doubtful* ones after that may be the last, never acknowledged commit, whose
+//! frame reached the disk and whose data did not; each of their pointers is verified on every copy. The first frame
+//! with a block that verifies nowhere ends the log, whole: nothing after it can have been acknowledged.
+//! What is accepted in doubt is rewritten on the copies that lack it, so that a later import cannot see it otherwise.
+//!
+//! Frames before the cut are in the trees already; they are read for blocks that live in the log alone.
+
+use crate::dataset::Dataset;
+use crate::error::{Error, ErrorKind};
+use crate::format::{DatasetRecord, ShardRoot};
+use crate::open::{FrameReader, read_ring};
+use crate::shard::Shard;
+use forebay_base::Checksum;
+use forebay_base::planted::{Bug, active};
+use forebay_device::SlotRef;
+use forebay_log::{Chain, Frame, PlugPiece, Record, decode_records};
+use forebay_raid::{DiskSet, Piece};
+use forebay_runtime::Buf;
+use forebay_space::{Chunk, ChunkId, Ptr};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+pub(crate) struct Replay {
+    shard: Rc<Shard>,
+    root: ShardRoot,
+    incarnation: u64,
+    /// The last plug that no later record says is in place: its chunk and what goes there.
+    plug: RefCell<Option<(ChunkId, Vec<Piece>)>>,
+}
+
+impl Replay {
+    /// Replays the log of `shard` from `root` on, as `incarnation` left it.
+    pub fn new(shard: Rc<Shard>, root: ShardRoot, incarnation: u64) -> Replay {
+        Replay { shard, root, incarnation, plug: RefCell::default() }
+    }
+
+    pub async fn run(self) -> Result<(), Error> {
+        let (ring, chunks) = {
+            let log = self.shard.log.borrow();
+            (log.ring, log.chunks.clone())
+        };
+        let context = self.shard.frame_context();
+        let mut reader =
+            FrameReader::new(&self.shard.array, (ring, &chunks), context, &self.root, self.incarnation);
+        let mut certain = self.root.sealed.saturating_sub(1);
+        let mut waiting: VecDeque<(Chain, Frame, Vec<u8>)> = VecDeque::new();
+        loop {
+            let start = reader.chain;
+            let Some((frame, payload)) = reader.next().await else { break };
+            certain = certain.max(frame.durable);
+            waiting.push_back((start, frame, payload));
+            while waiting.front().is_some_and(|(_, frame, _)| frame.sequence <= certain) {
+                let (start, frame, payload) = waiting.pop_front().expect("just seen");
+                self.apply(start, &frame, &payload)?;
+            }
+        }
+        // Frames before the cut say which staged blocks are out of date, and sealed ones were served by an earlier import:
+        // going on without them would bring old contents back.
+        let needed = self.root.cut.max(self.root.sealed);
+        if reader.chain.sequence < needed {
+            let message = format!(
+                "the log ends at frame {}, frames up to {} are needed",
+                reader.chain.sequence,
+                needed - 1
+            );
+            let error = self.error(ErrorKind::Corrupt, &message);
+            return Err(error.remedy("Give the paths of all its disks: another copy of the log may be whole"));
+        }
+        if active(Bug::ReplaySkipsLastFrame) {
+            waiting.pop_back();
+        }
+        for (start, frame, payload) in waiting {
+            if !self.verify(&frame, &payload).await {
+                if active(Bug::ReplayContinuesAfterGap) {
+                    continue;
+                }
+                break;
+            }
+            self.settle(&start, &frame).await;
+            self.apply(start, &frame, &payload)?;
+            self.restore_parity(&frame, &payload).await?;
+        }
+        self.plug_again().await?;
+        // What was accepted in doubt is certain from here on: the next superblock seals it.
+        let disks = self.all_disks();
+        let lost = self.shard.array.flush(&disks).await.is_err();
+        let mut log = self.shard.log.borrow_mut();
+        log.durable = log.chain.sequence.saturating_sub(1);
+        log.marked = log.durable;
+        self.shard.sealed.set(log.chain.sequence);
+        if lost { Err(self.error(ErrorKind::Io, "the disks could not be flushed")) } else { Ok(()) }
+    }
+
+    fn error(&self, kind: ErrorKind, message: &str) -> Error {
+        Error::new(kind, self.shard.shared.name.clone(), format!("shard {}: {message}", self.shard.index))
+    }
+
+    fn all_disks(&self) -> DiskSet {
+        let mut disks = DiskSet::default();
+        (0..self.shard.array.members().len() as u16).for_each(|disk| disks.insert(disk));
+        disks
+    }
+
+    /// Applies a frame that counts.
+    fn apply(&self, start: Chain, frame: &Frame, payload: &[u8]) -> Result<(), Error> {
+        let impossible = || self.error(ErrorKind::Corrupt, "the log holds an impossible record");
+        let records = decode_records(payload, frame.records).map_err(|_| impossible())?;
+        {
+            let mut log = self.shard.log.borrow_mut();
+            log.frame_start = start;
+            log.chain = frame.next();
+        }
+        let staged_only = frame.sequence < self.root.cut;
+        for record in records {
+            self.replay(record, frame, staged_only).ok_or_else(impossible)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing when the record cannot be true.
+    fn replay(&self, record: Record, frame: &Frame, staged_only: bool) -> Option<()> {
+        let shard = &self.shard;
+        let dataset = |number: u32| shard.datasets.borrow().get(&number).cloned();
+        let unstage = |dataset: &Dataset, first: u64, count: u64| {
+            let gone = dataset.take_staged(first, first.saturating_add(count));
+            gone.iter().for_each(|(_, staged)| shard.unstage(staged));
+        };
+        match record {
+            Record::Write { dataset: number, first, ptrs } => {
+                let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
+                unstage(&dataset, first, ptrs.len() as u64);
+                if staged_only {
+                    return Some(());
+                }
+                if first.checked_add(ptrs.len() as u64)? > dataset.record.borrow().blocks() {
+                    return None;
+                }
+                let ptrs =
+                    if active(Bug::TornWriteAccepted) { &ptrs[..ptrs.len().div_ceil(2)] } else { &ptrs[..] };
+                let mut freed = Vec::new();
+                let mut space = shard.space.borrow_mut();
+                if !ptrs.iter().all(|ptr| space.claim(ptr)) {
+                    return None;
+                }
+                shard.change_tree(&dataset, |tree| tree.set(first, ptrs, &mut freed));
+                freed.iter().for_each(|ptr| space.freed(ptr));
+            }
+            Record::Data { dataset: number, first, block_bytes, blocks } => {
+                let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
+                let blocks_all = dataset.record.borrow().blocks();
+                if block_bytes as usize != dataset.block_bytes()
+                    || first.checked_add(blocks.len() as u64).is_none_or(|end| end > blocks_all)
+                {
+                    // Before the cut, the number may have been another dataset's, deleted since.
+                    return staged_only.then_some(());
+                }
+                let copy = |block: &[u8]| -> Buf { shard.rt.arena().copy(block).freeze() };
+                let blocks = blocks.into_iter().map(|block| (copy(block), None)).collect();
+                shard.stage(&dataset, first, blocks, frame.sequence, 0);
+            }
+            Record::Clear { dataset: number, first, count } => {
+                let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
+                unstage(&dataset, first, count);
+                if !staged_only {
+                    let mut freed = Vec::new();
+                    shard.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
+                    let mut space = shard.space.borrow_mut();
+                    freed.iter().for_each(|ptr| space.freed(ptr));
+                }
+            }
+            Record::Put { record, .. } if !staged_only => {
+                shard.apply_put(DatasetRecord::decode(record).ok().flatten()?)
+            }
+            Record::Remove { dataset } if !staged_only => shard.apply_remove(dataset),
+            Record::Grant { chunk } if !staged_only => {
+                let mut space = shard.space.borrow_mut();
+                let id = chunk.id;
+                if !space.contains(id) {
+                    space.insert(Chunk::fresh(chunk));
+                }
+                space.grant_logged(id);
+            }
+            Record::Put { .. } | Record::Remove { .. } | Record::Grant { .. } => {}
+            // What an earlier incarnation left half written, the import after it has completed.
+            Record::Plug { .. } if frame.incarnation != self.incarnation => {}
+            Record::Plug { chunk, pieces } => {
+                let own = |piece: PlugPiece| Piece {
+                    slot: piece.slot,
+                    at: piece.at,
+                    data: shard.rt.arena().copy(piece.bytes).freeze(),
+                };
+                *self.plug.borrow_mut() = Some((ChunkId(chunk), pieces.into_iter().map(own).collect()));
+            }
+            Record::Plugged => *self.plug.borrow_mut() = None,
+        }
+        Some(())
+    }
+
+    /// Makes the parity of lines that a frame accepted in doubt has written agree with their data: the power may have gone
+    /// between the two. A line whose data is not all there is left alone: what of it counts was verified through its parity.
+    async fn restore_parity(&self, frame: &Frame, payload: &[u8]) -> Result<(), Error> {
+        if frame.sequence < self.root.cut || active(Bug::ParityNotRestored) {
+            return Ok(());
+        }
+        let mut lines: BTreeMap<ChunkId, BTreeSet<u64>> = BTreeMap::new();
+        for record in decode_records(payload, frame.records).unwrap_or_default() {
+            let Record::Write { ptrs, .. } = record else { continue };
+            let space = self.shard.space.borrow();
+            for ptr in ptrs.iter() {
+                lines
+                    .entry(ptr.addr().chunk())
+                    .or_default()
+                    .extend(space.lines_of(ptr).into_iter().flatten());
+            }
+        }
+        let mut touched = DiskSet::default();
+        for (chunk, lines) in lines {
+            let slots = self.shard.space.borrow().chunk(chunk).map(|chunk| chunk.entry.slots.clone());
+            for line in lines {
+                let slots = slots.as_ref().expect("it has lines");
+                let restored = self.shard.array.restore_parity(slots, line..line + 1, &mut touched).await;
+                restored.map_err(|_| self.error(ErrorKind::Io, "parity could not be written"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes once more what a crash may have left half written into lines in use.
+    async fn plug_again(&self) -> Result<(), Error> {
+        let Some((chunk, pieces)) = self.plug.take() else { return Ok(()) };
+        let slots = self.shard.space.borrow().chunk(chunk).map(|chunk| chunk.entry.slots.clone());
+        let fits = |slots: &Vec<SlotRef>| pieces.iter().all(|piece| usize::from(piece.slot) < slots.len());
+        let Some(slots) = slots.filter(fits) else { return Ok(()) };
+        if active(Bug::PlugNotReplayed) {
+            return Ok(());
+        }
+        let writing = self.shard.array.write_pieces(&slots, &pieces);
+        let written = self.shard.array.written(writing, &mut DiskSet::default()).await;
+        written.map_err(|_| self.error(ErrorKind::Io, "a line with parity could not be completed"))
+    }
+
+    /// Whether every block that a doubtful frame points to is there, on some copy. Mends the others.
+    async fn verify(&self, frame: &Frame, payload: &[u8]) -> bool {
+        if frame.sequence < self.root.cut || active(Bug::ReplayNoDataVerification) {
+            return true;
+        }
+        let Ok(records) = decode_records(payload, frame.records) else { return false };
+        let mut granted: BTreeMap<u32, Vec<SlotRef>> = BTreeMap::new();
+        for record in records {
+            match record {
+                Record::Grant { chunk } => drop(granted.insert(chunk.id.0, chunk.slots)),
+                Record::Write { ptrs, .. } => {
+                    for ptr in ptrs.iter() {
+                        let slots =
+                            granted.get(&ptr.addr().chunk().0).cloned().or_else(|| self.shard.slots(ptr));
+                        let Some(slots) = slots else { return false };
+                        if !self.verify_block(&slots, ptr).await {
+                            return false;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        true
+    }
+
+    async fn verify_block(&self, slots: &[SlotRef], ptr: &Ptr) -> bool {
+        let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
+        let array = &self.shard.array;
+        let (offset, len) = (ptr.addr().offset(), ptr.bytes() as usize);
+        array.mend(slots, offset, len, check).await
+    }
+
+    /// Makes every copy of a frame that was accepted in doubt the same.
+    async fn settle(&self, start: &Chain, frame: &Frame) {
+        let (ring, chunks) = {
+            let log = self.shard.log.borrow();
+            (log.ring, log.chunks.clone())
+        };
+        let context = self.shard.frame_context();
+        let array = &self.shard.array;
+        let whole = |bytes: &[u8]| Frame::decode(bytes, context, start).is_some();
+        let len = frame.length as usize;
+        let Some(bytes) = read_ring(array, ring, &chunks, start.position, len, whole).await else { return };
+        let mut from = 0;
+        for piece in ring.pieces(start.position, len) {
+            let right = &bytes[from..from + piece.len];
+            array.mend(&chunks[piece.chunk], piece.offset, piece.len, |found| found == right).await;
+            from += piece.len;
+        }
+    }
+}
