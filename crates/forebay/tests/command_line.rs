@@ -21,7 +21,7 @@ fn what_needs_no_daemon_works_without_one() {
     for words in [
         &["volume", "create", "tank/a"][..],
         &["volume", "create", "tank/a", "--size", "ten"],
-        &["pool", "create", "tank", "--layout", "4+1", "a", "b", "c", "d", "e"],
+        &["pool", "create", "tank", "--layout", "4+9", "a", "b", "c", "d", "e"],
         &["pool", "scrub", "tank"],
         &["check", "a"],
         &[],
