@@ -276,7 +276,7 @@ impl Shard {
                 let same = active(Bug::SameAlternateSlot);
                 let alternate = if same { chunk.entry.alternate } else { 1 - chunk.entry.alternate };
                 let slots = chunk.entry.slots.clone();
-                space.record_written(*id, alternate, sum);
+                space.record_written(*id, alternate, sum, generation);
                 drop(space);
                 if !active(Bug::BitmapNotWritten) {
                     writes.push(self.array.write_record(

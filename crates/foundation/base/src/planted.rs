@@ -86,13 +86,21 @@ pub enum Bug {
     ParityNotRestored,
     /// An import does not write again what was being written into a line in use.
     PlugNotReplayed,
+    /// A slot is copied while its chunk is being written.
+    CopiesOpenChunk,
+    /// A part of the log counts as moved before its tail has passed what only the old slot has.
+    LogMovesEarly,
+    /// A disk that came back is not given what it missed.
+    ResilverMissesChunk,
+    /// The old slot is free before a checkpoint names the new one.
+    MovedSlotReusedEarly,
     /// A rebuild leaves out the last line of its range.
     RebuildSkipsLine,
 }
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 38] = [
+    pub const ALL: [Bug; 42] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -131,6 +139,10 @@ impl Bug {
         Bug::ParityNotUpdated,
         Bug::ParityWrongRotation,
         Bug::DegradedReadUnchecked,
+        Bug::CopiesOpenChunk,
+        Bug::LogMovesEarly,
+        Bug::ResilverMissesChunk,
+        Bug::MovedSlotReusedEarly,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
