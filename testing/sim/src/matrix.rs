@@ -203,6 +203,14 @@ pub const ROWS: &[Row] = &[
         strikes: false,
     },
     Row {
+        name: "scrubbed",
+        fault: "rot of a third of one disk; a scrub under load puts it right; then further disks go",
+        holds: "D W R",
+        applies: redundant,
+        run: heal::scrubbed,
+        strikes: true,
+    },
+    Row {
         name: "gone-single",
         fault: "the only device goes away and comes back",
         holds: "D H",

@@ -10,10 +10,10 @@ use crate::setup::{POOL, Setup};
 use crate::verify::{Demand, verify};
 use crate::workload::{History, Tolerance};
 use forebay_base::Random;
-use forebay_pool::{DiskAdd, DiskState, PoolStatus};
+use forebay_pool::{DiskAdd, DiskState, PoolStatus, ScrubState};
 use forebay_simulation::{Fate, Image};
 use futures_util::future::join3;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -195,4 +195,38 @@ pub fn grown(setup: &Setup) -> Result<Shown, Failure> {
         let others = (0..own.data_disks()).filter(|disk| *disk != victim).chain([new]);
         Ok(1 << victim | lose(scene, &own, others).await?)
     })
+}
+
+/// A third of what one disk holds rots; a scrub puts it right while clients work, and a second one finds nothing; then others go.
+pub fn scrubbed(setup: &Setup) -> Result<Shown, Failure> {
+    let setup = &Setup { groups: 1, ..setup.clone() };
+    let own = setup.clone();
+    let (found, rotten) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (repaired, rot) = (found.clone(), rotten.clone());
+    let shown = judged(setup, async move |scene: &Scene, _: &Crashes| {
+        let victim = own.seed as usize % own.data_disks();
+        let image = scene.world.image(victim);
+        for page in (0..image.size() / 4096).filter(|page| image.page(*page).is_some()) {
+            if scene.clients.below(3) == 0 {
+                let at = page * 4096 + scene.clients.below(4096);
+                scene.world.rot(victim, at, &[1 << scene.clients.below(8)]);
+                rot.set(rot.get() + 1);
+            }
+        }
+        for round in 0..2 {
+            scene.engine.scrub_start(POOL).await.map_err(failed("starting a scrub failed"))?;
+            if round == 0 {
+                scene.clients.run(own.operations / 2).await?;
+            }
+            let status = scene.engine.pool_scrubbed(POOL).await.map_err(failed("scrubbing failed"))?;
+            let scrub = status.scrub.ok_or_else(|| Failure::Outcome("the scrub has gone".into()))?;
+            repaired.set(repaired.get() + scrub.repaired);
+            if scrub.state != ScrubState::Done || scrub.lost > 0 || (round == 1 && scrub.repaired > 0) {
+                return Err(Failure::Outcome(format!("scrub number {round}: {scrub:?}")));
+            }
+        }
+        let others = (0..own.data_disks()).filter(|disk| *disk != victim);
+        lose(scene, &own, others.skip(own.seed as usize % 2)).await
+    })?;
+    Ok(Shown { faults: rotten.get(), repaired: found.get(), ..shown })
 }

@@ -52,6 +52,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::ParityNotUpdated | Bug::ParityWrongRotation => &["gone", "rot"],
         Bug::DegradedReadUnchecked => &["rot-same-place", "gone"],
         Bug::ResilverMissesChunk => &["returned"],
+        Bug::ScrubOnlyLooks => &["scrubbed"],
         Bug::CopiesOpenChunk | Bug::LogMovesEarly | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],
     }

@@ -111,7 +111,8 @@ impl Shard {
         }
         self.frozen_tail.set(tail);
         let cut = if active(Bug::LogCutTooFar) { cut + 1 } else { cut };
-        Ok(ShardRoot { catalog, table, table_chunk, tail, cut, sealed: self.sealed.get() })
+        let (sealed, scrub) = (self.sealed.get(), self.scrub.at.get());
+        Ok(ShardRoot { catalog, table, table_chunk, tail, cut, sealed, scrub })
     }
 
     async fn write_tree(

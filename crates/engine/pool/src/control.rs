@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind, IoError};
 use crate::format::ShardRoot;
 use crate::heal::Healer;
 use crate::registry::{PoolShared, call, registry};
+use crate::scrub::PoolScrub;
 use crate::signal::Turnstile;
 use crate::slots::{DATA, SlotMap};
 use crate::spec::{DiskState, DiskStatus, Event, GroupStatus, Layout, PoolState, PoolStatus, Role, Severity};
@@ -60,6 +61,7 @@ pub(crate) struct Control {
     pub labelling: Cell<bool>,
     pub joining: Cell<bool>,
     pub healer: Healer,
+    pub scrub: PoolScrub,
     /// Whether someone is looking for a chunk to evacuate.
     pub reclaiming: Cell<bool>,
 }
@@ -96,6 +98,7 @@ impl Control {
             labelling: Cell::new(false),
             joining: Cell::new(false),
             healer: Healer::default(),
+            scrub: PoolScrub::default(),
             reclaiming: Cell::new(false),
         }
     }
@@ -246,6 +249,7 @@ impl Control {
             used += units * UNIT;
             fill = fill.max(permille);
         }
+        let scrub = self.scrub_status().await?;
         let label = self.label.borrow();
         let slots = self.slots.borrow();
         let size = slots.chunks(group).0 * u64::from(slots.units(group, DATA)) * UNIT;
@@ -271,6 +275,7 @@ impl Control {
             log_fill_permille: fill as u32,
             created: label.created,
             healing: self.healer.status(),
+            scrub,
         })
     }
 

@@ -69,6 +69,30 @@ impl Engine {
         self.on_pool(pool, move |control| async move { control.disk_locate(&disk, duration).await }).await
     }
 
+    /// Begins a scrub in the background, or goes on with one that was paused.
+    pub async fn scrub_start(&self, pool: &str) -> Result<(), Error> {
+        self.on_pool(pool, |control| async move { control.scrub_start().await }).await
+    }
+
+    /// Halts a scrub; it remembers where it was, also over a restart.
+    pub async fn scrub_pause(&self, pool: &str) -> Result<(), Error> {
+        self.on_pool(pool, |control| async move { control.scrub_pause().await }).await
+    }
+
+    /// Ends a scrub, running or paused.
+    pub async fn scrub_stop(&self, pool: &str) -> Result<(), Error> {
+        self.on_pool(pool, |control| async move { control.scrub_stop().await }).await
+    }
+
+    /// Waits until no scrub is running.
+    pub async fn pool_scrubbed(&self, pool: &str) -> Result<PoolStatus, Error> {
+        self.on_pool(pool, |control| async move {
+            control.scrubbed().await;
+            control.status().await
+        })
+        .await
+    }
+
     /// Waits until no slot of the pool has to move, or none can.
     pub async fn pool_healed(&self, pool: &str) -> Result<PoolStatus, Error> {
         self.on_pool(pool, |control| async move {

@@ -217,7 +217,15 @@ fn payload_dataset_node_and_frame() {
     let tail = Chain { position: 0x1000, sequence: 0x42, previous: Checksum(0x43) };
     let catalog = sample_ptr();
     let table = Ptr::new(Addr::new(ChunkId(9), 4), NODE_BYTES as u32, 1, Checksum(2));
-    let root = ShardRoot { catalog, table, table_chunk: sample_entry(), tail, cut: 0x44, sealed: 0x45 };
+    let root = ShardRoot {
+        catalog,
+        table,
+        table_chunk: sample_entry(),
+        tail,
+        cut: 0x44,
+        sealed: 0x45,
+        scrub: Some((0x45, 0x47)),
+    };
     let pool =
         Super { incarnation: 0x51, epoch: 0x52, label_generation: 0x53, exported: true, shards: vec![root] };
     let bytes = pool.encode();
@@ -245,6 +253,8 @@ fn payload_dataset_node_and_frame() {
             ("log tail link", &[0x43]),
             ("cut", &[0x44]),
             ("sealed", &[0x45]),
+            ("scrub's dataset", &[0x46]),
+            ("scrub's leaf", &[0x47]),
         ],
     );
     let record = DatasetRecord {

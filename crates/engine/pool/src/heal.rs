@@ -38,12 +38,23 @@ pub(crate) struct Healer {
     wanted: Signal,
     running: Cell<bool>,
     ended: Cell<bool>,
+    closing_chunks: Cell<bool>,
     progress: RefCell<Option<Healing>>,
 }
 
 impl Healer {
     pub fn status(&self) -> Option<Healing> {
         self.progress.borrow().clone()
+    }
+}
+
+/// The right to close chunks, until it is dropped.
+pub(crate) struct Turn(Rc<Control>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.healer.closing_chunks.set(false);
+        self.0.turnstile.changed();
     }
 }
 
@@ -91,6 +102,12 @@ impl Control {
         self.turnstile.until(|| !self.healer.running.get() || self.healer.ended.get()).await;
     }
 
+    /// Closing chunks is for one at a time: rounds of the healer, steps of a scrub.
+    pub async fn slots_turn(self: &Rc<Self>) -> Turn {
+        self.turnstile.until(|| !self.reclaiming.get() && !self.healer.closing_chunks.replace(true)).await;
+        Turn(self.clone())
+    }
+
     fn is_ending(&self) -> bool {
         self.closing.get() || self.shared.is_suspended()
     }
@@ -121,7 +138,7 @@ impl Control {
     }
 
     async fn round(self: &Rc<Self>) -> Result<Round, Error> {
-        self.turnstile.until(|| !self.reclaiming.get()).await;
+        let _turn = self.slots_turn().await;
         let (mut vacating, mut failed) = (DiskSet::default(), DiskSet::default());
         let mut disks = Vec::new();
         for (index, disk) in self.label.borrow().disks.iter().enumerate() {
@@ -357,7 +374,7 @@ impl Control {
 }
 
 /// Runs `work` as a task that the shard's end waits for; nothing when it did not come to its end.
-async fn as_task<T: 'static, W: Future<Output = T> + 'static>(
+pub(crate) async fn as_task<T: 'static, W: Future<Output = T> + 'static>(
     shard: &Rc<Shard>,
     work: impl FnOnce(Rc<Shard>) -> W,
 ) -> Option<T> {

@@ -342,6 +342,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         epoch,
     };
     let shard = opening.open().await?;
+    shard.scrub.at.set(order.root.scrub);
     shard.log.borrow_mut().incarnation = order.incarnation;
     let volumes =
         shard.live().iter().map(|dataset| (dataset.record.borrow().name.clone(), dataset.id())).collect();
@@ -509,6 +510,10 @@ impl Engine {
             control.on_shard(index, |shard| async move { shard.start() }).await?;
         }
         control.start_healer();
+        let is_scrubbing = pool.shards.iter().any(|root| root.scrub.is_some());
+        if is_scrubbing {
+            control.scrub_on(true).await?;
+        }
         for (index, path) in stale {
             // One that was taken out waits to be taken back; one that left is left out.
             if control.label.borrow().disks[index].status != DiskStatus::Failed {

@@ -29,6 +29,7 @@ mod read;
 mod registry;
 mod relocate;
 mod replay;
+mod scrub;
 mod shard;
 mod signal;
 mod slots;
@@ -273,6 +274,7 @@ async fn close(control: &Rc<Control>) -> Result<(), Error> {
         return Err(control.error(ErrorKind::Conflict, "the pool is being exported already"));
     }
     control.wait_for_healer().await;
+    control.halt_scrub().await?;
     let shards = control.shard_count();
     for index in 0..shards {
         control.on_shard(index, |shard| async move { shard.close_volumes().await }).await?;

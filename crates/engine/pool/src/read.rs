@@ -128,7 +128,7 @@ impl Shard {
     }
 
     /// Whether a slot of the chunk that holds `ptr` has moved since `slots` were read from its entry.
-    fn has_moved(&self, ptr: &Ptr, slots: &[SlotRef]) -> bool {
+    pub fn has_moved(&self, ptr: &Ptr, slots: &[SlotRef]) -> bool {
         self.slots(ptr).is_none_or(|now| now != slots)
     }
 

@@ -151,7 +151,7 @@ impl Shard {
     }
 
     /// Waits until all that was promised in a chunk is written.
-    async fn settle(&self, id: ChunkId) -> bool {
+    pub async fn settle(&self, id: ChunkId) -> bool {
         for _ in 0..SETTLING_TRIES {
             if active(Bug::CopiesOpenChunk) || self.space.borrow().is_settled(id) {
                 return true;

@@ -309,7 +309,7 @@ impl Replay {
         let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
         let array = &self.shard.array;
         let (offset, len) = (ptr.addr().offset(), ptr.bytes() as usize);
-        array.mend(slots, offset, len, check).await
+        array.mend(slots, offset, len, check).await.is_some()
     }
 
     /// Makes every copy of a frame that was accepted in doubt the same.

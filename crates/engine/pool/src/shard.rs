@@ -12,6 +12,7 @@ use crate::lines::Places;
 use crate::locks::RangeLocks;
 use crate::registry::{PoolShared, call, registry};
 use crate::relocate::Twin;
+use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
 use forebay_base::NumberHasher;
@@ -185,6 +186,7 @@ pub(crate) struct Shard {
     pub numbers: RefCell<HashSet<u32>>,
     /// Held (as range 0) while attributes are stored.
     pub attribute_locks: RangeLocks,
+    pub scrub: ShardScrub,
     /// Client operations so far.
     pub served: Cell<u64>,
     granting: Cell<bool>,
@@ -278,6 +280,7 @@ impl Shard {
             contended: Cell::new(0),
             numbers: RefCell::default(),
             attribute_locks: RangeLocks::default(),
+            scrub: ShardScrub::default(),
             served: Cell::new(0),
             granting: Cell::new(false),
             grants: Turnstile::default(),

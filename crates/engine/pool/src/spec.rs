@@ -238,6 +238,8 @@ pub struct PoolStatus {
     pub created: WallTime,
     /// Slots of disks on their way to other disks, if any are.
     pub healing: Option<Healing>,
+    /// The last scrub of this run.
+    pub scrub: Option<Scrub>,
 }
 
 /// What is being done to restore or spread redundancy.
@@ -249,6 +251,31 @@ pub struct Healing {
     pub since: WallTime,
     /// Why it does not go on: what it waits for. Empty when it does.
     pub blocked: String,
+}
+
+/// Reading everything to find what has rotted.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Scrub {
+    pub state: ScrubState,
+    /// Bytes of disk that were read and checked, and bytes in use when it began: every copy is read, and parity twice.
+    pub bytes_done: u64,
+    pub bytes_total: u64,
+    /// Bad places that are right again, and those that could not be put right.
+    pub repaired: u64,
+    pub lost: u64,
+    pub since: WallTime,
+    pub ended: Option<WallTime>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ScrubState {
+    #[default]
+    Running,
+    /// It goes on when it is started again.
+    Paused,
+    Done,
+    /// It was ended before it was through.
+    Stopped,
 }
 
 /// A change that an import would make or refuse, for `pool import` without a name.

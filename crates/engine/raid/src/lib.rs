@@ -377,22 +377,22 @@ impl Array {
         repaired
     }
 
-    /// Whether some way to read the range passes `check`; every slot that was bad is rewritten, of a mirror every copy. For
-    /// what a crash may have left different: nothing else writes there meanwhile.
+    /// Rewrites every slot whose part of the range is bad, of a mirror every copy, if some way to read it passes `check`: how
+    /// many that were; nothing when no way does. Nothing else writes there meanwhile.
     pub async fn mend(
         &self,
         slots: &[SlotRef],
         offset: u64,
         len: usize,
         check: impl Fn(&[u8]) -> bool,
-    ) -> bool {
+    ) -> Option<usize> {
         if !is_aligned(offset, len) {
-            return false;
+            return None;
         }
         let (good, bad) = match self.lines(slots) {
             Some(lines) => match self.read_lines(lines, slots, offset, len, check).await {
                 Ok(Good { bytes, bad }) => (bytes, bad),
-                Err(_) => return false,
+                Err(_) => return None,
             },
             None => {
                 let (mut good, mut bad) = (None, Vec::new());
@@ -401,17 +401,25 @@ impl Array {
                     let at = member.layout.slot_at(slot.slot) + offset;
                     match member.disk.read(at, self.rt.buffer(len)).await {
                         (bytes, Ok(())) if check(&bytes) => good = good.or(Some(bytes)),
-                        _ => bad.push(*slot),
+                        (_, result) => {
+                            let errors = &member.health;
+                            Health::count(if result.is_ok() {
+                                &errors.errors_checksum
+                            } else {
+                                &errors.errors_read
+                            });
+                            bad.push(*slot);
+                        }
                     }
                 }
-                let Some(good) = good else { return false };
-                (good, bad)
+                (good?, bad)
             }
         };
-        if !bad.is_empty() {
-            self.repair(slots, &bad, offset, &good.freeze()).await;
+        if bad.is_empty() {
+            return Some(0);
         }
-        true
+        self.repair(slots, &bad, offset, &good.freeze()).await;
+        Some(bad.len())
     }
 }
 

@@ -74,6 +74,13 @@ impl Space {
         self.moved.push((id, index, to));
     }
 
+    /// A copy of the chunk's record is bad: the next checkpoint writes it anew.
+    pub fn rewrite_record(&mut self, id: ChunkId) {
+        if let Some(chunk) = self.chunk_mut(id) {
+            chunk.dirty = true;
+        }
+    }
+
     /// Part of sealing a period: records and table of a checkpoint name the same slots.
     pub(crate) fn seal_moves(&mut self) {
         for (id, index, to) in std::mem::take(&mut self.moved) {

@@ -94,13 +94,15 @@ pub enum Bug {
     ResilverMissesChunk,
     /// The old slot is free before a checkpoint names the new one.
     MovedSlotReusedEarly,
+    /// A scrub finds what is bad and leaves it as it is.
+    ScrubOnlyLooks,
     /// A rebuild leaves out the last line of its range.
     RebuildSkipsLine,
 }
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 42] = [
+    pub const ALL: [Bug; 43] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -143,6 +145,7 @@ impl Bug {
         Bug::LogMovesEarly,
         Bug::ResilverMissesChunk,
         Bug::MovedSlotReusedEarly,
+        Bug::ScrubOnlyLooks,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
