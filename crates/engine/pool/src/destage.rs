@@ -86,6 +86,11 @@ impl Shard {
         datasets.values().any(|dataset| dataset.record.borrow().state == DatasetState::Deleting)
     }
 
+    /// Whether so many blocks could ever go to the log at once.
+    pub fn fits_into_log(&self, blocks: u64, block_bytes: usize) -> bool {
+        Frame::length_for(blocks as usize * block_bytes) as u64 <= self.staging_limit()
+    }
+
     /// Bytes of the log that client operations may fill. The rest is for what moves blocks on and so makes room: pointers; into
     /// gaps of lines with three parity cells up to seven pages for a block of one (itself, parity, headers, pointers).
     fn staging_limit(&self) -> u64 {
