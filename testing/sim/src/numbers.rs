@@ -178,7 +178,12 @@ impl Bench {
 
 /// All figures.
 pub fn figures() -> Result<Vec<Figure>, Failure> {
-    Ok(reads()?.into_iter().chain(healing()?).collect())
+    let mut figures: Vec<Figure> = reads()?.into_iter().chain(healing()?).collect();
+    for percent in [70, 80, 90] {
+        let told = |failure: Failure| failure.because(&format!("overwrites, {percent} % full"));
+        figures.push(write_amplification(percent).map_err(told)?);
+    }
+    Ok(figures)
 }
 
 fn reads() -> Result<Vec<Figure>, Failure> {
@@ -242,4 +247,25 @@ fn healing() -> Result<Vec<Figure>, Failure> {
             Figure::plain("rebuild without load, MB/s written to the new disk", idle),
         ])
     })
+}
+
+/// Bytes written to the disks for each byte that a client overwrites at random, in steady state.
+fn write_amplification(percent: u64) -> Result<Figure, Failure> {
+    let value = bench(PARITY, 5, 48, async move |bench| {
+        let pools = bench.engine.pools().await;
+        let size = pools.first().map_or(0, |pool| pool.free) * percent / 100;
+        let info = bench.volume(size).await?;
+        // Each block once to get there, then the bytes that count.
+        let blocks = size / BLOCK;
+        let times = |times: u64| {
+            let left = Cell::new(times * blocks);
+            move || left.replace(left.get().saturating_sub(1)) == 0
+        };
+        bench.load(&info, 32, 4, times(1)).await?;
+        let written = |bench: &Bench| (0..5).map(|disk| bench.world.written(disk)).sum::<u64>();
+        let before = written(&bench);
+        bench.load(&info, 32, 4, times(2)).await?;
+        Ok((written(&bench) - before) as f64 / (2 * blocks * BLOCK) as f64)
+    })?;
+    Ok(Figure::plain(&format!("device bytes / user byte, random overwrites, {percent} % full"), value))
 }

@@ -20,7 +20,9 @@ use std::time::Duration;
 const BLOCKS_MAX: usize = 128;
 /// Checkpoints without any destaging after which a writer gives up waiting for room in the log.
 const STALLED_CHECKPOINTS: u64 = 3;
-/// The same while space is being given back.
+/// And how often destaging has to have tried.
+const STALLED_TRIES: u64 = 16;
+/// Checkpoints, while space is being given back.
 const STALLED_CHECKPOINTS_FREEING: u64 = 64;
 /// How long to leave blocks alone that a queued write is about to replace.
 const SUPERSEDED_DELAY: Duration = Duration::from_micros(100);
@@ -49,17 +51,7 @@ impl Shard {
             used <= self.staging_limit() && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
         };
         if !fits() {
-            // Room comes with destaging and a checkpoint. When checkpoints pass and nothing moves, there is none to come.
-            let seen = Cell::new((self.checkpoints.get(), self.destaged.get()));
-            let stalled = || {
-                if seen.get().1 != self.destaged.get() {
-                    seen.set((self.checkpoints.get(), self.destaged.get()));
-                }
-                // As long as frees are on their way, the pool is not full.
-                let frees = self.space.borrow().has_pending_frees() || self.is_deleting();
-                let most = if frees { STALLED_CHECKPOINTS_FREEING } else { STALLED_CHECKPOINTS };
-                self.checkpoints.get() >= seen.get().0 + most
-            };
+            let stalled = self.stall_watch();
             let wait = || {
                 let stop = fits() || stalled() || self.is_suspended() || self.stopping.get();
                 if !stop {
@@ -78,6 +70,24 @@ impl Shard {
         }
         self.queued_bytes.set(self.queued_bytes.get() + bytes);
         Ok(LogClaim { shard: self.clone(), bytes })
+    }
+
+    /// Tells whether room in the log is no longer to be expected: it comes with destaging and a checkpoint, and since the last
+    /// block moved, checkpoints have passed and destaging has tried often enough.
+    fn stall_watch(&self) -> impl Fn() -> bool {
+        let now = || (self.destaged.get(), self.checkpoints.get(), self.destage_tries.get());
+        let seen = Cell::new(now());
+        move || {
+            let (destaged, checkpoints, tries) = now();
+            if seen.get().0 != destaged {
+                seen.set(now());
+            }
+            // As long as frees are on their way, the pool is not full.
+            let frees = self.space.borrow().has_pending_frees() || self.is_deleting();
+            let most = if frees { STALLED_CHECKPOINTS_FREEING } else { STALLED_CHECKPOINTS };
+            let has_tried = self.staged_bytes.get() == 0 || tries >= seen.get().2 + STALLED_TRIES;
+            checkpoints >= seen.get().1 + most && has_tried
+        }
     }
 
     /// Whether a deleted volume is still being emptied.
@@ -115,11 +125,10 @@ impl Shard {
         let Some(last) = last else { return true };
         let is_done = || self.log.borrow().staged.keys().next().is_none_or(|oldest| *oldest > last);
         self.draining.set(true);
-        let goal = self.checkpoints.get() + STALLED_CHECKPOINTS;
+        let stalled = self.stall_watch();
         self.progress
             .until(|| {
-                let stop =
-                    is_done() || self.checkpoints.get() >= goal || self.is_suspended() || self.stopping.get();
+                let stop = is_done() || stalled() || self.is_suspended() || self.stopping.get();
                 if !stop {
                     self.want_checkpoint();
                     self.destage_work.send();
@@ -138,6 +147,7 @@ impl Shard {
             while self.should_destage() && !self.stopping.get() && !self.is_suspended() {
                 let has_lines = self.space.borrow().has_lines();
                 let moved = if has_lines { self.destage_lines().await } else { self.destage_some().await };
+                self.destage_tries.set(self.destage_tries.get() + 1);
                 if moved.is_err() {
                     // No space, or suspended: what made it so will wake this task again.
                     break;

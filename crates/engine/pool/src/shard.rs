@@ -170,6 +170,8 @@ pub(crate) struct Shard {
     pub staged_bytes: Cell<usize>,
     /// Blocks that have moved from the log since the import.
     pub destaged: Cell<u64>,
+    /// How often some were to move, with or without success.
+    pub destage_tries: Cell<u64>,
     pub destage_work: Signal,
     /// Staged blocks by the place that is kept for them, where places are in lines with parity.
     pub placed: RefCell<Places>,
@@ -272,6 +274,7 @@ impl Shard {
             queued_bytes: Cell::new(0),
             staged_bytes: Cell::new(0),
             destaged: Cell::new(0),
+            destage_tries: Cell::new(0),
             destage_work: Signal::default(),
             placed: RefCell::default(),
             plugs: Cell::new(0),
