@@ -120,7 +120,9 @@ fn is_the_last(server: &mut Iscsi) -> Outcome<u64> {
             [key] if key == last || key == last + 1 => acknowledged = key,
             // Killed before the first key was there.
             [] if last == 0 => {}
-            ref keys => return Err(format!("round {round}: key {last} was acknowledged, {keys:?} are there")),
+            ref keys => {
+                return Err(format!("round {round}: key {last} was acknowledged, {keys:?} are there"));
+            }
         }
     }
     if acknowledged == 0 { Err("no key was registered in any round".into()) } else { Ok(acknowledged) }
