@@ -36,6 +36,8 @@ pub fn fill(disk: &Path, records: u64) -> Outcome<()> {
         layout: Layout::Single,
         disks: vec![disk.display().to_string()],
         log_disks: Vec::new(),
+        spare_disks: Vec::new(),
+        enclosures: Vec::new(),
         shards: 1,
         log_bytes: Some(GIB),
         force: false,

@@ -7,7 +7,8 @@
 use forebay_base::codec::{Reader, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::{
-    DiskEntry, DiskStatus, GroupEntry, Label, SUPERBLOCK_BYTES, SlotRef, SuperblockSlot, record_bytes,
+    DiskEntry, DiskStatus, Enclosure, GroupEntry, Label, SUPERBLOCK_BYTES, SlotRef, SuperblockSlot,
+    record_bytes,
 };
 use forebay_log::{Chain, FRAME_HEADER, Frame, FrameContext, decode_records, encode_frame};
 use forebay_space::{
@@ -43,6 +44,9 @@ pub fn label(data: &[u8]) {
         slots: 256,
         size: 1 << 30,
         sector_physical: 512,
+        stale_since: 0,
+        heir_of: None,
+        enclosure: Enclosure::default(),
     };
     let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 1 << 20, cell_bytes: 1 << 20 };
     let label = Label {
@@ -122,10 +126,10 @@ pub fn chunk(data: &[u8]) {
     patch(&mut record, data);
     seal(&mut record, 8);
     entry.record_sum = Checksum(u128::from_le_bytes(record[8..24].try_into().expect("16 bytes")));
-    if let Some(bits) = decode_record(&record, POOL, &entry) {
+    if let Some((bits, _)) = decode_record(&record, POOL, &entry) {
         assert_eq!(bits.len(), entry.units);
         let (again, record_sum) = encode_record(POOL, 4, entry.id, &bits);
-        assert_eq!(decode_record(&again, POOL, &ChunkEntry { record_sum, ..entry }), Some(bits));
+        assert_eq!(decode_record(&again, POOL, &ChunkEntry { record_sum, ..entry }), Some((bits, 4)));
     }
 }
 

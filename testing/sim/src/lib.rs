@@ -17,6 +17,7 @@ mod oracle;
 #[cfg(test)]
 mod oracle_test;
 mod rows_disk;
+mod rows_heal;
 mod rows_pool;
 mod scene;
 pub mod setup;

@@ -9,6 +9,7 @@
 use crate::crash::{self, Plan};
 use crate::harness::Failure;
 use crate::rows_disk as disk;
+use crate::rows_heal as heal;
 use crate::rows_pool as pool;
 use crate::setup::{LAYOUTS, Setup};
 use forebay_pool::Layout;
@@ -168,6 +169,46 @@ pub const ROWS: &[Row] = &[
         applies: redundant,
         run: pool::gone_and_stale,
         strikes: false,
+    },
+    Row {
+        name: "replaced",
+        fault: "a disk goes and is replaced, or is replaced while it serves; power loss meanwhile; then further disks go",
+        holds: "D A W",
+        applies: redundant,
+        run: heal::replaced,
+        strikes: false,
+    },
+    Row {
+        name: "spare-space",
+        fault: "a disk of a wide group goes; what was on it is rebuilt on the others; then further disks go",
+        holds: "D A W",
+        applies: redundant,
+        run: heal::spare_space,
+        strikes: false,
+    },
+    Row {
+        name: "returned",
+        fault: "a disk goes and comes back stale while the pool serves; then further disks go",
+        holds: "D A W",
+        applies: redundant,
+        run: heal::returned,
+        strikes: false,
+    },
+    Row {
+        name: "grown",
+        fault: "a disk is added, another removed, under load; power loss meanwhile; then further disks go",
+        holds: "D A W",
+        applies: always,
+        run: heal::grown,
+        strikes: false,
+    },
+    Row {
+        name: "scrubbed",
+        fault: "rot of a third of one disk; a scrub under load puts it right; then further disks go",
+        holds: "D W R",
+        applies: redundant,
+        run: heal::scrubbed,
+        strikes: true,
     },
     Row {
         name: "gone-single",

@@ -34,7 +34,7 @@ pub fn gone_and_stale(setup: &Setup) -> Result<Shown, Failure> {
         if export { scene.export().await } else { Ok(()) }
     })?;
     let mut images = world.power_loss(|_, _| Fate::Lost);
-    let without = Demand { missing: Some(victim), ..Demand::STRICT };
+    let without = Demand { absent: 1 << victim, ..Demand::STRICT };
     let told = |failure: Failure, what: &str| failure.because(&format!("sim{victim} {what}"));
     verify(setup, images.clone(), &ended.history, without, setup.seed)
         .map_err(|failure| told(failure, "had gone and stays away"))?;
@@ -42,7 +42,7 @@ pub fn gone_and_stale(setup: &Setup) -> Result<Shown, Failure> {
     let with = Demand { check: false, ..Demand::STRICT };
     let verified = verify(setup, images, &ended.history, with, setup.seed)
         .map_err(|failure| told(failure, "had gone and comes back stale"))?;
-    if verified.states[victim] == DiskState::Online {
+    if verified.states.get(&(victim as u16)) == Some(&DiskState::Online) {
         return Err(Failure::Outcome(format!("sim{victim} came back stale and counts as online")));
     }
     Ok(Shown { cases: 2, faults: 1, errors: ended.excused, repaired: verified.repaired })

@@ -91,6 +91,8 @@ impl Setup {
             layout: self.layout,
             disks,
             log_disks,
+            spare_disks: Vec::new(),
+            enclosures: Vec::new(),
             shards: self.shards,
             log_bytes: Some(self.log_kib << 10),
             force: false,

@@ -51,6 +51,9 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::EvacuatesLockedBlocks | Bug::PlugNotReplayed => &["scattered"],
         Bug::ParityNotUpdated | Bug::ParityWrongRotation => &["gone", "rot"],
         Bug::DegradedReadUnchecked => &["rot-same-place", "gone"],
+        Bug::ResilverMissesChunk => &["returned"],
+        Bug::ScrubOnlyLooks => &["scrubbed"],
+        Bug::CopiesOpenChunk | Bug::LogMovesEarly | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],
     }
 }
@@ -67,6 +70,7 @@ fn is_of_parity(bug: Bug) -> bool {
             | Bug::ParityNotUpdated
             | Bug::ParityWrongRotation
             | Bug::DegradedReadUnchecked
+            | Bug::LogMovesEarly
     )
 }
 

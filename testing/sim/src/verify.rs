@@ -14,6 +14,7 @@ use forebay_base::Random;
 use forebay_pool::{DiskState, Engine, IoError, SyncPolicy, Volume, VolumeInfo};
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Fate, Image, Recording, World, WorldConfig};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -40,8 +41,8 @@ pub struct Demand {
     pub record: bool,
     /// Whether the offline checker must find nothing.
     pub check: bool,
-    /// A disk that is not there.
-    pub missing: Option<usize>,
+    /// Disks that are not there, bit by bit.
+    pub absent: u64,
 }
 
 impl Demand {
@@ -55,7 +56,7 @@ impl Demand {
         again: false,
         record: false,
         check: true,
-        missing: None,
+        absent: 0,
     };
     /// Right data or an error, and nothing else: for damage beyond redundancy.
     pub const NOTHING_WRONG: Demand = Demand {
@@ -78,8 +79,8 @@ pub struct Verified {
     pub unreadable_sectors: u64,
     pub repaired: u64,
     pub errors_checksum: u64,
-    /// State of each data disk, then of each log disk, as the engine reports it.
-    pub states: Vec<DiskState>,
+    /// State of each disk, by its number.
+    pub states: BTreeMap<u16, DiskState>,
     /// The disks afterwards, all writes done.
     pub left: Vec<Image>,
 }
@@ -143,11 +144,7 @@ pub fn verify_in(
     if demand.record {
         world.record();
     }
-    let mut paths = setup.paths();
-    if let Some(missing) = demand.missing {
-        world.set_gone(missing, true);
-        paths.remove(missing);
-    }
+    let paths = take_away(&world, demand.absent);
     prepare(&world);
     let (w, h) = (world.clone(), history.clone());
     let first_paths = paths.clone();
@@ -173,7 +170,7 @@ pub fn verify_in(
         for disk in pools.iter().flat_map(|pool| &pool.groups).flat_map(|group| &group.disks) {
             verified.repaired += disk.repaired;
             verified.errors_checksum += disk.errors_checksum;
-            verified.states.push(disk.state);
+            verified.states.insert(disk.number, disk.state);
         }
         if demand.export {
             engine
@@ -185,11 +182,11 @@ pub fn verify_in(
     })?;
     let mut left = world.power_loss(|_, _| if demand.again { Fate::Lost } else { Fate::Whole });
     if demand.again {
-        left = reimport(setup, left, found, seed)?;
+        left = reimport(setup, left, demand.absent, found, seed)?;
     }
     verified.left = left.clone();
     if demand.check && verified.imported {
-        offline_check(left, paths, demand.missing, seed)?;
+        offline_check(left, demand.absent, seed)?;
     }
     Ok(verified)
 }
@@ -367,12 +364,18 @@ async fn exercise(rt: &Rt, found: &mut Found, random: &mut Random) -> Result<(),
 }
 
 /// What recovery showed once, and what was flushed after it, must be there after the next crash.
-fn reimport(setup: &Setup, images: Vec<Image>, found: Vec<Found>, seed: u64) -> Result<Vec<Image>, Failure> {
+fn reimport(
+    setup: &Setup,
+    images: Vec<Image>,
+    absent: u64,
+    found: Vec<Found>,
+    seed: u64,
+) -> Result<Vec<Image>, Failure> {
     let world = World::new(WorldConfig::new(seed ^ 1));
     images.into_iter().for_each(|image| {
         world.add_disk(image);
     });
-    let paths = setup.paths();
+    let paths = take_away(&world, absent);
     in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
         let (engine, _) = engine(cores);
         let failed = |error| Failure::Outcome(format!("the import after the second crash failed: {error}"));
@@ -403,6 +406,13 @@ fn reimport(setup: &Setup, images: Vec<Image>, found: Vec<Found>, seed: u64) -> 
     Ok(world.power_loss(|_, _| Fate::Whole))
 }
 
+/// Takes disks out of a world; gives the paths of the others.
+fn take_away(world: &World, absent: u64) -> Vec<String> {
+    let is_there = |disk: &usize| absent & (1 << disk) == 0;
+    (0..world.disk_count()).filter(|disk| !is_there(disk)).for_each(|disk| world.set_gone(disk, true));
+    (0..world.disk_count()).filter(is_there).map(|disk| format!("sim{disk}")).collect()
+}
+
 /// Compares exactly; the failure names the first sector that differs.
 fn same(name: &str, first: u32, bytes: &[u8], expected: &[u8]) -> Result<(), Failure> {
     let differs = bytes.chunks_exact(SECTOR).zip(expected.chunks_exact(SECTOR)).position(|(a, b)| a != b);
@@ -414,19 +424,12 @@ fn same(name: &str, first: u32, bytes: &[u8], expected: &[u8]) -> Result<(), Fai
 }
 
 /// Runs the offline checker over the disks, in a world of its own.
-pub fn offline_check(
-    images: Vec<Image>,
-    paths: Vec<String>,
-    missing: Option<usize>,
-    seed: u64,
-) -> Result<(), Failure> {
+pub fn offline_check(images: Vec<Image>, absent: u64, seed: u64) -> Result<(), Failure> {
     let world = World::new(WorldConfig { shuffle: false, ..WorldConfig::new(seed) });
     images.into_iter().for_each(|image| {
         world.add_disk(image);
     });
-    if let Some(missing) = missing {
-        world.set_gone(missing, true);
-    }
+    let paths = take_away(&world, absent);
     in_world(&world, 1, LIMIT, move |rt: Rt, _: Cores| async move {
         let report = forebay_pool::check::check(&rt, &paths)
             .await

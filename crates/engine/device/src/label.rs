@@ -19,8 +19,8 @@ const HEADER: usize = 256;
 const GROUP_BYTES: usize = 64;
 const DISK_BYTES: usize = 64;
 /// Arithmetic: 256 + 16 × 64 + 256 × 64 = 17 664 bytes of 20 480.
-const GROUPS_MAX: usize = 16;
-const DISKS_MAX: usize = 256;
+pub const GROUPS_MAX: usize = 16;
+pub const DISKS_MAX: usize = 256;
 const _: () = assert!(HEADER + GROUPS_MAX * GROUP_BYTES + DISKS_MAX * DISK_BYTES <= LABEL_BYTES);
 const NAME_BYTES: usize = 64;
 
@@ -28,8 +28,57 @@ const NAME_BYTES: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiskStatus {
     Online,
-    /// Taken out; whatever it holds is stale.
+    /// Out of service; whatever it holds is stale.
     Failed,
+    /// In service, while all that is on it moves to other disks.
+    Leaving,
+    /// Out of service, and nothing points to it any more.
+    Empty,
+    /// No part of the pool any more: its number may be given to another.
+    Removed,
+    /// In service, to take the place of a disk that fails.
+    Spare,
+    /// Taken out by the administrator, to come back: stale.
+    Offline,
+}
+
+impl DiskStatus {
+    const ALL: [DiskStatus; 7] = [
+        DiskStatus::Online,
+        DiskStatus::Failed,
+        DiskStatus::Leaving,
+        DiskStatus::Empty,
+        DiskStatus::Removed,
+        DiskStatus::Spare,
+        DiskStatus::Offline,
+    ];
+
+    /// Whether the pool reads from and writes to the disk.
+    pub fn in_service(self) -> bool {
+        matches!(self, DiskStatus::Online | DiskStatus::Leaving | DiskStatus::Spare)
+    }
+}
+
+/// Name of the box that a disk is in: what fails together. Empty when nobody said.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub struct Enclosure([u8; ENCLOSURE_BYTES]);
+
+/// Bytes of the longest name of an enclosure.
+pub const ENCLOSURE_BYTES: usize = 12;
+
+impl Enclosure {
+    /// Nothing when the name is too long.
+    pub fn new(name: &str) -> Option<Enclosure> {
+        let mut bytes = [0; ENCLOSURE_BYTES];
+        bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        Some(Enclosure(bytes))
+    }
+    pub fn name(&self) -> String {
+        String::from_utf8_lossy(&self.0).trim_end_matches('\0').to_string()
+    }
+    pub fn is_named(&self) -> bool {
+        self.0[0] != 0
+    }
 }
 
 /// A group of disks with one layout and role.
@@ -56,6 +105,23 @@ pub struct DiskEntry {
     /// Bytes.
     pub size: u64,
     pub sector_physical: u32,
+    /// Of a disk out of service: the last checkpoint that it has all of.
+    pub stale_since: u64,
+    /// The disk, by index, whose contents as of then this one began with: it came back under a new number.
+    pub heir_of: Option<u16>,
+    pub enclosure: Enclosure,
+}
+
+impl DiskEntry {
+    /// Whether chunks may have slots on the disk, or had.
+    pub fn has_slots(&self) -> bool {
+        !matches!(self.status, DiskStatus::Removed | DiskStatus::Spare)
+    }
+
+    /// Whether chunks may have slots on the disk, so that missing it counts as a loss.
+    pub fn counts(&self) -> bool {
+        self.has_slots() && self.status != DiskStatus::Empty
+    }
 }
 
 /// The decoded label.
@@ -113,7 +179,8 @@ impl Label {
         }
         for disk in &self.disks {
             w.u128(disk.id.0).u16(disk.group).u8(disk.status as u8).u8(0).u32(disk.slots);
-            w.u64(disk.size).u32(disk.sector_physical).zeros(28);
+            w.u64(disk.size).u32(disk.sector_physical).u64(disk.stale_since);
+            w.u16(disk.heir_of.map_or(0, |heir| heir + 1)).bytes(&disk.enclosure.0).zeros(6);
         }
         let sum = Checksum::of(&bytes);
         bytes[CHECKSUM_AT..CHECKSUM_AT + 16].copy_from_slice(&sum.0.to_le_bytes());
@@ -180,20 +247,18 @@ fn decode_group(r: &mut Reader) -> Result<GroupEntry, LabelError> {
 
 fn decode_disk(r: &mut Reader, groups: &[GroupEntry]) -> Result<DiskEntry, LabelError> {
     let (id, group, status, _, slots) = (Id(r.u128()?), r.u16()?, r.u8()?, r.u8()?, r.u32()?);
-    let (size, sector_physical) = (r.u64()?, r.u32()?);
-    r.bytes(28)?;
-    let status = match status {
-        0 => DiskStatus::Online,
-        1 => DiskStatus::Failed,
-        _ => return Err(LabelError::Damaged),
-    };
+    let (size, sector_physical, stale_since) = (r.u64()?, r.u32()?, r.u64()?);
+    let (heir_of, enclosure) = (r.u16()?.checked_sub(1), r.bytes(ENCLOSURE_BYTES)?);
+    let enclosure = Enclosure(enclosure.try_into().expect("as many bytes as asked for"));
+    r.bytes(6)?;
+    let status = *DiskStatus::ALL.get(usize::from(status)).ok_or(LabelError::Damaged)?;
     let entry = groups.get(usize::from(group)).ok_or(LabelError::Damaged)?;
     let layout =
         DiskLayout::new(size, entry.slot_bytes, u64::from(entry.data)).map_err(|_| LabelError::Damaged)?;
     if slots > layout.slots {
         return Err(LabelError::Damaged);
     }
-    Ok(DiskEntry { id, group, status, slots, size, sector_physical })
+    Ok(DiskEntry { id, group, status, slots, size, sector_physical, stale_since, heir_of, enclosure })
 }
 
 #[cfg(test)]
@@ -208,6 +273,9 @@ mod tests {
             slots: 200,
             size: 1 << 30,
             sector_physical: 4096,
+            stale_since: 77,
+            heir_of: Some(1),
+            enclosure: Enclosure::new("shelf-1").expect("a short name"),
         };
         let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 1 << 22, cell_bytes: 1 << 22 };
         Label {

@@ -18,7 +18,10 @@ mod layout;
 mod member;
 mod superblock;
 
-pub use label::{DiskEntry, DiskStatus, GroupEntry, LABEL_BYTES, Label, LabelError};
+pub use label::{
+    DISKS_MAX, DiskEntry, DiskStatus, ENCLOSURE_BYTES, Enclosure, GROUPS_MAX, GroupEntry, LABEL_BYTES, Label,
+    LabelError,
+};
 pub use layout::{
     DISK_BYTES_MIN, DiskLayout, LABEL_REGION, LayoutError, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SlotRef, UNIT,
     record_bytes,

@@ -8,10 +8,11 @@ use forebay_runtime::{Disk, DiskError, Rt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What all cores know of one disk. Counters only grow; `failed` never goes back within one import.
+/// What all cores know of one disk. Counters only grow; `failed` and `empty` never go back within one import.
 #[derive(Default, Debug)]
 pub struct Health {
     failed: AtomicBool,
+    empty: AtomicBool,
     pub errors_read: AtomicU64,
     pub errors_write: AtomicU64,
     pub errors_checksum: AtomicU64,
@@ -25,6 +26,13 @@ impl Health {
     /// Takes the disk out. True for the first caller.
     pub fn fail(&self) -> bool {
         !self.failed.swap(true, Ordering::AcqRel)
+    }
+    /// Whether nothing points to the disk any more, so that its failure is no loss.
+    pub fn is_empty(&self) -> bool {
+        self.empty.load(Ordering::Acquire)
+    }
+    pub fn emptied(&self) {
+        self.empty.store(true, Ordering::Release);
     }
     pub fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);

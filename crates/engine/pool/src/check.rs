@@ -62,7 +62,7 @@ pub async fn check(rt: &Rt, paths: &[String]) -> Result<CheckReport, Error> {
     let name = found.first().map_or("pool".to_string(), |disk| disk.label.pool.to_string());
     let assembly = assemble(rt, &name, found).await?;
     let label = assembly.label;
-    let healths: Vec<Arc<Health>> = label.disks.iter().map(|_| Arc::new(Health::default())).collect();
+    let healths: Vec<Arc<Health>> = label.disks.iter().map(|_| Arc::default()).collect();
     let disks = assembly.disks.into_iter().map(|disk| disk.map(|found| found.disk)).collect();
     let failed = |_| -> forebay_raid::Recorded { Box::pin(std::future::ready(())) };
     let array = build_array(rt, &label, disks, &healths, Box::new(failed));
@@ -242,7 +242,7 @@ impl Checker {
                 self.report.problem(format!("shard {shard}: the record of chunk {} is lost", entry.id.0));
                 continue;
             };
-            let stored = decode_record(&record, self.pool, entry).expect("checked on reading");
+            let (stored, _) = decode_record(&record, self.pool, entry).expect("checked on reading");
             let reached = &space.chunks[&entry.id].1;
             if stored != *reached {
                 let differing = |want: bool| {

@@ -111,7 +111,8 @@ impl Shard {
         }
         self.frozen_tail.set(tail);
         let cut = if active(Bug::LogCutTooFar) { cut + 1 } else { cut };
-        Ok(ShardRoot { catalog, table, table_chunk, tail, cut, sealed: self.sealed.get() })
+        let (sealed, scrub) = (self.sealed.get(), self.scrub.at.get());
+        Ok(ShardRoot { catalog, table, table_chunk, tail, cut, sealed, scrub })
     }
 
     async fn write_tree(
@@ -276,7 +277,7 @@ impl Shard {
                 let same = active(Bug::SameAlternateSlot);
                 let alternate = if same { chunk.entry.alternate } else { 1 - chunk.entry.alternate };
                 let slots = chunk.entry.slots.clone();
-                space.record_written(*id, alternate, sum);
+                space.record_written(*id, alternate, sum, generation);
                 drop(space);
                 if !active(Bug::BitmapNotWritten) {
                     writes.push(self.array.write_record(

@@ -409,7 +409,9 @@ impl Shard {
         let write = |piece: forebay_log::Piece| {
             let part = frame.slice(from, piece.len);
             from += piece.len;
-            self.array.write(&log.chunks[piece.chunk], piece.offset, vec![part])
+            let mut slots = log.chunks[piece.chunk].clone();
+            slots.extend(log.twins.iter().filter(|twin| twin.order == piece.chunk).map(|twin| twin.target));
+            self.array.write_copies(&slots, piece.offset, vec![part])
         };
         pieces.into_iter().map(write).collect()
     }

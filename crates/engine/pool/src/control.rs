@@ -4,14 +4,15 @@
 //! touches the data path.
 
 use crate::error::{Error, ErrorKind, IoError};
-use crate::format::{ShardRoot, Super};
+use crate::format::ShardRoot;
+use crate::heal::Healer;
 use crate::registry::{PoolShared, call, registry};
+use crate::scrub::PoolScrub;
 use crate::signal::Turnstile;
 use crate::slots::{DATA, SlotMap};
 use crate::spec::{DiskState, DiskStatus, Event, GroupStatus, Layout, PoolState, PoolStatus, Role, Severity};
 use forebay_base::Id;
-use forebay_base::planted::{Bug, active};
-use forebay_device::{self as device, Health, Label, SuperblockSlot, UNIT, write_label, write_superblock};
+use forebay_device::{self as device, DiskEntry, Label, UNIT};
 use forebay_runtime::{Disk, Rt};
 use forebay_space::{ChunkEntry, ChunkKind};
 use futures_util::future::join_all;
@@ -21,14 +22,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Disks that carry each superblock: enough that no three failures lose it, few enough to write at every checkpoint.
-const SUPERBLOCK_DISKS_MAX: usize = 8;
-
 /// One disk as the coordinator sees it.
 pub(crate) struct ControlDisk {
     /// Absent when the disk was not found.
     pub disk: Option<Disk>,
     pub path: String,
+    /// Whether the cores know it under its number, in this run.
+    pub served: bool,
 }
 
 /// Where a volume is.
@@ -42,13 +42,15 @@ pub(crate) struct Control {
     pub rt: Rt,
     pub shared: Arc<PoolShared>,
     pub label: RefCell<Label>,
-    pub disks: Vec<ControlDisk>,
+    pub disks: RefCell<Vec<ControlDisk>>,
     pub slots: RefCell<SlotMap>,
     pub generation: Cell<u64>,
     pub incarnation: u64,
     pub epoch: u64,
     /// Live volumes by name.
     pub names: RefCell<BTreeMap<String, Place>>,
+    /// Whether the pool is being closed, and whether all that clients did is over.
+    pub closing: Cell<bool>,
     pub exporting: Cell<bool>,
     /// Checkpoints begun and ended, and whether one is to follow the running one.
     begun: Cell<u64>,
@@ -56,7 +58,10 @@ pub(crate) struct Control {
     running: Cell<bool>,
     again: Cell<bool>,
     pub turnstile: Turnstile,
-    labelling: Cell<bool>,
+    pub labelling: Cell<bool>,
+    pub joining: Cell<bool>,
+    pub healer: Healer,
+    pub scrub: PoolScrub,
     /// Whether someone is looking for a chunk to evacuate.
     pub reclaiming: Cell<bool>,
 }
@@ -77,12 +82,13 @@ impl Control {
             rt,
             shared,
             label: RefCell::new(label),
-            disks,
+            disks: RefCell::new(disks),
             slots: RefCell::new(slots),
             generation: Cell::new(generation),
             incarnation,
             epoch,
             names: RefCell::default(),
+            closing: Cell::new(false),
             exporting: Cell::new(false),
             begun: Cell::new(0),
             ended: Cell::new(0),
@@ -90,6 +96,9 @@ impl Control {
             again: Cell::new(false),
             turnstile: Turnstile::default(),
             labelling: Cell::new(false),
+            joining: Cell::new(false),
+            healer: Healer::default(),
+            scrub: PoolScrub::default(),
             reclaiming: Cell::new(false),
         }
     }
@@ -140,7 +149,7 @@ impl Control {
         if free <= floor {
             return None;
         }
-        self.slots.borrow_mut().take(self.data_group(), kind, 0, &self.label.borrow().disks)
+        self.slots.borrow_mut().take(self.data_group(), kind, 0)
     }
 
     /// Chunks that could be granted, and how many of them are kept for nodes and deletion.
@@ -226,120 +235,6 @@ impl Control {
         Ok(())
     }
 
-    /// Writes a superblock to its disks and makes it durable.
-    pub async fn write_super(
-        &self,
-        generation: u64,
-        shards: Vec<ShardRoot>,
-        exported: bool,
-    ) -> Result<(), Error> {
-        let label_generation = self.label.borrow().generation;
-        let pool =
-            Super { incarnation: self.incarnation, epoch: self.epoch, label_generation, exported, shards };
-        let slot = SuperblockSlot { pool: self.id(), generation, payload: pool.encode() };
-        let online: Vec<(usize, &Disk)> = self.online().take(SUPERBLOCK_DISKS_MAX).collect();
-        let writes = online.iter().map(|(index, disk)| async {
-            let written = write_superblock(&self.rt, disk, &slot).await;
-            let flushed = if active(Bug::SkipSuperblockFlush) { Ok(()) } else { disk.flush().await };
-            (*index, written.and(flushed))
-        });
-        let mut good = 0;
-        for (index, result) in join_all(writes).await {
-            match result {
-                Ok(()) => good += 1,
-                Err(_) => {
-                    Health::count(&self.shared.healths[index].errors_write);
-                    self.shared.healths[index].fail();
-                    self.record_failure(index as u16).await;
-                }
-            }
-        }
-        if good == 0 {
-            return Err(self.error(ErrorKind::Io, "no disk took the superblock"));
-        }
-        self.generation.set(generation);
-        Ok(())
-    }
-
-    /// Disks in service.
-    fn online(&self) -> impl Iterator<Item = (usize, &Disk)> {
-        let healthy = |(index, disk): (usize, &'_ ControlDisk)| {
-            (!self.shared.healths[index].is_failed() && disk.disk.is_some()).then_some(index)
-        };
-        let online: Vec<usize> = self.disks.iter().enumerate().filter_map(healthy).collect();
-        online.into_iter().map(|index| (index, self.disks[index].disk.as_ref().expect("filtered")))
-    }
-
-    /// Records on every disk in service that `disk` is out, so that no import ever takes it for current. Completes when that
-    /// is durable: until then nothing that the disk lacks may be acknowledged.
-    ///
-    /// A disk that its group cannot lose is not recorded: the pool suspends, so that nothing is acknowledged
-    /// that the disk lacks, and an import that finds it working again finds everything.
-    pub async fn record_failure(&self, disk: u16) {
-        let recorded = &self.shared.recorded[usize::from(disk)];
-        self.turnstile.until(|| !self.labelling.replace(true)).await;
-        if recorded.load(Ordering::Acquire) {
-            self.labelling.set(false);
-            self.turnstile.changed();
-            return;
-        }
-        loop {
-            if self.is_lost() {
-                self.suspend_lost();
-                self.labelling.set(false);
-                self.turnstile.changed();
-                return;
-            }
-            let label = {
-                let mut label = self.label.borrow_mut();
-                label.generation += 1;
-                for (index, health) in self.shared.healths.iter().enumerate() {
-                    if health.is_failed() {
-                        label.disks[index].status = device::DiskStatus::Failed;
-                    }
-                }
-                label.clone()
-            };
-            let mut again = false;
-            for (index, handle) in self.online().collect::<Vec<_>>() {
-                let own = Label { disk: index as u16, ..label.clone() };
-                if write_label(&self.rt, handle, Some(&own)).await.is_err() {
-                    again |= self.shared.healths[index].fail();
-                }
-            }
-            if !again {
-                break;
-            }
-        }
-        for (index, health) in self.shared.healths.iter().enumerate() {
-            if health.is_failed() && !self.shared.recorded[index].swap(true, Ordering::AcqRel) {
-                let path = &self.disks[index].path;
-                let message =
-                    format!("disk {index} ({path}) failed and is out of service; its contents are stale");
-                self.event(Severity::Error, "disk.failed", &format!("{}/{index}", self.name()), message);
-            }
-        }
-        self.labelling.set(false);
-        self.turnstile.changed();
-    }
-
-    fn suspend_lost(&self) {
-        if self.shared.suspend() {
-            self.shared.wake_all();
-            let message = "writing has stopped: more disks failed than the layout can lose. Reads go on where copies are left";
-            self.event(Severity::Error, "pool.suspended", self.name(), message.into());
-        }
-    }
-
-    fn is_lost(&self) -> bool {
-        let label = self.label.borrow();
-        let mut lost = vec![0; label.groups.len()];
-        for (disk, health) in label.disks.iter().zip(&self.shared.healths) {
-            lost[usize::from(disk.group)] += u8::from(health.is_failed());
-        }
-        lost.iter().zip(&label.groups).any(|(lost, group)| *lost > group.redundancy)
-    }
-
     pub async fn status(&self) -> Result<PoolStatus, Error> {
         let group = self.data_group();
         let gather = (0..self.shard_count()).map(|index| {
@@ -354,11 +249,14 @@ impl Control {
             used += units * UNIT;
             fill = fill.max(permille);
         }
+        let scrub = self.scrub_status().await?;
         let label = self.label.borrow();
         let slots = self.slots.borrow();
         let size = slots.chunks(group).0 * u64::from(slots.units(group, DATA)) * UNIT;
-        let failed = self.shared.healths.iter().any(|health| health.is_failed());
-        let state = match (self.shared.is_suspended(), failed) {
+        let lacks = |disk: &DiskEntry| {
+            matches!(disk.status, device::DiskStatus::Failed | device::DiskStatus::Offline)
+        };
+        let state = match (self.shared.is_suspended(), label.disks.iter().any(lacks)) {
             (true, _) => PoolState::Suspended,
             (false, true) => PoolState::Degraded,
             (false, false) => PoolState::Online,
@@ -376,25 +274,36 @@ impl Control {
             checkpoint: self.generation.get(),
             log_fill_permille: fill as u32,
             created: label.created,
+            healing: self.healer.status(),
+            scrub,
         })
     }
 
     fn group_status(&self, label: &Label, group: usize) -> GroupStatus {
-        let members = label.disks.iter().enumerate().filter(|(_, disk)| usize::from(disk.group) == group);
+        use device::DiskStatus as Is;
+        let is_member = |disk: &DiskEntry| usize::from(disk.group) == group && disk.status != Is::Removed;
+        let members = label.disks.iter().enumerate().filter(|(_, disk)| is_member(disk));
+        let handles = self.disks.borrow();
         let disks = members.map(|(index, disk)| {
             let health = &self.shared.healths[index];
-            let handle = self.disks[index].disk.as_ref();
-            let state = match (handle, health.is_failed()) {
-                (None, _) => DiskState::Missing,
-                (Some(_), true) => DiskState::Failed,
-                (Some(_), false) => DiskState::Online,
+            let handle = handles[index].disk.as_ref();
+            let state = match (disk.status, handle) {
+                (Is::Spare, Some(_)) => DiskState::Spare,
+                (Is::Leaving, Some(_)) => DiskState::Leaving,
+                (Is::Offline, _) => DiskState::Offline,
+                (Is::Empty, _) => DiskState::Empty,
+                (_, None) => DiskState::Missing,
+                (_, Some(_)) if health.is_failed() => DiskState::Failed,
+                (_, Some(_)) => DiskState::Online,
             };
             DiskStatus {
                 id: disk.id,
-                path: self.disks[index].path.clone(),
+                number: index as u16,
+                path: handles[index].path.clone(),
                 size: disk.size,
                 sector_physical: disk.sector_physical,
                 rotational: handle.is_some_and(|disk| disk.geometry().rotational),
+                enclosure: disk.enclosure.name(),
                 state,
                 errors_read: health.errors_read.load(Ordering::Relaxed),
                 errors_write: health.errors_write.load(Ordering::Relaxed),

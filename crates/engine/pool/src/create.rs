@@ -11,8 +11,9 @@ use crate::spec::{Layout, PoolSpec};
 use crate::volumes::check_name;
 use forebay_base::{GIB, Id, KIB, MIB};
 use forebay_device::{
-    DISK_BYTES_MIN, DiskEntry, DiskLayout, DiskStatus, GroupEntry, Health, Label, LabelError,
-    SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SuperblockSlot, UNIT, write_label, write_superblock,
+    DISK_BYTES_MIN, DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, GroupEntry,
+    Label, LabelError, LayoutError, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SuperblockSlot, UNIT, write_label,
+    write_superblock,
 };
 use forebay_log::{Chain, Ring};
 use forebay_raid::DiskSet;
@@ -58,8 +59,19 @@ fn check_spec(spec: &PoolSpec) -> Result<(), Error> {
             format!("layout {} needs {} disks, {} given", spec.layout, spec.layout.width(), spec.disks.len());
         return Err(invalid("disks", &spec.name, message, "Give more disks or another layout"));
     }
-    if spec.disks.len() + spec.log_disks.len() > 256 {
+    if spec.paths().count() > DISKS_MAX {
         return Err(invalid("disks", &spec.name, "a pool has at most 256 disks", "Create two pools"));
+    }
+    for (path, name) in &spec.enclosures {
+        if !spec.paths().any(|disk| disk == path) {
+            let message = format!("{path} is none of the pool's disks");
+            return Err(invalid("enclosures", &spec.name, message, "Name disks as they are given"));
+        }
+        if Enclosure::new(name).is_none() {
+            let message =
+                format!("an enclosure's name has at most {ENCLOSURE_BYTES} bytes, '{name}' has more");
+            return Err(invalid("enclosures", &spec.name, message, "Choose a shorter name"));
+        }
     }
     if spec.log_disks.len() > 3 {
         return Err(invalid(
@@ -101,7 +113,8 @@ async fn foreign_contents(rt: &Rt, disk: &Disk) -> Option<&'static str> {
     signatures.iter().find(|(at, magic, _)| here(*at, magic)).map(|(_, _, what)| *what)
 }
 
-async fn open_disk(rt: &Rt, path: &str, force: bool) -> Result<Disk, Error> {
+/// Opens a disk that is to become one of a pool, unless something speaks against it.
+pub(crate) async fn open_disk(rt: &Rt, path: &str, force: bool) -> Result<Disk, Error> {
     let overwrite = "Give another disk, or --force to overwrite this one";
     let disk = match probe(rt, path, OpenMode::ReadWrite).await {
         Probe::Unopened(error) => return Err(open_error(path, &error)),
@@ -149,27 +162,40 @@ fn plan_group(rt: &Rt, role: u8, layout: Layout, group: u16, disks: &[Disk]) -> 
         _ => cell_bytes(slot_bytes, CELL_BYTES_FLASH),
     };
     let entry = GroupEntry { role, data, redundancy, slot_bytes, cell_bytes };
-    let describe = |disk: &Disk| {
-        let geometry = disk.geometry();
-        let layout =
-            DiskLayout::new(geometry.size, slot_bytes, u64::from(data)).expect("the size was checked");
-        DiskEntry {
-            id: Id::from_random(rt.random(), rt.random()),
-            group,
-            status: DiskStatus::Online,
-            slots: layout.slots,
-            size: geometry.size,
-            sector_physical: geometry.sector_physical,
-        }
+    let describe = |disk: &Disk| DiskEntry {
+        slots: slots_of(disk, &entry).expect("the size was checked"),
+        ..describe(rt, group, disk)
     };
     (entry, disks.iter().map(describe).collect())
+}
+
+/// A new disk of a group, with no slots yet.
+pub(crate) fn describe(rt: &Rt, group: u16, disk: &Disk) -> DiskEntry {
+    let geometry = disk.geometry();
+    DiskEntry {
+        id: Id::from_random(rt.random(), rt.random()),
+        group,
+        status: DiskStatus::Online,
+        slots: 0,
+        size: geometry.size,
+        sector_physical: geometry.sector_physical,
+        stale_since: 0,
+        heir_of: None,
+        enclosure: Enclosure::default(),
+    }
+}
+
+/// Slots that a disk has for a group.
+pub(crate) fn slots_of(disk: &Disk, group: &GroupEntry) -> Result<u32, LayoutError> {
+    let layout = DiskLayout::new(disk.geometry().size, group.slot_bytes, u64::from(group.data))?;
+    Ok(layout.slots)
 }
 
 /// Opens the disks, data before log, unless something speaks against making this pool on them. Writes nothing.
 pub(crate) async fn examine(rt: &Rt, spec: &PoolSpec) -> Result<Vec<Disk>, Error> {
     check_spec(spec)?;
     let mut disks: Vec<Disk> = Vec::new();
-    for path in spec.disks.iter().chain(&spec.log_disks) {
+    for path in spec.paths() {
         let disk = open_disk(rt, path, spec.force).await?;
         if disks.iter().any(|other| other.geometry().identity == disk.geometry().identity) {
             return Err(invalid("disks", path, "the disk is given twice", "Give each disk once"));
@@ -187,13 +213,19 @@ pub(crate) async fn create(
     spec: &PoolSpec,
 ) -> Result<(), Error> {
     let disks = examine(rt, spec).await?;
-    let (data, log) = disks.split_at(spec.disks.len());
+    let (data, others) = disks.split_at(spec.disks.len());
+    let (log, spare) = others.split_at(spec.log_disks.len());
     let (group, mut entries) = plan_group(rt, 0, spec.layout, 0, data);
     let mut groups = vec![group];
     if !log.is_empty() {
         let (group, more) = plan_group(rt, 1, Layout::of(1, (log.len() - 1) as u8), 1, log);
         groups.push(group);
         entries.extend(more);
+    }
+    entries.extend(spare.iter().map(|disk| DiskEntry { status: DiskStatus::Spare, ..describe(rt, 0, disk) }));
+    for (entry, path) in entries.iter_mut().zip(spec.paths()) {
+        let named = spec.enclosures.iter().find(|(disk, _)| disk == path);
+        entry.enclosure = named.and_then(|(_, name)| Enclosure::new(name)).unwrap_or_default();
     }
     let label = Label {
         pool: Id::from_random(rt.random(), rt.random()),
@@ -205,18 +237,16 @@ pub(crate) async fn create(
         groups,
         disks: entries,
     };
-    let healths: Vec<Arc<Health>> = label.disks.iter().map(|_| Arc::new(Health::default())).collect();
     let shared = Arc::new(PoolShared::new(
         label.pool,
         spec.name.clone(),
         cores.clone(),
-        healths,
         config.events.clone(),
         1 << 20,
     ));
     let roots = format_shards(rt, &shared, &label, &disks, spec).await?;
     let failed = |disk: usize| {
-        let path = spec.disks.iter().chain(&spec.log_disks).nth(disk).cloned().unwrap_or_default();
+        let path = spec.paths().nth(disk).cloned().unwrap_or_default();
         move |error: forebay_runtime::DiskError| {
             Error::new(ErrorKind::Io, path, format!("writing failed: {error}"))
         }
@@ -245,7 +275,7 @@ async fn format_shards(
     disks: &[Disk],
     spec: &PoolSpec,
 ) -> Result<Vec<ShardRoot>, Error> {
-    let mut slots = SlotMap::new(&label.groups, &label.disks);
+    let mut slots = SlotMap::new(label);
     let log_group = label.groups.len() as u16 - 1;
     let chunk_bytes = u64::from(slots.units(log_group, ChunkKind::Log)) * UNIT;
     let space_bytes = slots.chunks(log_group).0 * chunk_bytes;
@@ -270,11 +300,11 @@ async fn format_shards(
             .remedy("Give larger disks or fewer shards")
         };
         for order in 0..log_chunks {
-            let chunk = slots.take(log_group, ChunkKind::Log, order as u32, &label.disks).ok_or_else(full)?;
+            let chunk = slots.take(log_group, ChunkKind::Log, order as u32).ok_or_else(full)?;
             ring_chunks.push(chunk.slots.clone());
             space.insert(Chunk::fresh(chunk));
         }
-        space.insert(Chunk::fresh(slots.take(0, ChunkKind::Node, 0, &label.disks).ok_or_else(full)?));
+        space.insert(Chunk::fresh(slots.take(0, ChunkKind::Node, 0).ok_or_else(full)?));
         let failed = |_| -> forebay_raid::Recorded { Box::pin(std::future::ready(())) };
         let members = disks.iter().cloned().map(Some).collect();
         let array = build_array(rt, label, members, &shared.healths, Box::new(failed));
@@ -290,6 +320,7 @@ async fn format_shards(
             incarnation: 0,
             marked: 0,
             frame_start: start,
+            twins: Vec::new(),
             staged: BTreeMap::new(),
         };
         let parts = ShardParts {

@@ -99,7 +99,7 @@ impl Shard {
     }
 
     /// All pointers of a leaf, as the tree in memory has them.
-    async fn leaf_pointers(&self, dataset: &Dataset, leaf: u64) -> Result<Vec<Ptr>, IoError> {
+    pub async fn leaf_pointers(&self, dataset: &Dataset, leaf: u64) -> Result<Vec<Ptr>, IoError> {
         loop {
             let found: Vec<Found> = {
                 let tree = dataset.tree.borrow();

@@ -4,7 +4,8 @@
 //! superblock payload: 40 bytes, then 288 per shard
 //!   0 version 2   2 shards 2   4 flags 4 (bit 0: exported)   8 incarnation 8   16 epoch 8   24 label generation 8   32 zero 8
 //!   shard: 0 catalogue index 32   32 chunk table index 32   64 entry of the chunk that holds the latter 160
-//!          224 tail position 8   232 tail sequence 8   240 tail link 16   256 cut sequence 8   264 sealed sequence 8   272 zero 16
+//!          224 tail position 8   232 tail sequence 8   240 tail link 16   256 cut sequence 8   264 sealed sequence 8
+//!          272 scrub: dataset number plus one 4, leaf 8   284 zero 4
 //!
 //! dataset record: 512 bytes
 //!   0 number 4   4 kind 1 (1 volume, 2 attributes)   5 state 1   6 sync 1   7 block shift 1   8 id 16   24 size 8   32 created 8
@@ -13,6 +14,7 @@
 //!
 //! The zero bytes of a dataset record are reserved: project, service level, deadlists, further range roots.
 
+use crate::scrub::ScrubPosition;
 use crate::spec::SyncPolicy;
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
@@ -41,6 +43,8 @@ pub(crate) struct ShardRoot {
     pub cut: u64,
     /// Frames before this sequence were accepted by an earlier import, whatever their incarnation.
     pub sealed: u64,
+    /// How far a scrub has come that is under way.
+    pub scrub: Option<ScrubPosition>,
 }
 
 /// A checkpoint of the pool.
@@ -68,6 +72,8 @@ impl Super {
             shard.table_chunk.encode(&mut w);
             w.u64(shard.tail.position).u64(shard.tail.sequence).u128(shard.tail.previous.0);
             w.u64(shard.cut).u64(shard.sealed);
+            let (number, leaf) = shard.scrub.map_or((0, 0), |(number, leaf)| (number + 1, leaf));
+            w.u32(number).u64(leaf);
             w.zeros(SHARD_BYTES - (w.position() - start));
         }
         bytes
@@ -87,7 +93,10 @@ impl Super {
             let (catalog, table) = (Ptr::decode(&mut r)?, Ptr::decode(&mut r)?);
             let Some(table_chunk) = ChunkEntry::decode(&mut r)? else { return Ok(None) };
             let tail = Chain { position: r.u64()?, sequence: r.u64()?, previous: Checksum(r.u128()?) };
-            roots.push(ShardRoot { catalog, table, table_chunk, tail, cut: r.u64()?, sealed: r.u64()? });
+            let (cut, sealed) = (r.u64()?, r.u64()?);
+            let (number, leaf) = (r.u32()?, r.u64()?);
+            let scrub = number.checked_sub(1).map(|number| (number, leaf));
+            roots.push(ShardRoot { catalog, table, table_chunk, tail, cut, sealed, scrub });
         }
         let exported = flags & FLAG_EXPORTED != 0;
         Ok(Some(Super { incarnation, epoch, label_generation, exported, shards: roots }))
@@ -215,7 +224,15 @@ mod tests {
         let table_chunk =
             ChunkEntry { id, kind, group: 0, units: 16, order: 0, record_sum, alternate: 1, slots };
         let tail = Chain { position: 4096, sequence: 8, previous: Checksum(1) };
-        let root = ShardRoot { catalog: Ptr::HOLE, table: ptr, table_chunk, tail, cut: 10, sealed: 9 };
+        let root = ShardRoot {
+            catalog: Ptr::HOLE,
+            table: ptr,
+            table_chunk,
+            tail,
+            cut: 10,
+            sealed: 9,
+            scrub: Some((4, 5)),
+        };
         let pool = Super {
             incarnation: 2,
             epoch: 1,

@@ -4,7 +4,9 @@ use crate::format::{DatasetKind, DatasetRecord, DatasetState, ShardRoot, Super};
 use crate::spec::SyncPolicy;
 use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
-use forebay_device::{DiskEntry, DiskStatus, GroupEntry, LABEL_BYTES, Label, SlotRef, SuperblockSlot};
+use forebay_device::{
+    DiskEntry, DiskStatus, Enclosure, GroupEntry, LABEL_BYTES, Label, SlotRef, SuperblockSlot,
+};
 use forebay_log::{Chain, FRAME_HEADER, FrameContext, encode_frame};
 use forebay_space::{
     Addr, Bits, CHUNK_ENTRY_BYTES, ChunkEntry, ChunkId, ChunkKind, PTR_BYTES, Ptr, encode_record,
@@ -122,7 +124,17 @@ fn pointers_entries_and_records() {
 fn label_and_superblock() {
     let group = GroupEntry { role: 1, data: 1, redundancy: 2, slot_bytes: 1 << 20, cell_bytes: 1 << 16 };
     let (id, status) = (Id(0xd1), DiskStatus::Failed);
-    let disk = DiskEntry { id, group: 0, status, slots: 0x101, size: 0x1234567, sector_physical: 8192 };
+    let disk = DiskEntry {
+        id,
+        group: 0,
+        status,
+        slots: 0x101,
+        size: 0x1234567,
+        sector_physical: 8192,
+        stale_since: 0x99,
+        heir_of: Some(0x41),
+        enclosure: Enclosure::new("box").expect("a short name"),
+    };
     let label = Label {
         pool: Id(0xabc),
         pool_name: "tank".into(),
@@ -179,6 +191,9 @@ fn label_and_superblock() {
             ("slots", &le::<4>(0x101)),
             ("size", &le::<8>(0x1234567)),
             ("physical sector", &le::<4>(8192)),
+            ("stale since", &[0x99]),
+            ("heir of", &[0x42]),
+            ("enclosure", b"box"),
         ],
     );
     let slot = SuperblockSlot { pool: Id(0xabc), generation: 0x33, payload: vec![7; 300] }.encode(0x20000);
@@ -202,7 +217,15 @@ fn payload_dataset_node_and_frame() {
     let tail = Chain { position: 0x1000, sequence: 0x42, previous: Checksum(0x43) };
     let catalog = sample_ptr();
     let table = Ptr::new(Addr::new(ChunkId(9), 4), NODE_BYTES as u32, 1, Checksum(2));
-    let root = ShardRoot { catalog, table, table_chunk: sample_entry(), tail, cut: 0x44, sealed: 0x45 };
+    let root = ShardRoot {
+        catalog,
+        table,
+        table_chunk: sample_entry(),
+        tail,
+        cut: 0x44,
+        sealed: 0x45,
+        scrub: Some((0x45, 0x47)),
+    };
     let pool =
         Super { incarnation: 0x51, epoch: 0x52, label_generation: 0x53, exported: true, shards: vec![root] };
     let bytes = pool.encode();
@@ -230,6 +253,8 @@ fn payload_dataset_node_and_frame() {
             ("log tail link", &[0x43]),
             ("cut", &[0x44]),
             ("sealed", &[0x45]),
+            ("scrub's dataset", &[0x46]),
+            ("scrub's leaf", &[0x47]),
         ],
     );
     let record = DatasetRecord {

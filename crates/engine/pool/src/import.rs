@@ -11,7 +11,7 @@ use crate::{Engine, EngineConfig};
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{
-    DiskLayout, DiskStatus, Health, Label, LabelError, Member, UNIT, read_labels, read_superblocks,
+    DiskEntry, DiskLayout, DiskStatus, Health, Label, LabelError, UNIT, read_labels, read_superblocks,
     write_label,
 };
 use forebay_raid::Array;
@@ -162,7 +162,7 @@ fn place(
         let message = format!("disk {} has shrunk: {size} bytes where {expected} are in use", disk.path);
         return Err(refuse(name, message, "Restore its size; nothing was changed"));
     }
-    if entry.status == DiskStatus::Failed && !active(Bug::StaleDiskAccepted) {
+    if !entry.status.in_service() && !active(Bug::StaleDiskAccepted) {
         let own_view = disk.label.disks.iter().zip(&label.disks);
         let contradicts = |(own, newest): (&forebay_device::DiskEntry, &forebay_device::DiskEntry)| {
             own.status == DiskStatus::Failed && newest.status == DiskStatus::Online
@@ -199,7 +199,8 @@ fn place(
 
 fn check_tolerance(name: &str, label: &Label, disks: &[Option<Found>]) -> Result<(), Error> {
     for (index, group) in label.groups.iter().enumerate() {
-        let members = label.disks.iter().enumerate().filter(|(_, disk)| usize::from(disk.group) == index);
+        let is_member = |(_, disk): &(usize, &DiskEntry)| usize::from(disk.group) == index && disk.counts();
+        let members = label.disks.iter().enumerate().filter(is_member);
         let missing: Vec<String> = members
             .filter(|(nth, _)| disks[*nth].is_none())
             .map(|(nth, disk)| format!("{nth} ({})", disk.id))
@@ -251,17 +252,21 @@ pub(crate) fn build_array(
     healths: &[Arc<Health>],
     failed: Box<dyn Fn(u16) -> forebay_raid::Recorded>,
 ) -> Array {
-    let member = |(index, disk): (usize, Option<Disk>)| {
+    let array = Array::new(rt.clone(), failed);
+    for (index, group) in label.groups.iter().enumerate() {
+        array.add_group(index as u16, group);
+    }
+    for (index, disk) in disks.into_iter().enumerate().filter(|(index, _)| label.disks[*index].has_slots()) {
         let entry = &label.disks[index];
-        let group = &label.groups[usize::from(entry.group)];
-        let layout = DiskLayout::new(entry.size, group.slot_bytes, u64::from(group.data));
-        disk.map(|disk| {
-            Rc::new(Member::new(disk, layout.expect("checked at creation"), healths[index].clone()))
-        })
-    };
-    let members = disks.into_iter().enumerate().map(member).collect();
-    let group_of = label.disks.iter().map(|disk| disk.group).collect();
-    Array::new(rt.clone(), members, group_of, &label.groups, failed)
+        let disk = disk.map(|disk| (disk, layout_of(label, entry)));
+        array.add_disk(index as u16, entry.group, healths[index].clone(), disk);
+    }
+    array
+}
+
+pub(crate) fn layout_of(label: &Label, disk: &DiskEntry) -> DiskLayout {
+    let group = &label.groups[usize::from(disk.group)];
+    DiskLayout::new(disk.size, group.slot_bytes, u64::from(group.data)).expect("checked when it was added")
 }
 
 /// By group, the allocation units of a line of its chunks of data; 0 without parity.
@@ -337,6 +342,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         epoch,
     };
     let shard = opening.open().await?;
+    shard.scrub.at.set(order.root.scrub);
     shard.log.borrow_mut().incarnation = order.incarnation;
     let volumes =
         shard.live().iter().map(|dataset| (dataset.record.borrow().name.clone(), dataset.id())).collect();
@@ -402,20 +408,22 @@ impl Engine {
         assembly: Assembly,
     ) -> Result<Rc<Control>, Error> {
         let Assembly { mut label, disks, stale, pool, generation } = assembly;
-        let healths: Vec<Arc<Health>> = label.disks.iter().map(|_| Arc::new(Health::default())).collect();
-        let mut newly_failed = false;
-        for (index, disk) in disks.iter().enumerate() {
-            if disk.is_none() {
-                healths[index].fail();
-                newly_failed |= label.disks[index].status == DiskStatus::Online;
-                label.disks[index].status = DiskStatus::Failed;
-            }
-        }
         let shards = usize::from(label.shards);
         let memory = (config.memory / shards as u64).max(1 << 20);
         let events = config.events.clone();
-        let shared =
-            Arc::new(PoolShared::new(label.pool, label.pool_name.clone(), cores, healths, events, memory));
+        let shared = Arc::new(PoolShared::new(label.pool, label.pool_name.clone(), cores, events, memory));
+        let mut newly_failed = false;
+        for (index, _) in disks.iter().enumerate().filter(|(_, disk)| disk.is_none()) {
+            shared.out_of_service(index);
+            let entry = &mut label.disks[index];
+            if entry.status.in_service() && entry.has_slots() {
+                newly_failed = true;
+                (entry.status, entry.stale_since) = (DiskStatus::Failed, generation);
+            }
+            if !entry.counts() {
+                shared.healths[index].emptied();
+            }
+        }
         let paths: Vec<Option<String>> =
             disks.iter().map(|disk| disk.as_ref().map(|disk| disk.path.clone())).collect();
         let incarnation = pool.incarnation + 1;
@@ -427,7 +435,7 @@ impl Engine {
                 return Err(error);
             }
         };
-        let mut slots = SlotMap::new(&label.groups, &label.disks);
+        let mut slots = SlotMap::new(&label);
         if !opened.iter().flat_map(|shard| &shard.chunks).all(|chunk| slots.occupy(chunk)) {
             Self::drop_shards(&shared, shards).await;
             return Err(Error::new(
@@ -437,6 +445,7 @@ impl Engine {
             )
             .remedy("Run 'forebay check --offline' on its disks; nothing was changed"));
         }
+        slots.reserve_heirs();
         let to_label = disks
             .iter()
             .enumerate()
@@ -457,15 +466,16 @@ impl Engine {
                 }
             }
         }
+        let served: Vec<bool> = label.disks.iter().map(DiskEntry::has_slots).collect();
         let control_disks = disks.into_iter().enumerate().map(|(index, disk)| match disk {
-            Some(found) => ControlDisk { disk: Some(found.disk), path: found.path },
+            Some(found) => ControlDisk { disk: Some(found.disk), path: found.path, served: served[index] },
             None => {
                 let path = stale
                     .iter()
                     .find(|(nth, _)| *nth == index)
                     .map(|(_, path)| path.clone())
                     .unwrap_or_default();
-                ControlDisk { disk: None, path }
+                ControlDisk { disk: None, path, served: served[index] }
             }
         });
         let control = Rc::new(Control::new(
@@ -499,11 +509,21 @@ impl Engine {
         for index in 0..shards {
             control.on_shard(index, |shard| async move { shard.start() }).await?;
         }
+        control.start_healer();
+        let is_scrubbing = pool.shards.iter().any(|root| root.scrub.is_some());
+        if is_scrubbing {
+            control.scrub_on(true).await?;
+        }
         for (index, path) in stale {
-            let message = format!(
-                "{path} returned with stale contents and is left out; replace it to restore redundancy"
-            );
-            control.event(Severity::Warning, "disk.stale", &format!("{}/{index}", control.name()), message);
+            // One that was taken out waits to be taken back; one that left is left out.
+            if control.label.borrow().disks[index].status != DiskStatus::Failed {
+                continue;
+            }
+            let message = match control.come_back(index, &path).await {
+                Ok(()) => format!("{path} returned with stale contents, and is given what it missed"),
+                Err(error) => format!("{path} returned with stale contents and is left out: {error}"),
+            };
+            control.event(Severity::Warning, "disk.stale", &control.disk_name(index), message);
         }
         let message = format!("imported as incarnation {incarnation} from checkpoint {generation}");
         control.event(Severity::Info, "pool.imported", control.name(), message);

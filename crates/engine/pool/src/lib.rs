@@ -11,19 +11,25 @@ mod control;
 mod create;
 mod dataset;
 mod destage;
+mod disks;
 mod error;
 mod evacuate;
 mod format;
 #[cfg(test)]
 mod format_doc;
+mod heal;
 mod import;
 mod lines;
 mod locks;
+mod members;
+mod membership;
 mod open;
 mod pending;
 mod read;
 mod registry;
+mod relocate;
 mod replay;
+mod scrub;
 mod shard;
 mod signal;
 mod slots;
@@ -34,6 +40,7 @@ mod volumes;
 
 pub use attributes::ATTRIBUTES_BYTES_MAX;
 pub use error::{Error, ErrorKind, IoError};
+pub use members::DiskAdd;
 pub use spec::*;
 pub use volume::{IO_BYTES_MAX, Volume};
 
@@ -126,7 +133,7 @@ impl Engine {
                 ));
             }
             create::create(&rt, &cores, &config, &spec).await?;
-            let paths = spec.disks.into_iter().chain(spec.log_disks).collect();
+            let paths = spec.paths().cloned().collect();
             Engine::import_here(rt, cores, config, spec.name, paths).await?.status().await
         })
         .await
@@ -160,12 +167,11 @@ impl Engine {
     pub async fn pool_destroy(&self, name: &str) -> Result<(), Error> {
         self.on_pool(name, |control| async move {
             close(&control).await?;
-            for disk in &control.disks {
-                let Some(handle) = &disk.disk else { continue };
+            for (disk, handle) in control.online() {
                 let failed = |error| {
-                    Error::new(ErrorKind::Io, &*disk.path, format!("erasing the label failed: {error}"))
+                    control.error(ErrorKind::Io, format!("erasing the label of disk {disk} failed: {error}"))
                 };
-                write_label(&control.rt, handle, None).await.map_err(failed)?;
+                write_label(&control.rt, &handle, None).await.map_err(failed)?;
             }
             Ok(())
         })
@@ -264,13 +270,16 @@ fn find_pool(rt: &Rt, pool: &str) -> Result<Rc<Control>, Error> {
 
 /// Ends client operations, makes the last checkpoint and lets go of the disks.
 async fn close(control: &Rc<Control>) -> Result<(), Error> {
-    if control.exporting.replace(true) {
+    if control.closing.replace(true) {
         return Err(control.error(ErrorKind::Conflict, "the pool is being exported already"));
     }
+    control.wait_for_healer().await;
+    control.halt_scrub().await?;
     let shards = control.shard_count();
     for index in 0..shards {
         control.on_shard(index, |shard| async move { shard.close_volumes().await }).await?;
     }
+    control.exporting.set(true);
     let last = if control.shared.is_suspended() { Ok(0) } else { control.checkpoint().await };
     for index in 0..shards {
         control.on_shard(index, |shard| async move { shard.end().await }).await?;

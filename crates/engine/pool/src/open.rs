@@ -320,6 +320,7 @@ impl OpenShard<'_> {
             incarnation: self.incarnation,
             marked: 0,
             frame_start: self.root.tail,
+            twins: Vec::new(),
             staged: BTreeMap::new(),
         };
         let (root, incarnation) = (self.root.clone(), self.incarnation);
@@ -343,8 +344,9 @@ impl OpenShard<'_> {
                 }
                 let check = |bytes: &[u8]| decode_record(bytes, self.shared.id, entry).is_some();
                 let record = self.array.read_record(&entry.slots, entry.alternate, check).await.ok()?;
-                let stored = decode_record(&record, self.shared.id, entry).expect("checked on reading");
-                Some(Chunk::load(entry.clone(), stored))
+                let (stored, changed) =
+                    decode_record(&record, self.shared.id, entry).expect("checked on reading");
+                Some(Chunk::load(entry.clone(), stored, changed))
             });
             for (entry, chunk) in batch.iter().zip(join_all(read).await) {
                 space.insert(chunk.unwrap_or_else(|| {

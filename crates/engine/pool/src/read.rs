@@ -108,26 +108,34 @@ impl Shard {
     ) -> Result<Option<Vec<u8>>, IoError> {
         let check =
             |bytes: &[u8]| active(Bug::MissingNodeChecksumCheck) || decode_node(bytes, header, &ptr).is_ok();
-        let Some(slots) = self.slots(&ptr) else {
-            return if still() { Err(IoError::Corrupt) } else { Ok(None) };
-        };
-        match self.array.read(&slots, ptr.addr().offset(), NODE_BYTES, check).await {
-            Ok(good) => {
-                let bytes = self.mend(good, &slots, ptr, &still).await;
-                Ok(Some(bytes[NODE_BYTES - FANOUT as usize * 32..].to_vec()))
-            }
-            Err(_) if !still() => Ok(None),
-            Err(error) => {
-                let what = format!("tree node {} of level {}", header.index, header.level);
-                Err(self.report_loss(header.owner, &what, error))
+        loop {
+            let Some(slots) = self.slots(&ptr) else {
+                return if still() { Err(IoError::Corrupt) } else { Ok(None) };
+            };
+            match self.array.read(&slots, ptr.addr().offset(), NODE_BYTES, check).await {
+                Ok(good) => {
+                    let bytes = self.mend(good, &slots, ptr, &still).await;
+                    return Ok(Some(bytes[NODE_BYTES - FANOUT as usize * 32..].to_vec()));
+                }
+                Err(_) if !still() => return Ok(None),
+                Err(_) if self.has_moved(&ptr, &slots) => {}
+                Err(error) => {
+                    let what = format!("tree node {} of level {}", header.index, header.level);
+                    return Err(self.report_loss(header.owner, &what, error));
+                }
             }
         }
+    }
+
+    /// Whether a slot of the chunk that holds `ptr` has moved since `slots` were read from its entry.
+    pub fn has_moved(&self, ptr: &Ptr, slots: &[SlotRef]) -> bool {
+        self.slots(ptr).is_none_or(|now| now != slots)
     }
 
     /// Rewrites bad copies, if the pointer that led to them is still current.
     async fn mend(&self, good: Good, slots: &[SlotRef], ptr: Ptr, still: impl Fn() -> bool) -> Buf {
         let bytes = good.bytes.freeze();
-        if !good.bad.is_empty() && still() && !self.is_suspended() {
+        if !good.bad.is_empty() && still() && !self.has_moved(&ptr, slots) && !self.is_suspended() {
             // Space is not released while a repair is in flight, so it cannot land on something newer.
             self.repairs.set(self.repairs.get() + 1);
             let bad: Vec<SlotRef> = good.bad;
@@ -184,7 +192,7 @@ impl Shard {
                     self.cache_insert(&ptr, data.clone());
                     return Ok(data);
                 }
-                Err(_) if !still() => {}
+                Err(_) if !still() || self.has_moved(&ptr, &slots) => {}
                 // What had to be computed came from a line that was being changed.
                 Err(_) if self.was_plugged(plugs).await => {}
                 Err(_) if active(Bug::UnreadableReadsAsZeros) => return Ok(self.zeros(dataset.block_bytes())),

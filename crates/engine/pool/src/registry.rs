@@ -5,7 +5,7 @@ use crate::dataset::Dataset;
 use crate::shard::Shard;
 use crate::spec::Event;
 use forebay_base::Id;
-use forebay_device::Health;
+use forebay_device::{DISKS_MAX, Health};
 use forebay_runtime::{Cores, Remote, Rt};
 use futures_channel::oneshot;
 use std::cell::RefCell;
@@ -20,6 +20,7 @@ pub(crate) struct PoolShared {
     pub id: Id,
     pub name: String,
     pub cores: Cores,
+    /// For each disk that a pool can have, by index in the label.
     pub healths: Vec<Arc<Health>>,
     /// Whether the failure of a disk is recorded on the others.
     pub recorded: Vec<AtomicBool>,
@@ -34,17 +35,15 @@ impl PoolShared {
         id: Id,
         name: String,
         cores: Cores,
-        healths: Vec<Arc<Health>>,
         events: Arc<dyn Fn(Event) + Send + Sync>,
         memory_per_shard: u64,
     ) -> PoolShared {
-        let recorded = healths.iter().map(|health| AtomicBool::new(health.is_failed())).collect();
         PoolShared {
             id,
             name,
             cores,
-            healths,
-            recorded,
+            healths: (0..DISKS_MAX).map(|_| Arc::default()).collect(),
+            recorded: (0..DISKS_MAX).map(|_| AtomicBool::new(false)).collect(),
             suspended: AtomicBool::new(false),
             events,
             memory_per_shard,
@@ -65,6 +64,11 @@ impl PoolShared {
                 }
             });
         }
+    }
+    /// A disk is out of service, and its label says so.
+    pub fn out_of_service(&self, disk: usize) {
+        self.healths[disk].fail();
+        self.recorded[disk].store(true, Ordering::Release);
     }
     /// True for the first caller.
     pub fn suspend(&self) -> bool {

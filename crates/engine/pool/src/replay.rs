@@ -16,13 +16,13 @@ use crate::open::{FrameReader, read_ring};
 use crate::shard::Shard;
 use forebay_base::Checksum;
 use forebay_base::planted::{Bug, active};
-use forebay_device::SlotRef;
+use forebay_device::{SlotRef, UNIT};
 use forebay_log::{Chain, Frame, PlugPiece, Record, decode_records};
-use forebay_raid::{DiskSet, Piece};
+use forebay_raid::{ArrayError, DiskSet, Piece};
 use forebay_runtime::Buf;
-use forebay_space::{Chunk, ChunkId, Ptr};
+use forebay_space::{Addr, Chunk, ChunkId, Ptr};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 pub(crate) struct Replay {
@@ -87,7 +87,7 @@ impl Replay {
         }
         self.plug_again().await?;
         // What was accepted in doubt is certain from here on: the next superblock seals it.
-        let disks = self.all_disks();
+        let disks = self.shard.array.all();
         let lost = self.shard.array.flush(&disks).await.is_err();
         let mut log = self.shard.log.borrow_mut();
         log.durable = log.chain.sequence.saturating_sub(1);
@@ -98,12 +98,6 @@ impl Replay {
 
     fn error(&self, kind: ErrorKind, message: &str) -> Error {
         Error::new(kind, self.shard.shared.name.clone(), format!("shard {}: {message}", self.shard.index))
-    }
-
-    fn all_disks(&self) -> DiskSet {
-        let mut disks = DiskSet::default();
-        (0..self.shard.array.members().len() as u16).for_each(|disk| disks.insert(disk));
-        disks
     }
 
     /// Applies a frame that counts.
@@ -202,32 +196,73 @@ impl Replay {
     }
 
     /// Makes the parity of lines that a frame accepted in doubt has written agree with their data: the power may have gone
-    /// between the two. A line whose data is not all there is left alone: what of it counts was verified through its parity.
+    /// between the two. Where a disk is missing, nobody can tell from the line what its cells should be, so it is written
+    /// anew: what the frame points to, which was verified, and zeros. What was plugged into lines in use is left to
+    /// [`Replay::plug_again`].
     async fn restore_parity(&self, frame: &Frame, payload: &[u8]) -> Result<(), Error> {
         if frame.sequence < self.root.cut || active(Bug::ParityNotRestored) {
             return Ok(());
         }
-        let mut lines: BTreeMap<ChunkId, BTreeSet<u64>> = BTreeMap::new();
+        let mut lines: BTreeMap<ChunkId, BTreeMap<u64, Vec<Ptr>>> = BTreeMap::new();
         for record in decode_records(payload, frame.records).unwrap_or_default() {
             let Record::Write { ptrs, .. } = record else { continue };
             let space = self.shard.space.borrow();
             for ptr in ptrs.iter() {
-                lines
-                    .entry(ptr.addr().chunk())
-                    .or_default()
-                    .extend(space.lines_of(ptr).into_iter().flatten());
+                let of_chunk = lines.entry(ptr.addr().chunk()).or_default();
+                for line in space.lines_of(ptr).into_iter().flatten() {
+                    of_chunk.entry(line).or_default().push(*ptr);
+                }
             }
         }
         let mut touched = DiskSet::default();
         for (chunk, lines) in lines {
             let slots = self.shard.space.borrow().chunk(chunk).map(|chunk| chunk.entry.slots.clone());
-            for line in lines {
+            for (line, ptrs) in lines {
                 let slots = slots.as_ref().expect("it has lines");
                 let restored = self.shard.array.restore_parity(slots, line..line + 1, &mut touched).await;
+                let restored = match restored {
+                    Ok(left) if !left.is_empty() => self.write_line(chunk, line, &ptrs, &mut touched).await,
+                    other => other.map(drop),
+                };
                 restored.map_err(|_| self.error(ErrorKind::Io, "parity could not be written"))?;
             }
         }
         Ok(())
+    }
+
+    /// Writes a line of which some cell cannot be read, if all that is in use there is at `ptrs`.
+    async fn write_line(
+        &self,
+        chunk: ChunkId,
+        line: u64,
+        ptrs: &[Ptr],
+        touched: &mut DiskSet,
+    ) -> Result<(), ArrayError> {
+        let array = &self.shard.array;
+        let (start, len, in_use) = {
+            let mut space = self.shard.space.borrow_mut();
+            let len = space.line_bytes(chunk);
+            let (_, _, busy) = space.close_line(Addr::new(chunk, (line * len / UNIT) as u32));
+            (line * len, len, u64::from(busy) * UNIT)
+        };
+        let slots = self.shard.slots(&ptrs[0]).expect("it has lines");
+        let mut bytes = self.shard.rt.arena().take_zeroed(len as usize);
+        let mut known = 0;
+        for ptr in ptrs {
+            let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
+            let (at, end) = (ptr.addr().offset(), ptr.addr().offset() + u64::from(ptr.bytes()));
+            let good = array.read(&slots, at, ptr.bytes() as usize, check).await?;
+            // A block may reach into the lines beside.
+            let (from, to) = (at.max(start), end.min(start + len));
+            let part = &good.bytes[(from - at) as usize..(to - at) as usize];
+            bytes[(from - start) as usize..(to - start) as usize].copy_from_slice(part);
+            known += to - from;
+        }
+        if known != in_use {
+            return Ok(());
+        }
+        let writing = array.write(&slots, start, vec![bytes.freeze()]);
+        array.written(writing, touched).await
     }
 
     /// Writes once more what a crash may have left half written into lines in use.
@@ -274,7 +309,7 @@ impl Replay {
         let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
         let array = &self.shard.array;
         let (offset, len) = (ptr.addr().offset(), ptr.bytes() as usize);
-        array.mend(slots, offset, len, check).await
+        array.mend(slots, offset, len, check).await.is_some()
     }
 
     /// Makes every copy of a frame that was accepted in doubt the same.

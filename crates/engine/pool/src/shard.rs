@@ -11,6 +11,8 @@ use crate::format::{DatasetKind, DatasetRecord, DatasetState};
 use crate::lines::Places;
 use crate::locks::RangeLocks;
 use crate::registry::{PoolShared, call, registry};
+use crate::relocate::Twin;
+use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
 use forebay_base::NumberHasher;
@@ -58,6 +60,8 @@ pub(crate) struct Log {
     pub marked: u64,
     /// Where the frame that is being applied starts.
     pub frame_start: Chain,
+    /// Parts that are moving to another disk.
+    pub twins: Vec<Twin>,
     /// Frames that hold staged blocks: where each starts, and how many of its blocks are still staged.
     pub staged: BTreeMap<u64, (Chain, usize)>,
 }
@@ -182,6 +186,9 @@ pub(crate) struct Shard {
     pub numbers: RefCell<HashSet<u32>>,
     /// Held (as range 0) while attributes are stored.
     pub attribute_locks: RangeLocks,
+    pub scrub: ShardScrub,
+    /// Client operations so far.
+    pub served: Cell<u64>,
     granting: Cell<bool>,
     grants: Turnstile,
     entries: Cell<u64>,
@@ -273,6 +280,8 @@ impl Shard {
             contended: Cell::new(0),
             numbers: RefCell::default(),
             attribute_locks: RangeLocks::default(),
+            scrub: ShardScrub::default(),
+            served: Cell::new(0),
             granting: Cell::new(false),
             grants: Turnstile::default(),
             entries: Cell::new(0),
@@ -426,6 +435,10 @@ impl Shard {
                 if !self.next_checkpoint().await {
                     break Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
                 }
+            } else if self.space.borrow().is_moving() && waited < SPACE_WAITS_MAX {
+                // Chunks of which slots move open again soon, whatever comes of it.
+                waited += 1;
+                self.progress.until(|| !self.space.borrow().is_moving() || self.is_suspended()).await;
             } else {
                 break Err(IoError::NoSpace);
             }

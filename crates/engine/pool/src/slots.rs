@@ -1,8 +1,12 @@
-//! Which slots of which disks are free, and how new chunks are laid over them.
+//! Which slots of which disks are free, how new chunks are laid over them, and where slots move.
+//!
+//! A group wider than its layout keeps room for the slots of one disk: *distributed spare space*. When a disk fails, what was
+//! on it is rebuilt there, on all others at once.
 
 use forebay_base::Checksum;
-use forebay_device::{DiskEntry, DiskStatus, GroupEntry, SlotRef, UNIT};
+use forebay_device::{DiskEntry, DiskStatus, Enclosure, GroupEntry, Label, SlotRef, UNIT};
 use forebay_space::{Bits, ChunkEntry, ChunkId, ChunkKind};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Any kind of data: the class does not change a chunk's shape.
@@ -11,15 +15,61 @@ pub(crate) const DATA: ChunkKind = ChunkKind::Data { class: 0 };
 /// Free slots of a pool.
 pub(crate) struct SlotMap {
     groups: Vec<GroupEntry>,
-    /// By disk: its group and its used slots.
-    disks: Vec<(u16, Bits)>,
+    disks: Vec<DiskSlots>,
     ids: BTreeSet<ChunkId>,
 }
 
+/// The slots of one disk.
+struct DiskSlots {
+    group: u16,
+    status: DiskStatus,
+    enclosure: Enclosure,
+    used: Bits,
+    /// The disk that has the same slots under another number and gives them up one by one.
+    heir_of: Option<u16>,
+}
+
+impl DiskSlots {
+    fn of(disk: &DiskEntry) -> DiskSlots {
+        let slots = if disk.has_slots() { disk.slots } else { 0 };
+        let DiskEntry { group, status, enclosure, heir_of, .. } = *disk;
+        DiskSlots { group, status, enclosure, used: Bits::new(slots), heir_of }
+    }
+    fn is_open(&self) -> bool {
+        self.status == DiskStatus::Online
+    }
+    /// Whether slots on it must go elsewhere.
+    fn is_vacating(&self) -> bool {
+        matches!(self.status, DiskStatus::Failed | DiskStatus::Leaving)
+    }
+    /// Whether a chunk may get a slot here when there are too few other disks: it begins degraded.
+    fn is_last_resort(&self) -> bool {
+        self.is_vacating() || self.status == DiskStatus::Offline
+    }
+}
+
 impl SlotMap {
-    pub fn new(groups: &[GroupEntry], disks: &[DiskEntry]) -> SlotMap {
-        let disks = disks.iter().map(|disk| (disk.group, Bits::new(disk.slots))).collect();
-        SlotMap { groups: groups.to_vec(), disks, ids: BTreeSet::new() }
+    pub fn new(label: &Label) -> SlotMap {
+        let disks = label.disks.iter().map(DiskSlots::of).collect();
+        SlotMap { groups: label.groups.clone(), disks, ids: BTreeSet::new() }
+    }
+
+    /// Takes over what the label says of the disks, new ones among them. Slots in use stay in use.
+    pub fn update(&mut self, label: &Label) {
+        self.groups.clone_from(&label.groups);
+        for (index, entry) in label.disks.iter().enumerate() {
+            let mut disk = DiskSlots::of(entry);
+            match self.disks.get_mut(index) {
+                Some(known) => {
+                    if known.used.len() == disk.used.len() {
+                        disk.used = known.used.clone();
+                    }
+                    *known = disk;
+                }
+                None => self.disks.push(disk),
+            }
+        }
+        self.reserve_heirs();
     }
 
     /// Takes note of a chunk in use; false when one of its slots is taken, does not exist, or its number is in use.
@@ -29,18 +79,45 @@ impl SlotMap {
             return false;
         }
         chunk.slots.iter().all(|slot| match self.disks.get_mut(usize::from(slot.disk)) {
-            Some((group, used)) => {
-                *group == chunk.group && slot.slot < used.len() && used.set(slot.slot, 1) == 0
+            Some(disk) => {
+                disk.group == chunk.group && slot.slot < disk.used.len() && disk.used.set(slot.slot, 1) == 0
             }
             None => false,
         })
     }
 
+    /// Keeps, on disks that came back under another number, the places of what their old numbers still have.
+    pub fn reserve_heirs(&mut self) {
+        for index in 0..self.disks.len() {
+            let Some(old) = self.disks[index].heir_of else { continue };
+            let runs: Vec<_> = self.disks[usize::from(old)].used.runs().collect();
+            for run in runs {
+                self.disks[index].used.set(run.start, run.end - run.start);
+            }
+        }
+    }
+
     pub fn release(&mut self, chunk: &ChunkEntry) {
         self.ids.remove(&chunk.id);
         for slot in &chunk.slots {
-            self.disks[usize::from(slot.disk)].1.clear(slot.slot, 1);
+            self.vacate(*slot);
+            // Nobody will move there any more.
+            if let Some(heir) = self.heir_of(slot.disk) {
+                self.vacate(SlotRef { disk: heir, slot: slot.slot });
+            }
         }
+    }
+
+    /// A slot is free again.
+    pub fn vacate(&mut self, slot: SlotRef) {
+        self.disks[usize::from(slot.disk)].used.clear(slot.slot, 1);
+    }
+
+    fn heir_of(&self, disk: u16) -> Option<u16> {
+        self.disks
+            .iter()
+            .position(|heir| heir.heir_of == Some(disk) && heir.is_open())
+            .map(|heir| heir as u16)
     }
 
     /// Slots with data, and slots in all, of a chunk of a kind: nodes and the log are mirrored even where data has parity, since
@@ -59,47 +136,145 @@ impl SlotMap {
         (self.groups[usize::from(group)].slot_bytes * self.shape(group, kind).0 as u64 / UNIT) as u32
     }
 
-    /// Chunks of data that a group could hold in all, and those it could still give.
+    /// Chunks of data that a group could hold in all, and those it could still give, without what is kept to rebuild on.
     pub fn chunks(&self, group: u16) -> (u64, u64) {
-        let of_group = || self.disks.iter().filter(move |(own, _)| *own == group).map(|(_, used)| used);
         let width = self.shape(group, DATA).1;
-        let count = |slots: Vec<u64>| most_chunks(slots, width);
-        let total = count(of_group().map(|used| u64::from(used.len())).collect());
-        (total, count(of_group().map(|used| u64::from(used.zeros())).collect()))
+        let members = || self.disks.iter().filter(move |disk| disk.group == group);
+        let open = members().filter(|disk| disk.is_open()).count();
+        let counted = || members().filter(|disk| disk.is_open() || (open < width && disk.is_last_resort()));
+        let vacating = || members().filter(|disk| disk.is_vacating());
+        let to_move: u64 = vacating().map(|disk| u64::from(disk.used.ones())).sum();
+        let largest = members().filter(|disk| disk.is_open()).map(|disk| u64::from(disk.used.len())).max();
+        let spare = match (open > width, vacating().next()) {
+            (true, None) => largest.unwrap_or(0),
+            (true, Some(_)) => to_move,
+            (false, _) => 0,
+        };
+        let kept = spare.div_ceil(width as u64);
+        let count = |slots: Vec<u64>| most_chunks(slots, width).saturating_sub(kept);
+        let total = count(counted().map(|disk| u64::from(disk.used.len())).collect());
+        (total, count(counted().map(|disk| u64::from(disk.used.zeros())).collect()))
     }
 
-    /// Lays a new chunk over the disks of a group with the most free slots, disks in service first.
-    pub fn take(
-        &mut self,
-        group: u16,
-        kind: ChunkKind,
-        order: u32,
-        status: &[DiskEntry],
-    ) -> Option<ChunkEntry> {
+    /// Lays a new chunk over the disks of a group with the most free slots; of one enclosure, as far as possible, no more
+    /// than may be lost.
+    pub fn take(&mut self, group: u16, kind: ChunkKind, order: u32) -> Option<ChunkEntry> {
         let id = (ChunkId::FIRST.0..=ChunkId::MAX.0).map(ChunkId).find(|id| !self.ids.contains(id))?;
         let mut candidates: Vec<u16> = (0..self.disks.len() as u16)
-            .filter(|disk| {
-                self.disks[usize::from(*disk)].0 == group && self.disks[usize::from(*disk)].1.zeros() > 0
+            .filter(|index| {
+                let disk = &self.disks[usize::from(*index)];
+                // What came back under another number gets nothing under the old one.
+                let is_last_resort = disk.is_last_resort() && self.heir_of(*index).is_none();
+                disk.group == group && disk.used.zeros() > 0 && (disk.is_open() || is_last_resort)
             })
             .collect();
-        candidates.sort_by_key(|disk| {
-            let failed = status[usize::from(*disk)].status == DiskStatus::Failed;
-            (failed, std::cmp::Reverse(self.disks[usize::from(*disk)].1.zeros()), *disk)
+        candidates.sort_by_key(|index| {
+            let disk = &self.disks[usize::from(*index)];
+            (!disk.is_open(), disk.status != DiskStatus::Leaving, Reverse(disk.used.zeros()), *index)
         });
-        let width = self.shape(group, kind).1;
-        if candidates.len() < width {
+        let (data, width) = self.shape(group, kind);
+        let mut chosen: Vec<u16> = Vec::with_capacity(width);
+        for crowded in [false, true] {
+            for disk in &candidates {
+                let fits = crowded || self.beside(*disk, &chosen) < width - data || width == data;
+                if chosen.len() < width && !chosen.contains(disk) && fits {
+                    chosen.push(*disk);
+                }
+            }
+        }
+        if chosen.len() < width {
             return None;
         }
-        let mut slots: Vec<SlotRef> = Vec::with_capacity(width);
-        for disk in candidates.into_iter().take(width) {
-            let used = &mut self.disks[usize::from(disk)].1;
-            let slot = used.find_free(0, 1).expect("the disk has a free slot");
-            used.set(slot, 1);
-            slots.push(SlotRef { disk, slot });
-        }
+        let slots = chosen.into_iter().map(|disk| self.take_slot(disk).expect("the disk has a free slot"));
+        let slots = slots.collect();
         self.ids.insert(id);
         let (units, record_sum) = (self.units(group, kind), Checksum::default());
         Some(ChunkEntry { id, kind, group, units, order, record_sum, alternate: 0, slots })
+    }
+
+    /// How many of `others` are in the enclosure of `disk`.
+    fn beside(&self, disk: u16, others: &[u16]) -> usize {
+        let enclosure = |disk: u16| self.disks[usize::from(disk)].enclosure;
+        let same = |other: &&u16| enclosure(disk).is_named() && enclosure(**other) == enclosure(disk);
+        others.iter().filter(same).count()
+    }
+
+    fn take_slot(&mut self, disk: u16) -> Option<SlotRef> {
+        let used = &mut self.disks[usize::from(disk)].used;
+        let slot = used.find_free(0, 1)?;
+        used.set(slot, 1);
+        Some(SlotRef { disk, slot })
+    }
+
+    /// Takes the slot to which slot number `index` of a chunk should move: its own under the new number of a disk that came
+    /// back; otherwise one of the emptiest disk that has none of this chunk, and not too many neighbours that do. `only`
+    /// restricts the choice to one disk.
+    pub fn take_target(&mut self, chunk: &ChunkEntry, index: usize, only: Option<u16>) -> Option<SlotRef> {
+        let old = chunk.slots[index];
+        let others: Vec<u16> =
+            (0..chunk.slots.len()).filter(|nth| *nth != index).map(|nth| chunk.slots[nth].disk).collect();
+        if let Some(heir) = self.heir_of(old.disk).filter(|heir| !others.contains(heir)) {
+            return Some(SlotRef { disk: heir, slot: old.slot });
+        }
+        let (data, width) = self.shape(chunk.group, chunk.kind);
+        let fits = |index: &u16| {
+            let disk = &self.disks[usize::from(*index)];
+            disk.group == chunk.group
+                && disk.is_open()
+                && disk.used.zeros() > 0
+                && *index != old.disk
+                && !others.contains(index)
+                && only.is_none_or(|only| only == *index)
+        };
+        let best = (0..self.disks.len() as u16).filter(fits).min_by_key(|index| {
+            let used = &self.disks[usize::from(*index)].used;
+            let crowded = width > data && self.beside(*index, &others) >= width - data;
+            (crowded, Reverse(u64::from(used.zeros()) * 1000 / u64::from(used.len())), *index)
+        })?;
+        self.take_slot(best)
+    }
+
+    /// Lets no chunk have a slot on a disk any more, if none has; true then.
+    pub fn close_if_unused(&mut self, disk: u16) -> bool {
+        let disk = &mut self.disks[usize::from(disk)];
+        let is_unused = disk.used.is_empty();
+        if is_unused {
+            disk.status = DiskStatus::Empty;
+        }
+        is_unused
+    }
+
+    /// Slots in use on a disk.
+    pub fn used(&self, disk: u16) -> u64 {
+        u64::from(self.disks[usize::from(disk)].used.ones())
+    }
+
+    /// Free slots on the other disks of a disk's group that take new chunks, and how many those disks are.
+    pub fn room_beside(&self, disk: u16) -> (u64, usize) {
+        let group = self.disks[usize::from(disk)].group;
+        let is_other = |(index, other): &(usize, &DiskSlots)| {
+            *index != usize::from(disk) && other.group == group && other.is_open()
+        };
+        let free =
+            self.disks.iter().enumerate().filter(is_other).map(|(_, disk)| u64::from(disk.used.zeros()));
+        let free: Vec<u64> = free.collect();
+        (free.iter().sum(), free.len())
+    }
+
+    /// Of one group whose disks are unequally full by more than a sixteenth, the fullest and the emptiest.
+    pub fn unbalanced(&self) -> Option<(u16, u16)> {
+        (0..self.groups.len() as u16).find_map(|group| {
+            let permille =
+                |disk: &DiskSlots| u64::from(disk.used.ones()) * 1000 / u64::from(disk.used.len().max(1));
+            let open = || {
+                let members = self.disks.iter().enumerate();
+                members
+                    .filter(move |(_, disk)| disk.group == group && disk.is_open() && disk.heir_of.is_none())
+            };
+            let (full, most) = open().max_by_key(|(_, disk)| permille(disk))?;
+            let (empty, least) = open().min_by_key(|(_, disk)| permille(disk))?;
+            (permille(most) > permille(least) + 63).then_some((full as u16, empty as u16))
+        })
     }
 }
 
@@ -126,6 +301,16 @@ mod tests {
         assert_eq!(most_chunks(vec![10, 2, 2], 2), 4);
         assert_eq!(most_chunks(vec![5, 5, 5], 2), 7);
         let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 65536, cell_bytes: 65536 };
+        let mut map = SlotMap::new(&label(group, 3));
+        let chunks: Vec<_> = std::iter::from_fn(|| map.take(0, ChunkKind::Node, 0)).collect();
+        assert_eq!((chunks.len(), map.chunks(0)), (6, (4, 0)), "of twelve slots four are spare");
+        assert!(chunks.iter().all(|chunk| chunk.slots[0].disk != chunk.slots[1].disk));
+        assert!(!map.occupy(&chunks[0]), "in use already");
+        map.release(&chunks[3]);
+        assert_eq!(map.take(0, ChunkKind::Node, 0).map(|chunk| chunk.id), Some(chunks[3].id));
+    }
+
+    fn label(group: GroupEntry, disks: usize) -> Label {
         let disk = DiskEntry {
             id: Id(1),
             group: 0,
@@ -133,14 +318,40 @@ mod tests {
             slots: 4,
             size: 0,
             sector_physical: 512,
+            stale_since: 0,
+            heir_of: None,
+            enclosure: Enclosure::default(),
         };
-        let disks = [disk; 3];
-        let mut map = SlotMap::new(&[group], &disks);
-        let chunks: Vec<_> = std::iter::from_fn(|| map.take(0, ChunkKind::Node, 0, &disks)).collect();
-        assert_eq!((chunks.len(), map.chunks(0)), (6, (6, 0)));
-        assert!(chunks.iter().all(|chunk| chunk.slots[0].disk != chunk.slots[1].disk));
-        assert!(!map.occupy(&chunks[0]), "in use already");
-        map.release(&chunks[3]);
-        assert_eq!(map.take(0, ChunkKind::Node, 0, &disks).map(|chunk| chunk.id), Some(chunks[3].id));
+        Label {
+            pool: Id(1),
+            pool_name: "tank".into(),
+            disk: 0,
+            generation: 1,
+            created: Default::default(),
+            shards: 1,
+            groups: vec![group],
+            disks: vec![disk; disks],
+        }
+    }
+
+    #[test]
+    fn no_enclosure_holds_more_of_a_chunk_than_may_be_lost() {
+        let group = GroupEntry { role: 0, data: 4, redundancy: 1, slot_bytes: 1 << 20, cell_bytes: 65536 };
+        let mut label = label(group, 12);
+        for (index, disk) in label.disks.iter_mut().enumerate() {
+            disk.enclosure = Enclosure::new(&format!("box{}", index / 2)).expect("a short name");
+        }
+        let mut map = SlotMap::new(&label);
+        let apart = |chunk: &ChunkEntry| {
+            let boxes: BTreeSet<u16> = chunk.slots.iter().map(|slot| slot.disk / 2).collect();
+            boxes.len() == 5
+        };
+        let chunks: Vec<ChunkEntry> = std::iter::from_fn(|| map.take(0, DATA, 0)).take(7).collect();
+        assert!(chunks.len() == 7 && chunks.iter().all(apart), "{chunks:?}");
+        for mut chunk in chunks {
+            let target = map.take_target(&chunk, 2, None).expect("there is room");
+            chunk.slots[2] = target;
+            assert!(apart(&chunk), "{chunk:?}");
+        }
     }
 }

@@ -90,12 +90,24 @@ pub struct PoolSpec {
     pub disks: Vec<String>,
     /// Paths of the log disks: one group, mirrored when there are two or three. Empty: the log lives on the data disks.
     pub log_disks: Vec<String>,
+    /// Paths of disks that wait to take the place of a data disk that fails.
+    pub spare_disks: Vec<String>,
+    /// Names of the boxes that disks are in, by path: chunks are laid so that the loss of one box is, if it can be, no more than the
+    /// layout can lose.
+    pub enclosures: Vec<(String, String)>,
     /// Independent single-threaded owners of volumes, fixed for the pool's life: 1 to 32.
     pub shards: usize,
     /// Bytes of intent log per shard; by default a 32nd of the data space, 4 MiB to 1 GiB.
     pub log_bytes: Option<u64>,
     /// Take disks that carry another pool's label or a known file system's signature.
     pub force: bool,
+}
+
+impl PoolSpec {
+    /// All disks: data, log, spare.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &String> {
+        self.disks.iter().chain(&self.log_disks).chain(&self.spare_disks)
+    }
 }
 
 /// When a write is acknowledged.
@@ -171,17 +183,29 @@ pub enum DiskState {
     Failed,
     /// Not found at import.
     Missing,
+    /// Taken out by the administrator.
+    Offline,
+    /// Out of service; all that was on it has been rebuilt elsewhere.
+    Empty,
+    /// Serving, while all that is on it moves to other disks.
+    Leaving,
+    /// Waiting to take the place of a disk that fails.
+    Spare,
 }
 
 /// One disk of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskStatus {
     pub id: Id,
+    /// Its index in the label, as events name it.
+    pub number: u16,
     /// Where it was last found; empty when missing.
     pub path: String,
     pub size: u64,
     pub sector_physical: u32,
     pub rotational: bool,
+    /// The box it is in; empty when nobody said.
+    pub enclosure: String,
     pub state: DiskState,
     pub errors_read: u64,
     pub errors_write: u64,
@@ -212,6 +236,46 @@ pub struct PoolStatus {
     /// Fullest shard's log, in thousandths.
     pub log_fill_permille: u32,
     pub created: WallTime,
+    /// Slots of disks on their way to other disks, if any are.
+    pub healing: Option<Healing>,
+    /// The last scrub of this run.
+    pub scrub: Option<Scrub>,
+}
+
+/// What is being done to restore or spread redundancy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Healing {
+    /// Bytes of disk that still have to be rebuilt or moved, and those that were, since the work began.
+    pub bytes_left: u64,
+    pub bytes_done: u64,
+    pub since: WallTime,
+    /// Why it does not go on: what it waits for. Empty when it does.
+    pub blocked: String,
+}
+
+/// Reading everything to find what has rotted.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Scrub {
+    pub state: ScrubState,
+    /// Bytes of disk that were read and checked, and bytes in use when it began: every copy is read, and parity twice.
+    pub bytes_done: u64,
+    pub bytes_total: u64,
+    /// Bad places that are right again, and those that could not be put right.
+    pub repaired: u64,
+    pub lost: u64,
+    pub since: WallTime,
+    pub ended: Option<WallTime>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ScrubState {
+    #[default]
+    Running,
+    /// It goes on when it is started again.
+    Paused,
+    Done,
+    /// It was ended before it was through.
+    Stopped,
 }
 
 /// A change that an import would make or refuse, for `pool import` without a name.

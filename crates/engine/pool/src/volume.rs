@@ -1,7 +1,7 @@
 //! A volume as protocols use it.
 
 use crate::commit::{AHEAD_BYTES, Change, Entry};
-use crate::dataset::Dataset;
+use crate::dataset::{Active, Dataset};
 use crate::destage::LogClaim;
 use crate::error::IoError;
 use crate::format::DatasetRecord;
@@ -58,6 +58,12 @@ impl Volume {
         }
     }
 
+    /// Counts an operation in.
+    fn begin(&self) -> Result<Active, IoError> {
+        self.shard.served.set(self.shard.served.get() + 1);
+        self.dataset.begin().ok_or(IoError::Gone)
+    }
+
     /// First and last block of a range that is not empty.
     fn blocks(&self, at: u64, len: u64) -> (u64, u64) {
         let block_bytes = u64::from(self.block_size());
@@ -66,7 +72,7 @@ impl Volume {
 
     /// `len` bytes from `at`, in parts that follow each other. At most 32 MiB.
     pub async fn read(&self, at: u64, len: usize) -> Result<Vec<Buf>, IoError> {
-        let _active = self.dataset.begin().ok_or(IoError::Gone)?;
+        let _active = self.begin()?;
         self.check(at, len as u64)?;
         if len > IO_BYTES_MAX {
             return Err(IoError::OutOfRange);
@@ -83,7 +89,7 @@ impl Volume {
     /// Writes the parts one after the other from `at`; at most 32 MiB in all. `fua`: durable when done, whatever `sync` says
     /// (except [`SyncPolicy::Disabled`]).
     pub async fn write(&self, at: u64, data: Vec<Buf>, fua: bool) -> Result<(), IoError> {
-        let _active = self.dataset.begin().ok_or(IoError::Gone)?;
+        let _active = self.begin()?;
         let len: usize = data.iter().map(|part| part.len()).sum();
         self.check(at, len as u64)?;
         if len > IO_BYTES_MAX {
@@ -221,7 +227,7 @@ impl Volume {
 
     /// Makes every write acknowledged before it durable.
     pub async fn flush(&self) -> Result<(), IoError> {
-        let _active = self.dataset.begin().ok_or(IoError::Gone)?;
+        let _active = self.begin()?;
         if self.shard.is_suspended() {
             return Err(IoError::Suspended);
         }
@@ -236,7 +242,7 @@ impl Volume {
     /// Gives back the space of every whole block in the range; it reads as zeros afterwards. Partial blocks at the ends stay
     /// as they are. Large ranges are done piece by piece, each of which is atomic.
     pub async fn discard(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
-        let _active = self.dataset.begin().ok_or(IoError::Gone)?;
+        let _active = self.begin()?;
         self.check(at, len)?;
         let block_bytes = u64::from(self.block_size());
         let (first, end) = (at.div_ceil(block_bytes), (at + len) / block_bytes);
@@ -309,7 +315,7 @@ impl Volume {
         expected: Buf,
         new: Buf,
     ) -> Result<Result<(), usize>, IoError> {
-        let _active = self.dataset.begin().ok_or(IoError::Gone)?;
+        let _active = self.begin()?;
         let len = new.len();
         self.check(at, len as u64)?;
         if len == 0 || len > COMPARE_BYTES_MAX || expected.len() != len {
@@ -342,7 +348,7 @@ impl Volume {
 
     /// Which parts of the range hold data: extents that cover it from its start, at most `extents_max` of them.
     pub async fn status(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
-        let _active = self.dataset.begin().ok_or(IoError::Gone)?;
+        let _active = self.begin()?;
         self.check(at, len)?;
         if len == 0 || extents_max == 0 {
             return Ok(Vec::new());

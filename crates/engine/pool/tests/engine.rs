@@ -20,7 +20,17 @@ fn engine(cores: Cores) -> Engine {
 fn spec(layout: Layout, disks: &[&str], log: &[&str], shards: usize) -> PoolSpec {
     let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
     let (disks, log_disks) = (names(disks), names(log));
-    PoolSpec { name: "tank".into(), layout, disks, log_disks, shards, log_bytes: None, force: false }
+    PoolSpec {
+        name: "tank".into(),
+        layout,
+        disks,
+        log_disks,
+        spare_disks: Vec::new(),
+        enclosures: Vec::new(),
+        shards,
+        log_bytes: None,
+        force: false,
+    }
 }
 
 fn volume(name: &str, size: u64, block_size: u32) -> VolumeSpec {

@@ -24,12 +24,14 @@ mod subset;
 mod write;
 
 use forebay_base::planted::{Bug, active};
-use forebay_device::{GroupEntry, Health, Member, SlotRef, UNIT};
-use forebay_runtime::{Buf, BufMut, Completion, DiskError, Rt};
+use forebay_device::{DISKS_MAX, DiskLayout, GROUPS_MAX, GroupEntry, Health, Member, SlotRef, UNIT};
+use forebay_runtime::{Buf, BufMut, Completion, Disk, DiskError, Rt};
 use lines::Lines;
+use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
 pub use code::{Code, DATA_MAX, PARITY_MAX, Recipe};
 pub use kernels::Kernel;
@@ -65,14 +67,28 @@ impl DiskSet {
 /// Completes when the disk's failure is recorded where an import will find it.
 pub type Recorded = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The disks of a pool on one core.
+/// A disk of the pool, there or not.
+struct Known {
+    group: u16,
+    health: Arc<Health>,
+    /// Absent when the disk was not found.
+    member: Option<Rc<Member>>,
+}
+
+/// A group of disks.
+struct Group {
+    /// Disks that it can lose.
+    redundancy: u8,
+    /// When it has parity.
+    lines: Option<Lines>,
+}
+
+/// The disks of a pool on one core. Disks and groups can be added, and never change.
 pub struct Array {
     rt: Rt,
-    /// By index in the label; missing disks are absent.
-    members: Vec<Option<Rc<Member>>>,
-    /// For each disk, its group; for each group, the disks it can lose, and its lines when it has parity.
-    group_of: Vec<u16>,
-    groups: Vec<(u8, Option<Lines>)>,
+    /// By index in the label.
+    disks: Box<[OnceCell<Known>]>,
+    groups: Box<[OnceCell<Group>]>,
     /// Called when a disk failed a write or flush.
     failed: Box<dyn Fn(u16) -> Recorded>,
 }
@@ -85,31 +101,51 @@ pub struct Good {
 }
 
 impl Array {
-    /// The disks and for each its group, both by index in the label, and the label's groups.
-    ///
-    /// # Panics
-    /// When a group has a shape that a label must not have: data cells not 1 to 16, with more than one of them parity cells not 1
-    /// to 3, cells not a multiple of 4 KiB up to 256 KiB or not a divisor of the slot.
-    pub fn new(
-        rt: Rt,
-        members: Vec<Option<Rc<Member>>>,
-        group_of: Vec<u16>,
-        groups: &[GroupEntry],
-        failed: Box<dyn Fn(u16) -> Recorded>,
-    ) -> Array {
-        assert_eq!(members.len(), group_of.len());
-        let groups = groups.iter().map(|group| (group.redundancy, Lines::of(group))).collect();
-        Array { rt, members, group_of, groups, failed }
+    /// No disks yet; `failed` is called when one failed a write or flush.
+    pub fn new(rt: Rt, failed: Box<dyn Fn(u16) -> Recorded>) -> Array {
+        let disks = (0..DISKS_MAX).map(|_| OnceCell::new()).collect();
+        Array { rt, disks, groups: (0..GROUPS_MAX).map(|_| OnceCell::new()).collect(), failed }
     }
 
-    pub fn members(&self) -> &[Option<Rc<Member>>] {
-        &self.members
+    /// Adds a group by its index in the label.
+    ///
+    /// # Panics
+    /// When there is one of this index, or it has a shape that a label must not have: data cells not 1 to 16, with more than one of
+    /// them parity cells not 1 to 3, cells not a multiple of 4 KiB up to 256 KiB or not a divisor of the slot.
+    pub fn add_group(&self, index: u16, group: &GroupEntry) {
+        let group = Group { redundancy: group.redundancy, lines: Lines::of(group) };
+        assert!(self.groups[usize::from(index)].set(group).is_ok(), "group {index} is there already");
+    }
+
+    /// Adds a disk by its index in the label; `disk` is absent when it was not found.
+    ///
+    /// # Panics
+    /// When there is one of this index.
+    pub fn add_disk(&self, index: u16, group: u16, health: Arc<Health>, disk: Option<(Disk, DiskLayout)>) {
+        let member = disk.map(|(disk, layout)| Rc::new(Member::new(disk, layout, health.clone())));
+        let known = Known { group, health, member };
+        assert!(self.disks[usize::from(index)].set(known).is_ok(), "disk {index} is there already");
+    }
+
+    /// Every disk in service.
+    pub fn all(&self) -> DiskSet {
+        let mut all = DiskSet::default();
+        (0..DISKS_MAX as u16).filter(|disk| self.member(*disk).is_some()).for_each(|disk| all.insert(disk));
+        all
+    }
+
+    fn known(&self, disk: u16) -> Option<&Known> {
+        self.disks.get(usize::from(disk))?.get()
+    }
+
+    /// The disk, in service or not.
+    pub fn attached(&self, disk: u16) -> Option<&Rc<Member>> {
+        self.known(disk)?.member.as_ref()
     }
 
     /// The disk, when it is in service.
     pub fn member(&self, disk: u16) -> Option<&Rc<Member>> {
-        let member = self.members.get(usize::from(disk))?.as_ref()?;
-        (!member.health.is_failed()).then_some(member)
+        self.attached(disk).filter(|member| !member.health.is_failed())
     }
 
     /// The disk of a slot, when it is in service and has that slot: what is read from a damaged table may name others.
@@ -117,20 +153,26 @@ impl Array {
         self.member(slot.disk).filter(|member| slot.slot < member.layout.slots)
     }
 
-    /// Whether some group has lost more disks than it can.
+    /// Whether some group has lost more disks with something on them than it can.
     pub fn is_lost(&self) -> bool {
-        let mut lost = vec![0; self.groups.len()];
-        for (disk, group) in self.group_of.iter().enumerate() {
-            lost[usize::from(*group)] += u8::from(self.member(disk as u16).is_none());
+        let mut lost = [0; GROUPS_MAX];
+        for known in self.disks.iter().filter_map(OnceCell::get) {
+            lost[usize::from(known.group)] += u8::from(known.health.is_failed() && !known.health.is_empty());
         }
-        lost.iter().zip(&self.groups).any(|(lost, (redundancy, _))| lost > redundancy)
+        let groups = self.groups.iter().filter_map(OnceCell::get);
+        groups.zip(lost).any(|(group, lost)| lost > group.redundancy)
     }
 
     /// How the chunk on `slots` is divided, when it is one with parity.
     fn lines(&self, slots: &[SlotRef]) -> Option<&Lines> {
-        let group = self.group_of.get(usize::from(slots.first()?.disk))?;
-        let lines = self.groups[usize::from(*group)].1.as_ref()?;
+        let group = self.known(slots.first()?.disk)?.group;
+        let lines = self.groups[usize::from(group)].get()?.lines.as_ref()?;
         (slots.len() == lines.code.width()).then_some(lines)
+    }
+
+    /// Bytes of a cell of the chunk on `slots`, when it has parity.
+    pub fn cell_bytes(&self, slots: &[SlotRef]) -> Option<u64> {
+        self.lines(slots).map(|lines| lines.cell)
     }
 
     /// Of the chunk's slots, how many must lack a write for it to be lost.
@@ -195,8 +237,13 @@ impl Array {
     pub fn write(&self, slots: &[SlotRef], offset: u64, parts: Vec<Buf>) -> Writing {
         match self.lines(slots) {
             Some(lines) => self.write_lines(lines, slots, offset, parts),
-            None => self.write_each(slots, |member, slot| member.layout.slot_at(slot.slot) + offset, parts),
+            None => self.write_copies(slots, offset, parts),
         }
+    }
+
+    /// Like [`Array::write`], of the same bytes to every slot, however many they are.
+    pub fn write_copies(&self, slots: &[SlotRef], offset: u64, parts: Vec<Buf>) -> Writing {
+        self.write_each(slots, |member, slot| member.layout.slot_at(slot.slot) + offset, parts, slots.len())
     }
 
     fn write_each(
@@ -204,8 +251,9 @@ impl Array {
         slots: &[SlotRef],
         at: impl Fn(&Member, &SlotRef) -> u64,
         parts: Vec<Buf>,
+        too_many: usize,
     ) -> Writing {
-        let mut writing = Writing::new(self.lacking_too_many(slots));
+        let mut writing = Writing::new(too_many);
         for slot in slots {
             self.write_slot(slot, |member| at(member, slot), parts.clone(), &mut writing);
         }
@@ -229,7 +277,7 @@ impl Array {
     /// Starts writing a chunk record to alternate 0 or 1 beside each slot in service.
     pub fn write_record(&self, slots: &[SlotRef], alternate: u8, record: Buf) -> Writing {
         let at = |member: &Member, slot: &SlotRef| member.layout.record_at(slot.slot, alternate);
-        self.write_each(slots, at, vec![record])
+        self.write_each(slots, at, vec![record], self.lacking_too_many(slots))
     }
 
     /// Reads the chunk record in an alternate, from the first copy that `check` accepts.
@@ -272,7 +320,7 @@ impl Array {
 
     /// Makes completed writes to `disks` durable. Ok when no group has lost more than it can, and every loss is recorded.
     pub async fn flush(&self, disks: &DiskSet) -> Result<(), ArrayError> {
-        let flushing: Vec<_> = (0..self.members.len() as u16)
+        let flushing: Vec<_> = (0..DISKS_MAX as u16)
             .filter(|disk| disks.contains(*disk))
             .filter_map(|disk| self.member(disk).map(|member| (disk, member.disk.flush())))
             .collect();
@@ -290,9 +338,9 @@ impl Array {
     }
 
     fn fail(&self, disk: u16) {
-        if let Some(member) = &self.members[usize::from(disk)] {
-            Health::count(&member.health.errors_write);
-            member.health.fail();
+        if let Some(known) = self.known(disk) {
+            Health::count(&known.health.errors_write);
+            known.health.fail();
         }
     }
 
@@ -329,22 +377,22 @@ impl Array {
         repaired
     }
 
-    /// Whether some way to read the range passes `check`; every slot that was bad is rewritten, of a mirror every copy. For
-    /// what a crash may have left different: nothing else writes there meanwhile.
+    /// Rewrites every slot whose part of the range is bad, of a mirror every copy, if some way to read it passes `check`: how
+    /// many that were; nothing when no way does. Nothing else writes there meanwhile.
     pub async fn mend(
         &self,
         slots: &[SlotRef],
         offset: u64,
         len: usize,
         check: impl Fn(&[u8]) -> bool,
-    ) -> bool {
+    ) -> Option<usize> {
         if !is_aligned(offset, len) {
-            return false;
+            return None;
         }
         let (good, bad) = match self.lines(slots) {
             Some(lines) => match self.read_lines(lines, slots, offset, len, check).await {
                 Ok(Good { bytes, bad }) => (bytes, bad),
-                Err(_) => return false,
+                Err(_) => return None,
             },
             None => {
                 let (mut good, mut bad) = (None, Vec::new());
@@ -353,17 +401,25 @@ impl Array {
                     let at = member.layout.slot_at(slot.slot) + offset;
                     match member.disk.read(at, self.rt.buffer(len)).await {
                         (bytes, Ok(())) if check(&bytes) => good = good.or(Some(bytes)),
-                        _ => bad.push(*slot),
+                        (_, result) => {
+                            let errors = &member.health;
+                            Health::count(if result.is_ok() {
+                                &errors.errors_checksum
+                            } else {
+                                &errors.errors_read
+                            });
+                            bad.push(*slot);
+                        }
                     }
                 }
-                let Some(good) = good else { return false };
-                (good, bad)
+                (good?, bad)
             }
         };
-        if !bad.is_empty() {
-            self.repair(slots, &bad, offset, &good.freeze()).await;
+        if bad.is_empty() {
+            return Some(0);
         }
-        true
+        self.repair(slots, &bad, offset, &good.freeze()).await;
+        Some(bad.len())
     }
 }
 

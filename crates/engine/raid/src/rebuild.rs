@@ -74,9 +74,9 @@ impl Array {
         Ok(left)
     }
 
-    /// Computes the bytes `range` of slot number `missing` of the chunk from its other slots (of a mirror: copies them) and
-    /// writes them to `target`, a slot of a disk in service that no read of this chunk uses yet. The caller lets
-    /// nothing write these bytes of the chunk meanwhile. Returns the parts that could not be had: what the target holds
+    /// Writes the bytes `range` of slot number `missing` of the chunk to `target`, a slot of a disk in service that no read of
+    /// this chunk uses yet: copied while the slot's disk is in service and reads, otherwise from the other slots (of a mirror copied, of
+    /// lines computed). The caller lets nothing write these bytes of the chunk meanwhile. Returns the parts that could not be had: what the target holds
     /// there is undefined. Adds the target's disk to those to flush.
     ///
     /// # Errors
@@ -93,8 +93,8 @@ impl Array {
         assert!(range.end <= self.lines(slots).map_or(u64::MAX, Lines::slot_bytes), "bytes {range:?}");
         let others: Subset = (0..slots.len()).filter(|index| *index != missing).collect();
         let served = others.iter().filter(|index| self.of_slot(&slots[*index]).is_some()).count();
-        if served < self.lines(slots).map_or(1, |lines| lines.code.data()) || self.of_slot(&target).is_none()
-        {
+        let enough = served >= self.lines(slots).map_or(1, |lines| lines.code.data());
+        if !(enough || self.of_slot(&slots[missing]).is_some()) || self.of_slot(&target).is_none() {
             return Err(ArrayError::Io);
         }
         let skipped = range.end - UNIT;
@@ -123,7 +123,7 @@ impl Array {
         Ok(lost)
     }
 
-    /// A window of one slot, from the others.
+    /// A window of one slot, from itself or the others.
     async fn bytes_of_slot(
         &self,
         slots: &[SlotRef],
@@ -132,6 +132,13 @@ impl Array {
         window: &Range<u64>,
     ) -> Option<BufMut> {
         let len = (window.end - window.start) as usize;
+        if let Some(member) = self.of_slot(&slots[missing]) {
+            let (bytes, result) =
+                self.read_slot(member, &slots[missing], window.start, self.rt.buffer(len)).await;
+            if result.is_ok() {
+                return Some(bytes);
+            }
+        }
         let Some(lines) = self.lines(slots) else {
             for slot in others.iter().map(|index| &slots[index]) {
                 let Some(member) = self.of_slot(slot) else { continue };

@@ -16,6 +16,7 @@
 use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
 use forebay_base::planted::{Bug, active};
+use forebay_device::SlotRef;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,15 +55,18 @@ pub struct Space {
     /// By group, the units of a line of its data chunks; 0 where there is no parity.
     line_units: Vec<u32>,
     /// Free places for nodes, unless something changed since they were counted.
-    nodes_free: Cell<Option<u64>>,
+    pub(crate) nodes_free: Cell<Option<u64>>,
     /// The chunk that each stream fills, and the unit after the last that it took.
     open: BTreeMap<Stream, (ChunkId, u32)>,
     current: Period,
     frozen: Period,
     /// The coordinator had no chunk left: fill every hole.
     scarce: bool,
-    /// Chunks that are being evacuated: nothing is allocated from them.
-    closed: BTreeSet<ChunkId>,
+    /// Chunks that are being evacuated, and chunks of which a slot is moving: nothing is allocated from them.
+    pub(crate) closed: BTreeSet<ChunkId>,
+    pub(crate) moving: BTreeSet<ChunkId>,
+    /// Slots that have been copied: the chunk, which of its slots, where to.
+    pub(crate) moved: Vec<(ChunkId, usize, SlotRef)>,
     /// Empty chunks that the running checkpoint leaves out of the table; they go back when it is durable.
     leaving: Vec<ChunkId>,
     /// The chunks of the running checkpoint's table. What is granted after its bitmaps were closed is in the log.
@@ -149,7 +153,7 @@ impl Space {
         let found = self
             .chunks
             .values()
-            .filter(|chunk| !self.closed.contains(&chunk.entry.id))
+            .filter(|chunk| !self.is_closed(chunk.entry.id))
             .filter(fits)
             .find_map(|chunk| chunk.busy.find_free(0, units).map(|unit| (chunk.entry.id, unit)));
         let (id, unit) = found.ok_or(NeedChunk)?;
@@ -194,7 +198,7 @@ impl Space {
             chunk.entry.kind == stream.kind
                 && free >= size
                 && (self.scarce || free * 4 >= chunk.entry.units)
-                && !self.closed.contains(&id)
+                && !self.is_closed(id)
                 // A line is filled by one stream.
                 && (self.line(chunk) == 0 || self.open.values().all(|(open, _)| *open != id))
         };
@@ -207,7 +211,7 @@ impl Space {
     }
 
     /// Units of a line of this chunk; 0 when it has none.
-    fn line(&self, chunk: &Chunk) -> u32 {
+    pub(crate) fn line(&self, chunk: &Chunk) -> u32 {
         match chunk.entry.kind {
             ChunkKind::Data { .. } => {
                 self.line_units.get(usize::from(chunk.entry.group)).copied().unwrap_or(0)
@@ -338,11 +342,36 @@ impl Space {
     /// Nodes that can be written before another chunk is needed. Every write asks, and only checkpoints change the answer.
     pub fn nodes_free(&self) -> u64 {
         self.nodes_free.get().unwrap_or_else(|| {
-            let nodes = self.chunks.values().filter(|chunk| chunk.entry.kind == ChunkKind::Node);
+            let is_node =
+                |chunk: &&Chunk| chunk.entry.kind == ChunkKind::Node && !self.is_closed(chunk.entry.id);
+            let nodes = self.chunks.values().filter(is_node);
             let free = nodes.map(|chunk| u64::from(chunk.busy.zeros() / NODE_UNITS)).sum();
             self.nodes_free.set(Some(free));
             free
         })
+    }
+
+    pub(crate) fn chunk_mut(&mut self, id: ChunkId) -> Option<&mut Chunk> {
+        self.chunks.get_mut(&id)
+    }
+
+    /// Fills the chunk no further.
+    pub(crate) fn forget_open(&mut self, id: ChunkId) {
+        self.open.retain(|_, (open, _)| *open != id);
+    }
+
+    pub(crate) fn is_leaving(&self, id: ChunkId) -> bool {
+        self.leaving.contains(&id)
+    }
+
+    /// What was allocated and applied since the last checkpoint that is durable.
+    pub(crate) fn allocated_runs(&self) -> impl Iterator<Item = (Addr, u32)> {
+        self.current.allocated.iter().chain(&self.frozen.allocated).map(|run| (run.addr, run.units))
+    }
+
+    /// What was freed and is not to be used again yet.
+    pub(crate) fn freed_runs(&self) -> impl Iterator<Item = (Addr, u32)> {
+        self.current.freed.iter().chain(&self.frozen.freed).map(|run| (run.addr, run.units))
     }
 
     /// Closes the period: what follows belongs to the next checkpoint.
@@ -359,6 +388,7 @@ impl Space {
         let idle = |chunk: &&Chunk| {
             chunk.entry.kind != ChunkKind::Log
                 && chunk.settled
+                && !self.moving.contains(&chunk.entry.id)
                 && chunk.busy.is_empty()
                 && !open.contains(&chunk.entry.id)
         };
@@ -418,6 +448,7 @@ impl Space {
     /// Moves the closed period into the stored bitmaps, after the last node of the checkpoint is allocated. The frees stay
     /// listed for [`Space::release`].
     pub fn seal(&mut self) {
+        self.seal_moves();
         for run in std::mem::take(&mut self.frozen.allocated) {
             let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("allocated from an owned chunk");
             let already = chunk.stored.set(run.addr.unit(), run.units);
@@ -442,8 +473,15 @@ impl Space {
     }
 
     /// The record of a chunk goes to its other alternate with this checksum.
-    pub fn record_written(&mut self, id: ChunkId, alternate: u8, sum: forebay_base::Checksum) {
+    pub fn record_written(
+        &mut self,
+        id: ChunkId,
+        alternate: u8,
+        sum: forebay_base::Checksum,
+        generation: u64,
+    ) {
         let chunk = self.chunks.get_mut(&id).expect("dirty chunks are owned");
+        chunk.changed = generation;
         chunk.entry.alternate = alternate;
         chunk.entry.record_sum = sum;
         chunk.dirty = false;

@@ -1,5 +1,7 @@
 //! A bitmap with a population count and a search for free runs.
 
+use std::ops::Range;
+
 /// `len` bits, one per allocation unit; 1 is occupied.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bits {
@@ -99,6 +101,19 @@ impl Bits {
             to = (to / 64 + 1) * 64;
         }
         end.saturating_sub(at)
+    }
+
+    /// Runs of set bits, in order.
+    pub fn runs(&self) -> impl Iterator<Item = Range<u32>> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            at += self.free_run(at, self.len - at);
+            let start = at;
+            while at < self.len && self.get(at) {
+                at += 1;
+            }
+            (start < at).then_some(start..at)
+        })
     }
 
     /// The bits as little-endian bytes.

@@ -118,6 +118,8 @@ pub struct Chunk {
     pub logged: bool,
     /// Whether it was before the running checkpoint's cut: only then may the checkpoint drop the chunk.
     pub settled: bool,
+    /// The checkpoint that wrote the record, the last before which something in the chunk changed.
+    pub changed: u64,
 }
 
 impl Chunk {
@@ -134,10 +136,11 @@ impl Chunk {
             unknown: false,
             logged: false,
             settled: false,
+            changed: 0,
         }
     }
     /// A chunk as its record describes it.
-    pub fn load(entry: ChunkEntry, stored: Bits) -> Chunk {
+    pub fn load(entry: ChunkEntry, stored: Bits, changed: u64) -> Chunk {
         Chunk {
             entry,
             busy: stored.clone(),
@@ -147,6 +150,7 @@ impl Chunk {
             unknown: false,
             logged: true,
             settled: true,
+            changed,
         }
     }
     /// A chunk whose record cannot be read: nothing is allocated from it but what is freed later.
@@ -162,6 +166,7 @@ impl Chunk {
             unknown: true,
             logged: true,
             settled: true,
+            changed: 0,
         }
     }
 }
@@ -182,8 +187,8 @@ pub fn encode_record(pool: Id, generation: u64, id: ChunkId, stored: &Bits) -> (
     (bytes, sum)
 }
 
-/// The bitmap of a record, when it is the one that `entry` names.
-pub fn decode_record(bytes: &[u8], pool: Id, entry: &ChunkEntry) -> Option<Bits> {
+/// The bitmap of a record and the checkpoint that wrote it, when it is the one that `entry` names.
+pub fn decode_record(bytes: &[u8], pool: Id, entry: &ChunkEntry) -> Option<(Bits, u64)> {
     // What was read may be longer: the place on disk is as long as the group's longest record.
     let bytes = bytes.get(..record_bytes(u64::from(entry.units)) as usize)?;
     if &bytes[..8] != MAGIC {
@@ -191,15 +196,14 @@ pub fn decode_record(bytes: &[u8], pool: Id, entry: &ChunkEntry) -> Option<Bits>
     }
     let mut r = Reader::new(&bytes[8..]);
     let sum = r.u128().ok()?;
-    let (own_pool, _generation, id, units) =
-        (Id(r.u128().ok()?), r.u64().ok()?, r.u32().ok()?, r.u32().ok()?);
+    let (own_pool, generation, id, units) = (Id(r.u128().ok()?), r.u64().ok()?, r.u32().ok()?, r.u32().ok()?);
     if own_pool != pool || id != entry.id.0 || units != entry.units || sum != entry.record_sum.0 {
         return None;
     }
     if Checksum::of_with_hole(bytes, CHECKSUM_AT).0 != sum {
         return None;
     }
-    Bits::from_bytes(units, &bytes[BITMAP_AT..])
+    Some((Bits::from_bytes(units, &bytes[BITMAP_AT..])?, generation))
 }
 
 #[cfg(test)]
@@ -224,7 +228,7 @@ mod tests {
         let mut bytes = [0; CHUNK_ENTRY_BYTES];
         entry.encode(&mut Writer::new(&mut bytes));
         assert_eq!(ChunkEntry::decode(&mut Reader::new(&bytes)), Ok(Some(entry.clone())));
-        assert_eq!(decode_record(&record, Id(5), &entry), Some(stored.clone()));
+        assert_eq!(decode_record(&record, Id(5), &entry), Some((stored.clone(), 9)));
         assert_eq!(decode_record(&record, Id(6), &entry), None);
         stored.clear(3, 1);
         let (older, _) = encode_record(Id(5), 8, ChunkId(7), &stored);

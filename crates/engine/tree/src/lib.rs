@@ -10,6 +10,7 @@
 mod delta;
 mod frozen;
 mod node;
+mod path;
 mod tree;
 
 pub use frozen::{DirtyLeaf, Frozen, Merged, leaf_body};

@@ -86,13 +86,23 @@ pub enum Bug {
     ParityNotRestored,
     /// An import does not write again what was being written into a line in use.
     PlugNotReplayed,
+    /// A slot is copied while its chunk is being written.
+    CopiesOpenChunk,
+    /// A part of the log counts as moved before its tail has passed what only the old slot has.
+    LogMovesEarly,
+    /// A disk that came back is not given what it missed.
+    ResilverMissesChunk,
+    /// The old slot is free before a checkpoint names the new one.
+    MovedSlotReusedEarly,
+    /// A scrub finds what is bad and leaves it as it is.
+    ScrubOnlyLooks,
     /// A rebuild leaves out the last line of its range.
     RebuildSkipsLine,
 }
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 38] = [
+    pub const ALL: [Bug; 43] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -131,6 +141,11 @@ impl Bug {
         Bug::ParityNotUpdated,
         Bug::ParityWrongRotation,
         Bug::DegradedReadUnchecked,
+        Bug::CopiesOpenChunk,
+        Bug::LogMovesEarly,
+        Bug::ResilverMissesChunk,
+        Bug::MovedSlotReusedEarly,
+        Bug::ScrubOnlyLooks,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.

@@ -225,6 +225,14 @@ pub enum DiskState {
     Failed,
     /// Not found at import.
     Missing,
+    /// Taken out by an administrator.
+    Offline,
+    /// Out of service; all that was on it has been rebuilt elsewhere.
+    Empty,
+    /// Serving, while what is on it moves to other disks.
+    Leaving,
+    /// Waiting to take the place of a disk that fails.
+    Spare,
 }
 
 /// A disk of a pool. Its name is its path, empty when it is missing.

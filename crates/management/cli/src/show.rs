@@ -45,7 +45,11 @@ fn pool_state(state: PoolState) -> Cell {
 }
 
 fn disk_state(state: DiskState) -> Cell {
-    let tone = if state == DiskState::Online { Tone::Good } else { Tone::Bad };
+    let tone = match state {
+        DiskState::Online | DiskState::Spare => Tone::Good,
+        DiskState::Leaving | DiskState::Offline | DiskState::Empty => Tone::Warning,
+        DiskState::Failed | DiskState::Missing => Tone::Bad,
+    };
     Cell::text(word(&state)).tone(tone)
 }
 

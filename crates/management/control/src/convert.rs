@@ -83,6 +83,29 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
             api::DiskState::Missing,
             condition("Ready", false, "Missing", "It was not found when the pool was imported."),
         ),
+        engine::DiskState::Offline => (
+            api::DiskState::Offline,
+            condition(
+                "Ready",
+                false,
+                "Offline",
+                "It was taken out by an administrator; what is written now it misses.",
+            ),
+        ),
+        engine::DiskState::Empty => (
+            api::DiskState::Empty,
+            condition(
+                "Ready",
+                false,
+                "Rebuilt",
+                "It is out of service, and all that was on it has been rebuilt elsewhere.",
+            ),
+        ),
+        engine::DiskState::Leaving => (
+            api::DiskState::Leaving,
+            condition("Ready", true, "Leaving", "What is on it moves to other disks."),
+        ),
+        engine::DiskState::Spare => (api::DiskState::Spare, condition("Ready", true, "Spare", "")),
     };
     api::Disk {
         id: disk.id.to_string(),
@@ -110,7 +133,10 @@ fn paths(pool: &engine::PoolStatus, role: engine::Role) -> Vec<String> {
 
 pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
     let lost = pool.groups.iter().flat_map(|group| &group.disks);
-    let lost = lost.filter(|disk| disk.state != engine::DiskState::Online).count();
+    let is_lost = |state: engine::DiskState| {
+        matches!(state, engine::DiskState::Failed | engine::DiskState::Missing | engine::DiskState::Offline)
+    };
+    let lost = lost.filter(|disk| is_lost(disk.state)).count();
     let (state, conditions) = match pool.state {
         engine::PoolState::Online => (
             api::PoolState::Online,

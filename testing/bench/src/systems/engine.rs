@@ -82,6 +82,8 @@ pub fn engine_pool(disk: String) -> PoolSpec {
         layout: Layout::Single,
         disks: vec![disk],
         log_disks: Vec::new(),
+        spare_disks: Vec::new(),
+        enclosures: Vec::new(),
         shards: 1,
         log_bytes: None,
         force: false,

@@ -148,7 +148,7 @@ fn ranges_that_no_chunk_has_are_refused() {
                 rig.array.read(&rig.slots, offset, len, |_| true).await.is_err(),
                 "{len} bytes at {offset}"
             );
-            assert!(!rig.array.mend(&rig.slots, offset, len, |_| true).await);
+            assert_eq!(rig.array.mend(&rig.slots, offset, len, |_| true).await, None);
         }
         // Slots that no disk has, as a damaged table may name them.
         let mut slots = rig.slots.clone();
@@ -181,7 +181,7 @@ fn fewer_slots_than_a_line_has_are_a_mirror() {
         for index in [0, 2] {
             rig.rot(index, offset / UNIT, &mut Random::new(3));
         }
-        assert!(rig.array.mend(&slots, offset, len, five).await);
+        assert_eq!(rig.array.mend(&slots, offset, len, five).await, Some(2));
         assert!((0..3).all(sound), "a mend looks at every copy");
         rig.health(1).fail();
         let target = SlotRef { disk: 3, slot: 3 };

@@ -224,7 +224,7 @@ async fn read_range(rig: &mut Rig, offset: u64, len: usize, repair: bool) -> Out
 
 async fn mend(rig: &mut Rig, offset: u64, len: usize) -> Outcome {
     let must = must_read(rig, offset, len);
-    let mended = rig.array.mend(&rig.slots, offset, len, rig.check(offset, len)).await;
+    let mended = rig.array.mend(&rig.slots, offset, len, rig.check(offset, len)).await.is_some();
     rig.look().await;
     ensure(mended || !must, || format!("{len} bytes at {offset} cannot be mended"))?;
     ensure(!mended || rig.bad_in(offset, len).is_empty(), || "something is bad after it was mended".into())

@@ -54,10 +54,6 @@ impl Rig {
         };
         let layout = DiskLayout::new(DISK, shape.slot, shape.data as u64).expect("large enough");
         let disks = width + shape.spares;
-        let member = |disk| {
-            let disk = rt.open_disk(&format!("sim{disk}"), OpenMode::ReadWrite).expect("it was added");
-            Some(Rc::new(Member::new(disk, layout, Default::default())))
-        };
         (0..disks).for_each(|disk| assert_eq!(world.add_disk(Image::new(DISK)), disk));
         let recorded: Rc<RefCell<DiskSet>> = Rc::default();
         let (record, sleeper) = (recorded.clone(), rt.clone());
@@ -69,12 +65,17 @@ impl Rig {
             });
             recording
         };
-        let members = (0..disks).map(member).collect();
+        let array = Array::new(rt.clone(), Box::new(failed));
+        array.add_group(0, &group);
+        for disk in 0..disks {
+            let handle = rt.open_disk(&format!("sim{disk}"), OpenMode::ReadWrite).expect("it was added");
+            array.add_disk(disk as u16, 0, Default::default(), Some((handle, layout)));
+        }
         Rig {
             world: world.clone(),
             rt: rt.clone(),
             shape,
-            array: Array::new(rt.clone(), members, vec![0; disks], &[group], Box::new(failed)),
+            array,
             slots: (0..width as u16).map(|disk| SlotRef { disk, slot: u32::from(disk) % 7 }).collect(),
             bytes: vec![0; shape.data * shape.slot as usize],
             recorded,
@@ -100,7 +101,7 @@ impl Rig {
     }
 
     pub fn member(&self, index: usize) -> &Member {
-        self.array.members()[usize::from(self.slots[index].disk)].as_ref().expect("every disk was there once")
+        self.array.attached(self.slots[index].disk).expect("every disk was there once")
     }
 
     pub fn health(&self, index: usize) -> &Health {
@@ -202,7 +203,7 @@ impl Rig {
     /// Writes have made units readable again: asks the disks which.
     pub async fn look(&mut self) {
         for (disk, at) in self.unreadable.clone() {
-            let member = self.array.members()[usize::from(disk)].clone().expect("every disk was there once");
+            let member = self.array.attached(disk).expect("every disk was there once");
             let (_, result) = member.disk.read(at, self.rt.buffer(UNIT as usize)).await;
             if result.is_ok() {
                 self.unreadable.remove(&(disk, at));

@@ -153,6 +153,8 @@ fn spec_of(shared: &Shared, request: &PoolCreate) -> PoolSpec {
         layout: convert::layout_in(request.layout),
         disks: request.disks.clone(),
         log_disks: request.log_disks.clone(),
+        spare_disks: Vec::new(),
+        enclosures: Vec::new(),
         shards: request.shards.map_or(shared.cores.clamp(1, rules::SHARDS_MAX), |shards| shards as usize),
         log_bytes: request.log_bytes,
         force: request.force,

@@ -1,0 +1,104 @@
+//! The engine's handle for disks: what [`crate::members`] does, by pool name.
+
+use crate::Engine;
+use crate::error::Error;
+use crate::members::DiskAdd;
+use crate::spec::PoolStatus;
+use std::time::Duration;
+
+/// A disk is named by its number, its UUID or its path.
+impl Engine {
+    /// Adds disks to the pool's data group; chunks spread over them in the background.
+    pub async fn disk_add(&self, pool: &str, paths: Vec<String>, add: DiskAdd) -> Result<PoolStatus, Error> {
+        self.on_pool(pool, |control| async move {
+            control.disk_add(&paths, &add).await?;
+            control.status().await
+        })
+        .await
+    }
+
+    /// Puts `new`, or a spare disk of the pool, in place of `old`. What is on `old` moves, or is rebuilt, in the background.
+    pub async fn disk_replace(
+        &self,
+        pool: &str,
+        old: &str,
+        new: Option<&str>,
+        force: bool,
+    ) -> Result<PoolStatus, Error> {
+        let (old, new) = (old.to_string(), new.map(str::to_string));
+        self.on_pool(pool, move |control| async move {
+            control.disk_replace(&old, new.as_deref(), force).await?;
+            control.status().await
+        })
+        .await
+    }
+
+    /// Has a disk leave the pool: what is on it moves to the others of its group in the background, then its label is erased.
+    pub async fn disk_remove(&self, pool: &str, disk: &str) -> Result<PoolStatus, Error> {
+        let disk = disk.to_string();
+        self.on_pool(pool, |control| async move {
+            control.disk_remove(&disk).await?;
+            control.status().await
+        })
+        .await
+    }
+
+    /// Takes a disk out of service, if its group can do without it.
+    pub async fn disk_offline(&self, pool: &str, disk: &str) -> Result<PoolStatus, Error> {
+        let disk = disk.to_string();
+        self.on_pool(pool, |control| async move {
+            control.disk_offline(&disk).await?;
+            control.status().await
+        })
+        .await
+    }
+
+    /// Takes a disk that was out of service back, at `path` or where it was; what it missed is copied in the background.
+    pub async fn disk_online(&self, pool: &str, disk: &str, path: Option<&str>) -> Result<PoolStatus, Error> {
+        let (disk, path) = (disk.to_string(), path.map(str::to_string));
+        self.on_pool(pool, |control| async move {
+            control.disk_online(&disk, path.as_deref()).await?;
+            control.status().await
+        })
+        .await
+    }
+
+    /// Makes a disk's light blink for a while, by reading from it.
+    pub async fn disk_locate(&self, pool: &str, disk: &str, duration: Duration) -> Result<(), Error> {
+        let disk = disk.to_string();
+        self.on_pool(pool, move |control| async move { control.disk_locate(&disk, duration).await }).await
+    }
+
+    /// Begins a scrub in the background, or goes on with one that was paused.
+    pub async fn scrub_start(&self, pool: &str) -> Result<(), Error> {
+        self.on_pool(pool, |control| async move { control.scrub_start().await }).await
+    }
+
+    /// Halts a scrub; it remembers where it was, also over a restart.
+    pub async fn scrub_pause(&self, pool: &str) -> Result<(), Error> {
+        self.on_pool(pool, |control| async move { control.scrub_pause().await }).await
+    }
+
+    /// Ends a scrub, running or paused.
+    pub async fn scrub_stop(&self, pool: &str) -> Result<(), Error> {
+        self.on_pool(pool, |control| async move { control.scrub_stop().await }).await
+    }
+
+    /// Waits until no scrub is running.
+    pub async fn pool_scrubbed(&self, pool: &str) -> Result<PoolStatus, Error> {
+        self.on_pool(pool, |control| async move {
+            control.scrubbed().await;
+            control.status().await
+        })
+        .await
+    }
+
+    /// Waits until no slot of the pool has to move, or none can.
+    pub async fn pool_healed(&self, pool: &str) -> Result<PoolStatus, Error> {
+        self.on_pool(pool, |control| async move {
+            control.healed().await;
+            control.status().await
+        })
+        .await
+    }
+}

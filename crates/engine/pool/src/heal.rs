@@ -1,0 +1,385 @@
+//! The healer: moves slots off disks that are out of service or leaving, and spreads them when disks were added.
+//!
+//! One task per pool, on core 0, in rounds: it asks the shards which chunks have slots on such disks, picks some (those that
+//! have lost most first), takes a new slot for each, and has the shards move them ([`crate::relocate`]). A round
+//! is two checkpoints: one after which the closed chunks are still, one that makes the new places known; then the old
+//! slots are free. A crash loses at most a round, and the next import goes on from what the label says of the disks.
+//!
+//! When nothing is left on a disk, it is *empty* if it had failed, and no part of the pool any more if it was leaving.
+
+use crate::control::Control;
+use crate::error::{Error, ErrorKind};
+use crate::relocate::{Move, Moved};
+use crate::shard::Shard;
+use crate::signal::Signal;
+use crate::spec::{Healing, Severity};
+use forebay_base::planted::{Bug, active};
+use forebay_device::{DiskStatus, write_label};
+use forebay_raid::DiskSet;
+use forebay_runtime::completion;
+use forebay_space::{ChunkEntry, ChunkKind};
+use futures_util::future::{join_all, select};
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Chunks that one shard moves in a round: what is free in them is not to be had meanwhile.
+const MOVES_MAX: usize = 16;
+/// How long to wait before looking again whether what blocks the work has gone.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// The healer's state.
+#[derive(Default)]
+pub(crate) struct Healer {
+    wanted: Signal,
+    running: Cell<bool>,
+    ended: Cell<bool>,
+    closing_chunks: Cell<bool>,
+    progress: RefCell<Option<Healing>>,
+}
+
+impl Healer {
+    pub fn status(&self) -> Option<Healing> {
+        self.progress.borrow().clone()
+    }
+}
+
+/// The right to close chunks, until it is dropped.
+pub(crate) struct Turn(Rc<Control>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.healer.closing_chunks.set(false);
+        self.0.turnstile.changed();
+    }
+}
+
+/// What a round came to.
+enum Round {
+    Moved,
+    /// Nothing had to be moved.
+    Idle,
+    /// Something has to be moved, and this is why it is not.
+    Blocked(String),
+}
+
+/// Moves of one shard.
+struct Plan {
+    shard: usize,
+    moves: Vec<Move>,
+}
+
+impl Control {
+    pub fn start_healer(self: &Rc<Self>) {
+        let control = self.clone();
+        drop(self.rt.spawn(async move {
+            control.heal_task().await;
+            control.healer.ended.set(true);
+            control.turnstile.changed();
+        }));
+        self.wake_healer();
+    }
+
+    /// Something changed that the healer may have to do with.
+    pub fn wake_healer(&self) {
+        self.healer.wanted.send();
+    }
+
+    /// Waits until the healer has ended; the pool is closing.
+    pub async fn wait_for_healer(&self) {
+        self.wake_healer();
+        self.turnstile.until(|| self.healer.ended.get()).await;
+    }
+
+    /// Waits until there is nothing to move, or nothing that can be moved.
+    pub async fn healed(&self) {
+        self.wake_healer();
+        self.healer.running.set(true);
+        self.turnstile.until(|| !self.healer.running.get() || self.healer.ended.get()).await;
+    }
+
+    /// Closing chunks is for one at a time: rounds of the healer, steps of a scrub.
+    pub async fn slots_turn(self: &Rc<Self>) -> Turn {
+        self.turnstile.until(|| !self.reclaiming.get() && !self.healer.closing_chunks.replace(true)).await;
+        Turn(self.clone())
+    }
+
+    fn is_ending(&self) -> bool {
+        self.closing.get() || self.shared.is_suspended()
+    }
+
+    async fn heal_task(self: &Rc<Self>) {
+        while !self.closing.get() {
+            self.healer.running.set(true);
+            while !self.is_ending() {
+                let round = self.round().await.unwrap_or_else(|error| Round::Blocked(error.message));
+                match round {
+                    Round::Moved => continue,
+                    Round::Idle => self.healer.progress.replace(None),
+                    Round::Blocked(why) => self.healer.progress.borrow_mut().as_mut().map(|progress| {
+                        progress.blocked = why;
+                        progress.clone()
+                    }),
+                };
+                break;
+            }
+            self.healer.running.set(false);
+            self.turnstile.changed();
+            let (wanted, retry) = (pin!(self.healer.wanted.wait()), self.rt.sleep(RETRY_DELAY));
+            match self.healer.status() {
+                Some(_) if !self.is_ending() => drop(select(wanted, retry).await),
+                _ => wanted.await,
+            }
+        }
+    }
+
+    async fn round(self: &Rc<Self>) -> Result<Round, Error> {
+        let _turn = self.slots_turn().await;
+        let (mut vacating, mut failed) = (DiskSet::default(), DiskSet::default());
+        let mut disks = Vec::new();
+        for (index, disk) in self.label.borrow().disks.iter().enumerate() {
+            if matches!(disk.status, DiskStatus::Failed | DiskStatus::Leaving) {
+                vacating.insert(index as u16);
+                disks.push(index as u16);
+            }
+            if matches!(disk.status, DiskStatus::Failed | DiskStatus::Offline) {
+                failed.insert(index as u16);
+            }
+        }
+        let chunks = self.chunks_on(vacating).await?;
+        for disk in disks {
+            // From here on no chunk gets a slot there, so it stays empty.
+            if self.slots.borrow_mut().close_if_unused(disk) {
+                self.emptied(disk).await?;
+            }
+        }
+        let mut wanted: Vec<(usize, ChunkEntry, usize)> = Vec::new();
+        let mut bytes_left = 0;
+        for (shard, chunk) in chunks {
+            let lost = |index: &usize| failed.contains(chunk.slots[*index].disk);
+            let there = (0..chunk.slots.len()).filter(|index| vacating.contains(chunk.slots[*index].disk));
+            let there: Vec<usize> = there.collect();
+            bytes_left += there.len() as u64 * self.slot_bytes(chunk.group);
+            if let Some(index) = there.iter().find(|index| lost(index)).or(there.first()).copied() {
+                wanted.push((shard, chunk, index));
+            }
+        }
+        let exposure =
+            |chunk: &ChunkEntry| chunk.slots.iter().filter(|slot| failed.contains(slot.disk)).count();
+        wanted.sort_by_key(|(_, chunk, _)| (Reverse(exposure(chunk)), chunk.id));
+        let is_vacating = !wanted.is_empty();
+        let mut only = None;
+        if !is_vacating {
+            let unbalanced = self.slots.borrow().unbalanced();
+            let Some((full, empty)) = unbalanced else { return Ok(Round::Idle) };
+            let mut from = DiskSet::default();
+            from.insert(full);
+            let on = |disk: u16, chunk: &ChunkEntry| chunk.slots.iter().position(|slot| slot.disk == disk);
+            for (shard, chunk) in self.chunks_on(from).await? {
+                if on(empty, &chunk).is_none()
+                    && let Some(index) = on(full, &chunk)
+                {
+                    wanted.push((shard, chunk, index));
+                }
+            }
+            // A few at a time: then it is seen who is the fullest now.
+            let both = self.slots.borrow();
+            let gap = both.used(full).saturating_sub(both.used(empty)) / 4;
+            wanted.truncate((gap as usize).clamp(1, MOVES_MAX));
+            only = Some(empty);
+        }
+        self.note_progress(bytes_left, 0);
+        let plans = self.plan(wanted, only);
+        if plans.is_empty() && !is_vacating {
+            return Ok(Round::Idle);
+        }
+        if plans.is_empty() {
+            if self.activate_spare().await? {
+                return Ok(Round::Moved);
+            }
+            let why = "no other disk of the group has room; add a disk or replace the failed one";
+            return Ok(Round::Blocked(why.into()));
+        }
+        self.carry_out(plans).await
+    }
+
+    fn slot_bytes(&self, group: u16) -> u64 {
+        self.label.borrow().groups[usize::from(group)].slot_bytes
+    }
+
+    fn note_progress(&self, left: u64, done: u64) {
+        let mut progress = self.healer.progress.borrow_mut();
+        let since = self.rt.wall();
+        let fresh = || Healing { bytes_left: 0, bytes_done: 0, since, blocked: String::new() };
+        let progress = progress.get_or_insert_with(fresh);
+        progress.bytes_left = left;
+        progress.bytes_done += done;
+        progress.blocked.clear();
+    }
+
+    /// Every chunk with a slot on one of the disks, with its shard.
+    async fn chunks_on(&self, disks: DiskSet) -> Result<Vec<(usize, ChunkEntry)>, Error> {
+        let mut found = Vec::new();
+        for index in 0..self.shard_count() {
+            let chunks = self.on_shard(index, move |shard| async move { shard.chunks_on(&disks) }).await?;
+            found.extend(chunks.into_iter().map(|chunk| (index, chunk)));
+        }
+        Ok(found)
+    }
+
+    /// Takes slots for what is to move, as much as a round holds.
+    fn plan(&self, wanted: Vec<(usize, ChunkEntry, usize)>, only: Option<u16>) -> Vec<Plan> {
+        let mut plans: Vec<Plan> = Vec::new();
+        let (label, mut slots) = (self.label.borrow(), self.slots.borrow_mut());
+        for (shard, chunk, index) in wanted {
+            let at = plans.iter().position(|plan| plan.shard == shard).unwrap_or_else(|| {
+                plans.push(Plan { shard, moves: Vec::new() });
+                plans.len() - 1
+            });
+            let moves = &mut plans[at].moves;
+            // Nodes cannot go into a chunk that is closed: one at a time.
+            let is_node = |chunk: &ChunkEntry| chunk.kind == ChunkKind::Node;
+            let second_node = is_node(&chunk) && moves.iter().any(|one| is_node(&one.chunk));
+            if moves.len() >= MOVES_MAX || second_node {
+                continue;
+            }
+            let Some(target) = slots.take_target(&chunk, index, only) else { continue };
+            let old = chunk.slots[index].disk;
+            let is_heir = label.disks[usize::from(target.disk)].heir_of == Some(old);
+            let holds = is_heir.then(|| label.disks[usize::from(old)].stale_since);
+            moves.push(Move { chunk, index, target, holds });
+        }
+        plans.retain(|plan| !plan.moves.is_empty());
+        plans
+    }
+
+    async fn carry_out(self: &Rc<Self>, plans: Vec<Plan>) -> Result<Round, Error> {
+        let mut begun = Vec::new();
+        for Plan { shard, moves } in plans {
+            let planned = moves.clone();
+            let begin = |shard: Rc<Shard>| async move {
+                as_task(&shard, |shard| async move { shard.begin_moves(moves).await }).await
+            };
+            let moves = self.on_shard(shard, begin).await?.unwrap_or_default();
+            self.return_targets(&planned, |one| !moves.iter().any(|other| other.target == one.target));
+            begun.push(Plan { shard, moves });
+        }
+        let mut moved: Vec<(usize, Vec<Moved>)> = Vec::new();
+        if self.checkpoint().await.is_ok() {
+            let copying = begun.iter().map(|plan| {
+                let moves = plan.moves.clone();
+                let copy = |shard: Rc<Shard>| async move {
+                    as_task(&shard, |shard| async move { shard.copy_moves(moves).await }).await
+                };
+                async move {
+                    (plan.shard, self.on_shard(plan.shard, copy).await.ok().flatten().unwrap_or_default())
+                }
+            });
+            moved = join_all(copying).await;
+        }
+        let is_known = active(Bug::MovedSlotReusedEarly) || self.checkpoint().await.is_ok();
+        let done: BTreeSet<_> = moved
+            .iter()
+            .flat_map(|(_, moved)| moved)
+            .filter(|moved| moved.done)
+            .map(|moved| moved.id)
+            .collect();
+        for Plan { shard, moves } in &begun {
+            let ended = moves.clone();
+            self.on_shard(*shard, |shard| async move { shard.end_moves(&ended) }).await?;
+            if !is_known {
+                // Which of the two places counts is decided by the next import.
+                continue;
+            }
+            self.return_targets(moves, |one| !done.contains(&one.chunk.id));
+            let mut slots = self.slots.borrow_mut();
+            for one in moves.iter().filter(|one| done.contains(&one.chunk.id)) {
+                slots.vacate(one.chunk.slots[one.index]);
+            }
+        }
+        if !is_known {
+            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+        }
+        let all = || moved.iter().flat_map(|(_, moved)| moved);
+        let bytes: u64 = all().map(|moved| moved.copied).sum();
+        let lost: u64 = all().map(|moved| moved.lost).sum();
+        if lost > 0 {
+            let message = format!(
+                "{lost} bytes of disk could not be rebuilt: too little of their lines is left. Reads of what was there fail until \
+                 it is overwritten or restored from a backup"
+            );
+            self.event(Severity::Error, "pool.rebuild_lost", self.name(), message);
+        }
+        self.note_progress(self.healer.status().map_or(0, |progress| progress.bytes_left), bytes);
+        Ok(if done.is_empty() { Round::Blocked(String::new()) } else { Round::Moved })
+    }
+
+    /// Gives targets back that nothing moved to.
+    fn return_targets(&self, moves: &[Move], unused: impl Fn(&Move) -> bool) {
+        let mut slots = self.slots.borrow_mut();
+        for one in moves.iter().filter(|one| unused(one)) {
+            // The place under a disk's new number stays kept while the old one has it.
+            if one.holds.is_none() {
+                slots.vacate(one.target);
+            }
+        }
+    }
+
+    /// Nothing points to a disk any more.
+    async fn emptied(&self, disk: u16) -> Result<(), Error> {
+        let index = usize::from(disk);
+        let is_failed = self.label.borrow().disks[index].status == DiskStatus::Failed;
+        let has_heir = self.label.borrow().disks.iter().any(|other| other.heir_of == Some(disk));
+        let status = if is_failed && !has_heir { DiskStatus::Empty } else { DiskStatus::Removed };
+        if is_failed {
+            self.shared.healths[index].emptied();
+        }
+        self.relabel(|label| {
+            label.disks[index].status = status;
+            label
+                .disks
+                .iter_mut()
+                .filter(|other| other.heir_of == Some(disk))
+                .for_each(|other| other.heir_of = None);
+        })
+        .await?;
+        let path = self.disks.borrow()[index].path.clone();
+        let (code, message) = match (is_failed, has_heir) {
+            (true, true) => {
+                ("disk.resilvered", format!("what disk {index} ({path}) missed has been copied to it"))
+            }
+            (true, false) => {
+                ("disk.rebuilt", format!("all that was on disk {index} ({path}) has been rebuilt on others"))
+            }
+            (false, _) => {
+                ("disk.removed", format!("disk {index} ({path}) is empty and no part of the pool any more"))
+            }
+        };
+        self.event(Severity::Info, code, &self.disk_name(index), message);
+        if !is_failed {
+            self.shared.healths[index].emptied();
+            self.shared.out_of_service(index);
+            let handle = self.disks.borrow_mut()[index].disk.take();
+            if let Some(handle) = handle {
+                // One that cannot be erased says by its generation that it is older than the pool.
+                let _ = write_label(&self.rt, &handle, None).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs `work` as a task that the shard's end waits for; nothing when it did not come to its end.
+pub(crate) async fn as_task<T: 'static, W: Future<Output = T> + 'static>(
+    shard: &Rc<Shard>,
+    work: impl FnOnce(Rc<Shard>) -> W,
+) -> Option<T> {
+    let (done, result) = completion();
+    let working = work(shard.clone());
+    shard.spawn(async move { done.complete(Some(working.await)) });
+    result.await
+}

@@ -1,0 +1,433 @@
+//! Disks come, go, and come back: what an administrator does with the disks of a running pool.
+//!
+//! A disk that joins gets a number of its own; the healer moves slots to it. So a replacement is a disk that joins and one that
+//! leaves, and a disk that comes back after it was out of service joins under a new number, with the slots it had: of those, only
+//! chunks that changed since are copied ([`forebay_device::DiskEntry::heir_of`]). What is written first is the label of the
+//! disk that joins: until the others know it, it is nobody's.
+
+use crate::control::{Control, ControlDisk};
+use crate::create::{describe, open_disk, slots_of};
+use crate::error::{Error, ErrorKind};
+use crate::import::{Probe, layout_of, open_error, probe};
+use crate::shard::Shard;
+use crate::spec::Severity;
+use forebay_base::{Id, MIB};
+use forebay_device::{
+    DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, Label, SUPERBLOCK_BYTES,
+    SUPERBLOCK_SLOTS, write_label,
+};
+use forebay_runtime::{Disk, OpenMode};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What a disk that joins becomes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskAdd {
+    /// Waits for another disk to fail, instead of serving at once.
+    pub spare: bool,
+    /// Name of the box it is in.
+    pub enclosure: String,
+    /// Take a disk that carries another pool's label or a known file system's signature.
+    pub force: bool,
+}
+
+impl Control {
+    fn invalid(&self, field: &'static str, message: impl Into<String>, remedy: &str) -> Error {
+        self.error(ErrorKind::Invalid(field), message).remedy(remedy)
+    }
+
+    fn refused(&self, index: usize, message: impl Into<String>, remedy: &str) -> Error {
+        Error::new(ErrorKind::Unsafe, self.disk_name(index), message).remedy(remedy)
+    }
+
+    /// The index of a disk by number, UUID or path.
+    fn find_disk(&self, name: &str) -> Result<usize, Error> {
+        let id: Option<Id> = name.parse().ok();
+        let (label, disks) = (self.label.borrow(), self.disks.borrow());
+        let is_it = |index: &usize| {
+            let entry = &label.disks[*index];
+            entry.status != DiskStatus::Removed
+                && (name.parse() == Ok(*index) || id == Some(entry.id) || disks[*index].path == name)
+        };
+        (0..disks.len()).find(is_it).ok_or_else(|| {
+            self.error(ErrorKind::NotFound, format!("it has no disk '{name}'")).remedy(format!(
+                "'forebay disk list --pool {}' shows them; name one by number, path or id",
+                self.name()
+            ))
+        })
+    }
+
+    /// Adds disks to the data group.
+    pub async fn disk_add(self: &Rc<Self>, paths: &[String], add: &DiskAdd) -> Result<(), Error> {
+        let enclosure = self.enclosure(&add.enclosure)?;
+        let group = self.data_group();
+        for path in paths {
+            let disk = self.open_new(path, add.force).await?;
+            let status = if add.spare { DiskStatus::Spare } else { DiskStatus::Online };
+            let entry = DiskEntry { status, enclosure, ..self.entry_for(group, path, &disk)? };
+            self.join(entry, path, disk, |_| {}).await?;
+        }
+        self.wake_healer();
+        Ok(())
+    }
+
+    fn enclosure(&self, name: &str) -> Result<Enclosure, Error> {
+        let message = || format!("an enclosure's name has at most {ENCLOSURE_BYTES} bytes");
+        Enclosure::new(name).ok_or_else(|| self.invalid("enclosure", message(), "Choose a shorter name"))
+    }
+
+    /// Opens a disk that is not one of the pool's.
+    async fn open_new(&self, path: &str, force: bool) -> Result<Disk, Error> {
+        let disk = open_disk(&self.rt, path, force).await?;
+        let identity = disk.geometry().identity;
+        let own = self.online().into_iter().find(|(_, own)| own.geometry().identity == identity);
+        match own {
+            Some((index, _)) => {
+                Err(self.refused(index, format!("{path} is this disk already"), "Give another disk"))
+            }
+            None => Ok(disk),
+        }
+    }
+
+    fn entry_for(&self, group: u16, path: &str, disk: &Disk) -> Result<DiskEntry, Error> {
+        let slots = slots_of(disk, &self.label.borrow().groups[usize::from(group)]);
+        let slots = slots.map_err(|_| {
+            let message =
+                format!("the disk has {} bytes, not enough for one slot of the group", disk.geometry().size);
+            Error::new(ErrorKind::Invalid("disks"), path, message).remedy("Give a larger disk")
+        })?;
+        Ok(DiskEntry { slots, ..describe(&self.rt, group, disk) })
+    }
+
+    /// Makes a disk one of the pool's; `change` is made to the label with it. Gives its number.
+    async fn join(
+        self: &Rc<Self>,
+        entry: DiskEntry,
+        path: &str,
+        disk: Disk,
+        change: impl FnOnce(&mut Label),
+    ) -> Result<u16, Error> {
+        self.turnstile.until(|| !self.joining.replace(true)).await;
+        let joined = self.join_alone(entry, path, disk, change).await;
+        self.joining.set(false);
+        self.turnstile.changed();
+        joined
+    }
+
+    async fn join_alone(
+        self: &Rc<Self>,
+        entry: DiskEntry,
+        path: &str,
+        disk: Disk,
+        change: impl FnOnce(&mut Label),
+    ) -> Result<u16, Error> {
+        // A number whose disk served in this run is still known on the cores.
+        let index = {
+            let (label, disks) = (self.label.borrow(), self.disks.borrow());
+            let is_vacant =
+                |index: &usize| label.disks[*index].status == DiskStatus::Removed && !disks[*index].served;
+            (0..disks.len()).find(is_vacant).unwrap_or(disks.len())
+        };
+        if index >= DISKS_MAX {
+            let message = format!("a pool has at most {DISKS_MAX} disks, and all numbers are taken");
+            return Err(self
+                .error(ErrorKind::NoSpace, message)
+                .remedy("Export and import the pool: that frees the numbers of disks that left"));
+        }
+        let failed = |error| Error::new(ErrorKind::Io, path, format!("writing failed: {error}"));
+        let zeros = self.rt.arena().take_zeroed((SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES) as usize).freeze();
+        disk.write(DiskLayout::superblock_at(0), vec![zeros]).await.map_err(failed)?;
+        disk.flush().await.map_err(failed)?;
+        let mut label = self.label.borrow().clone();
+        put(&mut label.disks, index, entry);
+        (label.disk, label.generation) = (index as u16, label.generation + 1);
+        write_label(&self.rt, &disk, Some(&label)).await.map_err(failed)?;
+        // The cores know it before a chunk can have a slot there. When one cannot open it, its number stays unused in this run.
+        let attached = if entry.has_slots() { self.attach(&label, index as u16, path).await } else { Ok(()) };
+        let entry = match attached {
+            Ok(()) => entry,
+            Err(_) => DiskEntry { status: DiskStatus::Removed, heir_of: None, ..entry },
+        };
+        self.relabel(|label| {
+            put(&mut label.disks, index, entry);
+            put(
+                &mut self.disks.borrow_mut(),
+                index,
+                ControlDisk { disk: Some(disk), path: path.into(), served: true },
+            );
+            if attached.is_ok() {
+                change(label);
+            }
+        })
+        .await?;
+        attached?;
+        let what = if entry.status == DiskStatus::Spare { "as a spare" } else { "and serves" };
+        let message = format!("disk {index} ({path}) joined the pool {what}");
+        self.event(Severity::Info, "disk.added", &self.disk_name(index), message);
+        Ok(index as u16)
+    }
+
+    /// Opens a disk on every core, as `label` describes it.
+    async fn attach(&self, label: &Label, index: u16, path: &str) -> Result<(), Error> {
+        let entry = label.disks[usize::from(index)];
+        let layout = layout_of(label, &entry);
+        let mut attached = Ok(());
+        for shard in 0..self.shard_count() {
+            let (path, health) = (path.to_string(), self.shared.healths[usize::from(index)].clone());
+            let attach = move |shard: Rc<Shard>| async move {
+                let opened = shard.rt.open_disk(&path, OpenMode::ReadWrite);
+                let result = opened.as_ref().map(drop).map_err(|error| open_error(&path, error));
+                shard.array.add_disk(index, entry.group, health, opened.ok().map(|disk| (disk, layout)));
+                result
+            };
+            attached = attached.and(self.on_shard(shard, attach).await?);
+        }
+        if attached.is_err() {
+            self.shared.out_of_service(usize::from(index));
+            self.shared.healths[usize::from(index)].emptied();
+        }
+        attached
+    }
+
+    /// Puts a new disk, or a spare one, in place of another; that one serves, if it can, until nothing is left on it.
+    pub async fn disk_replace(
+        self: &Rc<Self>,
+        old: &str,
+        new: Option<&str>,
+        force: bool,
+    ) -> Result<(), Error> {
+        let index = self.find_disk(old)?;
+        let entry = self.label.borrow().disks[index];
+        if !entry.counts() {
+            return Err(self.refused(
+                index,
+                "nothing is on this disk",
+                "Add the new disk with 'forebay disk add'",
+            ));
+        }
+        let Some(path) = new else {
+            self.leave(index).await?;
+            return match self.activate_spare_for(index as u16).await? {
+                true => Ok(()),
+                false => Err(self.refused(
+                    index,
+                    "the pool has no spare disk that is large enough",
+                    "Name the new disk",
+                )),
+            };
+        };
+        let disk = self.open_new(path, force).await?;
+        let new = DiskEntry { enclosure: entry.enclosure, ..self.entry_for(entry.group, path, &disk)? };
+        self.check_large_enough(index, &new)?;
+        self.join(new, path, disk, |_| {}).await?;
+        self.leave(index).await
+    }
+
+    fn check_large_enough(&self, old: usize, new: &DiskEntry) -> Result<(), Error> {
+        let used = self.slots.borrow().used(old as u16);
+        if used <= u64::from(new.slots) {
+            return Ok(());
+        }
+        let message = format!("the new disk has {} slots, and {used} are in use on this one", new.slots);
+        Err(self.refused(old, message, "Give a disk at least as large"))
+    }
+
+    /// What is on a disk is to go elsewhere.
+    async fn leave(&self, index: usize) -> Result<(), Error> {
+        let status = |status: DiskStatus| match status {
+            DiskStatus::Online => DiskStatus::Leaving,
+            DiskStatus::Offline => DiskStatus::Failed,
+            other => other,
+        };
+        self.relabel(|label| label.disks[index].status = status(label.disks[index].status)).await?;
+        self.wake_healer();
+        Ok(())
+    }
+
+    /// Has a disk leave the pool: its slots move to the others of its group.
+    pub async fn disk_remove(self: &Rc<Self>, disk: &str) -> Result<(), Error> {
+        let index = self.find_disk(disk)?;
+        let (entry, width) = {
+            let label = self.label.borrow();
+            let entry = label.disks[index];
+            let group = &label.groups[usize::from(entry.group)];
+            (entry, usize::from(group.data) + usize::from(group.redundancy))
+        };
+        if entry.counts() {
+            let (free, others) = self.slots.borrow().room_beside(index as u16);
+            let used = self.slots.borrow().used(index as u16);
+            if others < width {
+                let message = format!("its group would have {others} disks, and the layout needs {width}");
+                return Err(self.refused(index, message, "Add a disk first, or replace this one"));
+            }
+            if free < used {
+                let message =
+                    format!("{used} slots are in use on it, and the others of its group have {free} free");
+                return Err(self.refused(index, message, "Add a disk or delete volumes first"));
+            }
+            return self.leave(index).await;
+        }
+        // Nothing is on it: it goes at once.
+        self.relabel(|label| label.disks[index].status = DiskStatus::Removed).await?;
+        let handle = self.disks.borrow_mut()[index].disk.take();
+        if let Some(handle) = handle {
+            // One that cannot be erased says by its generation that it is older than the pool.
+            let _ = write_label(&self.rt, &handle, None).await;
+        }
+        let message =
+            format!("disk {index} ({}) is no part of the pool any more", self.disks.borrow()[index].path);
+        self.event(Severity::Info, "disk.removed", &self.disk_name(index), message);
+        Ok(())
+    }
+
+    /// Takes a disk out of service, to come back later.
+    pub async fn disk_offline(self: &Rc<Self>, disk: &str) -> Result<(), Error> {
+        let index = self.find_disk(disk)?;
+        {
+            let label = self.label.borrow();
+            let entry = &label.disks[index];
+            if !matches!(entry.status, DiskStatus::Online | DiskStatus::Leaving) {
+                return Err(self.error(ErrorKind::Conflict, format!("disk {index} is not in service")));
+            }
+            let group = &label.groups[usize::from(entry.group)];
+            let is_out = |other: &&DiskEntry| {
+                other.group == entry.group && other.counts() && !other.status.in_service()
+            };
+            let out = label.disks.iter().filter(is_out).count();
+            if out >= usize::from(group.redundancy) {
+                let message = format!(
+                    "{out} disks of its group are out already, and the layout can lose {}",
+                    group.redundancy
+                );
+                return Err(self.refused(
+                    index,
+                    message,
+                    "Bring the others back, or wait until they are rebuilt",
+                ));
+            }
+        }
+        self.shared.healths[index].fail();
+        self.record_failure(index as u16).await;
+        self.relabel(|label| label.disks[index].status = DiskStatus::Offline).await?;
+        let message = format!("disk {index} was taken out of service; what is written now it will miss");
+        self.event(Severity::Warning, "disk.offline", &self.disk_name(index), message);
+        Ok(())
+    }
+
+    /// Brings a disk back that was out of service, at `path` or where it was.
+    pub async fn disk_online(self: &Rc<Self>, disk: &str, path: Option<&str>) -> Result<(), Error> {
+        let index = self.find_disk(disk)?;
+        let entry = self.label.borrow().disks[index];
+        if entry.status.in_service() {
+            return Err(self.error(ErrorKind::Conflict, format!("disk {index} is in service")));
+        }
+        let path = path.map_or_else(|| self.disks.borrow()[index].path.clone(), str::to_string);
+        self.come_back(index, &path).await
+    }
+
+    /// A disk that is out of service is back at `path`: it joins under a new number with what it has.
+    pub async fn come_back(self: &Rc<Self>, index: usize, path: &str) -> Result<(), Error> {
+        let old = self.label.borrow().disks[index];
+        let found = match probe(&self.rt, path, OpenMode::ReadWrite).await {
+            Probe::Labelled(found) => found,
+            Probe::Unopened(error) => return Err(open_error(path, &error)),
+            Probe::Blank(..) => {
+                let message = format!("{path} has no pool's label: it is another disk, or was overwritten");
+                return Err(self.refused(index, message, "Put it in with 'forebay disk replace'"));
+            }
+        };
+        let own = found.label.disks.get(usize::from(found.label.disk)).map(|own| own.id);
+        if found.label.pool != self.id() || own != Some(old.id) {
+            let message = format!("{path} is another disk: {}/{}", found.label.pool_name, found.label.disk);
+            return Err(self.refused(index, message, "Give the path where the disk is now"));
+        }
+        if found.disk.geometry().size < old.size {
+            let message = format!(
+                "{path} has shrunk: {} bytes where {} are in use",
+                found.disk.geometry().size,
+                old.size
+            );
+            return Err(self.refused(index, message, "Put in another with 'forebay disk replace'"));
+        }
+        let heir_of = (old.status != DiskStatus::Empty).then_some(index as u16);
+        let id = Id::from_random(self.rt.random(), self.rt.random());
+        let new = DiskEntry { id, status: DiskStatus::Online, heir_of, stale_since: 0, ..old };
+        let gone = if heir_of.is_some() { DiskStatus::Failed } else { DiskStatus::Removed };
+        self.disks.borrow_mut()[index].disk = None;
+        self.join(new, path, found.disk, |label| label.disks[index].status = gone).await?;
+        self.wake_healer();
+        Ok(())
+    }
+
+    /// Reads from a disk in a rhythm, a second on and a second off, so that whoever stands before it sees which one it is.
+    pub async fn disk_locate(&self, disk: &str, duration: Duration) -> Result<(), Error> {
+        let index = self.find_disk(disk)?;
+        let handle = self.disks.borrow()[index].disk.clone();
+        let handle =
+            handle.ok_or_else(|| self.error(ErrorKind::NotFound, format!("disk {index} is not there")))?;
+        let (begin, second) = (self.rt.now(), Duration::from_secs(1));
+        let last = handle.geometry().size / MIB - 1;
+        while self.rt.now().since(begin) < duration.as_nanos() as u64 && !self.closing.get() {
+            let lit = self.rt.now();
+            while self.rt.now().since(lit) < second.as_nanos() as u64 {
+                let at = self.rt.random() % last * MIB;
+                // Whether it can be read is not the question here.
+                let _ = handle.read(at, self.rt.buffer(MIB as usize)).await;
+            }
+            self.rt.sleep(second).await;
+        }
+        Ok(())
+    }
+
+    /// Has a spare disk take part where a disk is vacated and the others have no room. False when there is none.
+    pub async fn activate_spare(self: &Rc<Self>) -> Result<bool, Error> {
+        let vacating: Vec<u16> = {
+            let label = self.label.borrow();
+            let is_vacating = |(_, disk): &(usize, &DiskEntry)| {
+                matches!(disk.status, DiskStatus::Failed | DiskStatus::Leaving)
+            };
+            label.disks.iter().enumerate().filter(is_vacating).map(|(index, _)| index as u16).collect()
+        };
+        for disk in vacating {
+            if self.activate_spare_for(disk).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn activate_spare_for(self: &Rc<Self>, old: u16) -> Result<bool, Error> {
+        let group = self.label.borrow().disks[usize::from(old)].group;
+        let used = self.slots.borrow().used(old);
+        for (index, disk) in self.online() {
+            if self.label.borrow().disks[index].status != DiskStatus::Spare {
+                continue;
+            }
+            let slots = slots_of(&disk, &self.label.borrow().groups[usize::from(group)]).unwrap_or(0);
+            if u64::from(slots) < used {
+                continue;
+            }
+            let mut label = self.label.borrow().clone();
+            let entry = &mut label.disks[index];
+            (entry.group, entry.slots, entry.status) = (group, slots, DiskStatus::Online);
+            let entry = *entry;
+            let path = self.disks.borrow()[index].path.clone();
+            self.attach(&label, index as u16, &path).await?;
+            self.disks.borrow_mut()[index].served = true;
+            self.relabel(|label| label.disks[index] = entry).await?;
+            let message = format!("spare disk {index} takes the place of disk {old}");
+            self.event(Severity::Warning, "disk.spare_used", &self.disk_name(index), message);
+            self.wake_healer();
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
+
+/// Sets an element, or adds it at the end.
+fn put<T>(list: &mut Vec<T>, index: usize, value: T) {
+    match list.get_mut(index) {
+        Some(place) => *place = value,
+        None => list.push(value),
+    }
+}

@@ -1,0 +1,156 @@
+//! Who belongs to the pool: its label and superblock on every disk, and disks that go out of service.
+
+use crate::control::Control;
+use crate::error::{Error, ErrorKind};
+use crate::format::{ShardRoot, Super};
+use crate::spec::Severity;
+use forebay_base::planted::{Bug, active};
+use forebay_device::{DiskStatus, Health, Label, SuperblockSlot, write_label, write_superblock};
+use forebay_runtime::Disk;
+use futures_util::future::join_all;
+use std::sync::atomic::Ordering;
+
+/// Disks that carry each superblock: enough that no three failures lose it, few enough to write at every checkpoint.
+const SUPERBLOCK_DISKS_MAX: usize = 8;
+
+impl Control {
+    /// Writes a superblock to its disks and makes it durable.
+    pub async fn write_super(
+        &self,
+        generation: u64,
+        shards: Vec<ShardRoot>,
+        exported: bool,
+    ) -> Result<(), Error> {
+        let label_generation = self.label.borrow().generation;
+        let pool =
+            Super { incarnation: self.incarnation, epoch: self.epoch, label_generation, exported, shards };
+        let slot = SuperblockSlot { pool: self.id(), generation, payload: pool.encode() };
+        let online: Vec<(usize, Disk)> = self.online().into_iter().take(SUPERBLOCK_DISKS_MAX).collect();
+        let writes = online.iter().map(|(index, disk)| async {
+            let written = write_superblock(&self.rt, disk, &slot).await;
+            let flushed = if active(Bug::SkipSuperblockFlush) { Ok(()) } else { disk.flush().await };
+            (*index, written.and(flushed))
+        });
+        let mut good = 0;
+        for (index, result) in join_all(writes).await {
+            match result {
+                Ok(()) => good += 1,
+                Err(_) => {
+                    Health::count(&self.shared.healths[index].errors_write);
+                    self.shared.healths[index].fail();
+                    self.record_failure(index as u16).await;
+                }
+            }
+        }
+        if good == 0 {
+            return Err(self.error(ErrorKind::Io, "no disk took the superblock"));
+        }
+        self.generation.set(generation);
+        Ok(())
+    }
+
+    /// Disks in service, spare ones too.
+    pub fn online(&self) -> Vec<(usize, Disk)> {
+        let disks = self.disks.borrow();
+        let healthy = |index: &usize| !self.shared.healths[*index].is_failed();
+        let disk = |index: usize| disks[index].disk.clone().map(|disk| (index, disk));
+        (0..disks.len()).filter(healthy).filter_map(disk).collect()
+    }
+
+    /// Records on every disk in service that `disk` is out, so that no import ever takes it for current. Completes when that
+    /// is durable: until then nothing that the disk lacks may be acknowledged.
+    ///
+    /// A disk that its group cannot lose is not recorded: the pool suspends, so that nothing is acknowledged
+    /// that the disk lacks, and an import that finds it working again finds everything.
+    pub async fn record_failure(&self, disk: u16) {
+        self.begin_relabel().await;
+        if !self.shared.recorded[usize::from(disk)].load(Ordering::Acquire) {
+            self.write_labels().await;
+        }
+        self.end_relabel();
+    }
+
+    /// Changes what the label says, on every disk in service. An error when too few are left.
+    pub async fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<(), Error> {
+        self.begin_relabel().await;
+        change(&mut self.label.borrow_mut());
+        self.write_labels().await;
+        self.end_relabel();
+        if self.shared.is_suspended() {
+            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+        }
+        Ok(())
+    }
+
+    /// One at a time.
+    async fn begin_relabel(&self) {
+        self.turnstile.until(|| !self.labelling.replace(true)).await;
+    }
+
+    fn end_relabel(&self) {
+        self.labelling.set(false);
+        self.turnstile.changed();
+    }
+
+    /// Writes the label everywhere, with those disks out that failed until now or do not take it.
+    async fn write_labels(&self) {
+        loop {
+            if self.is_lost() {
+                return self.suspend_lost();
+            }
+            let label = {
+                let mut label = self.label.borrow_mut();
+                label.generation += 1;
+                for (disk, health) in label.disks.iter_mut().zip(&self.shared.healths) {
+                    if health.is_failed() && disk.status.in_service() {
+                        disk.status = DiskStatus::Failed;
+                        disk.stale_since = self.generation.get();
+                    }
+                }
+                label.clone()
+            };
+            let mut again = false;
+            for (index, handle) in self.online() {
+                let own = Label { disk: index as u16, ..label.clone() };
+                if write_label(&self.rt, &handle, Some(&own)).await.is_err() {
+                    again |= self.shared.healths[index].fail();
+                }
+            }
+            if !again {
+                break;
+            }
+        }
+        for (index, health) in self.shared.healths.iter().enumerate() {
+            if health.is_failed() && !self.shared.recorded[index].swap(true, Ordering::AcqRel) {
+                let path = self.disks.borrow()[index].path.clone();
+                let message =
+                    format!("disk {index} ({path}) failed and is out of service; its contents are stale");
+                self.event(Severity::Error, "disk.failed", &self.disk_name(index), message);
+            }
+        }
+        self.slots.borrow_mut().update(&self.label.borrow());
+        self.wake_healer();
+    }
+
+    pub fn disk_name(&self, index: usize) -> String {
+        format!("{}/{index}", self.name())
+    }
+
+    fn suspend_lost(&self) {
+        if self.shared.suspend() {
+            self.shared.wake_all();
+            let message = "writing has stopped: more disks failed than the layout can lose. Reads go on where copies are left";
+            self.event(Severity::Error, "pool.suspended", self.name(), message.into());
+        }
+    }
+
+    /// Whether some group has lost more disks with something on them than it can.
+    fn is_lost(&self) -> bool {
+        let label = self.label.borrow();
+        let mut lost = vec![0; label.groups.len()];
+        for (disk, health) in label.disks.iter().zip(&self.shared.healths).filter(|(disk, _)| disk.counts()) {
+            lost[usize::from(disk.group)] += u8::from(health.is_failed());
+        }
+        lost.iter().zip(&label.groups).any(|(lost, group)| *lost > group.redundancy)
+    }
+}

@@ -1,0 +1,225 @@
+//! Moving slots of a shard's chunks to other disks: what rebuild, replacement, removal and rebalancing have in common.
+//!
+//! Pointers name chunks, so a slot moves without a pointer being rewritten. In three steps, between which the coordinator makes
+//! checkpoints ([`crate::heal`]):
+//!
+//! 1. [`Shard::begin_moves`]: nothing is allocated from the chunks any more. After the next checkpoint all that had been
+//!    promised there is written, and only frees happen.
+//! 2. [`Shard::copy_moves`]: what the slot holds is copied, from its disk or from the other slots; the chunk's entry names the new
+//!    slot. The old one is still where a crash leads to, and it stays true, since nothing is written.
+//! 3. [`Shard::end_moves`], when a checkpoint with the new entry is durable: the chunk is open again.
+//!
+//! A part of the log is not copied: from step 1 on every frame is written to the new slot, too, and when the log's tail has passed
+//! where that began, the new slot has all that counts.
+
+use crate::shard::Shard;
+use forebay_base::planted::{Bug, active};
+use forebay_base::{MIB, Nanos};
+use forebay_device::SlotRef;
+use forebay_raid::DiskSet;
+use forebay_space::{ChunkEntry, ChunkId, ChunkKind};
+use futures_util::stream::{self, StreamExt};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Bytes of a slot that are copied at a time.
+const COPY_BYTES: u64 = MIB;
+/// Chunks that one shard copies side by side.
+const COPIES: usize = 4;
+/// How long to wait for what was promised in a chunk before it closed, and how often.
+const SETTLING_DELAY: Duration = Duration::from_millis(2);
+const SETTLING_TRIES: usize = 20;
+
+/// Checkpoints until the log's tail must have moved on.
+const LOG_LAPS: usize = 3;
+
+/// One slot of a chunk is to go elsewhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Move {
+    pub chunk: ChunkEntry,
+    pub index: usize,
+    pub target: SlotRef,
+    /// The target holds what the slot held at that checkpoint.
+    pub holds: Option<u64>,
+}
+
+/// What became of a move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Moved {
+    pub id: ChunkId,
+    pub done: bool,
+    /// Bytes that could not be had from anywhere.
+    pub lost: u64,
+    pub copied: u64,
+}
+
+/// A slot to which a part of the log is written beside its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Twin {
+    /// Number of the chunk in the ring.
+    pub order: usize,
+    pub target: SlotRef,
+    /// Position from which on everything was.
+    pub since: u64,
+}
+
+impl Shard {
+    /// Chunks with a slot on one of the disks.
+    pub fn chunks_on(&self, disks: &DiskSet) -> Vec<ChunkEntry> {
+        let space = self.space.borrow();
+        let on = |entry: &&ChunkEntry| entry.slots.iter().any(|slot| disks.contains(slot.disk));
+        space.chunks().map(|chunk| &chunk.entry).filter(on).cloned().collect()
+    }
+
+    /// Closes the chunks; gives the moves that can go on.
+    pub async fn begin_moves(self: &Rc<Self>, moves: Vec<Move>) -> Vec<Move> {
+        let mut begun = Vec::with_capacity(moves.len());
+        for one in moves {
+            let id = one.chunk.id;
+            let can_move = match one.chunk.kind {
+                ChunkKind::Log => {
+                    let mut log = self.log.borrow_mut();
+                    let (order, since) = (one.chunk.order as usize, log.chain.position);
+                    log.twins.push(Twin { order, target: one.target, since });
+                    true
+                }
+                ChunkKind::Node => self.spare_nodes(id).await && self.space.borrow_mut().begin_move(id),
+                ChunkKind::Data { .. } => {
+                    active(Bug::CopiesOpenChunk) || self.space.borrow_mut().begin_move(id)
+                }
+            };
+            if can_move {
+                begun.push(one);
+            }
+        }
+        if self.data_in_log {
+            // What is promised there goes there, and the log's tail can move.
+            self.drain().await;
+        }
+        begun
+    }
+
+    /// Makes sure that a checkpoint finds its nodes without this chunk.
+    async fn spare_nodes(self: &Rc<Self>, id: ChunkId) -> bool {
+        let enough = || {
+            let space = self.space.borrow();
+            let here = space.chunk(id).map_or(0, |chunk| chunk.busy.zeros() / forebay_space::NODE_UNITS);
+            space.nodes_free() >= self.nodes_needed() + u64::from(here)
+        };
+        while !enough() {
+            if !self.grant(ChunkKind::Node, true).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Copies the slots of chunks that are closed since before the last checkpoint.
+    pub async fn copy_moves(self: &Rc<Self>, moves: Vec<Move>) -> Vec<Moved> {
+        let copies = moves.iter().map(|one| self.copy_move(one));
+        stream::iter(copies).buffer_unordered(COPIES).collect().await
+    }
+
+    async fn copy_move(self: &Rc<Self>, one: &Move) -> Moved {
+        let mut moved = Moved { id: one.chunk.id, done: false, lost: 0, copied: 0 };
+        if one.chunk.kind == ChunkKind::Log {
+            moved.done = self.has_log_passed(one.target).await;
+        } else {
+            moved.done = self.settle(one.chunk.id).await && self.copy_slot(one, &mut moved).await;
+        }
+        if moved.done {
+            self.space.borrow_mut().move_slot(one.chunk.id, one.index, one.target);
+        }
+        moved
+    }
+
+    /// Waits until the log's tail has passed where the slot began to be written.
+    async fn has_log_passed(self: &Rc<Self>, target: SlotRef) -> bool {
+        let since = self.log.borrow().twins.iter().find(|twin| twin.target == target).map(|twin| twin.since);
+        let Some(since) = since else { return false };
+        for _ in 0..LOG_LAPS {
+            if self.log.borrow().tail >= since || active(Bug::LogMovesEarly) {
+                return true;
+            }
+            // What was on its way to the log then is staged now.
+            if !self.drain().await || !self.next_checkpoint().await {
+                return false;
+            }
+        }
+        self.log.borrow().tail >= since
+    }
+
+    /// Waits until all that was promised in a chunk is written.
+    pub async fn settle(&self, id: ChunkId) -> bool {
+        for _ in 0..SETTLING_TRIES {
+            if active(Bug::CopiesOpenChunk) || self.space.borrow().is_settled(id) {
+                return true;
+            }
+            self.rt.sleep(SETTLING_DELAY).await;
+        }
+        false
+    }
+
+    /// Copies what a slot holds. False when it could not be written.
+    async fn copy_slot(&self, one: &Move, moved: &mut Moved) -> bool {
+        let (id, slots) = (one.chunk.id, &one.chunk.slots);
+        let (ranges, changed) = {
+            let space = self.space.borrow();
+            let chunk = space.chunk(id).expect("a chunk that moves does not leave");
+            let cell = self.array.cell_bytes(slots).unwrap_or(0);
+            (space.slot_ranges(id, cell), chunk.changed.max(if chunk.dirty { u64::MAX } else { 0 }))
+        };
+        let is_missed = one.holds.is_none_or(|held| changed > held) && !active(Bug::ResilverMissesChunk);
+        if one.holds.is_some() && !is_missed {
+            return true;
+        }
+        let (mut touched, mut served) = (DiskSet::default(), self.served.get());
+        for range in ranges {
+            let steps = range.clone().step_by(COPY_BYTES as usize);
+            for part in steps.map(|at| at..range.end.min(at + COPY_BYTES)) {
+                if self.stopping.get() || self.is_suspended() {
+                    return false;
+                }
+                let start = self.rt.now();
+                let bytes = part.end - part.start;
+                match self.array.rebuild(slots, one.index, part, one.target, &mut touched).await {
+                    Ok(lost) => {
+                        moved.lost +=
+                            lost.iter().map(|range: &Range<u64>| range.end - range.start).sum::<u64>()
+                    }
+                    Err(_) => return false,
+                }
+                moved.copied += bytes;
+                self.give_way(start, &mut served).await;
+            }
+        }
+        // The next checkpoint writes the chunk's record to the same disk, and flushes both.
+        true
+    }
+
+    /// Leaves the disks to clients, if any were served since `before`, for as long as the step that began at `start` took.
+    pub async fn give_way(&self, start: Nanos, before: &mut u64) {
+        let served = self.served.get();
+        if std::mem::replace(before, served) != served {
+            self.rt.sleep(Duration::from_nanos(self.rt.now().since(start))).await;
+        }
+    }
+
+    /// Opens the chunks again.
+    pub fn end_moves(&self, moves: &[Move]) {
+        let (mut space, mut log) = (self.space.borrow_mut(), self.log.borrow_mut());
+        for one in moves {
+            match one.chunk.kind {
+                ChunkKind::Log => {
+                    log.twins.retain(|twin| twin.target != one.target);
+                    let entry = &space.chunk(one.chunk.id).expect("the log does not leave").entry;
+                    log.chunks[entry.order as usize].clone_from(&entry.slots);
+                }
+                ChunkKind::Node | ChunkKind::Data { .. } => space.end_move(one.chunk.id),
+            }
+        }
+        drop((space, log));
+        self.progress.changed();
+    }
+}

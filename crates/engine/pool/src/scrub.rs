@@ -1,0 +1,545 @@
+//! Scrub: reads everything that is stored, on every disk, and puts right what is wrong while that is still possible.
+//!
+//! Each shard walks its trees. Of a mirror every copy of every block and node is read and checked; of lines every cell that
+//! holds a block. What fails is rewritten from what is right. Then come the parity cells, which no pointer vouches for:
+//! chunk by chunk, each closed for a moment ([`crate::relocate`]), parity is compared with the data, and where it
+//! differs, the blocks of that line are checked once more before parity is computed anew. Last come the records
+//! beside the slots and, by the coordinator, the labels. The log is not read: it is written over and over.
+//!
+//! How far a shard has come is in its root, so that a restart goes on there. Clients go first: a scrub rests as long as it
+//! worked whenever somebody was served meanwhile.
+
+use crate::control::Control;
+use crate::dataset::Dataset;
+use crate::error::{Error, ErrorKind};
+use crate::heal::as_task;
+use crate::shard::Shard;
+use crate::spec::{Scrub, ScrubState, Severity};
+use forebay_base::planted::{Bug, active};
+use forebay_base::{Checksum, MIB};
+use forebay_device::{Health, Label, SlotRef, read_labels, write_label};
+use forebay_space::{ChunkId, ChunkKind, Ptr, decode_record};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::AddAssign;
+use std::rc::Rc;
+
+/// Bytes of blocks that are checked before space is given back again, which waits for the check.
+const STEP_BYTES: u64 = 4 * MIB;
+/// Bytes of one device read.
+const RUN_BYTES: u64 = MIB;
+/// Chunks that are closed together, and lines that are compared together.
+const CHUNKS: usize = 8;
+const LINES: u64 = 16;
+
+/// How far a shard has come: the number of the dataset and its leaf; beyond all datasets the chunk whose parity is next.
+pub(crate) type ScrubPosition = (u32, u64);
+
+/// Stands for parity where a dataset's number would be.
+const PARITY: u32 = u32::MAX - 1;
+
+/// What a shard keeps of a scrub.
+#[derive(Default)]
+pub(crate) struct ShardScrub {
+    /// Nothing when none is under way.
+    pub at: Cell<Option<ScrubPosition>>,
+    pub halted: Cell<bool>,
+    pub found: Cell<Found>,
+}
+
+/// What a scrub came across.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    /// Bytes of disk that were read and checked.
+    pub bytes: u64,
+    /// Blocks, nodes, records and lines of parity that were bad somewhere and are right again.
+    pub repaired: u64,
+    /// Blocks and nodes that nothing could be made of.
+    pub lost: u64,
+}
+
+impl AddAssign for Found {
+    fn add_assign(&mut self, other: Found) {
+        self.bytes += other.bytes;
+        self.repaired += other.repaired;
+        self.lost += other.lost;
+    }
+}
+
+/// The coordinator's part.
+#[derive(Default)]
+pub(crate) struct PoolScrub {
+    pub state: RefCell<Option<Scrub>>,
+    running: Cell<bool>,
+}
+
+/// Keeps space from being given back.
+struct Hold(Rc<Shard>);
+
+impl Hold {
+    fn new(shard: &Rc<Shard>) -> Hold {
+        shard.repairs.set(shard.repairs.get() + 1);
+        Hold(shard.clone())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.repairs.set(self.0.repairs.get() - 1);
+        self.0.progress.changed();
+    }
+}
+
+impl Shard {
+    fn scrub_found(&self, more: Found) {
+        let mut found = self.scrub.found.get();
+        found += more;
+        self.scrub.found.set(found);
+    }
+
+    fn is_scrub_halted(&self) -> bool {
+        self.scrub.halted.get() || self.stopping.get() || self.is_suspended()
+    }
+
+    /// Checks the shard's trees from where it stands. False when it was halted.
+    async fn scrub_trees(self: &Rc<Self>) -> bool {
+        let Some((mut number, mut leaf)) = self.scrub.at.get() else { return true };
+        loop {
+            let next = self.datasets.borrow().range(number..).next().map(|(_, dataset)| dataset.clone());
+            let Some(dataset) = next else { return true };
+            if dataset.number() != number {
+                leaf = 0;
+            }
+            number = dataset.number();
+            let mut above: Vec<Ptr> = Vec::new();
+            loop {
+                if self.is_scrub_halted() {
+                    return false;
+                }
+                let next = dataset.tree.borrow().next_leaf(leaf);
+                let Some(found) = next else { break };
+                self.scrub_leaf(&dataset, found, &mut above).await;
+                leaf = found + 1;
+                self.scrub.at.set(Some((number, leaf)));
+            }
+            (number, leaf) = (number + 1, 0);
+            self.scrub.at.set(Some((number, leaf)));
+        }
+    }
+
+    /// Checks a leaf, the nodes above it that are not among those `above` the last, and its blocks.
+    async fn scrub_leaf(self: &Rc<Self>, dataset: &Rc<Dataset>, leaf: u64, above: &mut Vec<Ptr>) {
+        let mut served = self.served.get();
+        let mut from = 0;
+        loop {
+            let start = self.rt.now();
+            let hold = Hold::new(self);
+            if from == 0 {
+                let path = dataset.tree.borrow().path(leaf);
+                for node in path.iter().filter(|node| !above.contains(node)) {
+                    self.scrub_block(node).await;
+                }
+                *above = path;
+            }
+            // What cannot be read has been reported and counted as a node.
+            let Ok(ptrs) = self.leaf_pointers(dataset, leaf).await else { return };
+            let mut bytes = 0;
+            let fits = |ptr: &&Ptr| {
+                bytes += if ptr.is_hole() { 0 } else { u64::from(ptr.bytes()) };
+                bytes <= STEP_BYTES
+            };
+            let count = ptrs[from..].iter().take_while(fits).count().max(1);
+            let mut some: Vec<Ptr> =
+                ptrs[from..from + count].iter().filter(|ptr| !ptr.is_hole()).copied().collect();
+            some.sort_unstable_by_key(|ptr| ptr.addr());
+            for run in some.chunk_by(|a, b| a.is_followed_by(b) && a.addr().offset() % RUN_BYTES != 0) {
+                self.scrub_run(run).await;
+            }
+            drop(hold);
+            from += count;
+            if from >= ptrs.len() || self.is_scrub_halted() {
+                return;
+            }
+            self.give_way(start, &mut served).await;
+        }
+    }
+
+    /// Checks blocks of one size that follow each other, on every disk that has them.
+    async fn scrub_run(self: &Rc<Self>, run: &[Ptr]) {
+        let Some(slots) = self.slots(&run[0]) else { return };
+        let block = run[0].bytes() as usize;
+        let has_lines = self.array.cell_bytes(&slots).is_some();
+        let copies: Vec<Vec<SlotRef>> = match has_lines {
+            true => vec![slots],
+            false => slots.into_iter().map(|slot| vec![slot]).collect(),
+        };
+        let mut suspects = BTreeSet::new();
+        let mut read = 0;
+        for copy in copies {
+            if !has_lines && self.array.member(copy[0].disk).is_none() {
+                continue;
+            }
+            let bad = RefCell::new(Vec::new());
+            let check = |bytes: &[u8]| {
+                let is_bad = |(_, (bytes, ptr)): &(usize, (&[u8], &Ptr))| Checksum::of(bytes) != ptr.sum;
+                let blocks = bytes.chunks(block).zip(run).enumerate();
+                *bad.borrow_mut() = blocks.filter(is_bad).map(|(nth, _)| nth).collect();
+                true
+            };
+            let bytes = run.len() * block;
+            let result = self.array.read(&copy, run[0].addr().offset(), bytes, check).await;
+            read += bytes as u64;
+            match result {
+                Ok(good) if good.bad.is_empty() => suspects.extend(bad.take()),
+                _ => suspects.extend(0..run.len()),
+            }
+        }
+        self.scrub_found(Found { bytes: read, ..Found::default() });
+        if active(Bug::ScrubOnlyLooks) {
+            return;
+        }
+        for nth in suspects {
+            self.scrub_block(&run[nth]).await;
+        }
+    }
+
+    /// Makes every copy of one block or node right; counts it when one was not.
+    async fn scrub_block(self: &Rc<Self>, ptr: &Ptr) {
+        let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
+        loop {
+            let Some(slots) = self.slots(ptr) else { return };
+            let plugs = self.plugs.get();
+            let mended = self.array.mend(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await;
+            match mended {
+                Some(0) => {
+                    return self.scrub_found(Found { bytes: u64::from(ptr.bytes()), ..Found::default() });
+                }
+                Some(_) => return self.scrub_found(Found { repaired: 1, ..Found::default() }),
+                None if self.has_moved(ptr, &slots) || self.was_plugged(plugs).await => {}
+                None => {
+                    let place = format!("{}/chunk {}", self.shared.name, ptr.addr().chunk().0);
+                    let message = format!(
+                        "the scrub found {} bytes at {} that no disk has right; reading what is there fails until it is \
+                         overwritten or restored from a backup",
+                        ptr.bytes(),
+                        ptr.addr().offset()
+                    );
+                    self.event(Severity::Error, "scrub.lost", &place, message);
+                    return self.scrub_found(Found { lost: 1, ..Found::default() });
+                }
+            }
+        }
+    }
+
+    /// The next chunks whose parity is to be compared, closed.
+    async fn close_for_parity(self: &Rc<Self>) -> Vec<ChunkId> {
+        let from = match self.scrub.at.get() {
+            Some((PARITY, next)) => next,
+            _ => 0,
+        };
+        let chunks: Vec<ChunkId> = {
+            let space = self.space.borrow();
+            let has_lines = |id: &ChunkId| {
+                let entry = &space.chunk(*id).expect("just listed").entry;
+                matches!(entry.kind, ChunkKind::Data { .. }) && self.array.cell_bytes(&entry.slots).is_some()
+            };
+            let later = space.chunks().map(|chunk| chunk.entry.id).filter(|id| u64::from(id.0) >= from);
+            later.filter(has_lines).take(CHUNKS).collect()
+        };
+        let next = chunks.last().map(|last| u64::from(last.0) + 1);
+        self.scrub.at.set(next.map(|next| (PARITY, next)));
+        let closed = chunks.into_iter().filter(|id| self.space.borrow_mut().begin_move(*id)).collect();
+        if self.data_in_log {
+            self.drain().await;
+        }
+        closed
+    }
+
+    /// Compares the parity of closed chunks and computes it anew where it differs; opens them again.
+    async fn scrub_parity(self: &Rc<Self>, chunks: Vec<ChunkId>) {
+        let mut served = self.served.get();
+        for id in &chunks {
+            if !self.settle(*id).await {
+                continue;
+            }
+            let Some(slots) = self.space.borrow().chunk(*id).map(|chunk| chunk.entry.slots.clone()) else {
+                continue;
+            };
+            // With cells of one byte, a slot's bytes are its lines.
+            let ranges = self.space.borrow().slot_ranges(*id, 1);
+            let cell = self.array.cell_bytes(&slots).unwrap_or(0);
+            let mut mismatched = BTreeSet::new();
+            for range in ranges {
+                for first in range.clone().step_by(LINES as usize) {
+                    let start = self.rt.now();
+                    let end = range.end.min(first + LINES);
+                    mismatched.extend(self.array.scrub_lines(&slots, first..end).await.mismatched);
+                    let bytes = (end - first) * cell * slots.len() as u64;
+                    self.scrub_found(Found { bytes, ..Found::default() });
+                    self.give_way(start, &mut served).await;
+                    if self.is_scrub_halted() {
+                        break;
+                    }
+                }
+            }
+            if !mismatched.is_empty() {
+                self.restore_lines(*id, &slots, mismatched).await;
+            }
+        }
+        let mut space = self.space.borrow_mut();
+        chunks.iter().for_each(|id| space.end_move(*id));
+        drop(space);
+        self.progress.changed();
+    }
+
+    /// Computes the parity of lines of a closed chunk anew, after their blocks were found right.
+    async fn restore_lines(self: &Rc<Self>, id: ChunkId, slots: &[SlotRef], mut lines: BTreeSet<u64>) {
+        let _hold = Hold::new(self);
+        let datasets: Vec<_> = self.datasets.borrow().values().cloned().collect();
+        for dataset in datasets {
+            let mut next = 0;
+            loop {
+                let leaf = dataset.tree.borrow().next_leaf(next);
+                let Some(leaf) = leaf else { break };
+                next = leaf + 1;
+                let Ok(ptrs) = self.leaf_pointers(&dataset, leaf).await else { return };
+                for ptr in ptrs.iter().filter(|ptr| !ptr.is_hole() && ptr.addr().chunk() == id) {
+                    let own = self.space.borrow().lines_of(ptr).into_iter().flatten();
+                    let own: Vec<u64> = own.filter(|line| lines.contains(line)).collect();
+                    let lost = self.scrub.found.get().lost;
+                    if !own.is_empty() {
+                        self.scrub_block(ptr).await;
+                    }
+                    if self.scrub.found.get().lost > lost {
+                        // Its parity may be all that is left of it.
+                        lines.retain(|line| !own.contains(line));
+                    }
+                }
+            }
+        }
+        for line in lines {
+            if self.array.scrub_lines(slots, line..line + 1).await.mismatched.is_empty() {
+                continue;
+            }
+            let mut touched = Default::default();
+            let restored = self.array.restore_parity(slots, line..line + 1, &mut touched).await;
+            if restored.is_ok_and(|left| left.is_empty()) && self.array.flush(&touched).await.is_ok() {
+                self.scrub_found(Found { repaired: 1, ..Found::default() });
+            }
+        }
+    }
+
+    /// Reads every copy of every chunk's record; a chunk with a bad one gets new ones at the next checkpoint.
+    async fn scrub_records(self: &Rc<Self>) {
+        let ids: Vec<ChunkId> = self.space.borrow().chunks().map(|chunk| chunk.entry.id).collect();
+        for id in ids {
+            let _hold = Hold::new(self);
+            let entry = {
+                let space = self.space.borrow();
+                space.chunk(id).filter(|chunk| !chunk.dirty).map(|chunk| chunk.entry.clone())
+            };
+            let Some(entry) = entry.filter(|entry| entry.kind != ChunkKind::Log) else { continue };
+            let check = |bytes: &[u8]| decode_record(bytes, self.shared.id, &entry).is_some();
+            for slot in &entry.slots {
+                let Some(member) = self.array.member(slot.disk) else { continue };
+                if self.array.read_record(&[*slot], entry.alternate, check).await.is_err() {
+                    let is_same = |chunk: &forebay_space::Chunk| chunk.entry == entry && !chunk.dirty;
+                    if self.space.borrow().chunk(id).is_some_and(is_same) {
+                        Health::count(&member.health.errors_checksum);
+                        self.space.borrow_mut().rewrite_record(id);
+                        self.scrub_found(Found { repaired: 1, ..Found::default() });
+                    }
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl Control {
+    /// Begins a scrub, or goes on with one that was paused.
+    pub async fn scrub_start(self: &Rc<Self>) -> Result<(), Error> {
+        if self.scrub.running.get() {
+            return Err(self.error(ErrorKind::Conflict, "a scrub is running already"));
+        }
+        let is_paused =
+            self.scrub.state.borrow().as_ref().is_some_and(|scrub| scrub.state == ScrubState::Paused);
+        if !is_paused {
+            for index in 0..self.shard_count() {
+                let begin = |shard: Rc<Shard>| async move {
+                    shard.scrub.found.set(Found::default());
+                    shard.scrub.at.set(Some((0, 0)));
+                };
+                self.on_shard(index, begin).await?;
+            }
+        }
+        self.scrub_on(!is_paused).await
+    }
+
+    /// Goes on where the shards stand.
+    pub async fn scrub_on(self: &Rc<Self>, is_new: bool) -> Result<(), Error> {
+        let bytes_total = self.status().await?.used;
+        {
+            let mut state = self.scrub.state.borrow_mut();
+            let since = self.rt.wall();
+            let fresh = Scrub { state: ScrubState::Running, since, bytes_total, ..Scrub::default() };
+            match state.as_mut().filter(|_| !is_new) {
+                Some(known) => known.state = ScrubState::Running,
+                None => *state = Some(fresh),
+            }
+        }
+        self.scrub.running.set(true);
+        let control = self.clone();
+        drop(self.rt.spawn(async move {
+            let result = control.scrub_all().await;
+            control.scrub_ended(result).await;
+            control.scrub.running.set(false);
+            control.turnstile.changed();
+        }));
+        Ok(())
+    }
+
+    /// Halts a scrub; `scrub_start` goes on with it, also after a restart.
+    pub async fn scrub_pause(self: &Rc<Self>) -> Result<(), Error> {
+        if !self.scrub.running.get() {
+            return Err(self.error(ErrorKind::Conflict, "no scrub is running"));
+        }
+        self.halt_scrub().await?;
+        // How far it has come is in the next checkpoint.
+        self.checkpoint().await.map(drop)
+    }
+
+    /// Ends a scrub, running or paused.
+    pub async fn scrub_stop(self: &Rc<Self>) -> Result<(), Error> {
+        self.halt_scrub().await?;
+        for index in 0..self.shard_count() {
+            self.on_shard(index, |shard| async move { shard.scrub.at.set(None) }).await?;
+        }
+        if let Some(state) =
+            self.scrub.state.borrow_mut().as_mut().filter(|scrub| scrub.state == ScrubState::Paused)
+        {
+            state.state = ScrubState::Stopped;
+        }
+        Ok(())
+    }
+
+    /// Has the scrub stop where it is and waits until it has.
+    pub async fn halt_scrub(&self) -> Result<(), Error> {
+        self.set_halted(true).await?;
+        self.turnstile.until(|| !self.scrub.running.get()).await;
+        Ok(())
+    }
+
+    async fn set_halted(&self, halted: bool) -> Result<(), Error> {
+        for index in 0..self.shard_count() {
+            self.on_shard(index, move |shard| async move { shard.scrub.halted.set(halted) }).await?;
+        }
+        Ok(())
+    }
+
+    /// False when it was halted.
+    async fn scrub_all(self: &Rc<Self>) -> Result<bool, Error> {
+        self.set_halted(false).await?;
+        let trees = (0..self.shard_count()).map(|index| {
+            self.on_shard(index, |shard| async move {
+                as_task(&shard, |shard| async move { shard.scrub_trees().await }).await.unwrap_or(false)
+            })
+        });
+        for walked in futures_util::future::join_all(trees).await {
+            if !walked? {
+                return Ok(false);
+            }
+        }
+        for index in 0..self.shard_count() {
+            loop {
+                let halted = self.on_shard(index, |shard| async move { shard.is_scrub_halted() }).await?;
+                if halted {
+                    return Ok(false);
+                }
+                let _turn = self.slots_turn().await;
+                let close = |shard: Rc<Shard>| async move {
+                    as_task(&shard, |shard| async move { shard.close_for_parity().await }).await
+                };
+                let chunks = self.on_shard(index, close).await?.unwrap_or_default();
+                if chunks.is_empty() {
+                    break;
+                }
+                let settled = self.checkpoint().await;
+                let compare = |shard: Rc<Shard>| async move {
+                    as_task(&shard, |shard| async move { shard.scrub_parity(chunks).await }).await
+                };
+                self.on_shard(index, compare).await?;
+                settled?;
+            }
+            let records = |shard: Rc<Shard>| async move {
+                as_task(&shard, |shard| async move { shard.scrub_records().await }).await
+            };
+            self.on_shard(index, records).await?;
+        }
+        self.scrub_labels().await;
+        self.checkpoint().await.map(|_| true)
+    }
+
+    /// Writes the label of every disk again of which a copy is bad.
+    async fn scrub_labels(&self) {
+        for (index, disk) in self.online() {
+            let copies = read_labels(&self.rt, &disk).await;
+            if copies.iter().all(|copy| copy.is_ok()) || self.labelling.get() {
+                continue;
+            }
+            let own = Label { disk: index as u16, ..self.label.borrow().clone() };
+            if write_label(&self.rt, &disk, Some(&own)).await.is_ok() {
+                let message = format!("a bad copy of the label of disk {index} was written anew");
+                self.event(Severity::Warning, "label.repaired", &self.disk_name(index), message);
+            }
+        }
+    }
+
+    async fn scrub_ended(&self, result: Result<bool, Error>) {
+        let Ok(found) = self.scrub_progress().await else { return };
+        let mut state = self.scrub.state.borrow_mut();
+        let Some(scrub) = state.as_mut() else { return };
+        scrub.state = match result {
+            Ok(true) => ScrubState::Done,
+            Ok(false) => ScrubState::Paused,
+            Err(_) => ScrubState::Stopped,
+        };
+        if scrub.state != ScrubState::Done {
+            return;
+        }
+        scrub.ended = Some(self.rt.wall());
+        let severity = if found.lost > 0 { Severity::Error } else { Severity::Info };
+        let message = format!(
+            "a scrub read {} MiB: {} bad places were put right, {} could not be",
+            found.bytes / MIB,
+            found.repaired,
+            found.lost
+        );
+        self.event(severity, "pool.scrubbed", self.name(), message);
+    }
+
+    /// What the shards have found so far.
+    async fn scrub_progress(&self) -> Result<Found, Error> {
+        let mut all = Found::default();
+        for index in 0..self.shard_count() {
+            all += self.on_shard(index, |shard| async move { shard.scrub.found.get() }).await?;
+        }
+        Ok(all)
+    }
+
+    pub async fn scrub_status(&self) -> Result<Option<Scrub>, Error> {
+        let found = self.scrub_progress().await?;
+        let state = self.scrub.state.borrow();
+        Ok(state.clone().map(|scrub| Scrub {
+            bytes_done: found.bytes,
+            repaired: found.repaired,
+            lost: found.lost,
+            ..scrub
+        }))
+    }
+
+    /// Waits until no scrub is running.
+    pub async fn scrubbed(&self) {
+        self.turnstile.until(|| !self.scrub.running.get()).await;
+    }
+}

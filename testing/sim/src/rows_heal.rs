@@ -1,0 +1,232 @@
+//! Rows of the matrix about disks that are replaced, rebuilt elsewhere, brought back, added and removed while clients work.
+//!
+//! Each ends with as many further disks lost as the layout allows: what was moved must be there without them. On the way
+//! the power fails now and then, and what it leaves must be right as well.
+
+use crate::harness::Failure;
+use crate::matrix::Shown;
+use crate::scene::{self, Scene};
+use crate::setup::{POOL, Setup};
+use crate::verify::{Demand, verify};
+use crate::workload::{History, Tolerance};
+use forebay_base::Random;
+use forebay_pool::{DiskAdd, DiskState, PoolStatus, ScrubState};
+use forebay_simulation::{Fate, Image};
+use futures_util::future::join3;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+const NO_ERRORS: Tolerance = Tolerance { errors: false, no_space: true };
+/// Power losses that are judged of each run.
+const CRASHES: u64 = 12;
+
+/// What a power loss left.
+struct Crash {
+    images: Vec<Image>,
+    history: History,
+    /// Disks that are gone, bit by bit.
+    absent: u64,
+    /// How many disks' contents are missing.
+    spent: u32,
+}
+type Crashes = Rc<RefCell<Vec<Crash>>>;
+
+/// Lets clients run and the power fail while the pool heals; then everything must have moved.
+async fn heal(
+    scene: &Scene,
+    operations: u64,
+    absent: u64,
+    spent: u32,
+    crashes: &Crashes,
+) -> Result<PoolStatus, Failure> {
+    let crash = async {
+        for _ in 0..CRASHES {
+            // Often, while it may be at it, and now and then later.
+            let most = 1 << (5 + scene.clients.below(11));
+            scene.rt.sleep(Duration::from_micros(scene.clients.below(most))).await;
+            let images = scene.world.power_loss(|_, _| Fate::Lost);
+            let (history, spent) = (scene.clients.history(), spent.max(absent.count_ones()));
+            crashes.borrow_mut().push(Crash { images, history, absent, spent });
+        }
+    };
+    let (ran, healed, ()) = join3(scene.clients.run(operations), scene.engine.pool_healed(POOL), crash).await;
+    ran?;
+    let status = healed.map_err(|error| Failure::Outcome(format!("healing failed: {error}")))?;
+    match &status.healing {
+        None => Ok(status),
+        Some(left) => {
+            Err(Failure::Outcome(format!("{} bytes did not move: {}", left.bytes_left, left.blocked)))
+        }
+    }
+}
+
+/// Loses as many of the disks `from` as the layout allows; gives them, bit by bit.
+async fn lose(scene: &Scene, setup: &Setup, from: impl Iterator<Item = usize>) -> Result<u64, Failure> {
+    let mut gone = 0;
+    for disk in from.take(usize::from(setup.layout.redundancy())) {
+        scene.world.set_gone(disk, true);
+        gone |= 1 << disk;
+    }
+    scene.clients.run(setup.operations / 2).await?;
+    Ok(gone)
+}
+
+fn failed(what: &str) -> impl Fn(forebay_pool::Error) -> Failure {
+    move |error| Failure::Outcome(format!("{what}: {error}"))
+}
+
+/// Plays `script`, which gives the disks that are absent at the end, and judges its end and every power loss on the way.
+fn judged(
+    setup: &Setup,
+    script: impl AsyncFnOnce(&Scene, &Crashes) -> Result<u64, Failure> + 'static,
+) -> Result<Shown, Failure> {
+    let world = scene::world(setup);
+    let (crashes, absent): (Crashes, Rc<RefCell<u64>>) = Default::default();
+    let (kept, gone, operations) = (crashes.clone(), absent.clone(), setup.operations);
+    let ended = scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
+        scene.clients.create_volumes().await?;
+        scene.clients.run(operations).await?;
+        let absent = script(scene, &kept).await?;
+        *gone.borrow_mut() = absent;
+        scene.export().await
+    })?;
+    let images = (0..world.disk_count()).map(|disk| world.image(disk)).collect();
+    let mut shown = Shown { faults: 1, errors: ended.excused, ..Shown::default() };
+    let absent = *absent.borrow();
+    verify(setup, images, &ended.history, Demand { absent, ..Demand::STRICT }, setup.seed)?;
+    shown.cases += 1;
+    let mut random = Random::new(setup.seed);
+    for (nth, crash) in crashes.take().into_iter().enumerate() {
+        let Crash { images, history, mut absent, spent } = crash;
+        // Whatever was about to move, the power may take as many disks with it as the layout can lose.
+        for _ in spent..u32::from(setup.layout.redundancy()) {
+            absent |= 1 << random.below(setup.data_disks() as u64);
+        }
+        let demand = Demand { absent, export: nth % 2 == 0, check: nth % 2 == 0, ..Demand::STRICT };
+        verify(setup, images, &Rc::new(history), demand, setup.seed + nth as u64).map_err(|failure| {
+            failure.because(&format!("the power failed (case {nth}) while slots moved"))
+        })?;
+        shown.cases += 1;
+    }
+    Ok(shown)
+}
+
+/// A disk goes and is replaced; then others go.
+pub fn replaced(setup: &Setup) -> Result<Shown, Failure> {
+    let setup = &Setup { groups: 1, ..setup.clone() };
+    let own = setup.clone();
+    judged(setup, async move |scene: &Scene, crashes: &Crashes| {
+        let victim = own.seed as usize % own.data_disks();
+        // One disk in three is replaced while it still serves.
+        let mut absent = 0;
+        if !own.seed.is_multiple_of(3) {
+            scene.world.set_gone(victim, true);
+            absent = 1 << victim;
+            scene.clients.run(own.operations / 2).await?;
+        }
+        let new = scene.world.add_disk(Image::new(own.disk_bytes()));
+        let path = format!("sim{new}");
+        let replacing = scene.engine.disk_replace(POOL, &victim.to_string(), Some(&path), false).await;
+        replacing.map_err(failed("replacing a disk failed"))?;
+        heal(scene, own.operations, absent, 0, crashes).await?;
+        // One that served until now has left the pool, and is blank.
+        scene.world.set_gone(victim, true);
+        let others = (0..own.data_disks()).filter(|disk| *disk != victim).chain([new]);
+        Ok(1 << victim | lose(scene, &own, others.skip(1 + own.seed as usize % 2)).await?)
+    })
+}
+
+/// A disk of a wide group goes, and what was on it is rebuilt on the others; then others go.
+pub fn spare_space(setup: &Setup) -> Result<Shown, Failure> {
+    let setup = &Setup { groups: 2, ..setup.clone() };
+    let own = setup.clone();
+    judged(setup, async move |scene: &Scene, crashes: &Crashes| {
+        let victim = own.seed as usize % own.data_disks();
+        scene.world.set_gone(victim, true);
+        scene.clients.run(own.operations / 2).await?;
+        let status = heal(scene, own.operations, 1 << victim, 0, crashes).await?;
+        let state =
+            status.groups.iter().flat_map(|group| &group.disks).find(|disk| disk.number == victim as u16);
+        if state.is_none_or(|disk| disk.state != DiskState::Empty) {
+            return Err(Failure::Outcome(format!("sim{victim} has been rebuilt elsewhere and is {state:?}")));
+        }
+        let others = (0..own.data_disks()).filter(|disk| *disk != victim);
+        Ok(1 << victim | lose(scene, &own, others.skip(own.seed as usize % 2)).await?)
+    })
+}
+
+/// A disk goes and comes back stale while the pool serves; it is given what it missed, and then others go.
+pub fn returned(setup: &Setup) -> Result<Shown, Failure> {
+    let setup = &Setup { groups: 1, ..setup.clone() };
+    let own = setup.clone();
+    judged(setup, async move |scene: &Scene, crashes: &Crashes| {
+        let victim = own.seed as usize % own.data_disks();
+        let name = victim.to_string();
+        if own.seed.is_multiple_of(2) {
+            scene.world.set_gone(victim, true);
+            scene.clients.run(own.operations).await?;
+            scene.world.set_gone(victim, false);
+        } else {
+            scene.engine.disk_offline(POOL, &name).await.map_err(failed("taking a disk out failed"))?;
+            scene.clients.run(own.operations).await?;
+        }
+        scene.engine.disk_online(POOL, &name, None).await.map_err(failed("bringing a disk back failed"))?;
+        heal(scene, own.operations, 0, 1, crashes).await?;
+        let others = (0..own.data_disks()).filter(|disk| *disk != victim);
+        lose(scene, &own, others.skip(own.seed as usize % 2)).await
+    })
+}
+
+/// A disk is added and another removed; then others go.
+pub fn grown(setup: &Setup) -> Result<Shown, Failure> {
+    let setup = &Setup { groups: 1, ..setup.clone() };
+    let own = setup.clone();
+    judged(setup, async move |scene: &Scene, crashes: &Crashes| {
+        let new = scene.world.add_disk(Image::new(own.disk_bytes() + (4 << 20)));
+        let adding = scene.engine.disk_add(POOL, vec![format!("sim{new}")], DiskAdd::default()).await;
+        adding.map_err(failed("adding a disk failed"))?;
+        heal(scene, own.operations, 0, 0, crashes).await?;
+        let victim = own.seed as usize % own.data_disks();
+        let removing = scene.engine.disk_remove(POOL, &victim.to_string()).await;
+        removing.map_err(failed("removing a disk failed"))?;
+        heal(scene, own.operations, 0, 0, crashes).await?;
+        scene.world.set_gone(victim, true);
+        let others = (0..own.data_disks()).filter(|disk| *disk != victim).chain([new]);
+        Ok(1 << victim | lose(scene, &own, others).await?)
+    })
+}
+
+/// A third of what one disk holds rots; a scrub puts it right while clients work, and a second one finds nothing; then others go.
+pub fn scrubbed(setup: &Setup) -> Result<Shown, Failure> {
+    let setup = &Setup { groups: 1, ..setup.clone() };
+    let own = setup.clone();
+    let (found, rotten) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (repaired, rot) = (found.clone(), rotten.clone());
+    let shown = judged(setup, async move |scene: &Scene, _: &Crashes| {
+        let victim = own.seed as usize % own.data_disks();
+        let image = scene.world.image(victim);
+        for page in (0..image.size() / 4096).filter(|page| image.page(*page).is_some()) {
+            if scene.clients.below(3) == 0 {
+                let at = page * 4096 + scene.clients.below(4096);
+                scene.world.rot(victim, at, &[1 << scene.clients.below(8)]);
+                rot.set(rot.get() + 1);
+            }
+        }
+        for round in 0..2 {
+            scene.engine.scrub_start(POOL).await.map_err(failed("starting a scrub failed"))?;
+            if round == 0 {
+                scene.clients.run(own.operations / 2).await?;
+            }
+            let status = scene.engine.pool_scrubbed(POOL).await.map_err(failed("scrubbing failed"))?;
+            let scrub = status.scrub.ok_or_else(|| Failure::Outcome("the scrub has gone".into()))?;
+            repaired.set(repaired.get() + scrub.repaired);
+            if scrub.state != ScrubState::Done || scrub.lost > 0 || (round == 1 && scrub.repaired > 0) {
+                return Err(Failure::Outcome(format!("scrub number {round}: {scrub:?}")));
+            }
+        }
+        let others = (0..own.data_disks()).filter(|disk| *disk != victim);
+        lose(scene, &own, others.skip(own.seed as usize % 2)).await
+    })?;
+    Ok(Shown { faults: rotten.get(), repaired: found.get(), ..shown })
+}
