@@ -211,6 +211,14 @@ pub const ROWS: &[Row] = &[
         strikes: true,
     },
     Row {
+        name: "enclosure",
+        fault: "any one of six enclosures goes, with two disks",
+        holds: "D W",
+        applies: redundant,
+        run: heal::enclosure,
+        strikes: true,
+    },
+    Row {
         name: "gone-single",
         fault: "the only device goes away and comes back",
         holds: "D H",

@@ -10,7 +10,7 @@ use crate::setup::{POOL, Setup};
 use crate::verify::{Demand, verify};
 use crate::workload::{History, Tolerance};
 use forebay_base::Random;
-use forebay_pool::{DiskAdd, DiskState, PoolStatus, ScrubState};
+use forebay_pool::{DiskAdd, DiskState, PoolState, PoolStatus, ScrubState};
 use forebay_simulation::{Fate, Image};
 use futures_util::future::join3;
 use std::cell::{Cell, RefCell};
@@ -127,8 +127,14 @@ pub fn replaced(setup: &Setup) -> Result<Shown, Failure> {
         }
         let new = scene.world.add_disk(Image::new(own.disk_bytes()));
         let path = format!("sim{new}");
-        let replacing = scene.engine.disk_replace(POOL, &victim.to_string(), Some(&path), false).await;
-        replacing.map_err(failed("replacing a disk failed"))?;
+        if absent != 0 && own.seed.is_multiple_of(2) {
+            // A spare disk takes its place by itself.
+            let add = DiskAdd { spare: true, ..DiskAdd::default() };
+            scene.engine.disk_add(POOL, vec![path], add).await.map_err(failed("adding a spare failed"))?;
+        } else {
+            let replacing = scene.engine.disk_replace(POOL, &victim.to_string(), Some(&path), false).await;
+            replacing.map_err(failed("replacing a disk failed"))?;
+        }
         heal(scene, own.operations, absent, 0, crashes).await?;
         // One that served until now has left the pool, and is blank.
         scene.world.set_gone(victim, true);
@@ -229,4 +235,34 @@ pub fn scrubbed(setup: &Setup) -> Result<Shown, Failure> {
         lose(scene, &own, others.skip(own.seed as usize % 2)).await
     })?;
     Ok(Shown { faults: rotten.get(), repaired: found.get(), ..shown })
+}
+
+/// Six enclosures, two disks in each: whichever goes, the pool stays online and serves, and what it held is there without it.
+pub fn enclosure(setup: &Setup) -> Result<Shown, Failure> {
+    const BOXES: usize = 6;
+    let setup =
+        &Setup { groups: 1, log_disks: 0, disks: Some(2 * BOXES), enclosures: BOXES, ..setup.clone() };
+    let mut shown = Shown::default();
+    for lost in 0..BOXES {
+        let own = setup.clone();
+        let gone = 1 << (2 * lost) | 1 << (2 * lost + 1);
+        let world = scene::world(setup);
+        let ended = scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
+            scene.clients.create_volumes().await?;
+            scene.clients.run(own.operations / 2).await?;
+            scene.world.set_gone(2 * lost, true);
+            scene.world.set_gone(2 * lost + 1, true);
+            scene.clients.run(own.operations / 2).await?;
+            let pools = scene.engine.pools().await;
+            match pools.first().map(|pool| pool.state) {
+                Some(PoolState::Degraded | PoolState::Online) => scene.export().await,
+                state => Err(Failure::Outcome(format!("without enclosure {lost} the pool is {state:?}"))),
+            }
+        })?;
+        let images = (0..world.disk_count()).map(|disk| world.image(disk)).collect();
+        verify(setup, images, &ended.history, Demand { absent: gone, ..Demand::STRICT }, setup.seed)
+            .map_err(|failure| failure.because(&format!("enclosure {lost} is gone")))?;
+        shown += Shown { cases: 1, faults: 2, errors: ended.excused, repaired: 0 };
+    }
+    Ok(shown)
 }

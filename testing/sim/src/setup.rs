@@ -28,6 +28,9 @@ pub struct Setup {
     /// Chunk widths of data disks: 2 makes a mirror of four disks.
     pub groups: usize,
     pub log_disks: usize,
+    /// Data disks, if not as many as the widths need; and the enclosures that they are spread over in turn, none when 0.
+    pub disks: Option<usize>,
+    pub enclosures: usize,
     pub shards: usize,
     pub disk_mib: u64,
     pub log_kib: u64,
@@ -53,6 +56,8 @@ impl Setup {
             layout: LAYOUTS[pick(&[0, 1, 1, 2, 3, 4]) as usize],
             groups: pick(&[1, 1, 1, 2]) as usize,
             log_disks: pick(&[0, 0, 0, 1, 2]) as usize,
+            disks: None,
+            enclosures: 0,
             shards: pick(&[1, 1, 2, 4]) as usize,
             disk_mib: pick(&[20, 20, 24, 36]),
             log_kib: pick(&[256, 512, 1024]),
@@ -66,12 +71,19 @@ impl Setup {
     }
 
     pub fn data_disks(&self) -> usize {
-        self.layout.width() * self.groups
+        self.disks.unwrap_or(self.layout.width() * self.groups)
     }
 
     /// Paths of all disks: data first, then log.
     pub fn paths(&self) -> Vec<String> {
         (0..self.data_disks() + self.log_disks).map(|index| format!("sim{index}")).collect()
+    }
+
+    /// The enclosure of each data disk: as many disks that follow each other in one.
+    fn boxes(&self) -> Vec<(String, String)> {
+        let each = self.data_disks().div_ceil(self.enclosures.max(1));
+        let disks = if self.enclosures == 0 { 0 } else { self.data_disks() };
+        (0..disks).map(|disk| (format!("sim{disk}"), format!("box{}", disk / each))).collect()
     }
 
     /// The largest block that fits into a chunk: a disk has 256 slots, of 64 KiB when it is small.
@@ -92,7 +104,7 @@ impl Setup {
             disks,
             log_disks,
             spare_disks: Vec::new(),
-            enclosures: Vec::new(),
+            enclosures: self.boxes(),
             shards: self.shards,
             log_bytes: Some(self.log_kib << 10),
             force: false,

@@ -6,6 +6,7 @@
 use crate::layout::{DiskLayout, LABEL_REGION};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
+use std::collections::BTreeMap;
 
 /// Encoded size in bytes; the region is larger to leave room for pools with more disks.
 pub const LABEL_BYTES: usize = 20 * 1024;
@@ -110,6 +111,19 @@ pub struct DiskEntry {
     /// The disk, by index, whose contents as of then this one began with: it came back under a new number.
     pub heir_of: Option<u16>,
     pub enclosure: Enclosure,
+}
+
+/// The most slots that one chunk can lack when these disks (each by its enclosure) are out, if no chunk has more than `crowd`
+/// slots in one enclosure.
+pub fn most_lacking(out: impl Iterator<Item = Enclosure>, crowd: usize) -> usize {
+    let mut boxes: BTreeMap<Enclosure, usize> = BTreeMap::new();
+    let mut lacking = 0;
+    for enclosure in out {
+        let there = boxes.entry(enclosure).or_default();
+        *there += 1;
+        lacking += usize::from(!enclosure.is_named() || *there <= crowd);
+    }
+    lacking
 }
 
 impl DiskEntry {

@@ -20,7 +20,7 @@ mod superblock;
 
 pub use label::{
     DISKS_MAX, DiskEntry, DiskStatus, ENCLOSURE_BYTES, Enclosure, GROUPS_MAX, GroupEntry, LABEL_BYTES, Label,
-    LabelError,
+    LabelError, most_lacking,
 };
 pub use layout::{
     DISK_BYTES_MIN, DiskLayout, LABEL_REGION, LayoutError, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SlotRef, UNIT,

@@ -65,7 +65,7 @@ pub async fn check(rt: &Rt, paths: &[String]) -> Result<CheckReport, Error> {
     let healths: Vec<Arc<Health>> = label.disks.iter().map(|_| Arc::default()).collect();
     let disks = assembly.disks.into_iter().map(|disk| disk.map(|found| found.disk)).collect();
     let failed = |_| -> forebay_raid::Recorded { Box::pin(std::future::ready(())) };
-    let array = build_array(rt, &label, disks, &healths, Box::new(failed));
+    let array = build_array(rt, &label, disks, &healths, Default::default(), Box::new(failed));
     let report = CheckReport {
         pool: Some(label.pool),
         name: label.pool_name.clone(),

@@ -149,7 +149,9 @@ impl Control {
         if free <= floor {
             return None;
         }
-        self.slots.borrow_mut().take(self.data_group(), kind, 0)
+        let chunk = self.slots.borrow_mut().take(self.data_group(), kind, 0);
+        self.shared.crowd.fetch_max(self.slots.borrow().crowd(), Ordering::AcqRel);
+        chunk
     }
 
     /// Chunks that could be granted, and how many of them are kept for nodes and deletion.

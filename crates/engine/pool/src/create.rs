@@ -307,7 +307,7 @@ async fn format_shards(
         space.insert(Chunk::fresh(slots.take(0, ChunkKind::Node, 0).ok_or_else(full)?));
         let failed = |_| -> forebay_raid::Recorded { Box::pin(std::future::ready(())) };
         let members = disks.iter().cloned().map(Some).collect();
-        let array = build_array(rt, label, members, &shared.healths, Box::new(failed));
+        let array = build_array(rt, label, members, &shared.healths, shared.crowd.clone(), Box::new(failed));
         let start = Chain { position: 0, sequence: 1, previous: Default::default() };
         let log = Log {
             ring: Ring { chunk_bytes, chunks: ring_chunks.len() },

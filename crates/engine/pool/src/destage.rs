@@ -7,6 +7,7 @@
 use crate::commit::{Change, Entry};
 use crate::dataset::Dataset;
 use crate::error::IoError;
+use crate::format::DatasetState;
 use crate::shard::Shard;
 use forebay_base::Checksum;
 use forebay_log::Frame;
@@ -19,6 +20,8 @@ use std::time::Duration;
 const BLOCKS_MAX: usize = 128;
 /// Checkpoints without any destaging after which a writer gives up waiting for room in the log.
 const STALLED_CHECKPOINTS: u64 = 3;
+/// The same while space is being given back.
+const STALLED_CHECKPOINTS_FREEING: u64 = 64;
 /// How long to leave blocks alone that a queued write is about to replace.
 const SUPERSEDED_DELAY: Duration = Duration::from_micros(100);
 
@@ -52,7 +55,10 @@ impl Shard {
                 if seen.get().1 != self.destaged.get() {
                     seen.set((self.checkpoints.get(), self.destaged.get()));
                 }
-                self.checkpoints.get() >= seen.get().0 + STALLED_CHECKPOINTS
+                // As long as frees are on their way, the pool is not full.
+                let frees = self.space.borrow().has_pending_frees() || self.is_deleting();
+                let most = if frees { STALLED_CHECKPOINTS_FREEING } else { STALLED_CHECKPOINTS };
+                self.checkpoints.get() >= seen.get().0 + most
             };
             let wait = || {
                 let stop = fits() || stalled() || self.is_suspended() || self.stopping.get();
@@ -72,6 +78,17 @@ impl Shard {
         }
         self.queued_bytes.set(self.queued_bytes.get() + bytes);
         Ok(LogClaim { shard: self.clone(), bytes })
+    }
+
+    /// Whether a deleted volume is still being emptied.
+    fn is_deleting(&self) -> bool {
+        let datasets = self.datasets.borrow();
+        datasets.values().any(|dataset| dataset.record.borrow().state == DatasetState::Deleting)
+    }
+
+    /// Whether so many blocks could ever go to the log at once.
+    pub fn fits_into_log(&self, blocks: u64, block_bytes: usize) -> bool {
+        Frame::length_for(blocks as usize * block_bytes) as u64 <= self.staging_limit()
     }
 
     /// Bytes of the log that client operations may fill. The rest is for what moves blocks on and so makes room: pointers; into

@@ -11,14 +11,15 @@ use crate::{Engine, EngineConfig};
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{
-    DiskEntry, DiskLayout, DiskStatus, Health, Label, LabelError, UNIT, read_labels, read_superblocks,
-    write_label,
+    DiskEntry, DiskLayout, DiskStatus, Health, Label, LabelError, UNIT, most_lacking, read_labels,
+    read_superblocks, write_label,
 };
 use forebay_raid::Array;
 use forebay_runtime::{Cores, Disk, OpenError, OpenMode, Rt};
 use forebay_space::ChunkEntry;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A disk with a label, found at a path.
 pub(crate) struct Found {
@@ -126,7 +127,9 @@ pub(crate) async fn assemble(rt: &Rt, name: &str, found: Vec<Found>) -> Result<A
         place(name, &label, &mut disks, &mut stale, disk)?;
     }
     let (pool, generation) = newest_super(rt, name, &label, &disks).await?;
-    check_tolerance(name, &label, &disks)?;
+    let is_there: Vec<bool> = disks.iter().map(Option::is_some).collect();
+    // How crowded enclosures are is known when the chunk tables have been read.
+    check_tolerance(name, &label, &is_there, 1)?;
     Ok(Assembly { label, disks, stale, pool, generation })
 }
 
@@ -197,15 +200,16 @@ fn place(
     Ok(())
 }
 
-fn check_tolerance(name: &str, label: &Label, disks: &[Option<Found>]) -> Result<(), Error> {
+/// Refuses a pool of which more is missing than a chunk can lose that has at most `crowd` slots in one enclosure.
+fn check_tolerance(name: &str, label: &Label, is_there: &[bool], crowd: usize) -> Result<(), Error> {
     for (index, group) in label.groups.iter().enumerate() {
         let is_member = |(_, disk): &(usize, &DiskEntry)| usize::from(disk.group) == index && disk.counts();
         let members = label.disks.iter().enumerate().filter(is_member);
-        let missing: Vec<String> = members
-            .filter(|(nth, _)| disks[*nth].is_none())
-            .map(|(nth, disk)| format!("{nth} ({})", disk.id))
-            .collect();
-        if missing.len() > usize::from(group.redundancy) {
+        let missing: Vec<(usize, &DiskEntry)> = members.filter(|(nth, _)| !is_there[*nth]).collect();
+        let lacking = most_lacking(missing.iter().map(|(_, disk)| disk.enclosure), crowd);
+        if lacking > usize::from(group.redundancy) {
+            let missing: Vec<String> =
+                missing.iter().map(|(nth, disk)| format!("{nth} ({})", disk.id)).collect();
             let message = format!(
                 "{} of its disks are missing or stale and this layout can lose {}: {}",
                 missing.len(),
@@ -250,16 +254,17 @@ pub(crate) fn build_array(
     label: &Label,
     disks: Vec<Option<Disk>>,
     healths: &[Arc<Health>],
+    crowd: Arc<AtomicU8>,
     failed: Box<dyn Fn(u16) -> forebay_raid::Recorded>,
 ) -> Array {
-    let array = Array::new(rt.clone(), failed);
+    let array = Array::new(rt.clone(), crowd, failed);
     for (index, group) in label.groups.iter().enumerate() {
         array.add_group(index as u16, group);
     }
     for (index, disk) in disks.into_iter().enumerate().filter(|(index, _)| label.disks[*index].has_slots()) {
         let entry = &label.disks[index];
         let disk = disk.map(|disk| (disk, layout_of(label, entry)));
-        array.add_disk(index as u16, entry.group, healths[index].clone(), disk);
+        array.add_disk(index as u16, (entry.group, entry.enclosure), healths[index].clone(), disk);
     }
     array
 }
@@ -311,7 +316,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
     }
     let shared = order.shared.clone();
     let failed = Box::new(move |disk: u16| -> forebay_raid::Recorded {
-        if shared.recorded[usize::from(disk)].load(std::sync::atomic::Ordering::Acquire) {
+        if shared.recorded[usize::from(disk)].load(Ordering::Acquire) {
             return Box::pin(std::future::ready(()));
         }
         let (pool, core) = (shared.id, shared.cores.core(0).clone());
@@ -325,7 +330,8 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
             let _ = record.await;
         })
     });
-    let array = build_array(&rt, &order.label, disks, &order.shared.healths, failed);
+    let array =
+        build_array(&rt, &order.label, disks, &order.shared.healths, order.shared.crowd.clone(), failed);
     // Lines with parity are written whole, from what gathers in the log.
     let data_in_log = order.label.groups.iter().any(|group| group.role == 1 || group.data > 1);
     let line_units = line_units(&order.label);
@@ -446,6 +452,13 @@ impl Engine {
             .remedy("Run 'forebay check --offline' on its disks; nothing was changed"));
         }
         slots.reserve_heirs();
+        shared.crowd.fetch_max(slots.crowd(), Ordering::AcqRel);
+        let is_there: Vec<bool> = disks.iter().map(Option::is_some).collect();
+        let checked = check_tolerance(&shared.name, &label, &is_there, usize::from(slots.crowd()));
+        if let Err(error) = checked {
+            Self::drop_shards(&shared, shards).await;
+            return Err(error);
+        }
         let to_label = disks
             .iter()
             .enumerate()

@@ -36,6 +36,9 @@ const PLUG_BYTES: u64 = 64 << 10;
 const CONTENDED_DELAY: Duration = Duration::from_micros(100);
 const CONTENDED_TRIES: u32 = 8;
 
+/// Looks for whole free lines for a write that does not fit into the log.
+const SEARCHES_MAX: usize = 8;
+
 /// A block that is durable in the log and has a place in a chunk with parity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Placed {
@@ -414,7 +417,7 @@ impl Shard {
         let size =
             (1..).map(|lines| lines * line).find(|size| size.is_multiple_of(units)).expect("units × line");
         let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
-        let mut searched = false;
+        let mut searches = 0;
         for _ in 0..count * u64::from(units) / u64::from(size) {
             let found = loop {
                 if self.is_suspended() {
@@ -424,7 +427,17 @@ impl Shard {
                 match found {
                     Ok(addr) => break Some(addr),
                     Err(_) if self.grant(kind, false).await => {}
-                    Err(_) if !std::mem::replace(&mut searched, true) && self.reclaim().await => {}
+                    Err(_) if searches == 0 && self.reclaim().await => searches += 1,
+                    // What is left must fit into the log. Lines that others gave back come with a checkpoint or two.
+                    Err(_)
+                        if searches < SEARCHES_MAX
+                            && !self.fits_into_log(count - claim.blocks(), block_bytes) =>
+                    {
+                        searches += 1;
+                        if !self.next_checkpoint().await {
+                            break None;
+                        }
+                    }
                     Err(_) => break None,
                 }
             };

@@ -177,7 +177,12 @@ impl Control {
             let attach = move |shard: Rc<Shard>| async move {
                 let opened = shard.rt.open_disk(&path, OpenMode::ReadWrite);
                 let result = opened.as_ref().map(drop).map_err(|error| open_error(&path, error));
-                shard.array.add_disk(index, entry.group, health, opened.ok().map(|disk| (disk, layout)));
+                shard.array.add_disk(
+                    index,
+                    (entry.group, entry.enclosure),
+                    health,
+                    opened.ok().map(|disk| (disk, layout)),
+                );
                 result
             };
             attached = attached.and(self.on_shard(shard, attach).await?);

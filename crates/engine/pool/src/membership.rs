@@ -5,9 +5,12 @@ use crate::error::{Error, ErrorKind};
 use crate::format::{ShardRoot, Super};
 use crate::spec::Severity;
 use forebay_base::planted::{Bug, active};
-use forebay_device::{DiskStatus, Health, Label, SuperblockSlot, write_label, write_superblock};
+use forebay_device::{
+    DiskEntry, DiskStatus, Health, Label, SuperblockSlot, most_lacking, write_label, write_superblock,
+};
 use forebay_runtime::Disk;
 use futures_util::future::join_all;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Disks that carry each superblock: enough that no three failures lose it, few enough to write at every checkpoint.
@@ -144,13 +147,18 @@ impl Control {
         }
     }
 
-    /// Whether some group has lost more disks with something on them than it can.
+    /// Whether some chunk may have lost more slots than it can.
     fn is_lost(&self) -> bool {
         let label = self.label.borrow();
-        let mut lost = vec![0; label.groups.len()];
-        for (disk, health) in label.disks.iter().zip(&self.shared.healths).filter(|(disk, _)| disk.counts()) {
-            lost[usize::from(disk.group)] += u8::from(health.is_failed());
-        }
-        lost.iter().zip(&label.groups).any(|(lost, group)| *lost > group.redundancy)
+        let crowd = usize::from(self.shared.crowd.load(Ordering::Acquire));
+        let out = |group: usize| {
+            let disks = label.disks.iter().zip(&self.shared.healths);
+            let is_out = move |(disk, health): &(&DiskEntry, &Arc<Health>)| {
+                usize::from(disk.group) == group && disk.counts() && health.is_failed()
+            };
+            disks.filter(is_out).map(|(disk, _)| disk.enclosure)
+        };
+        let mut groups = label.groups.iter().enumerate();
+        groups.any(|(nth, group)| most_lacking(out(nth), crowd) > usize::from(group.redundancy))
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// What all cores know of one pool.
 pub(crate) struct PoolShared {
@@ -24,6 +24,8 @@ pub(crate) struct PoolShared {
     pub healths: Vec<Arc<Health>>,
     /// Whether the failure of a disk is recorded on the others.
     pub recorded: Vec<AtomicBool>,
+    /// The most slots that any chunk has in one enclosure.
+    pub crowd: Arc<AtomicU8>,
     suspended: AtomicBool,
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
     /// Bytes of cache and tree nodes for each shard.
@@ -44,6 +46,7 @@ impl PoolShared {
             cores,
             healths: (0..DISKS_MAX).map(|_| Arc::default()).collect(),
             recorded: (0..DISKS_MAX).map(|_| AtomicBool::new(false)).collect(),
+            crowd: Arc::new(AtomicU8::new(1)),
             suspended: AtomicBool::new(false),
             events,
             memory_per_shard,

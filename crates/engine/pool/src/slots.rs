@@ -17,6 +17,8 @@ pub(crate) struct SlotMap {
     groups: Vec<GroupEntry>,
     disks: Vec<DiskSlots>,
     ids: BTreeSet<ChunkId>,
+    /// The most slots that a chunk has, or had, in one enclosure.
+    crowd: usize,
 }
 
 /// The slots of one disk.
@@ -51,7 +53,7 @@ impl DiskSlots {
 impl SlotMap {
     pub fn new(label: &Label) -> SlotMap {
         let disks = label.disks.iter().map(DiskSlots::of).collect();
-        SlotMap { groups: label.groups.clone(), disks, ids: BTreeSet::new() }
+        SlotMap { groups: label.groups.clone(), disks, ids: BTreeSet::new(), crowd: 1 }
     }
 
     /// Takes over what the label says of the disks, new ones among them. Slots in use stay in use.
@@ -78,6 +80,8 @@ impl SlotMap {
         if !self.ids.insert(chunk.id) {
             return false;
         }
+        let disks: Vec<u16> = chunk.slots.iter().map(|slot| slot.disk).collect();
+        self.note_crowd(&disks);
         chunk.slots.iter().all(|slot| match self.disks.get_mut(usize::from(slot.disk)) {
             Some(disk) => {
                 disk.group == chunk.group && slot.slot < disk.used.len() && disk.used.set(slot.slot, 1) == 0
@@ -185,6 +189,7 @@ impl SlotMap {
         if chosen.len() < width {
             return None;
         }
+        self.note_crowd(&chosen);
         let slots = chosen.into_iter().map(|disk| self.take_slot(disk).expect("the disk has a free slot"));
         let slots = slots.collect();
         self.ids.insert(id);
@@ -192,10 +197,25 @@ impl SlotMap {
         Some(ChunkEntry { id, kind, group, units, order, record_sum, alternate: 0, slots })
     }
 
+    pub fn crowd(&self) -> u8 {
+        self.crowd as u8
+    }
+
+    /// Takes note of how many of a chunk's disks are in one enclosure.
+    fn note_crowd(&mut self, disks: &[u16]) {
+        let known = |disk: &&u16| usize::from(**disk) < self.disks.len();
+        let most = disks.iter().filter(known).map(|disk| self.beside(*disk, disks)).max();
+        self.crowd = self.crowd.max(most.unwrap_or(0));
+    }
+
     /// How many of `others` are in the enclosure of `disk`.
     fn beside(&self, disk: u16, others: &[u16]) -> usize {
         let enclosure = |disk: u16| self.disks[usize::from(disk)].enclosure;
-        let same = |other: &&u16| enclosure(disk).is_named() && enclosure(**other) == enclosure(disk);
+        let same = |other: &&u16| {
+            usize::from(**other) < self.disks.len()
+                && enclosure(disk).is_named()
+                && enclosure(**other) == enclosure(disk)
+        };
         others.iter().filter(same).count()
     }
 
@@ -231,6 +251,7 @@ impl SlotMap {
             let crowded = width > data && self.beside(*index, &others) >= width - data;
             (crowded, Reverse(u64::from(used.zeros()) * 1000 / u64::from(used.len())), *index)
         })?;
+        self.note_crowd(&others.into_iter().chain([best]).collect::<Vec<u16>>());
         self.take_slot(best)
     }
 

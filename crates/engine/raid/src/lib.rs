@@ -24,7 +24,9 @@ mod subset;
 mod write;
 
 use forebay_base::planted::{Bug, active};
-use forebay_device::{DISKS_MAX, DiskLayout, GROUPS_MAX, GroupEntry, Health, Member, SlotRef, UNIT};
+use forebay_device::{
+    DISKS_MAX, DiskLayout, Enclosure, GROUPS_MAX, GroupEntry, Health, Member, SlotRef, UNIT, most_lacking,
+};
 use forebay_runtime::{Buf, BufMut, Completion, Disk, DiskError, Rt};
 use lines::Lines;
 use std::cell::OnceCell;
@@ -32,6 +34,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 pub use code::{Code, DATA_MAX, PARITY_MAX, Recipe};
 pub use kernels::Kernel;
@@ -70,6 +73,7 @@ pub type Recorded = Pin<Box<dyn Future<Output = ()>>>;
 /// A disk of the pool, there or not.
 struct Known {
     group: u16,
+    enclosure: Enclosure,
     health: Arc<Health>,
     /// Absent when the disk was not found.
     member: Option<Rc<Member>>,
@@ -89,6 +93,7 @@ pub struct Array {
     /// By index in the label.
     disks: Box<[OnceCell<Known>]>,
     groups: Box<[OnceCell<Group>]>,
+    crowd: Arc<AtomicU8>,
     /// Called when a disk failed a write or flush.
     failed: Box<dyn Fn(u16) -> Recorded>,
 }
@@ -101,10 +106,11 @@ pub struct Good {
 }
 
 impl Array {
-    /// No disks yet; `failed` is called when one failed a write or flush.
-    pub fn new(rt: Rt, failed: Box<dyn Fn(u16) -> Recorded>) -> Array {
+    /// No disks yet; `crowd` is the most slots that any chunk has in one enclosure; `failed` is called when a disk failed a write
+    /// or flush.
+    pub fn new(rt: Rt, crowd: Arc<AtomicU8>, failed: Box<dyn Fn(u16) -> Recorded>) -> Array {
         let disks = (0..DISKS_MAX).map(|_| OnceCell::new()).collect();
-        Array { rt, disks, groups: (0..GROUPS_MAX).map(|_| OnceCell::new()).collect(), failed }
+        Array { rt, disks, groups: (0..GROUPS_MAX).map(|_| OnceCell::new()).collect(), crowd, failed }
     }
 
     /// Adds a group by its index in the label.
@@ -117,13 +123,19 @@ impl Array {
         assert!(self.groups[usize::from(index)].set(group).is_ok(), "group {index} is there already");
     }
 
-    /// Adds a disk by its index in the label; `disk` is absent when it was not found.
+    /// Adds a disk of a group, in an enclosure, by its index in the label; `disk` is absent when it was not found.
     ///
     /// # Panics
     /// When there is one of this index.
-    pub fn add_disk(&self, index: u16, group: u16, health: Arc<Health>, disk: Option<(Disk, DiskLayout)>) {
+    pub fn add_disk(
+        &self,
+        index: u16,
+        (group, enclosure): (u16, Enclosure),
+        health: Arc<Health>,
+        disk: Option<(Disk, DiskLayout)>,
+    ) {
         let member = disk.map(|(disk, layout)| Rc::new(Member::new(disk, layout, health.clone())));
-        let known = Known { group, health, member };
+        let known = Known { group, enclosure, health, member };
         assert!(self.disks[usize::from(index)].set(known).is_ok(), "disk {index} is there already");
     }
 
@@ -153,14 +165,20 @@ impl Array {
         self.member(slot.disk).filter(|member| slot.slot < member.layout.slots)
     }
 
-    /// Whether some group has lost more disks with something on them than it can.
+    /// Whether some chunk may have lost more slots than it can.
     pub fn is_lost(&self) -> bool {
-        let mut lost = [0; GROUPS_MAX];
-        for known in self.disks.iter().filter_map(OnceCell::get) {
-            lost[usize::from(known.group)] += u8::from(known.health.is_failed() && !known.health.is_empty());
-        }
-        let groups = self.groups.iter().filter_map(OnceCell::get);
-        groups.zip(lost).any(|(group, lost)| lost > group.redundancy)
+        let out = |group: usize| {
+            let known = self.disks.iter().filter_map(OnceCell::get);
+            let is_out = move |known: &&Known| {
+                usize::from(known.group) == group && known.health.is_failed() && !known.health.is_empty()
+            };
+            known.filter(is_out).map(|known| known.enclosure)
+        };
+        let crowd = usize::from(self.crowd.load(Ordering::Acquire));
+        let groups = self.groups.iter().filter_map(OnceCell::get).enumerate();
+        let mut lacking =
+            groups.map(|(nth, group)| (most_lacking(out(nth), crowd), usize::from(group.redundancy)));
+        lacking.any(|(lacking, redundancy)| lacking > redundancy)
     }
 
     /// How the chunk on `slots` is divided, when it is one with parity.

@@ -65,11 +65,11 @@ impl Rig {
             });
             recording
         };
-        let array = Array::new(rt.clone(), Box::new(failed));
+        let array = Array::new(rt.clone(), Default::default(), Box::new(failed));
         array.add_group(0, &group);
         for disk in 0..disks {
             let handle = rt.open_disk(&format!("sim{disk}"), OpenMode::ReadWrite).expect("it was added");
-            array.add_disk(disk as u16, 0, Default::default(), Some((handle, layout)));
+            array.add_disk(disk as u16, Default::default(), Default::default(), Some((handle, layout)));
         }
         Rig {
             world: world.clone(),
