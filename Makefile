@@ -30,6 +30,7 @@ test:
 	  'simulator=cargo build --locked --profile sim -p forebay-sim' \
 	  'matrix=$(SIM) matrix' \
 	  'planted=$(SIM) planted' \
+	  'numbers=$(SIM) numbers' \
 	  'crash=$(SIM) crash --images 10000'
 
 # What to run before every commit: a few minutes the first time, seconds afterwards.
@@ -47,6 +48,7 @@ sim:
 	cargo build --locked --profile sim -p forebay-sim
 	$(SIM) matrix
 	$(SIM) planted
+	$(SIM) numbers
 	$(SIM) crash --images 20000
 
 # Hostile bytes, a minute for each target. Needs nightly Rust and cargo-fuzz.

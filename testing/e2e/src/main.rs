@@ -4,7 +4,7 @@
 //! `/var/tmp`. The last line is `N passed, N failed`.
 
 use forebay_e2e::host::{self, Directory, Outcome};
-use forebay_e2e::{filesystem, guest, iscsi, kill, readme, reservations, tools};
+use forebay_e2e::{filesystem, guest, heal, iscsi, kill, readme, reservations, tools};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -54,6 +54,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "xfs",
         shows: "and on XFS",
         run: |binary, directory| filesystem::survives(binary, directory, filesystem::Kind::Xfs),
+    },
+    Scenario {
+        name: "heal",
+        shows: "garbage on a disk is scrubbed away, a dead disk is replaced under load, and then another dies",
+        run: heal::every_layout,
     },
     Scenario {
         name: "guest",

@@ -13,6 +13,7 @@ mod content;
 pub mod crash;
 pub mod harness;
 pub mod matrix;
+pub mod numbers;
 mod oracle;
 #[cfg(test)]
 mod oracle_test;

@@ -4,6 +4,7 @@
 //! sim crash   [--images N] [--seed FIRST] [--per-seed N] [--exhaustive]   explore crash images of seeds FIRST, FIRST + 1 …
 //! sim matrix  [--seed S] [--row NAME]                      every fault over layouts and shard counts
 //! sim planted [--bug NAME]                                 plant every bug and catch it
+//! sim numbers                                              what redundancy costs on modelled disks
 //! sim replay  --seed S [--image K | --row NAME] [--bug NAME] [--events] [options of the run]
 //! ```
 //!
@@ -14,6 +15,7 @@ use forebay_base::planted::{self, Bug};
 use forebay_sim::crash::{self, Plan};
 use forebay_sim::harness::Failure;
 use forebay_sim::matrix::{self, ROWS, Row, Shown};
+use forebay_sim::numbers;
 use forebay_sim::setup::Setup;
 use forebay_sim::suite;
 use std::process::ExitCode;
@@ -32,7 +34,7 @@ struct Arguments {
 impl Arguments {
     fn parse() -> Result<Arguments, String> {
         let mut words = std::env::args().skip(1);
-        let verb = words.next().ok_or("a verb is missing: crash, matrix, planted or replay")?;
+        let verb = words.next().ok_or("a verb is missing: crash, matrix, planted, numbers or replay")?;
         let mut options = Vec::new();
         while let Some(word) = words.next() {
             let name = word.strip_prefix("--").ok_or_else(|| format!("{word:?} is not an option"))?;
@@ -112,9 +114,31 @@ fn run() -> Result<bool, String> {
             arguments.nothing_else()?;
             Ok(run_planted(&bugs, threads))
         }
+        "numbers" => {
+            arguments.nothing_else()?;
+            Ok(run_numbers())
+        }
         "replay" => replay(arguments),
-        other => Err(format!("unknown verb {other:?}: crash, matrix, planted or replay")),
+        other => Err(format!("unknown verb {other:?}: crash, matrix, planted, numbers or replay")),
     }
+}
+
+fn run_numbers() -> bool {
+    let figures = match numbers::figures() {
+        Ok(figures) => figures,
+        Err(failure) => {
+            println!("FAILED {failure}");
+            return false;
+        }
+    };
+    for figure in &figures {
+        let goal = figure.goal.as_ref().map_or_else(String::new, |goal| {
+            let verdict = if figure.is_met() { "met" } else { "MISSED" };
+            format!("   goal {} to {}: {verdict}", goal.start(), goal.end())
+        });
+        println!("{:64} {:8.2}{goal}", figure.name, figure.value);
+    }
+    figures.iter().all(numbers::Figure::is_met)
 }
 
 /// Prints a failure with everything needed to see it again.

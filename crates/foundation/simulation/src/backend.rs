@@ -208,6 +208,7 @@ impl WorldDisk {
         }
         let id = world.next_number();
         let pages: Rc<[PageWrite]> = pages.into();
+        world.disks.borrow_mut()[self.index].written += (pages.len() * PAGE) as u64;
         if done_at_all {
             world.disks.borrow_mut()[self.index].cache.submit(id, at, pages.clone());
             world.record(|| Event::Submitted { disk: self.index, id, at, pages: pages.clone() });

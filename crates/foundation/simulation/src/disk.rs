@@ -38,6 +38,10 @@ pub(crate) struct SimDisk {
     pub held: Vec<Work>,
     /// Operations submitted, by kind.
     pub operations: [u64; 4],
+    /// When it has done what was asked of it until now, where it does one thing after the other.
+    pub busy_until: u64,
+    /// Bytes written.
+    pub written: u64,
 }
 
 /// An operation that the device has accepted and will report at its time.
@@ -55,6 +59,16 @@ pub(crate) enum Work {
         done: Completer<Result<(), DiskError>>,
         fails: Option<DiskErrorKind>,
     },
+}
+
+impl Work {
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Work::Read { into, .. } => into.len() as u64,
+            Work::Write(write) => (write.pages.len() * PAGE) as u64,
+            Work::Flush { .. } => 0,
+        }
+    }
 }
 
 pub(crate) struct WriteWork {
@@ -85,6 +99,8 @@ impl SimDisk {
             gone: false,
             held: Vec::new(),
             operations: [0; 4],
+            busy_until: 0,
+            written: 0,
         }
     }
 

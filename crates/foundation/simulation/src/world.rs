@@ -46,6 +46,8 @@ pub struct WorldConfig {
     pub read_ns: Range<u64>,
     pub write_ns: Range<u64>,
     pub flush_ns: Range<u64>,
+    /// Bytes a second that each disk transfers, one request after the other; without it requests do not wait for each other.
+    pub rate: Option<u64>,
 }
 
 impl WorldConfig {
@@ -57,6 +59,7 @@ impl WorldConfig {
             read_ns: 10_000..100_000,
             write_ns: 10_000..100_000,
             flush_ns: 50_000..400_000,
+            rate: None,
         }
     }
 }
@@ -265,6 +268,11 @@ impl World {
         self.0.rules.borrow().iter().map(|rule| rule.fired).sum()
     }
 
+    /// Bytes written to a disk so far.
+    pub fn written(&self, disk: usize) -> u64 {
+        self.0.disks.borrow()[disk].written
+    }
+
     /// Operations of one kind that the disk was asked for so far.
     pub fn operations(&self, disk: usize, kind: OpKind) -> u64 {
         self.0.disks.borrow()[disk].operations[kind as usize]
@@ -359,8 +367,17 @@ impl Inner {
             Work::Write(_) => &self.config.write_ns,
             Work::Flush { .. } => &self.config.flush_ns,
         };
-        let took = range.start + self.chance.borrow_mut().service.below((range.end - range.start).max(1));
-        let at = self.now.get() + took * u64::from(slower);
+        let drawn = range.start + self.chance.borrow_mut().service.below((range.end - range.start).max(1));
+        let took = drawn * u64::from(slower);
+        let at = match self.config.rate {
+            None => self.now.get() + took,
+            Some(rate) => {
+                let disk = &mut self.disks.borrow_mut()[disk];
+                disk.busy_until =
+                    disk.busy_until.max(self.now.get()) + took + work.bytes() * 1_000_000_000 / rate;
+                disk.busy_until
+            }
+        };
         let number = self.next_number();
         self.queue.borrow_mut().push(Due { at, number, disk, work });
     }
