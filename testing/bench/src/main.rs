@@ -101,6 +101,12 @@ fn main() -> ExitCode {
                 };
                 return verdict(instructions::load(Path::new(&disk), &work, requests as usize));
             }
+            "--responder" => {
+                let (Some(port), Some(size)) = (number(&mut arguments), number(&mut arguments)) else {
+                    return usage();
+                };
+                return verdict(systems::respond(port, size));
+            }
             "--import-fill" => {
                 let (Some(disk), Some(records)) = (arguments.next(), number(&mut arguments)) else {
                     return usage();
@@ -202,7 +208,7 @@ const ISCSI_REPORTS: [Iscsi; 4] = [
 ];
 
 impl Iscsi {
-    /// Forebay beside tgt.
+    /// Forebay beside tgt, and beside the least that any target costs.
     fn run(&self, server: &Path, scale: &Scale, only: &str) -> Outcome<Report> {
         let directory = match self.in_memory {
             true => Directory::in_memory("bench-iscsi")?,
@@ -210,10 +216,14 @@ impl Iscsi {
         };
         let file = |name: &str| written_file(&directory, name, scale.file);
         let (size, unit) = (scale.volume, self.unit);
-        let systems: Vec<Box<dyn System>> = vec![
+        let mut systems: Vec<Box<dyn System>> = vec![
             Box::new(systems::forebay_iscsi(server, &directory, file("forebay")?, size, unit, MEMORY.0)?),
             Box::new(systems::tgt(&directory, &file("plain")?, size, unit)?),
         ];
+        // It answers the plain client only.
+        if self.unit == UNIT {
+            systems.push(Box::new(systems::responder(&directory, size)?));
+        }
         compare(self.title, systems, self.chapters, self.goals, scale, only)
     }
 

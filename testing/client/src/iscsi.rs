@@ -33,6 +33,14 @@ mod opcode {
     pub const ASYNC: u8 = 0x32;
 }
 
+/// Who logs in: reservations belong to an initiator port, which is a name and an ISID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Port {
+    pub name: &'static str,
+    /// What tells this port from others of the same name.
+    pub isid: u32,
+}
+
 /// A command in flight.
 #[derive(Default)]
 struct InFlight {
@@ -93,12 +101,23 @@ fn header(opcode: u8, flags: u8, data: usize, tag: u32) -> [u8; HEADER] {
 }
 
 impl Connection {
-    /// Logs in at `portal` (`host:port`) and opens `name`, which is `TARGET/LUN`.
+    /// Logs in at `portal` (`host:port`) as a port that no other connection is, and opens `name`, which is `TARGET/LUN`.
     pub fn open(portal: &str, name: &str) -> io::Result<Connection> {
+        let stream = TcpStream::connect(portal)?;
+        // Different for each connection of a run, so that none reinstates another.
+        let isid = std::process::id() ^ (u32::from(stream.local_addr()?.port()) << 16);
+        Connection::log_in(stream, name, Port { name: INITIATOR, isid })
+    }
+
+    /// The same as this port. A session that the port has already ends.
+    pub fn open_as(portal: &str, name: &str, port: Port) -> io::Result<Connection> {
+        Connection::log_in(TcpStream::connect(portal)?, name, port)
+    }
+
+    fn log_in(stream: TcpStream, name: &str, port: Port) -> io::Result<Connection> {
         let invalid = || io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is not TARGET/LUN"));
         let (target, lun) = name.rsplit_once('/').ok_or_else(invalid)?;
         let lun: u64 = lun.parse().ok().filter(|lun| *lun < 256).ok_or_else(invalid)?;
-        let stream = TcpStream::connect(portal)?;
         stream.set_nodelay(true)?;
         let mut connection = Connection {
             stream,
@@ -120,7 +139,7 @@ impl Connection {
             send_max: 8192,
             immediate_max: 0,
         };
-        connection.login(target)?;
+        connection.login(target, port)?;
         connection.capacity()?;
         Ok(connection)
     }
@@ -138,10 +157,10 @@ impl Connection {
     }
 
     /// One login request straight to the operational stage, with everything that is to be negotiated.
-    fn login(&mut self, target: &str) -> io::Result<()> {
+    fn login(&mut self, target: &str, port: Port) -> io::Result<()> {
         let receive = RECEIVE_MAX.to_string();
         let keys = [
-            ("InitiatorName", INITIATOR),
+            ("InitiatorName", port.name),
             ("TargetName", target),
             ("SessionType", "Normal"),
             ("HeaderDigest", "None"),
@@ -160,10 +179,9 @@ impl Connection {
         let text: String = keys.iter().map(|(key, value)| format!("{key}={value}\0")).collect();
         // Transit, from operational negotiation to full feature.
         let mut login = header(opcode::LOGIN | 0x40, 0x87, text.len(), 0);
-        // ISID: the random format; different for each connection of a run, so that none reinstates another.
-        let isid = std::process::id() ^ (u32::from(self.stream.local_addr()?.port()) << 16);
+        // ISID, the random format.
         login[8] = 0x80;
-        login[9..13].copy_from_slice(&isid.to_be_bytes());
+        login[9..13].copy_from_slice(&port.isid.to_be_bytes());
         put32(&mut login, 24, self.sequence);
         self.out.extend_from_slice(&login);
         self.out.extend_from_slice(text.as_bytes());
@@ -258,6 +276,14 @@ impl Connection {
             self.out.extend_from_slice(data);
             self.out.resize(padded(self.out.len()), 0);
         }
+    }
+
+    /// Carries out one command that reads `read` bytes or writes `data`; nothing else may be in flight. What it read, or
+    /// its sense key × 256 + status.
+    pub fn execute(&mut self, cdb: [u8; 16], read: usize, data: &[u8]) -> io::Result<Result<&[u8], u32>> {
+        assert_eq!(self.in_flight(), 0, "nothing else is in flight");
+        self.queue(0, cdb, read, data);
+        self.alone()
     }
 
     fn range(&self, opcode: u8, flags: u8, at: u64, len: usize) -> [u8; 16] {

@@ -2,7 +2,7 @@
 //!
 //! [`host`] is the machine and how it is left as it was found, [`server`] the servers under test, [`history`] and
 //! [`load`] the oracle and the writers of the kill -9 test. The scenarios are [`readme`], [`kill`],
-//! [`tools`], [`filesystem`] and, over iSCSI, [`guest`]; `main.rs` runs them.
+//! [`tools`], [`filesystem`] and, over iSCSI, [`iscsi`], [`reservations`] and [`guest`]; `main.rs` runs them.
 
 pub mod filesystem;
 pub mod guest;
@@ -13,5 +13,6 @@ pub mod iscsi;
 pub mod kill;
 pub mod load;
 pub mod readme;
+pub mod reservations;
 pub mod server;
 pub mod tools;

@@ -4,7 +4,7 @@
 //! `/var/tmp`. The last line is `N passed, N failed`.
 
 use forebay_e2e::host::{self, Directory, Outcome};
-use forebay_e2e::{filesystem, guest, heal, iscsi, kill, readme, tools};
+use forebay_e2e::{filesystem, guest, heal, iscsi, kill, readme, reservations, tools};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -40,6 +40,11 @@ const SCENARIOS: &[Scenario] = &[
         run: kill::fifty_rounds,
     },
     Scenario { name: "kill-iscsi", shows: "20 kills under load over iSCSI", run: kill::rounds_over_iscsi },
+    Scenario {
+        name: "reservations",
+        shows: "persistent reservations hold through kills",
+        run: reservations::survive,
+    },
     Scenario {
         name: "ext4",
         shows: "20 000 files and every fsync'ed one survive kill -9 on ext4",

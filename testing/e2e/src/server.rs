@@ -313,7 +313,7 @@ impl Server for Tgt {
 }
 
 /// For servers that cannot be asked which port they got: one that was free a moment ago has to do.
-fn free_port() -> Outcome<u16> {
+pub fn free_port() -> Outcome<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("a free port")?;
     Ok(listener.local_addr().context("a free port")?.port())
 }

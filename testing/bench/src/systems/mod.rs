@@ -3,10 +3,12 @@
 mod bare;
 mod engine;
 mod remote;
+mod responder;
 
 pub use bare::Bare;
 pub use engine::{InProcess, POOL, drive, engine_pool, thin_volume, wait};
-pub use remote::{UNIT, UNIT_ANY_BLOCK, Unit, forebay, forebay_iscsi, nbdkit, qemu_nbd, tgt};
+pub use remote::{UNIT, UNIT_ANY_BLOCK, Unit, forebay, forebay_iscsi, nbdkit, qemu_nbd, responder, tgt};
+pub use responder::serve as respond;
 
 use crate::measure::{Measured, Work};
 use forebay_e2e::host::Outcome;

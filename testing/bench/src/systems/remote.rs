@@ -4,6 +4,7 @@
 //! Processor time is the server's process alone, user and system, as the kernel accounts it.
 
 use super::System;
+use super::responder::Responder;
 use crate::measure::{Direction, FIRST_WRITES, Generator, Measured, Places, SEQUENTIAL_WRITE, Samples, Work};
 use forebay_base::Random;
 use forebay_client::iscsi::INITIATOR;
@@ -49,7 +50,7 @@ pub fn forebay(
 }
 
 /// What a logical unit is made of.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Unit {
     /// Bytes of a logical block.
     pub logical_block: u32,
@@ -85,6 +86,15 @@ pub fn tgt(directory: &Directory, file: &Path, size: u64, unit: Unit) -> Outcome
     let export = server.exports()[0].clone();
     let remark = "bstype=aio: O_DIRECT; write cache on, FUA is fdatasync";
     Ok(Remote { name: "tgt", remark, server, export, size, thin: |_, _| Ok(None) })
+}
+
+/// Nothing but answers.
+pub fn responder(directory: &Directory, size: u64) -> Outcome<Remote<Responder>> {
+    let server = Responder::start(directory, size)?;
+    let export = server.exports()[0].clone();
+    let remark =
+        "answers without storage behind them, a thread for each connection: what the network alone costs";
+    Ok(Remote { name: "responder", remark, server, export, size, thin: |_, _| Ok(None) })
 }
 
 pub fn nbdkit(directory: &Directory, file: &Path, size: u64) -> Outcome<Remote<Other>> {

@@ -89,6 +89,13 @@ impl Machine {
         }
     }
 
+    /// The disk that a link leads to, once it does.
+    pub fn device(&mut self, link: &str) -> Outcome<String> {
+        let line = format!("readlink -f {link}");
+        let device = self.wait_for(&line, link, |printed| printed.starts_with("/dev/sd"))?;
+        Ok(device.trim().to_owned())
+    }
+
     /// Switches it off.
     pub fn stop(mut self) -> Outcome {
         self.control.write_all(b"sync; poweroff -f\n").context("telling the guest")?;

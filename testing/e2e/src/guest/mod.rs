@@ -1,9 +1,10 @@
 //! A Linux server with two paths to one volume: open-iscsi and dm-multipath in a guest, as administrators set them up.
 //!
 //! [`image`] makes the guest from Debian's packages, [`machine`] runs it, [`link`] lies between the guest and each portal
-//! and can be cut, [`target`] is what serves the volume, [`steps`] is what is done with it. Nothing of it touches the
+//! and can be cut, [`target`] is what serves the volume, [`steps`] is what is done with it, [`chap`] one of them. Nothing of it touches the
 //! machine: the guest has its own kernel, its network ends at this process.
 
+pub mod chap;
 pub mod image;
 pub mod link;
 pub mod machine;

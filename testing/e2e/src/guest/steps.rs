@@ -5,6 +5,7 @@
 //! round, or any line of the kernel about an error of the multipath device or the file system on it, fails the step:
 //! errors of the single paths are what multipath is for.
 
+use super::chap;
 use super::image::Image;
 use super::link::{Link, State};
 use super::machine::Machine;
@@ -67,6 +68,10 @@ impl Steps {
             }
         }
         self.step("log out", Steps::log_out)?;
+        self.step("chap", |steps| {
+            let portal = steps.portal(0);
+            chap::prove(&mut steps.machine, &steps.target, &portal)
+        })?;
         Ok(self.done.join(", "))
     }
 
@@ -90,10 +95,9 @@ impl Steps {
 
     /// Two sessions through the two links; multipath makes one device of them.
     fn log_in(&mut self) -> Outcome<String> {
-        let (iqn, lun) = (Target::IQN, Target::LUN);
-        for (number, link) in self.links.iter().enumerate() {
-            let portal = format!("10.0.2.2:{}", link.port());
-            let node = format!("iscsiadm -m node -T {iqn} -p {portal}");
+        for number in 0..2 {
+            let portal = self.portal(number);
+            let node = format!("iscsiadm -m node -T {} -p {portal}", Target::IQN);
             self.machine.run(&format!("{node} -o new"))?;
             // A cut path fails after as long as is usual with multipath; a silent one is noticed by its pings.
             let mut settings = vec![
@@ -110,17 +114,18 @@ impl Steps {
                 self.machine.run(&format!("{node} -o update -n '{name}' -v {value}"))?;
             }
             self.machine.run(&format!("{node} --login"))?;
-            let path = format!("/dev/disk/by-path/ip-{portal}-iscsi-{iqn}-lun-{lun}");
-            let device = self
-                .machine
-                .wait_for(&format!("readlink -f {path}"), &path, |printed| printed.starts_with("/dev/sd"))?;
-            self.paths[number] = device.trim().to_owned();
+            self.paths[number] = self.machine.device(&Target::path(&portal, Target::LUN))?;
         }
         self.wait_for_paths([true, true])?;
         let maps = self.machine.run("multipathd show maps raw format %n")?;
         self.disk = format!("/dev/mapper/{}", maps.trim());
         self.machine.run(&format!("udevadm settle; test -b {}", self.disk))?;
         Ok(String::new())
+    }
+
+    /// A portal as the guest sees it.
+    fn portal(&self, number: usize) -> String {
+        format!("10.0.2.2:{}", self.links[number].port())
     }
 
     /// Waits until multipath sees the paths as given, `true` for one that works.
@@ -254,18 +259,20 @@ impl Steps {
         Ok(String::new())
     }
 
-    /// The target copies blocks by itself.
+    /// The target copies blocks by itself: within a unit, and from one path's unit to another unit, which came later.
     fn copy(&mut self) -> Outcome<String> {
         let [a, b] = self.paths.clone();
+        self.target.map_second(64 << 20)?;
+        self.machine.run("iscsiadm -m session --rescan")?;
+        let other = self.machine.device(&Target::path(&self.portal(1), Target::SECOND_LUN))?;
         self.write(&a, 32 * MIB, 4 * MIB, "/tmp/pattern")?;
-        self.machine.run(&format!(
-            "sg_xcopy if={a} of={b} bs=512 skip={} seek={} count={}",
-            32 * MIB,
-            48 * MIB,
-            4 * MIB
-        ))?;
-        self.read(&b, 48 * MIB, 4 * MIB, "/tmp/back")?;
-        self.same("/tmp/pattern", "/tmp/back", "the copy")?;
+        for (to, at) in [(b, 48 * MIB), (other, 8 * MIB)] {
+            let (from, count) = (32 * MIB, 4 * MIB);
+            self.machine
+                .run(&format!("sg_xcopy if={a} of={to} bs=512 skip={from} seek={at} count={count}"))?;
+            self.read(&to, at, count, "/tmp/back")?;
+            self.same("/tmp/pattern", "/tmp/back", &format!("the copy on {to}"))?;
+        }
         Ok(String::new())
     }
 
@@ -368,8 +375,7 @@ impl Steps {
     }
 
     fn log_out(&mut self) -> Outcome<String> {
-        let name = self.disk.trim_start_matches("/dev/mapper/");
-        self.machine.run(&format!("multipath -f {name}"))?;
+        self.machine.run("multipath -F")?;
         self.machine.run("iscsiadm -m node --logoutall=all")?;
         let (_, left) = self.machine.run_any("iscsiadm -m session")?;
         if left.contains("tcp:") { Err(format!("sessions are left:\n{left}")) } else { Ok(String::new()) }
