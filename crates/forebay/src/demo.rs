@@ -78,6 +78,8 @@ fn set_up(appliance: &Appliance) -> Result<Vec<VolumeInfo>, Failure> {
                 layout: Layout::Mirror,
                 disks,
                 log_disks: Vec::new(),
+                spare_disks: Vec::new(),
+                enclosures: Default::default(),
                 shards: None,
                 log_bytes: None,
                 force: false,

@@ -65,9 +65,13 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::Server>(&mut schemas);
     all::<crate::Pool>(&mut schemas);
     all::<crate::PoolCreate>(&mut schemas);
+    all::<crate::PoolAdd>(&mut schemas);
     all::<crate::DiskPaths>(&mut schemas);
     all::<crate::PoolsFound>(&mut schemas);
     all::<crate::Disk>(&mut schemas);
+    all::<crate::DiskReplace>(&mut schemas);
+    all::<crate::DiskOnline>(&mut schemas);
+    all::<crate::DiskLocate>(&mut schemas);
     all::<crate::Volume>(&mut schemas);
     all::<crate::VolumeCreate>(&mut schemas);
     all::<crate::VolumeSet>(&mut schemas);

@@ -4,6 +4,7 @@
 //! refuses unknown fields, so that a misspelt option is an error and not silence; what it receives may grow.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// One page of a list, in a stable order.
@@ -108,7 +109,7 @@ pub enum Sync {
 /// Something true or false about an object that a person or a script may wait for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Condition {
-    /// `Ready`, `Redundant`.
+    /// `Ready`, `Redundant`, `Healing`.
     #[serde(rename = "type")]
     pub kind: String,
     pub status: bool,
@@ -146,6 +147,7 @@ pub struct PoolSpec {
     pub layout: Option<Layout>,
     pub disks: Vec<String>,
     pub log_disks: Vec<String>,
+    pub spare_disks: Vec<String>,
 }
 
 /// Sizes are user data space, after mirroring; zero while the pool is unavailable.
@@ -162,6 +164,23 @@ pub struct PoolStatus {
     pub log_fill_permille: u32,
     pub created_unix_ms: u64,
     pub groups: Vec<Group>,
+    /// What restores or spreads redundancy in the background; absent when there is nothing to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healing: Option<Healing>,
+}
+
+/// Data on its way to other disks, because one failed, is replaced, leaves, returned, or was added. It begins by itself, and
+/// goes on after a restart.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Healing {
+    /// Room on disks that still has to be rebuilt or vacated; zero while data only spreads over new disks.
+    pub left_bytes: u64,
+    /// What was written to other disks since it began; space in which nothing is stored is not.
+    pub done_bytes: u64,
+    pub since_unix_ms: u64,
+    /// Why it does not go on; absent when it does. It is tried again every few seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
@@ -183,6 +202,13 @@ pub struct PoolCreate {
     /// Absolute paths of the log group's disks: none, or 1 to 3, which mirror each other.
     #[serde(default)]
     pub log_disks: Vec<String>,
+    /// Absolute paths of disks that wait to take the place of a data disk that fails.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spare_disks: Vec<String>,
+    /// The boxes that disks are in, names by path: data is laid so that the loss of one box is, where the numbers allow it, no
+    /// more than the layout can lose.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub enclosures: BTreeMap<String, String>,
     /// Owners of volumes that work in parallel, 1 to 32, for the pool's life. Default: the daemon's cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<u32>,
@@ -192,6 +218,53 @@ pub struct PoolCreate {
     /// Take disks that carry another pool's label or a file system; what they hold is lost.
     #[serde(default)]
     pub force: bool,
+}
+
+/// Disks to add to a pool's data group. Data spreads over them in the background.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolAdd {
+    /// Absolute paths of block devices or files.
+    pub disks: Vec<String>,
+    /// They wait to take the place of a disk that fails, instead of serving at once.
+    #[serde(default)]
+    pub spare: bool,
+    /// The box that they are in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enclosure: Option<String>,
+    /// Take disks that carry another pool's label or a file system; what they hold is lost.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// What takes a disk's place. What is on the old one moves, or is rebuilt when it does not serve; then it leaves the pool.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskReplace {
+    /// Absolute path of the new disk. Default: a spare disk of the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new: Option<String>,
+    /// Take a disk that carries another pool's label or a file system; what it holds is lost.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A disk that returns. It gets a new number, and a copy of what was written without it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskOnline {
+    /// Absolute path where it is now. Default: where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+/// Makes a disk's light blink, by reading from it a second on and a second off.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskLocate {
+    /// 1 to 3600. Default: 30.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u32>,
 }
 
 /// Where to look for pools.
@@ -235,7 +308,8 @@ pub enum DiskState {
     Spare,
 }
 
-/// A disk of a pool. Its name is its path, empty when it is missing.
+/// A disk of a pool. Its name is its path, empty when it is missing. In paths of this API it is named by its UUID, or as
+/// `POOL/NUMBER` or `POOL/PATH`, as one segment: `tank%2F3`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Disk {
     #[schema(format = "uuid")]
@@ -250,10 +324,15 @@ pub struct Disk {
 pub struct DiskSpec {
     pub pool: String,
     pub role: Role,
+    /// The box that it is in; absent when nobody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enclosure: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DiskStatus {
+    /// Unique in its pool while it is there; a disk that returns gets another.
+    pub number: u16,
     pub state: DiskState,
     pub size_bytes: u64,
     pub sector_physical_bytes: u32,
@@ -359,7 +438,8 @@ impl TaskState {
 pub struct Task {
     #[schema(format = "uuid")]
     pub id: String,
-    /// `pool.create`, `pool.import`, `pool.export`, `pool.destroy`.
+    /// `pool.create`, `pool.import`, `pool.export`, `pool.destroy`, `pool.add`, `disk.replace`, `disk.remove`, `disk.offline`,
+    /// `disk.online`, `disk.locate`.
     pub name: String,
     pub object: String,
     pub state: TaskState,

@@ -107,7 +107,7 @@ pub struct DryRun {
     pub dry_run: bool,
 }
 
-/// For commands that lose data.
+/// For commands that lose data or redundancy.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct Yes {
     /// Do not ask
@@ -131,7 +131,16 @@ fn layout(text: &str) -> Result<Layout, String> {
 }
 
 fn not_in_this_version(_: &str) -> Result<Infallible, String> {
-    Err("not in this version; a pool has data disks and --log disks".into())
+    Err("not in this version; a pool has data, --log and --spare disks".into())
+}
+
+fn enclosure(text: &str) -> Result<(String, String), String> {
+    // A path may hold an equals sign.
+    let (disk, name) = text
+        .rsplit_once('=')
+        .filter(|(disk, name)| !disk.is_empty() && !name.is_empty())
+        .ok_or("write DISK=NAME, such as /dev/sdb=shelf1")?;
+    Ok((disk.into(), name.into()))
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -189,15 +198,17 @@ pub enum Pool {
         /// Devices or files for the intent log: one, or two or three that mirror each other
         #[arg(long, value_name = "DISK", num_args = 1..)]
         log: Vec<String>,
+        /// Devices or files that wait to take the place of a disk that fails
+        #[arg(long, value_name = "DISK", num_args = 1..)]
+        spare: Vec<String>,
+        /// The boxes that disks are in: data is laid so that the pool survives the loss of one, if it can be
+        #[arg(long, value_name = "DISK=NAME", num_args = 1.., value_parser = enclosure)]
+        enclosure: Vec<(String, String)>,
         /// Take disks that carry another pool or a file system
         #[arg(long)]
         force: bool,
         #[arg(long, hide = true, num_args = 1.., value_parser = not_in_this_version)]
         cache: Vec<Infallible>,
-        #[arg(long, hide = true, num_args = 1.., value_parser = not_in_this_version)]
-        spare: Vec<Infallible>,
-        #[arg(long, hide = true, num_args = 1.., value_parser = not_in_this_version)]
-        enclosure: Vec<Infallible>,
         #[command(flatten)]
         dry_run: DryRun,
         #[command(flatten)]
@@ -209,6 +220,27 @@ pub enum Pool {
     Status {
         /// Name or UUID; all pools without it
         name: Option<String>,
+    },
+    /// Add disks to a pool while it serves; data spreads over them
+    Add {
+        /// The pool's name or UUID
+        name: String,
+        /// Block devices or files; what they hold is lost
+        #[arg(value_name = "DISK", required = true)]
+        disks: Vec<String>,
+        /// They wait to take the place of a disk that fails
+        #[arg(long)]
+        spare: bool,
+        /// The box that they are in
+        #[arg(long, value_name = "NAME")]
+        enclosure: Option<String>,
+        /// Take disks that carry another pool or a file system
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
     },
     /// Import a pool from its disks; without a name, list the pools that are found on them
     #[command(override_usage = "forebay pool import [OPTIONS] [NAME] <DISK>...")]
@@ -251,6 +283,64 @@ pub enum Disk {
         /// Only this pool's
         #[arg(long)]
         pool: Option<String>,
+    },
+    /// Put another disk in a disk's place: what is on it moves, or is rebuilt, and then it leaves the pool
+    Replace {
+        /// POOL/NUMBER, POOL/PATH or UUID
+        disk: String,
+        /// The new block device or file; without it a spare disk of the pool
+        new: Option<String>,
+        /// Take a disk that carries another pool or a file system
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Have a disk leave its pool: what is on it moves to the others first
+    Remove {
+        /// POOL/NUMBER, POOL/PATH or UUID
+        disk: String,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Take a disk out of service, to come back later; what is written meanwhile it misses
+    Offline {
+        /// POOL/NUMBER, POOL/PATH or UUID
+        disk: String,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Take a disk back that was out of service; it gets what it missed, and a new number
+    Online {
+        /// POOL/NUMBER, POOL/PATH or UUID
+        disk: String,
+        /// Where it is now, if not where it was
+        #[arg(long)]
+        path: Option<String>,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Make a disk's light blink, by reading from it a second on and a second off
+    Locate {
+        /// POOL/NUMBER, POOL/PATH or UUID
+        disk: String,
+        /// How long
+        #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
+        seconds: u32,
+        #[command(flatten)]
+        wait: Wait,
     },
 }
 

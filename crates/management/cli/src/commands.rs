@@ -1,12 +1,12 @@
 //! What each command does: turns arguments into calls, and answers into text or JSON.
 
-use crate::arguments::{Disk, Event, Pool, Task, Token, Volume, Wait};
+use crate::arguments::{Event, Pool, Task, Token, Volume, Wait};
 use crate::client::{Answer, Call, Client};
 use crate::failure::{Exit, Failure, printable};
 use crate::{hosts, progress, show};
 use forebay_api as api;
 use forebay_api::{DiskPaths, MappingCreate, Operation, Page};
-use forebay_api::{PoolCreate, TokenCreate, VolumeCreate, VolumeSet};
+use forebay_api::{PoolAdd, PoolCreate, TokenCreate, VolumeCreate, VolumeSet};
 use serde::Serialize;
 use serde_json::json;
 use std::io::{IsTerminal, Write, stderr, stdin};
@@ -46,7 +46,7 @@ impl Session {
     }
 
     /// Paths as the daemon will see them.
-    fn paths(&self, paths: &[String]) -> Result<Vec<String>, Failure> {
+    pub fn paths(&self, paths: &[String]) -> Result<Vec<String>, Failure> {
         let absolute = |path: &String| {
             if !self.client.target().is_local() {
                 return Ok(path.clone());
@@ -59,7 +59,7 @@ impl Session {
     }
 
     /// Starts long work and, unless told otherwise, waits for it.
-    fn task(
+    pub fn task(
         &self,
         call: Call<'_>,
         wait: Wait,
@@ -81,16 +81,16 @@ impl Session {
         Ok(task)
     }
 
-    /// Asks before data is lost. Without a terminal only `--yes` is an answer.
+    /// Asks before data or redundancy is lost: `what` is a sentence. Without a terminal only `--yes` is an answer.
     pub fn confirm(&self, yes: bool, what: &str, name: &str) -> Result<(), Failure> {
         if yes {
             return Ok(());
         }
         if !stdin().is_terminal() || !stderr().is_terminal() {
-            let detail = format!("{what} cannot be undone, and there is no terminal to ask on");
+            let detail = format!("{what}, and there is no terminal to ask on");
             return Err(Failure::new(Exit::Unsafe, detail, "Add --yes.").object(name));
         }
-        eprint!("{what} cannot be undone. Type {} to go on: ", printable(name));
+        eprint!("{what}. Type {} to go on: ", printable(name));
         // The question is on the terminal that was just checked.
         let _ = stderr().flush();
         let mut line = String::new();
@@ -103,10 +103,19 @@ impl Session {
 
     pub fn pool(&self, command: Pool) -> Outcome {
         match command {
-            Pool::Create { name, layout, disks, log, force, dry_run, wait, .. } => {
-                let (disks, log_disks) = (self.paths(&disks)?, self.paths(&log)?);
-                let body =
-                    PoolCreate { name, layout, disks, log_disks, shards: None, log_bytes: None, force };
+            Pool::Create { name, layout, disks, log, spare, enclosure, force, dry_run, wait, .. } => {
+                let (named, names): (Vec<String>, Vec<String>) = enclosure.into_iter().unzip();
+                let body = PoolCreate {
+                    name,
+                    layout,
+                    disks: self.paths(&disks)?,
+                    log_disks: self.paths(&log)?,
+                    spare_disks: self.paths(&spare)?,
+                    enclosures: self.paths(&named)?.into_iter().zip(names).collect(),
+                    shards: None,
+                    log_bytes: None,
+                    force,
+                };
                 let call = Call::new(Operation::PoolCreate).body(&body).dry_run(dry_run.dry_run);
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
@@ -132,6 +141,15 @@ impl Session {
                     }
                 })?;
                 Ok(health(&pools))
+            }
+            Pool::Add { name, disks, spare, enclosure, force, dry_run, wait } => {
+                let body = PoolAdd { disks: self.paths(&disks)?, spare, enclosure, force };
+                let call = Call::of(Operation::PoolAdd, &name).body(&body).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                self.task(call, wait, |task| format!("Pool {} has the disks.", task.object))?;
+                Ok(Exit::Ok)
             }
             Pool::Import { words, dry_run, wait } => {
                 let named = words.first().filter(|word| !word.contains('/')).cloned();
@@ -171,17 +189,11 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                self.confirm(yes.yes, "Destroying a pool and all its volumes", &name)?;
+                self.confirm(yes.yes, "Destroying a pool and all its volumes cannot be undone", &name)?;
                 self.task(call, wait, |task| format!("Pool {} is destroyed.", task.object))?;
                 Ok(Exit::Ok)
             }
         }
-    }
-
-    pub fn disk(&self, command: Disk) -> Outcome {
-        let Disk::List { pool } = command;
-        let disks: Vec<api::Disk> = self.client.all(Operation::DiskList, &of_pool(pool))?;
-        self.list(&disks, show::disks)
     }
 
     pub fn volume(&self, command: Volume) -> Outcome {
@@ -236,7 +248,7 @@ impl Session {
                 }
                 // What was confirmed is this volume as it is now, not another that takes its name meanwhile.
                 let seen = self.client.call(Call::of(Operation::VolumeShow, &name))?;
-                self.confirm(yes.yes, "Deleting a volume and its data", &name)?;
+                self.confirm(yes.yes, "Deleting a volume and its data cannot be undone", &name)?;
                 self.client.call(Call::of(Operation::VolumeDelete, &name).if_seen(&seen))?;
                 self.done(&name, "volume.delete", format!("Volume {name} is deleted."))
             }
@@ -335,7 +347,7 @@ impl Session {
     }
 }
 
-fn of_pool(pool: Option<String>) -> Vec<(&'static str, String)> {
+pub fn of_pool(pool: Option<String>) -> Vec<(&'static str, String)> {
     pool.into_iter().map(|pool| ("pool", pool)).collect()
 }
 

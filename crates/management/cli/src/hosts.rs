@@ -110,7 +110,11 @@ impl Session {
         // What was confirmed is this one as it is now.
         let seen = self.client.call(Call::of(show, name))?;
         if unmap {
-            self.confirm(yes, &format!("Deleting a {kind} and taking its volumes away"), name)?;
+            self.confirm(
+                yes,
+                &format!("Deleting a {kind} and taking its volumes away cannot be undone"),
+                name,
+            )?;
         }
         self.client.call(call.if_seen(&seen))?;
         let action = if delete == Operation::HostDelete { "host.delete" } else { "host_group.delete" };

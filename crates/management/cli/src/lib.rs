@@ -7,6 +7,7 @@
 mod arguments;
 mod client;
 mod commands;
+mod disks;
 mod failure;
 mod help;
 mod hosts;
@@ -205,9 +206,17 @@ mod tests {
             "pool status tank",
             "pool import a/b c/d",
             "pool import tank a/b --no-wait",
+            "pool create tank --layout 2+1 a b c --spare d --enclosure a=left /dev/b=c=right --force",
+            "pool add tank a b --spare --enclosure left --force --dry-run",
             "pool export tank --wait",
             "pool destroy tank --yes --dry-run",
             "disk list --pool tank",
+            "disk replace tank/3",
+            "disk replace tank//dev/sdb /dev/sdc --force --no-wait",
+            "disk remove tank/3 --yes --dry-run",
+            "disk offline tank/b --yes",
+            "disk online tank/3 --path /dev/sdc",
+            "disk locate tank/3 --seconds 5 --no-wait",
             "volume create tank/a --size 100G --block-size 8K --sync standard",
             "volume list",
             "volume show tank/a",
@@ -254,7 +263,11 @@ mod tests {
             ("pool create tank --layout 4+9 a b c d e", "1 to 3 parity disks"),
             ("pool create tank --layout raid5 a", "single, mirror, mirror3 or D+P"),
             ("pool create tank --layout mirror a b --cache c", "not in this version"),
-            ("pool create tank --layout mirror a b --spare c", "not in this version"),
+            ("pool create tank --layout mirror a b --enclosure left", "DISK=NAME"),
+            ("pool add tank", "<DISK>"),
+            ("disk replace", "<DISK>"),
+            ("disk locate tank/3 --seconds 0", "--seconds"),
+            ("disk offline tank/3 --force", "--force"),
             ("pool create tank --layout mirror", "<DISK>"),
             ("volume create tank/a", "--size"),
             ("volume create tank/a --size 10GB", "is not a size"),

@@ -5,8 +5,8 @@ use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::show_size;
 use forebay_api::{
-    Disk, DiskState, Event, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, Role, Session,
-    Severity, Task, TaskState, Token, Volume,
+    Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, Role,
+    Session, Severity, Task, TaskState, Token, Volume,
 };
 use serde::Serialize;
 
@@ -92,43 +92,58 @@ pub fn pool(pool: &Pool) {
     println!("  checkpoint  {}", status.checkpoint);
     println!("  log         {} % full", status.log_fill_permille / 10);
     println!("  created     {} UTC", show_time(status.created_unix_ms));
+    if let Some(healing) = &status.healing {
+        println!("  healing     {}", healing_words(healing));
+    }
     for group in &status.groups {
         let role = if group.role == Role::Log { "log" } else { "data" };
         println!("\n{role}, {}", word(&group.layout));
-        let rows: Vec<Vec<Cell>> = group.disks.iter().map(disk_row).collect();
-        let text = render(&DISK_TITLES, &rows, colour());
+        let row = |disk: &Disk| disk_row(Cell::number(disk.status.number), None, disk);
+        let rows: Vec<Vec<Cell>> = group.disks.iter().map(row).collect();
+        let text = render(&disk_titles(None), &rows, colour());
         text.lines().for_each(|line| println!("  {line}"));
     }
 }
 
-const DISK_TITLES: [&str; 7] = ["DISK", "STATE", "SIZE", "SECTOR", "READ", "WRITE", "CHECKSUM"];
+fn healing_words(healing: &Healing) -> String {
+    let done = show_size(healing.done_bytes);
+    let how = match healing.left_bytes {
+        0 => format!("data spreads over the disks, {done} moved"),
+        left => format!("{} left, {done} written", show_size(left)),
+    };
+    format!("{how} since {} UTC", show_time(healing.since_unix_ms))
+}
 
-fn disk_row(disk: &Disk) -> Vec<Cell> {
-    let name = if disk.name.is_empty() { &disk.id } else { &disk.name };
+fn disk_titles(role: Option<&'static str>) -> Vec<&'static str> {
+    let titles = ["STATE", "ENCLOSURE", "SIZE", "SECTOR", "READ", "WRITE", "CHECKSUM", "PATH"];
+    ["DISK"].into_iter().chain(role).chain(titles).collect()
+}
+
+fn disk_row(name: Cell, role: Option<Cell>, disk: &Disk) -> Vec<Cell> {
     let checksum = match disk.status.repaired {
         0 => disk.status.errors_checksum.to_string(),
         repaired => format!("{} ({repaired} repaired)", disk.status.errors_checksum),
     };
-    vec![
-        Cell::text(name),
+    let cells = [
         disk_state(disk.status.state),
+        Cell::text(disk.spec.enclosure.as_deref().unwrap_or("-")),
         Cell::number(show_size(disk.status.size_bytes)),
         Cell::number(show_size(u64::from(disk.status.sector_physical_bytes))),
         Cell::number(disk.status.errors_read),
         Cell::number(disk.status.errors_write),
         Cell::number(checksum),
-    ]
+        Cell::text(if disk.name.is_empty() { "-" } else { &disk.name }),
+    ];
+    [name].into_iter().chain(role).chain(cells).collect()
 }
 
+/// Each by the name under which the other commands know it.
 pub fn disks(disks: &[Disk]) {
     let rows = disks.iter().map(|disk| {
-        let mut row = vec![Cell::text(&disk.spec.pool), Cell::text(word(&disk.spec.role))];
-        row.extend(disk_row(disk));
-        row
+        let name = format!("{}/{}", disk.spec.pool, disk.status.number);
+        disk_row(Cell::text(name), Some(Cell::text(word(&disk.spec.role))), disk)
     });
-    let mut titles = vec!["POOL", "ROLE"];
-    titles.extend(DISK_TITLES);
-    table(&titles, rows.collect(), "No pool is imported, so no disk is in use.");
+    table(&disk_titles(Some("ROLE")), rows.collect(), "No pool is imported, so no disk is in use.");
 }
 
 pub fn found(pools: &[PoolFound]) {

@@ -4,6 +4,9 @@
 //! or destroyed (the entry is then *unsettled*) and again afterwards, so that a crash in between leaves an entry
 //! that the next start settles: a pool that is there stays, one that is not is forgotten, because nobody was told that
 //! it had been made. One that was made by half (some disks have its label, some do not) is unmade.
+//!
+//! The list of disks follows the pool. A disk is entered as *joining* before the pool takes it, and one that left is dropped:
+//! it may be another pool's by the next start, and would stand in the way of the import.
 
 use crate::directory::DataDir;
 use forebay_api::{Code, Problem};
@@ -30,8 +33,14 @@ pub struct Remembered {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     pub name: String,
-    /// Absolute paths of data and log disks.
+    /// Absolute paths of its disks.
     pub disks: Vec<String>,
+    /// Paths of disks that were about to join when this was written. They may be the pool's or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joining: Vec<String>,
+    /// Those of `disks` at which the import found none of the pool's: where one that is missing may come back. Not written.
+    #[serde(skip)]
+    pub unfound: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsettled: Option<Unsettled>,
     /// Why the last import failed; not written.
@@ -99,6 +108,14 @@ impl Configuration {
         })
     }
 
+    /// Changes an entry; nothing happens when there is none, or nothing to change. Blocks on the disk.
+    pub fn update(&self, name: &str, change: impl FnOnce(&mut Remembered)) -> Result<(), Problem> {
+        let Some(before) = self.find(name) else { return Ok(()) };
+        let mut after = before.clone();
+        change(&mut after);
+        if after == before { Ok(()) } else { self.remember(after) }
+    }
+
     /// Drops an entry; nothing happens when there is none. Blocks on the disk.
     pub fn forget(&self, name: &str) -> Result<(), Problem> {
         if self.find(name).is_none() {
@@ -141,6 +158,8 @@ mod tests {
             id: id.map(str::to_string),
             name: name.into(),
             disks: vec![format!("/disks/{name}")],
+            joining: Vec::new(),
+            unfound: Vec::new(),
             unsettled: id.is_none().then_some(Unsettled::Creating),
             failure: None,
         }
@@ -161,6 +180,20 @@ mod tests {
         assert_eq!(configuration.find("2").unwrap().name, "other");
         configuration.forget("other").unwrap();
         assert_eq!(configuration.pools(), [entry("tank", Some("1"))]);
+    }
+
+    #[test]
+    fn an_entry_that_is_not_there_is_not_changed_into_one() {
+        let temp = test_directory();
+        let configuration = Configuration::open(Arc::new(DataDir::open(temp.path()).unwrap())).unwrap();
+        configuration.remember(entry("tank", Some("1"))).unwrap();
+        configuration.update("other", |entry| entry.disks.clear()).unwrap();
+        configuration.update("tank", |entry| entry.joining.push("/disks/new".into())).unwrap();
+        assert_eq!(configuration.pools()[0].joining, ["/disks/new"]);
+        // What changes nothing is not written: a directory where the temporary file should go would be in its way.
+        std::fs::create_dir(temp.path().join(".config.new")).unwrap();
+        configuration.update("tank", |_| ()).unwrap();
+        assert!(configuration.update("tank", |entry| entry.joining.clear()).is_err());
     }
 
     #[test]

@@ -110,8 +110,13 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
     api::Disk {
         id: disk.id.to_string(),
         name: disk.path.clone(),
-        spec: api::DiskSpec { pool: pool.into(), role: role(group.role) },
+        spec: api::DiskSpec {
+            pool: pool.into(),
+            role: role(group.role),
+            enclosure: Some(disk.enclosure.clone()).filter(|name| !name.is_empty()),
+        },
         status: api::DiskStatus {
+            number: disk.number,
             state,
             size_bytes: disk.size,
             sector_physical_bytes: disk.sector_physical,
@@ -125,10 +130,36 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
     }
 }
 
-/// The disks of one role, by path; a missing disk has none.
-fn paths(pool: &engine::PoolStatus, role: engine::Role) -> Vec<String> {
+/// The disks of one role, spare ones or the others, by path; a missing disk has none.
+fn paths(pool: &engine::PoolStatus, role: engine::Role, spare: bool) -> Vec<String> {
     let groups = pool.groups.iter().filter(|group| group.role == role);
-    groups.flat_map(|group| &group.disks).map(|d| d.path.clone()).filter(|p| !p.is_empty()).collect()
+    let disks = groups.flat_map(|group| &group.disks);
+    let disks = disks.filter(|disk| (disk.state == engine::DiskState::Spare) == spare);
+    disks.map(|disk| disk.path.clone()).filter(|path| !path.is_empty()).collect()
+}
+
+/// A sentence on what keeps a pool from healing.
+pub fn blocked(healing: &engine::Healing) -> String {
+    let why = match healing.blocked.as_str() {
+        "" => "the disks concerned do not do what they are asked",
+        why => why,
+    };
+    format!("data that has to move stays where it is: {why}")
+}
+
+fn healing(healing: &engine::Healing) -> (api::Healing, api::Condition) {
+    let blocked = Some(&healing.blocked).filter(|why| !why.is_empty()).map(|_| blocked(healing));
+    let condition = match &blocked {
+        Some(why) => condition("Healing", false, "Blocked", format!("{why}. It is tried again by itself.")),
+        None => condition("Healing", true, "Moving", ""),
+    };
+    let healing = api::Healing {
+        left_bytes: healing.bytes_left,
+        done_bytes: healing.bytes_done,
+        since_unix_ms: healing.since.0,
+        blocked,
+    };
+    (healing, condition)
 }
 
 pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
@@ -137,7 +168,7 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
         matches!(state, engine::DiskState::Failed | engine::DiskState::Missing | engine::DiskState::Offline)
     };
     let lost = lost.filter(|disk| is_lost(disk.state)).count();
-    let (state, conditions) = match pool.state {
+    let (state, mut conditions) = match pool.state {
         engine::PoolState::Online => (
             api::PoolState::Online,
             vec![condition("Ready", true, "Online", ""), condition("Redundant", true, "AllDisksOnline", "")],
@@ -165,14 +196,17 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
             )],
         ),
     };
+    let (healing, condition) = pool.healing.as_ref().map(healing).unzip();
+    conditions.extend(condition);
     let data = pool.groups.iter().find(|group| group.role == engine::Role::Data);
     api::Pool {
         id: pool.id.to_string(),
         name: pool.name.clone(),
         spec: api::PoolSpec {
             layout: data.map(|group| layout(group.layout)),
-            disks: paths(pool, engine::Role::Data),
-            log_disks: paths(pool, engine::Role::Log),
+            disks: paths(pool, engine::Role::Data, false),
+            log_disks: paths(pool, engine::Role::Log, false),
+            spare_disks: paths(pool, engine::Role::Data, true),
         },
         status: api::PoolStatus {
             state,
@@ -192,6 +226,7 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                     disks: group.disks.iter().map(|d| disk(&pool.name, group, d)).collect(),
                 })
                 .collect(),
+            healing,
         },
         conditions,
     }
@@ -206,7 +241,12 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
     api::Pool {
         id: entry.id.clone().unwrap_or_default(),
         name: entry.name.clone(),
-        spec: api::PoolSpec { layout: None, disks: entry.disks.clone(), log_disks: Vec::new() },
+        spec: api::PoolSpec {
+            layout: None,
+            disks: entry.disks.clone(),
+            log_disks: Vec::new(),
+            spare_disks: Vec::new(),
+        },
         status: api::PoolStatus {
             state: api::PoolState::Unavailable,
             size_bytes: 0,
@@ -217,6 +257,7 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
             log_fill_permille: 0,
             created_unix_ms: 0,
             groups: Vec::new(),
+            healing: None,
         },
         conditions: vec![condition("Ready", false, reason, message)],
     }

@@ -1,5 +1,6 @@
 //! What the operations do, by object.
 
+pub mod disks;
 pub mod hosts;
 pub mod mappings;
 pub mod others;

@@ -20,6 +20,7 @@ mod events;
 mod handlers;
 mod hosts;
 mod iscsi_names;
+mod pace;
 mod replays;
 mod request;
 mod routes;
@@ -178,6 +179,7 @@ impl Daemon {
     /// Imports every remembered pool; returns when all are imported or have failed (and an event says why).
     pub fn import(&self) {
         self.runtime.block_on(handlers::pools::import_remembered(&self.shared));
+        self.runtime.spawn(handlers::disks::follow_all(self.shared.clone()));
     }
 
     /// Creates a pool as a client's request would, and waits for it.

@@ -3,7 +3,7 @@
 //! Authentication is around everything, also around paths that do not exist, so that a stranger learns nothing. What
 //! changes something runs as its own task: a client that hangs up in the middle does not leave it half done.
 
-use crate::handlers::{hosts, mappings, others, pools, sessions, volumes};
+use crate::handlers::{disks, hosts, mappings, others, pools, sessions, volumes};
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{Failure, Principal, collect};
 use crate::{Shared, events::now_unix_ms};
@@ -51,8 +51,15 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::PoolDestroy => delete(pools::destroy),
         Operation::PoolImport => post(pools::import),
         Operation::PoolExport => post(pools::export),
-        Operation::DiskList => get(pools::disk_list),
-        Operation::DiskScan => post(pools::disk_scan),
+        Operation::PoolAdd => post(disks::add),
+        Operation::DiskList => get(disks::list),
+        Operation::DiskScan => post(disks::scan),
+        Operation::DiskShow => get(disks::show),
+        Operation::DiskReplace => post(disks::replace),
+        Operation::DiskRemove => delete(disks::remove),
+        Operation::DiskOffline => post(disks::offline),
+        Operation::DiskOnline => post(disks::online),
+        Operation::DiskLocate => post(disks::locate),
         Operation::VolumeList => get(volumes::list),
         Operation::VolumeCreate => post(volumes::create),
         Operation::VolumeShow => get(volumes::show),

@@ -5,6 +5,7 @@
 use crate::iscsi_names;
 use forebay_api::{Code, PoolCreate, Problem, VolumeCreate, show_size};
 use forebay_base::{Id, KIB, MIB, TIB};
+use forebay_pool::{DiskState, DiskStatus, GroupStatus};
 
 /// A shelf of 24 disks has a few dozen; a request with more than this is a mistake.
 const DISKS_MAX: usize = 1024;
@@ -153,6 +154,22 @@ pub fn pool(request: &PoolCreate) -> Result<(), Problem> {
             ));
         }
     }
+    if !request.spare_disks.is_empty() {
+        disks("spare_disks", &request.spare_disks)?;
+        let others = || request.disks.iter().chain(&request.log_disks);
+        if let Some(both) = request.spare_disks.iter().find(|disk| others().any(|other| other == *disk)) {
+            let detail = format!("`{}` is a data or log disk, too", shown(both));
+            return Err(invalid("spare_disks", detail, "Give each disk one role."));
+        }
+    }
+    for (disk, enclosure) in &request.enclosures {
+        self::enclosure("enclosures", enclosure)?;
+        let mut all = request.disks.iter().chain(&request.log_disks).chain(&request.spare_disks);
+        if !all.any(|other| other == disk) {
+            let detail = format!("`{}` is none of the pool's disks", shown(disk));
+            return Err(invalid("enclosures", detail, "Name disks as they are given."));
+        }
+    }
     let layout = crate::convert::layout_in(request.layout);
     if request.disks.len() < layout.width() {
         return Err(invalid(
@@ -170,6 +187,48 @@ pub fn pool(request: &PoolCreate) -> Result<(), Problem> {
         && !(1..=SHARDS_MAX).contains(&(shards as usize))
     {
         return Err(invalid("shards", format!("{shards} shards"), "Give between 1 and 32."));
+    }
+    Ok(())
+}
+
+/// A name for a box of disks; how long it may be says the engine.
+pub fn enclosure(field: &str, name: &str) -> Result<(), Problem> {
+    if name.is_empty() || name.chars().any(char::is_control) {
+        let detail = format!("`{}` is not an enclosure's name", shown(name));
+        return Err(invalid(field, detail, "Write what stands on the box, such as its slot in the rack."));
+    }
+    Ok(())
+}
+
+/// Disks of a group with something on them that do not serve.
+fn out_of_service(group: &GroupStatus) -> usize {
+    let is_out = |disk: &&DiskStatus| {
+        matches!(disk.state, DiskState::Failed | DiskState::Missing | DiskState::Offline)
+    };
+    group.disks.iter().filter(is_out).count()
+}
+
+/// How many disks a group can lose when `disk` is taken out of service.
+pub fn disk_offline(group: &GroupStatus, disk: &DiskStatus) -> Result<usize, Problem> {
+    if !matches!(disk.state, DiskState::Online | DiskState::Leaving) {
+        return Err(Problem::new(Code::Conflict, "the disk is not in service"));
+    }
+    let (out, most) = (out_of_service(group), usize::from(group.layout.redundancy()));
+    if out >= most {
+        let detail = format!("{out} disks of its group are out already, and the layout can lose {most}");
+        let remedy = "Bring the others back, or wait until they are rebuilt.";
+        return Err(Problem::new(Code::Unsafe, detail).remedy(remedy));
+    }
+    Ok(most - out - 1)
+}
+
+/// Whether a group has enough disks beside this one. Whether they have room is seen when it comes to it.
+pub fn disk_remove(group: &GroupStatus, disk: &DiskStatus) -> Result<(), Problem> {
+    let stays = |other: &&DiskStatus| other.state == DiskState::Online && other.id != disk.id;
+    let (others, width) = (group.disks.iter().filter(stays).count(), group.layout.width());
+    if others < width {
+        let detail = format!("its group would have {others} disks, and the layout needs {width}");
+        return Err(Problem::new(Code::Unsafe, detail).remedy("Add a disk first, or replace this one."));
     }
     Ok(())
 }
@@ -239,6 +298,8 @@ mod tests {
             layout,
             disks: disks.iter().map(|d| d.to_string()).collect(),
             log_disks: logs.iter().map(|d| d.to_string()).collect(),
+            spare_disks: Vec::new(),
+            enclosures: Default::default(),
             shards: None,
             log_bytes: None,
             force: false,
@@ -259,5 +320,59 @@ mod tests {
         }
         let shards = PoolCreate { shards: Some(33), ..request(&["/a"], &[], Layout::Single) };
         assert_eq!(field(pool(&shards)), "shards");
+        let good = request(&["/a", "/b"], &[], Layout::Mirror);
+        let with = |spares: &[&str], boxes: &[(&str, &str)]| PoolCreate {
+            spare_disks: spares.iter().map(|d| d.to_string()).collect(),
+            enclosures: boxes.iter().map(|(disk, name)| (disk.to_string(), name.to_string())).collect(),
+            ..good.clone()
+        };
+        pool(&with(&["/c"], &[("/a", "left"), ("/c", "right")])).unwrap();
+        assert_eq!(field(pool(&with(&["/a"], &[]))), "spare_disks");
+        assert_eq!(field(pool(&with(&["c"], &[]))), "spare_disks");
+        assert_eq!(field(pool(&with(&[], &[("/c", "left")]))), "enclosures");
+        assert_eq!(field(pool(&with(&[], &[("/a", "")]))), "enclosures");
+    }
+
+    #[test]
+    fn disks_that_go() {
+        use DiskState::*;
+        let disk = |number: u16, state| DiskStatus {
+            id: Id::from_random(0, number.into()),
+            number,
+            path: String::new(),
+            size: 0,
+            sector_physical: 512,
+            rotational: false,
+            enclosure: String::new(),
+            state,
+            errors_read: 0,
+            errors_write: 0,
+            errors_checksum: 0,
+            repaired: 0,
+        };
+        // A layout that needs three disks and can lose one.
+        let group = |states: &[DiskState]| GroupStatus {
+            role: forebay_pool::Role::Data,
+            layout: forebay_pool::Layout::Parity { data: 2, parity: 1 },
+            disks: states.iter().enumerate().map(|(number, state)| disk(number as u16, *state)).collect(),
+        };
+        // Of the first disk: how many can be lost without it, and whether it can leave.
+        for (states, offline, remove) in [
+            (&[Online, Online, Online][..], Ok(0), false),
+            (&[Online, Online, Online, Online], Ok(0), true),
+            (&[Leaving, Online, Online, Online], Ok(0), true),
+            (&[Online, Online, Online, Spare], Ok(0), false),
+            (&[Online, Online, Online, Empty], Ok(0), false),
+            (&[Online, Failed, Online, Online], Err(Code::Unsafe), false),
+            (&[Online, Missing, Online, Online, Online], Err(Code::Unsafe), true),
+            (&[Online, Offline, Online, Online], Err(Code::Unsafe), false),
+            (&[Offline, Online, Online, Online], Err(Code::Conflict), true),
+            (&[Spare, Online, Online, Online], Err(Code::Conflict), true),
+        ] {
+            let group = group(states);
+            let left = disk_offline(&group, &group.disks[0]).map_err(|problem| problem.code);
+            assert_eq!(left, offline, "{states:?}");
+            assert_eq!(disk_remove(&group, &group.disks[0]).is_ok(), remove, "{states:?}");
+        }
     }
 }

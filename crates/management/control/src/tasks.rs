@@ -1,16 +1,17 @@
 //! Long work that a client started and need not wait for.
 //!
 //! Changes to pools run one at a time, in the order in which they came: each also changes the daemon's
-//! configuration, and two imports of the same disks must not race. A task that waits for its turn can be cancelled;
-//! one that runs cannot, because the engine finishes what it began. Tasks live in memory: the work itself is
+//! configuration, and two imports of the same disks must not race. One whose change is made, and which only watches what
+//! the engine makes of it for hours, gives up its turn ([`Running::give_up_turn`]). A task that waits for its turn can be
+//! cancelled; one that runs cannot, because the engine finishes what it began. Tasks live in memory: the work itself is
 //! crash-safe and a restart has nothing to resume, so there is nothing to write down.
 
 use crate::events::{EventLog, now_unix_ms};
-use forebay_api::{Code, Problem, Severity, Task, TaskState};
+use forebay_api::{Code, Eta, Problem, Severity, Task, TaskState};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tokio::sync::{Mutex as Turn, oneshot, watch};
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard, oneshot, watch};
 
 /// Waiting or running. A person starts a few; a script that starts more is told to wait.
 const ACTIVE_MAX: usize = 64;
@@ -27,8 +28,39 @@ pub struct Tasks {
     entries: Mutex<VecDeque<Entry>>,
     /// Grows with each change of any task.
     version: watch::Sender<u64>,
-    turn: Turn<()>,
+    turn: Arc<Turn<()>>,
     events: EventLog,
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Thousandths done.
+    pub permille: Option<u32>,
+    pub rate_bytes_per_second: Option<u64>,
+    pub eta: Option<Eta>,
+}
+
+/// A task's own end of it, while it runs.
+pub struct Running {
+    tasks: Arc<Tasks>,
+    id: String,
+    turn: Option<OwnedMutexGuard<()>>,
+}
+
+impl Running {
+    /// Lets the next task begin. From here on this one changes nothing.
+    pub fn give_up_turn(&mut self) {
+        self.turn = None;
+    }
+
+    pub fn progress(&self, progress: Progress) {
+        self.tasks.change(&self.id, |entry| {
+            entry.task.progress_permille = progress.permille;
+            entry.task.rate_bytes_per_second = progress.rate_bytes_per_second;
+            entry.task.eta = progress.eta;
+        });
+    }
 }
 
 impl Tasks {
@@ -36,7 +68,7 @@ impl Tasks {
         Arc::new(Tasks {
             entries: Mutex::default(),
             version: watch::Sender::new(0),
-            turn: Turn::new(()),
+            turn: Arc::default(),
             events,
         })
     }
@@ -49,6 +81,19 @@ impl Tasks {
     pub fn start<F>(self: &Arc<Self>, name: &str, object: &str, work: F) -> Result<Task, Problem>
     where
         F: Future<Output = Result<Option<serde_json::Value>, Problem>> + Send + 'static,
+    {
+        self.start_long(name, object, |running| async move {
+            let result = work.await;
+            drop(running);
+            result
+        })
+    }
+
+    /// Like [`Tasks::start`], for work that tells how far it is.
+    pub fn start_long<F, W>(self: &Arc<Self>, name: &str, object: &str, work: F) -> Result<Task, Problem>
+    where
+        F: FnOnce(Running) -> W + Send + 'static,
+        W: Future<Output = Result<Option<serde_json::Value>, Problem>> + Send + 'static,
     {
         let (cancel, mut cancelled) = oneshot::channel();
         let task = Task {
@@ -83,15 +128,15 @@ impl Tasks {
         let id = task.id.clone();
         tokio::spawn(async move {
             let turn = tokio::select! {
-                turn = tasks.turn.lock() => turn,
+                turn = tasks.turn.clone().lock_owned() => turn,
                 _ = &mut cancelled => return,
             };
             // From here on it cannot be cancelled: `begin` and `cancel` agree under one lock.
             if !tasks.begin(&id) {
                 return;
             }
-            let result = work.await;
-            drop(turn);
+            let running = Running { tasks: tasks.clone(), id: id.clone(), turn: Some(turn) };
+            let result = work(running).await;
             tasks.finish(&id, result);
         });
         Ok(task)
@@ -114,6 +159,7 @@ impl Tasks {
         let failed = self.change(id, |entry| {
             let task = &mut entry.task;
             task.finished_unix_ms = Some(now_unix_ms());
+            task.eta = None;
             match result {
                 Ok(value) => {
                     task.state = TaskState::Succeeded;
@@ -189,6 +235,11 @@ impl Tasks {
         }
     }
 
+    /// Waits for the turn that tasks take, to do something small between two of them.
+    pub async fn turn(&self) -> OwnedMutexGuard<()> {
+        self.turn.clone().lock_owned().await
+    }
+
     /// Waits until no task runs or waits.
     pub async fn idle(&self) {
         let mut version = self.version();
@@ -260,6 +311,39 @@ mod tests {
         assert_eq!(tasks.cancel("nothing").unwrap_err().code, Code::NotFound);
         let ids: Vec<String> = tasks.list().into_iter().map(|task| task.object).collect();
         assert_eq!(ids, ["c", "b", "a"]);
+    }
+
+    #[tokio::test]
+    async fn one_that_only_watches_lets_the_next_begin() {
+        let temp = test_directory();
+        let tasks = tasks(&temp);
+        let (release, released) = oneshot::channel::<()>();
+        let watching = tasks
+            .start_long("disk.replace", "a/0", |mut running| async move {
+                running.give_up_turn();
+                let eta = Eta { seconds_low: 1, seconds_high: 2 };
+                let rate_bytes_per_second = Some(1 << 20);
+                running.progress(Progress { permille: Some(250), rate_bytes_per_second, eta: Some(eta) });
+                released.await.unwrap();
+                Ok(None)
+            })
+            .unwrap();
+        let (done, next) = oneshot::channel::<()>();
+        tasks
+            .start("pool.create", "b", async {
+                done.send(()).unwrap();
+                Ok(None)
+            })
+            .unwrap();
+        next.await.unwrap();
+        let seen = tasks.find(&watching.id).unwrap();
+        assert_eq!((seen.state, seen.progress_permille), (TaskState::Running, Some(250)));
+        assert_eq!(seen.eta, Some(Eta { seconds_low: 1, seconds_high: 2 }));
+        release.send(()).unwrap();
+        tasks.idle().await;
+        let seen = tasks.find(&watching.id).unwrap();
+        assert_eq!((seen.state, seen.progress_permille), (TaskState::Succeeded, Some(1000)));
+        assert_eq!(seen.eta, None);
     }
 
     #[tokio::test]

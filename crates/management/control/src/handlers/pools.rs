@@ -1,17 +1,18 @@
-//! Pools and their disks.
+//! Pools.
 //!
 //! Whatever changes a pool is a task. The daemon's configuration is written before a pool comes to be or ceases to be,
 //! and again afterwards: see [`crate::configuration`].
 
-use super::mappings;
+use super::{disks, mappings};
 use crate::configuration::{Remembered, Unsettled};
 use crate::iscsi_names::target_name;
-use crate::request::{Answered, Ask, Failure, Input, Principal, made, ok, plan};
+use crate::request::{Answered, Ask, Input, Principal, made, ok, plan};
 use crate::{Shared, convert, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use forebay_api::{Code, Disk, DiskPaths, Operation, Pool, PoolCreate, PoolsFound, Problem, Severity, Task};
+use forebay_api::{Code, DiskPaths, Operation, Pool, PoolCreate, Problem, Severity, Task};
+use forebay_base::Id;
 use forebay_pool::{PoolSpec, PoolState, PoolStatus};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,7 @@ async fn all(shared: &Shared) -> Vec<Pool> {
     pools
 }
 
-fn not_found(pool: &str) -> Problem {
+pub fn not_found(pool: &str) -> Problem {
     Problem::new(Code::NotFound, "there is no such pool")
         .object(pool)
         .remedy("`forebay pool list` shows them; `forebay pool import DISK…` looks for pools on disks.")
@@ -46,7 +47,7 @@ async fn find(shared: &Shared, name: &str) -> Result<Pool, Problem> {
 }
 
 /// The imported pool with this name or UUID.
-async fn imported(shared: &Shared, name: &str) -> Result<PoolStatus, Problem> {
+pub async fn imported(shared: &Shared, name: &str) -> Result<PoolStatus, Problem> {
     let pools = shared.engine.pools().await;
     pools.into_iter().find(|pool| pool.name == name || pool.id.to_string() == name).ok_or_else(|| {
         match shared.configuration.find(name) {
@@ -58,12 +59,12 @@ async fn imported(shared: &Shared, name: &str) -> Result<PoolStatus, Problem> {
     })
 }
 
-fn accepted(task: Result<Task, Problem>) -> Answered {
+pub fn accepted(task: Result<Task, Problem>) -> Answered {
     let task = task?;
     made(StatusCode::ACCEPTED, &Operation::TaskShow.path_of(&task.id), &task)
 }
 
-fn result(status: &PoolStatus) -> Result<Option<serde_json::Value>, Problem> {
+pub fn result(status: &PoolStatus) -> Result<Option<serde_json::Value>, Problem> {
     Ok(Some(serde_json::to_value(convert::pool(status)).expect("a pool is plain data")))
 }
 
@@ -108,6 +109,10 @@ pub async fn create(
         if !request.log_disks.is_empty() {
             changes.push(format!("Its intent log is on {}.", disks_in_words(request.log_disks.len())));
         }
+        if !request.spare_disks.is_empty() {
+            let spare = disks_in_words(request.spare_disks.len());
+            changes.push(format!("In reserve for a disk that fails: {spare}."));
+        }
         return plan("pool.create", &request.name, changes);
     }
     let name = request.name.clone();
@@ -143,7 +148,7 @@ async fn ended(shared: &Shared, task: &Task) -> Result<(), Problem> {
     }
 }
 
-fn disks_in_words(count: usize) -> String {
+pub fn disks_in_words(count: usize) -> String {
     if count == 1 { "1 disk".into() } else { format!("{count} disks") }
 }
 
@@ -153,8 +158,8 @@ fn spec_of(shared: &Shared, request: &PoolCreate) -> PoolSpec {
         layout: convert::layout_in(request.layout),
         disks: request.disks.clone(),
         log_disks: request.log_disks.clone(),
-        spare_disks: Vec::new(),
-        enclosures: Vec::new(),
+        spare_disks: request.spare_disks.clone(),
+        enclosures: request.enclosures.clone().into_iter().collect(),
         shards: request.shards.map_or(shared.cores.clamp(1, rules::SHARDS_MAX), |shards| shards as usize),
         log_bytes: request.log_bytes,
         force: request.force,
@@ -166,7 +171,8 @@ async fn create_now(
     request: PoolCreate,
     who: String,
 ) -> Result<Option<serde_json::Value>, Problem> {
-    let disks: Vec<String> = request.disks.iter().chain(&request.log_disks).cloned().collect();
+    let disks = request.disks.iter().chain(&request.log_disks).chain(&request.spare_disks);
+    let disks: Vec<String> = disks.cloned().collect();
     let spec = spec_of(&shared, &request);
     let name = spec.name.clone();
     let told = format!("created with layout {} on {}, by {who}", spec.layout, disks_in_words(disks.len()));
@@ -178,6 +184,8 @@ async fn create_now(
         id: None,
         name: name.clone(),
         disks,
+        joining: Vec::new(),
+        unfound: Vec::new(),
         unsettled: Some(Unsettled::Creating),
         failure: None,
     };
@@ -260,7 +268,8 @@ async fn import_at_start(
     entry: Remembered,
     wanted: String,
 ) -> Result<Option<serde_json::Value>, Problem> {
-    let mut result = import_now(shared.clone(), wanted.clone(), entry.disks.clone()).await;
+    let disks = [&entry.disks[..], &entry.joining].concat();
+    let mut result = import_now(shared.clone(), wanted.clone(), disks.clone()).await;
     for attempt in 1..=HELD_ATTEMPTS {
         if !matches!(&result, Err(problem) if problem.code == Code::Conflict) || *shared.stopping.borrow() {
             break;
@@ -269,7 +278,11 @@ async fn import_at_start(
             eprintln!("forebay: pool {}: another process holds its disks; waiting for it", entry.name);
         }
         tokio::time::sleep(HELD_PAUSE).await;
-        result = import_now(shared.clone(), wanted.clone(), entry.disks.clone()).await;
+        result = import_now(shared.clone(), wanted.clone(), disks.clone()).await;
+    }
+    if matches!(&result, Err(problem) if problem.code != Code::Conflict) && !entry.joining.is_empty() {
+        // What was about to join may be another pool's still.
+        result = import_now(shared.clone(), wanted, entry.disks.clone()).await;
     }
     match (result, entry.unsettled) {
         (Ok(value), None) => Ok(value),
@@ -369,21 +382,33 @@ async fn leave(
     Ok(None)
 }
 
-/// Remembers where an imported pool's disks are. A missing disk has no path: then the old paths stay, because the
-/// disk may come back where it was.
+/// Remembers where an imported pool's disks are.
 async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus) -> Result<(), Problem> {
-    let disks = status.groups.iter().flat_map(|group| &group.disks);
-    let mut paths: Vec<String> =
-        disks.clone().map(|disk| disk.path.clone()).filter(|path| !path.is_empty()).collect();
-    if disks.clone().any(|disk| disk.path.is_empty()) {
-        let before = shared.configuration.find(&status.name).map(|entry| entry.disks).unwrap_or_default();
-        let gone = before.into_iter().filter(|path| !paths.contains(path)).collect::<Vec<_>>();
-        paths.extend(gone);
-    }
-    let id = Some(status.id.to_string());
-    let entry = Remembered { id, name: status.name.clone(), disks: paths, unsettled: None, failure: None };
+    let before = shared.configuration.find(&status.name);
+    let before = before.map(|entry| [entry.disks, entry.joining].concat()).unwrap_or_default();
+    let found = disks::paths(status, &[]);
+    let unfound = before.into_iter().filter(|path| !found.contains(path)).collect::<Vec<_>>();
+    let entry = Remembered {
+        id: Some(status.id.to_string()),
+        name: status.name.clone(),
+        disks: disks::paths(status, &unfound),
+        joining: Vec::new(),
+        unfound,
+        unsettled: None,
+        failure: None,
+    };
     remember(shared, entry).await?;
     mappings::pool_came(shared, status).await
+}
+
+/// Changes what is remembered of an imported pool. Needs the tasks' turn.
+pub async fn update(
+    shared: &Arc<Shared>,
+    pool: Id,
+    change: impl FnOnce(&mut Remembered) + Send + 'static,
+) -> Result<(), Problem> {
+    let shared = shared.clone();
+    crate::blocking(move || shared.configuration.update(&pool.to_string(), change)).await
 }
 
 async fn remember(shared: &Arc<Shared>, entry: Remembered) -> Result<(), Problem> {
@@ -394,29 +419,4 @@ async fn remember(shared: &Arc<Shared>, entry: Remembered) -> Result<(), Problem
 async fn forget(shared: &Arc<Shared>, name: &str) -> Result<(), Problem> {
     let (shared, name) = (shared.clone(), name.to_string());
     crate::blocking(move || shared.configuration.forget(&name)).await
-}
-
-pub async fn disk_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
-    let pools = shared.engine.pools().await;
-    if let Some(name) = &ask.pool
-        && !pools.iter().any(|pool| pool.name == *name || pool.id.to_string() == *name)
-    {
-        return Err(Failure(imported(&shared, name).await.err().unwrap_or_else(|| not_found(name))));
-    }
-    let wanted = |pool: &&PoolStatus| {
-        ask.pool.as_ref().is_none_or(|name| pool.name == *name || pool.id.to_string() == *name)
-    };
-    let mut disks: Vec<Disk> = Vec::new();
-    for pool in pools.iter().filter(wanted) {
-        for group in &pool.groups {
-            disks.extend(group.disks.iter().map(|disk| convert::disk(&pool.name, group, disk)));
-        }
-    }
-    ok(&ask.page(disks, |disk| format!("{} {:?} {} {}", disk.spec.pool, disk.spec.role, disk.name, disk.id)))
-}
-
-pub async fn disk_scan(State(shared): State<Arc<Shared>>, Input(request): Input<DiskPaths>) -> Answered {
-    rules::disks("disks", &request.disks)?;
-    let found = shared.engine.pool_scan(request.disks).await;
-    ok(&PoolsFound { items: found.into_iter().map(convert::found).collect() })
 }

@@ -1,0 +1,110 @@
+//! The commands about disks.
+//!
+//! A disk is named as its pool's part: `tank/3` by number, `tank//dev/sdb` or `tank/disk0` by path, or by UUID alone.
+
+use crate::arguments::Disk;
+use crate::client::Call;
+use crate::commands::{Outcome, Session, of_pool};
+use crate::failure::{Exit, Failure};
+use crate::show;
+use forebay_api as api;
+use forebay_api::{DiskLocate, DiskOnline, DiskReplace, Operation};
+
+impl Session {
+    pub fn disk(&self, command: Disk) -> Outcome {
+        match command {
+            Disk::List { pool } => {
+                let disks: Vec<api::Disk> = self.client.all(Operation::DiskList, &of_pool(pool))?;
+                self.list(&disks, show::disks)
+            }
+            Disk::Replace { disk, new, force, dry_run, wait } => {
+                let disk = self.disk_name(&disk)?;
+                let body = DiskReplace { new: self.path(new)?, force };
+                let call = Call::of(Operation::DiskReplace, &disk).body(&body).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                self.task(call, wait, |task| format!("Disk {} is replaced.", task.object))?;
+                Ok(Exit::Ok)
+            }
+            Disk::Remove { disk, yes, dry_run, wait } => {
+                let name = self.disk_name(&disk)?;
+                let call = Call::of(Operation::DiskRemove, &name).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                let what = "Removing a disk leaves its pool with less room, or without a spare";
+                self.confirm(yes.yes, what, &disk)?;
+                self.task(call, wait, |task| format!("Disk {} has left its pool.", task.object))?;
+                Ok(Exit::Ok)
+            }
+            Disk::Offline { disk, yes, dry_run, wait } => {
+                let name = self.disk_name(&disk)?;
+                let call = Call::of(Operation::DiskOffline, &name).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                let what = "Without the disk its pool has less redundancy";
+                self.confirm(yes.yes, what, &disk)?;
+                self.task(call, wait, |task| format!("Disk {} is out of service.", task.object))?;
+                Ok(Exit::Ok)
+            }
+            Disk::Online { disk, path, dry_run, wait } => {
+                let disk = self.disk_name(&disk)?;
+                let body = DiskOnline { path: self.path(path)? };
+                let call = Call::of(Operation::DiskOnline, &disk).body(&body).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                let again = "serves again, under a new number: `forebay disk list` shows it.";
+                self.task(call, wait, |task| format!("The disk that was {} {again}", task.object))?;
+                Ok(Exit::Ok)
+            }
+            Disk::Locate { disk, seconds, wait } => {
+                let disk = self.disk_name(&disk)?;
+                let call = Call::of(Operation::DiskLocate, &disk);
+                let call = call.body(&DiskLocate { seconds: Some(seconds) });
+                self.task(call, wait, |task| format!("Disk {} blinks no more.", task.object))?;
+                Ok(Exit::Ok)
+            }
+        }
+    }
+
+    fn path(&self, path: Option<String>) -> Result<Option<String>, Failure> {
+        Ok(self.paths(path.as_slice())?.pop())
+    }
+
+    /// A disk's name as the daemon knows it: a path may be written relative to here.
+    fn disk_name(&self, name: &str) -> Result<String, Failure> {
+        match name.split_once('/') {
+            Some((pool, place)) if is_path(place) => {
+                let paths = self.paths(&[place.to_string()])?;
+                Ok(format!("{pool}/{}", paths.concat()))
+            }
+            _ => Ok(name.to_string()),
+        }
+    }
+}
+
+/// Whether it is neither a number nor a UUID.
+fn is_path(place: &str) -> bool {
+    let is_number = place.bytes().all(|byte| byte.is_ascii_digit());
+    let groups: Vec<usize> = place.split('-').map(str::len).collect();
+    let is_id = groups == [8, 4, 4, 4, 12] && place.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit());
+    !is_number && !is_id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_ids_are_no_paths() {
+        for place in ["0", "17", "01234567-89ab-4cde-8f01-23456789abcd"] {
+            assert!(!is_path(place), "{place}");
+        }
+        for place in ["/dev/sdb", "disk0", "./3", "a-b-c-d-e", "01234567-89ab-4cde-8f01-23456789abcx"] {
+            assert!(is_path(place), "{place}");
+        }
+    }
+}

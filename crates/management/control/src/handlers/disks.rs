@@ -1,0 +1,469 @@
+//! The disks of pools: shown, added, replaced, removed, taken out of service and back.
+//!
+//! A change is two things: what the engine does at once, which takes the tasks' turn, and the moving of data that follows, which
+//! may take days. The task watches that, too, and fails when it does not get on; the engine goes on by itself as soon as it
+//! can, with or without a task and after a restart. Where the disks are is remembered before the first and after the second
+//! ([`crate::configuration`]); disks that leave without a command are noticed every few seconds.
+
+use super::pools::{accepted, disks_in_words, imported, not_found, result, update};
+use crate::configuration::Remembered;
+use crate::pace::Pace;
+use crate::request::{Answered, Ask, Failure, Input, ok, plan};
+use crate::tasks::{Progress, Running};
+use crate::{Shared, convert, rules};
+use axum::extract::{Path, State};
+use forebay_api::{Code, Disk, DiskLocate, DiskOnline, DiskPaths, DiskReplace, PoolAdd, PoolsFound, Problem};
+use forebay_base::Id;
+use forebay_pool::{DiskAdd, DiskState, DiskStatus, GroupStatus, Layout, PoolSpec, PoolState, PoolStatus};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+const POLL_DELAY: Duration = Duration::from_secs(1);
+/// The engine tries by itself every five seconds: a task gives up after three times in vain.
+const BLOCKED_RETRY_DELAY: Duration = Duration::from_secs(5);
+const BLOCKED_TIME_MAX: Duration = Duration::from_secs(15);
+/// How often it is looked whether disks joined or left without a command.
+const FOLLOW_DELAY: Duration = Duration::from_secs(10);
+const LOCATE_SECONDS: u32 = 30;
+
+/// A disk of an imported pool.
+struct Found {
+    pool: PoolStatus,
+    group: GroupStatus,
+    disk: DiskStatus,
+}
+
+impl Found {
+    /// As the command line names it.
+    fn name(&self) -> String {
+        format!("{}/{}", self.pool.name, self.disk.number)
+    }
+    /// For sentences.
+    fn words(&self) -> String {
+        match self.disk.path.is_empty() {
+            true => format!("disk {}", self.name()),
+            false => format!("disk {} ({})", self.name(), self.disk.path),
+        }
+    }
+    fn is_in_service(&self) -> bool {
+        matches!(self.disk.state, DiskState::Online | DiskState::Leaving | DiskState::Spare)
+    }
+}
+
+/// The disk with this UUID, or `POOL/NUMBER`, or `POOL/PATH`.
+async fn find(shared: &Shared, name: &str) -> Result<Found, Problem> {
+    let by_place = name.split_once('/');
+    let pools = match by_place {
+        Some((pool, _)) => vec![imported(shared, pool).await?],
+        None => shared.engine.pools().await,
+    };
+    let is_it = |disk: &DiskStatus| match by_place {
+        Some((_, place)) => {
+            place.parse() == Ok(disk.number) || disk.id.to_string() == place || disk.path == place
+        }
+        None => disk.id.to_string() == name,
+    };
+    for pool in pools {
+        for group in &pool.groups {
+            if let Some(disk) = group.disks.iter().find(|disk| is_it(disk)) {
+                let (group, disk) = (group.clone(), disk.clone());
+                return Ok(Found { pool, group, disk });
+            }
+        }
+    }
+    let remedy = "Name it POOL/NUMBER, POOL/PATH or by its UUID; `forebay disk list` shows them.";
+    Err(Problem::new(Code::NotFound, "no imported pool has such a disk").object(name).remedy(remedy))
+}
+
+pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    let pools = shared.engine.pools().await;
+    if let Some(name) = &ask.pool
+        && !pools.iter().any(|pool| pool.name == *name || pool.id.to_string() == *name)
+    {
+        return Err(Failure(imported(&shared, name).await.err().unwrap_or_else(|| not_found(name))));
+    }
+    let wanted = |pool: &&PoolStatus| {
+        ask.pool.as_ref().is_none_or(|name| pool.name == *name || pool.id.to_string() == *name)
+    };
+    let mut disks: Vec<Disk> = Vec::new();
+    for pool in pools.iter().filter(wanted) {
+        for group in &pool.groups {
+            disks.extend(group.disks.iter().map(|disk| convert::disk(&pool.name, group, disk)));
+        }
+    }
+    ok(&ask.page(disks, |disk| format!("{} {:05}", disk.spec.pool, disk.status.number)))
+}
+
+pub async fn scan(State(shared): State<Arc<Shared>>, Input(request): Input<DiskPaths>) -> Answered {
+    rules::disks("disks", &request.disks)?;
+    let found = shared.engine.pool_scan(request.disks).await;
+    ok(&PoolsFound { items: found.into_iter().map(convert::found).collect() })
+}
+
+pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
+    let found = find(&shared, &name).await?;
+    ok(&convert::disk(&found.pool.name, &found.group, &found.disk))
+}
+
+/// What the engine would say against taking these disks, without taking them.
+async fn examine(
+    shared: &Shared,
+    pool: &PoolStatus,
+    disks: &[String],
+    enclosure: &str,
+    force: bool,
+) -> Result<(), Problem> {
+    let own = |path: &&String| pool.groups.iter().flat_map(|group| &group.disks).any(|d| d.path == **path);
+    if let Some(path) = disks.iter().find(own) {
+        let detail = format!("{path} is one of the pool's disks already");
+        return Err(Problem::new(Code::Unsafe, detail)
+            .object(pool.name.as_str())
+            .remedy("Give another disk."));
+    }
+    // A disk that a pool could be made of can join one.
+    let spec = PoolSpec {
+        name: pool.name.clone(),
+        layout: Layout::Single,
+        disks: disks.to_vec(),
+        log_disks: Vec::new(),
+        spare_disks: Vec::new(),
+        enclosures: disks.iter().map(|path| (path.clone(), enclosure.to_string())).collect(),
+        shards: 1,
+        log_bytes: None,
+        force,
+    };
+    shared.engine.pool_create_check(spec).await.map_err(convert::problem)
+}
+
+pub async fn add(
+    State(shared): State<Arc<Shared>>,
+    Path(name): Path<String>,
+    ask: Ask,
+    Input(request): Input<PoolAdd>,
+) -> Answered {
+    rules::disks("disks", &request.disks)?;
+    request.enclosure.as_ref().map_or(Ok(()), |name| rules::enclosure("enclosure", name))?;
+    let pool = imported(&shared, &name).await?;
+    let enclosure = request.enclosure.unwrap_or_default();
+    if ask.dry_run {
+        examine(&shared, &pool, &request.disks, &enclosure, request.force).await?;
+        let joining =
+            format!("{} joins the pool; what was on it is lost.", disks_in_words(request.disks.len()));
+        let then = match request.spare {
+            true => "It waits to take the place of a disk that fails.",
+            false => "Data spreads over it in the background.",
+        };
+        return plan("pool.add", &pool.name, vec![joining, then.into()]);
+    }
+    let add = DiskAdd { spare: request.spare, enclosure, force: request.force };
+    let (object, id, paths) = (pool.name.clone(), pool.id, request.disks);
+    let (by, joining) = (shared.clone(), paths.clone());
+    let work = move |running| async move {
+        let pool = id.to_string();
+        changed(&by, id, joining, by.engine.disk_add(&pool, paths, add)).await?;
+        healed(by, running, id, None).await
+    };
+    accepted(shared.tasks.start_long("pool.add", &object, work))
+}
+
+pub async fn replace(
+    State(shared): State<Arc<Shared>>,
+    Path(name): Path<String>,
+    ask: Ask,
+    Input(request): Input<DiskReplace>,
+) -> Answered {
+    request.new.as_ref().map_or(Ok(()), |path| rules::disks("new", std::slice::from_ref(path)))?;
+    let found = find(&shared, &name).await?;
+    if ask.dry_run {
+        if matches!(found.disk.state, DiskState::Empty | DiskState::Spare) {
+            return Err(Problem::new(Code::Unsafe, "nothing is on this disk")
+                .object(found.name())
+                .remedy("Add the new disk with `forebay pool add`, and remove this one.")
+                .into());
+        }
+        let new = match &request.new {
+            Some(path) => {
+                examine(&shared, &found.pool, std::slice::from_ref(path), "", request.force).await?;
+                path.clone()
+            }
+            None => {
+                let disks = &mut found.pool.groups.iter().flat_map(|group| &group.disks);
+                let spare = disks.find(|disk| disk.state == DiskState::Spare).ok_or_else(|| {
+                    Problem::new(Code::Unsafe, "the pool has no spare disk")
+                        .object(found.name())
+                        .remedy("Name the new disk.")
+                })?;
+                format!("spare disk {}/{}", found.pool.name, spare.number)
+            }
+        };
+        let how = if found.is_in_service() { "moves to" } else { "is rebuilt on" };
+        let mut changes = vec![
+            format!("What is on {} {how} {new}, or on other disks of its group.", found.words()),
+            "Then it leaves the pool.".into(),
+        ];
+        if request.new.is_some() {
+            changes.insert(0, format!("{new} joins the pool; what was on it is lost."));
+        }
+        return plan("disk.replace", &found.name(), changes);
+    }
+    let (object, id, old) = (found.name(), found.pool.id, found.disk.id);
+    let by = shared.clone();
+    let work = move |running| async move {
+        let (pool, disk) = (id.to_string(), old.to_string());
+        let change = by.engine.disk_replace(&pool, &disk, request.new.as_deref(), request.force);
+        changed(&by, id, request.new.clone().into_iter().collect(), change).await?;
+        healed(by, running, id, Some(old)).await
+    };
+    accepted(shared.tasks.start_long("disk.replace", &object, work))
+}
+
+pub async fn remove(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
+    let found = find(&shared, &name).await?;
+    if ask.dry_run {
+        let change = match found.disk.state {
+            DiskState::Empty | DiskState::Spare => {
+                format!("{} leaves the pool; nothing is on it.", found.words())
+            }
+            _ => {
+                rules::disk_remove(&found.group, &found.disk).map_err(|p| p.object(found.name()))?;
+                let words = found.words();
+                format!("What is on {words} moves to the others of its group; then it leaves the pool.")
+            }
+        };
+        return plan("disk.remove", &found.name(), vec![change]);
+    }
+    let (object, id, disk) = (found.name(), found.pool.id, found.disk.id);
+    let by = shared.clone();
+    let work = move |running| async move {
+        let (pool, name) = (id.to_string(), disk.to_string());
+        changed(&by, id, Vec::new(), by.engine.disk_remove(&pool, &name)).await?;
+        healed(by, running, id, Some(disk)).await
+    };
+    accepted(shared.tasks.start_long("disk.remove", &object, work))
+}
+
+pub async fn offline(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
+    let found = find(&shared, &name).await?;
+    if ask.dry_run {
+        let left = rules::disk_offline(&found.group, &found.disk).map_err(|p| p.object(found.name()))?;
+        let changes = vec![
+            format!("{} is taken out of service; what is written then it misses.", found.words()),
+            format!("Until it is back or rebuilt, its group can lose {left} more."),
+        ];
+        return plan("disk.offline", &found.name(), changes);
+    }
+    let (object, id, disk) = (found.name(), found.pool.id, found.disk.id);
+    let by = shared.clone();
+    let work = async move {
+        let (pool, name) = (id.to_string(), disk.to_string());
+        result(&changed(&by, id, Vec::new(), by.engine.disk_offline(&pool, &name)).await?)
+    };
+    accepted(shared.tasks.start("disk.offline", &object, work))
+}
+
+pub async fn online(
+    State(shared): State<Arc<Shared>>,
+    Path(name): Path<String>,
+    ask: Ask,
+    Input(request): Input<DiskOnline>,
+) -> Answered {
+    request.path.as_ref().map_or(Ok(()), |path| rules::disks("path", std::slice::from_ref(path)))?;
+    let found = find(&shared, &name).await?;
+    if ask.dry_run {
+        if found.is_in_service() {
+            return Err(Problem::new(Code::Conflict, "it is in service").object(found.name()).into());
+        }
+        let change = "It serves again, under a new number, and gets a copy of what it missed.";
+        return plan("disk.online", &found.name(), vec![change.into()]);
+    }
+    let (object, id, disk) = (found.name(), found.pool.id, found.disk.id);
+    let by = shared.clone();
+    let work = move |running| async move {
+        let (pool, name) = (id.to_string(), disk.to_string());
+        let change = by.engine.disk_online(&pool, &name, request.path.as_deref());
+        changed(&by, id, request.path.clone().into_iter().collect(), change).await?;
+        healed(by, running, id, None).await
+    };
+    accepted(shared.tasks.start_long("disk.online", &object, work))
+}
+
+pub async fn locate(
+    State(shared): State<Arc<Shared>>,
+    Path(name): Path<String>,
+    Input(request): Input<DiskLocate>,
+) -> Answered {
+    let seconds = request.seconds.unwrap_or(LOCATE_SECONDS);
+    if !(1..=3600).contains(&seconds) {
+        let detail = format!("{seconds} seconds are not possible");
+        return Err(rules::invalid("seconds", detail, "Give between 1 and 3600.").into());
+    }
+    let found = find(&shared, &name).await?;
+    let (object, by) = (found.name(), shared.clone());
+    let time = Duration::from_secs(seconds.into());
+    let work = move |mut running: Running| async move {
+        running.give_up_turn();
+        let (pool, disk) = (found.pool.id.to_string(), found.disk.id.to_string());
+        let blinking = by.engine.disk_locate(&pool, &disk, time);
+        tokio::select! {
+            ended = blinking => ended.map(|()| None).map_err(convert::problem),
+            () = stopped(&by) => Ok(None),
+        }
+    };
+    accepted(shared.tasks.start_long("disk.locate", &object, work))
+}
+
+/// Changes the disks of a pool, of which those at `joining` are new; remembers where they are before and after.
+async fn changed(
+    shared: &Arc<Shared>,
+    pool: Id,
+    joining: Vec<String>,
+    change: impl Future<Output = Result<PoolStatus, forebay_pool::Error>>,
+) -> Result<PoolStatus, Problem> {
+    update(shared, pool, move |entry| entry.joining = joining).await?;
+    let changed = change.await.map_err(convert::problem);
+    // Also after a failure: of several disks, some may have joined.
+    let now = match &changed {
+        Ok(status) => Some(status.clone()),
+        Err(_) => current(shared, pool).await,
+    };
+    if let Some(status) = now {
+        remember_disks(shared, &status).await?;
+    }
+    changed
+}
+
+async fn current(shared: &Shared, pool: Id) -> Option<PoolStatus> {
+    shared.engine.pools().await.into_iter().find(|status| status.id == pool)
+}
+
+/// Paths of a pool's disks. A missing disk has none: then those stay at which nothing was found, because it may come back there.
+pub fn paths(status: &PoolStatus, unfound: &[String]) -> Vec<String> {
+    let disks = || status.groups.iter().flat_map(|group| &group.disks).map(|disk| &disk.path);
+    let mut paths: Vec<String> = disks().filter(|path| !path.is_empty()).cloned().collect();
+    if disks().any(String::is_empty) {
+        let more: Vec<String> = unfound.iter().filter(|path| !paths.contains(path)).cloned().collect();
+        paths.extend(more);
+    }
+    paths
+}
+
+fn follow(entry: &mut Remembered, status: &PoolStatus) {
+    entry.disks = paths(status, &entry.unfound);
+    entry.joining.clear();
+}
+
+/// Needs the tasks' turn.
+async fn remember_disks(shared: &Arc<Shared>, status: &PoolStatus) -> Result<(), Problem> {
+    let now = status.clone();
+    update(shared, status.id, move |entry| follow(entry, &now)).await
+}
+
+/// Remembers where disks are that joined or left without a command: spare ones, and those that were leaving at a restart.
+pub async fn follow_all(shared: Arc<Shared>) {
+    let mut ticks = interval(FOLLOW_DELAY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        for seen in shared.engine.pools().await {
+            let is_as_remembered = |entry: &Remembered| {
+                let mut next = entry.clone();
+                follow(&mut next, &seen);
+                next == *entry
+            };
+            let entry = shared.configuration.find(&seen.id.to_string());
+            if entry.is_none_or(|entry| is_as_remembered(&entry)) {
+                continue;
+            }
+            let _turn = shared.tasks.turn().await;
+            let Some(status) = current(&shared, seen.id).await else { continue };
+            // When it cannot be written now, the next time it will be tried again.
+            let _ = remember_disks(&shared, &status).await;
+        }
+    }
+}
+
+/// Watches until all data of the pool is where it should be, then drops the disk `left`.
+async fn healed(
+    shared: Arc<Shared>,
+    mut running: Running,
+    pool: Id,
+    left: Option<Id>,
+) -> Result<Option<serde_json::Value>, Problem> {
+    running.give_up_turn();
+    watch_healing(&shared, &running, pool).await?;
+    let _turn = shared.tasks.turn().await;
+    let mut status = current(&shared, pool).await.ok_or_else(|| gone(pool))?;
+    let is_left = |disk: &DiskStatus| Some(disk.id) == left && disk.state == DiskState::Empty;
+    if let Some(disk) = status.groups.iter().flat_map(|group| &group.disks).find(|disk| is_left(disk)) {
+        // One that had failed stays, to be taken back, unless it was to leave.
+        let removed = shared.engine.disk_remove(&pool.to_string(), &disk.id.to_string()).await;
+        status = removed.map_err(convert::problem)?;
+    }
+    remember_disks(&shared, &status).await?;
+    result(&status)
+}
+
+fn gone(pool: Id) -> Problem {
+    Problem::new(Code::Conflict, "the pool was closed before its data was where it should be")
+        .object(pool.to_string())
+        .remedy("Import it: the work goes on by itself.")
+}
+
+/// Waits until the daemon is told to stop.
+async fn stopped(shared: &Shared) {
+    let mut stopping = shared.stopping.subscribe();
+    // An error means that the daemon is gone altogether.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+async fn watch_healing(shared: &Shared, running: &Running, pool: Id) -> Result<(), Problem> {
+    let name = pool.to_string();
+    let (begin, mut pace) = (Instant::now(), Pace::default());
+    let mut ticks = interval(POLL_DELAY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Since when it does not get on, and what was done by then.
+    let mut blocked: Option<(Instant, u64)> = None;
+    // What was under way when the pool was changed may end without having seen the change; what follows has.
+    let heal = |delay: Duration, times: usize| {
+        let name = &name;
+        async move {
+            sleep(delay).await;
+            let mut status = shared.engine.pool_healed(name).await;
+            for _ in 1..times {
+                status = shared.engine.pool_healed(name).await;
+            }
+            status
+        }
+    };
+    let mut healing = Box::pin(heal(Duration::ZERO, 2));
+    loop {
+        tokio::select! {
+            status = &mut healing => {
+                let status = status.map_err(|_| gone(pool))?;
+                if status.state == PoolState::Suspended {
+                    return Err(Problem::new(Code::Suspended, "the pool has stopped writing after a disk failure")
+                        .object(status.name)
+                        .remedy("`forebay pool status` says what to do."));
+                }
+                let Some(now) = status.healing else { return Ok(()) };
+                let (since, _) = *blocked
+                    .insert(blocked.filter(|(_, done)| *done == now.bytes_done).unwrap_or((Instant::now(), now.bytes_done)));
+                if since.elapsed() >= BLOCKED_TIME_MAX {
+                    return Err(Problem::new(Code::Conflict, convert::blocked(&now))
+                        .object(status.name)
+                        .remedy("The work goes on by itself as soon as it can; `forebay pool status` shows how far it is."));
+                }
+                healing = Box::pin(heal(BLOCKED_RETRY_DELAY, 1));
+            }
+            _ = ticks.tick() => {
+                let status = current(shared, pool).await.ok_or_else(|| gone(pool))?;
+                running.progress(status.healing.map_or(Progress::default(), |now| pace.note(begin.elapsed(), &now)));
+            }
+            () = stopped(shared) => {
+                let detail = "the daemon stops; the work goes on by itself when it runs again";
+                return Err(Problem::new(Code::Stopped, detail).object(name.as_str()));
+            }
+        }
+    }
+}
