@@ -175,28 +175,28 @@ pub async fn replace(
 ) -> Answered {
     request.new.as_ref().map_or(Ok(()), |path| rules::disks("new", std::slice::from_ref(path)))?;
     let found = find(&shared, &name).await?;
-    if ask.dry_run {
-        if matches!(found.disk.state, DiskState::Empty | DiskState::Spare) {
-            return Err(Problem::new(Code::Unsafe, "nothing is on this disk")
-                .object(found.name())
-                .remedy("Add the new disk with `forebay pool add`, and remove this one.")
-                .into());
+    if matches!(found.disk.state, DiskState::Empty | DiskState::Spare) {
+        return Err(Problem::new(Code::Unsafe, "nothing is on this disk")
+            .object(found.name())
+            .remedy("Add the new disk with `forebay pool add`, and remove this one.")
+            .into());
+    }
+    let new = match &request.new {
+        Some(path) => path.clone(),
+        None => {
+            let mut disks = found.pool.groups.iter().flat_map(|group| &group.disks);
+            let spare = disks.find(|disk| disk.state == DiskState::Spare).ok_or_else(|| {
+                Problem::new(Code::Unsafe, "the pool has no spare disk")
+                    .object(found.name())
+                    .remedy("Name the new disk.")
+            })?;
+            format!("spare disk {}/{}", found.pool.name, spare.number)
         }
-        let new = match &request.new {
-            Some(path) => {
-                examine(&shared, &found.pool, std::slice::from_ref(path), "", request.force).await?;
-                path.clone()
-            }
-            None => {
-                let disks = &mut found.pool.groups.iter().flat_map(|group| &group.disks);
-                let spare = disks.find(|disk| disk.state == DiskState::Spare).ok_or_else(|| {
-                    Problem::new(Code::Unsafe, "the pool has no spare disk")
-                        .object(found.name())
-                        .remedy("Name the new disk.")
-                })?;
-                format!("spare disk {}/{}", found.pool.name, spare.number)
-            }
-        };
+    };
+    if ask.dry_run {
+        if let Some(path) = &request.new {
+            examine(&shared, &found.pool, std::slice::from_ref(path), "", request.force).await?;
+        }
         let how = if found.is_in_service() { "moves to" } else { "is rebuilt on" };
         let mut changes = vec![
             format!("What is on {} {how} {new}, or on other disks of its group.", found.words()),

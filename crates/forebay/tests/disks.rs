@@ -1,0 +1,206 @@
+//! Can an administrator change a pool's disks under its clients, and does a restart find the disks that there are then?
+//!
+//! Method: the real daemon with pools on sparse files, changed with the command line, while a client's data is there to be
+//! compared. What the daemon remembers of the disks is read from its directory.
+
+mod common;
+use common::{Daemon, Nbd, PATIENCE, Place};
+use std::fs;
+use std::time::{Duration, Instant};
+
+const DISK_BYTES: u64 = 256 << 20;
+const BLOCK_BYTES: usize = 64 << 10;
+const BLOCKS: u64 = 256;
+
+/// 16 MiB that say where they are and in which round they were written.
+fn write(daemon: &Daemon, round: u64) {
+    let mut nbd = Nbd::open(&daemon.nbd, "tank/v");
+    for block in 0..BLOCKS {
+        nbd.write(block * BLOCK_BYTES as u64, &content(block, round));
+    }
+}
+
+fn check(daemon: &Daemon, round: u64) {
+    let mut nbd = Nbd::open(&daemon.nbd, "tank/v");
+    for block in 0..BLOCKS {
+        let read = nbd.read(block * BLOCK_BYTES as u64, BLOCK_BYTES);
+        assert!(read == content(block, round), "block {block} of round {round}");
+    }
+}
+
+fn content(block: u64, round: u64) -> Vec<u8> {
+    let word = (block + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ round;
+    (0..BLOCK_BYTES as u64 / 8).flat_map(|at| (word ^ at).to_le_bytes()).collect()
+}
+
+/// File names of the pool's disks, by number, in this state.
+fn disks(place: &Place, state: &str) -> Vec<String> {
+    let disks = place.json(&["disk", "list", "--pool", "tank"]);
+    let disks = disks["items"].as_array().unwrap().iter();
+    disks.filter(|disk| disk["status"]["state"] == state).map(|disk| file_name(&disk["name"])).collect()
+}
+
+fn file_name(path: &serde_json::Value) -> String {
+    path.as_str().unwrap().rsplit('/').next().unwrap().into()
+}
+
+/// File names of the disks that the next start will look for.
+fn remembered(place: &Place) -> Vec<String> {
+    let config = fs::read(place.data().join("config")).unwrap();
+    let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+    let pools = config["pools"].as_array().unwrap();
+    let tank = pools.iter().find(|pool| pool["name"] == "tank").unwrap();
+    assert!(tank.get("joining").is_none(), "{tank}");
+    tank["disks"].as_array().unwrap().iter().map(file_name).collect()
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "still waiting until {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn disks_are_replaced_taken_out_and_back_added_and_removed() {
+    let place = Place::new();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        place.disk(name, DISK_BYTES);
+    }
+    let daemon = Daemon::start(&place);
+    let create = ["pool", "create", "tank", "--layout", "2+1", "a", "b", "c", "d"];
+    place.run(&[&create[..], &["--spare", "a"]].concat()).expect(2).says("one role");
+    place.run(&[&create[..], &["--enclosure", "e=left"]].concat()).expect(2).says("none of the pool's");
+    place.run(&[&create[..], &["--enclosure", "a=left", "b=right"]].concat()).expect(0);
+    place.run(&["volume", "create", "tank/v", "--size", "64M"]).expect(0);
+    write(&daemon, 1);
+    let shown = place.run(&["disk", "list"]).expect(0).out;
+    assert!(shown.contains("tank/3") && shown.contains("left"), "{shown}");
+    assert_eq!(disks(&place, "online"), ["a", "b", "c", "d"]);
+
+    // What cannot be is refused, in a dry run, too.
+    for more in [&[][..], &["--dry-run"]] {
+        let refused = |words: &[&str], code| place.run(&[words, more].concat()).expect(code);
+        refused(&["disk", "replace", "tank/9", "e"], 3).says("disk list");
+        refused(&["disk", "replace", "nothing/0", "e"], 3);
+        refused(&["disk", "replace", "tank/0", "nothing"], 3);
+        refused(&["disk", "replace", "tank/0", "b"], 5);
+        refused(&["disk", "replace", "tank/0"], 5).says("spare");
+        refused(&["disk", "online", "tank/0"], 4).says("in service");
+        refused(&["pool", "add", "tank", "a"], 5);
+        refused(&["pool", "add", "nothing", "e"], 3);
+    }
+    place.run(&["disk", "remove", "tank/0"]).expect(5).says("--yes");
+    place.run(&["disk", "offline", "tank/0"]).expect(5).says("--yes");
+    assert_eq!(remembered(&place), ["a", "b", "c", "d"]);
+
+    // A replacement.
+    let plan = place.json(&["disk", "replace", "tank/b", "e", "--dry-run"]);
+    assert!(plan["changes"].to_string().contains("leaves the pool"), "{plan}");
+    assert_eq!(disks(&place, "online"), ["a", "b", "c", "d"]);
+    let task = place.json(&["disk", "replace", "tank/b", "e"]);
+    assert_eq!((&task["name"], &task["object"]), (&"disk.replace".into(), &"tank/1".into()));
+    assert_eq!(task["state"], "succeeded");
+    assert_eq!(disks(&place, "online"), ["a", "c", "d", "e"]);
+    assert_eq!(sorted(remembered(&place)), ["a", "c", "d", "e"]);
+    check(&daemon, 1);
+    daemon.kill();
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "status", "tank"]).expect(0);
+    check(&daemon, 1);
+
+    // Out of service and back.
+    place.run(&["disk", "offline", "tank/c", "--yes", "--dry-run"]).expect(0);
+    place.run(&["disk", "offline", "tank/c", "--yes"]).expect(0);
+    place.run(&["disk", "offline", "tank/d", "--yes", "--dry-run"]).expect(5).says("can lose 1");
+    place.run(&["disk", "offline", "tank/d", "--yes"]).expect(5).says("can lose 1");
+    place.run(&["pool", "status", "tank"]).expect(6);
+    write(&daemon, 2);
+    daemon.stop();
+    let daemon = Daemon::start(&place);
+    assert_eq!(disks(&place, "offline"), ["c"]);
+    place.run(&["disk", "online", "tank/c"]).expect(0);
+    place.run(&["pool", "status", "tank"]).expect(0);
+    assert_eq!(sorted(disks(&place, "online")), ["a", "c", "d", "e"]);
+    check(&daemon, 2);
+
+    // A spare one, which takes a place when it is asked to.
+    place.run(&["pool", "add", "tank", "f", "--spare", "--enclosure", "left", "--dry-run"]).expect(0);
+    place.run(&["pool", "add", "tank", "f", "--spare", "--enclosure", "left"]).expect(0);
+    assert_eq!(disks(&place, "spare"), ["f"]);
+    place.run(&["disk", "replace", "tank/d"]).expect(0);
+    assert_eq!(sorted(disks(&place, "online")), ["a", "c", "e", "f"]);
+
+    // One more, and one less. What left may serve another pool: the next start must not look at it.
+    place.run(&["pool", "add", "tank", "b"]).expect(0);
+    place.run(&["disk", "remove", "tank/a", "--yes", "--dry-run"]).expect(0);
+    place.run(&["disk", "remove", "tank/a", "--yes"]).expect(0);
+    assert_eq!(sorted(disks(&place, "online")), ["b", "c", "e", "f"]);
+    assert_eq!(sorted(remembered(&place)), ["b", "c", "e", "f"]);
+    place.run(&["pool", "create", "other", "--layout", "single", "a"]).expect(0);
+    check(&daemon, 2);
+    daemon.kill();
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "status"]).expect(0);
+    check(&daemon, 2);
+    place.run(&["disk", "locate", "tank/f", "--seconds", "1"]).expect(0);
+    place.run(&["disk", "locate", "tank/9"]).expect(3);
+    daemon.stop();
+}
+
+#[test]
+fn a_lost_disk_is_rebuilt_by_itself_and_what_is_in_the_way_is_told() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.disk(name, DISK_BYTES);
+    }
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    place.run(&["volume", "create", "tank/v", "--size", "64M"]).expect(0);
+    write(&daemon, 1);
+    daemon.stop();
+    fs::remove_file(place.path().join("b")).unwrap();
+    let daemon = Daemon::start(&place);
+    let status = || {
+        let shown = place.run(&["pool", "status", "tank", "--json"]);
+        let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
+        shown["items"][0].clone()
+    };
+    wait_until("the pool says what it waits for", || status()["status"]["healing"]["blocked"].is_string());
+    let pool = status();
+    assert!(pool["status"]["healing"]["left_bytes"].as_u64().unwrap() > 0, "{pool}");
+    let conditions = pool["conditions"].as_array().unwrap();
+    let healing = conditions.iter().find(|condition| condition["type"] == "Healing").expect("a condition");
+    assert_eq!((&healing["status"], &healing["reason"]), (&false.into(), &"Blocked".into()));
+    let shown = place.run(&["pool", "status", "tank"]).expect(6).out;
+    assert!(shown.contains("healing") && shown.contains("add a disk"), "{shown}");
+
+    // A spare one that is too small changes nothing, and whoever waits is told so.
+    place.disk("tiny", 24 << 20);
+    let waiting = place.run(&["pool", "add", "tank", "tiny", "--spare"]);
+    waiting.expect(4).says("has room").says("goes on by itself");
+    // One that is large enough does, without anybody waiting.
+    place.run(&["pool", "add", "tank", "c", "--no-wait"]).expect(0);
+    wait_until("the pool has healed", || {
+        let pool = status();
+        pool["status"]["state"] == "online" && pool["status"].get("healing").is_none()
+    });
+    check(&daemon, 1);
+    // The lost one can be forgotten now.
+    let lost = place.json(&["disk", "list", "--pool", "tank"]);
+    let lost = lost["items"].as_array().unwrap().iter().find(|disk| disk["status"]["state"] == "empty");
+    let lost = format!("tank/{}", lost.expect("all was rebuilt elsewhere")["status"]["number"]);
+    place.run(&["disk", "remove", &lost, "--yes"]).expect(0);
+    assert_eq!(remembered(&place), ["a", "tiny", "c"]);
+    daemon.kill();
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "status", "tank"]).expect(0);
+    check(&daemon, 1);
+    daemon.stop();
+}
