@@ -179,7 +179,7 @@ impl Bench {
 /// All figures.
 pub fn figures() -> Result<Vec<Figure>, Failure> {
     let mut figures: Vec<Figure> = reads()?.into_iter().chain(healing()?).collect();
-    for percent in [70, 80, 90] {
+    for percent in [60, 70] {
         let told = |failure: Failure| failure.because(&format!("overwrites, {percent} % full"));
         figures.push(write_amplification(percent).map_err(told)?);
     }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 const LOG_BYTES_MIN: u64 = 512 * KIB;
 /// With parity, what goes into lines in use passes through the log: the largest block and its parity take a quarter of this.
-const LOG_BYTES_MIN_LINES: u64 = 2 * MIB;
+const LOG_BYTES_MIN_LINES: u64 = 3 * MIB;
 const LOG_BYTES_MAX: u64 = GIB;
 /// A block of the most common size is on one disk.
 const CELL_BYTES_MIN: u64 = 16 * KIB;

@@ -44,11 +44,21 @@ impl Shard {
     /// claims it until it is queued. Every client operation asks: one that did not could fill the log while its tail waits for
     /// blocks to be destaged. Not to be called with blocks locked: destaging locks them too.
     pub async fn staging_room(self: &Rc<Self>, bytes: usize) -> Result<LogClaim, IoError> {
+        self.room_below(bytes, self.staging_limit()).await
+    }
+
+    /// The same for what evacuation moves: it may go on when clients who wait for it have claimed their part.
+    pub async fn moving_room(self: &Rc<Self>, bytes: usize) -> Result<LogClaim, IoError> {
+        let limit = self.log.borrow().ring.bytes() / 8;
+        self.room_below(bytes, limit).await
+    }
+
+    async fn room_below(self: &Rc<Self>, bytes: usize, limit: u64) -> Result<LogClaim, IoError> {
         let bytes = Frame::length_for(bytes);
         let fits = || {
             let log = self.log.borrow();
             let used = log.chain.position - log.tail + (self.queued_bytes.get() + bytes) as u64;
-            used <= self.staging_limit() && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
+            used <= limit && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
         };
         if !fits() {
             let stalled = self.stall_watch();
@@ -102,10 +112,11 @@ impl Shard {
     }
 
     /// Bytes of the log that client operations may fill. The rest is for what moves blocks on and so makes room: pointers; into
-    /// gaps of lines with three parity cells up to seven pages for a block of one (itself, parity, headers, pointers).
+    /// gaps of lines with three parity cells up to seven pages for a block of one (itself, parity, headers, pointers), and a part for
+    /// evacuation, for which clients may be waiting.
     fn staging_limit(&self) -> u64 {
         let ring = self.log.borrow().ring.bytes();
-        if self.space.borrow().has_lines() { ring / 8 } else { ring / 4 * 3 }
+        if self.space.borrow().has_lines() { ring / 12 } else { ring / 4 * 3 }
     }
 
     /// Whether staged blocks should move now.

@@ -153,7 +153,7 @@ impl Shard {
     ) -> Result<(), IoError> {
         let has_lines = self.space.borrow().has_lines();
         let _room = match has_lines {
-            true => Some(self.staging_room(count * dataset.block_bytes()).await?),
+            true => Some(self.moving_room(count * dataset.block_bytes()).await?),
             false => self.log_room().await.map(|()| None)?,
         };
         let guard = dataset.locks.try_lock(first, first + count as u64 - 1);

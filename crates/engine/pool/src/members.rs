@@ -207,19 +207,15 @@ impl Control {
             return Err(self.refused(
                 index,
                 "nothing is on this disk",
-                "Add the new disk with 'forebay disk add'",
+                "Add the new disk with 'forebay pool add'",
             ));
         }
         let Some(path) = new else {
-            self.leave(index).await?;
-            return match self.activate_spare_for(index as u16).await? {
-                true => Ok(()),
-                false => Err(self.refused(
-                    index,
-                    "the pool has no spare disk that is large enough",
-                    "Name the new disk",
-                )),
-            };
+            if !self.activate_spare_for(index as u16).await? {
+                let message = "the pool has no spare disk that is large enough";
+                return Err(self.refused(index, message, "Name the new disk"));
+            }
+            return self.leave(index).await;
         };
         let disk = self.open_new(path, force).await?;
         let new = DiskEntry { enclosure: entry.enclosure, ..self.entry_for(entry.group, path, &disk)? };
