@@ -53,7 +53,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::DegradedReadUnchecked => &["rot-same-place", "gone"],
         Bug::ResilverMissesChunk => &["returned"],
         Bug::ScrubOnlyLooks => &["scrubbed"],
-        Bug::CopiesOpenChunk | Bug::LogMovesEarly | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
+        Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],
     }
 }
@@ -70,7 +70,6 @@ fn is_of_parity(bug: Bug) -> bool {
             | Bug::ParityNotUpdated
             | Bug::ParityWrongRotation
             | Bug::DegradedReadUnchecked
-            | Bug::LogMovesEarly
     )
 }
 

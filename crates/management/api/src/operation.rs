@@ -103,6 +103,7 @@ pub enum Operation {
     PoolImport,
     PoolExport,
     PoolAdd,
+    PoolScrub,
     DiskList,
     DiskScan,
     DiskShow,
@@ -144,7 +145,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 45] = [
+    pub const ALL: [Operation; 46] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -154,6 +155,7 @@ impl Operation {
         PoolImport,
         PoolExport,
         PoolAdd,
+        PoolScrub,
         DiskList,
         DiskScan,
         DiskShow,
@@ -197,7 +199,7 @@ impl Operation {
             PoolCreate | PoolImport | PoolExport | DiskScan | VolumeCreate | TaskCancel | TokenCreate => {
                 Method::Post
             }
-            PoolAdd | DiskReplace | DiskOffline | DiskOnline | DiskLocate => Method::Post,
+            PoolAdd | PoolScrub | DiskReplace | DiskOffline | DiskOnline | DiskLocate => Method::Post,
             HostCreate | HostGroupCreate | MappingCreate => Method::Post,
             VolumeSet | HostSet | HostGroupSet => Method::Patch,
             PoolDestroy | DiskRemove | VolumeDelete | TokenDelete => Method::Delete,
@@ -216,6 +218,7 @@ impl Operation {
             PoolImport => "/api/v1/pools/{pool}/import",
             PoolExport => "/api/v1/pools/{pool}/export",
             PoolAdd => "/api/v1/pools/{pool}/disks",
+            PoolScrub => "/api/v1/pools/{pool}/scrub",
             DiskList => "/api/v1/disks",
             DiskScan => "/api/v1/disks/scan",
             DiskShow | DiskRemove => "/api/v1/disks/{disk}",
@@ -261,7 +264,9 @@ impl Operation {
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
             PoolCreate | PoolDestroy | PoolImport | PoolExport | DiskScan => Access::Admin,
-            PoolAdd | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskLocate => Access::Admin,
+            PoolAdd | PoolScrub | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskLocate => {
+                Access::Admin
+            }
             TokenList | TokenCreate | TokenDelete => Access::Admin,
             _ => Access::Viewer,
         }
@@ -279,6 +284,7 @@ impl Operation {
             PoolImport => "Import a pool from its disks",
             PoolExport => "Close a pool so that another host can import it",
             PoolAdd => "Add disks to a pool while it serves",
+            PoolScrub => "Read all that a pool stores and put right what is bad",
             DiskList => "The disks of all pools",
             DiskScan => "Look for pools on disks",
             DiskShow => "One disk",
@@ -324,6 +330,7 @@ impl Operation {
             PoolCreate => Some("PoolCreate"),
             PoolImport | DiskScan => Some("DiskPaths"),
             PoolAdd => Some("PoolAdd"),
+            PoolScrub => Some("PoolScrub"),
             DiskReplace => Some("DiskReplace"),
             DiskOnline => Some("DiskOnline"),
             DiskLocate => Some("DiskLocate"),
@@ -349,7 +356,9 @@ impl Operation {
             DiskList => ReplyBody::Page("Disk"),
             DiskScan => ReplyBody::Object("PoolsFound"),
             DiskShow => ReplyBody::Object("Disk"),
-            PoolAdd | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskLocate => ReplyBody::Task,
+            PoolAdd | PoolScrub | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskLocate => {
+                ReplyBody::Task
+            }
             VolumeList => ReplyBody::Page("Volume"),
             VolumeCreate => ReplyBody::Created("Volume"),
             VolumeShow | VolumeSet => ReplyBody::Object("Volume"),

@@ -167,6 +167,54 @@ pub struct PoolStatus {
     /// What restores or spreads redundancy in the background; absent when there is nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healing: Option<Healing>,
+    /// The last scrub since the pool was imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scrub: Option<Scrub>,
+}
+
+/// Everything that is stored, on every disk, is read and checked, and what is bad put right.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Scrub {
+    pub state: ScrubState,
+    /// Bytes of disk that were read and checked; every copy counts.
+    pub done_bytes: u64,
+    /// Bytes in use when it began.
+    pub used_bytes: u64,
+    /// Bad places that are right again, and those that no disk had right.
+    pub repaired: u64,
+    pub lost: u64,
+    pub since_unix_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_unix_ms: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScrubState {
+    Running,
+    /// It goes on where it was when it is started again, or when the pool is next imported.
+    Paused,
+    Done,
+    /// Ended before it was through.
+    Stopped,
+}
+
+/// What to do about a pool's scrub.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolScrub {
+    #[serde(default)]
+    pub action: ScrubAction,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScrubAction {
+    /// Begin, or go on with one that was paused.
+    #[default]
+    Start,
+    Pause,
+    Stop,
 }
 
 /// Data on its way to other disks, because one failed, is replaced, leaves, returned, or was added. It begins by itself, and

@@ -221,6 +221,19 @@ pub enum Pool {
         /// Name or UUID; all pools without it
         name: Option<String>,
     },
+    /// Read everything that a pool stores, on every disk, and put right what is bad
+    Scrub {
+        /// The pool's name or UUID
+        name: String,
+        /// Halt it; it goes on where it was when it is started again
+        #[arg(long, conflicts_with = "stop")]
+        pause: bool,
+        /// End it
+        #[arg(long)]
+        stop: bool,
+        #[command(flatten)]
+        wait: Wait,
+    },
     /// Add disks to a pool while it serves; data spreads over them
     Add {
         /// The pool's name or UUID

@@ -6,7 +6,7 @@ use crate::failure::{Exit, Failure, printable};
 use crate::{hosts, progress, show};
 use forebay_api as api;
 use forebay_api::{DiskPaths, MappingCreate, Operation, Page};
-use forebay_api::{PoolAdd, PoolCreate, TokenCreate, VolumeCreate, VolumeSet};
+use forebay_api::{PoolAdd, PoolCreate, PoolScrub, ScrubAction, TokenCreate, VolumeCreate, VolumeSet};
 use serde::Serialize;
 use serde_json::json;
 use std::io::{IsTerminal, Write, stderr, stdin};
@@ -141,6 +141,16 @@ impl Session {
                     }
                 })?;
                 Ok(health(&pools))
+            }
+            Pool::Scrub { name, pause, stop, wait } => {
+                let (action, done) = match (pause, stop) {
+                    (true, _) => (ScrubAction::Pause, "is paused"),
+                    (_, true) => (ScrubAction::Stop, "has ended"),
+                    _ => (ScrubAction::Start, "is done"),
+                };
+                let call = Call::of(Operation::PoolScrub, &name).body(&PoolScrub { action });
+                self.task(call, wait, |task| format!("The scrub of pool {} {done}.", task.object))?;
+                Ok(Exit::Ok)
             }
             Pool::Add { name, disks, spare, enclosure, force, dry_run, wait } => {
                 let body = PoolAdd { disks: self.paths(&disks)?, spare, enclosure, force };

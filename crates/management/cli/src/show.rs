@@ -5,7 +5,7 @@ use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::show_size;
 use forebay_api::{
-    Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, Role,
+    Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, Role, Scrub,
     Session, Severity, Task, TaskState, Token, Volume,
 };
 use serde::Serialize;
@@ -92,6 +92,9 @@ pub fn pool(pool: &Pool) {
     println!("  checkpoint  {}", status.checkpoint);
     println!("  log         {} % full", status.log_fill_permille / 10);
     println!("  created     {} UTC", show_time(status.created_unix_ms));
+    if let Some(scrub) = &status.scrub {
+        println!("  scrub       {}", scrub_words(scrub));
+    }
     if let Some(healing) = &status.healing {
         println!("  healing     {}", healing_words(healing));
     }
@@ -103,6 +106,12 @@ pub fn pool(pool: &Pool) {
         let text = render(&disk_titles(None), &rows, colour());
         text.lines().for_each(|line| println!("  {line}"));
     }
+}
+
+fn scrub_words(scrub: &Scrub) -> String {
+    let (state, done) = (word(&scrub.state), show_size(scrub.done_bytes));
+    let found = format!("{} repaired, {} lost", scrub.repaired, scrub.lost);
+    format!("{state}, {done} read, {found}, since {} UTC", show_time(scrub.since_unix_ms))
 }
 
 fn healing_words(healing: &Healing) -> String {

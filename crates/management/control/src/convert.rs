@@ -147,6 +147,24 @@ pub fn blocked(healing: &engine::Healing) -> String {
     format!("data that has to move stays where it is: {why}")
 }
 
+fn scrub(scrub: &engine::Scrub) -> api::Scrub {
+    let state = match scrub.state {
+        engine::ScrubState::Running => api::ScrubState::Running,
+        engine::ScrubState::Paused => api::ScrubState::Paused,
+        engine::ScrubState::Done => api::ScrubState::Done,
+        engine::ScrubState::Stopped => api::ScrubState::Stopped,
+    };
+    api::Scrub {
+        state,
+        done_bytes: scrub.bytes_done,
+        used_bytes: scrub.bytes_total,
+        repaired: scrub.repaired,
+        lost: scrub.lost,
+        since_unix_ms: scrub.since.0,
+        ended_unix_ms: scrub.ended.map(|ended| ended.0),
+    }
+}
+
 fn healing(healing: &engine::Healing) -> (api::Healing, api::Condition) {
     let blocked = Some(&healing.blocked).filter(|why| !why.is_empty()).map(|_| blocked(healing));
     let condition = match &blocked {
@@ -227,6 +245,7 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                 })
                 .collect(),
             healing,
+            scrub: pool.scrub.as_ref().map(scrub),
         },
         conditions,
     }
@@ -258,6 +277,7 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
             created_unix_ms: 0,
             groups: Vec::new(),
             healing: None,
+            scrub: None,
         },
         conditions: vec![condition("Ready", false, reason, message)],
     }

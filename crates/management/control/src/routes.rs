@@ -52,6 +52,7 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::PoolImport => post(pools::import),
         Operation::PoolExport => post(pools::export),
         Operation::PoolAdd => post(disks::add),
+        Operation::PoolScrub => post(disks::scrub),
         Operation::DiskList => get(disks::list),
         Operation::DiskScan => post(disks::scan),
         Operation::DiskShow => get(disks::show),

@@ -12,7 +12,10 @@ use crate::request::{Answered, Ask, Failure, Input, ok, plan};
 use crate::tasks::{Progress, Running};
 use crate::{Shared, convert, rules};
 use axum::extract::{Path, State};
-use forebay_api::{Code, Disk, DiskLocate, DiskOnline, DiskPaths, DiskReplace, PoolAdd, PoolsFound, Problem};
+use forebay_api::{
+    Code, Disk, DiskLocate, DiskOnline, DiskPaths, DiskReplace, PoolAdd, PoolScrub, PoolsFound, Problem,
+    ScrubAction,
+};
 use forebay_base::Id;
 use forebay_pool::{DiskAdd, DiskState, DiskStatus, GroupStatus, Layout, PoolSpec, PoolState, PoolStatus};
 use std::sync::Arc;
@@ -311,6 +314,33 @@ pub async fn locate(
         }
     };
     accepted(shared.tasks.start_long("disk.locate", &object, work))
+}
+
+/// Begins, pauses or ends a scrub. The task of one that was begun ends with it.
+pub async fn scrub(
+    State(shared): State<Arc<Shared>>,
+    Path(name): Path<String>,
+    Input(request): Input<PoolScrub>,
+) -> Answered {
+    let pool = imported(&shared, &name).await?;
+    let (object, id, by) = (pool.name.clone(), pool.id.to_string(), shared.clone());
+    let work = move |mut running: Running| async move {
+        let begun = match request.action {
+            ScrubAction::Start => by.engine.scrub_start(&id).await,
+            ScrubAction::Pause => by.engine.scrub_pause(&id).await,
+            ScrubAction::Stop => by.engine.scrub_stop(&id).await,
+        };
+        begun.map_err(convert::problem)?;
+        if request.action != ScrubAction::Start {
+            return Ok(None);
+        }
+        running.give_up_turn();
+        tokio::select! {
+            ended = by.engine.pool_scrubbed(&id) => result(&ended.map_err(convert::problem)?),
+            () = stopped(&by) => Ok(None),
+        }
+    };
+    accepted(shared.tasks.start_long("pool.scrub", &object, work))
 }
 
 /// Changes the disks of a pool, of which those at `joining` are new; remembers where they are before and after.
