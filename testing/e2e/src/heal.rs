@@ -1,6 +1,6 @@
 //! Disks that rot, die and are replaced, under fio's verification: what a pool is for.
 //!
-//! For each layout: one disk is overwritten with garbage, labels and all, while fio writes and verifies; a scrub puts it right and a second one
+//! For each layout: one disk is overwritten with garbage, labels and all, while fio verifies what it wrote; a scrub puts it right and a second one
 //! finds nothing. Then a disk dies under load (the file system that its file is on is shut down: every request fails),
 //! is replaced and rebuilt, and another dies. No client may see an error, and everything must read as it was written.
 
@@ -62,7 +62,8 @@ fn heals(binary: &Path, directory: &Directory, layout: &str, disks: usize) -> Ou
     let export = server.create_volume("volume", VOLUME_BYTES, "8K", false)?;
     let uri = server.uri(&export);
 
-    during(fio(&uri, directory, "write"), || {
+    during(fio(&uri, directory, "write"), || Ok(())).context("fio")?;
+    during(fio(&uri, directory, "verify"), || {
         let garbage = format!(
             "dd if=/dev/urandom of={} bs=1M count=512 conv=notrunc oflag=direct",
             shelves[1].disk.display()
@@ -86,7 +87,7 @@ fn heals(binary: &Path, directory: &Directory, layout: &str, disks: usize) -> Ou
         server.cli(&["disk", "replace", "e2e/0", new.to_str().expect("our paths are ASCII")]).map(drop)
     })
     .context("fio while a disk is replaced")?;
-    let state = status(&server)?["status"]["state"].to_string();
+    let state = status(&server)?["items"][0]["status"]["state"].to_string();
     if state != "\"online\"" {
         return Err(format!("with the disk replaced the pool is {state}"));
     }
@@ -140,7 +141,7 @@ fn status(server: &Forebay) -> Outcome<Value> {
 /// Scrubs the pool; gives how many places were repaired and how many lost.
 fn scrub(server: &Forebay) -> Outcome<(u64, u64)> {
     server.cli(&["pool", "scrub", "e2e"])?;
-    let scrub = status(server)?["status"]["scrub"].clone();
+    let scrub = status(server)?["items"][0]["status"]["scrub"].clone();
     match (scrub["state"].as_str(), scrub["repaired"].as_u64(), scrub["lost"].as_u64()) {
         (Some("done"), Some(repaired), Some(lost)) => Ok((repaired, lost)),
         _ => Err(format!("after a scrub the pool says {scrub}")),

@@ -381,8 +381,8 @@ impl Engine {
         for path in &paths {
             match probe(&rt, path, OpenMode::ReadWrite).await {
                 Probe::Labelled(disk) => found.push(*disk),
-                // A disk that is missing is what redundancy is for: it counts when the pool is judged.
-                Probe::Unopened(OpenError::NotFound) => {}
+                // A disk that is missing or dead is what redundancy is for: it counts when the pool is judged.
+                Probe::Unopened(OpenError::NotFound | OpenError::Io(_)) => {}
                 Probe::Unopened(error) => return Err(open_error(path, &error)),
                 Probe::Blank(_, Some(LabelError::TooNew { version, .. })) => {
                     let message = format!(
