@@ -37,7 +37,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(crate) struct Healer {
     wanted: Signal,
-    running: Cell<bool>,
+    /// How often it began to look at the pool, and to which of these it has come to an end.
+    looks: Cell<(u64, u64)>,
     ended: Cell<bool>,
     closing_chunks: Cell<bool>,
     progress: RefCell<Option<Healing>>,
@@ -96,11 +97,11 @@ impl Control {
         self.turnstile.until(|| self.healer.ended.get()).await;
     }
 
-    /// Waits until there is nothing to move, or nothing that can be moved.
+    /// Waits until the healer, looking at the pool as it is now, finds nothing to move, or nothing that can be moved.
     pub async fn healed(&self) {
+        let goal = self.healer.looks.get().0 + 1;
         self.wake_healer();
-        self.healer.running.set(true);
-        self.turnstile.until(|| !self.healer.running.get() || self.healer.ended.get()).await;
+        self.turnstile.until(|| self.healer.looks.get().1 >= goal || self.healer.ended.get()).await;
     }
 
     /// Closing chunks is for one at a time: rounds of the healer, steps of a scrub.
@@ -115,20 +116,21 @@ impl Control {
 
     async fn heal_task(self: &Rc<Self>) {
         while !self.closing.get() {
-            self.healer.running.set(true);
+            let (begun, ended) = self.healer.looks.get();
+            self.healer.looks.set((begun + 1, ended));
             while !self.is_ending() {
                 let round = self.round().await.unwrap_or_else(|error| Round::Blocked(error.message));
                 match round {
                     Round::Moved => continue,
-                    Round::Idle => self.healer.progress.replace(None),
-                    Round::Blocked(why) => self.healer.progress.borrow_mut().as_mut().map(|progress| {
-                        progress.blocked = why;
-                        progress.clone()
-                    }),
-                };
+                    Round::Idle => drop(self.healer.progress.take()),
+                    Round::Blocked(why) => {
+                        let mut progress = self.healer.progress.borrow_mut();
+                        progress.get_or_insert_with(|| Healing::since(self.rt.wall())).blocked = why;
+                    }
+                }
                 break;
             }
-            self.healer.running.set(false);
+            self.healer.looks.set((begun + 1, begun + 1));
             self.turnstile.changed();
             let (wanted, retry) = (pin!(self.healer.wanted.wait()), self.rt.sleep(RETRY_DELAY));
             match self.healer.status() {
@@ -214,9 +216,7 @@ impl Control {
 
     fn note_progress(&self, left: u64, done: u64) {
         let mut progress = self.healer.progress.borrow_mut();
-        let since = self.rt.wall();
-        let fresh = || Healing { bytes_left: 0, bytes_done: 0, since, blocked: String::new() };
-        let progress = progress.get_or_insert_with(fresh);
+        let progress = progress.get_or_insert_with(|| Healing::since(self.rt.wall()));
         progress.bytes_left = left;
         progress.bytes_done += done;
         progress.blocked.clear();

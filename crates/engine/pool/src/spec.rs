@@ -253,6 +253,12 @@ pub struct Healing {
     pub blocked: String,
 }
 
+impl Healing {
+    pub(crate) fn since(since: WallTime) -> Healing {
+        Healing { bytes_left: 0, bytes_done: 0, since, blocked: String::new() }
+    }
+}
+
 /// Reading everything to find what has rotted.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Scrub {
