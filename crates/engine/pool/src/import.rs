@@ -420,6 +420,10 @@ impl Engine {
         let shared = Arc::new(PoolShared::new(label.pool, label.pool_name.clone(), cores, events, memory));
         let mut newly_failed = false;
         for (index, _) in disks.iter().enumerate().filter(|(_, disk)| disk.is_none()) {
+            // Its number may be given to another, in good health.
+            if label.disks[index].status == DiskStatus::Removed {
+                continue;
+            }
             shared.out_of_service(index);
             let entry = &mut label.disks[index];
             if entry.status.in_service() && entry.has_slots() {
