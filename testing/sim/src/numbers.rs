@@ -64,6 +64,7 @@ fn bench<T: 'static>(
         write_ns: service(100_000),
         flush_ns: service(50_000),
         rate: Some(500_000_000),
+        turns_max: 50_000_000,
         ..WorldConfig::new(1)
     });
     for _ in 0..disks {
@@ -176,14 +177,14 @@ impl Bench {
     }
 }
 
-/// All figures.
+/// All figures, each kind in a world and on a thread of its own.
 pub fn figures() -> Result<Vec<Figure>, Failure> {
-    let mut figures: Vec<Figure> = reads()?.into_iter().chain(healing()?).collect();
-    for percent in [60, 70] {
-        let told = |failure: Failure| failure.because(&format!("overwrites, {percent} % full"));
-        figures.push(write_amplification(percent).map_err(told)?);
-    }
-    Ok(figures)
+    std::thread::scope(|scope| {
+        let filled = [70, 80, 90].map(|percent| scope.spawn(move || write_amplification(percent)));
+        let others = [reads, healing].map(|figures| scope.spawn(figures));
+        let joined = others.into_iter().chain(filled).map(|thread| thread.join().expect("no panic"));
+        joined.collect::<Result<Vec<_>, _>>().map(|figures| figures.into_iter().flatten().collect())
+    })
 }
 
 fn reads() -> Result<Vec<Figure>, Failure> {
@@ -249,23 +250,23 @@ fn healing() -> Result<Vec<Figure>, Failure> {
     })
 }
 
-/// Bytes written to the disks for each byte that a client overwrites at random, in steady state.
-fn write_amplification(percent: u64) -> Result<Figure, Failure> {
+/// Bytes written to the disks for each byte that a client overwrites at random, after the volume was overwritten five times.
+fn write_amplification(percent: u64) -> Result<Vec<Figure>, Failure> {
     let value = bench(PARITY, 5, 48, async move |bench| {
         let pools = bench.engine.pools().await;
         let size = pools.first().map_or(0, |pool| pool.free) * percent / 100;
         let info = bench.volume(size).await?;
-        // Each block once to get there, then the bytes that count.
-        let blocks = size / BLOCK;
-        let times = |times: u64| {
-            let left = Cell::new(times * blocks);
-            move || left.replace(left.get().saturating_sub(1)) == 0
+        let overwrite = async |times: u64| {
+            let left = Cell::new(times * info.size / BLOCK);
+            bench.load(&info, 32, 4, move || left.replace(left.get().saturating_sub(1)) == 0).await
         };
-        bench.load(&info, 32, 4, times(1)).await?;
-        let written = |bench: &Bench| (0..5).map(|disk| bench.world.written(disk)).sum::<u64>();
-        let before = written(&bench);
-        bench.load(&info, 32, 4, times(2)).await?;
-        Ok((written(&bench) - before) as f64 / (2 * blocks * BLOCK) as f64)
-    })?;
-    Ok(Figure::plain(&format!("device bytes / user byte, random overwrites, {percent} % full"), value))
+        overwrite(5).await?;
+        let written = || (0..5).map(|disk| bench.world.written(disk)).sum::<u64>();
+        let before = written();
+        overwrite(1).await?;
+        Ok((written() - before) as f64 / info.size as f64)
+    });
+    let name = format!("device bytes / user byte, random overwrites, {percent} % full");
+    let value = value.map_err(|failure| failure.because(&name))?;
+    Ok(vec![Figure::plain(&name, value)])
 }

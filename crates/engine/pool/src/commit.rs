@@ -9,6 +9,7 @@
 //! the device goes on with the data of the next ones meanwhile.
 
 use crate::dataset::{Dataset, Staged};
+use crate::destage::LogClaim;
 use crate::error::IoError;
 use crate::format::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
@@ -92,6 +93,8 @@ pub(crate) struct Entry {
     ahead: Option<Result<DiskSet, IoError>>,
     /// Room at the gate, given back when the commit is over.
     pub pass: Option<Pass>,
+    /// Room in the log.
+    pub room: Option<LogClaim>,
     /// Nodes that applying the entry may make dirty.
     pub nodes: Option<NodesClaim>,
     /// Bytes of the entry's records, once it is queued.
@@ -100,7 +103,17 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub fn new(id: u64, changes: Vec<Change>, durable: bool) -> Entry {
-        Entry { id, changes, durable, done: None, ahead: None, pass: None, nodes: None, records_bytes: 0 }
+        Entry {
+            id,
+            changes,
+            durable,
+            done: None,
+            ahead: None,
+            pass: None,
+            room: None,
+            nodes: None,
+            records_bytes: 0,
+        }
     }
     pub fn grant(chunk: ChunkEntry) -> Entry {
         Entry::new(0, vec![Change::Grant { chunk }], false)
@@ -242,7 +255,7 @@ impl Shard {
     pub fn submit(&self, mut entry: Entry) {
         entry.changes.iter().for_each(|change| change.make_pending(entry.id, !entry.durable));
         entry.records_bytes = entry.records().map(|record| record.len()).sum();
-        self.queued_bytes.set(self.queued_bytes.get() + entry.records_bytes);
+        self.claimed_bytes.set(self.claimed_bytes.get() + entry.records_bytes);
         self.queue.borrow_mut().push_back(entry);
         self.work.send();
     }
@@ -309,7 +322,7 @@ impl Shard {
         let result = if self.is_suspended() { Err(IoError::Suspended) } else { result };
         for entry in batch.entries {
             drop(entry.nodes);
-            self.queued_bytes.set(self.queued_bytes.get() - entry.records_bytes);
+            self.claimed_bytes.set(self.claimed_bytes.get() - entry.records_bytes);
             let id = entry.id;
             for change in entry.changes {
                 match result {

@@ -13,6 +13,7 @@ use forebay_base::Checksum;
 use forebay_log::Frame;
 use forebay_space::Ptr;
 use std::cell::Cell;
+use std::iter::once;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ const STALLED_CHECKPOINTS_FREEING: u64 = 64;
 /// How long to leave blocks alone that a queued write is about to replace.
 const SUPERSEDED_DELAY: Duration = Duration::from_micros(100);
 
-/// Log space that a writer is about to queue.
+/// Log space for what a writer is about to queue, or has queued.
 pub(crate) struct LogClaim {
     shard: Rc<Shard>,
     bytes: usize,
@@ -35,13 +36,14 @@ pub(crate) struct LogClaim {
 
 impl Drop for LogClaim {
     fn drop(&mut self) {
-        self.shard.queued_bytes.set(self.shard.queued_bytes.get() - self.bytes);
+        self.shard.claimed_bytes.set(self.shard.claimed_bytes.get() - self.bytes);
+        self.shard.progress.changed();
     }
 }
 
 impl Shard {
-    /// Waits until a frame with `bytes` of data fits into the log without touching the part that destaging itself needs, and
-    /// claims it until it is queued. Every client operation asks: one that did not could fill the log while its tail waits for
+    /// Waits until a frame with `bytes` of data fits into the log beside what destaging needs, and claims the room until the
+    /// entry is applied. Every client operation asks: one that did not could fill the log while its tail waits for
     /// blocks to be destaged. Not to be called with blocks locked: destaging locks them too.
     pub async fn staging_room(self: &Rc<Self>, bytes: usize) -> Result<LogClaim, IoError> {
         self.room_below(bytes, self.staging_limit()).await
@@ -49,28 +51,28 @@ impl Shard {
 
     /// The same for what evacuation moves: it may go on when clients who wait for it have claimed their part.
     pub async fn moving_room(self: &Rc<Self>, bytes: usize) -> Result<LogClaim, IoError> {
-        let limit = self.log.borrow().ring.bytes() / 8;
-        self.room_below(bytes, limit).await
+        let ring = self.log.borrow().ring.bytes();
+        self.room_below(bytes, ring / 16 * 15).await
     }
 
     async fn room_below(self: &Rc<Self>, bytes: usize, limit: u64) -> Result<LogClaim, IoError> {
         let bytes = Frame::length_for(bytes);
         let fits = || {
-            let log = self.log.borrow();
-            let used = log.chain.position - log.tail + (self.queued_bytes.get() + bytes) as u64;
-            used <= limit && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
+            self.log_needed(bytes) <= limit
+                && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
         };
         if !fits() {
             let stalled = self.stall_watch();
             let wait = || {
                 let stop = fits() || stalled() || self.is_suspended() || self.stopping.get();
                 if !stop {
-                    self.want_checkpoint();
-                    self.destage_work.send();
+                    self.want_log_room();
                 }
                 stop
             };
+            self.log_waiters.set(self.log_waiters.get() + 1);
             self.progress.until(wait).await;
+            self.log_waiters.set(self.log_waiters.get() - 1);
             if !fits() && !self.is_suspended() {
                 return Err(if self.stopping.get() { IoError::Gone } else { IoError::NoSpace });
             }
@@ -78,8 +80,37 @@ impl Shard {
         if self.is_suspended() {
             return Err(IoError::Suspended);
         }
-        self.queued_bytes.set(self.queued_bytes.get() + bytes);
+        self.claimed_bytes.set(self.claimed_bytes.get() + bytes);
         Ok(LogClaim { shard: self.clone(), bytes })
+    }
+
+    /// Bytes of the log that are in use or will be, with `more` bytes of frames: what waits there for its place comes once more, with
+    /// its parity, before it is there.
+    fn log_needed(&self, more: usize) -> u64 {
+        let log = self.log.borrow();
+        let used = log.chain.position - log.tail;
+        let coming = (self.claimed_bytes.get() + more) as u64;
+        used + coming + self.plug_factor() * (coming + self.staged_bytes.get() as u64)
+    }
+
+    /// What plugging a byte writes to the log, at most: a block of one page takes a page for itself and each parity cell, headers and
+    /// pointers three.
+    fn plug_factor(&self) -> u64 {
+        self.array.parity_max().map_or(0, |parity| 4 + parity as u64)
+    }
+
+    /// Has the tail of the log move. A checkpoint takes it to the oldest block that is staged, so while destaging goes on, one is
+    /// worth its cost only when that is far enough.
+    fn want_log_room(self: &Rc<Self>) {
+        let (gain, ring) = {
+            let log = self.log.borrow();
+            let oldest = log.staged.values().next().map_or(log.chain.position, |(frame, _)| frame.position);
+            (oldest.saturating_sub(log.tail), log.ring.bytes())
+        };
+        if gain * 4 > ring || self.staged_bytes.get() == 0 || self.destage_stuck.get() {
+            self.want_checkpoint();
+        }
+        self.destage_work.send();
     }
 
     /// Tells whether room in the log is no longer to be expected: it comes with destaging and a checkpoint, and since the last
@@ -108,25 +139,22 @@ impl Shard {
 
     /// Whether so many blocks could ever go to the log at once.
     pub fn fits_into_log(&self, blocks: u64, block_bytes: usize) -> bool {
-        Frame::length_for(blocks as usize * block_bytes) as u64 <= self.staging_limit()
+        let bytes = Frame::length_for(blocks as usize * block_bytes) as u64;
+        bytes * (1 + self.plug_factor()) <= self.staging_limit()
     }
 
-    /// Bytes of the log that client operations may fill. The rest is for what moves blocks on and so makes room: pointers; into
-    /// gaps of lines with three parity cells up to seven pages for a block of one (itself, parity, headers, pointers), and a part for
-    /// evacuation, for which clients may be waiting.
+    /// Bytes of the log that client operations may need. The rest is for what makes room: pointers, and evacuation, for which
+    /// clients may be waiting.
     fn staging_limit(&self) -> u64 {
         let ring = self.log.borrow().ring.bytes();
-        if self.space.borrow().has_lines() { ring / 12 } else { ring / 4 * 3 }
+        if self.space.borrow().has_lines() { ring / 3 * 2 } else { ring / 4 * 3 }
     }
 
     /// Whether staged blocks should move now.
     fn should_destage(&self) -> bool {
         let staged = self.staged_bytes.get() as u64;
-        let full = {
-            let log = self.log.borrow();
-            (log.chain.position - log.tail) * 5 > self.staging_limit() * 2
-        };
-        let wanted = self.checkpoint_wanted.get() || self.draining.get();
+        let full = staged * (1 + self.plug_factor()) * 2 > self.staging_limit();
+        let wanted = self.checkpoint_wanted.get() || self.draining.get() || self.log_waiters.get() > 0;
         staged > 0 && (full || wanted || staged > self.shared.memory_per_shard / 16)
     }
 
@@ -159,6 +187,7 @@ impl Shard {
                 let has_lines = self.space.borrow().has_lines();
                 let moved = if has_lines { self.destage_lines().await } else { self.destage_some().await };
                 self.destage_tries.set(self.destage_tries.get() + 1);
+                self.destage_stuck.set(moved.is_err());
                 if moved.is_err() {
                     // No space, or suspended: what made it so will wake this task again.
                     break;
@@ -201,7 +230,7 @@ impl Shard {
         count: usize,
     ) -> Result<(), IoError> {
         let guard = dataset.locks.lock(first, first + count as u64 - 1).await;
-        let nodes = count as u64 / forebay_tree::FANOUT + 6;
+        let nodes = dataset.nodes_over(once(first..first + count as u64));
         let nodes = self.reserve_nodes(nodes, true).await?;
         // What is pending is newer and stands before this entry in the log: moving the older contents would undo it.
         let movable = |block: u64| {
@@ -231,8 +260,7 @@ impl Shard {
         let done = entry.awaited();
         self.submit(entry);
         let result = done.await;
-        self.destaged.set(self.destaged.get() + count as u64);
         drop(guard);
-        result
+        result.inspect(|()| self.destaged.set(self.destaged.get() + count as u64))
     }
 }

@@ -22,6 +22,7 @@ use forebay_runtime::{Buf, completion};
 use forebay_space::{ChunkId, Ptr};
 use forebay_tree::{FANOUT, Found, NodeHeader, decode_ptrs};
 use std::collections::BTreeSet;
+use std::iter::once;
 use std::rc::Rc;
 
 /// Bytes that one entry moves: enough for a large write, little enough that a client's commit does not wait long behind it.
@@ -30,8 +31,6 @@ const MOVE_BYTES: usize = 512 << 10;
 const MOVE_BYTES_LOGGED: usize = 64 << 10;
 /// The last part of the log is for clients.
 const LOG_FILL_PERMILLE_MAX: u64 = 750;
-/// Nodes that moving blocks of one leaf makes dirty, at most: the leaf and what is above it.
-const MOVE_NODES: u64 = 8;
 
 impl Shard {
     /// Asks for space that other shards, or other chunks of this one, hold scattered. True when there may be some now.
@@ -172,7 +171,8 @@ impl Shard {
         if moving.is_empty() {
             return Ok(());
         }
-        let (places, nodes) = self.allocate_here(dataset.block_bytes(), moving.len(), MOVE_NODES).await?;
+        let nodes = dataset.nodes_over(once(first..first + count as u64));
+        let (places, nodes) = self.allocate_here(dataset.block_bytes(), moving.len(), nodes).await?;
         // Into lines with parity by way of the log, as everything small.
         let change = |((block, data), place): ((u64, Buf), Ptr)| {
             let dataset = dataset.clone();

@@ -64,18 +64,26 @@ struct Moving {
     staged: Vec<Staged>,
 }
 
+impl Moving {
+    fn blocks(&self) -> Range<u64> {
+        self.first..self.first + self.staged.len() as u64
+    }
+}
+
 impl Shard {
     /// Moves the oldest blocks that are durable in the log only, with what shares their lines.
     pub async fn destage_lines(self: &Rc<Self>) -> Result<(), IoError> {
         self.place_staged().await?;
         let Some(oldest) = self.oldest_place() else { return Ok(()) };
-        let region = self.whole_lines(oldest);
+        // After a failure less at a time may do: one block needs few nodes.
+        let is_stuck = self.destage_stuck.get();
+        let region = if is_stuck { None } else { self.whole_lines(oldest) };
         let is_whole = region.is_some();
         let placed = match region {
             Some(region) => self.placed.borrow().range(region).map(|(at, placed)| (*at, *placed)).collect(),
             // What is promised there and still on its way to the log will soon be staged, too.
             None if !self.is_written(oldest) && self.contended.get() < CONTENDED_TRIES => Vec::new(),
-            None => self.plug_batch(oldest),
+            None => self.plug_batch(oldest, if is_stuck { 0 } else { PLUG_BYTES }),
         };
         let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
         let runs = runs(&placed);
@@ -107,9 +115,8 @@ impl Shard {
         } else {
             self.plug(oldest, batch).await
         };
-        self.destaged.set(self.destaged.get() + count as u64);
         drop(guards);
-        result
+        result.inspect(|()| self.destaged.set(self.destaged.get() + count as u64))
     }
 
     /// Places for blocks that an import found in the log: they had one then, and get another now.
@@ -176,14 +183,14 @@ impl Shard {
         !space.is_unwritten(start, line)
     }
 
-    /// Staged blocks of one chunk, from a place on, that are plugged together.
-    fn plug_batch(&self, place: Addr) -> Vec<(Addr, Placed)> {
+    /// Staged blocks of one chunk, from a place on, that are plugged together: up to `most` bytes, and one block at least.
+    fn plug_batch(&self, place: Addr, most: u64) -> Vec<(Addr, Placed)> {
         let placed = self.placed.borrow();
         let mut bytes = 0;
         let fits = |(_, placed): &(&Addr, &Placed)| {
             let first = bytes == 0;
             bytes += u64::from(placed.units) * UNIT;
-            first || bytes <= PLUG_BYTES
+            first || bytes <= most
         };
         let in_chunk = |(at, _): &(&Addr, &Placed)| at.chunk() == place.chunk();
         let batch = placed.range(place..).take_while(in_chunk).take_while(fits);
@@ -294,7 +301,8 @@ impl Shard {
 
     /// The entry that points to the blocks in their new places.
     async fn pointers(self: &Rc<Self>, batch: &Batch) -> Result<Entry, IoError> {
-        let nodes = batch.moving.iter().map(|moving| moving.staged.len() as u64 / forebay_tree::FANOUT + 6);
+        let by_dataset = batch.moving.chunk_by(|one, next| Rc::ptr_eq(&one.dataset, &next.dataset));
+        let nodes = by_dataset.map(|runs| runs[0].dataset.nodes_over(runs.iter().map(Moving::blocks)));
         let nodes = self.reserve_nodes(nodes.sum(), true).await?;
         let changes = batch.moving.iter().map(|moving| {
             let point = |staged: &Staged| {

@@ -164,14 +164,18 @@ pub(crate) struct Shard {
     pub repairs: Cell<u32>,
     pub sealed: Cell<u64>,
     pub epoch: u64,
-    /// Bytes of log that the queued entries will take.
-    pub queued_bytes: Cell<usize>,
+    /// Bytes of the log that are claimed for what is not applied yet.
+    pub claimed_bytes: Cell<usize>,
     /// Bytes that are durable in the log only, and the wake-up of the task that moves them.
     pub staged_bytes: Cell<usize>,
     /// Blocks that have moved from the log since the import.
     pub destaged: Cell<u64>,
+    /// Writers who wait for room in the log.
+    pub log_waiters: Cell<usize>,
     /// How often some were to move, with or without success.
     pub destage_tries: Cell<u64>,
+    /// Whether the last try failed.
+    pub destage_stuck: Cell<bool>,
     pub destage_work: Signal,
     /// Staged blocks by the place that is kept for them, where places are in lines with parity.
     pub placed: RefCell<Places>,
@@ -271,10 +275,12 @@ impl Shard {
             repairs: Cell::new(0),
             sealed: Cell::new(parts.sealed),
             epoch: parts.epoch,
-            queued_bytes: Cell::new(0),
+            claimed_bytes: Cell::new(0),
             staged_bytes: Cell::new(0),
             destaged: Cell::new(0),
+            log_waiters: Cell::new(0),
             destage_tries: Cell::new(0),
+            destage_stuck: Cell::new(false),
             destage_work: Signal::default(),
             placed: RefCell::default(),
             plugs: Cell::new(0),
@@ -399,7 +405,10 @@ impl Shard {
         let mut waited = 0;
         loop {
             match self.allocate_here(block_bytes, count, nodes).await {
-                Err(IoError::NoSpace) if waited < SPACE_WAITS_MAX && self.reclaim().await => waited += 1,
+                // Chunks that were closed for an evacuation are open again after it, even if it won none.
+                Err(IoError::NoSpace) if waited < SPACE_WAITS_MAX => {
+                    waited = if self.reclaim().await { waited + 1 } else { SPACE_WAITS_MAX };
+                }
                 result => return result,
             }
         }
@@ -430,6 +439,10 @@ impl Shard {
             }
             if self.grant(kind, false).await {
                 continue;
+            }
+            // While that was asked, places may have come back.
+            if self.take_places(kind, units, count, &mut places) {
+                return Ok((places, nodes));
             }
             if !self.space.borrow().is_scarce() {
                 self.space.borrow_mut().declare_scarce();

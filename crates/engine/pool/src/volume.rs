@@ -13,6 +13,7 @@ use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Id};
 use forebay_runtime::{Buf, Completion, Rt};
 use forebay_tree::{FANOUT, Found};
+use std::iter::once;
 use std::rc::Rc;
 
 /// The longest read or write in bytes.
@@ -102,13 +103,13 @@ impl Volume {
         self.shard.throttle().await;
         let (first, last) = self.blocks(at, len as u64);
         let lines = self.shard.claim_lines(self.dataset.block_bytes(), last - first + 1).await?;
-        let claim = self.claim_log(last - first + 1 - lines.blocks()).await?;
+        let room = self.claim_log(last - first + 1 - lines.blocks()).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let parts = self.merge(at, data, first, last).await?;
         let (mut entry, wait) = self.write_entry(first, parts, Some(lines), fua).await?;
-        entry.pass = Some(pass);
+        (entry.pass, entry.room) = (Some(pass), room);
         let done = self.queue(entry, wait);
-        drop((guard, claim));
+        drop(guard);
         finish(done).await
     }
 
@@ -153,7 +154,7 @@ impl Volume {
         let block_bytes = self.dataset.block_bytes();
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let count = bytes / block_bytes;
-        let nodes = self.nodes_for(first, count as u64);
+        let nodes = self.dataset.nodes_over(once(first..first + count as u64));
         let in_lines = lines.as_ref().map_or(0, LinesClaim::blocks) as usize;
         let (places, nodes) = self.shard.allocate(block_bytes, count - in_lines, nodes).await?;
         let mut ptrs = lines.map_or(Vec::new(), LinesClaim::take);
@@ -184,13 +185,6 @@ impl Volume {
             self.shard.write_ahead(&mut entry).await;
         }
         Ok((entry, durable))
-    }
-
-    /// Nodes that changing `count` blocks from `first` makes dirty, at most.
-    fn nodes_for(&self, _first: u64, count: u64) -> u64 {
-        let height = u64::from(self.dataset.tree.borrow().height());
-        let leaves = count / FANOUT + 2;
-        leaves + height + leaves / FANOUT
     }
 
     /// `data` in parts of whole blocks, `first..=last` in all, the ends completed with what is there.
@@ -264,17 +258,16 @@ impl Volume {
             }
             let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
             // Without room it goes on all the same: it may be what makes room.
-            let claim = self.claim_log(0).await.ok();
+            let room = self.claim_log(0).await.ok().flatten();
             let guard = self.dataset.locks.lock(at, to - 1).await;
-            let nodes = self.nodes_for(at, to - at).min(CLEAR_LEAVES_MAX + 8);
+            let nodes = self.dataset.nodes_over(once(at..to));
             let nodes = self.shard.reserve_nodes(nodes, true).await?;
             let change = Change::Clear { dataset: self.dataset.clone(), first: at, count: to - at };
             let durable = self.sync() == SyncPolicy::Always || (self.sync() == SyncPolicy::Standard && fua);
             let mut entry = Entry::new(self.shard.entry_id(), vec![change], durable);
-            entry.nodes = Some(nodes);
+            (entry.nodes, entry.room) = (Some(nodes), room);
             // Until it is applied, later writes to these blocks must wait: nothing in memory says that they are zeros.
             let done = self.queue(entry, true);
-            drop(claim);
             finish(done).await?;
             drop(guard);
             at = to;
@@ -324,7 +317,7 @@ impl Volume {
         let pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
         let (first, last) = self.blocks(at, len as u64);
-        let claim = self.claim_log(last - first + 1).await?;
+        let room = self.claim_log(last - first + 1).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let mut offset = 0;
         let mut skip = (at - first * u64::from(self.block_size())) as usize;
@@ -340,9 +333,9 @@ impl Volume {
         }
         let parts = self.merge(at, vec![new], first, last).await?;
         let (mut entry, wait) = self.write_entry(first, parts, None, false).await?;
-        entry.pass = Some(pass);
+        (entry.pass, entry.room) = (Some(pass), room);
         let done = self.queue(entry, wait);
-        drop((guard, claim));
+        drop(guard);
         finish(done).await.map(Ok)
     }
 

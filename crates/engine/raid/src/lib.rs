@@ -181,6 +181,12 @@ impl Array {
         lacking.any(|(lacking, redundancy)| lacking > redundancy)
     }
 
+    /// The most parity cells of a line of any group that has lines.
+    pub fn parity_max(&self) -> Option<usize> {
+        let groups = self.groups.iter().filter_map(OnceCell::get);
+        groups.filter_map(|group| group.lines.as_ref()).map(|lines| lines.code.parity()).max()
+    }
+
     /// How the chunk on `slots` is divided, when it is one with parity.
     fn lines(&self, slots: &[SlotRef]) -> Option<&Lines> {
         let group = self.known(slots.first()?.disk)?.group;

@@ -44,8 +44,18 @@ struct Period {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Stream {
     kind: ChunkKind,
-    /// Whole lines only.
-    whole: bool,
+    fill: Fill,
+}
+
+/// What a stream takes of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Fill {
+    /// All that is free; in a chunk with lines, lines that are free.
+    Free,
+    /// Whole lines at a time.
+    Lines,
+    /// Whatever hole is left, in chunks of other kinds too.
+    Holes,
 }
 
 /// The chunks of one shard.
@@ -136,34 +146,17 @@ impl Space {
         if kind == ChunkKind::Node {
             self.nodes_free.set(None);
         }
-        if let Some(taken) = self.bump(Stream { kind, whole: false }, units, units, count) {
-            return Ok(taken);
+        match self.bump(Stream { kind, fill: Fill::Free }, units, units, count) {
+            None if self.scarce => self.bump(Stream { kind, fill: Fill::Holes }, units, units, count),
+            taken => taken,
         }
-        if !self.scarce {
-            return Err(NeedChunk);
-        }
-        // Any chunk with an aligned hole; nodes stay among nodes so that their number can be guaranteed.
-        let open: Vec<ChunkId> = self.open.values().map(|(id, _)| *id).collect();
-        let fits = |chunk: &&Chunk| match (kind, chunk.entry.kind) {
-            (ChunkKind::Node, ChunkKind::Node) | (ChunkKind::Data { .. }, ChunkKind::Data { .. }) => {
-                !open.contains(&chunk.entry.id) || chunk.entry.kind == kind
-            }
-            _ => false,
-        };
-        let found = self
-            .chunks
-            .values()
-            .filter(|chunk| !self.is_closed(chunk.entry.id))
-            .filter(fits)
-            .find_map(|chunk| chunk.busy.find_free(0, units).map(|unit| (chunk.entry.id, unit)));
-        let (id, unit) = found.ok_or(NeedChunk)?;
-        Ok(take(self.chunks.get_mut(&id).expect("just found"), unit, units, count))
+        .ok_or(NeedChunk)
     }
 
     /// Reserves `total` units, whole free lines, for blocks of 2^n units (`units`): `total` is a multiple of both. Only free
     /// lines serve, also when space is scarce.
     pub fn allocate_lines(&mut self, kind: ChunkKind, units: u32, total: u32) -> Result<Addr, NeedChunk> {
-        self.bump(Stream { kind, whole: true }, units, total, 1).map(|(addr, _)| addr).ok_or(NeedChunk)
+        self.bump(Stream { kind, fill: Fill::Lines }, units, total, 1).map(|(addr, _)| addr).ok_or(NeedChunk)
     }
 
     /// Takes up to `count` pieces of `size` units that follow each other, the first at a multiple of `units`, from the stream's
@@ -191,16 +184,26 @@ impl Space {
         Some((addr, taken))
     }
 
-    /// A place in a chunk that no stream has open, the emptiest that has one.
+    /// A place in a chunk that no stream has open, the emptiest that has one: what follows goes there too, so that few chunks
+    /// change and holes of one line are filled together.
     fn fresh_place(&self, stream: Stream, units: u32, size: u32) -> Option<(ChunkId, u32)> {
+        let any_hole = stream.fill == Fill::Holes;
+        // A free line is filled by one stream.
+        let is_apart = |id: ChunkId| {
+            let apart = |(other, open): (&Stream, &(ChunkId, u32))| {
+                open.0 != id || (any_hole && other.fill != Fill::Free)
+            };
+            self.open.iter().all(apart)
+        };
         let is_rich = |chunk: &&Chunk| {
-            let (id, free) = (chunk.entry.id, chunk.busy.zeros());
-            chunk.entry.kind == stream.kind
+            let (id, kind, free) = (chunk.entry.id, chunk.entry.kind, chunk.busy.zeros());
+            // Nodes stay among nodes so that their number can be guaranteed.
+            let is_data = |kind| matches!(kind, ChunkKind::Data { .. });
+            (kind == stream.kind || (any_hole && is_data(kind) && is_data(stream.kind)))
                 && free >= size
                 && (self.scarce || free * 4 >= chunk.entry.units)
                 && !self.is_closed(id)
-                // A line is filled by one stream.
-                && (self.line(chunk) == 0 || self.open.values().all(|(open, _)| *open != id))
+                && (self.line(chunk) == 0 || is_apart(id))
         };
         let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
         rich.sort_by_key(|chunk| std::cmp::Reverse((chunk.busy.zeros(), chunk.entry.id)));
@@ -246,10 +249,10 @@ impl Space {
     /// line that holds anything; in the line that the cursor is inside, all that holds anything came from this stream.
     fn next_place(&self, chunk: &Chunk, cursor: u32, stream: Stream, units: u32, size: u32) -> Option<u32> {
         let line = self.line(chunk);
-        if line == 0 {
+        if line == 0 || stream.fill == Fill::Holes {
             return chunk.busy.find_free(cursor, units);
         }
-        let align = if stream.whole { size } else { units };
+        let align = if stream.fill == Fill::Lines { size } else { units };
         let begun = (!cursor.is_multiple_of(line)).then_some(cursor / line);
         let mut at = cursor.next_multiple_of(align);
         while at + size <= chunk.entry.units {
@@ -384,7 +387,8 @@ impl Space {
     /// Chooses the empty chunks that leave with the running checkpoint; nothing is allocated from them any more.
     pub fn choose_leaving(&mut self) {
         self.nodes_free.set(None);
-        let open: Vec<ChunkId> = self.open.values().map(|(id, _)| *id).collect();
+        let open = self.open.iter().filter(|(stream, _)| stream.fill != Fill::Holes);
+        let open: Vec<ChunkId> = open.map(|(_, (id, _))| *id).collect();
         let idle = |chunk: &&Chunk| {
             chunk.entry.kind != ChunkKind::Log
                 && chunk.settled
@@ -437,7 +441,7 @@ impl Space {
 
     /// Lets the next node come from the emptiest chunk: a table must fit into few chunks.
     pub fn close_node_chunk(&mut self) {
-        self.open.remove(&Stream { kind: ChunkKind::Node, whole: false });
+        self.open.retain(|stream, _| stream.kind != ChunkKind::Node);
     }
 
     /// Lines that the chunk table of the running checkpoint will have.

@@ -8,7 +8,7 @@ use crate::disk::{DiscardEffect, Work, WriteWork, pages_of};
 use crate::fault::{Action, OpKind};
 use crate::image::{PAGE, SECTOR};
 use crate::record::Event;
-use crate::world::{Inner, TURN_NS, TURNS_MAX};
+use crate::world::{Inner, TURN_NS};
 use forebay_base::{Checksum, Nanos, WallTime};
 use forebay_runtime::{
     Backend, BufMut, Completer, Completion, Detached, DiskBackend, DiskError, DiskErrorKind, DiskOp,
@@ -44,7 +44,7 @@ impl Backend for WorldBackend {
     fn turn(&self, wait: Wait) {
         let world = &*self.0;
         world.turns.set(world.turns.get() + 1);
-        if world.turns.get() > TURNS_MAX
+        if world.turns.get() > world.config.turns_max
             && let Some(spinning) = world.spinning.borrow_mut().take()
         {
             spinning.complete(());

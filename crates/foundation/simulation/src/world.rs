@@ -31,8 +31,6 @@ use std::time::Duration;
 const WALL_START_MS: u64 = 1_793_491_200_000;
 /// Cost of a turn of the executor with ready tasks.
 pub(crate) const TURN_NS: u64 = 100;
-/// Turns after which [`World::run`] calls a run spinning: the longest real ones take a tenth of this.
-pub(crate) const TURNS_MAX: u64 = 2_000_000;
 
 /// How a world behaves where chance is involved.
 #[derive(Clone, Debug)]
@@ -48,6 +46,8 @@ pub struct WorldConfig {
     pub flush_ns: Range<u64>,
     /// Bytes a second that each disk transfers, one request after the other; without it requests do not wait for each other.
     pub rate: Option<u64>,
+    /// Turns of the executor after which [`World::run`] calls a run spinning.
+    pub turns_max: u64,
 }
 
 impl WorldConfig {
@@ -60,6 +60,8 @@ impl WorldConfig {
             write_ns: 10_000..100_000,
             flush_ns: 50_000..400_000,
             rate: None,
+            // The longest of the ordinary ones take a tenth of this.
+            turns_max: 2_000_000,
         }
     }
 }
