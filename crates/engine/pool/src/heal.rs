@@ -14,7 +14,7 @@ use crate::shard::Shard;
 use crate::signal::Signal;
 use crate::spec::{Healing, Severity};
 use forebay_base::planted::{Bug, active};
-use forebay_device::{DiskStatus, write_label};
+use forebay_device::DiskStatus;
 use forebay_raid::DiskSet;
 use forebay_runtime::completion;
 use forebay_space::{ChunkEntry, ChunkKind};
@@ -204,7 +204,8 @@ impl Control {
             if self.activate_spare().await? {
                 return Ok(Round::Moved);
             }
-            let why = "no other disk of the group has room; add a disk or replace the failed one";
+            let why =
+                "no other disk of the group has room; add a disk, or replace the one that failed or leaves";
             return Ok(Round::Blocked(why.into()));
         }
         self.carry_out(plans).await
@@ -365,11 +366,7 @@ impl Control {
         if !is_failed {
             self.shared.healths[index].emptied();
             self.shared.out_of_service(index);
-            let handle = self.disks.borrow_mut()[index].disk.take();
-            if let Some(handle) = handle {
-                // One that cannot be erased says by its generation that it is older than the pool.
-                let _ = write_label(&self.rt, &handle, None).await;
-            }
+            self.let_go(index).await;
         }
         Ok(())
     }

@@ -270,15 +270,20 @@ impl Control {
         }
         // Nothing is on it: it goes at once.
         self.relabel(|label| label.disks[index].status = DiskStatus::Removed).await?;
+        self.let_go(index).await;
+        let message =
+            format!("disk {index} ({}) is no part of the pool any more", self.disks.borrow()[index].path);
+        self.event(Severity::Info, "disk.removed", &self.disk_name(index), message);
+        Ok(())
+    }
+
+    /// Erases the label of a disk that left, and closes it.
+    pub async fn let_go(&self, index: usize) {
         let handle = self.disks.borrow_mut()[index].disk.take();
         if let Some(handle) = handle {
             // One that cannot be erased says by its generation that it is older than the pool.
             let _ = write_label(&self.rt, &handle, None).await;
         }
-        let message =
-            format!("disk {index} ({}) is no part of the pool any more", self.disks.borrow()[index].path);
-        self.event(Severity::Info, "disk.removed", &self.disk_name(index), message);
-        Ok(())
     }
 
     /// Takes a disk out of service, to come back later.
@@ -367,11 +372,11 @@ impl Control {
         let handle =
             handle.ok_or_else(|| self.error(ErrorKind::NotFound, format!("disk {index} is not there")))?;
         let (begin, second) = (self.rt.now(), Duration::from_secs(1));
-        let last = handle.geometry().size / MIB - 1;
+        let places = (handle.geometry().size / MIB).max(1);
         while self.rt.now().since(begin) < duration.as_nanos() as u64 && !self.closing.get() {
             let lit = self.rt.now();
             while self.rt.now().since(lit) < second.as_nanos() as u64 {
-                let at = self.rt.random() % last * MIB;
+                let at = self.rt.random() % places * MIB;
                 // Whether it can be read is not the question here.
                 let _ = handle.read(at, self.rt.buffer(MIB as usize)).await;
             }

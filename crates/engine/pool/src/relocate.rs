@@ -19,7 +19,6 @@ use forebay_device::SlotRef;
 use forebay_raid::DiskSet;
 use forebay_space::{ChunkEntry, ChunkId, ChunkKind};
 use futures_util::stream::{self, StreamExt};
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -30,7 +29,6 @@ const COPIES: usize = 4;
 /// How long to wait for what was promised in a chunk before it closed, and how often.
 const SETTLING_DELAY: Duration = Duration::from_millis(2);
 const SETTLING_TRIES: usize = 20;
-
 /// Checkpoints until the log's tail must have moved on.
 const LOG_LAPS: usize = 3;
 
@@ -184,10 +182,7 @@ impl Shard {
                 let start = self.rt.now();
                 let bytes = part.end - part.start;
                 match self.array.rebuild(slots, one.index, part, one.target, &mut touched).await {
-                    Ok(lost) => {
-                        moved.lost +=
-                            lost.iter().map(|range: &Range<u64>| range.end - range.start).sum::<u64>()
-                    }
+                    Ok(lost) => moved.lost += lost.iter().map(|range| range.end - range.start).sum::<u64>(),
                     Err(_) => return false,
                 }
                 moved.copied += bytes;
