@@ -9,8 +9,8 @@ use crate::scene::{self, Scene};
 use crate::setup::{POOL, Setup};
 use crate::verify::{Demand, verify};
 use crate::workload::{History, Tolerance};
-use forebay_base::Random;
-use forebay_pool::{DiskAdd, DiskState, PoolState, PoolStatus, ScrubState};
+use forebay_base::{MIB, Random};
+use forebay_pool::{DiskAdd, DiskState, GroupAdd, Layout, PoolState, PoolStatus, ScrubState};
 use forebay_simulation::{Fate, Image};
 use futures_util::future::join3;
 use std::cell::{Cell, RefCell};
@@ -32,6 +32,14 @@ struct Crash {
 }
 type Crashes = Rc<RefCell<Vec<Crash>>>;
 
+/// Keeps what a power loss leaves, at a moment of the next `most` microseconds.
+async fn fail_power(scene: &Scene, most: u64, absent: u64, spent: u32, crashes: &Crashes) {
+    scene.rt.sleep(Duration::from_micros(scene.clients.below(most))).await;
+    let images = scene.world.power_loss(|_, _| Fate::Lost);
+    let (history, spent) = (scene.clients.history(), spent.max(absent.count_ones()));
+    crashes.borrow_mut().push(Crash { images, history, absent, spent });
+}
+
 /// Lets clients run and the power fail while the pool heals; then everything must have moved.
 async fn heal(
     scene: &Scene,
@@ -44,10 +52,7 @@ async fn heal(
         for _ in 0..CRASHES {
             // Often, while it may be at it, and now and then later.
             let most = 1 << (5 + scene.clients.below(11));
-            scene.rt.sleep(Duration::from_micros(scene.clients.below(most))).await;
-            let images = scene.world.power_loss(|_, _| Fate::Lost);
-            let (history, spent) = (scene.clients.history(), spent.max(absent.count_ones()));
-            crashes.borrow_mut().push(Crash { images, history, absent, spent });
+            fail_power(scene, most, absent, spent, crashes).await;
         }
     };
     let (ran, healed, ()) = join3(scene.clients.run(operations), scene.engine.pool_healed(POOL), crash).await;
@@ -81,6 +86,15 @@ fn judged(
     setup: &Setup,
     script: impl AsyncFnOnce(&Scene, &Crashes) -> Result<u64, Failure> + 'static,
 ) -> Result<Shown, Failure> {
+    judged_groups(setup, 0, script)
+}
+
+/// The same for a pool that gets a second group, of so many disks.
+fn judged_groups(
+    setup: &Setup,
+    second: usize,
+    script: impl AsyncFnOnce(&Scene, &Crashes) -> Result<u64, Failure> + 'static,
+) -> Result<Shown, Failure> {
     let world = scene::world(setup);
     let (crashes, absent): (Crashes, Rc<RefCell<u64>>) = Default::default();
     let (kept, gone, operations) = (crashes.clone(), absent.clone(), setup.operations);
@@ -102,6 +116,9 @@ fn judged(
         // Whatever was about to move, the power may take as many disks with it as the layout can lose.
         for _ in spent..u32::from(setup.layout.redundancy()) {
             absent |= 1 << random.below(setup.data_disks() as u64);
+            if second > 0 {
+                absent |= 1 << (setup.paths().len() as u64 + random.below(second as u64));
+            }
         }
         let demand = Demand { absent, export: nth % 2 == 0, check: nth % 2 == 0, ..Demand::STRICT };
         verify(setup, images, &Rc::new(history), demand, setup.seed + nth as u64).map_err(|failure| {
@@ -201,6 +218,43 @@ pub fn grown(setup: &Setup) -> Result<Shown, Failure> {
         let others = (0..own.data_disks()).filter(|disk| *disk != victim).chain([new]);
         Ok(1 << victim | lose(scene, &own, others).await?)
     })
+}
+
+/// A second group of disks joins, of another width and of larger disks; then as many disks of each as it can lose go at once.
+pub fn group_added(setup: &Setup) -> Result<Shown, Failure> {
+    let setup = &Setup { groups: 1, ..setup.clone() };
+    let layout = match setup.layout {
+        Layout::Parity { data: 2, parity } => Layout::Parity { data: 3, parity },
+        Layout::Parity { parity, .. } => Layout::Parity { data: 2, parity },
+        same => same,
+    };
+    let (own, count) = (setup.clone(), layout.width() + setup.seed as usize % 2);
+    let used = Rc::new(Cell::new(0));
+    let held = used.clone();
+    let shown = judged_groups(setup, count, async move |scene: &Scene, crashes: &Crashes| {
+        let larger = own.disk_bytes() + (4 + own.seed % 3 * 16) * MIB;
+        let new: Vec<usize> = (0..count).map(|_| scene.world.add_disk(Image::new(larger))).collect();
+        let disks = new.iter().map(|disk| format!("sim{disk}")).collect();
+        let add = GroupAdd { layout, disks, enclosures: Vec::new(), force: false };
+        let crash = async {
+            for _ in 0..2 * CRASHES {
+                fail_power(scene, 1 << (4 + scene.clients.below(8)), 0, 0, crashes).await;
+            }
+        };
+        let adding = scene.engine.group_add(POOL, add);
+        let (ran, added, ()) = join3(scene.clients.run(own.operations), adding, crash).await;
+        ran?;
+        added.map_err(failed("adding a group failed"))?;
+        let status = heal(scene, own.operations, 0, 0, crashes).await?;
+        let number = |disk: &usize| {
+            status.groups.iter().position(|g| g.disks.iter().any(|d| usize::from(d.number) == *disk))
+        };
+        let group = new.first().and_then(number).map(|group| &status.groups[group]);
+        held.set(group.map_or(0, |group| group.used));
+        let gone = lose(scene, &own, (0..own.data_disks()).skip(own.seed as usize % 2)).await?;
+        Ok(gone | lose(scene, &own, new.into_iter().skip(own.seed as usize % 2)).await?)
+    })?;
+    Ok(Shown { faults: u64::from(used.get() > 0), ..shown })
 }
 
 /// A third of what one disk holds rots; a scrub puts it right while clients work, and a second one finds nothing; then others go.

@@ -89,6 +89,11 @@ impl Space {
         Space { line_units, ..Space::default() }
     }
 
+    /// The pool got another group, the next in number, whose lines have so many units.
+    pub fn add_group(&mut self, line_units: u32) {
+        self.line_units.push(line_units);
+    }
+
     pub fn insert(&mut self, chunk: Chunk) {
         if chunk.entry.kind != ChunkKind::Log {
             self.scarce = false;
@@ -146,47 +151,68 @@ impl Space {
         if kind == ChunkKind::Node {
             self.nodes_free.set(None);
         }
-        match self.bump(Stream { kind, fill: Fill::Free }, units, units, count) {
+        let free = self.bump(Stream { kind, fill: Fill::Free }, units, units, count);
+        let taken = match free {
             None if self.scarce => self.bump(Stream { kind, fill: Fill::Holes }, units, units, count),
             taken => taken,
-        }
-        .ok_or(NeedChunk)
+        };
+        taken.map(|(addr, taken, _)| (addr, taken)).ok_or(NeedChunk)
     }
 
-    /// Reserves `total` units, whole free lines, for blocks of 2^n units (`units`): `total` is a multiple of both. Only free
-    /// lines serve, also when space is scarce.
-    pub fn allocate_lines(&mut self, kind: ChunkKind, units: u32, total: u32) -> Result<Addr, NeedChunk> {
-        self.bump(Stream { kind, fill: Fill::Lines }, units, total, 1).map(|(addr, _)| addr).ok_or(NeedChunk)
+    /// Reserves whole free lines for blocks of 2^n units (`units`), as few as whole blocks fill, if that is no more than `most`
+    /// units: the first place, and how many units. Only free lines serve, also when space is scarce.
+    pub fn allocate_lines(
+        &mut self,
+        kind: ChunkKind,
+        units: u32,
+        most: u32,
+    ) -> Result<(Addr, u32), NeedChunk> {
+        let taken = self.bump(Stream { kind, fill: Fill::Lines }, units, most, 1);
+        taken.map(|(addr, _, size)| (addr, size)).ok_or(NeedChunk)
     }
 
-    /// Takes up to `count` pieces of `size` units that follow each other, the first at a multiple of `units`, from the stream's
-    /// open chunk or the emptiest of the others.
-    fn bump(&mut self, stream: Stream, units: u32, size: u32, count: u32) -> Option<(Addr, u32)> {
-        let open = self.open.get(&stream).and_then(|&(id, cursor)| {
-            let chunk = &self.chunks[&id];
-            self.next_place(chunk, cursor, stream, units, size).map(|unit| (id, unit))
-        });
+    /// Takes up to `count` pieces that follow each other, the first at a multiple of `units`, from the stream's open chunk or the
+    /// emptiest of the others; gives their size, too, at most `most`.
+    fn bump(&mut self, stream: Stream, units: u32, most: u32, count: u32) -> Option<(Addr, u32, u32)> {
+        let open = match self.open.get(&stream) {
+            Some(&(id, cursor)) => {
+                let chunk = &self.chunks[&id];
+                let size = self.piece(chunk, stream, units);
+                // A small rest is no reason to leave the chunk.
+                if size > most {
+                    return None;
+                }
+                self.next_place(chunk, cursor, stream, units, size).map(|unit| (id, unit))
+            }
+            None => None,
+        };
         let (id, unit) = match open {
             Some(found) => found,
             None => {
                 self.open.remove(&stream);
-                self.fresh_place(stream, units, size)?
+                self.fresh_place(stream, units, most)?
             }
         };
+        let size = self.piece(&self.chunks[&id], stream, units);
         if active(Bug::DoubleAllocation) && unit > 0 {
-            return Some((Addr::new(id, unit), 1));
+            return Some((Addr::new(id, unit), 1, size));
         }
         let line = self.line(&self.chunks[&id]);
         // The next line may hold something.
         let most = if line == 0 { count } else { ((line - unit % line) / size).clamp(1, count) };
         let (addr, taken) = take(self.chunks.get_mut(&id).expect("chosen among the owned"), unit, size, most);
         self.open.insert(stream, (id, unit + taken * size));
-        Some((addr, taken))
+        Some((addr, taken, size))
+    }
+
+    /// Units that a stream takes of a chunk at a time, for blocks of `units`.
+    fn piece(&self, chunk: &Chunk, stream: Stream, units: u32) -> u32 {
+        if stream.fill == Fill::Lines { whole_lines(self.line(chunk), units) } else { units }
     }
 
     /// A place in a chunk that no stream has open, the emptiest that has one: what follows goes there too, so that few chunks
     /// change and holes of one line are filled together.
-    fn fresh_place(&self, stream: Stream, units: u32, size: u32) -> Option<(ChunkId, u32)> {
+    fn fresh_place(&self, stream: Stream, units: u32, most: u32) -> Option<(ChunkId, u32)> {
         let any_hole = stream.fill == Fill::Holes;
         // A free line is filled by one stream.
         let is_apart = |id: ChunkId| {
@@ -200,7 +226,7 @@ impl Space {
             // Nodes stay among nodes so that their number can be guaranteed.
             let is_data = |kind| matches!(kind, ChunkKind::Data { .. });
             (kind == stream.kind || (any_hole && is_data(kind) && is_data(stream.kind)))
-                && free >= size
+                && self.piece(chunk, stream, units) <= free.min(most)
                 && (self.scarce || free * 4 >= chunk.entry.units)
                 && !self.is_closed(id)
                 && (self.line(chunk) == 0 || is_apart(id))
@@ -208,6 +234,7 @@ impl Space {
         let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
         rich.sort_by_key(|chunk| std::cmp::Reverse((chunk.busy.zeros(), chunk.entry.id)));
         let place = |chunk: &&Chunk| {
+            let size = self.piece(chunk, stream, units);
             self.next_place(chunk, 0, stream, units, size).map(|unit| (chunk.entry.id, unit))
         };
         rich.iter().find_map(place)
@@ -223,9 +250,10 @@ impl Space {
         }
     }
 
-    /// Units of a line of data chunks, when they have parity; 0 otherwise.
-    pub fn line_units(&self) -> u32 {
-        self.line_units.iter().copied().max().unwrap_or(0)
+    /// The least and the most units that whole lines for blocks of `units` take, by group; nothing where there is no parity.
+    pub fn whole_lines(&self, units: u32) -> Option<(u32, u32)> {
+        let sizes = || self.line_units.iter().filter(|line| **line > 0).map(|line| whole_lines(*line, units));
+        sizes().min().zip(sizes().max())
     }
 
     /// Bytes of a line of a chunk; 0 when it has none.
@@ -516,17 +544,28 @@ impl Space {
             .collect()
     }
 
-    /// Units of a group that data, nodes and the log occupy; what the next checkpoints give back does not count.
-    pub fn units_busy(&self, group: u16) -> u64 {
-        let pending = self.current.freed.iter().chain(&self.frozen.freed);
-        let pending: u64 = pending.map(|run| u64::from(run.units)).sum();
-        let of_group = self.chunks.values().filter(|chunk| chunk.entry.group == group);
-        let busy = of_group.map(|chunk| match chunk.entry.kind {
-            ChunkKind::Log => u64::from(chunk.entry.units),
-            ChunkKind::Data { .. } | ChunkKind::Node => u64::from(chunk.busy.ones()),
-        });
-        busy.sum::<u64>().saturating_sub(pending)
+    /// By group, the units that data, nodes and the log occupy; what the next checkpoints give back does not count.
+    pub fn units_busy(&self) -> BTreeMap<u16, u64> {
+        let mut busy = BTreeMap::new();
+        for chunk in self.chunks.values() {
+            *busy.entry(chunk.entry.group).or_insert(0) += match chunk.entry.kind {
+                ChunkKind::Log => u64::from(chunk.entry.units),
+                ChunkKind::Data { .. } | ChunkKind::Node => u64::from(chunk.busy.ones()),
+            };
+        }
+        for (addr, units) in self.freed_runs() {
+            let chunk = self.chunks.get(&addr.chunk()).expect("freed in an owned chunk");
+            let busy = busy.entry(chunk.entry.group).or_insert(0);
+            *busy = busy.saturating_sub(u64::from(units));
+        }
+        busy
     }
+}
+
+/// The least that is both whole blocks of 2^n units (`units`) and whole lines of `line` units.
+fn whole_lines(line: u32, units: u32) -> u32 {
+    let common = units.trailing_zeros().min(line.trailing_zeros());
+    line * (units >> common)
 }
 
 /// Takes up to `count` blocks from `unit` of a chunk on, where the first is free: the first place and how many there are.
