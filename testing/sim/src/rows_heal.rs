@@ -9,8 +9,8 @@ use crate::scene::{self, Scene};
 use crate::setup::{POOL, Setup};
 use crate::verify::{Demand, verify};
 use crate::workload::{History, Tolerance};
-use forebay_base::{MIB, Random};
-use forebay_pool::{DiskAdd, DiskState, GroupAdd, Layout, PoolState, PoolStatus, ScrubState};
+use forebay_base::Random;
+use forebay_pool::{DiskAdd, DiskState, PoolState, PoolStatus, ScrubState};
 use forebay_simulation::{Fate, Image};
 use futures_util::future::join3;
 use std::cell::{Cell, RefCell};
@@ -86,19 +86,23 @@ fn judged(
     setup: &Setup,
     script: impl AsyncFnOnce(&Scene, &Crashes) -> Result<u64, Failure> + 'static,
 ) -> Result<Shown, Failure> {
-    judged_groups(setup, 0, script)
+    judged_from(setup, false, script)
 }
 
-/// The same for a pool that gets a second group, of so many disks.
-fn judged_groups(
+/// The same; of a pool with its first group only, if the script begins with that.
+fn judged_from(
     setup: &Setup,
-    second: usize,
+    first: bool,
     script: impl AsyncFnOnce(&Scene, &Crashes) -> Result<u64, Failure> + 'static,
 ) -> Result<Shown, Failure> {
     let world = scene::world(setup);
     let (crashes, absent): (Crashes, Rc<RefCell<u64>>) = Default::default();
     let (kept, gone, operations) = (crashes.clone(), absent.clone(), setup.operations);
-    let ended = scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
+    let own = setup.clone();
+    let ended = scene::play_first(&world, setup, NO_ERRORS, async move |scene: &Scene| {
+        if !first {
+            scene.join_second(&own).await?;
+        }
         scene.clients.create_volumes().await?;
         scene.clients.run(operations).await?;
         let absent = script(scene, &kept).await?;
@@ -116,8 +120,10 @@ fn judged_groups(
         // Whatever was about to move, the power may take as many disks with it as the layout can lose.
         for _ in spent..u32::from(setup.layout.redundancy()) {
             absent |= 1 << random.below(setup.data_disks() as u64);
-            if second > 0 {
-                absent |= 1 << (setup.paths().len() as u64 + random.below(second as u64));
+            // Of each group.
+            if setup.second {
+                let others = setup.second_disks();
+                absent |= 1 << (others.start as u64 + random.below(others.len() as u64));
             }
         }
         let demand = Demand { absent, export: nth % 2 == 0, check: nth % 2 == 0, ..Demand::STRICT };
@@ -207,7 +213,8 @@ pub fn grown(setup: &Setup) -> Result<Shown, Failure> {
     let own = setup.clone();
     judged(setup, async move |scene: &Scene, crashes: &Crashes| {
         let new = scene.world.add_disk(Image::new(own.disk_bytes() + (4 << 20)));
-        let adding = scene.engine.disk_add(POOL, vec![format!("sim{new}")], DiskAdd::default()).await;
+        let add = DiskAdd { group: Some(0), ..DiskAdd::default() };
+        let adding = scene.engine.disk_add(POOL, vec![format!("sim{new}")], add).await;
         adding.map_err(failed("adding a disk failed"))?;
         heal(scene, own.operations, 0, 0, crashes).await?;
         let victim = own.seed as usize % own.data_disks();
@@ -222,37 +229,26 @@ pub fn grown(setup: &Setup) -> Result<Shown, Failure> {
 
 /// A second group of disks joins, of another width and of larger disks; then as many disks of each as it can lose go at once.
 pub fn group_added(setup: &Setup) -> Result<Shown, Failure> {
-    let setup = &Setup { groups: 1, ..setup.clone() };
-    let layout = match setup.layout {
-        Layout::Parity { data: 2, parity } => Layout::Parity { data: 3, parity },
-        Layout::Parity { parity, .. } => Layout::Parity { data: 2, parity },
-        same => same,
-    };
-    let (own, count) = (setup.clone(), layout.width() + setup.seed as usize % 2);
-    let used = Rc::new(Cell::new(0));
+    let setup = &Setup { groups: 1, second: true, ..setup.clone() };
+    let (own, used) = (setup.clone(), Rc::new(Cell::new(0)));
     let held = used.clone();
-    let shown = judged_groups(setup, count, async move |scene: &Scene, crashes: &Crashes| {
-        let larger = own.disk_bytes() + (4 + own.seed % 3 * 16) * MIB;
-        let new: Vec<usize> = (0..count).map(|_| scene.world.add_disk(Image::new(larger))).collect();
-        let disks = new.iter().map(|disk| format!("sim{disk}")).collect();
-        let add = GroupAdd { layout, disks, enclosures: Vec::new(), force: false };
+    let shown = judged_from(setup, true, async move |scene: &Scene, crashes: &Crashes| {
         let crash = async {
             for _ in 0..2 * CRASHES {
                 fail_power(scene, 1 << (4 + scene.clients.below(8)), 0, 0, crashes).await;
+                // Whoever looks meanwhile sees a pool with the group or without it.
+                scene.engine.pools().await;
             }
         };
-        let adding = scene.engine.group_add(POOL, add);
-        let (ran, added, ()) = join3(scene.clients.run(own.operations), adding, crash).await;
+        let (ran, joined, ()) =
+            join3(scene.clients.run(own.operations), scene.join_second(&own), crash).await;
         ran?;
-        added.map_err(failed("adding a group failed"))?;
+        joined?;
         let status = heal(scene, own.operations, 0, 0, crashes).await?;
-        let number = |disk: &usize| {
-            status.groups.iter().position(|g| g.disks.iter().any(|d| usize::from(d.number) == *disk))
-        };
-        let group = new.first().and_then(number).map(|group| &status.groups[group]);
-        held.set(group.map_or(0, |group| group.used));
-        let gone = lose(scene, &own, (0..own.data_disks()).skip(own.seed as usize % 2)).await?;
-        Ok(gone | lose(scene, &own, new.into_iter().skip(own.seed as usize % 2)).await?)
+        held.set(status.groups.last().map_or(0, |group| group.used));
+        let skip = own.seed as usize % 2;
+        let gone = lose(scene, &own, (0..own.data_disks()).skip(skip)).await?;
+        Ok(gone | lose(scene, &own, own.second_disks().skip(skip)).await?)
     })?;
     Ok(Shown { faults: u64::from(used.get() > 0), ..shown })
 }

@@ -258,7 +258,9 @@ impl Control {
             (false, false) => PoolState::Online,
         };
         let status = |group: u16| self.group_status(&label, group, busy.get(&group).copied().unwrap_or(0));
-        let groups: Vec<GroupStatus> = (0..label.groups.len() as u16).map(status).collect();
+        // One that is just joining has no chunks to count yet.
+        let known = self.slots.borrow().groups();
+        let groups: Vec<GroupStatus> = (0..known).map(status).collect();
         let data = || groups.iter().filter(|group| group.role == Role::Data);
         let (size, used) = (data().map(|group| group.size).sum(), data().map(|group| group.used).sum());
         Ok(PoolStatus {

@@ -157,15 +157,13 @@ impl Control {
     async fn check_lines(&self, group: &GroupEntry) -> Result<(), Error> {
         let line = u64::from(line_units_of(group)) * UNIT;
         for index in 0..self.shard_count() {
-            let most = self.on_shard(index, |shard| async move { shard.staging_limit() }).await?;
-            if line > most {
+            let fits = move |shard: Rc<Shard>| async move { shard.fits_into_log(1, line as usize) };
+            if !self.on_shard(index, fits).await? {
                 let message = format!(
-                    "lines of this group would have {line} bytes, and the pool's log takes {most} at a time: it was made for \
-                     smaller disks"
+                    "lines of this group would have {line} bytes, too many for the pool's log: it was made for smaller disks"
                 );
-                return Err(self
-                    .error(ErrorKind::NoSpace, message)
-                    .remedy("Give fewer data disks, or create another pool with these"));
+                let remedy = "Give fewer data disks, or create another pool with these";
+                return Err(self.error(ErrorKind::NoSpace, message).remedy(remedy));
             }
         }
         Ok(())

@@ -160,6 +160,11 @@ impl SlotMap {
         (total, count(counted().map(|disk| u64::from(disk.used.zeros())).collect()))
     }
 
+    /// How many groups there are, for whatever.
+    pub fn groups(&self) -> u16 {
+        self.groups.len() as u16
+    }
+
     /// The groups that hold data.
     pub fn data_groups(&self) -> impl Iterator<Item = u16> {
         (0..self.groups.len() as u16).filter(|group| self.groups[usize::from(*group)].role == 0)
