@@ -15,6 +15,7 @@
 
 use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
+use crate::groups::whole_lines;
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
 use std::cell::Cell;
@@ -63,7 +64,7 @@ enum Fill {
 pub struct Space {
     chunks: BTreeMap<ChunkId, Chunk>,
     /// By group, the units of a line of its data chunks; 0 where there is no parity.
-    line_units: Vec<u32>,
+    pub(crate) line_units: Vec<u32>,
     /// Free places for nodes, unless something changed since they were counted.
     pub(crate) nodes_free: Cell<Option<u64>>,
     /// The chunk that each stream fills, and the unit after the last that it took.
@@ -87,11 +88,6 @@ impl Space {
     /// No chunks yet; `line_units` says for each group how many units a line of its data chunks has, 0 without parity.
     pub fn new(line_units: Vec<u32>) -> Space {
         Space { line_units, ..Space::default() }
-    }
-
-    /// The pool got another group, the next in number, whose lines have so many units.
-    pub fn add_group(&mut self, line_units: u32) {
-        self.line_units.push(line_units);
     }
 
     pub fn insert(&mut self, chunk: Chunk) {
@@ -248,12 +244,6 @@ impl Space {
             }
             ChunkKind::Node | ChunkKind::Log => 0,
         }
-    }
-
-    /// The least and the most units that whole lines for blocks of `units` take, by group; nothing where there is no parity.
-    pub fn whole_lines(&self, units: u32) -> Option<(u32, u32)> {
-        let sizes = || self.line_units.iter().filter(|line| **line > 0).map(|line| whole_lines(*line, units));
-        sizes().min().zip(sizes().max())
     }
 
     /// Bytes of a line of a chunk; 0 when it has none.
@@ -543,29 +533,6 @@ impl Space {
             .map(|id| self.chunks.remove(&id).expect("leaving chunks are owned").entry)
             .collect()
     }
-
-    /// By group, the units that data, nodes and the log occupy; what the next checkpoints give back does not count.
-    pub fn units_busy(&self) -> BTreeMap<u16, u64> {
-        let mut busy = BTreeMap::new();
-        for chunk in self.chunks.values() {
-            *busy.entry(chunk.entry.group).or_insert(0) += match chunk.entry.kind {
-                ChunkKind::Log => u64::from(chunk.entry.units),
-                ChunkKind::Data { .. } | ChunkKind::Node => u64::from(chunk.busy.ones()),
-            };
-        }
-        for (addr, units) in self.freed_runs() {
-            let chunk = self.chunks.get(&addr.chunk()).expect("freed in an owned chunk");
-            let busy = busy.entry(chunk.entry.group).or_insert(0);
-            *busy = busy.saturating_sub(u64::from(units));
-        }
-        busy
-    }
-}
-
-/// The least that is both whole blocks of 2^n units (`units`) and whole lines of `line` units.
-fn whole_lines(line: u32, units: u32) -> u32 {
-    let common = units.trailing_zeros().min(line.trailing_zeros());
-    line * (units >> common)
 }
 
 /// Takes up to `count` blocks from `unit` of a chunk on, where the first is free: the first place and how many there are.
