@@ -155,6 +155,68 @@ fn disks_are_replaced_taken_out_and_back_added_and_removed() {
 }
 
 #[test]
+fn a_pool_gets_another_group_and_then_loses_a_disk_of_each() {
+    let place = Place::new();
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        place.disk(name, DISK_BYTES);
+    }
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "2+1", "a", "b", "c"]).expect(0);
+    place.run(&["volume", "create", "tank/v", "--size", "64M"]).expect(0);
+    write(&daemon, 1);
+
+    // What cannot be is refused, in a dry run, too.
+    for more in [&[][..], &["--dry-run"]] {
+        let refused =
+            |words: &[&str], code| place.run(&[&["pool", "add", "tank"], words, more].concat()).expect(code);
+        refused(&["--layout", "2+2", "d", "e", "f", "g"], 2).says("can lose one disk").says("as many");
+        refused(&["--layout", "mirror", "d", "e"], 2).says("all have parity");
+        refused(&["--layout", "3+1", "d", "e", "f"], 2).says("needs 4 disks");
+        refused(&["--layout", "3+1", "c", "d", "e", "f"], 5).says("tank");
+        refused(&["--group", "1", "d"], 2).says("no data group");
+    }
+    let words = ["pool", "add", "tank", "--layout", "3+1", "d", "e", "f", "g", "--enclosure", "d=left"];
+    let plan = place.json(&[&words[..], &["--dry-run"]].concat());
+    assert!(plan["changes"].to_string().contains("as a 3+1 group with room for"), "{plan}");
+    assert_eq!(disks(&place, "online"), ["a", "b", "c"]);
+    let group = |number: usize| {
+        let status = place.json(&["pool", "status", "tank"]);
+        status["items"][0]["status"]["groups"][number].clone()
+    };
+    let bytes = |number: usize, field: &str| group(number)[field].as_u64().unwrap();
+    let before = bytes(0, "size_bytes");
+    place.run(&words).expect(0);
+    assert_eq!(disks(&place, "online"), ["a", "b", "c", "d", "e", "f", "g"]);
+    assert_eq!(remembered(&place), ["a", "b", "c", "d", "e", "f", "g"]);
+    assert_eq!((group(1)["layout"].as_str(), group(1)["number"].as_u64()), (Some("3+1"), Some(1)));
+    let pool = place.json(&["pool", "status", "tank"])["items"][0]["status"]["size_bytes"].clone();
+    assert_eq!(pool.as_u64().unwrap(), before + bytes(1, "size_bytes"));
+    write(&daemon, 2);
+    assert!(bytes(1, "used_bytes") > 1 << 20, "{}", group(1));
+    let shown = place.run(&["pool", "status", "tank"]).expect(0).out;
+    assert!(shown.contains("group 1, data, 3+1") && shown.contains("left"), "{shown}");
+
+    // Which group a disk joins has to be said now.
+    place.run(&["pool", "add", "tank", "h", "--dry-run"]).expect(2).says("several groups for data: 0, 1");
+    place.run(&["pool", "add", "tank", "h"]).expect(2).says("--group");
+    place.run(&["pool", "add", "tank", "h", "--group", "1"]).expect(0);
+    assert_eq!(group(1)["disks"].as_array().unwrap().len(), 5);
+    check(&daemon, 2);
+
+    // One disk of each group is gone, and everything is there.
+    daemon.kill();
+    for name in ["b", "f"] {
+        fs::remove_file(place.path().join(name)).unwrap();
+    }
+    let daemon = Daemon::start(&place);
+    check(&daemon, 2);
+    write(&daemon, 3);
+    check(&daemon, 3);
+    place.run(&["pool", "status", "tank"]).expect(6);
+    daemon.stop();
+}
+
+#[test]
 fn a_lost_disk_is_rebuilt_by_itself_and_what_is_in_the_way_is_told() {
     let place = Place::new();
     for name in ["a", "b", "c"] {

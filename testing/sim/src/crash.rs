@@ -13,6 +13,7 @@ use crate::verify::{Demand, verify};
 use crate::workload::{History, Tolerance};
 use forebay_base::Random;
 use forebay_simulation::{Cursor, Event, Fate, Recording, World};
+use futures_util::future::join;
 use std::rc::Rc;
 
 /// How much is explored of one seed.
@@ -58,11 +59,17 @@ pub fn record_with(
 ) -> Result<Run, Failure> {
     let world = scene::world(setup);
     let operations = setup.operations;
-    let ended = scene::play(&world, setup, tolerance, async move |scene: &Scene| {
+    let own = setup.clone();
+    let ended = scene::play_first(&world, setup, tolerance, async move |scene: &Scene| {
         prepare(&scene.world);
         scene.world.record();
         scene.clients.create_volumes().await?;
-        scene.clients.run(operations).await
+        let (ran, joined) = join(scene.clients.run(operations), scene.join_second(&own)).await;
+        // A disk may fail while it joins: then it is a matter of the tolerance.
+        if !tolerance.errors {
+            joined?;
+        }
+        ran
     })?;
     Ok(Run {
         setup: setup.clone(),

@@ -203,6 +203,14 @@ pub const ROWS: &[Row] = &[
         strikes: false,
     },
     Row {
+        name: "group-added",
+        fault: "a second group of disks joins under load; power loss meanwhile; then disks of both groups go at once",
+        holds: "D A W",
+        applies: always,
+        run: heal::group_added,
+        strikes: true,
+    },
+    Row {
         name: "scrubbed",
         fault: "rot of a third of one disk; a scrub under load puts it right; then further disks go",
         holds: "D W R",

@@ -339,7 +339,7 @@ pub fn unreadable(setup: &Setup) -> Result<Shown, Failure> {
 
 /// All flushes of all disks do nothing: what comes back may be old, but must be whole and from one place.
 pub fn lying_flush(setup: &Setup) -> Result<Shown, Failure> {
-    let disks = setup.paths().len();
+    let disks = setup.paths().len() + setup.second_disks().len();
     let run = crash::record_with(setup, NO_ERRORS, move |world| {
         (0..disks).for_each(|disk| world.add_rule(Rule::new(disk, Action::Lie).on(OpKind::Flush)));
     })?;

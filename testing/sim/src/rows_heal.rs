@@ -32,6 +32,14 @@ struct Crash {
 }
 type Crashes = Rc<RefCell<Vec<Crash>>>;
 
+/// Keeps what a power loss leaves, at a moment of the next `most` microseconds.
+async fn fail_power(scene: &Scene, most: u64, absent: u64, spent: u32, crashes: &Crashes) {
+    scene.rt.sleep(Duration::from_micros(scene.clients.below(most))).await;
+    let images = scene.world.power_loss(|_, _| Fate::Lost);
+    let (history, spent) = (scene.clients.history(), spent.max(absent.count_ones()));
+    crashes.borrow_mut().push(Crash { images, history, absent, spent });
+}
+
 /// Lets clients run and the power fail while the pool heals; then everything must have moved.
 async fn heal(
     scene: &Scene,
@@ -44,10 +52,7 @@ async fn heal(
         for _ in 0..CRASHES {
             // Often, while it may be at it, and now and then later.
             let most = 1 << (5 + scene.clients.below(11));
-            scene.rt.sleep(Duration::from_micros(scene.clients.below(most))).await;
-            let images = scene.world.power_loss(|_, _| Fate::Lost);
-            let (history, spent) = (scene.clients.history(), spent.max(absent.count_ones()));
-            crashes.borrow_mut().push(Crash { images, history, absent, spent });
+            fail_power(scene, most, absent, spent, crashes).await;
         }
     };
     let (ran, healed, ()) = join3(scene.clients.run(operations), scene.engine.pool_healed(POOL), crash).await;
@@ -81,10 +86,23 @@ fn judged(
     setup: &Setup,
     script: impl AsyncFnOnce(&Scene, &Crashes) -> Result<u64, Failure> + 'static,
 ) -> Result<Shown, Failure> {
+    judged_from(setup, false, script)
+}
+
+/// The same; of a pool with its first group only, if the script begins with that.
+fn judged_from(
+    setup: &Setup,
+    first: bool,
+    script: impl AsyncFnOnce(&Scene, &Crashes) -> Result<u64, Failure> + 'static,
+) -> Result<Shown, Failure> {
     let world = scene::world(setup);
     let (crashes, absent): (Crashes, Rc<RefCell<u64>>) = Default::default();
     let (kept, gone, operations) = (crashes.clone(), absent.clone(), setup.operations);
-    let ended = scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
+    let own = setup.clone();
+    let ended = scene::play_first(&world, setup, NO_ERRORS, async move |scene: &Scene| {
+        if !first {
+            scene.join_second(&own).await?;
+        }
         scene.clients.create_volumes().await?;
         scene.clients.run(operations).await?;
         let absent = script(scene, &kept).await?;
@@ -102,6 +120,11 @@ fn judged(
         // Whatever was about to move, the power may take as many disks with it as the layout can lose.
         for _ in spent..u32::from(setup.layout.redundancy()) {
             absent |= 1 << random.below(setup.data_disks() as u64);
+            // Of each group.
+            if setup.second {
+                let others = setup.second_disks();
+                absent |= 1 << (others.start as u64 + random.below(others.len() as u64));
+            }
         }
         let demand = Demand { absent, export: nth % 2 == 0, check: nth % 2 == 0, ..Demand::STRICT };
         verify(setup, images, &Rc::new(history), demand, setup.seed + nth as u64).map_err(|failure| {
@@ -190,7 +213,8 @@ pub fn grown(setup: &Setup) -> Result<Shown, Failure> {
     let own = setup.clone();
     judged(setup, async move |scene: &Scene, crashes: &Crashes| {
         let new = scene.world.add_disk(Image::new(own.disk_bytes() + (4 << 20)));
-        let adding = scene.engine.disk_add(POOL, vec![format!("sim{new}")], DiskAdd::default()).await;
+        let add = DiskAdd { group: Some(0), ..DiskAdd::default() };
+        let adding = scene.engine.disk_add(POOL, vec![format!("sim{new}")], add).await;
         adding.map_err(failed("adding a disk failed"))?;
         heal(scene, own.operations, 0, 0, crashes).await?;
         let victim = own.seed as usize % own.data_disks();
@@ -201,6 +225,32 @@ pub fn grown(setup: &Setup) -> Result<Shown, Failure> {
         let others = (0..own.data_disks()).filter(|disk| *disk != victim).chain([new]);
         Ok(1 << victim | lose(scene, &own, others).await?)
     })
+}
+
+/// A second group of disks joins, of another width and of larger disks; then as many disks of each as it can lose go at once.
+pub fn group_added(setup: &Setup) -> Result<Shown, Failure> {
+    let setup = &Setup { groups: 1, second: true, ..setup.clone() };
+    let (own, used) = (setup.clone(), Rc::new(Cell::new(0)));
+    let held = used.clone();
+    let shown = judged_from(setup, true, async move |scene: &Scene, crashes: &Crashes| {
+        let crash = async {
+            for _ in 0..2 * CRASHES {
+                fail_power(scene, 1 << (4 + scene.clients.below(8)), 0, 0, crashes).await;
+                // Whoever looks meanwhile sees a pool with the group or without it.
+                scene.engine.pools().await;
+            }
+        };
+        let (ran, joined, ()) =
+            join3(scene.clients.run(own.operations), scene.join_second(&own), crash).await;
+        ran?;
+        joined?;
+        let status = heal(scene, own.operations, 0, 0, crashes).await?;
+        held.set(status.groups.last().map_or(0, |group| group.used));
+        let skip = own.seed as usize % 2;
+        let gone = lose(scene, &own, (0..own.data_disks()).skip(skip)).await?;
+        Ok(gone | lose(scene, &own, own.second_disks().skip(skip)).await?)
+    })?;
+    Ok(Shown { faults: u64::from(used.get() > 0), ..shown })
 }
 
 /// A third of what one disk holds rots; a scrub puts it right while clients work, and a second one finds nothing; then others go.

@@ -22,6 +22,15 @@ impl Scene {
         let failed = |error| Failure::Outcome(format!("the export failed: {error}"));
         self.engine.pool_export(POOL).await.map_err(failed)
     }
+
+    /// Has the setup's second group join, if it has one.
+    pub async fn join_second(&self, setup: &Setup) -> Result<(), Failure> {
+        if setup.second {
+            let failed = |error| Failure::Outcome(format!("adding a group failed: {error}"));
+            self.engine.group_add(POOL, setup.second_group()).await.map_err(failed)?;
+        }
+        Ok(())
+    }
 }
 
 /// What a scenario leaves behind, beside its world.
@@ -40,11 +49,28 @@ pub fn world(setup: &Setup) -> World {
     setup.paths().iter().for_each(|_| {
         world.add_disk(Image::new(setup.disk_bytes()));
     });
+    setup.second_disks().for_each(|_| {
+        world.add_disk(Image::new(setup.second_disk_bytes()));
+    });
     world
 }
 
-/// Creates the setup's pool in `world` and plays `script` on it.
+/// Creates the setup's pool in `world`, with all its groups, and plays `script` on it.
 pub fn play(
+    world: &World,
+    setup: &Setup,
+    tolerance: Tolerance,
+    script: impl AsyncFnOnce(&Scene) -> Result<(), Failure> + 'static,
+) -> Result<Ended, Failure> {
+    let own = setup.clone();
+    play_first(world, setup, tolerance, async move |scene: &Scene| {
+        scene.join_second(&own).await?;
+        script(scene).await
+    })
+}
+
+/// The same on a pool with its first group; [`Scene::join_second`] is the script's.
+pub fn play_first(
     world: &World,
     setup: &Setup,
     tolerance: Tolerance,

@@ -5,7 +5,7 @@
 //! recovery (checkpoints, laps of the log, reuse of space) is a matter of counts, not of sizes.
 
 use forebay_base::{MIB, Random};
-use forebay_pool::{Layout, PoolSpec, SyncPolicy};
+use forebay_pool::{GroupAdd, Layout, PoolSpec, SyncPolicy};
 
 /// Name of the pool that every run makes.
 pub const POOL: &str = "tank";
@@ -44,6 +44,8 @@ pub struct Setup {
     pub management: bool,
     /// Whether ready tasks run in a drawn order.
     pub shuffle: bool,
+    /// Whether a second group joins, of another width and of larger disks.
+    pub second: bool,
 }
 
 impl Setup {
@@ -67,6 +69,7 @@ impl Setup {
             sync: None,
             management: pick(&[0, 1]) == 1,
             shuffle: pick(&[0, 1, 1]) == 1,
+            second: pick(&[0, 0, 1]) == 1,
         }
     }
 
@@ -74,7 +77,7 @@ impl Setup {
         self.disks.unwrap_or(self.layout.width() * self.groups)
     }
 
-    /// Paths of all disks: data first, then log.
+    /// Paths of the disks that the pool begins with: data first, then log.
     pub fn paths(&self) -> Vec<String> {
         (0..self.data_disks() + self.log_disks).map(|index| format!("sim{index}")).collect()
     }
@@ -111,6 +114,31 @@ impl Setup {
         }
     }
 
+    /// The second group's disks come after all others.
+    pub fn second_disks(&self) -> std::ops::Range<usize> {
+        let first = self.data_disks() + self.log_disks;
+        let count = self.second_layout().width() + self.seed as usize % 2;
+        first..first + if self.second { count } else { 0 }
+    }
+
+    fn second_layout(&self) -> Layout {
+        match self.layout {
+            Layout::Parity { data: 2, parity } => Layout::Parity { data: 3, parity },
+            Layout::Parity { parity, .. } => Layout::Parity { data: 2, parity },
+            same => same,
+        }
+    }
+
+    pub fn second_disk_bytes(&self) -> u64 {
+        self.disk_bytes() + (4 + self.seed % 3 * 16) * MIB
+    }
+
+    /// What joins.
+    pub fn second_group(&self) -> GroupAdd {
+        let disks = self.second_disks().map(|disk| format!("sim{disk}")).collect();
+        GroupAdd { layout: self.second_layout(), disks, enclosures: Vec::new(), force: false }
+    }
+
     /// The arguments of `sim replay` that make this run again.
     pub fn options(&self) -> String {
         let drawn = Setup::from_seed(self.seed);
@@ -131,6 +159,7 @@ impl Setup {
         add("operations", self.operations == drawn.operations, self.operations.to_string());
         add("sync", self.sync == drawn.sync, self.sync.map_or("mixed", SyncPolicy::name).into());
         add("management", self.management == drawn.management, self.management.to_string());
+        add("second", self.second == drawn.second, self.second.to_string());
         add("shuffle", self.shuffle == drawn.shuffle, self.shuffle.to_string());
         text
     }
@@ -153,6 +182,7 @@ impl Setup {
             "sync" if value == "mixed" => self.sync = None,
             "sync" => self.sync = Some(SyncPolicy::parse(value).ok_or_else(bad)?),
             "management" => self.management = truth()?,
+            "second" => self.second = truth()?,
             "shuffle" => self.shuffle = truth()?,
             _ => return Ok(false),
         }

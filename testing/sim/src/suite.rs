@@ -53,6 +53,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::DegradedReadUnchecked => &["rot-same-place", "gone"],
         Bug::ResilverMissesChunk => &["returned"],
         Bug::ScrubOnlyLooks => &["scrubbed"],
+        Bug::JoiningDisksDecide => &["group-added"],
         Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],
     }

@@ -140,35 +140,32 @@ impl Control {
 
     /// Grants a chunk to a shard. Data leaves a slice of the pool untouched, so that deletion can always go on.
     pub fn grant(&self, kind: ChunkKind, urgent: bool) -> Option<ChunkEntry> {
-        let (free, reserve) = self.chunks_free();
-        let floor = match kind {
-            ChunkKind::Data { .. } | ChunkKind::Log => reserve,
+        let floor = |total: u64| match kind {
+            ChunkKind::Data { .. } | ChunkKind::Log => self.reserve(total),
             ChunkKind::Node if urgent => 0,
-            ChunkKind::Node => reserve / 2,
+            ChunkKind::Node => self.reserve(total) / 2,
         };
-        if free <= floor {
-            return None;
-        }
-        let chunk = self.slots.borrow_mut().take(self.data_group(), kind, 0);
-        self.shared.crowd.fetch_max(self.slots.borrow().crowd(), Ordering::AcqRel);
+        let mut slots = self.slots.borrow_mut();
+        let group = slots.emptiest_group(floor)?;
+        let chunk = slots.take(group, kind, 0);
+        self.shared.note_crowds(&slots);
         chunk
     }
 
-    /// Chunks that could be granted, and how many of them are kept for nodes and deletion.
-    pub fn chunks_free(&self) -> (u64, u64) {
-        let (total, free) = self.slots.borrow().chunks(self.data_group());
-        (free, (self.shard_count() as u64 * 3).max(total / 64))
+    /// Of so many chunks of a group, those that are kept for nodes and deletion.
+    fn reserve(&self, total: u64) -> u64 {
+        (self.shard_count() as u64 * 3).max(total / 64)
+    }
+
+    /// Chunks that could be granted.
+    pub fn chunks_free(&self) -> u64 {
+        let slots = self.slots.borrow();
+        slots.data_groups().map(|group| slots.chunks(group).1).sum()
     }
 
     /// Whether a chunk for data would be granted.
     pub fn has_spare_chunk(&self) -> bool {
-        let (free, reserve) = self.chunks_free();
-        free > reserve
-    }
-
-    pub fn data_group(&self) -> u16 {
-        let label = self.label.borrow();
-        label.groups.iter().position(|group| group.role == 0).expect("every pool has a data group") as u16
+        self.slots.borrow().emptiest_group(|total| self.reserve(total)).is_some()
     }
 
     /// Starts a checkpoint, or has one follow the running one.
@@ -238,23 +235,20 @@ impl Control {
     }
 
     pub async fn status(&self) -> Result<PoolStatus, Error> {
-        let group = self.data_group();
         let gather = (0..self.shard_count()).map(|index| {
-            self.on_shard(index, move |shard| async move {
-                let busy = shard.space.borrow().units_busy(group);
+            self.on_shard(index, |shard| async move {
+                let busy = shard.space.borrow().units_busy();
                 (busy, shard.log.borrow().fill_permille())
             })
         });
-        let (mut used, mut fill) = (0, 0);
+        let (mut busy, mut fill) = (BTreeMap::new(), 0);
         for result in join_all(gather).await {
             let (units, permille) = result?;
-            used += units * UNIT;
+            units.into_iter().for_each(|(group, units)| *busy.entry(group).or_insert(0) += units * UNIT);
             fill = fill.max(permille);
         }
         let scrub = self.scrub_status().await?;
         let label = self.label.borrow();
-        let slots = self.slots.borrow();
-        let size = slots.chunks(group).0 * u64::from(slots.units(group, DATA)) * UNIT;
         let lacks = |disk: &DiskEntry| {
             matches!(disk.status, device::DiskStatus::Failed | device::DiskStatus::Offline)
         };
@@ -263,7 +257,12 @@ impl Control {
             (false, true) => PoolState::Degraded,
             (false, false) => PoolState::Online,
         };
-        let groups = (0..label.groups.len()).map(|group| self.group_status(&label, group)).collect();
+        let status = |group: u16| self.group_status(&label, group, busy.get(&group).copied().unwrap_or(0));
+        // One that is just joining has no chunks to count yet.
+        let known = self.slots.borrow().groups();
+        let groups: Vec<GroupStatus> = (0..known).map(status).collect();
+        let data = || groups.iter().filter(|group| group.role == Role::Data);
+        let (size, used) = (data().map(|group| group.size).sum(), data().map(|group| group.used).sum());
         Ok(PoolStatus {
             id: self.id(),
             name: self.name().into(),
@@ -272,7 +271,7 @@ impl Control {
             shards: self.shard_count(),
             size,
             used,
-            free: size.saturating_sub(used),
+            free: u64::saturating_sub(size, used),
             checkpoint: self.generation.get(),
             log_fill_permille: fill as u32,
             created: label.created,
@@ -281,9 +280,9 @@ impl Control {
         })
     }
 
-    fn group_status(&self, label: &Label, group: usize) -> GroupStatus {
+    fn group_status(&self, label: &Label, number: u16, used: u64) -> GroupStatus {
         use device::DiskStatus as Is;
-        let is_member = |disk: &DiskEntry| usize::from(disk.group) == group && disk.status != Is::Removed;
+        let is_member = |disk: &DiskEntry| disk.group == number && disk.status != Is::Removed;
         let members = label.disks.iter().enumerate().filter(|(_, disk)| is_member(disk));
         let handles = self.disks.borrow();
         let disks = members.map(|(index, disk)| {
@@ -313,9 +312,11 @@ impl Control {
                 repaired: health.repaired.load(Ordering::Relaxed),
             }
         });
-        let entry = &label.groups[group];
+        let entry = &label.groups[usize::from(number)];
         let layout = Layout::of(entry.data, entry.redundancy);
-        let role = if entry.role == 0 { Role::Data } else { Role::Log };
-        GroupStatus { role, layout, disks: disks.collect() }
+        let (role, kind) = if entry.role == 0 { (Role::Data, DATA) } else { (Role::Log, ChunkKind::Log) };
+        let slots = self.slots.borrow();
+        let size = slots.chunks(number).0 * u64::from(slots.units(number, kind)) * UNIT;
+        GroupStatus { number, role, layout, size, used, disks: disks.collect() }
     }
 }

@@ -35,7 +35,7 @@ const CELL_BYTES_DISK: u64 = 128 * KIB;
 const FIRST_GENERATION: u64 = 1;
 const FIRST_EPOCH: u64 = 1;
 
-fn invalid(field: &'static str, object: &str, message: impl Into<String>, remedy: &str) -> Error {
+pub(crate) fn invalid(field: &'static str, object: &str, message: impl Into<String>, remedy: &str) -> Error {
     Error::new(ErrorKind::Invalid(field), object, message).remedy(remedy)
 }
 
@@ -50,29 +50,11 @@ fn check_spec(spec: &PoolSpec) -> Result<(), Error> {
             "Choose another name",
         ));
     }
-    if !spec.layout.is_possible() {
-        let message = format!("there is no layout {}", spec.layout);
-        return Err(invalid("layout", &spec.name, message, "Give 2 to 16 data and 1 to 3 parity disks"));
-    }
-    if spec.disks.len() < spec.layout.width() {
-        let message =
-            format!("layout {} needs {} disks, {} given", spec.layout, spec.layout.width(), spec.disks.len());
-        return Err(invalid("disks", &spec.name, message, "Give more disks or another layout"));
-    }
+    check_layout(&spec.name, spec.layout, &spec.disks)?;
     if spec.paths().count() > DISKS_MAX {
         return Err(invalid("disks", &spec.name, "a pool has at most 256 disks", "Create two pools"));
     }
-    for (path, name) in &spec.enclosures {
-        if !spec.paths().any(|disk| disk == path) {
-            let message = format!("{path} is none of the pool's disks");
-            return Err(invalid("enclosures", &spec.name, message, "Name disks as they are given"));
-        }
-        if Enclosure::new(name).is_none() {
-            let message =
-                format!("an enclosure's name has at most {ENCLOSURE_BYTES} bytes, '{name}' has more");
-            return Err(invalid("enclosures", &spec.name, message, "Choose a shorter name"));
-        }
-    }
+    check_enclosures(&spec.name, &spec.enclosures, |path| spec.paths().any(|disk| disk == path))?;
     if spec.log_disks.len() > 3 {
         return Err(invalid(
             "log_disks",
@@ -90,6 +72,51 @@ fn check_spec(spec: &PoolSpec) -> Result<(), Error> {
         ));
     }
     Ok(())
+}
+
+/// Checks that there is such a layout, and disks enough for it.
+pub(crate) fn check_layout(pool: &str, layout: Layout, disks: &[String]) -> Result<(), Error> {
+    if !layout.is_possible() {
+        let message = format!("there is no layout {layout}");
+        return Err(invalid("layout", pool, message, "Give 2 to 16 data and 1 to 3 parity disks"));
+    }
+    if disks.len() < layout.width() {
+        let message = format!("layout {layout} needs {} disks, {} given", layout.width(), disks.len());
+        return Err(invalid("disks", pool, message, "Give more disks or another layout"));
+    }
+    Ok(())
+}
+
+/// Checks names of boxes, by path.
+pub(crate) fn check_enclosures(
+    pool: &str,
+    enclosures: &[(String, String)],
+    is_disk: impl Fn(&String) -> bool,
+) -> Result<(), Error> {
+    for (path, name) in enclosures {
+        if !is_disk(path) {
+            let message = format!("{path} is none of the pool's disks");
+            return Err(invalid("enclosures", pool, message, "Name disks as they are given"));
+        }
+        if Enclosure::new(name).is_none() {
+            let message =
+                format!("an enclosure's name has at most {ENCLOSURE_BYTES} bytes, '{name}' has more");
+            return Err(invalid("enclosures", pool, message, "Choose a shorter name"));
+        }
+    }
+    Ok(())
+}
+
+/// Enters the boxes that disks at these paths are in.
+pub(crate) fn put_in_boxes<'a>(
+    entries: &mut [DiskEntry],
+    paths: impl Iterator<Item = &'a String>,
+    enclosures: &[(String, String)],
+) {
+    for (entry, path) in entries.iter_mut().zip(paths) {
+        let named = enclosures.iter().find(|(disk, _)| disk == path);
+        entry.enclosure = named.and_then(|(_, name)| Enclosure::new(name)).unwrap_or_default();
+    }
 }
 
 /// What is on a disk that would be lost, by the signatures of common file systems and volume managers.
@@ -152,7 +179,13 @@ fn cell_bytes(slot_bytes: u64, most: u64) -> u64 {
 }
 
 /// A group's entry and its disks' entries.
-fn plan_group(rt: &Rt, role: u8, layout: Layout, group: u16, disks: &[Disk]) -> (GroupEntry, Vec<DiskEntry>) {
+pub(crate) fn plan_group(
+    rt: &Rt,
+    role: u8,
+    layout: Layout,
+    group: u16,
+    disks: &[Disk],
+) -> (GroupEntry, Vec<DiskEntry>) {
     let smallest = disks.iter().map(|disk| disk.geometry().size).min().expect("a group has a disk");
     let slot_bytes = DiskLayout::slot_bytes_for(smallest);
     let (data, redundancy) = (layout.data(), layout.redundancy());
@@ -223,10 +256,7 @@ pub(crate) async fn create(
         entries.extend(more);
     }
     entries.extend(spare.iter().map(|disk| DiskEntry { status: DiskStatus::Spare, ..describe(rt, 0, disk) }));
-    for (entry, path) in entries.iter_mut().zip(spec.paths()) {
-        let named = spec.enclosures.iter().find(|(disk, _)| disk == path);
-        entry.enclosure = named.and_then(|(_, name)| Enclosure::new(name)).unwrap_or_default();
-    }
+    put_in_boxes(&mut entries, spec.paths(), &spec.enclosures);
     let label = Label {
         pool: Id::from_random(rt.random(), rt.random()),
         pool_name: spec.name.clone(),
@@ -307,7 +337,7 @@ async fn format_shards(
         space.insert(Chunk::fresh(slots.take(0, ChunkKind::Node, 0).ok_or_else(full)?));
         let failed = |_| -> forebay_raid::Recorded { Box::pin(std::future::ready(())) };
         let members = disks.iter().cloned().map(Some).collect();
-        let array = build_array(rt, label, members, &shared.healths, shared.crowd.clone(), Box::new(failed));
+        let array = build_array(rt, label, members, &shared.healths, shared.crowds.clone(), Box::new(failed));
         let start = Chain { position: 0, sequence: 1, previous: Default::default() };
         let log = Log {
             ring: Ring { chunk_bytes, chunks: ring_chunks.len() },

@@ -2,19 +2,34 @@
 
 use crate::Engine;
 use crate::error::Error;
+use crate::groups::GroupAdd;
 use crate::members::DiskAdd;
 use crate::spec::PoolStatus;
 use std::time::Duration;
 
 /// A disk is named by its number, its UUID or its path.
 impl Engine {
-    /// Adds disks to the pool's data group; chunks spread over them in the background.
+    /// Adds disks to a data group of the pool; chunks spread over them in the background.
     pub async fn disk_add(&self, pool: &str, paths: Vec<String>, add: DiskAdd) -> Result<PoolStatus, Error> {
         self.on_pool(pool, |control| async move {
             control.disk_add(&paths, &add).await?;
             control.status().await
         })
         .await
+    }
+
+    /// Adds a group of disks that can lose as many as those the pool has; new chunks come from it as well.
+    pub async fn group_add(&self, pool: &str, add: GroupAdd) -> Result<PoolStatus, Error> {
+        self.on_pool(pool, |control| async move {
+            control.group_add(&add).await?;
+            control.status().await
+        })
+        .await
+    }
+
+    /// What [`Engine::group_add`] would refuse, without adding anything; the bytes of data that the group would hold.
+    pub async fn group_add_check(&self, pool: &str, add: GroupAdd) -> Result<u64, Error> {
+        self.on_pool(pool, |control| async move { control.group_add_check(&add).await }).await
     }
 
     /// Puts `new`, or a spare disk of the pool, in place of `old`. What is on `old` moves, or is rebuilt, in the background.

@@ -269,7 +269,7 @@ impl Control {
 
     /// Moves blocks together, so that chunks which many holes make useless to others become free ones. Gives how many.
     pub async fn compact(self: &Rc<Self>) -> Result<u64, Error> {
-        let before = self.chunks_free().0;
+        let before = self.chunks_free();
         self.turnstile.until(|| !self.reclaiming.replace(true)).await;
         for index in 0..self.shard_count() {
             self.evacuate(index).await;
@@ -279,6 +279,6 @@ impl Control {
         if self.shared.is_suspended() {
             return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
         }
-        Ok(self.chunks_free().0.saturating_sub(before))
+        Ok(self.chunks_free().saturating_sub(before))
     }
 }

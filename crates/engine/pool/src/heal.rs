@@ -25,7 +25,6 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Chunks that one shard moves in a round: what is free in them is not to be had meanwhile.
@@ -255,7 +254,7 @@ impl Control {
             let holds = is_heir.then(|| label.disks[usize::from(old)].stale_since);
             moves.push(Move { chunk, index, target, holds });
         }
-        self.shared.crowd.fetch_max(slots.crowd(), Ordering::AcqRel);
+        self.shared.note_crowds(&slots);
         plans.retain(|plan| !plan.moves.is_empty());
         plans
     }

@@ -11,15 +11,15 @@ use crate::{Engine, EngineConfig};
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{
-    DiskEntry, DiskLayout, DiskStatus, Health, Label, LabelError, UNIT, most_lacking, read_labels,
-    read_superblocks, write_label,
+    DiskEntry, DiskLayout, DiskStatus, GroupEntry, Health, Label, LabelError, UNIT, most_lacking,
+    read_labels, read_superblocks, write_label,
 };
-use forebay_raid::Array;
+use forebay_raid::{Array, Crowds};
 use forebay_runtime::{Cores, Disk, OpenError, OpenMode, Rt};
 use forebay_space::ChunkEntry;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 
 /// A disk with a label, found at a path.
 pub(crate) struct Found {
@@ -76,6 +76,10 @@ pub(crate) async fn scan(rt: &Rt, paths: &[String]) -> Vec<PoolFound> {
     pools.into_iter().map(|(pool, _)| pool).collect()
 }
 
+/// Generation of the label on a disk that is about to join. It decides nothing: where no other label knows the disk, it never
+/// joined, and is nobody's.
+pub(crate) const JOINING: u64 = 0;
+
 /// The disks of one pool, judged.
 pub(crate) struct Assembly {
     pub label: Label,
@@ -129,7 +133,7 @@ pub(crate) async fn assemble(rt: &Rt, name: &str, found: Vec<Found>) -> Result<A
     let (pool, generation) = newest_super(rt, name, &label, &disks).await?;
     let is_there: Vec<bool> = disks.iter().map(Option::is_some).collect();
     // How crowded enclosures are is known when the chunk tables have been read.
-    check_tolerance(name, &label, &is_there, 1)?;
+    check_tolerance(name, &label, &is_there, |_| 1)?;
     Ok(Assembly { label, disks, stale, pool, generation })
 }
 
@@ -147,6 +151,9 @@ fn place(
         .get(index)
         .filter(|entry| disk.label.disks.get(index).is_some_and(|own| own.id == entry.id));
     let Some(entry) = known else {
+        if disk.label.generation == JOINING {
+            return Ok(());
+        }
         let message = format!("disk {} was replaced by another and is no longer part of the pool", disk.path);
         return Err(refuse(name, message, "Leave it out of the command"));
     };
@@ -200,13 +207,18 @@ fn place(
     Ok(())
 }
 
-/// Refuses a pool of which more is missing than a chunk can lose that has at most `crowd` slots in one enclosure.
-fn check_tolerance(name: &str, label: &Label, is_there: &[bool], crowd: usize) -> Result<(), Error> {
+/// Refuses a pool of which more is missing than a chunk can lose that has at most `crowd` slots, by its group, in one enclosure.
+fn check_tolerance(
+    name: &str,
+    label: &Label,
+    is_there: &[bool],
+    crowd: impl Fn(usize) -> usize,
+) -> Result<(), Error> {
     for (index, group) in label.groups.iter().enumerate() {
         let is_member = |(_, disk): &(usize, &DiskEntry)| usize::from(disk.group) == index && disk.counts();
         let members = label.disks.iter().enumerate().filter(is_member);
         let missing: Vec<(usize, &DiskEntry)> = members.filter(|(nth, _)| !is_there[*nth]).collect();
-        let lacking = most_lacking(missing.iter().map(|(_, disk)| disk.enclosure), crowd);
+        let lacking = most_lacking(missing.iter().map(|(_, disk)| disk.enclosure), crowd(index));
         if lacking > usize::from(group.redundancy) {
             let missing: Vec<String> =
                 missing.iter().map(|(nth, disk)| format!("{nth} ({})", disk.id)).collect();
@@ -254,10 +266,10 @@ pub(crate) fn build_array(
     label: &Label,
     disks: Vec<Option<Disk>>,
     healths: &[Arc<Health>],
-    crowd: Arc<AtomicU8>,
+    crowds: Crowds,
     failed: Box<dyn Fn(u16) -> forebay_raid::Recorded>,
 ) -> Array {
-    let array = Array::new(rt.clone(), crowd, failed);
+    let array = Array::new(rt.clone(), crowds, failed);
     for (index, group) in label.groups.iter().enumerate() {
         array.add_group(index as u16, group);
     }
@@ -276,11 +288,14 @@ pub(crate) fn layout_of(label: &Label, disk: &DiskEntry) -> DiskLayout {
 
 /// By group, the allocation units of a line of its chunks of data; 0 without parity.
 pub(crate) fn line_units(label: &Label) -> Vec<u32> {
-    let of_group = |group: &forebay_device::GroupEntry| match group.data {
+    label.groups.iter().map(line_units_of).collect()
+}
+
+pub(crate) fn line_units_of(group: &GroupEntry) -> u32 {
+    match group.data {
         1 => 0,
         data => (group.cell_bytes * u64::from(data) / UNIT) as u32,
-    };
-    label.groups.iter().map(of_group).collect()
+    }
 }
 
 /// What one core needs to open a shard.
@@ -331,7 +346,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         })
     });
     let array =
-        build_array(&rt, &order.label, disks, &order.shared.healths, order.shared.crowd.clone(), failed);
+        build_array(&rt, &order.label, disks, &order.shared.healths, order.shared.crowds.clone(), failed);
     // Lines with parity are written whole, from what gathers in the log.
     let data_in_log = order.label.groups.iter().any(|group| group.role == 1 || group.data > 1);
     let line_units = line_units(&order.label);
@@ -456,9 +471,9 @@ impl Engine {
             .remedy("Run 'forebay check --offline' on its disks; nothing was changed"));
         }
         slots.reserve_heirs();
-        shared.crowd.fetch_max(slots.crowd(), Ordering::AcqRel);
+        shared.note_crowds(&slots);
         let is_there: Vec<bool> = disks.iter().map(Option::is_some).collect();
-        let checked = check_tolerance(&shared.name, &label, &is_there, usize::from(slots.crowd()));
+        let checked = check_tolerance(&shared.name, &label, &is_there, |group| slots.crowd(group));
         if let Err(error) = checked {
             Self::drop_shards(&shared, shards).await;
             return Err(error);

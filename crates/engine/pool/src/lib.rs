@@ -17,6 +17,7 @@ mod evacuate;
 mod format;
 #[cfg(test)]
 mod format_doc;
+mod groups;
 mod heal;
 mod import;
 mod lines;
@@ -40,6 +41,7 @@ mod volumes;
 
 pub use attributes::ATTRIBUTES_BYTES_MAX;
 pub use error::{Error, ErrorKind, IoError};
+pub use groups::GroupAdd;
 pub use members::DiskAdd;
 pub use spec::*;
 pub use volume::{IO_BYTES_MAX, Volume};

@@ -417,25 +417,27 @@ impl Shard {
     /// to be called with blocks locked: it may wait for an evacuation.
     pub async fn claim_lines(self: &Rc<Self>, block_bytes: usize, count: u64) -> Result<LinesClaim, IoError> {
         let mut claim = LinesClaim { shard: self.clone(), places: Vec::new() };
-        let (units, line) = ((block_bytes as u64 / UNIT) as u32, self.space.borrow().line_units());
-        if line == 0 {
-            return Ok(claim);
-        }
-        // The least that is both whole blocks and whole lines.
-        let size =
-            (1..).map(|lines| lines * line).find(|size| size.is_multiple_of(units)).expect("units × line");
+        let units = (block_bytes as u64 / UNIT) as u32;
+        let sizes = self.space.borrow().whole_lines(units);
+        let Some((least, most)) = sizes else { return Ok(claim) };
         let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
         let mut searches = 0;
-        for _ in 0..count * u64::from(units) / u64::from(size) {
+        loop {
+            let left = ((count - claim.blocks()) * u64::from(units)) as u32;
+            if left < least {
+                break;
+            }
+            // Whichever group a new chunk came from, it would do.
+            let any = left >= most;
             let found = loop {
                 if self.is_suspended() {
                     return Err(IoError::Suspended);
                 }
-                let found = self.space.borrow_mut().allocate_lines(kind, units, size);
+                let found = self.space.borrow_mut().allocate_lines(kind, units, left);
                 match found {
-                    Ok(addr) => break Some(addr),
-                    Err(_) if self.grant(kind, false).await => {}
-                    Err(_) if searches == 0 && self.reclaim().await => searches += 1,
+                    Ok(found) => break Some(found),
+                    Err(_) if any && self.grant(kind, false).await => {}
+                    Err(_) if any && searches == 0 && self.reclaim().await => searches += 1,
                     // What is left must fit into the log. Lines that others gave back come with a checkpoint or two.
                     Err(_)
                         if searches < SEARCHES_MAX
@@ -449,7 +451,7 @@ impl Shard {
                     Err(_) => break None,
                 }
             };
-            let Some(addr) = found else { break };
+            let Some((addr, size)) = found else { break };
             let place = |nth: u32| addr.plus(u64::from(nth * units) * UNIT);
             let places = (0..size / units).map(place);
             claim

@@ -25,6 +25,8 @@ use std::time::Duration;
 pub struct DiskAdd {
     /// Waits for another disk to fail, instead of serving at once.
     pub spare: bool,
+    /// Number of the group it joins; may be left out where there is one for data only. A spare disk is for all.
+    pub group: Option<u16>,
     /// Name of the box it is in.
     pub enclosure: String,
     /// Take a disk that carries another pool's label or a known file system's signature.
@@ -32,7 +34,7 @@ pub struct DiskAdd {
 }
 
 impl Control {
-    fn invalid(&self, field: &'static str, message: impl Into<String>, remedy: &str) -> Error {
+    pub fn invalid(&self, field: &'static str, message: impl Into<String>, remedy: &str) -> Error {
         self.error(ErrorKind::Invalid(field), message).remedy(remedy)
     }
 
@@ -57,10 +59,10 @@ impl Control {
         })
     }
 
-    /// Adds disks to the data group.
+    /// Adds disks to a data group.
     pub async fn disk_add(self: &Rc<Self>, paths: &[String], add: &DiskAdd) -> Result<(), Error> {
         let enclosure = self.enclosure(&add.enclosure)?;
-        let group = self.data_group();
+        let group = self.group_for(add)?;
         for path in paths {
             let disk = self.open_new(path, add.force).await?;
             let status = if add.spare { DiskStatus::Spare } else { DiskStatus::Online };
@@ -71,13 +73,32 @@ impl Control {
         Ok(())
     }
 
+    /// The group that disks are to join.
+    fn group_for(&self, add: &DiskAdd) -> Result<u16, Error> {
+        let slots = self.slots.borrow();
+        let groups: Vec<u16> = slots.data_groups().collect();
+        match (add.group, &groups[..]) {
+            (Some(group), _) if groups.contains(&group) => Ok(group),
+            (Some(group), _) => {
+                let message = format!("it has no data group {group}");
+                Err(self.invalid("group", message, "See its groups with 'forebay pool status'"))
+            }
+            (None, [first, rest @ ..]) if add.spare || rest.is_empty() => Ok(*first),
+            (None, _) => {
+                let names: Vec<String> = groups.iter().map(u16::to_string).collect();
+                let message = format!("it has several groups for data: {}", names.join(", "));
+                Err(self.invalid("group", message, "Say which one the disks join, with --group"))
+            }
+        }
+    }
+
     fn enclosure(&self, name: &str) -> Result<Enclosure, Error> {
         let message = || format!("an enclosure's name has at most {ENCLOSURE_BYTES} bytes");
         Enclosure::new(name).ok_or_else(|| self.invalid("enclosure", message(), "Choose a shorter name"))
     }
 
     /// Opens a disk that is not one of the pool's.
-    async fn open_new(&self, path: &str, force: bool) -> Result<Disk, Error> {
+    pub async fn open_new(&self, path: &str, force: bool) -> Result<Disk, Error> {
         let disk = open_disk(&self.rt, path, force).await?;
         let identity = disk.geometry().identity;
         let own = self.online().into_iter().find(|(_, own)| own.geometry().identity == identity);
@@ -121,27 +142,11 @@ impl Control {
         disk: Disk,
         change: impl FnOnce(&mut Label),
     ) -> Result<u16, Error> {
-        // A number whose disk served in this run is still known on the cores.
-        let index = {
-            let (label, disks) = (self.label.borrow(), self.disks.borrow());
-            let is_vacant =
-                |index: &usize| label.disks[*index].status == DiskStatus::Removed && !disks[*index].served;
-            (0..disks.len()).find(is_vacant).unwrap_or(disks.len())
-        };
-        if index >= DISKS_MAX {
-            let message = format!("a pool has at most {DISKS_MAX} disks, and all numbers are taken");
-            return Err(self
-                .error(ErrorKind::NoSpace, message)
-                .remedy("Export and import the pool: that frees the numbers of disks that left"));
-        }
-        let failed = |error| Error::new(ErrorKind::Io, path, format!("writing failed: {error}"));
-        let zeros = self.rt.arena().take_zeroed((SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES) as usize).freeze();
-        disk.write(DiskLayout::superblock_at(0), vec![zeros]).await.map_err(failed)?;
-        disk.flush().await.map_err(failed)?;
+        let index = self.vacant_numbers(1)?[0];
         let mut label = self.label.borrow().clone();
         put(&mut label.disks, index, entry);
         (label.disk, label.generation) = (index as u16, label.generation + 1);
-        write_label(&self.rt, &disk, Some(&label)).await.map_err(failed)?;
+        self.prepare(&disk, path, &label).await?;
         // The cores know it before a chunk can have a slot there. When one cannot open it, its number stays unused in this run.
         let attached = if entry.has_slots() { self.attach(&label, index as u16, path).await } else { Ok(()) };
         let entry = match attached {
@@ -167,8 +172,38 @@ impl Control {
         Ok(index as u16)
     }
 
+    /// Numbers for so many new disks.
+    pub fn vacant_numbers(&self, count: usize) -> Result<Vec<usize>, Error> {
+        let (label, disks) = (self.label.borrow(), self.disks.borrow());
+        // A number whose disk served in this run is still known on the cores.
+        let is_vacant = |index: &usize| {
+            *index >= disks.len()
+                || (label.disks[*index].status == DiskStatus::Removed && !disks[*index].served)
+        };
+        let numbers: Vec<usize> = (0..DISKS_MAX).filter(is_vacant).take(count).collect();
+        if numbers.len() < count {
+            let message = format!(
+                "a pool has at most {DISKS_MAX} disks; numbers are left for {} more, and {count} are given",
+                numbers.len()
+            );
+            return Err(self
+                .error(ErrorKind::NoSpace, message)
+                .remedy("Export and import the pool: that frees the numbers of disks that left"));
+        }
+        Ok(numbers)
+    }
+
+    /// Erases the superblocks that a disk may have from elsewhere, and writes its label.
+    pub async fn prepare(&self, disk: &Disk, path: &str, label: &Label) -> Result<(), Error> {
+        let failed = |error| Error::new(ErrorKind::Io, path, format!("writing failed: {error}"));
+        let zeros = self.rt.arena().take_zeroed((SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES) as usize).freeze();
+        disk.write(DiskLayout::superblock_at(0), vec![zeros]).await.map_err(failed)?;
+        disk.flush().await.map_err(failed)?;
+        write_label(&self.rt, disk, Some(label)).await.map_err(failed)
+    }
+
     /// Opens a disk on every core, as `label` describes it.
-    async fn attach(&self, label: &Label, index: u16, path: &str) -> Result<(), Error> {
+    pub async fn attach(&self, label: &Label, index: u16, path: &str) -> Result<(), Error> {
         let entry = label.disks[usize::from(index)];
         let layout = layout_of(label, &entry);
         let mut attached = Ok(());
@@ -431,7 +466,7 @@ impl Control {
 }
 
 /// Sets an element, or adds it at the end.
-fn put<T>(list: &mut Vec<T>, index: usize, value: T) {
+pub(crate) fn put<T>(list: &mut Vec<T>, index: usize, value: T) {
     match list.get_mut(index) {
         Some(place) => *place = value,
         None => list.push(value),

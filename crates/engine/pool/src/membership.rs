@@ -28,7 +28,10 @@ impl Control {
         let pool =
             Super { incarnation: self.incarnation, epoch: self.epoch, label_generation, exported, shards };
         let slot = SuperblockSlot { pool: self.id(), generation, payload: pool.encode() };
-        let online: Vec<(usize, Disk)> = self.online().into_iter().take(SUPERBLOCK_DISKS_MAX).collect();
+        let mut online = self.online();
+        // Of one group, before those of the next: of its disks, no more than it can lose may go.
+        online.sort_by_key(|(index, _)| self.label.borrow().disks[*index].group);
+        online.truncate(SUPERBLOCK_DISKS_MAX);
         let writes = online.iter().map(|(index, disk)| async {
             let written = write_superblock(&self.rt, disk, &slot).await;
             let flushed = if active(Bug::SkipSuperblockFlush) { Ok(()) } else { disk.flush().await };
@@ -150,7 +153,7 @@ impl Control {
     /// Whether some chunk may have lost more slots than it can.
     fn is_lost(&self) -> bool {
         let label = self.label.borrow();
-        let crowd = usize::from(self.shared.crowd.load(Ordering::Acquire));
+        let crowd = |group: usize| usize::from(self.shared.crowds[group].load(Ordering::Acquire));
         let out = |group: usize| {
             let disks = label.disks.iter().zip(&self.shared.healths);
             let is_out = move |(disk, health): &(&DiskEntry, &Arc<Health>)| {
@@ -159,6 +162,6 @@ impl Control {
             disks.filter(is_out).map(|(disk, _)| disk.enclosure)
         };
         let mut groups = label.groups.iter().enumerate();
-        groups.any(|(nth, group)| most_lacking(out(nth), crowd) > usize::from(group.redundancy))
+        groups.any(|(nth, group)| most_lacking(out(nth), crowd(nth)) > usize::from(group.redundancy))
     }
 }

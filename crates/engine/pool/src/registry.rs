@@ -3,9 +3,11 @@
 use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::shard::Shard;
+use crate::slots::SlotMap;
 use crate::spec::Event;
 use forebay_base::Id;
 use forebay_device::{DISKS_MAX, Health};
+use forebay_raid::Crowds;
 use forebay_runtime::{Cores, Remote, Rt};
 use futures_channel::oneshot;
 use std::cell::RefCell;
@@ -24,8 +26,7 @@ pub(crate) struct PoolShared {
     pub healths: Vec<Arc<Health>>,
     /// Whether the failure of a disk is recorded on the others.
     pub recorded: Vec<AtomicBool>,
-    /// The most slots that any chunk has in one enclosure.
-    pub crowd: Arc<AtomicU8>,
+    pub crowds: Crowds,
     suspended: AtomicBool,
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
     /// Bytes of cache and tree nodes for each shard.
@@ -46,7 +47,7 @@ impl PoolShared {
             cores,
             healths: (0..DISKS_MAX).map(|_| Arc::default()).collect(),
             recorded: (0..DISKS_MAX).map(|_| AtomicBool::new(false)).collect(),
-            crowd: Arc::new(AtomicU8::new(1)),
+            crowds: Arc::new(std::array::from_fn(|_| AtomicU8::new(1))),
             suspended: AtomicBool::new(false),
             events,
             memory_per_shard,
@@ -66,6 +67,12 @@ impl PoolShared {
                     shard.progress.changed();
                 }
             });
+        }
+    }
+    /// Takes note of how crowded enclosures are.
+    pub fn note_crowds(&self, slots: &SlotMap) {
+        for (group, crowd) in self.crowds.iter().enumerate() {
+            crowd.fetch_max(slots.crowd(group) as u8, Ordering::AcqRel);
         }
     }
     /// A disk is out of service, and its label says so.

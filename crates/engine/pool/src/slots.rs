@@ -4,7 +4,7 @@
 //! on it is rebuilt there, on all others at once.
 
 use forebay_base::Checksum;
-use forebay_device::{DiskEntry, DiskStatus, Enclosure, GroupEntry, Label, SlotRef, UNIT};
+use forebay_device::{DiskEntry, DiskStatus, Enclosure, GROUPS_MAX, GroupEntry, Label, SlotRef, UNIT};
 use forebay_space::{Bits, ChunkEntry, ChunkId, ChunkKind};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -17,8 +17,8 @@ pub(crate) struct SlotMap {
     groups: Vec<GroupEntry>,
     disks: Vec<DiskSlots>,
     ids: BTreeSet<ChunkId>,
-    /// The most slots that a chunk has, or had, in one enclosure.
-    crowd: usize,
+    /// By group, the most slots that a chunk has, or had, in one enclosure.
+    crowds: [usize; GROUPS_MAX],
 }
 
 /// The slots of one disk.
@@ -53,7 +53,7 @@ impl DiskSlots {
 impl SlotMap {
     pub fn new(label: &Label) -> SlotMap {
         let disks = label.disks.iter().map(DiskSlots::of).collect();
-        SlotMap { groups: label.groups.clone(), disks, ids: BTreeSet::new(), crowd: 1 }
+        SlotMap { groups: label.groups.clone(), disks, ids: BTreeSet::new(), crowds: [1; GROUPS_MAX] }
     }
 
     /// Takes over what the label says of the disks, new ones among them. Slots in use stay in use.
@@ -81,7 +81,7 @@ impl SlotMap {
             return false;
         }
         let disks: Vec<u16> = chunk.slots.iter().map(|slot| slot.disk).collect();
-        self.note_crowd(&disks);
+        self.note_crowd(chunk.group, &disks);
         chunk.slots.iter().all(|slot| match self.disks.get_mut(usize::from(slot.disk)) {
             Some(disk) => {
                 disk.group == chunk.group && slot.slot < disk.used.len() && disk.used.set(slot.slot, 1) == 0
@@ -160,6 +160,25 @@ impl SlotMap {
         (total, count(counted().map(|disk| u64::from(disk.used.zeros())).collect()))
     }
 
+    /// How many groups there are, for whatever.
+    pub fn groups(&self) -> u16 {
+        self.groups.len() as u16
+    }
+
+    /// The groups that hold data.
+    pub fn data_groups(&self) -> impl Iterator<Item = u16> {
+        (0..self.groups.len() as u16).filter(|group| self.groups[usize::from(*group)].role == 0)
+    }
+
+    /// The data group of which the greatest part is free, among those with more chunks free than `floor` says for as many as
+    /// they have in all. So groups fill evenly, whatever their sizes, and a new one catches up.
+    pub fn emptiest_group(&self, floor: impl Fn(u64) -> u64) -> Option<u16> {
+        let counts = self.data_groups().map(|group| (group, self.chunks(group)));
+        let giving = counts.filter(|(_, (total, free))| *free > floor(*total));
+        let share = |(total, free): (u64, u64)| (free as u128 * 1_000_000 / u128::from(total.max(1)), total);
+        giving.max_by_key(|(group, counts)| (share(*counts), Reverse(*group))).map(|(group, _)| group)
+    }
+
     /// Lays a new chunk over the disks of a group with the most free slots; of one enclosure, as far as possible, no more
     /// than may be lost.
     pub fn take(&mut self, group: u16, kind: ChunkKind, order: u32) -> Option<ChunkEntry> {
@@ -189,7 +208,7 @@ impl SlotMap {
         if chosen.len() < width {
             return None;
         }
-        self.note_crowd(&chosen);
+        self.note_crowd(group, &chosen);
         let slots = chosen.into_iter().map(|disk| self.take_slot(disk).expect("the disk has a free slot"));
         let slots = slots.collect();
         self.ids.insert(id);
@@ -197,15 +216,17 @@ impl SlotMap {
         Some(ChunkEntry { id, kind, group, units, order, record_sum, alternate: 0, slots })
     }
 
-    pub fn crowd(&self) -> u8 {
-        self.crowd as u8
+    pub fn crowd(&self, group: usize) -> usize {
+        self.crowds[group]
     }
 
     /// Takes note of how many of a chunk's disks are in one enclosure.
-    fn note_crowd(&mut self, disks: &[u16]) {
+    fn note_crowd(&mut self, group: u16, disks: &[u16]) {
         let known = |disk: &&u16| usize::from(**disk) < self.disks.len();
         let most = disks.iter().filter(known).map(|disk| self.beside(*disk, disks)).max();
-        self.crowd = self.crowd.max(most.unwrap_or(0));
+        if let Some(crowd) = self.crowds.get_mut(usize::from(group)) {
+            *crowd = most.unwrap_or(0).max(*crowd);
+        }
     }
 
     /// How many of `others` are in the enclosure of `disk`.
@@ -251,7 +272,7 @@ impl SlotMap {
             let crowded = width > data && self.beside(*index, &others) >= width - data;
             (crowded, Reverse(u64::from(used.zeros()) * 1000 / u64::from(used.len())), *index)
         })?;
-        self.note_crowd(&others.into_iter().chain([best]).collect::<Vec<u16>>());
+        self.note_crowd(chunk.group, &others.into_iter().chain([best]).collect::<Vec<u16>>());
         self.take_slot(best)
     }
 
@@ -353,6 +374,49 @@ mod tests {
             groups: vec![group],
             disks: vec![disk; disks],
         }
+    }
+
+    #[test]
+    fn groups_of_any_size_fill_evenly_and_a_new_one_catches_up() {
+        let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 65536, cell_bytes: 65536 };
+        let mut label = label(group, 2);
+        label.disks.iter_mut().for_each(|disk| disk.slots = 40);
+        let mut map = SlotMap::new(&label);
+        let fill = |map: &mut SlotMap, count: usize| -> Vec<u16> {
+            let group = |_| map.emptiest_group(|total| total / 10).and_then(|group| map.take(group, DATA, 0));
+            (0..count).map_while(group).map(|chunk| chunk.group).collect()
+        };
+        assert_eq!(fill(&mut map, 100).len(), 36, "a tenth is kept");
+        let wide = GroupEntry { data: 2, slot_bytes: 1 << 20, ..group };
+        label.groups.extend([GroupEntry { role: 1, ..group }, wide]);
+        for group in [1, 1, 2, 2, 2] {
+            let slots = if group == 2 { 80 } else { 40 };
+            label.disks.push(DiskEntry { group, slots, ..label.disks[0] });
+        }
+        map.update(&label);
+        assert_eq!(fill(&mut map, 50), [2; 50], "it catches up, and nobody takes from the log's group");
+        let mut both = SlotMap::new(&label);
+        let taken = fill(&mut both, 60);
+        let of = |group: u16| taken.iter().filter(|taken| **taken == group).count();
+        assert_eq!((of(0), of(1), of(2)), (20, 0, 40), "half of each");
+        assert!(taken.chunks(3).all(|three| three.contains(&0) && three.contains(&2)), "{taken:?}");
+    }
+
+    #[test]
+    fn a_crowded_box_of_one_group_does_not_count_for_another() {
+        let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 65536, cell_bytes: 65536 };
+        let mut label = label(group, 4);
+        label.groups.push(group);
+        for (index, disk) in label.disks.iter_mut().enumerate() {
+            disk.group = index as u16 / 2;
+            let name = if index < 2 { format!("box{index}") } else { "box2".into() };
+            disk.enclosure = Enclosure::new(&name).expect("a short name");
+        }
+        let mut map = SlotMap::new(&label);
+        for group in [0, 1] {
+            assert!(map.take(group, DATA, 0).is_some());
+        }
+        assert_eq!((map.crowd(0), map.crowd(1)), (1, 2));
     }
 
     #[test]

@@ -216,8 +216,13 @@ pub struct DiskStatus {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStatus {
+    /// Its index in the label.
+    pub number: u16,
     pub role: Role,
     pub layout: Layout,
+    /// Bytes after mirroring or parity.
+    pub size: u64,
+    pub used: u64,
     pub disks: Vec<DiskStatus>,
 }
 

@@ -70,6 +70,9 @@ impl DiskSet {
 /// Completes when the disk's failure is recorded where an import will find it.
 pub type Recorded = Pin<Box<dyn Future<Output = ()>>>;
 
+/// By group, the most slots that any chunk of it has in one enclosure.
+pub type Crowds = Arc<[AtomicU8; GROUPS_MAX]>;
+
 /// A disk of the pool, there or not.
 struct Known {
     group: u16,
@@ -93,7 +96,7 @@ pub struct Array {
     /// By index in the label.
     disks: Box<[OnceCell<Known>]>,
     groups: Box<[OnceCell<Group>]>,
-    crowd: Arc<AtomicU8>,
+    crowds: Crowds,
     /// Called when a disk failed a write or flush.
     failed: Box<dyn Fn(u16) -> Recorded>,
 }
@@ -106,11 +109,10 @@ pub struct Good {
 }
 
 impl Array {
-    /// No disks yet; `crowd` is the most slots that any chunk has in one enclosure; `failed` is called when a disk failed a write
-    /// or flush.
-    pub fn new(rt: Rt, crowd: Arc<AtomicU8>, failed: Box<dyn Fn(u16) -> Recorded>) -> Array {
+    /// No disks yet; `failed` is called when a disk failed a write or flush.
+    pub fn new(rt: Rt, crowds: Crowds, failed: Box<dyn Fn(u16) -> Recorded>) -> Array {
         let disks = (0..DISKS_MAX).map(|_| OnceCell::new()).collect();
-        Array { rt, disks, groups: (0..GROUPS_MAX).map(|_| OnceCell::new()).collect(), crowd, failed }
+        Array { rt, disks, groups: (0..GROUPS_MAX).map(|_| OnceCell::new()).collect(), crowds, failed }
     }
 
     /// Adds a group by its index in the label.
@@ -174,11 +176,9 @@ impl Array {
             };
             known.filter(is_out).map(|known| known.enclosure)
         };
-        let crowd = usize::from(self.crowd.load(Ordering::Acquire));
-        let groups = self.groups.iter().filter_map(OnceCell::get).enumerate();
-        let mut lacking =
-            groups.map(|(nth, group)| (most_lacking(out(nth), crowd), usize::from(group.redundancy)));
-        lacking.any(|(lacking, redundancy)| lacking > redundancy)
+        let crowd = |group: usize| usize::from(self.crowds[group].load(Ordering::Acquire));
+        let mut groups = (0..GROUPS_MAX).filter_map(|nth| Some((nth, self.groups[nth].get()?)));
+        groups.any(|(nth, group)| most_lacking(out(nth), crowd(nth)) > usize::from(group.redundancy))
     }
 
     /// The most parity cells of a line of any group that has lines.

@@ -15,6 +15,7 @@
 
 use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
+use crate::groups::whole_lines;
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
 use std::cell::Cell;
@@ -63,7 +64,7 @@ enum Fill {
 pub struct Space {
     chunks: BTreeMap<ChunkId, Chunk>,
     /// By group, the units of a line of its data chunks; 0 where there is no parity.
-    line_units: Vec<u32>,
+    pub(crate) line_units: Vec<u32>,
     /// Free places for nodes, unless something changed since they were counted.
     pub(crate) nodes_free: Cell<Option<u64>>,
     /// The chunk that each stream fills, and the unit after the last that it took.
@@ -146,47 +147,68 @@ impl Space {
         if kind == ChunkKind::Node {
             self.nodes_free.set(None);
         }
-        match self.bump(Stream { kind, fill: Fill::Free }, units, units, count) {
+        let free = self.bump(Stream { kind, fill: Fill::Free }, units, units, count);
+        let taken = match free {
             None if self.scarce => self.bump(Stream { kind, fill: Fill::Holes }, units, units, count),
             taken => taken,
-        }
-        .ok_or(NeedChunk)
+        };
+        taken.map(|(addr, taken, _)| (addr, taken)).ok_or(NeedChunk)
     }
 
-    /// Reserves `total` units, whole free lines, for blocks of 2^n units (`units`): `total` is a multiple of both. Only free
-    /// lines serve, also when space is scarce.
-    pub fn allocate_lines(&mut self, kind: ChunkKind, units: u32, total: u32) -> Result<Addr, NeedChunk> {
-        self.bump(Stream { kind, fill: Fill::Lines }, units, total, 1).map(|(addr, _)| addr).ok_or(NeedChunk)
+    /// Reserves whole free lines for blocks of 2^n units (`units`), as few as whole blocks fill, if that is no more than `most`
+    /// units: the first place, and how many units. Only free lines serve, also when space is scarce.
+    pub fn allocate_lines(
+        &mut self,
+        kind: ChunkKind,
+        units: u32,
+        most: u32,
+    ) -> Result<(Addr, u32), NeedChunk> {
+        let taken = self.bump(Stream { kind, fill: Fill::Lines }, units, most, 1);
+        taken.map(|(addr, _, size)| (addr, size)).ok_or(NeedChunk)
     }
 
-    /// Takes up to `count` pieces of `size` units that follow each other, the first at a multiple of `units`, from the stream's
-    /// open chunk or the emptiest of the others.
-    fn bump(&mut self, stream: Stream, units: u32, size: u32, count: u32) -> Option<(Addr, u32)> {
-        let open = self.open.get(&stream).and_then(|&(id, cursor)| {
-            let chunk = &self.chunks[&id];
-            self.next_place(chunk, cursor, stream, units, size).map(|unit| (id, unit))
-        });
+    /// Takes up to `count` pieces that follow each other, the first at a multiple of `units`, from the stream's open chunk or the
+    /// emptiest of the others; gives their size, too, at most `most`.
+    fn bump(&mut self, stream: Stream, units: u32, most: u32, count: u32) -> Option<(Addr, u32, u32)> {
+        let open = match self.open.get(&stream) {
+            Some(&(id, cursor)) => {
+                let chunk = &self.chunks[&id];
+                let size = self.piece(chunk, stream, units);
+                // A small rest is no reason to leave the chunk.
+                if size > most {
+                    return None;
+                }
+                self.next_place(chunk, cursor, stream, units, size).map(|unit| (id, unit))
+            }
+            None => None,
+        };
         let (id, unit) = match open {
             Some(found) => found,
             None => {
                 self.open.remove(&stream);
-                self.fresh_place(stream, units, size)?
+                self.fresh_place(stream, units, most)?
             }
         };
+        let size = self.piece(&self.chunks[&id], stream, units);
         if active(Bug::DoubleAllocation) && unit > 0 {
-            return Some((Addr::new(id, unit), 1));
+            return Some((Addr::new(id, unit), 1, size));
         }
         let line = self.line(&self.chunks[&id]);
         // The next line may hold something.
         let most = if line == 0 { count } else { ((line - unit % line) / size).clamp(1, count) };
         let (addr, taken) = take(self.chunks.get_mut(&id).expect("chosen among the owned"), unit, size, most);
         self.open.insert(stream, (id, unit + taken * size));
-        Some((addr, taken))
+        Some((addr, taken, size))
+    }
+
+    /// Units that a stream takes of a chunk at a time, for blocks of `units`.
+    fn piece(&self, chunk: &Chunk, stream: Stream, units: u32) -> u32 {
+        if stream.fill == Fill::Lines { whole_lines(self.line(chunk), units) } else { units }
     }
 
     /// A place in a chunk that no stream has open, the emptiest that has one: what follows goes there too, so that few chunks
     /// change and holes of one line are filled together.
-    fn fresh_place(&self, stream: Stream, units: u32, size: u32) -> Option<(ChunkId, u32)> {
+    fn fresh_place(&self, stream: Stream, units: u32, most: u32) -> Option<(ChunkId, u32)> {
         let any_hole = stream.fill == Fill::Holes;
         // A free line is filled by one stream.
         let is_apart = |id: ChunkId| {
@@ -200,7 +222,7 @@ impl Space {
             // Nodes stay among nodes so that their number can be guaranteed.
             let is_data = |kind| matches!(kind, ChunkKind::Data { .. });
             (kind == stream.kind || (any_hole && is_data(kind) && is_data(stream.kind)))
-                && free >= size
+                && self.piece(chunk, stream, units) <= free.min(most)
                 && (self.scarce || free * 4 >= chunk.entry.units)
                 && !self.is_closed(id)
                 && (self.line(chunk) == 0 || is_apart(id))
@@ -208,6 +230,7 @@ impl Space {
         let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
         rich.sort_by_key(|chunk| std::cmp::Reverse((chunk.busy.zeros(), chunk.entry.id)));
         let place = |chunk: &&Chunk| {
+            let size = self.piece(chunk, stream, units);
             self.next_place(chunk, 0, stream, units, size).map(|unit| (chunk.entry.id, unit))
         };
         rich.iter().find_map(place)
@@ -221,11 +244,6 @@ impl Space {
             }
             ChunkKind::Node | ChunkKind::Log => 0,
         }
-    }
-
-    /// Units of a line of data chunks, when they have parity; 0 otherwise.
-    pub fn line_units(&self) -> u32 {
-        self.line_units.iter().copied().max().unwrap_or(0)
     }
 
     /// Bytes of a line of a chunk; 0 when it has none.
@@ -514,18 +532,6 @@ impl Space {
             .into_iter()
             .map(|id| self.chunks.remove(&id).expect("leaving chunks are owned").entry)
             .collect()
-    }
-
-    /// Units of a group that data, nodes and the log occupy; what the next checkpoints give back does not count.
-    pub fn units_busy(&self, group: u16) -> u64 {
-        let pending = self.current.freed.iter().chain(&self.frozen.freed);
-        let pending: u64 = pending.map(|run| u64::from(run.units)).sum();
-        let of_group = self.chunks.values().filter(|chunk| chunk.entry.group == group);
-        let busy = of_group.map(|chunk| match chunk.entry.kind {
-            ChunkKind::Log => u64::from(chunk.entry.units),
-            ChunkKind::Data { .. } | ChunkKind::Node => u64::from(chunk.busy.ones()),
-        });
-        busy.sum::<u64>().saturating_sub(pending)
     }
 }
 

@@ -7,6 +7,7 @@ mod address;
 mod allocator;
 mod bits;
 mod chunk;
+mod groups;
 mod moving;
 
 pub use address::{Addr, ChunkId, NODE_UNITS, PTR_BYTES, Ptr, UNIT_SECTORS};

@@ -96,11 +96,13 @@ pub enum Bug {
     ScrubOnlyLooks,
     /// A rebuild leaves out the last line of its range.
     RebuildSkipsLine,
+    /// The label on the first disk of a group that joins makes it a part of the pool, before the others have theirs.
+    JoiningDisksDecide,
 }
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 42] = [
+    pub const ALL: [Bug; 43] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -143,6 +145,7 @@ impl Bug {
         Bug::ResilverMissesChunk,
         Bug::MovedSlotReusedEarly,
         Bug::ScrubOnlyLooks,
+        Bug::JoiningDisksDecide,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.

@@ -283,7 +283,7 @@ impl Operation {
             PoolDestroy => "Destroy a pool and all its volumes",
             PoolImport => "Import a pool from its disks",
             PoolExport => "Close a pool so that another host can import it",
-            PoolAdd => "Add disks to a pool while it serves",
+            PoolAdd => "Add disks to a pool while it serves, to a group or as another group",
             PoolScrub => "Read all that a pool stores and put right what is bad",
             DiskList => "The disks of all pools",
             DiskScan => "Look for pools on disks",

@@ -142,7 +142,7 @@ pub struct Pool {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolSpec {
-    /// The data group's layout; absent while the pool is unavailable.
+    /// The first data group's layout; absent while the pool is unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
     pub disks: Vec<String>,
@@ -233,8 +233,13 @@ pub struct Healing {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Group {
+    /// Number in the pool, for its life.
+    pub number: u16,
     pub role: Role,
     pub layout: Layout,
+    /// After mirroring or parity.
+    pub size_bytes: u64,
+    pub used_bytes: u64,
     pub disks: Vec<Disk>,
 }
 
@@ -268,18 +273,28 @@ pub struct PoolCreate {
     pub force: bool,
 }
 
-/// Disks to add to a pool's data group. Data spreads over them in the background.
+/// Disks to add to a pool: to a data group that it has, over which data then spreads in the background, or, with a layout, as a
+/// group of their own, which new data goes to as well.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolAdd {
     /// Absolute paths of block devices or files.
     pub disks: Vec<String>,
+    /// They become a group with this layout, which can lose as many disks as the groups that there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Layout>,
+    /// Number of the data group that they join. Needed when the pool has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u16>,
     /// They wait to take the place of a disk that fails, instead of serving at once.
     #[serde(default)]
     pub spare: bool,
     /// The box that they are in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enclosure: Option<String>,
+    /// The boxes that disks are in, names by path, where it is not that one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub enclosures: BTreeMap<String, String>,
     /// Take disks that carry another pool's label or a file system; what they hold is lost.
     #[serde(default)]
     pub force: bool,

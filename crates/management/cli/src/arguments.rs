@@ -234,19 +234,25 @@ pub enum Pool {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Add disks to a pool while it serves; data spreads over them
+    /// Add disks to a pool while it serves: to a group, over which data then spreads, or as another group
     Add {
         /// The pool's name or UUID
         name: String,
         /// Block devices or files; what they hold is lost
         #[arg(value_name = "DISK", required = true)]
         disks: Vec<String>,
+        /// They become a group with this layout, which can lose as many disks as the pool's others
+        #[arg(long, value_parser = layout, conflicts_with_all = ["group", "spare"])]
+        layout: Option<Layout>,
+        /// Number of the group that they join, when the pool has several for data
+        #[arg(long, value_name = "NUMBER", conflicts_with = "spare")]
+        group: Option<u16>,
         /// They wait to take the place of a disk that fails
         #[arg(long)]
         spare: bool,
-        /// The box that they are in
+        /// The box that they are in; or, once for each disk, DISK=NAME
         #[arg(long, value_name = "NAME")]
-        enclosure: Option<String>,
+        enclosure: Vec<String>,
         /// Take disks that carry another pool or a file system
         #[arg(long)]
         force: bool,

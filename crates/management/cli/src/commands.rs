@@ -152,8 +152,22 @@ impl Session {
                 self.task(call, wait, |task| format!("The scrub of pool {} {done}.", task.object))?;
                 Ok(Exit::Ok)
             }
-            Pool::Add { name, disks, spare, enclosure, force, dry_run, wait } => {
-                let body = PoolAdd { disks: self.paths(&disks)?, spare, enclosure, force };
+            Pool::Add { name, disks, layout, group, spare, enclosure, force, dry_run, wait } => {
+                let (each, all): (Vec<String>, Vec<String>) =
+                    enclosure.into_iter().partition(|name| name.contains('='));
+                // A path may hold an equals sign.
+                let each = each.iter().filter_map(|pair| pair.rsplit_once('='));
+                let (named, names): (Vec<String>, Vec<String>) =
+                    each.map(|(disk, name)| (disk.to_string(), name.to_string())).unzip();
+                let body = PoolAdd {
+                    disks: self.paths(&disks)?,
+                    layout,
+                    group,
+                    spare,
+                    enclosure: all.last().cloned(),
+                    enclosures: self.paths(&named)?.into_iter().zip(names).collect(),
+                    force,
+                };
                 let call = Call::of(Operation::PoolAdd, &name).body(&body).dry_run(dry_run.dry_run);
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);

@@ -100,7 +100,8 @@ pub fn pool(pool: &Pool) {
     }
     for group in &status.groups {
         let role = if group.role == Role::Log { "log" } else { "data" };
-        println!("\n{role}, {}", word(&group.layout));
+        let (used, size) = (show_size(group.used_bytes), show_size(group.size_bytes));
+        println!("\ngroup {}, {role}, {}: {used} used of {size}", group.number, word(&group.layout));
         let row = |disk: &Disk| disk_row(Cell::number(disk.status.number), None, disk);
         let rows: Vec<Vec<Cell>> = group.disks.iter().map(row).collect();
         let text = render(&disk_titles(None), &rows, colour());

@@ -239,8 +239,11 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                 .groups
                 .iter()
                 .map(|group| api::Group {
+                    number: group.number,
                     role: role(group.role),
                     layout: layout(group.layout),
+                    size_bytes: group.size,
+                    used_bytes: group.used,
                     disks: group.disks.iter().map(|d| disk(&pool.name, group, d)).collect(),
                 })
                 .collect(),

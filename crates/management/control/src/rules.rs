@@ -3,9 +3,9 @@
 //! Pure functions. The engine checks its own limits again; it does not trust this floor.
 
 use crate::iscsi_names;
-use forebay_api::{Code, PoolCreate, Problem, VolumeCreate, show_size};
+use forebay_api::{Code, PoolAdd, PoolCreate, Problem, VolumeCreate, show_size};
 use forebay_base::{Id, KIB, MIB, TIB};
-use forebay_pool::{DiskState, DiskStatus, GroupStatus};
+use forebay_pool::{DiskState, DiskStatus, GroupStatus, Role};
 
 /// A shelf of 24 disks has a few dozen; a request with more than this is a mistake.
 const DISKS_MAX: usize = 1024;
@@ -191,6 +191,36 @@ pub fn pool(request: &PoolCreate) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Disks that are to join a pool with these groups.
+pub fn pool_add(request: &PoolAdd, groups: &[GroupStatus]) -> Result<(), Problem> {
+    disks("disks", &request.disks)?;
+    request.enclosure.as_ref().map_or(Ok(()), |name| enclosure("enclosure", name))?;
+    for (disk, name) in &request.enclosures {
+        enclosure("enclosures", name)?;
+        if !request.disks.contains(disk) {
+            let detail = format!("`{}` is none of the disks", shown(disk));
+            return Err(invalid("enclosures", detail, "Name disks as they are given."));
+        }
+    }
+    let ways = [request.layout.is_some(), request.group.is_some(), request.spare];
+    if ways.into_iter().filter(|way| *way).count() > 1 {
+        let detail = "disks join a group, become one, or are spare; more than one of these is asked for";
+        return Err(invalid("layout", detail.into(), "Give one of layout, group and spare."));
+    }
+    let data: Vec<u16> =
+        groups.iter().filter(|group| group.role == Role::Data).map(|group| group.number).collect();
+    if request.group.is_some_and(|group| !data.contains(&group)) {
+        let detail = "the pool has no data group of this number".into();
+        return Err(invalid("group", detail, "`forebay pool status` shows its groups."));
+    }
+    if data.len() > 1 && !ways.contains(&true) {
+        let names: Vec<String> = data.iter().map(u16::to_string).collect();
+        let detail = format!("the pool has several groups for data: {}", names.join(", "));
+        return Err(invalid("group", detail, "Say which one the disks join, with --group."));
+    }
+    Ok(())
+}
+
 /// A name for a box of disks; how long it may be says the engine.
 pub fn enclosure(field: &str, name: &str) -> Result<(), Problem> {
     if name.is_empty() || name.chars().any(char::is_control) {
@@ -243,6 +273,44 @@ mod tests {
         assert_eq!(problem.code, Code::Invalid);
         assert!(problem.remedy.is_some(), "a remedy for: {}", problem.detail);
         problem.field.expect("the field is named")
+    }
+
+    #[test]
+    fn disks_that_join() {
+        let request = PoolAdd {
+            disks: vec!["/dev/a".into(), "/dev/b".into()],
+            layout: None,
+            group: None,
+            spare: false,
+            enclosure: None,
+            enclosures: Default::default(),
+            force: false,
+        };
+        let group = |number: u16, role: Role| GroupStatus {
+            number,
+            role,
+            layout: forebay_pool::Layout::Mirror,
+            size: 0,
+            used: 0,
+            disks: Vec::new(),
+        };
+        let one = [group(0, Role::Data), group(1, Role::Log)];
+        let two = [group(0, Role::Data), group(1, Role::Log), group(2, Role::Data)];
+        let (layout, spare) = (PoolAdd { layout: Some(Layout::Mirror), ..request.clone() }, true);
+        for (request, groups) in [
+            (request.clone(), &one[..]),
+            (layout.clone(), &two),
+            (PoolAdd { spare, ..request.clone() }, &two),
+            (PoolAdd { group: Some(2), ..request.clone() }, &two),
+        ] {
+            pool_add(&request, groups).unwrap();
+        }
+        assert_eq!(field(pool_add(&request, &two)), "group", "which one?");
+        assert_eq!(field(pool_add(&PoolAdd { group: Some(1), ..request.clone() }, &two)), "group");
+        assert_eq!(field(pool_add(&PoolAdd { spare, ..layout.clone() }, &one)), "layout");
+        assert_eq!(field(pool_add(&PoolAdd { group: Some(0), ..layout }, &one)), "layout");
+        let elsewhere = [("/dev/c".to_string(), "left".to_string())].into();
+        assert_eq!(field(pool_add(&PoolAdd { enclosures: elsewhere, ..request }, &one)), "enclosures");
     }
 
     #[test]
@@ -352,6 +420,9 @@ mod tests {
         };
         // A layout that needs three disks and can lose one.
         let group = |states: &[DiskState]| GroupStatus {
+            number: 0,
+            size: 0,
+            used: 0,
             role: forebay_pool::Role::Data,
             layout: forebay_pool::Layout::Parity { data: 2, parity: 1 },
             disks: states.iter().enumerate().map(|(number, state)| disk(number as u16, *state)).collect(),

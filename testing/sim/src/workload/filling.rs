@@ -17,7 +17,8 @@ impl Clients {
     /// Creates a volume larger than the pool and writes to it until there is no space left.
     pub async fn fill(&self) -> Result<Filling, Failure> {
         let data_disks = u64::from(self.setup.layout.data()) * self.setup.groups as u64;
-        let size = self.setup.disk_bytes() * data_disks;
+        let second = self.setup.second_disks().len() as u64 * self.setup.second_disk_bytes();
+        let size = (self.setup.disk_bytes() * data_disks + second).next_multiple_of(MIB);
         self.create_volume(size, 16 << 10, SyncPolicy::Always).await;
         self.failure.check()?;
         let filling = Filling(self.live.borrow_mut().pop().expect("the volume was created"));

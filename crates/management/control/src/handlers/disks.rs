@@ -14,10 +14,12 @@ use crate::{Shared, convert, rules};
 use axum::extract::{Path, State};
 use forebay_api::{
     Code, Disk, DiskLocate, DiskOnline, DiskPaths, DiskReplace, PoolAdd, PoolScrub, PoolsFound, Problem,
-    ScrubAction,
+    ScrubAction, show_size,
 };
 use forebay_base::Id;
-use forebay_pool::{DiskAdd, DiskState, DiskStatus, GroupStatus, Layout, PoolSpec, PoolState, PoolStatus};
+use forebay_pool::{
+    DiskAdd, DiskState, DiskStatus, GroupAdd, GroupStatus, Layout, PoolSpec, PoolState, PoolStatus,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -113,11 +115,11 @@ pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -
 async fn examine(
     shared: &Shared,
     pool: &PoolStatus,
-    disks: &[String],
-    enclosure: &str,
+    boxes: Vec<(String, String)>,
     force: bool,
 ) -> Result<(), Problem> {
     let own = |path: &&String| pool.groups.iter().flat_map(|group| &group.disks).any(|d| d.path == **path);
+    let disks: Vec<String> = boxes.iter().map(|(path, _)| path.clone()).collect();
     if let Some(path) = disks.iter().find(own) {
         let detail = format!("{path} is one of the pool's disks already");
         return Err(Problem::new(Code::Unsafe, detail)
@@ -128,10 +130,10 @@ async fn examine(
     let spec = PoolSpec {
         name: pool.name.clone(),
         layout: Layout::Single,
-        disks: disks.to_vec(),
+        disks,
         log_disks: Vec::new(),
         spare_disks: Vec::new(),
-        enclosures: disks.iter().map(|path| (path.clone(), enclosure.to_string())).collect(),
+        enclosures: boxes,
         shards: 1,
         log_bytes: None,
         force,
@@ -145,12 +147,20 @@ pub async fn add(
     ask: Ask,
     Input(request): Input<PoolAdd>,
 ) -> Answered {
-    rules::disks("disks", &request.disks)?;
-    request.enclosure.as_ref().map_or(Ok(()), |name| rules::enclosure("enclosure", name))?;
     let pool = imported(&shared, &name).await?;
-    let enclosure = request.enclosure.unwrap_or_default();
+    rules::pool_add(&request, &pool.groups)?;
+    let box_of = |path: &String| {
+        let name = request.enclosures.get(path).or(request.enclosure.as_ref());
+        (path.clone(), name.cloned().unwrap_or_default())
+    };
+    let boxes: Vec<(String, String)> = request.disks.iter().map(box_of).collect();
+    if let Some(layout) = request.layout {
+        let layout = convert::layout_in(layout);
+        let add = GroupAdd { layout, disks: request.disks, enclosures: boxes, force: request.force };
+        return add_group(&shared, pool, ask.dry_run, add).await;
+    }
     if ask.dry_run {
-        examine(&shared, &pool, &request.disks, &enclosure, request.force).await?;
+        examine(&shared, &pool, boxes, request.force).await?;
         let joining =
             format!("{} joins the pool; what was on it is lost.", disks_in_words(request.disks.len()));
         let then = match request.spare {
@@ -159,15 +169,45 @@ pub async fn add(
         };
         return plan("pool.add", &pool.name, vec![joining, then.into()]);
     }
-    let add = DiskAdd { spare: request.spare, enclosure, force: request.force };
-    let (object, id, paths) = (pool.name.clone(), pool.id, request.disks);
-    let (by, joining) = (shared.clone(), paths.clone());
+    let (group, spare, force) = (request.group, request.spare, request.force);
+    let (object, id, by) = (pool.name.clone(), pool.id, shared.clone());
     let work = move |running| async move {
-        let pool = id.to_string();
-        changed(&by, id, joining, by.engine.disk_add(&pool, paths, add)).await?;
-        healed(by, running, id, None).await
+        let name = id.to_string();
+        let adding = async {
+            let mut status = pool;
+            for (path, enclosure) in boxes {
+                let add = DiskAdd { spare, group, enclosure, force };
+                status = by.engine.disk_add(&name, vec![path], add).await?;
+            }
+            Ok(status)
+        };
+        changed(&by, id, request.disks, adding).await?;
+        healed(by.clone(), running, id, None).await
     };
     accepted(shared.tasks.start_long("pool.add", &object, work))
+}
+
+/// Adds disks as a group of their own.
+async fn add_group(shared: &Arc<Shared>, pool: PoolStatus, dry_run: bool, add: GroupAdd) -> Answered {
+    let (id, name) = (pool.id.to_string(), pool.name);
+    if dry_run {
+        let (layout, disks) = (add.layout, disks_in_words(add.disks.len()));
+        let bytes = shared.engine.group_add_check(&id, add).await?;
+        let room = show_size(bytes);
+        let changes = vec![
+            format!(
+                "{disks} join the pool as a {layout} group with room for {room}; what was on them is lost."
+            ),
+            "New data goes to all groups, at first to this one; what is there stays where it is.".into(),
+        ];
+        return plan("pool.add", &name, changes);
+    }
+    let by = shared.clone();
+    let work = async move {
+        let joining = add.disks.clone();
+        result(&changed(&by, pool.id, joining, by.engine.group_add(&id, add)).await?)
+    };
+    accepted(shared.tasks.start("pool.add", &name, work))
 }
 
 pub async fn replace(
@@ -198,7 +238,7 @@ pub async fn replace(
     };
     if ask.dry_run {
         if let Some(path) = &request.new {
-            examine(&shared, &found.pool, std::slice::from_ref(path), "", request.force).await?;
+            examine(&shared, &found.pool, vec![(path.clone(), String::new())], request.force).await?;
         }
         let how = if found.is_in_service() { "moves to" } else { "is rebuilt on" };
         let mut changes = vec![

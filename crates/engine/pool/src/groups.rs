@@ -1,0 +1,202 @@
+//! A running pool gets another group of disks.
+//!
+//! Several disks join at once, or none does. First each of them gets a label that says all of it and decides nothing
+//! ([`JOINING`]); then the cores learn of the group and its disks; then the label is written everywhere. The first of
+//! these labels that is durable makes the group a part of the pool: an import that finds one finds all its disks, and one that
+//! finds none leaves them alone. No chunk is granted from the group before that.
+//!
+//! All groups survive as many losses, since a volume's blocks lie in all of them; and all have lines with parity, or none
+//! has, since that decides which way a write goes.
+
+use crate::control::{Control, ControlDisk};
+use crate::create::{check_enclosures, check_layout, plan_group, put_in_boxes};
+use crate::error::{Error, ErrorKind};
+use crate::import::{JOINING, line_units_of};
+use crate::members::put;
+use crate::shard::Shard;
+use crate::slots::{DATA, SlotMap};
+use crate::spec::{Layout, Severity};
+use forebay_base::planted::{Bug, active};
+use forebay_device::{DiskEntry, DiskStatus, GROUPS_MAX, GroupEntry, Label, UNIT};
+use forebay_runtime::Disk;
+use std::rc::Rc;
+
+/// A group to add to a pool.
+#[derive(Clone, Debug)]
+pub struct GroupAdd {
+    pub layout: Layout,
+    /// Paths of its disks.
+    pub disks: Vec<String>,
+    /// Names of the boxes that disks are in, by path.
+    pub enclosures: Vec<(String, String)>,
+    /// Take disks that carry another pool's label or a known file system's signature.
+    pub force: bool,
+}
+
+/// A group that nothing speaks against.
+struct Planned {
+    disks: Vec<Disk>,
+    group: GroupEntry,
+    entries: Vec<DiskEntry>,
+}
+
+impl Control {
+    /// What [`Control::group_add`] would refuse, and how many bytes of data the group would hold. Writes nothing.
+    pub async fn group_add_check(&self, add: &GroupAdd) -> Result<u64, Error> {
+        let Planned { group, entries, .. } = self.plan_group_add(add).await?;
+        let mut label = self.label.borrow().clone();
+        let number = label.groups.len() as u16;
+        label.groups.push(group);
+        label.disks.extend(entries);
+        let slots = SlotMap::new(&label);
+        Ok(slots.chunks(number).0 * u64::from(slots.units(number, DATA)) * UNIT)
+    }
+
+    /// Adds a group; new chunks come from it as well.
+    pub async fn group_add(self: &Rc<Self>, add: &GroupAdd) -> Result<(), Error> {
+        self.turnstile.until(|| !self.joining.replace(true)).await;
+        let added = self.group_add_alone(add).await;
+        self.joining.set(false);
+        self.turnstile.changed();
+        added
+    }
+
+    async fn group_add_alone(self: &Rc<Self>, add: &GroupAdd) -> Result<(), Error> {
+        let Planned { disks, group, mut entries } = self.plan_group_add(add).await?;
+        let numbers = self.vacant_numbers(disks.len())?;
+        let number = self.label.borrow().groups.len() as u16;
+        let mut label = self.label.borrow().clone();
+        enter(&mut label, group, &numbers, &entries);
+        label.generation = if active(Bug::JoiningDisksDecide) { label.generation + 1 } else { JOINING };
+        for ((disk, path), index) in disks.iter().zip(&add.disks).zip(&numbers) {
+            label.disk = *index as u16;
+            self.prepare(disk, path, &label).await?;
+        }
+        let attached = self.attach_group(&label, number, &numbers, &add.disks).await;
+        if attached.is_err() {
+            // The cores know the numbers; they stay unused in this run.
+            entries.iter_mut().for_each(|entry| entry.status = DiskStatus::Removed);
+            for index in &numbers {
+                self.shared.out_of_service(*index);
+                self.shared.healths[*index].emptied();
+            }
+        }
+        self.relabel(|label| {
+            enter(label, group, &numbers, &entries);
+            let mut known = self.disks.borrow_mut();
+            for ((disk, path), index) in disks.into_iter().zip(&add.disks).zip(&numbers) {
+                let new = ControlDisk { disk: Some(disk), path: path.clone(), served: true };
+                put(&mut known, *index, new);
+            }
+        })
+        .await?;
+        attached?;
+        let message = format!("group {number} ({}, {} disks) joined the pool", add.layout, numbers.len());
+        self.event(Severity::Info, "group.added", self.name(), message);
+        Ok(())
+    }
+
+    /// Finds what speaks against a group, and what it would be.
+    async fn plan_group_add(&self, add: &GroupAdd) -> Result<Planned, Error> {
+        check_layout(self.name(), add.layout, &add.disks)?;
+        check_enclosures(self.name(), &add.enclosures, |path| add.disks.contains(path))?;
+        let (first, number) = {
+            let label = self.label.borrow();
+            let first = label.groups.iter().find(|group| group.role == 0).copied();
+            (first.expect("every pool has a data group"), label.groups.len())
+        };
+        let there = Layout::of(first.data, first.redundancy);
+        if add.layout.redundancy() != there.redundancy() {
+            let losses = |layout: Layout| match layout.redundancy() {
+                0 => "no disk".to_string(),
+                1 => "one disk".to_string(),
+                many => format!("{many} disks"),
+            };
+            let message = format!(
+                "a {} group can lose {}, and the pool's {there} group can lose {}: volumes lie in all groups, so all must be able to \
+                 lose as many",
+                add.layout,
+                losses(add.layout),
+                losses(there)
+            );
+            let remedy = format!("Give a layout that can lose {}", losses(there));
+            return Err(self.invalid("layout", message, &remedy));
+        }
+        if (add.layout.data() > 1) != (there.data() > 1) {
+            let message = format!(
+                "a {} group does not go with the pool's {there} group: groups of a pool all have parity, or none has",
+                add.layout
+            );
+            let remedy = match there.data() {
+                1 => format!("Give the layout {there}"),
+                _ => format!("Give a layout D+{}", there.redundancy()),
+            };
+            return Err(self.invalid("layout", message, &remedy));
+        }
+        if number >= GROUPS_MAX {
+            let message = format!("a pool has at most {GROUPS_MAX} groups");
+            return Err(self.invalid("layout", message, "Add the disks to a group that there is"));
+        }
+        self.vacant_numbers(add.disks.len())?;
+        let mut disks: Vec<Disk> = Vec::with_capacity(add.disks.len());
+        for path in &add.disks {
+            let disk = self.open_new(path, add.force).await?;
+            if disks.iter().any(|other| other.geometry().identity == disk.geometry().identity) {
+                let message = format!("{path} is given twice");
+                return Err(self.invalid("disks", message, "Give each disk once"));
+            }
+            disks.push(disk);
+        }
+        let (group, mut entries) = plan_group(&self.rt, 0, add.layout, number as u16, &disks);
+        put_in_boxes(&mut entries, add.disks.iter(), &add.enclosures);
+        self.check_lines(&group).await?;
+        Ok(Planned { disks, group, entries })
+    }
+
+    /// Refuses lines of which a part could not pass through the log.
+    async fn check_lines(&self, group: &GroupEntry) -> Result<(), Error> {
+        let line = u64::from(line_units_of(group)) * UNIT;
+        for index in 0..self.shard_count() {
+            let fits = move |shard: Rc<Shard>| async move { shard.fits_into_log(1, line as usize) };
+            if !self.on_shard(index, fits).await? {
+                let message = format!(
+                    "lines of this group would have {line} bytes, too many for the pool's log: it was made for smaller disks"
+                );
+                let remedy = "Give fewer data disks, or create another pool with these";
+                return Err(self.error(ErrorKind::NoSpace, message).remedy(remedy));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a group and its disks known on every core, as `label` describes them.
+    async fn attach_group(
+        &self,
+        label: &Label,
+        number: u16,
+        numbers: &[usize],
+        paths: &[String],
+    ) -> Result<(), Error> {
+        let group = label.groups[usize::from(number)];
+        for shard in 0..self.shard_count() {
+            let learn = move |shard: Rc<Shard>| async move {
+                shard.array.add_group(number, &group);
+                shard.space.borrow_mut().add_group(line_units_of(&group));
+            };
+            self.on_shard(shard, learn).await?;
+        }
+        let mut attached = Ok(());
+        for (index, path) in numbers.iter().zip(paths) {
+            attached = attached.and(self.attach(label, *index as u16, path).await);
+        }
+        attached
+    }
+}
+
+/// Enters a group, the next in number, and its disks.
+fn enter(label: &mut Label, group: GroupEntry, numbers: &[usize], entries: &[DiskEntry]) {
+    label.groups.push(group);
+    for (index, entry) in numbers.iter().zip(entries) {
+        put(&mut label.disks, *index, *entry);
+    }
+}

@@ -1,0 +1,60 @@
+//! What differs from group to group of a pool: lines, and how much is in use.
+
+use crate::allocator::Space;
+use crate::chunk::ChunkKind;
+use std::collections::BTreeMap;
+
+impl Space {
+    /// The pool got another group, the next in number, whose lines have so many units.
+    pub fn add_group(&mut self, line_units: u32) {
+        self.line_units.push(line_units);
+    }
+
+    /// The least and the most units that whole lines for blocks of `units` take, by group; nothing where there is no parity.
+    pub fn whole_lines(&self, units: u32) -> Option<(u32, u32)> {
+        let sizes = || self.line_units.iter().filter(|line| **line > 0).map(|line| whole_lines(*line, units));
+        sizes().min().zip(sizes().max())
+    }
+
+    /// By group, the units that data, nodes and the log occupy; what the next checkpoints give back does not count.
+    pub fn units_busy(&self) -> BTreeMap<u16, u64> {
+        let mut busy = BTreeMap::new();
+        for chunk in self.chunks() {
+            *busy.entry(chunk.entry.group).or_insert(0) += match chunk.entry.kind {
+                ChunkKind::Log => u64::from(chunk.entry.units),
+                ChunkKind::Data { .. } | ChunkKind::Node => u64::from(chunk.busy.ones()),
+            };
+        }
+        for (addr, units) in self.freed_runs() {
+            let chunk = self.chunk(addr.chunk()).expect("freed in an owned chunk");
+            let busy = busy.entry(chunk.entry.group).or_insert(0);
+            *busy = busy.saturating_sub(u64::from(units));
+        }
+        busy
+    }
+}
+
+/// The least that is both whole blocks of 2^n units (`units`) and whole lines of `line` units.
+pub(crate) fn whole_lines(line: u32, units: u32) -> u32 {
+    let common = units.trailing_zeros().min(line.trailing_zeros());
+    line * (units >> common)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_any_width_hold_whole_blocks() {
+        for (line, units, whole) in
+            [(8, 1, 8), (8, 2, 8), (8, 16, 16), (12, 8, 24), (20, 32, 160), (3, 4, 12)]
+        {
+            assert_eq!(whole_lines(line, units), whole, "lines of {line}, blocks of {units}");
+        }
+        let mut space = Space::new(vec![8, 0]);
+        assert_eq!(space.whole_lines(2), Some((8, 8)));
+        space.add_group(12);
+        assert_eq!(space.whole_lines(2), Some((8, 12)), "without the group that has none");
+        assert_eq!(Space::new(vec![0]).whole_lines(2), None);
+    }
+}
