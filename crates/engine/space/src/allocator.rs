@@ -424,6 +424,8 @@ impl Space {
             let chunk = self.chunks.get_mut(id).expect("chosen above");
             chunk.busy.set(0, chunk.entry.units);
         }
+        let leaving = &self.leaving;
+        self.open.retain(|_, (id, _)| !leaving.contains(id));
     }
 
     /// The data chunks to evacuate: the emptiest, as many as their contents surely find room in the holes of the others, and
@@ -617,6 +619,26 @@ mod tests {
         space.declare_scarce();
         assert_eq!(space.allocate(ChunkKind::Data { class: 2 }, 4), Err(NeedChunk));
         assert_eq!(space.release().iter().map(|e| e.id).collect::<Vec<_>>(), [ChunkId(2)]);
+    }
+
+    #[test]
+    fn a_chunk_whose_holes_were_filled_leaves_when_it_is_empty() {
+        let mut space = Space::default();
+        space.insert(Chunk::fresh(entry(1, DATA, 4)));
+        space.grant_logged(ChunkId(1));
+        space.declare_scarce();
+        let other = ChunkKind::Data { class: 0 };
+        let block = ptr(space.allocate(other, 1).expect("a hole"), 1);
+        space.applied(&block);
+        space.freed(&block);
+        for leaves in [0, 1] {
+            space.freeze();
+            space.choose_leaving();
+            space.seal();
+            assert_eq!(space.release().len(), leaves);
+        }
+        space.declare_scarce();
+        assert_eq!(space.allocate(other, 1), Err(NeedChunk));
     }
 
     #[test]
