@@ -14,9 +14,16 @@ struct Run {
     /// A later entry replaces it, and this one must then not remove what that brought.
     entry: u64,
     data: Buf,
-    /// What clients read meanwhile, as long as `data`: the same, when it was acknowledged before it is durable; otherwise an
-    /// earlier pending version that was, if there is one.
-    client: Option<Buf>,
+    /// What clients read meanwhile: the same, when it was acknowledged before it is durable; otherwise an earlier pending version
+    /// that was, if there is one.
+    client: Option<Seen>,
+}
+
+/// What clients see of a run, as long as it is, and the entry that brought it.
+#[derive(Clone, Debug)]
+struct Seen {
+    entry: u64,
+    data: Buf,
 }
 
 /// The pending blocks of one volume.
@@ -50,7 +57,8 @@ impl Pending {
     fn queue_part(&mut self, first: u64, end: u64, entry: u64, data: Buf, visible: bool) {
         let seen = if self.overlaps(first, end) { self.replace(first, end) } else { Vec::new() };
         if visible || seen.is_empty() {
-            self.runs.insert(first, Run { entry, client: visible.then(|| data.clone()), data });
+            let client = visible.then(|| Seen { entry, data: data.clone() });
+            self.runs.insert(first, Run { entry, client, data });
             return;
         }
         let part = |from: u64, to: u64| self.part(&data, from - first, to - from);
@@ -60,7 +68,7 @@ impl Pending {
             if at < start {
                 parts.push((at, Run { entry, data: part(at, start), client: None }));
             }
-            at = start + self.blocks(&client);
+            at = start + self.blocks(&client.data);
             parts.push((start, Run { entry, data: part(start, at), client: Some(client) }));
         }
         if at < end {
@@ -69,7 +77,8 @@ impl Pending {
         self.runs.extend(parts);
     }
 
-    /// Removes the blocks `first..end` that no entry after `entry` replaced.
+    /// The entry is applied: removes the blocks `first..end` that none after it replaced. Of others, clients no longer see what
+    /// this entry or an earlier one brought; what was applied is at least as new.
     pub fn settle(&mut self, first: u64, end: u64, entry: u64) {
         // Nearly always there is the one run, as it came.
         if let Entry::Occupied(run) = self.runs.entry(first)
@@ -80,6 +89,9 @@ impl Pending {
             return;
         }
         self.runs.extract_if(first..end, |_, run| run.entry == entry).for_each(drop);
+        for run in self.runs.range_mut(first..end).map(|(_, run)| run) {
+            run.client.take_if(|seen| seen.entry <= entry);
+        }
     }
 
     /// The entry failed: what clients were told is written stays what they read.
@@ -88,7 +100,7 @@ impl Pending {
             if run.entry == entry
                 && let Some(seen) = &run.client
             {
-                run.data = seen.clone();
+                run.data = seen.data.clone();
             }
             run.entry == entry && run.client.is_none()
         };
@@ -98,7 +110,7 @@ impl Pending {
     /// The contents of a block, as a client or a merging writer sees it; nothing when it is not pending.
     pub fn get(&self, block: u64, for_client: bool) -> Option<Buf> {
         let (&at, run) = self.runs.range(..=block).next_back()?;
-        let data = if for_client { run.client.as_ref()? } else { &run.data };
+        let data = if for_client { &run.client.as_ref()?.data } else { &run.data };
         (block < at + self.blocks(data)).then(|| self.part(data, block - at, 1))
     }
 
@@ -113,7 +125,7 @@ impl Pending {
     }
 
     /// Removes the blocks `first..end`; gives what clients see of them.
-    fn replace(&mut self, first: u64, end: u64) -> Vec<(u64, Buf)> {
+    fn replace(&mut self, first: u64, end: u64) -> Vec<(u64, Seen)> {
         self.cut(first);
         self.cut(end);
         let before = self.runs.extract_if(first..end, |_, _| true);
@@ -130,7 +142,10 @@ impl Pending {
         let piece = |from, count| Run {
             entry: run.entry,
             data: self.part(&run.data, from, count),
-            client: run.client.as_ref().map(|client| self.part(client, from, count)),
+            client: run
+                .client
+                .as_ref()
+                .map(|seen| Seen { entry: seen.entry, data: self.part(&seen.data, from, count) }),
         };
         let (head, tail) = (piece(0, before), piece(before, whole - before));
         self.runs.extend([(at, head), (block, tail)]);
@@ -157,23 +172,25 @@ mod tests {
 
     /// One block at a time, as the words above say it: entry, newest contents, what clients see.
     #[derive(Default)]
-    struct Plain(HashMap<u64, (u64, u8, Option<u8>)>);
+    struct Plain(HashMap<u64, (u64, u8, Option<(u64, u8)>)>);
 
     impl Plain {
         fn queue(&mut self, block: u64, entry: u64, data: u8, visible: bool) {
             let seen = self.0.get(&block).and_then(|(.., seen)| *seen);
-            self.0.insert(block, (entry, data, if visible { Some(data) } else { seen }));
+            self.0.insert(block, (entry, data, if visible { Some((entry, data)) } else { seen }));
         }
         fn settle(&mut self, block: u64, entry: u64) {
-            if self.0.get(&block).is_some_and(|found| found.0 == entry) {
-                self.0.remove(&block);
+            match self.0.get_mut(&block) {
+                Some((newest, ..)) if *newest == entry => drop(self.0.remove(&block)),
+                Some((.., seen)) => drop(seen.take_if(|seen| seen.0 <= entry)),
+                None => {}
             }
         }
         fn abandon(&mut self, block: u64, entry: u64) {
             match self.0.get(&block) {
                 Some((found, _, Some(seen))) if *found == entry => {
                     let seen = *seen;
-                    self.0.insert(block, (entry, seen, Some(seen)));
+                    self.0.insert(block, (entry, seen.1, Some(seen)));
                 }
                 Some((found, _, None)) if *found == entry => drop(self.0.remove(&block)),
                 _ => {}
@@ -227,13 +244,31 @@ mod tests {
             };
             let expected = plain.0.get(&block);
             assert_eq!(first(false), expected.map(|(_, data, _)| (BLOCK, *data, *data)), "block {block}");
-            let seen = expected.and_then(|(.., seen)| *seen);
+            let seen = expected.and_then(|(.., seen)| seen.map(|(_, data)| data));
             assert_eq!(first(true), seen.map(|seen| (BLOCK, seen, seen)), "block {block} for clients");
         }
         let from = random.below(BLOCKS);
         let to = from + 1 + random.below(BLOCKS);
         let any = (from..to).any(|block| plain.0.contains_key(&block));
         assert_eq!(pending.overlaps(from, to), any, "{from}..{to}");
+    }
+
+    #[test]
+    fn clients_never_see_what_an_applied_entry_replaced() {
+        let arena = Arena::new();
+        let data = |byte: u8| {
+            let mut block = arena.take(BLOCK);
+            block.fill(byte);
+            Some(block.freeze())
+        };
+        let mut pending = Pending::new(BLOCK);
+        pending.queue(7, 1, &data(1), true);
+        pending.queue(7, 2, &data(2), false);
+        pending.queue(7, 3, &data(3), false);
+        let seen = |pending: &Pending| pending.get(7, true).map(|block| block[0]);
+        assert_eq!(seen(&pending), Some(1));
+        pending.settle(7, 8, 2);
+        assert_eq!((seen(&pending), pending.get(7, false).map(|block| block[0])), (None, Some(3)));
     }
 
     #[test]
