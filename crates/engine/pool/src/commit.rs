@@ -255,7 +255,7 @@ impl Shard {
     pub fn submit(&self, mut entry: Entry) {
         entry.changes.iter().for_each(|change| change.make_pending(entry.id, !entry.durable));
         entry.records_bytes = entry.records().map(|record| record.len()).sum();
-        self.claimed_bytes.set(self.claimed_bytes.get() + entry.records_bytes);
+        self.queued_bytes.set(self.queued_bytes.get() + entry.records_bytes);
         self.queue.borrow_mut().push_back(entry);
         self.work.send();
     }
@@ -322,7 +322,7 @@ impl Shard {
         let result = if self.is_suspended() { Err(IoError::Suspended) } else { result };
         for entry in batch.entries {
             drop(entry.nodes);
-            self.claimed_bytes.set(self.claimed_bytes.get() - entry.records_bytes);
+            self.queued_bytes.set(self.queued_bytes.get() - entry.records_bytes);
             let id = entry.id;
             for change in entry.changes {
                 match result {

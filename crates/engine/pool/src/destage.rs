@@ -88,7 +88,7 @@ impl Shard {
     /// its parity, before it is there.
     fn log_needed(&self, more: usize) -> u64 {
         let log = self.log.borrow();
-        let used = log.chain.position - log.tail;
+        let used = log.chain.position - log.tail + self.queued_bytes.get() as u64;
         let coming = (self.claimed_bytes.get() + more) as u64;
         used + coming + self.plug_factor() * (coming + self.staged_bytes.get() as u64)
     }

@@ -164,7 +164,9 @@ pub(crate) struct Shard {
     pub repairs: Cell<u32>,
     pub sealed: Cell<u64>,
     pub epoch: u64,
-    /// Bytes of the log that are claimed for what is not applied yet.
+    /// Bytes of records that queued entries bring to the log.
+    pub queued_bytes: Cell<usize>,
+    /// Bytes of the log that are claimed for blocks which are not staged yet.
     pub claimed_bytes: Cell<usize>,
     /// Bytes that are durable in the log only, and the wake-up of the task that moves them.
     pub staged_bytes: Cell<usize>,
@@ -275,6 +277,7 @@ impl Shard {
             repairs: Cell::new(0),
             sealed: Cell::new(parts.sealed),
             epoch: parts.epoch,
+            queued_bytes: Cell::new(0),
             claimed_bytes: Cell::new(0),
             staged_bytes: Cell::new(0),
             destaged: Cell::new(0),
