@@ -164,6 +164,7 @@ impl Shard {
         let Some(last) = last else { return true };
         let is_done = || self.log.borrow().staged.keys().next().is_none_or(|oldest| *oldest > last);
         self.draining.set(true);
+        self.progress.changed();
         let stalled = self.stall_watch();
         self.progress
             .until(|| {

@@ -454,10 +454,10 @@ impl Shard {
                 if !self.next_checkpoint().await {
                     break Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
                 }
-            } else if self.space.borrow().is_moving() && waited < SPACE_WAITS_MAX {
+            } else if self.waits_for_moving() && waited < SPACE_WAITS_MAX {
                 // Chunks of which slots move open again soon, whatever comes of it.
                 waited += 1;
-                self.progress.until(|| !self.space.borrow().is_moving() || self.is_suspended()).await;
+                self.progress.until(|| !self.waits_for_moving() || self.is_suspended()).await;
             } else {
                 break Err(IoError::NoSpace);
             }
@@ -465,6 +465,11 @@ impl Shard {
         let mut space = self.space.borrow_mut();
         places.iter().for_each(|place| space.give_back(place));
         result
+    }
+
+    /// Whether some chunks are closed for a while, and whoever closed them does not wait for the log to drain, which needs space.
+    fn waits_for_moving(&self) -> bool {
+        self.space.borrow().is_moving() && !self.draining.get()
     }
 
     /// Makes sure that `nodes` more dirty nodes can be written. Deletion (`urgent`) may use the last slice of the pool.
