@@ -170,9 +170,12 @@ mod tests {
     const BLOCK: usize = 4096;
     const BLOCKS: u64 = 40;
 
+    /// Who brought it, and what it is.
+    type Version = (u64, u8);
+
     /// One block at a time, as the words above say it: entry, newest contents, what clients see.
     #[derive(Default)]
-    struct Plain(HashMap<u64, (u64, u8, Option<(u64, u8)>)>);
+    struct Plain(HashMap<u64, (u64, u8, Option<Version>)>);
 
     impl Plain {
         fn queue(&mut self, block: u64, entry: u64, data: u8, visible: bool) {
