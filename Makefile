@@ -78,6 +78,7 @@ nightly:
 	  'build=cargo build --locked --release -p forebay -p forebay-e2e -p forebay-bench' \
 	  'simulator=cargo build --locked --profile sim -p forebay-sim' \
 	  'crash=$(SIM) crash --images 400000 --seed 1000000' \
+	  'long=$(SIM) matrix --operations 2000 --seed 100' \
 	  'fuzz=scripts/fuzz 600' \
 	  'e2e=$(E2E)' \
 	  'guest=$(E2E) guest-long' \

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sim crash   [--images N] [--seed FIRST] [--per-seed N] [--exhaustive]   explore crash images of seeds FIRST, FIRST + 1 …
-//! sim matrix  [--seed S] [--row NAME]                      every fault over layouts and shard counts
+//! sim matrix  [--seed S] [--row NAME] [--operations N]     every fault over layouts and shard counts
 //! sim planted [--bug NAME]                                 plant every bug and catch it
 //! sim numbers                                              what redundancy costs on modelled disks
 //! sim replay  --seed S [--image K | --row NAME] [--bug NAME] [--events] [options of the run]
@@ -105,9 +105,10 @@ fn run() -> Result<bool, String> {
         }
         "matrix" => {
             let seed = arguments.number("seed", 0)?;
+            let operations = Some(arguments.number("operations", 0)?).filter(|operations| *operations > 0);
             let only = arguments.row()?;
             arguments.nothing_else()?;
-            Ok(run_matrix(seed, only, threads))
+            Ok(run_matrix(&matrix::setups(seed, operations), only, threads))
         }
         "planted" => {
             let bugs = arguments.bug()?.map_or_else(|| Bug::ALL.to_vec(), |bug| vec![bug]);
@@ -222,8 +223,7 @@ fn plan_options(plan: &Plan) -> String {
     text
 }
 
-fn run_matrix(seed: u64, only: Option<&'static Row>, threads: usize) -> bool {
-    let setups = matrix::setups(seed);
+fn run_matrix(setups: &[Setup], only: Option<&'static Row>, threads: usize) -> bool {
     let jobs: Vec<(usize, &Setup)> = (0..ROWS.len())
         .filter(|&row| only.is_none_or(|only| only.name == ROWS[row].name))
         .flat_map(|row| setups.iter().map(move |setup| (row, setup)))

@@ -292,8 +292,9 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-/// The setups that the matrix runs a row over: each layout, each shard count, with and without log disks.
-pub fn setups(seed: u64) -> Vec<Setup> {
+/// The setups that the matrix runs a row over: each layout, each shard count, with and without log disks; of so many operations,
+/// or few of them.
+pub fn setups(seed: u64, operations: Option<u64>) -> Vec<Setup> {
     let mut setups = Vec::new();
     for layout in LAYOUTS {
         for shards in [1, 2, 4] {
@@ -302,7 +303,7 @@ pub fn setups(seed: u64) -> Vec<Setup> {
             setup.log_disks = [0, 0, 1, 0, 2][setups.len() % 5];
             setup.groups = if shards == 2 { 2 } else { 1 };
             (setup.layout, setup.shards) = (layout, shards);
-            setup.operations = setup.operations.min(120);
+            setup.operations = operations.unwrap_or(setup.operations.min(120));
             setups.push(setup);
         }
     }

@@ -7,6 +7,7 @@ use forebay_pool::Engine;
 use forebay_runtime::Rt;
 use forebay_simulation::{Image, World, WorldConfig};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Everything a scenario's script can reach.
 pub struct Scene {
@@ -77,7 +78,8 @@ pub fn play_first(
     script: impl AsyncFnOnce(&Scene) -> Result<(), Failure> + 'static,
 ) -> Result<Ended, Failure> {
     let (world2, setup2) = (world.clone(), setup.clone());
-    in_world(world, setup.shards, LIMIT, move |rt, cores| async move {
+    let limit = LIMIT.max(Duration::from_millis(50) * setup.operations as u32);
+    in_world(world, setup.shards, limit, move |rt, cores| async move {
         let (engine, _) = engine(cores);
         let failed = |error| Failure::Outcome(format!("creating the pool failed: {error}"));
         engine.pool_create(setup2.pool_spec()).await.map_err(failed)?;

@@ -152,7 +152,7 @@ fn hunt_by_crash(setup: &Setup) -> Result<u64, (Failure, u64)> {
 
 fn hunt_by_row(bug: Bug, name: &str, cases: &mut u64) -> Option<Caught> {
     let row = ROWS.iter().find(|row| row.name == name).expect("the suite names rows that exist");
-    for seed in 0..2 {
+    for seed in 0..4 {
         for layout in if is_of_parity(bug) { PARITY } else { [Layout::Mirror, Layout::Single] } {
             let setup = Setup { layout, ..Setup::from_seed(seed) };
             if !(row.applies)(&setup) {

@@ -43,7 +43,7 @@ fn crash_images_recover() {
 
 #[test]
 fn each_row_of_the_matrix_holds_for_one_setup() {
-    let setups = matrix::setups(7);
+    let setups = matrix::setups(7, None);
     for (index, row) in ROWS.iter().enumerate() {
         // Another setup for each row; the whole product is `sim matrix`.
         let mut applicable = setups.iter().filter(|setup| (row.applies)(setup));
