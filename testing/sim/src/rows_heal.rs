@@ -246,9 +246,9 @@ pub fn group_added(setup: &Setup) -> Result<Shown, Failure> {
         joined?;
         let status = heal(scene, own.operations, 0, 0, crashes).await?;
         held.set(status.groups.last().map_or(0, |group| group.used));
-        let skip = own.seed as usize % 2;
-        let gone = lose(scene, &own, (0..own.data_disks()).skip(skip)).await?;
-        Ok(gone | lose(scene, &own, own.second_disks().skip(skip)).await?)
+        let (first, second) = (own.seed as usize % 2, own.second_disks());
+        let gone = lose(scene, &own, first..own.data_disks()).await?;
+        Ok(gone | lose(scene, &own, second.start + first..second.end).await?)
     })?;
     Ok(Shown { faults: u64::from(used.get() > 0), ..shown })
 }

@@ -13,7 +13,7 @@ use crate::spec::SyncPolicy;
 use forebay_base::Id;
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
-use forebay_tree::{FANOUT, Tree};
+use forebay_tree::{Tree, nodes_over};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -75,20 +75,9 @@ impl Dataset {
         self.record.borrow().size
     }
 
-    /// Nodes that changing these runs of blocks, in order, makes dirty, at most: leaves and what is above them.
+    /// Nodes that changing these runs of blocks, in order, makes dirty, at most.
     pub fn nodes_over(&self, runs: impl IntoIterator<Item = Range<u64>> + Clone) -> u64 {
-        let on_level = |level: u8| {
-            let span = FANOUT.saturating_pow(u32::from(level) + 1);
-            // The first node that is not counted yet.
-            let (mut nodes, mut next) = (0, 0);
-            for run in runs.clone() {
-                let (first, end) = (next.max(run.start / span), run.end.div_ceil(span));
-                nodes += end.saturating_sub(first);
-                next = next.max(end);
-            }
-            nodes
-        };
-        (0..=self.tree.borrow().height()).map(on_level).sum()
+        nodes_over(self.tree.borrow().height(), runs)
     }
 
     pub fn block_bytes(&self) -> usize {

@@ -38,6 +38,8 @@ struct Planned {
     disks: Vec<Disk>,
     group: GroupEntry,
     entries: Vec<DiskEntry>,
+    /// Of the disks in the pool.
+    numbers: Vec<usize>,
 }
 
 impl Control {
@@ -62,8 +64,7 @@ impl Control {
     }
 
     async fn group_add_alone(self: &Rc<Self>, add: &GroupAdd) -> Result<(), Error> {
-        let Planned { disks, group, mut entries } = self.plan_group_add(add).await?;
-        let numbers = self.vacant_numbers(disks.len())?;
+        let Planned { disks, group, mut entries, numbers } = self.plan_group_add(add).await?;
         let number = self.label.borrow().groups.len() as u16;
         let mut label = self.label.borrow().clone();
         enter(&mut label, group, &numbers, &entries);
@@ -137,7 +138,7 @@ impl Control {
             let message = format!("a pool has at most {GROUPS_MAX} groups");
             return Err(self.invalid("layout", message, "Add the disks to a group that there is"));
         }
-        self.vacant_numbers(add.disks.len())?;
+        let numbers = self.vacant_numbers(add.disks.len())?;
         let mut disks: Vec<Disk> = Vec::with_capacity(add.disks.len());
         for path in &add.disks {
             let disk = self.open_new(path, add.force).await?;
@@ -150,7 +151,7 @@ impl Control {
         let (group, mut entries) = plan_group(&self.rt, 0, add.layout, number as u16, &disks);
         put_in_boxes(&mut entries, add.disks.iter(), &add.enclosures);
         self.check_lines(&group).await?;
-        Ok(Planned { disks, group, entries })
+        Ok(Planned { disks, group, entries, numbers })
     }
 
     /// Refuses lines of which a part could not pass through the log.

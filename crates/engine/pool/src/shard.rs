@@ -168,12 +168,12 @@ pub(crate) struct Shard {
     pub queued_bytes: Cell<usize>,
     /// Bytes of the log that are claimed for blocks which are not staged yet.
     pub claimed_bytes: Cell<usize>,
+    /// Writers who wait for room in the log.
+    pub log_waiters: Cell<usize>,
     /// Bytes that are durable in the log only, and the wake-up of the task that moves them.
     pub staged_bytes: Cell<usize>,
     /// Blocks that have moved from the log since the import.
     pub destaged: Cell<u64>,
-    /// Writers who wait for room in the log.
-    pub log_waiters: Cell<usize>,
     /// How often some were to move, with or without success.
     pub destage_tries: Cell<u64>,
     /// Whether the last try failed.
@@ -279,9 +279,9 @@ impl Shard {
             epoch: parts.epoch,
             queued_bytes: Cell::new(0),
             claimed_bytes: Cell::new(0),
+            log_waiters: Cell::new(0),
             staged_bytes: Cell::new(0),
             destaged: Cell::new(0),
-            log_waiters: Cell::new(0),
             destage_tries: Cell::new(0),
             destage_stuck: Cell::new(false),
             destage_work: Signal::default(),

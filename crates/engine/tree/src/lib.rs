@@ -17,4 +17,5 @@ pub use frozen::{DirtyLeaf, Frozen, Merged, leaf_body};
 pub use node::{
     FANOUT, NODE_BODY, NODE_BYTES, NodeError, NodeHeader, TABLE_LEVEL, decode_node, decode_ptrs, encode_node,
 };
+pub use path::nodes_over;
 pub use tree::{Found, Tree, height_for};
