@@ -1,7 +1,7 @@
 //! `forebay-e2e --server PATH [SCENARIO…]`: runs the scenarios, by default all but the long ones, and says what each one showed.
 //!
 //! One at a time: they share two cores, and a failure is easier to read alone. Each has a directory of its own under
-//! `/var/tmp`. The last line is `N passed, N failed`.
+//! `/var/tmp`. The failures are said once more at the end; the last line is `N passed, N failed`.
 
 use forebay_e2e::host::{self, Directory, Outcome};
 use forebay_e2e::{filesystem, guest, heal, iscsi, kill, readme, reservations, tools};
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
     };
     host::prepare();
 
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failures) = (0, Vec::new());
     let chosen: Vec<&Scenario> = match chosen.is_empty() {
         true => SCENARIOS.iter().collect(),
         false => all().filter(|scenario| chosen.iter().any(|name| name == scenario.name)).collect(),
@@ -117,13 +117,16 @@ fn main() -> ExitCode {
                 println!("    ok in {took:.1} s: {figures}");
             }
             Err(failure) => {
-                failed += 1;
                 println!("    FAILED after {took:.1} s: {failure}");
+                failures.push(format!("{}: {failure}", scenario.name));
             }
         }
     }
-    println!("{passed} passed, {failed} failed");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    for failure in &failures {
+        println!("\nFAILED: {failure}");
+    }
+    println!("{passed} passed, {} failed", failures.len());
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn usage() -> ExitCode {
