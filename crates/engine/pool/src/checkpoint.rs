@@ -12,6 +12,7 @@ use crate::tables::{
     Table, chunk_blocks, chunk_table_fits, encode_catalog, encode_chunks, encode_index, header,
 };
 use forebay_base::planted::{Bug, active};
+use forebay_device::SlotRef;
 use forebay_raid::DiskSet;
 use forebay_runtime::{Buf, completion};
 use forebay_space::{ChunkEntry, Ptr, encode_record};
@@ -265,30 +266,25 @@ impl Shard {
         Ok((index, table_chunk))
     }
 
-    /// Writes the bitmap of every chunk that changed to its alternate slot.
+    /// Writes the bitmap of every chunk that changed to its alternate slot. A chunk names its old record, and counts as
+    /// changed, until the new one is written: a scrub meanwhile does not read what is half there.
     async fn write_records(&self, generation: u64, touched: &mut DiskSet) -> Result<(), IoError> {
         let dirty = self.space.borrow().dirty_chunks();
         for batch in dirty.chunks(BATCH) {
             let mut writes = Vec::new();
             for id in batch {
-                let mut space = self.space.borrow_mut();
+                let space = self.space.borrow();
                 let chunk = space.chunk(*id).expect("dirty chunks are owned");
                 let (record, sum) = encode_record(self.shared.id, generation, *id, &chunk.stored);
                 let same = active(Bug::SameAlternateSlot);
                 let alternate = if same { chunk.entry.alternate } else { 1 - chunk.entry.alternate };
-                let slots = chunk.entry.slots.clone();
-                space.record_written(*id, alternate, sum, generation);
-                drop(space);
-                if !active(Bug::BitmapNotWritten) {
-                    writes.push(self.array.write_record(
-                        &slots,
-                        alternate,
-                        self.rt.arena().copy(&record).freeze(),
-                    ));
-                }
+                let record = self.rt.arena().copy(&record).freeze();
+                let to: &[SlotRef] = if active(Bug::BitmapNotWritten) { &[] } else { &chunk.entry.slots };
+                writes.push((*id, alternate, sum, self.array.write_record(to, alternate, record)));
             }
-            for writing in writes {
+            for (id, alternate, sum, writing) in writes {
                 self.array.written(writing, touched).await.map_err(|_| IoError::Io)?;
+                self.space.borrow_mut().record_written(id, alternate, sum, generation);
             }
         }
         Ok(())
