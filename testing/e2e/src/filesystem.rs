@@ -114,7 +114,7 @@ impl Disk {
         let fuse = Guard::new(move || {
             let _ = run(&format!("umount -l {}", unmounted.display()));
         });
-        process.wait_for("nbdfuse's file", Duration::from_secs(20), || {
+        process.wait_for("nbdfuse's file", Duration::from_secs(60), || {
             fs::metadata(&file).ok().filter(fs::Metadata::is_file)
         })?;
         let device = run(&format!("losetup --find --show {}", file.display()))?.trim().to_owned();

@@ -52,6 +52,10 @@ pub struct Target {
     pub sync_always: bool,
 }
 
+pub fn open(target: &Target) -> Outcome<Connection> {
+    Connection::open(&target.address, &target.export).context("opening the export")
+}
+
 enum Pending {
     /// Index into the round's writes.
     Write(usize),
@@ -61,8 +65,12 @@ enum Pending {
 }
 
 /// Writes until the connection breaks. An error reply is a failure: the server was healthy until it was gone.
-pub fn write_until_broken(target: &Target, ticks: &Ticks, seed: u64) -> Outcome<Round> {
-    let mut connection = Connection::open(&target.address, &target.export).context("opening the export")?;
+pub fn write_until_broken(
+    mut connection: Connection,
+    target: &Target,
+    ticks: &Ticks,
+    seed: u64,
+) -> Outcome<Round> {
     let mut random = Random::new(seed);
     let mut round = Round::default();
     let mut pending: HashMap<u64, Pending> = HashMap::new();
@@ -142,7 +150,7 @@ fn queue(
 /// Reads the whole volume and says what each unit shows.
 pub fn look_at_all(target: &Target) -> Outcome<Vec<history::Seen>> {
     const PART: usize = 256;
-    let mut connection = Connection::open(&target.address, &target.export).context("opening the export")?;
+    let mut connection = open(target)?;
     let mut seen = Vec::with_capacity(target.units as usize);
     while (seen.len() as u64) < target.units {
         let first = seen.len() as u64;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A daemon that does not answer after this long is broken, not slow.
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug)]
 pub struct Export {
@@ -123,7 +123,7 @@ impl Forebay {
 
     /// A graceful end, as `systemctl stop` would cause it.
     pub fn stop(&mut self) -> Outcome {
-        self.process.take().expect("a running daemon").terminate(Duration::from_secs(30))
+        self.process.take().expect("a running daemon").terminate(START_LIMIT)
     }
 
     /// Where it listens for iSCSI: two portals.
