@@ -6,6 +6,7 @@
 mod common;
 use common::{Daemon, Nbd, PATIENCE, Place};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 const DISK_BYTES: u64 = 256 << 20;
@@ -265,4 +266,34 @@ fn a_lost_disk_is_rebuilt_by_itself_and_what_is_in_the_way_is_told() {
     place.run(&["pool", "status", "tank"]).expect(0);
     check(&daemon, 1);
     daemon.stop();
+}
+
+#[test]
+fn a_trim_gives_back_the_space_of_what_was_deleted() {
+    let place = Place::new();
+    let disks = ["a", "b"].map(|name| place.disk(name, DISK_BYTES));
+    let held = || disks.iter().map(|disk| fs::metadata(disk).unwrap().blocks() * 512).sum::<u64>();
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    place.run(&["volume", "create", "tank/v", "--size", "64M"]).expect(0);
+    place.run(&["volume", "create", "tank/other", "--size", "64M"]).expect(0);
+    let mut nbd = Nbd::open(&daemon.nbd, "tank/other");
+    (0..BLOCKS).for_each(|block| nbd.write(block * BLOCK_BYTES as u64, &content(block, 9)));
+    drop(nbd);
+    write(&daemon, 1);
+
+    let (data, full) = (2 * BLOCKS * BLOCK_BYTES as u64, held());
+    assert!(full > 2 * data, "the disks hold {full} bytes");
+    place.run(&["volume", "delete", "tank/other", "--yes"]).expect(0);
+    // What was deleted is free some checkpoints later.
+    wait_until("the space is given back", || {
+        let trim = place.json(&["pool", "trim", "tank"]);
+        assert!(trim["result"]["discarded_bytes"].as_u64().unwrap() > DISK_BYTES, "{trim}");
+        assert_eq!(trim["result"]["disks_without"].as_array().unwrap().len(), 0, "{trim}");
+        held() < full - data * 3 / 4
+    });
+    assert!(held() > data, "the disks hold {} bytes, and {data} are in use", held());
+    check(&daemon, 1);
+    let said = place.run(&["pool", "trim", "tank"]).expect(0).out;
+    assert!(said.contains("were told of"), "{said}");
 }

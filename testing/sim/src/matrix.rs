@@ -219,6 +219,14 @@ pub const ROWS: &[Row] = &[
         strikes: true,
     },
     Row {
+        name: "trimmed",
+        fault: "free space is discarded under load, and reads as zeros, as before or as garbage; power loss meanwhile",
+        holds: "D A",
+        applies: always,
+        run: heal::trimmed,
+        strikes: true,
+    },
+    Row {
         name: "enclosure",
         fault: "any one of six enclosures goes, with two disks",
         holds: "D W",

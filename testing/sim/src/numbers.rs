@@ -16,6 +16,8 @@ const POOL: &str = "tank";
 const BLOCK: u64 = 8 << 10;
 const LIMIT: Duration = Duration::from_secs(3600);
 const RUN: Duration = Duration::from_millis(500);
+/// Of the disks where it does not matter.
+const SECTOR: u32 = 4096;
 const PARITY: Layout = Layout::Parity { data: 4, parity: 1 };
 
 /// One figure, and what it should be.
@@ -55,6 +57,7 @@ fn bench<T: 'static>(
     layout: Layout,
     disks: usize,
     disk_mib: u64,
+    sector: u32,
     script: impl AsyncFnOnce(Bench) -> Result<T, Failure> + 'static,
 ) -> Result<T, Failure> {
     let service = |ns: u64| ns..ns + 1;
@@ -68,7 +71,8 @@ fn bench<T: 'static>(
         ..WorldConfig::new(1)
     });
     for _ in 0..disks {
-        world.add_disk(Image::new(disk_mib * MIB));
+        let disk = world.add_disk(Image::new(disk_mib * MIB));
+        world.set_sector(disk, sector);
     }
     let own = world.clone();
     in_world(&world, 1, LIMIT, move |rt, cores| async move {
@@ -95,13 +99,15 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 
 impl Bench {
     /// A volume of `size` bytes, written once from end to end.
-    async fn volume(&self, size: u64) -> Result<VolumeInfo, Failure> {
+    async fn volume(&self, name: &str, size: u64) -> Result<VolumeInfo, Failure> {
         let (size, block_size, sync) = (size / MIB * MIB, BLOCK as u32, SyncPolicy::Always);
-        let spec = VolumeSpec { pool: POOL.into(), name: "v".into(), size, block_size, sync };
+        let spec = VolumeSpec { pool: POOL.into(), name: name.into(), size, block_size, sync };
         let info = self.engine.volume_create(spec).await.map_err(failed)?;
         let volume = Volume::open(&self.rt, info.id).map_err(failed)?;
+        let mut random = Random::new(size);
         for at in (0..size).step_by(MIB as usize) {
-            let bytes = self.rt.buffer(MIB as usize);
+            let mut bytes = self.rt.buffer(MIB as usize);
+            random.fill(&mut bytes);
             volume.write(at, vec![bytes.freeze()], false).await.map_err(failed)?;
         }
         self.engine.checkpoint(POOL).await.map_err(failed)?;
@@ -181,19 +187,19 @@ impl Bench {
 pub fn figures() -> Result<Vec<Figure>, Failure> {
     std::thread::scope(|scope| {
         let filled = [70, 80, 90].map(|percent| scope.spawn(move || write_amplification(percent)));
-        let others = [reads, healing].map(|figures| scope.spawn(figures));
+        let others = [reads, healing, space].map(|figures| scope.spawn(figures));
         let joined = others.into_iter().chain(filled).map(|thread| thread.join().expect("no panic"));
         joined.collect::<Result<Vec<_>, _>>().map(|figures| figures.into_iter().flatten().collect())
     })
 }
 
 fn reads() -> Result<Vec<Figure>, Failure> {
-    let single = bench(Layout::Single, 1, 160, async |bench| {
-        let info = bench.volume(96 * MIB).await?;
+    let single = bench(Layout::Single, 1, 160, SECTOR, async |bench| {
+        let info = bench.volume("v", 96 * MIB).await?;
         bench.load_for(&info, 16, 0, RUN).await
     })?;
-    let (healthy, degraded, mixed, mixed_degraded) = bench(PARITY, 5, 96, async |bench| {
-        let info = bench.volume(256 * MIB).await?;
+    let (healthy, degraded, mixed, mixed_degraded) = bench(PARITY, 5, 96, SECTOR, async |bench| {
+        let info = bench.volume("v", 256 * MIB).await?;
         let healthy = bench.load_for(&info, 160, 0, RUN).await?;
         let mixed = bench.load_for(&info, 32, 1, RUN).await?;
         bench.world.set_gone(2, true);
@@ -211,8 +217,8 @@ fn reads() -> Result<Vec<Figure>, Failure> {
 }
 
 fn healing() -> Result<Vec<Figure>, Failure> {
-    bench(PARITY, 5, 96, async |bench| {
-        let info = bench.volume(200 * MIB).await?;
+    bench(PARITY, 5, 96, SECTOR, async |bench| {
+        let info = bench.volume("v", 200 * MIB).await?;
         let alone = bench.load_for(&info, 4, 1, RUN).await?;
         let (scrubbing, ()) = bench
             .load_during(&info, async {
@@ -250,12 +256,35 @@ fn healing() -> Result<Vec<Figure>, Failure> {
     })
 }
 
+/// What part of the disk space that a volume takes is its data, by what its disks hold before and after: another four times its size.
+fn space() -> Result<Vec<Figure>, Failure> {
+    let figure = |sector: u32| {
+        // Large enough for chunks to be worth their records, as on any real disk.
+        let share = bench(PARITY, 5, 1024, sector, async |bench| {
+            let held = async || {
+                bench.engine.pool_trim(POOL).await.map_err(failed)?;
+                let pages = |image: Image| image.difference(&Image::new(image.size())).len();
+                Ok::<f64, Failure>(
+                    4096.0 * (0..5).map(|disk| pages(bench.world.image(disk))).sum::<usize>() as f64,
+                )
+            };
+            let small = bench.volume("small", 48 * MIB).await?;
+            let before = held().await?;
+            let large = bench.volume("large", 4 * small.size).await?;
+            Ok(large.size as f64 / (held().await? - before))
+        })?;
+        let name = format!("8 KiB volume on 4+1, user data / disk space, {sector}-byte sectors");
+        Ok(Figure::with_goal(&name, share, 0.78..=0.82))
+    };
+    [512, 4096, 8192].into_iter().map(figure).collect()
+}
+
 /// Bytes written to the disks for each byte that a client overwrites at random, after the volume was overwritten five times.
 fn write_amplification(percent: u64) -> Result<Vec<Figure>, Failure> {
-    let value = bench(PARITY, 5, 48, async move |bench| {
+    let value = bench(PARITY, 5, 48, SECTOR, async move |bench| {
         let pools = bench.engine.pools().await;
         let size = pools.first().map_or(0, |pool| pool.free) * percent / 100;
-        let info = bench.volume(size).await?;
+        let info = bench.volume("v", size).await?;
         let overwrite = async |times: u64| {
             let left = Cell::new(times * info.size / BLOCK);
             bench.load(&info, 32, 4, move || left.replace(left.get().saturating_sub(1)) == 0).await

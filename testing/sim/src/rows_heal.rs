@@ -11,7 +11,7 @@ use crate::verify::{Demand, verify};
 use crate::workload::{History, Tolerance};
 use forebay_base::Random;
 use forebay_pool::{DiskAdd, DiskState, PoolState, PoolStatus, ScrubState};
-use forebay_simulation::{Fate, Image};
+use forebay_simulation::{DiscardEffect, Fate, Image};
 use futures_util::future::join3;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -148,9 +148,15 @@ pub fn replaced(setup: &Setup) -> Result<Shown, Failure> {
             absent = 1 << victim;
             scene.clients.run(own.operations / 2).await?;
         }
+        // Where there is another group, what clients go on writing may all have gone there meanwhile.
+        let status = scene.engine.pools().await.into_iter().next();
+        let disk = status.and_then(|pool| pool.groups[0].disks.get(victim).map(|disk| disk.state));
         let new = scene.world.add_disk(Image::new(own.disk_bytes()));
         let path = format!("sim{new}");
-        if absent != 0 && own.seed.is_multiple_of(2) {
+        if disk == Some(DiskState::Empty) {
+            let add = DiskAdd { group: Some(0), ..DiskAdd::default() };
+            scene.engine.disk_add(POOL, vec![path], add).await.map_err(failed("adding a disk failed"))?;
+        } else if absent != 0 && own.seed.is_multiple_of(2) {
             // A spare disk takes its place by itself.
             let add = DiskAdd { spare: true, ..DiskAdd::default() };
             scene.engine.disk_add(POOL, vec![path], add).await.map_err(failed("adding a spare failed"))?;
@@ -251,6 +257,42 @@ pub fn group_added(setup: &Setup) -> Result<Shown, Failure> {
         Ok(gone | lose(scene, &own, second.start + first..second.end).await?)
     })?;
     Ok(Shown { faults: u64::from(used.get() > 0), ..shown })
+}
+
+/// Free space is discarded while clients work and the power fails, and reads as anything afterwards; then others go.
+pub fn trimmed(setup: &Setup) -> Result<Shown, Failure> {
+    let setup = &Setup { groups: 1, ..setup.clone() };
+    let (own, discarded) = (setup.clone(), Rc::new(Cell::new(0)));
+    let bytes = discarded.clone();
+    let shown = judged(setup, async move |scene: &Scene, crashes: &Crashes| {
+        for disk in 0..scene.world.disk_count() {
+            let effects = [DiscardEffect::Garbage, DiscardEffect::Zeros, DiscardEffect::Nothing];
+            scene.world.set_discard(disk, effects[(own.seed as usize + disk) % 3]);
+        }
+        let crash = async {
+            for _ in 0..CRASHES {
+                fail_power(scene, 1 << (5 + scene.clients.below(9)), 0, 0, crashes).await;
+            }
+        };
+        let over = Cell::new(false);
+        let clients = async {
+            let ran = scene.clients.run(2 * own.operations).await;
+            over.set(true);
+            ran
+        };
+        let trims = async {
+            while !over.get() {
+                let trimmed = scene.engine.pool_trim(POOL).await.map_err(failed("trimming failed"))?;
+                bytes.set(bytes.get() + trimmed.bytes);
+            }
+            Ok::<(), Failure>(())
+        };
+        let (ran, trimmed, ()) = join3(clients, trims, crash).await;
+        ran?;
+        trimmed?;
+        lose(scene, &own, own.seed as usize % 2..own.data_disks()).await
+    })?;
+    Ok(Shown { faults: u64::from(discarded.get() > 0), ..shown })
 }
 
 /// A third of what one disk holds rots; a scrub puts it right while clients work, and a second one finds nothing; then others go.

@@ -54,6 +54,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::ResilverMissesChunk => &["returned"],
         Bug::ScrubOnlyLooks => &["scrubbed"],
         Bug::JoiningDisksDecide => &["group-added"],
+        Bug::TrimsOpenChunk => &["trimmed"],
         Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],
     }

@@ -62,6 +62,7 @@ pub(crate) struct Control {
     pub joining: Cell<bool>,
     pub healer: Healer,
     pub scrub: PoolScrub,
+    pub trimming: Cell<bool>,
     /// Whether someone is looking for a chunk to evacuate.
     pub reclaiming: Cell<bool>,
 }
@@ -99,6 +100,7 @@ impl Control {
             joining: Cell::new(false),
             healer: Healer::default(),
             scrub: PoolScrub::default(),
+            trimming: Cell::new(false),
             reclaiming: Cell::new(false),
         }
     }

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::groups::GroupAdd;
 use crate::members::DiskAdd;
 use crate::spec::PoolStatus;
+use crate::trim::Trimmed;
 use std::time::Duration;
 
 /// A disk is named by its number, its UUID or its path.
@@ -97,6 +98,11 @@ impl Engine {
     /// Ends a scrub, running or paused.
     pub async fn scrub_stop(&self, pool: &str) -> Result<(), Error> {
         self.on_pool(pool, |control| async move { control.scrub_stop().await }).await
+    }
+
+    /// Tells the disks which of their space holds nothing; returns when it is done.
+    pub async fn pool_trim(&self, pool: &str) -> Result<Trimmed, Error> {
+        self.on_pool(pool, |control| async move { control.trim().await }).await
     }
 
     /// Waits until no scrub is running.

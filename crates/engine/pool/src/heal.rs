@@ -109,7 +109,7 @@ impl Control {
         Turn(self.clone())
     }
 
-    fn is_ending(&self) -> bool {
+    pub fn is_ending(&self) -> bool {
         self.closing.get() || self.shared.is_suspended()
     }
 

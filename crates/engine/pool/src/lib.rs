@@ -36,6 +36,7 @@ mod signal;
 mod slots;
 mod spec;
 mod tables;
+mod trim;
 mod volume;
 mod volumes;
 
@@ -44,6 +45,7 @@ pub use error::{Error, ErrorKind, IoError};
 pub use groups::GroupAdd;
 pub use members::DiskAdd;
 pub use spec::*;
+pub use trim::Trimmed;
 pub use volume::{IO_BYTES_MAX, Volume};
 
 use control::Control;

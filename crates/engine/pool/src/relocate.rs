@@ -99,7 +99,7 @@ impl Shard {
     }
 
     /// Makes sure that a checkpoint finds its nodes without this chunk.
-    async fn spare_nodes(self: &Rc<Self>, id: ChunkId) -> bool {
+    pub async fn spare_nodes(self: &Rc<Self>, id: ChunkId) -> bool {
         let enough = || {
             let space = self.space.borrow();
             let here = space.chunk(id).map_or(0, |chunk| chunk.busy.zeros() / forebay_space::NODE_UNITS);

@@ -247,6 +247,15 @@ impl SlotMap {
         Some(SlotRef { disk, slot })
     }
 
+    /// Takes free slots of a disk from number `from` on, `most` at most and an eighth of those it has.
+    pub fn take_free(&mut self, disk: u16, from: u32, most: u32) -> Vec<SlotRef> {
+        let Some(known) = self.disks.get_mut(usize::from(disk)) else { return Vec::new() };
+        let free = (from..known.used.len()).filter(|slot| !known.used.get(*slot));
+        let taken: Vec<u32> = free.take(most.min(known.used.zeros() / 8) as usize).collect();
+        taken.iter().for_each(|slot| _ = known.used.set(*slot, 1));
+        taken.into_iter().map(|slot| SlotRef { disk, slot }).collect()
+    }
+
     /// Takes the slot to which slot number `index` of a chunk should move: its own under the new number of a disk that came
     /// back; otherwise one of the emptiest disk that has none of this chunk, and not too many neighbours that do. `only`
     /// restricts the choice to one disk.

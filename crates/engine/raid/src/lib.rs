@@ -31,6 +31,7 @@ use forebay_runtime::{Buf, BufMut, Completion, Disk, DiskError, Rt};
 use lines::Lines;
 use std::cell::OnceCell;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -296,6 +297,18 @@ impl Array {
             Some(member) => writing.parts.push((slot.disk, member.disk.write(at(member), parts))),
             None => writing.lack(slot.disk),
         }
+    }
+
+    /// Bytes of each of these slots.
+    pub fn slot_bytes(&self, slots: &[SlotRef]) -> Option<u64> {
+        slots.iter().find_map(|slot| self.attached(slot.disk)).map(|member| member.layout.slot_bytes)
+    }
+
+    /// Tells the disk of a slot that these bytes of the slot hold nothing; nothing when it is out of service.
+    pub async fn discard(&self, slot: SlotRef, bytes: Range<u64>) -> Option<Result<(), DiskError>> {
+        let member = self.of_slot(&slot)?;
+        let at = member.layout.slot_at(slot.slot) + bytes.start;
+        Some(member.disk.discard(at, bytes.end - bytes.start).await)
     }
 
     /// Starts writing a chunk record to alternate 0 or 1 beside each slot in service.

@@ -98,11 +98,13 @@ pub enum Bug {
     RebuildSkipsLine,
     /// The label on the first disk of a group that joins makes it a part of the pool, before the others have theirs.
     JoiningDisksDecide,
+    /// A trim discards what is free in a chunk while space in it is promised.
+    TrimsOpenChunk,
 }
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 43] = [
+    pub const ALL: [Bug; 44] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -146,6 +148,7 @@ impl Bug {
         Bug::MovedSlotReusedEarly,
         Bug::ScrubOnlyLooks,
         Bug::JoiningDisksDecide,
+        Bug::TrimsOpenChunk,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.

@@ -195,6 +195,12 @@ impl World {
         index
     }
 
+    /// Sets the size of a disk's physical sectors.
+    pub fn set_sector(&self, disk: usize, bytes: u32) {
+        let geometry = &mut self.0.disks.borrow_mut()[disk].geometry;
+        (geometry.sector_logical, geometry.sector_physical) = (bytes.min(geometry.sector_logical), bytes);
+    }
+
     /// A second name for a disk.
     pub fn alias(&self, name: &str, disk: usize) {
         self.0.names.borrow_mut().insert(name.into(), disk);

@@ -104,6 +104,7 @@ pub enum Operation {
     PoolExport,
     PoolAdd,
     PoolScrub,
+    PoolTrim,
     DiskList,
     DiskScan,
     DiskShow,
@@ -145,7 +146,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 46] = [
+    pub const ALL: [Operation; 47] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -156,6 +157,7 @@ impl Operation {
         PoolExport,
         PoolAdd,
         PoolScrub,
+        PoolTrim,
         DiskList,
         DiskScan,
         DiskShow,
@@ -199,7 +201,8 @@ impl Operation {
             PoolCreate | PoolImport | PoolExport | DiskScan | VolumeCreate | TaskCancel | TokenCreate => {
                 Method::Post
             }
-            PoolAdd | PoolScrub | DiskReplace | DiskOffline | DiskOnline | DiskLocate => Method::Post,
+            PoolAdd | PoolScrub | PoolTrim => Method::Post,
+            DiskReplace | DiskOffline | DiskOnline | DiskLocate => Method::Post,
             HostCreate | HostGroupCreate | MappingCreate => Method::Post,
             VolumeSet | HostSet | HostGroupSet => Method::Patch,
             PoolDestroy | DiskRemove | VolumeDelete | TokenDelete => Method::Delete,
@@ -219,6 +222,7 @@ impl Operation {
             PoolExport => "/api/v1/pools/{pool}/export",
             PoolAdd => "/api/v1/pools/{pool}/disks",
             PoolScrub => "/api/v1/pools/{pool}/scrub",
+            PoolTrim => "/api/v1/pools/{pool}/trim",
             DiskList => "/api/v1/disks",
             DiskScan => "/api/v1/disks/scan",
             DiskShow | DiskRemove => "/api/v1/disks/{disk}",
@@ -264,9 +268,8 @@ impl Operation {
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
             PoolCreate | PoolDestroy | PoolImport | PoolExport | DiskScan => Access::Admin,
-            PoolAdd | PoolScrub | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskLocate => {
-                Access::Admin
-            }
+            PoolAdd | PoolScrub | PoolTrim => Access::Admin,
+            DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskLocate => Access::Admin,
             TokenList | TokenCreate | TokenDelete => Access::Admin,
             _ => Access::Viewer,
         }
@@ -285,6 +288,7 @@ impl Operation {
             PoolExport => "Close a pool so that another host can import it",
             PoolAdd => "Add disks to a pool while it serves, to a group or as another group",
             PoolScrub => "Read all that a pool stores and put right what is bad",
+            PoolTrim => "Tell the disks of a pool which of their space is free",
             DiskList => "The disks of all pools",
             DiskScan => "Look for pools on disks",
             DiskShow => "One disk",
@@ -356,9 +360,8 @@ impl Operation {
             DiskList => ReplyBody::Page("Disk"),
             DiskScan => ReplyBody::Object("PoolsFound"),
             DiskShow => ReplyBody::Object("Disk"),
-            PoolAdd | PoolScrub | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskLocate => {
-                ReplyBody::Task
-            }
+            PoolAdd | PoolScrub | PoolTrim => ReplyBody::Task,
+            DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskLocate => ReplyBody::Task,
             VolumeList => ReplyBody::Page("Volume"),
             VolumeCreate => ReplyBody::Created("Volume"),
             VolumeShow | VolumeSet => ReplyBody::Object("Volume"),

@@ -217,6 +217,15 @@ pub enum ScrubAction {
     Stop,
 }
 
+/// What came of a trim: the result of its task.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PoolTrimmed {
+    /// Free space that the disks were told of.
+    pub discarded_bytes: u64,
+    /// Names of the disks that have no command for it.
+    pub disks_without: Vec<String>,
+}
+
 /// Data on its way to other disks, because one failed, is replaced, leaves, returned, or was added. It begins by itself, and
 /// goes on after a restart.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]

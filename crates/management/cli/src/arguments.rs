@@ -234,6 +234,13 @@ pub enum Pool {
         #[command(flatten)]
         wait: Wait,
     },
+    /// Tell the disks of a pool which of their space is free, so that flash can erase it and thin disks and files give it back
+    Trim {
+        /// The pool's name or UUID
+        name: String,
+        #[command(flatten)]
+        wait: Wait,
+    },
     /// Add disks to a pool while it serves: to a group, over which data then spreads, or as another group
     Add {
         /// The pool's name or UUID

@@ -152,6 +152,10 @@ impl Session {
                 self.task(call, wait, |task| format!("The scrub of pool {} {done}.", task.object))?;
                 Ok(Exit::Ok)
             }
+            Pool::Trim { name, wait } => {
+                self.task(Call::of(Operation::PoolTrim, &name), wait, show::trimmed)?;
+                Ok(Exit::Ok)
+            }
             Pool::Add { name, disks, layout, group, spare, enclosure, force, dry_run, wait } => {
                 let (each, all): (Vec<String>, Vec<String>) =
                     enclosure.into_iter().partition(|name| name.contains('='));

@@ -5,8 +5,8 @@ use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::show_size;
 use forebay_api::{
-    Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, Role, Scrub,
-    Session, Severity, Task, TaskState, Token, Volume,
+    Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, PoolTrimmed,
+    Role, Scrub, Session, Severity, Task, TaskState, Token, Volume,
 };
 use serde::Serialize;
 
@@ -106,6 +106,19 @@ pub fn pool(pool: &Pool) {
         let rows: Vec<Vec<Cell>> = group.disks.iter().map(row).collect();
         let text = render(&disk_titles(None), &rows, colour());
         text.lines().for_each(|line| println!("  {line}"));
+    }
+}
+
+/// What came of a trim, in a sentence.
+pub fn trimmed(task: &Task) -> String {
+    let result = task.result.clone().and_then(|result| serde_json::from_value(result).ok());
+    let Some(PoolTrimmed { discarded_bytes, disks_without }) = result else {
+        return format!("Pool {} is trimmed.", task.object);
+    };
+    let told = format!("The disks of pool {} were told of {} free.", task.object, show_size(discarded_bytes));
+    match disks_without.is_empty() {
+        true => told,
+        false => format!("{told} These take no discards: {}.", disks_without.join(", ")),
     }
 }
 

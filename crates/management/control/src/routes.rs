@@ -53,6 +53,7 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::PoolExport => post(pools::export),
         Operation::PoolAdd => post(disks::add),
         Operation::PoolScrub => post(disks::scrub),
+        Operation::PoolTrim => post(disks::trim),
         Operation::DiskList => get(disks::list),
         Operation::DiskScan => post(disks::scan),
         Operation::DiskShow => get(disks::show),

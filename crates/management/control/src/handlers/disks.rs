@@ -13,8 +13,8 @@ use crate::tasks::{Progress, Running};
 use crate::{Shared, convert, rules};
 use axum::extract::{Path, State};
 use forebay_api::{
-    Code, Disk, DiskLocate, DiskOnline, DiskPaths, DiskReplace, PoolAdd, PoolScrub, PoolsFound, Problem,
-    ScrubAction, show_size,
+    Code, Disk, DiskLocate, DiskOnline, DiskPaths, DiskReplace, PoolAdd, PoolScrub, PoolTrimmed, PoolsFound,
+    Problem, ScrubAction, show_size,
 };
 use forebay_base::Id;
 use forebay_pool::{
@@ -381,6 +381,19 @@ pub async fn scrub(
         }
     };
     accepted(shared.tasks.start_long("pool.scrub", &object, work))
+}
+
+/// Tells the disks which of their space is free. It takes no turn: data services go on beside it.
+pub async fn trim(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
+    let pool = imported(&shared, &name).await?;
+    let (object, id, by) = (pool.name.clone(), pool.id.to_string(), shared.clone());
+    let work = move |mut running: Running| async move {
+        running.give_up_turn();
+        let trimmed = by.engine.pool_trim(&id).await.map_err(convert::problem)?;
+        let trimmed = PoolTrimmed { discarded_bytes: trimmed.bytes, disks_without: trimmed.without };
+        Ok(Some(serde_json::to_value(trimmed).expect("it is plain data")))
+    };
+    accepted(shared.tasks.start_long("pool.trim", &object, work))
 }
 
 /// Changes the disks of a pool, of which those at `joining` are new; remembers where they are before and after.

@@ -1,0 +1,202 @@
+//! Trim: tells the disks which of their space holds nothing, so that flash can erase it ahead of writes, and thin disks and files
+//! give it back to whoever lends it.
+//!
+//! Space that is free now may be promised the next moment, and a discard that comes after the write destroys it. So what
+//! is discarded is kept from everybody meanwhile: slots that no chunk has are taken, few of a disk's at a time, so that
+//! there is always room for new ones; chunks are closed as for a move ([`crate::relocate`]) until what had been promised there is written. Of lines only
+//! those are discarded of which no cell is in use: parity covers them all. What the last checkpoint still needs counts as in use.
+
+use crate::control::Control;
+use crate::error::{Error, ErrorKind};
+use crate::heal::as_task;
+use crate::shard::Shard;
+use forebay_base::planted::{Bug, active};
+use forebay_device::SlotRef;
+use forebay_raid::DiskSet;
+use forebay_space::{ChunkId, ChunkKind};
+use std::ops::{AddAssign, Range};
+use std::rc::Rc;
+
+/// Less is not worth a request to a disk.
+const LEAST: u64 = 16 << 10;
+/// Chunks that are closed together.
+const CHUNKS: usize = 8;
+/// Slots that are taken together, on each disk.
+const SLOTS: u32 = 32;
+
+/// What became of a trim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trimmed {
+    /// Bytes of disk that were discarded.
+    pub bytes: u64,
+    /// Names of the disks that do not take discards.
+    pub without: Vec<String>,
+}
+
+/// The same on its way from the shards.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    bytes: u64,
+    without: DiskSet,
+}
+
+impl AddAssign for Part {
+    fn add_assign(&mut self, other: Part) {
+        self.bytes += other.bytes;
+        self.without.union(&other.without);
+    }
+}
+
+impl Shard {
+    /// Closes the next chunks from number `from` on that have something to discard; gives them, and the number after them.
+    async fn close_for_trim(self: &Rc<Self>, from: u32) -> (Vec<ChunkId>, u32) {
+        let next: Vec<(ChunkId, bool)> = {
+            let space = self.space.borrow();
+            let later = space.chunks().map(|chunk| &chunk.entry);
+            let later = later.filter(|entry| entry.id.0 >= from && entry.kind != ChunkKind::Log);
+            let some = later.filter(|entry| !self.unused(entry.id).is_empty());
+            some.map(|entry| (entry.id, entry.kind == ChunkKind::Node)).take(CHUNKS).collect()
+        };
+        let end = next.last().map_or(u32::MAX, |(last, _)| last.0 + 1);
+        let mut closed = Vec::with_capacity(next.len());
+        for (id, has_nodes) in next {
+            let is_open = active(Bug::TrimsOpenChunk);
+            if is_open || (!has_nodes || self.spare_nodes(id).await) && self.space.borrow_mut().begin_move(id)
+            {
+                closed.push(id);
+            }
+        }
+        if self.data_in_log {
+            // What is promised there goes there.
+            self.drain().await;
+        }
+        (closed, end)
+    }
+
+    /// The bytes of each of a chunk's slots that hold nothing.
+    fn unused(&self, id: ChunkId) -> Vec<Range<u64>> {
+        let space = self.space.borrow();
+        let Some(slots) = space.chunk(id).map(|chunk| &chunk.entry.slots) else { return Vec::new() };
+        let Some(end) = self.array.slot_bytes(slots) else { return Vec::new() };
+        let used = space.slot_ranges(id, self.array.cell_bytes(slots).unwrap_or(0));
+        let starts = std::iter::once(0).chain(used.iter().map(|range| range.end));
+        let ends = used.iter().map(|range| range.start).chain([end]);
+        starts
+            .zip(ends)
+            .map(|(start, end)| start..end)
+            .filter(|range| range.end - range.start >= LEAST)
+            .collect()
+    }
+
+    /// Discards what is unused in closed chunks, and opens them.
+    async fn trim_chunks(self: &Rc<Self>, chunks: Vec<ChunkId>) -> Part {
+        let mut part = Part::default();
+        for id in &chunks {
+            let early = active(Bug::TrimsOpenChunk).then(|| self.unused(*id));
+            if self.settle(*id).await || early.is_some() {
+                let slots = self.space.borrow().chunk(*id).map(|chunk| chunk.entry.slots.clone());
+                for range in early.unwrap_or_else(|| self.unused(*id)) {
+                    for slot in slots.iter().flatten() {
+                        part += self.discard_slot(*slot, range.clone()).await;
+                    }
+                }
+            }
+            self.space.borrow_mut().end_move(*id);
+            self.progress.changed();
+        }
+        part
+    }
+
+    async fn discard_slot(&self, slot: SlotRef, range: Range<u64>) -> Part {
+        let mut part = Part::default();
+        let start = self.rt.now();
+        let bytes = range.end - range.start;
+        match self.array.discard(slot, range).await {
+            Some(Ok(())) => part.bytes = bytes,
+            Some(Err(_)) => part.without.insert(slot.disk),
+            None => {}
+        }
+        let mut served = self.served.get();
+        self.give_way(start, &mut served).await;
+        part
+    }
+}
+
+impl Control {
+    /// Discards all free space of the disks in service.
+    pub async fn trim(self: &Rc<Self>) -> Result<Trimmed, Error> {
+        if self.trimming.replace(true) {
+            return Err(self.error(ErrorKind::Conflict, "a trim is running already; wait for its end"));
+        }
+        let result = self.trim_all().await;
+        self.trimming.set(false);
+        let part = result?;
+        let disks = 0..self.disks.borrow().len();
+        let without =
+            disks.filter(|disk| part.without.contains(*disk as u16)).map(|disk| self.disk_name(disk));
+        Ok(Trimmed { bytes: part.bytes, without: without.collect() })
+    }
+
+    async fn trim_all(self: &Rc<Self>) -> Result<Part, Error> {
+        let mut all = Part::default();
+        for index in 0..self.shard_count() {
+            let mut from = 0;
+            while from < u32::MAX {
+                self.refuse_when_ending()?;
+                let _turn = self.slots_turn().await;
+                let close = move |shard: Rc<Shard>| async move {
+                    as_task(&shard, move |shard| async move { shard.close_for_trim(from).await }).await
+                };
+                let Some((chunks, next)) = self.on_shard(index, close).await? else { break };
+                from = next;
+                let settled = match chunks.is_empty() {
+                    true => Ok(0),
+                    false => self.checkpoint().await,
+                };
+                let trim = move |shard: Rc<Shard>| async move {
+                    as_task(&shard, |shard| async move { shard.trim_chunks(chunks).await }).await
+                };
+                all += self.on_shard(index, trim).await?.unwrap_or_default();
+                settled?;
+            }
+        }
+        for disk in 0..self.disks.borrow().len() as u16 {
+            all += self.trim_slots(disk).await?;
+        }
+        Ok(all)
+    }
+
+    /// Discards the slots of a disk that no chunk has.
+    async fn trim_slots(self: &Rc<Self>, disk: u16) -> Result<Part, Error> {
+        let mut all = Part::default();
+        let mut from = 0;
+        loop {
+            self.refuse_when_ending()?;
+            let taken = self.slots.borrow_mut().take_free(disk, from, SLOTS);
+            let Some(last) = taken.last() else { return Ok(all) };
+            from = last.slot + 1;
+            let slots = taken.clone();
+            let discard = move |shard: Rc<Shard>| async move {
+                let mut part = Part::default();
+                for slot in slots {
+                    if let Some(end) = shard.array.slot_bytes(&[slot]) {
+                        part += shard.discard_slot(slot, 0..end).await;
+                    }
+                }
+                part
+            };
+            let discarded = self
+                .on_shard(0, |shard| async move { as_task(&shard, move |shard| discard(shard)).await })
+                .await;
+            taken.into_iter().for_each(|slot| self.slots.borrow_mut().vacate(slot));
+            all += discarded?.unwrap_or_default();
+        }
+    }
+
+    fn refuse_when_ending(&self) -> Result<(), Error> {
+        match self.is_ending() {
+            true => Err(self.error(ErrorKind::Conflict, "the pool is being closed, and its trim ends here")),
+            false => Ok(()),
+        }
+    }
+}
