@@ -109,14 +109,13 @@ impl Shard {
 
     async fn discard_slot(&self, slot: SlotRef, range: Range<u64>) -> Part {
         let mut part = Part::default();
-        let start = self.rt.now();
+        let (start, mut served) = (self.rt.now(), self.served.get());
         let bytes = range.end - range.start;
         match self.array.discard(slot, range).await {
             Some(Ok(())) => part.bytes = bytes,
             Some(Err(_)) => part.without.insert(slot.disk),
             None => {}
         }
-        let mut served = self.served.get();
         self.give_way(start, &mut served).await;
         part
     }
@@ -160,7 +159,8 @@ impl Control {
                 settled?;
             }
         }
-        for disk in 0..self.disks.borrow().len() as u16 {
+        let disks = self.disks.borrow().len() as u16;
+        for disk in 0..disks {
             all += self.trim_slots(disk).await?;
         }
         Ok(all)
@@ -185,9 +185,7 @@ impl Control {
                 }
                 part
             };
-            let discarded = self
-                .on_shard(0, |shard| async move { as_task(&shard, move |shard| discard(shard)).await })
-                .await;
+            let discarded = self.on_shard(0, |shard| async move { as_task(&shard, discard).await }).await;
             taken.into_iter().for_each(|slot| self.slots.borrow_mut().vacate(slot));
             all += discarded?.unwrap_or_default();
         }
