@@ -21,7 +21,7 @@ test:
 	  'setup=scripts/setup test' \
 	  'format=cargo fmt --all --check' \
 	  'lint=cargo clippy --locked --workspace --all-targets --quiet -- -D warnings' \
-	  'unit=cargo test --locked --workspace --quiet' \
+	  'unit=cargo test --locked --workspace --quiet --no-fail-fast' \
 	  'build=cargo build --locked --release -p forebay -p forebay-e2e -p forebay-bench' \
 	  'e2e=$(E2E)' \
 	  'bench=$(BENCH) --quick' \

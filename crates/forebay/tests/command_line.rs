@@ -22,7 +22,7 @@ fn what_needs_no_daemon_works_without_one() {
         &["volume", "create", "tank/a"][..],
         &["volume", "create", "tank/a", "--size", "ten"],
         &["pool", "create", "tank", "--layout", "4+9", "a", "b", "c", "d", "e"],
-        &["pool", "trim", "tank"],
+        &["pool", "polish", "tank"],
         &["check", "a"],
         &[],
     ] {
