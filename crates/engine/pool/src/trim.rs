@@ -16,6 +16,7 @@ use forebay_raid::DiskSet;
 use forebay_space::{ChunkId, ChunkKind};
 use std::ops::{AddAssign, Range};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Less is not worth a request to a disk.
 const LEAST: u64 = 16 << 10;
@@ -93,7 +94,10 @@ impl Shard {
         let mut part = Part::default();
         for id in &chunks {
             let early = active(Bug::TrimsOpenChunk).then(|| self.unused(*id));
-            if self.settle(*id).await || early.is_some() {
+            if early.is_some() {
+                self.rt.sleep(Duration::from_millis(2)).await;
+            }
+            if early.is_some() || self.settle(*id).await {
                 let slots = self.space.borrow().chunk(*id).map(|chunk| chunk.entry.slots.clone());
                 for range in early.unwrap_or_else(|| self.unused(*id)) {
                     for slot in slots.iter().flatten() {

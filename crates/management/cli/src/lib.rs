@@ -284,7 +284,7 @@ mod tests {
             ("serve --shards 0", "--shards"),
             ("pool import", "NAME_AND_DISKS"),
             ("pool export tank --wait --no-wait", "cannot be used with"),
-            ("pool trim tank", "unrecognized subcommand"),
+            ("pool polish tank", "unrecognized subcommand"),
         ] {
             let error = parse(line).err().unwrap_or_else(|| panic!("accepted: {line}"));
             assert!(error.use_stderr() && error.to_string().contains(words), "{line}: {error}");
