@@ -9,6 +9,7 @@ use forebay_pool::{Engine, Layout, PoolSpec, SyncPolicy, Volume, VolumeInfo, Vol
 use forebay_runtime::Rt;
 use forebay_simulation::{Image, World, WorldConfig};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -260,13 +261,17 @@ fn healing() -> Result<Vec<Figure>, Failure> {
 fn space() -> Result<Vec<Figure>, Failure> {
     let figure = |sector: u32| {
         // Large enough for chunks to be worth their records, as on any real disk.
-        let share = bench(PARITY, 5, 1024, sector, async |bench| {
+        let share = bench(PARITY, 5, 1024, sector, async move |bench| {
             let held = async || {
                 bench.engine.pool_trim(POOL).await.map_err(failed)?;
-                let pages = |image: Image| image.difference(&Image::new(image.size())).len();
-                Ok::<f64, Failure>(
-                    4096.0 * (0..5).map(|disk| pages(bench.world.image(disk))).sum::<usize>() as f64,
-                )
+                // A disk gives whole sectors; the engine asks for 4 KiB at least.
+                let piece = u64::from(sector).max(4096);
+                let pieces = |image: Image| {
+                    let pages = image.difference(&Image::new(image.size())).into_iter();
+                    pages.map(|page| page * 4096 / piece).collect::<BTreeSet<u64>>().len() as u64
+                };
+                let held = (0..5).map(|disk| piece * pieces(bench.world.image(disk))).sum::<u64>();
+                Ok::<f64, Failure>(held as f64)
             };
             let small = bench.volume("small", 48 * MIB).await?;
             let before = held().await?;

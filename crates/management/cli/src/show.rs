@@ -118,7 +118,7 @@ pub fn trimmed(task: &Task) -> String {
     let told = format!("The disks of pool {} were told of {} free.", task.object, show_size(discarded_bytes));
     match disks_without.is_empty() {
         true => told,
-        false => format!("{told} These take no discards: {}.", disks_without.join(", ")),
+        false => format!("{told} These did not take it: {}.", disks_without.join(", ")),
     }
 }
 

@@ -383,13 +383,16 @@ pub async fn scrub(
     accepted(shared.tasks.start_long("pool.scrub", &object, work))
 }
 
-/// Tells the disks which of their space is free. It takes no turn: data services go on beside it.
+/// Tells the disks which of their space is free. It keeps no turn: other changes go on beside it.
 pub async fn trim(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
     let pool = imported(&shared, &name).await?;
     let (object, id, by) = (pool.name.clone(), pool.id.to_string(), shared.clone());
     let work = move |mut running: Running| async move {
         running.give_up_turn();
-        let trimmed = by.engine.pool_trim(&id).await.map_err(convert::problem)?;
+        let trimmed = tokio::select! {
+            trimmed = by.engine.pool_trim(&id) => trimmed.map_err(convert::problem)?,
+            () = stopped(&by) => return Ok(None),
+        };
         let trimmed = PoolTrimmed { discarded_bytes: trimmed.bytes, disks_without: trimmed.without };
         Ok(Some(serde_json::to_value(trimmed).expect("it is plain data")))
     };
