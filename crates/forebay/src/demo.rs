@@ -80,6 +80,7 @@ fn set_up(appliance: &Appliance) -> Result<Vec<VolumeInfo>, Failure> {
                 log_disks: Vec::new(),
                 spare_disks: Vec::new(),
                 enclosures: Default::default(),
+                sectors: Default::default(),
                 shards: None,
                 log_bytes: None,
                 force: false,

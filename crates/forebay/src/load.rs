@@ -100,8 +100,8 @@ async fn worker(rt: &Rt, info: &VolumeInfo, stop: &AtomicBool) -> Result<(), Str
         match result {
             // A full pool or a sick disk is the daemon's to report, and may pass.
             Ok(()) | Err(IoError::NoSpace | IoError::Io | IoError::Suspended) => {}
-            // The user deleted the volume or exported the pool.
-            Err(IoError::Gone) => return Ok(()),
+            // The user deleted the volume or exported the pool, or imported it to be read only.
+            Err(IoError::Gone | IoError::ReadOnly) => return Ok(()),
             Err(error @ (IoError::Corrupt | IoError::OutOfRange)) => {
                 return Err(format!("block {block}: {error}"));
             }

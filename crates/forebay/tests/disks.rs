@@ -218,6 +218,73 @@ fn a_pool_gets_another_group_and_then_loses_a_disk_of_each() {
 }
 
 #[test]
+fn a_group_leaves_under_a_client_and_over_a_kill_and_its_disks_are_free() {
+    let place = Place::new();
+    for name in ["a", "b", "c", "d", "e", "f", "g"] {
+        place.disk(name, DISK_BYTES);
+    }
+    for name in ["tiny1", "tiny2", "tiny3"] {
+        place.disk(name, 20 << 20);
+    }
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "2+1", "a", "b", "c"]).expect(0);
+    place.run(&["volume", "create", "tank/v", "--size", "64M"]).expect(0);
+    write(&daemon, 1);
+    let refused = |group: &str, code| {
+        let words = ["pool", "remove", "tank", "--group", group];
+        place.run(&[&words[..], &["--yes"]].concat()).expect(code);
+        place.run(&[&words[..], &["--dry-run"]].concat()).expect(code)
+    };
+    refused("0", 5).says("only group for data").says("pool add --layout");
+    refused("7", 3).says("no group 7");
+    place.run(&["pool", "add", "tank", "--layout", "2+1", "tiny1", "tiny2", "tiny3"]).expect(0);
+    refused("0", 5).says("room for").says("MiB");
+    place.run(&["pool", "remove", "tank", "--group", "1"]).expect(5).says("--yes");
+    assert_eq!(disks(&place, "online").len(), 6);
+
+    // What is small may go, and its disks are blank.
+    let told = place.run(&["pool", "remove", "tank", "--group", "1", "--yes"]).expect(0).out;
+    assert!(told.contains("Group tank/1 has left its pool"), "{told}");
+    assert_eq!(remembered(&place), ["a", "b", "c"]);
+    place.run(&["pool", "create", "other", "--layout", "single", "tiny1"]).expect(0);
+    check(&daemon, 1);
+
+    // The first group, and with it the log, the nodes and the blocks.
+    place.run(&["pool", "add", "tank", "--layout", "3+1", "d", "e", "f", "g"]).expect(0);
+    let plan = place.json(&["pool", "remove", "tank", "--group", "0", "--dry-run"]);
+    assert!(plan["changes"].to_string().contains("move from group 0"), "{plan}");
+    place.run(&["pool", "remove", "tank", "--group", "0", "--yes", "--no-wait"]).expect(0);
+    wait_until("it is seen", || {
+        disks(&place, "leaving") == ["a", "b", "c"] || disks(&place, "online").len() == 4
+    });
+    write(&daemon, 2);
+    daemon.kill();
+    let daemon = Daemon::start(&place);
+    check(&daemon, 2);
+    write(&daemon, 3);
+    wait_until("the group has left", || disks(&place, "online") == ["d", "e", "f", "g"]);
+    wait_until("that is remembered", || remembered(&place) == ["d", "e", "f", "g"]);
+    check(&daemon, 3);
+    let events = place.run(&["event", "list"]).expect(0).out;
+    assert!(events.contains("group 0 is empty, and its 3 disks are no part of the pool"), "{events}");
+    place.run(&["pool", "status", "tank"]).expect(0);
+
+    // Its number is free after a restart; one of the disks that are left may be gone.
+    daemon.kill();
+    fs::remove_file(place.path().join("e")).unwrap();
+    let daemon = Daemon::start(&place);
+    check(&daemon, 3);
+    place.run(&["pool", "add", "tank", "--layout", "2+1", "a", "b", "c"]).expect(0);
+    let status = place.run(&["pool", "status", "tank", "--json"]).expect(6).out;
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let group = &status["items"][0]["status"]["groups"][0];
+    assert_eq!((group["number"].as_u64(), group["layout"].as_str()), (Some(0), Some("2+1")), "{status}");
+    write(&daemon, 4);
+    check(&daemon, 4);
+    daemon.stop();
+}
+
+#[test]
 fn a_lost_disk_is_rebuilt_by_itself_and_what_is_in_the_way_is_told() {
     let place = Place::new();
     for name in ["a", "b", "c"] {
@@ -296,4 +363,36 @@ fn a_trim_gives_back_the_space_of_what_was_deleted() {
     check(&daemon, 1);
     let said = place.run(&["pool", "trim", "tank"]).expect(0).out;
     assert!(said.contains("were told of"), "{said}");
+}
+
+#[test]
+fn a_schedule_of_scrubs_stays_with_its_pool() {
+    let place = Place::new();
+    for name in ["a", "b"] {
+        place.disk(name, DISK_BYTES);
+    }
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    let schedule = || place.json(&["pool", "list"])["items"][0]["status"]["scrub_schedule"].clone();
+    let created = place.json(&["pool", "list"])["items"][0]["status"]["created_unix_ms"].as_u64().unwrap();
+    assert_eq!(
+        schedule(),
+        serde_json::json!({ "every_seconds": 2592000, "next_unix_ms": created + 2592000000 })
+    );
+    place
+        .run(&["pool", "scrub", "tank", "--every", "12m"])
+        .expect(2)
+        .says("every 720 seconds is not possible");
+    place.run(&["pool", "scrub", "tank", "--every", "7d"]).expect(0);
+    daemon.kill();
+    let _daemon = Daemon::start(&place);
+    assert_eq!(schedule()["every_seconds"], 604800);
+    place.run(&["pool", "scrub", "tank"]).expect(0);
+    let after = schedule();
+    let (last, next) = (after["last_unix_ms"].as_u64().unwrap(), after["next_unix_ms"].as_u64().unwrap());
+    assert!(last > created && next == last + 604800000, "{after}");
+    place.run(&["pool", "scrub", "tank", "--every", "off"]).expect(0);
+    assert!(schedule().get("next_unix_ms").is_none(), "{}", schedule());
+    let said = place.run(&["pool", "status", "tank"]).expect(0).out;
+    assert!(said.contains("next none planned"), "{said}");
 }

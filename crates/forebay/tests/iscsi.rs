@@ -1,9 +1,10 @@
-//! Does iSCSI let in whom the configuration names, show them what is mapped to them, and follow when that changes?
+//! Does iSCSI let in whom the configuration names, show them what is mapped to them, and follow when that changes? Is a pool that is
+//! imported read-only read, and not changed, over either protocol?
 //!
 //! Method: an initiator on a blocking socket against the real daemon, which is configured by its command line.
 
 mod common;
-use common::{Daemon, PATIENCE, Place};
+use common::{Daemon, Nbd, PATIENCE, Place};
 use forebay_iscsi::initiator::{Event, Login, LoginError, ScsiRequest, Session, Wanted};
 use forebay_iscsi::{CHALLENGE_LEN, Challenge, Credentials, Parameters, Purpose, Secret};
 use forebay_runtime::{Arena, Buf};
@@ -99,6 +100,21 @@ impl Initiator {
         }
     }
 
+    /// Carries out a command for LUN 0: the status, the sense data, and what was read.
+    fn execute(&mut self, cdb: &[u8], expected_in: u32, data: &[u8]) -> (u8, Vec<u8>, Vec<u8>) {
+        let mut request = ScsiRequest { expected_in, ..ScsiRequest::default() };
+        request.cdb[..cdb.len()].copy_from_slice(cdb);
+        if !data.is_empty() {
+            request.data_out = vec![self.arena.copy(data).freeze()];
+        }
+        self.session.command(request).expect("the window is open");
+        loop {
+            if let Event::Completed { status, sense, data_in, .. } = self.event().expect("an answer") {
+                return (status, sense, join(&data_in));
+            }
+        }
+    }
+
     /// Reads until the daemon has hung up.
     fn wait_for_end(mut self) {
         while self.event().is_some() {}
@@ -167,6 +183,80 @@ fn a_known_host_sees_what_is_mapped_to_it_on_every_portal() {
     place.run(&["host", "delete", "esx1", "--unmap", "--yes"]).expect(0);
     paths.remove(0).wait_for_end();
     refused(&daemon.iscsi[0], wanted(ESX1));
+    daemon.stop();
+}
+
+/// Goal: a pool that a crash left is imported read-only, read by clients of both protocols, refuses every change in words, and
+/// leaves every byte of its disks as it was, over a restart too; then an import as usual finds it all.
+#[test]
+fn a_pool_that_is_imported_read_only_is_read_and_not_changed() {
+    const BLOCK: usize = 8192;
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    tank(&place);
+    let content = |block: u64| vec![block as u8 + 1; BLOCK];
+    let mut nbd = Nbd::open(&daemon.nbd, "tank/a");
+    (0..64).for_each(|block| nbd.write(block * BLOCK as u64, &content(block)));
+    daemon.kill();
+    // Another daemon, which knows of no pool.
+    std::fs::remove_file(place.data().join("config")).expect("the daemon remembered its pool");
+    let disks = || ["a", "b"].map(|name| std::fs::read(place.path().join(name)).expect("a disk"));
+    let before = disks();
+    let daemon = Daemon::start(&place);
+    let import = ["pool", "import", "tank", "./a", "./b"];
+    let plan = place.json(&[&import[..], &["--read-only", "--dry-run"]].concat());
+    assert!(plan["changes"].to_string().contains("Nothing is written"), "{plan}");
+    place.run(&[&import[..], &["--read-only"]].concat()).expect(0);
+    let check = |daemon: &Daemon| {
+        let pool = &place.json(&["pool", "status", "tank"])["items"][0];
+        assert_eq!(
+            (&pool["status"]["read_only"], &pool["status"]["state"]),
+            (&true.into(), &"online".into())
+        );
+        assert!(place.run(&["pool", "list"]).expect(0).out.contains("read-only"));
+        let mut nbd = Nbd::open(&daemon.nbd, "tank/a");
+        for block in 0..64 {
+            assert!(nbd.read(block * BLOCK as u64, BLOCK) == content(block), "block {block}");
+        }
+        assert_eq!(nbd.try_write(0, &content(9)), 1, "EPERM");
+        assert!(nbd.read(0, BLOCK) == content(0));
+        let mut path = Initiator::named(&daemon.iscsi[0], ESX1);
+        assert_eq!(path.luns(), [0, 5]);
+        // The first command is told of what changed since the last one.
+        path.execute(&[0; 6], 0, &[]);
+        let (status, _, mode) = path.execute(&[0x1a, 8, 8, 0, 24, 0], 24, &[]);
+        assert_eq!((status, mode[2] & 0x80), (0, 0x80), "write protected");
+        let (status, sense, _) = path.execute(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[7; 512]);
+        assert_eq!((status, sense[2] & 0xf, sense[12]), (2, 7, 0x27), "DATA PROTECT, WRITE PROTECTED");
+        let (status, _, data) = path.execute(&[0x28, 0, 0, 0, 0, 16, 0, 0, 16, 0], 8192, &[]);
+        assert!(status == 0 && data == content(1));
+    };
+    check(&daemon);
+    for words in [
+        &["volume", "create", "tank/c", "--size", "64M"][..],
+        &["volume", "resize", "tank/a", "--size", "128M"],
+        &["volume", "delete", "tank/a", "--yes"],
+        &["disk", "offline", "tank/0", "--yes"],
+        &["pool", "add", "tank", "c"],
+        &["pool", "destroy", "tank", "--yes"],
+    ] {
+        place.run(words).expect(4).says("read-only");
+        place.run(&[words, &["--dry-run"]].concat()).expect(4).says("without --read-only");
+    }
+    place.run(&["pool", "scrub", "tank"]).expect(4).says("read-only");
+    place.run(&["pool", "trim", "tank"]).expect(4).says("read-only");
+    daemon.kill();
+
+    let daemon = Daemon::start(&place);
+    check(&daemon);
+    place.run(&["pool", "export", "tank"]).expect(0);
+    for (name, (before, now)) in ["a", "b"].iter().zip(before.iter().zip(disks())) {
+        assert!(*before == now, "disk {name} is not as it was");
+    }
+    place.run(&import).expect(0);
+    let mut nbd = Nbd::open(&daemon.nbd, "tank/a");
+    assert!((0..64).all(|block| nbd.read(block * BLOCK as u64, BLOCK) == content(block)));
+    nbd.write(0, &content(9));
     daemon.stop();
 }
 

@@ -7,7 +7,7 @@
 use crate::systems::wait;
 use forebay_base::{GIB, Random};
 use forebay_e2e::host::{Context, Directory, Outcome};
-use forebay_pool::{Engine, EngineConfig, Layout, PoolSpec, SyncPolicy, Volume, VolumeSpec};
+use forebay_pool::{Engine, EngineConfig, Import, Layout, PoolSpec, SyncPolicy, Volume, VolumeSpec};
 use forebay_runtime::{Rt, uring};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -38,6 +38,7 @@ pub fn fill(disk: &Path, records: u64) -> Outcome<()> {
         log_disks: Vec::new(),
         spare_disks: Vec::new(),
         enclosures: Vec::new(),
+        sectors: Vec::new(),
         shards: 1,
         log_bytes: Some(GIB),
         force: false,
@@ -108,7 +109,8 @@ pub fn run(records: u64) -> Outcome<()> {
     let (cores, running) = uring::start(1).context("io_uring")?;
     let engine = engine(cores);
     let start = Instant::now();
-    wait(engine.pool_import("import", vec![disk.display().to_string()])).context("import")?;
+    wait(engine.pool_import("import", vec![disk.display().to_string()], Import::default()))
+        .context("import")?;
     let seconds = start.elapsed().as_secs_f64();
     let goal = 10.0 * records as f64 / 4e6;
     let verdict = if seconds < goal { "met" } else { "MISSED" };

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 const LAYOUTS: [(&str, usize); 3] = [("mirror", 2), ("mirror3", 3), ("4+1", 5)];
-const DISK_BYTES: u64 = 512 << 20;
-const VOLUME_BYTES: u64 = 160 << 20;
+pub(crate) const DISK_BYTES: u64 = 512 << 20;
+pub(crate) const VOLUME_BYTES: u64 = 160 << 20;
 
 /// A disk that can be made to fail.
 struct Shelf {
@@ -102,7 +102,7 @@ fn heals(binary: &Path, directory: &Directory, layout: &str, disks: usize) -> Ou
 }
 
 /// fio over the whole volume: `write` writes and verifies it, `verify` only verifies what the last `write` left.
-fn fio(uri: &str, directory: &Directory, what: &str) -> String {
+pub(crate) fn fio(uri: &str, directory: &Directory, what: &str) -> String {
     let only = if what == "verify" { "--verify_only=1" } else { "--do_verify=1" };
     let state = directory.path().display();
     format!(
@@ -112,7 +112,7 @@ fn fio(uri: &str, directory: &Directory, what: &str) -> String {
 }
 
 /// Runs a command line to its end, and `work` meanwhile.
-fn during(line: String, work: impl FnOnce() -> Outcome) -> Outcome {
+pub(crate) fn during(line: String, work: impl FnOnce() -> Outcome) -> Outcome {
     let mut words = line.split_whitespace();
     let mut child = command(words.next().expect("a program"))
         .args(words)
@@ -133,13 +133,13 @@ fn during(line: String, work: impl FnOnce() -> Outcome) -> Outcome {
     }
 }
 
-fn status(server: &Forebay) -> Outcome<Value> {
+pub(crate) fn status(server: &Forebay) -> Outcome<Value> {
     let text = server.cli(&["pool", "status", "e2e", "--json"])?;
     serde_json::from_str(&text).context("the pool's JSON")
 }
 
 /// Scrubs the pool; gives how many places were repaired and how many lost.
-fn scrub(server: &Forebay) -> Outcome<(u64, u64)> {
+pub(crate) fn scrub(server: &Forebay) -> Outcome<(u64, u64)> {
     server.cli(&["pool", "scrub", "e2e"])?;
     let scrub = status(server)?["items"][0]["status"]["scrub"].clone();
     match (scrub["state"].as_str(), scrub["repaired"].as_u64(), scrub["lost"].as_u64()) {

@@ -274,10 +274,15 @@ impl Process {
         }
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, number: i32) {
+        // SAFETY: the child has not been waited for, so the number is still its own.
+        unsafe { libc::kill(self.pid.cast_signed(), number) };
+    }
+
     /// Ends it with SIGTERM; fails when it does not exit with status 0 within `limit`.
     pub fn terminate(&mut self, limit: Duration) -> Outcome {
-        // SAFETY: the child has not been waited for, so the number is still its own.
-        unsafe { libc::kill(self.pid.cast_signed(), libc::SIGTERM) };
+        self.signal(libc::SIGTERM);
         let deadline = Instant::now() + limit;
         let status = loop {
             let child = self.child.as_mut().expect("a process is ended once");

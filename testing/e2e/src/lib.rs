@@ -6,6 +6,7 @@
 
 pub mod filesystem;
 pub mod guest;
+pub mod hang;
 pub mod heal;
 pub mod history;
 pub mod host;

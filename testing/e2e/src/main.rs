@@ -4,7 +4,7 @@
 //! `/var/tmp`. The failures are said once more at the end; the last line is `N passed, N failed`.
 
 use forebay_e2e::host::{self, Directory, Outcome};
-use forebay_e2e::{filesystem, guest, heal, iscsi, kill, readme, reservations, tools};
+use forebay_e2e::{filesystem, guest, hang, heal, iscsi, kill, readme, reservations, tools};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -68,11 +68,18 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 /// Run only when they are named.
-const AT_LENGTH: &[Scenario] = &[Scenario {
-    name: "guest-long",
-    shows: "neither do ext4 and XFS, over more data and cuts of every kind",
-    run: guest::long,
-}];
+const AT_LENGTH: &[Scenario] = &[
+    Scenario {
+        name: "guest-long",
+        shows: "neither do ext4 and XFS, over more data and cuts of every kind",
+        run: guest::long,
+    },
+    Scenario {
+        name: "hang",
+        shows: "a disk that hangs under load is taken out of service, and taken back when it answers",
+        run: hang::one_disk,
+    },
+];
 
 fn all() -> impl Iterator<Item = &'static Scenario> {
     SCENARIOS.iter().chain(AT_LENGTH)

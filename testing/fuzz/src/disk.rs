@@ -48,7 +48,14 @@ pub fn label(data: &[u8]) {
         heir_of: None,
         enclosure: Enclosure::default(),
     };
-    let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 1 << 20, cell_bytes: 1 << 20 };
+    let group = GroupEntry {
+        role: 0,
+        data: 1,
+        redundancy: 1,
+        slot_bytes: 1 << 20,
+        cell_bytes: 1 << 20,
+        leaving: false,
+    };
     let label = Label {
         pool: POOL,
         pool_name: "tank".into(),

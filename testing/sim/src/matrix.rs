@@ -10,7 +10,9 @@ use crate::crash::{self, Plan};
 use crate::harness::Failure;
 use crate::rows_disk as disk;
 use crate::rows_heal as heal;
+use crate::rows_import as import;
 use crate::rows_pool as pool;
+use crate::rows_slow as slow;
 use crate::setup::{LAYOUTS, Setup};
 use forebay_pool::Layout;
 
@@ -163,6 +165,62 @@ pub const ROWS: &[Row] = &[
         strikes: true,
     },
     Row {
+        name: "hedged",
+        fault: "reads of one disk hang",
+        holds: "L",
+        applies: redundant,
+        run: slow::hedged,
+        strikes: true,
+    },
+    Row {
+        name: "slow-rotten",
+        fault: "one disk is slow, and another has rotted",
+        holds: "W R",
+        applies: redundant,
+        run: slow::rotten,
+        strikes: true,
+    },
+    Row {
+        name: "slow-evicted",
+        fault: "a disk stays 400 times slower than its peers, and is taken out",
+        holds: "D L",
+        applies: redundant,
+        run: slow::evicted,
+        strikes: false,
+    },
+    Row {
+        name: "slow-passing",
+        fault: "a disk is slow now and then",
+        holds: "D L",
+        applies: redundant,
+        run: slow::passing,
+        strikes: false,
+    },
+    Row {
+        name: "slow-group",
+        fault: "all disks are slow",
+        holds: "L",
+        applies: always,
+        run: slow::all_slow,
+        strikes: false,
+    },
+    Row {
+        name: "hung-evicted",
+        fault: "a disk hangs, is taken out, answers at last and comes back; power loss meanwhile; then further disks go",
+        holds: "D A W L",
+        applies: redundant,
+        run: slow::hung,
+        strikes: false,
+    },
+    Row {
+        name: "hung-beyond",
+        fault: "a disk hangs for 40 seconds that the pool cannot lose",
+        holds: "D H L",
+        applies: always,
+        run: slow::hung_beyond,
+        strikes: false,
+    },
+    Row {
         name: "gone",
         fault: "a device that goes away and comes back stale",
         holds: "D W",
@@ -211,6 +269,14 @@ pub const ROWS: &[Row] = &[
         strikes: true,
     },
     Row {
+        name: "group-removed",
+        fault: "a group leaves under load, the first, the second or the log's; power loss meanwhile; then disks of the others go",
+        holds: "D A W",
+        applies: always,
+        run: heal::group_removed,
+        strikes: false,
+    },
+    Row {
         name: "scrubbed",
         fault: "rot of a third of one disk; a scrub under load puts it right; then further disks go",
         holds: "D W R",
@@ -248,6 +314,14 @@ pub const ROWS: &[Row] = &[
         holds: "refused, nothing written",
         applies: always,
         run: pool::wrong_disk,
+        strikes: false,
+    },
+    Row {
+        name: "read-only",
+        fault: "power loss, then an import that must not write, also without a disk; then a usual one",
+        holds: "D A W, nothing written",
+        applies: always,
+        run: import::read_only,
         strikes: false,
     },
     Row {

@@ -5,7 +5,7 @@
 
 use crate::harness::{Failure, all, engine, in_world};
 use forebay_base::{MIB, Random};
-use forebay_pool::{Engine, Layout, PoolSpec, SyncPolicy, Volume, VolumeInfo, VolumeSpec};
+use forebay_pool::{DiskReplace, Engine, Layout, PoolSpec, SyncPolicy, Volume, VolumeInfo, VolumeSpec};
 use forebay_runtime::Rt;
 use forebay_simulation::{Image, World, WorldConfig};
 use std::cell::{Cell, RefCell};
@@ -85,6 +85,7 @@ fn bench<T: 'static>(
             log_disks: Vec::new(),
             spare_disks: Vec::new(),
             enclosures: Vec::new(),
+            sectors: Vec::new(),
             shards: 1,
             log_bytes: None,
             force: false,
@@ -232,7 +233,8 @@ fn healing() -> Result<Vec<Figure>, Failure> {
             let new = bench.world.add_disk(Image::new(96 * MIB));
             let start = bench.rt.now();
             let path = format!("sim{new}");
-            let replaced = bench.engine.disk_replace(POOL, &format!("sim{old}"), Some(&path), false).await;
+            let with = DiskReplace { new: Some(path), ..DiskReplace::default() };
+            let replaced = bench.engine.disk_replace(POOL, &format!("sim{old}"), with).await;
             replaced.map_err(failed)?;
             bench.engine.pool_healed(POOL).await.map_err(failed)?;
             let seconds = bench.rt.now().since(start) as f64 / 1e9;

@@ -10,7 +10,7 @@ use crate::setup::{POOL, Setup};
 use crate::verify::{Demand, verify};
 use crate::workload::{History, Tolerance};
 use forebay_base::Random;
-use forebay_pool::{DiskAdd, DiskState, PoolState, PoolStatus, ScrubState};
+use forebay_pool::{DiskAdd, DiskReplace, DiskState, PoolState, PoolStatus, ScrubState};
 use forebay_simulation::{DiscardEffect, Fate, Image};
 use futures_util::future::join3;
 use std::cell::{Cell, RefCell};
@@ -22,7 +22,7 @@ const NO_ERRORS: Tolerance = Tolerance { errors: false, no_space: true };
 const CRASHES: u64 = 12;
 
 /// What a power loss left.
-struct Crash {
+pub(crate) struct Crash {
     images: Vec<Image>,
     history: History,
     /// Disks that are gone, bit by bit.
@@ -30,7 +30,7 @@ struct Crash {
     /// How many disks' contents are missing.
     spent: u32,
 }
-type Crashes = Rc<RefCell<Vec<Crash>>>;
+pub(crate) type Crashes = Rc<RefCell<Vec<Crash>>>;
 
 /// Keeps what a power loss leaves, at a moment of the next `most` microseconds.
 async fn fail_power(scene: &Scene, most: u64, absent: u64, spent: u32, crashes: &Crashes) {
@@ -41,7 +41,7 @@ async fn fail_power(scene: &Scene, most: u64, absent: u64, spent: u32, crashes: 
 }
 
 /// Lets clients run and the power fail while the pool heals; then everything must have moved.
-async fn heal(
+pub(crate) async fn heal(
     scene: &Scene,
     operations: u64,
     absent: u64,
@@ -67,7 +67,11 @@ async fn heal(
 }
 
 /// Loses as many of the disks `from` as the layout allows; gives them, bit by bit.
-async fn lose(scene: &Scene, setup: &Setup, from: impl Iterator<Item = usize>) -> Result<u64, Failure> {
+pub(crate) async fn lose(
+    scene: &Scene,
+    setup: &Setup,
+    from: impl Iterator<Item = usize>,
+) -> Result<u64, Failure> {
     let mut gone = 0;
     for disk in from.take(usize::from(setup.layout.redundancy())) {
         scene.world.set_gone(disk, true);
@@ -77,12 +81,12 @@ async fn lose(scene: &Scene, setup: &Setup, from: impl Iterator<Item = usize>) -
     Ok(gone)
 }
 
-fn failed(what: &str) -> impl Fn(forebay_pool::Error) -> Failure {
+pub(crate) fn failed(what: &str) -> impl Fn(forebay_pool::Error) -> Failure {
     move |error| Failure::Outcome(format!("{what}: {error}"))
 }
 
 /// Plays `script`, which gives the disks that are absent at the end, and judges its end and every power loss on the way.
-fn judged(
+pub(crate) fn judged(
     setup: &Setup,
     script: impl AsyncFnOnce(&Scene, &Crashes) -> Result<u64, Failure> + 'static,
 ) -> Result<Shown, Failure> {
@@ -161,7 +165,8 @@ pub fn replaced(setup: &Setup) -> Result<Shown, Failure> {
             let add = DiskAdd { spare: true, ..DiskAdd::default() };
             scene.engine.disk_add(POOL, vec![path], add).await.map_err(failed("adding a spare failed"))?;
         } else {
-            let replacing = scene.engine.disk_replace(POOL, &victim.to_string(), Some(&path), false).await;
+            let with = DiskReplace { new: Some(path), ..DiskReplace::default() };
+            let replacing = scene.engine.disk_replace(POOL, &victim.to_string(), with).await;
             replacing.map_err(failed("replacing a disk failed"))?;
         }
         heal(scene, own.operations, absent, 0, crashes).await?;
@@ -257,6 +262,64 @@ pub fn group_added(setup: &Setup) -> Result<Shown, Failure> {
         Ok(gone | lose(scene, &own, second.start + first..second.end).await?)
     })?;
     Ok(Shown { faults: u64::from(used.get() > 0), ..shown })
+}
+
+/// A group leaves under load: the first, the second, or that of the log disks; then as many disks of those left go as they can lose.
+pub fn group_removed(setup: &Setup) -> Result<Shown, Failure> {
+    let setup = &Setup { groups: 1, second: true, ..setup.clone() };
+    let own = setup.clone();
+    let (first, log, second) =
+        (0..own.data_disks(), own.data_disks()..own.second_disks().start, own.second_disks());
+    let number_last = 1 + u16::from(own.log_disks > 0);
+    let (number, leaving) = match own.seed % 3 {
+        0 => (0, first.clone()),
+        1 if own.log_disks > 0 => (1, log),
+        _ => (number_last, second.clone()),
+    };
+    judged(setup, async move |scene: &Scene, crashes: &Crashes| {
+        let over = Cell::new(false);
+        let crash = async {
+            while !over.get() {
+                fail_power(scene, 1 << (6 + scene.clients.below(9)), 0, 0, crashes).await;
+            }
+        };
+        let leave = async {
+            let removing = scene.engine.group_remove(POOL, number).await;
+            removing.map_err(failed("removing a group failed"))?;
+            // Clients may keep a block busy for as long as a look at it takes.
+            let mut status = scene.engine.pool_healed(POOL).await;
+            for _ in 0..5 {
+                if status.as_ref().is_ok_and(|status| status.healing.is_some()) {
+                    status = scene.engine.pool_healed(POOL).await;
+                }
+            }
+            over.set(true);
+            status.map_err(failed("healing failed"))
+        };
+        let (ran, left, ()) = join3(scene.clients.run(2 * own.operations), leave, crash).await;
+        ran?;
+        let status = left?;
+        if let Some(healing) = &status.healing {
+            let what =
+                format!("group {number}: {} bytes did not move: {}", healing.bytes_left, healing.blocked);
+            return Err(Failure::Outcome(what));
+        }
+        let paths: Vec<String> = leaving.clone().map(|disk| format!("sim{disk}")).collect();
+        let labelled = scene.engine.pool_scan(paths).await;
+        if status.groups.iter().any(|group| group.number == number) || !labelled.is_empty() {
+            return Err(Failure::Outcome(format!("group {number} has left, and is there: {labelled:?}")));
+        }
+        let mut absent = 0;
+        for disk in leaving.clone() {
+            scene.world.set_gone(disk, true);
+            absent |= 1 << disk;
+        }
+        let skip = own.seed as usize % 2;
+        for group in [first, second].into_iter().filter(|group| *group != leaving) {
+            absent |= lose(scene, &own, group.skip(skip)).await?;
+        }
+        Ok(absent)
+    })
 }
 
 /// Free space is discarded while clients work and the power fails, and reads as anything afterwards; then others go.

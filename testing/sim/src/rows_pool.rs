@@ -8,7 +8,7 @@ use crate::setup::{POOL, Setup};
 use crate::verify::{Demand, verify};
 use crate::workload::Tolerance;
 use forebay_base::Random;
-use forebay_pool::DiskState;
+use forebay_pool::{DiskState, Import};
 use forebay_simulation::{Action, Fate, Image, Rule, World, WorldConfig};
 use futures_util::future::join3;
 use std::cell::{Cell, RefCell};
@@ -172,7 +172,7 @@ fn import_of(setup: &Setup, own: &[Image], foreign: &[Image], list: &[Device]) -
         let (engine, _) = engine(cores);
         let id = engine.pool_scan(vec!["sim0".into()]).await.first().map(|found| found.id.to_string());
         let id = id.ok_or_else(|| Failure::Outcome("the pool's own disk was not recognised".into()))?;
-        Ok((engine.pool_import(&id, paths).await.map(drop), ()))
+        Ok((engine.pool_import(&id, paths, Import::default()).await.map(drop), ()))
     })?;
     match result {
         Ok(()) if complete => Ok(true),

@@ -108,6 +108,7 @@ impl Setup {
             log_disks,
             spare_disks: Vec::new(),
             enclosures: self.boxes(),
+            sectors: Vec::new(),
             shards: self.shards,
             log_bytes: Some(self.log_kib << 10),
             force: false,
@@ -136,7 +137,8 @@ impl Setup {
     /// What joins.
     pub fn second_group(&self) -> GroupAdd {
         let disks = self.second_disks().map(|disk| format!("sim{disk}")).collect();
-        GroupAdd { layout: self.second_layout(), disks, enclosures: Vec::new(), force: false }
+        let (enclosures, sectors) = (Vec::new(), Vec::new());
+        GroupAdd { layout: self.second_layout(), disks, enclosures, sectors, force: false }
     }
 
     /// The arguments of `sim replay` that make this run again.

@@ -34,6 +34,9 @@ pub struct Verdict {
 
 /// Seeds that crash exploration tries for each bug.
 const SEEDS: u64 = 24;
+/// Seeds that rows try which are asked first, and others.
+const SEEDS_FIRST: u64 = 10;
+const SEEDS_OTHER: u64 = 4;
 /// Images of one seed.
 const IMAGES: u64 = 150;
 
@@ -55,6 +58,11 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::ScrubOnlyLooks => &["scrubbed"],
         Bug::JoiningDisksDecide => &["group-added"],
         Bug::TrimsOpenChunk => &["trimmed"],
+        Bug::FailureNotRecorded => &["hung-evicted", "gone"],
+        Bug::HedgeUnchecked => &["slow-rotten"],
+        Bug::EvictsBeyondTolerance => &["hung-beyond"],
+        Bug::ReadOnlyImportWrites => &["read-only"],
+        Bug::GroupLeavesEarly | Bug::LogMovesWithoutFrames => &["group-removed"],
         Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],
     }
@@ -72,6 +80,7 @@ fn is_of_parity(bug: Bug) -> bool {
             | Bug::ParityNotUpdated
             | Bug::ParityWrongRotation
             | Bug::DegradedReadUnchecked
+            | Bug::HedgeUnchecked
     )
 }
 
@@ -90,6 +99,8 @@ fn shaped(bug: Bug, mut setup: Setup) -> Setup {
             setup.log_kib = 256;
         }
         Bug::ParityNotRestored | Bug::PlugNotReplayed => setup.clients = 8,
+        // The log is in the group that leaves, and frames are written while it moves.
+        Bug::LogMovesWithoutFrames => (setup.log_disks, setup.operations) = (0, 400),
         _ => {}
     }
     if is_of_parity(bug) {
@@ -109,7 +120,7 @@ pub fn hunt(bug: Bug) -> Verdict {
     planted::plant(Some(bug));
     let first = rows_first(bug);
     for name in first {
-        if let Some(caught) = hunt_by_row(bug, name, &mut cases) {
+        if let Some(caught) = hunt_by_row(bug, name, SEEDS_FIRST, &mut cases) {
             return verdict(Some(caught), cases);
         }
     }
@@ -129,7 +140,7 @@ pub fn hunt(bug: Bug) -> Verdict {
         }
     }
     for row in ROWS.iter().filter(|row| !first.contains(&row.name) && !row.name.starts_with("power-loss")) {
-        if let Some(caught) = hunt_by_row(bug, row.name, &mut cases) {
+        if let Some(caught) = hunt_by_row(bug, row.name, SEEDS_OTHER, &mut cases) {
             return verdict(Some(caught), cases);
         }
     }
@@ -151,11 +162,11 @@ fn hunt_by_crash(setup: &Setup) -> Result<u64, (Failure, u64)> {
         .map_err(|found| (found.failure, found.image.unwrap_or(0) + 1))
 }
 
-fn hunt_by_row(bug: Bug, name: &str, cases: &mut u64) -> Option<Caught> {
+fn hunt_by_row(bug: Bug, name: &str, seeds: u64, cases: &mut u64) -> Option<Caught> {
     let row = ROWS.iter().find(|row| row.name == name).expect("the suite names rows that exist");
-    for seed in 0..4 {
+    for seed in 0..seeds {
         for layout in if is_of_parity(bug) { PARITY } else { [Layout::Mirror, Layout::Single] } {
-            let setup = Setup { layout, ..Setup::from_seed(seed) };
+            let setup = Setup { layout, ..shaped(bug, Setup::from_seed(seed)) };
             if !(row.applies)(&setup) {
                 continue;
             }

@@ -11,9 +11,9 @@ use crate::oracle::{Judge, NEVER, VolumeModel};
 use crate::setup::{POOL, Setup};
 use crate::workload::{History, read_sectors};
 use forebay_base::Random;
-use forebay_pool::{DiskState, Engine, IoError, SyncPolicy, Volume, VolumeInfo};
+use forebay_pool::{DiskState, Engine, ErrorKind, Import, IoError, SyncPolicy, Volume, VolumeInfo};
 use forebay_runtime::{Cores, Rt};
-use forebay_simulation::{Fate, Image, Recording, World, WorldConfig};
+use forebay_simulation::{Fate, Image, OpKind, Recording, World, WorldConfig};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -43,6 +43,8 @@ pub struct Demand {
     pub check: bool,
     /// Disks that are not there, bit by bit.
     pub absent: u64,
+    /// The import is one that must not write, to any disk.
+    pub read_only: bool,
 }
 
 impl Demand {
@@ -57,6 +59,7 @@ impl Demand {
         record: false,
         check: true,
         absent: 0,
+        read_only: false,
     };
     /// Right data or an error, and nothing else: for damage beyond redundancy.
     pub const NOTHING_WRONG: Demand = Demand {
@@ -146,12 +149,14 @@ pub fn verify_in(
     }
     let paths = take_away(&world, demand.absent);
     prepare(&world);
+    let before: Vec<Image> = (0..world.disk_count()).map(|disk| world.image(disk)).collect();
     let (w, h) = (world.clone(), history.clone());
     let first_paths = paths.clone();
     let (mut verified, found) = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
         let (engine, _) = engine(cores);
         let mut verified = Verified::default();
-        match engine.pool_import(POOL, first_paths).await {
+        let import = Import { read_only: demand.read_only };
+        match engine.pool_import(POOL, first_paths, import).await {
             Ok(_) => verified.imported = true,
             Err(_) if demand.import_errors => return Ok((verified, Vec::new())),
             Err(error) => return Err(Failure::Outcome(format!("the import failed: {error}"))),
@@ -159,6 +164,10 @@ pub fn verify_in(
         verified.recording = w.take_recording();
         let mut found = catalog(&rt, &engine, &h, demand, &mut verified).await?;
         let mut random = Random::new(seed);
+        if demand.read_only {
+            takes_no_changes(&rt, &engine, &found).await?;
+            found.clear();
+        }
         for volume in &mut found {
             match exercise(&rt, volume, &mut random).await {
                 // Damage beyond redundancy may stop the pool, too.
@@ -180,6 +189,9 @@ pub fn verify_in(
         }
         Ok((verified, found))
     })?;
+    if demand.read_only {
+        untouched(&world, &before)?;
+    }
     let mut left = world.power_loss(|_, _| if demand.again { Fate::Lost } else { Fate::Whole });
     if demand.again {
         left = reimport(setup, left, demand.absent, found, seed)?;
@@ -318,6 +330,55 @@ async fn read_piece(
     Ok(piece)
 }
 
+/// Every way to change a pool that is only to be read is refused, and it goes on reading.
+async fn takes_no_changes(rt: &Rt, engine: &Engine, found: &[Found]) -> Result<(), Failure> {
+    let failed = |what: String| Failure::Outcome(format!("{what} in a pool that is only to be read"));
+    for Found { info, .. } in found {
+        let volume = Volume::open(rt, info.id).map_err(|error| failed(format!("opening gave {error}")))?;
+        let block = rt.arena().take_zeroed(info.block_size as usize).freeze();
+        let results = [
+            volume.write(0, vec![block.clone()], true).await,
+            volume.discard(0, u64::from(info.block_size), true).await,
+            volume.write_zeroes(0, u64::from(info.block_size), true).await,
+            volume.compare_and_write(0, block.clone(), block).await.map(drop),
+            volume.store_attributes(b"state").await,
+        ];
+        if let Some(result) = results.into_iter().find(|result| *result != Err(IoError::ReadOnly)) {
+            return Err(failed(format!("a change of {} gave {result:?}", info.name)));
+        }
+        volume.flush().await.map_err(|error| failed(format!("a flush gave {error}")))?;
+    }
+    let changes = [
+        engine.pool_trim(POOL).await.map(drop),
+        engine.scrub_start(POOL).await,
+        engine.checkpoint(POOL).await.map(drop),
+        engine.disk_offline(POOL, "0").await.map(drop),
+        engine.pool_destroy(POOL).await,
+    ];
+    let is_refused = |result: &Result<(), forebay_pool::Error>| {
+        result.as_ref().is_err_and(|error| error.kind == ErrorKind::Conflict)
+    };
+    match changes.iter().position(|result| !is_refused(result)) {
+        None => Ok(()),
+        Some(nth) => Err(failed(format!("change {nth} gave {:?}", changes[nth]))),
+    }
+}
+
+/// No disk was written to.
+fn untouched(world: &World, before: &[Image]) -> Result<(), Failure> {
+    for (disk, before) in before.iter().enumerate() {
+        let differs = !before.difference(&world.image(disk)).is_empty();
+        let asked = world.operations(disk, OpKind::Write);
+        if differs || asked > 0 {
+            return Err(Failure::Outcome(format!(
+                "a read-only import wrote to sim{disk}: {asked} writes, contents {}",
+                if differs { "changed" } else { "as before" }
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Liveness: a write, a discard of a block, a flush, and all around them read back.
 async fn exercise(rt: &Rt, found: &mut Found, random: &mut Random) -> Result<(), Failure> {
     let Found { info, tag, pieces } = found;
@@ -379,7 +440,7 @@ fn reimport(
     in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
         let (engine, _) = engine(cores);
         let failed = |error| Failure::Outcome(format!("the import after the second crash failed: {error}"));
-        engine.pool_import(POOL, paths).await.map_err(failed)?;
+        engine.pool_import(POOL, paths, Import::default()).await.map_err(failed)?;
         for mut found in found {
             let (block, sync) = (found.info.block_size, found.info.sync);
             if sync == SyncPolicy::Disabled {

@@ -49,6 +49,21 @@ pub struct Mix {
     pub manage: u64,
 }
 
+impl Mix {
+    /// Reads, and nothing else.
+    pub const READS: Mix = Mix {
+        write: 0,
+        read: 1,
+        flush: 0,
+        discard: 0,
+        zeroes: 0,
+        compare: 0,
+        checkpoint: 0,
+        pause: 0,
+        manage: 0,
+    };
+}
+
 impl Default for Mix {
     fn default() -> Mix {
         Mix {
@@ -82,7 +97,7 @@ pub struct Clients {
     engine: Engine,
     setup: Setup,
     tolerance: Tolerance,
-    pub mix: Mix,
+    pub mix: Cell<Mix>,
     random: RefCell<Random>,
     history: RefCell<History>,
     live: RefCell<Vec<Live>>,
@@ -107,7 +122,7 @@ impl Clients {
             engine: engine.clone(),
             setup: setup.clone(),
             tolerance,
-            mix: Mix::default(),
+            mix: Cell::default(),
             random: RefCell::new(Random::new(setup.seed ^ 0x00c1_1e27)),
             history: RefCell::default(),
             live: RefCell::default(),
@@ -162,7 +177,7 @@ impl Clients {
 
     async fn operation(&self) {
         let Some(live) = self.draw_volume() else { return self.create().await };
-        let mix = self.mix;
+        let mix = self.mix.get();
         let manage = if self.setup.management { mix.manage } else { 0 };
         let weights = [
             mix.write,
@@ -282,7 +297,7 @@ impl Clients {
             IoError::Gone => deleted,
             IoError::NoSpace => self.tolerance.no_space,
             IoError::Io | IoError::Suspended | IoError::Corrupt => self.tolerance.errors,
-            IoError::OutOfRange => false,
+            IoError::OutOfRange | IoError::ReadOnly => false,
         };
         if excused {
             self.excused.set(self.excused.get() + 1);

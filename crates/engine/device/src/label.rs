@@ -94,6 +94,8 @@ pub struct GroupEntry {
     pub slot_bytes: u64,
     /// Bytes of consecutive data on one slot; the slot size for single and mirrors.
     pub cell_bytes: u64,
+    /// All that is in it moves to other groups; then its disks leave the pool.
+    pub leaving: bool,
 }
 
 /// A disk as the pool knows it. Its index in the label is its number in every chunk.
@@ -124,6 +126,13 @@ pub fn most_lacking(out: impl Iterator<Item = Enclosure>, crowd: usize) -> usize
         lacking += usize::from(!enclosure.is_named() || *there <= crowd);
     }
     lacking
+}
+
+impl Label {
+    /// Whether a group has disks; the number of one that has none may be given to another.
+    pub fn is_inhabited(&self, group: usize) -> bool {
+        self.disks.iter().any(|disk| usize::from(disk.group) == group && disk.status != DiskStatus::Removed)
+    }
 }
 
 impl DiskEntry {
@@ -188,7 +197,7 @@ impl Label {
         w.text(&self.pool_name, NAME_BYTES);
         w.zeros(HEADER - w.position());
         for group in &self.groups {
-            w.u8(group.role).u8(group.data).u8(group.redundancy).u8(0).u32(0);
+            w.u8(group.role).u8(group.data).u8(group.redundancy).u8(u8::from(group.leaving)).u32(0);
             w.u64(group.slot_bytes).u64(group.cell_bytes).zeros(40);
         }
         for disk in &self.disks {
@@ -241,7 +250,7 @@ impl Label {
 }
 
 fn decode_group(r: &mut Reader) -> Result<GroupEntry, LabelError> {
-    let (role, data, redundancy, _, _) = (r.u8()?, r.u8()?, r.u8()?, r.u8()?, r.u32()?);
+    let (role, data, redundancy, leaving, _) = (r.u8()?, r.u8()?, r.u8()?, r.u8()?, r.u32()?);
     let (slot_bytes, cell_bytes) = (r.u64()?, r.u64()?);
     r.bytes(40)?;
     let is_shape = match data {
@@ -253,10 +262,15 @@ fn decode_group(r: &mut Reader) -> Result<GroupEntry, LabelError> {
         }
         _ => false,
     };
-    if role > 1 || !is_shape || !slot_bytes.is_power_of_two() || !(1 << 16..=1 << 32).contains(&slot_bytes) {
+    if role > 1
+        || leaving > 1
+        || !is_shape
+        || !slot_bytes.is_power_of_two()
+        || !(1 << 16..=1 << 32).contains(&slot_bytes)
+    {
         return Err(LabelError::Damaged);
     }
-    Ok(GroupEntry { role, data, redundancy, slot_bytes, cell_bytes })
+    Ok(GroupEntry { role, data, redundancy, slot_bytes, cell_bytes, leaving: leaving == 1 })
 }
 
 fn decode_disk(r: &mut Reader, groups: &[GroupEntry]) -> Result<DiskEntry, LabelError> {
@@ -267,10 +281,12 @@ fn decode_disk(r: &mut Reader, groups: &[GroupEntry]) -> Result<DiskEntry, Label
     r.bytes(6)?;
     let status = *DiskStatus::ALL.get(usize::from(status)).ok_or(LabelError::Damaged)?;
     let entry = groups.get(usize::from(group)).ok_or(LabelError::Damaged)?;
-    let layout =
-        DiskLayout::new(size, entry.slot_bytes, u64::from(entry.data)).map_err(|_| LabelError::Damaged)?;
-    if slots > layout.slots {
-        return Err(LabelError::Damaged);
+    // The group of one that left may be another by now.
+    if status != DiskStatus::Removed {
+        let layout = DiskLayout::new(size, entry.slot_bytes, u64::from(entry.data));
+        if layout.map_or(true, |layout| slots > layout.slots) {
+            return Err(LabelError::Damaged);
+        }
     }
     Ok(DiskEntry { id, group, status, slots, size, sector_physical, stale_since, heir_of, enclosure })
 }
@@ -291,7 +307,8 @@ mod tests {
             heir_of: Some(1),
             enclosure: Enclosure::new("shelf-1").expect("a short name"),
         };
-        let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 1 << 22, cell_bytes: 1 << 22 };
+        let (slot_bytes, cell_bytes) = (1 << 22, 1 << 22);
+        let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes, cell_bytes, leaving: true };
         Label {
             pool: Id(1 << 100),
             pool_name: "tank".into(),

@@ -16,6 +16,7 @@
 mod label;
 mod layout;
 mod member;
+mod overlay;
 mod superblock;
 
 pub use label::{
@@ -27,4 +28,5 @@ pub use layout::{
     record_bytes,
 };
 pub use member::{Health, Member, read_labels, read_superblocks, write_label, write_superblock};
+pub use overlay::Overlay;
 pub use superblock::{SUPERBLOCK_PAYLOAD_MAX, SuperblockSlot};

@@ -5,6 +5,7 @@ use crate::layout::{DiskLayout, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS};
 use crate::superblock::SuperblockSlot;
 use forebay_base::Id;
 use forebay_runtime::{Disk, DiskError, Rt};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -45,12 +46,15 @@ pub struct Member {
     pub layout: DiskLayout,
     pub health: Arc<Health>,
     /// Reads in flight from this core: the shortest queue serves the next read of a mirror.
-    pub reads: std::cell::Cell<u32>,
+    pub reads: Cell<u32>,
+    /// Whether reads that have another way should rather take it, and how many did.
+    pub late: Cell<bool>,
+    pub avoided: Cell<u32>,
 }
 
 impl Member {
     pub fn new(disk: Disk, layout: DiskLayout, health: Arc<Health>) -> Member {
-        Member { disk, layout, health, reads: std::cell::Cell::new(0) }
+        Member { disk, layout, health, reads: Cell::new(0), late: Cell::new(false), avoided: Cell::new(0) }
     }
 }
 

@@ -45,6 +45,9 @@ impl Volume {
     /// Keeps `bytes` with the volume, durably, instead of what was kept before; none to keep nothing. `OutOfRange` for more
     /// than [`ATTRIBUTES_BYTES_MAX`].
     pub async fn store_attributes(&self, bytes: &[u8]) -> Result<(), IoError> {
+        if self.is_read_only() {
+            return Err(IoError::ReadOnly);
+        }
         let (shard, number) = self.place();
         if bytes.len() > ATTRIBUTES_BYTES_MAX {
             return Err(IoError::OutOfRange);

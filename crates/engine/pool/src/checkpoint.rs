@@ -104,6 +104,7 @@ impl Shard {
         writer.write().await?;
         let old = std::mem::take(&mut *self.tables.borrow_mut());
         old.iter().for_each(|ptr| self.space.borrow_mut().freed_frozen(ptr));
+        self.seal_log(tail.position);
         let (table, table_chunk) = self.write_chunks(&mut writer, generation, &mut tables).await?;
         *self.tables.borrow_mut() = tables;
         self.nodes_frozen.set(0);
@@ -296,8 +297,13 @@ impl Shard {
         let leaving = self.space.borrow_mut().release();
         self.log.borrow_mut().tail = self.frozen_tail.get().position;
         self.checkpoints.set(self.checkpoints.get() + 1);
+        let has_moved = self.switch_log();
         self.progress.changed();
         self.work.send();
+        if has_moved {
+            // A frame may still be on its way to where the log was.
+            self.committed_all().await;
+        }
         leaving
     }
 }

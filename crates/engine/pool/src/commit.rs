@@ -17,7 +17,8 @@ use crate::shard::{NodesClaim, Shard};
 use crate::signal::Pass;
 use forebay_base::codec::Writer;
 use forebay_base::planted::{Bug, active};
-use forebay_log::{FRAME_HEADER, Frame, PlugPiece, Record, encode_frame};
+use forebay_device::SlotRef;
+use forebay_log::{FRAME_HEADER, Frame, PlugPiece, Record, Ring, encode_frame};
 use forebay_raid::{ArrayError, DiskSet, Piece, Writing};
 use forebay_runtime::{Buf, Completer, Completion, completion};
 use forebay_space::{Addr, ChunkEntry, Ptr};
@@ -417,16 +418,24 @@ impl Shard {
     fn start_frame(&self, frame: Buf) -> Vec<Writing> {
         let log = self.log.borrow();
         let position = log.chain.position - frame.len() as u64;
-        let mut from = 0;
-        let pieces = log.ring.pieces(position, frame.len());
-        let write = |piece: forebay_log::Piece| {
-            let part = frame.slice(from, piece.len);
-            from += piece.len;
-            let mut slots = log.chunks[piece.chunk].clone();
-            slots.extend(log.twins.iter().filter(|twin| twin.order == piece.chunk).map(|twin| twin.target));
-            self.array.write_copies(&slots, piece.offset, vec![part])
+        let write_to = |ring: Ring, slots: &dyn Fn(usize) -> Vec<SlotRef>| {
+            let mut from = 0;
+            let write = |piece: forebay_log::Piece| {
+                let part = frame.slice(from, piece.len);
+                from += piece.len;
+                self.array.write_copies(&slots(piece.chunk), piece.offset, vec![part])
+            };
+            ring.pieces(position, frame.len()).into_iter().map(write).collect::<Vec<_>>()
         };
-        pieces.into_iter().map(write).collect()
+        let mut writes = write_to(log.ring, &|chunk| {
+            let twins = log.twins.iter().filter(|twin| twin.order == chunk).map(|twin| twin.target);
+            log.chunks[chunk].iter().copied().chain(twins).collect()
+        });
+        let successor = log.successor.as_ref().filter(|_| !active(Bug::LogMovesWithoutFrames));
+        if let Some(successor) = successor {
+            writes.extend(write_to(successor.ring, &|chunk| successor.chunks[chunk].slots.clone()));
+        }
+        writes
     }
 
     /// Waits until the ring has room for a frame. The freeze that makes room happens in here: the commit task is waiting.

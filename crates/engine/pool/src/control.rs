@@ -10,6 +10,7 @@ use crate::registry::{PoolShared, call, registry};
 use crate::scrub::PoolScrub;
 use crate::signal::Turnstile;
 use crate::slots::{DATA, SlotMap};
+use crate::slow::SlowDisks;
 use crate::spec::{DiskState, DiskStatus, Event, GroupStatus, Layout, PoolState, PoolStatus, Role, Severity};
 use forebay_base::Id;
 use forebay_device::{self as device, DiskEntry, Label, UNIT};
@@ -62,6 +63,7 @@ pub(crate) struct Control {
     pub joining: Cell<bool>,
     pub healer: Healer,
     pub scrub: PoolScrub,
+    pub slow: SlowDisks,
     pub trimming: Cell<bool>,
     /// Whether someone is looking for a chunk to evacuate.
     pub reclaiming: Cell<bool>,
@@ -100,6 +102,7 @@ impl Control {
             joining: Cell::new(false),
             healer: Healer::default(),
             scrub: PoolScrub::default(),
+            slow: SlowDisks::default(),
             trimming: Cell::new(false),
             reclaiming: Cell::new(false),
         }
@@ -117,6 +120,16 @@ impl Control {
 
     pub fn event(&self, severity: Severity, code: &'static str, object: &str, message: String) {
         (self.shared.events)(Event { at: self.rt.wall(), severity, code, object: object.into(), message });
+    }
+
+    /// Refuses what would change a pool that is only to be read.
+    pub fn writable(&self) -> Result<(), Error> {
+        if !self.shared.read_only {
+            return Ok(());
+        }
+        let error = self
+            .error(ErrorKind::Conflict, "the pool is imported read-only, and nothing in it can be changed");
+        Err(error.remedy("To change it, export it and import it without --read-only"))
     }
 
     pub fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
@@ -142,7 +155,7 @@ impl Control {
 
     /// Grants a chunk to a shard. Data leaves a slice of the pool untouched, so that deletion can always go on.
     pub fn grant(&self, kind: ChunkKind, urgent: bool) -> Option<ChunkEntry> {
-        let floor = |total: u64| match kind {
+        let floor = |_, total: u64| match kind {
             ChunkKind::Data { .. } | ChunkKind::Log => self.reserve(total),
             ChunkKind::Node if urgent => 0,
             ChunkKind::Node => self.reserve(total) / 2,
@@ -155,7 +168,7 @@ impl Control {
     }
 
     /// Of so many chunks of a group, those that are kept for nodes and deletion.
-    fn reserve(&self, total: u64) -> u64 {
+    pub fn reserve(&self, total: u64) -> u64 {
         (self.shard_count() as u64 * 3).max(total / 64)
     }
 
@@ -167,7 +180,7 @@ impl Control {
 
     /// Whether a chunk for data would be granted.
     pub fn has_spare_chunk(&self) -> bool {
-        self.slots.borrow().emptiest_group(|total| self.reserve(total)).is_some()
+        self.slots.borrow().emptiest_group(|_, total| self.reserve(total)).is_some()
     }
 
     /// Starts a checkpoint, or has one follow the running one.
@@ -249,7 +262,7 @@ impl Control {
             units.into_iter().for_each(|(group, units)| *busy.entry(group).or_insert(0) += units * UNIT);
             fill = fill.max(permille);
         }
-        let scrub = self.scrub_status().await?;
+        let (scrub, scrub_next) = (self.scrub_status().await?, self.next_scrub());
         let label = self.label.borrow();
         let lacks = |disk: &DiskEntry| {
             matches!(disk.status, device::DiskStatus::Failed | device::DiskStatus::Offline)
@@ -262,13 +275,15 @@ impl Control {
         let status = |group: u16| self.group_status(&label, group, busy.get(&group).copied().unwrap_or(0));
         // One that is just joining has no chunks to count yet.
         let known = self.slots.borrow().groups();
-        let groups: Vec<GroupStatus> = (0..known).map(status).collect();
+        let groups = (0..known).filter(|group| label.is_inhabited(usize::from(*group)));
+        let groups: Vec<GroupStatus> = groups.map(status).collect();
         let data = || groups.iter().filter(|group| group.role == Role::Data);
         let (size, used) = (data().map(|group| group.size).sum(), data().map(|group| group.used).sum());
         Ok(PoolStatus {
             id: self.id(),
             name: self.name().into(),
             state,
+            read_only: self.shared.read_only,
             groups,
             shards: self.shard_count(),
             size,
@@ -279,11 +294,14 @@ impl Control {
             created: label.created,
             healing: self.healer.status(),
             scrub,
+            scrubs: self.scrub.schedule.get(),
+            scrub_next,
         })
     }
 
     fn group_status(&self, label: &Label, number: u16, used: u64) -> GroupStatus {
         use device::DiskStatus as Is;
+        let entry = &label.groups[usize::from(number)];
         let is_member = |disk: &DiskEntry| disk.group == number && disk.status != Is::Removed;
         let members = label.disks.iter().enumerate().filter(|(_, disk)| is_member(disk));
         let handles = self.disks.borrow();
@@ -297,6 +315,7 @@ impl Control {
                 (Is::Empty, _) => DiskState::Empty,
                 (_, None) => DiskState::Missing,
                 (_, Some(_)) if health.is_failed() => DiskState::Failed,
+                (_, Some(_)) if entry.leaving => DiskState::Leaving,
                 (_, Some(_)) => DiskState::Online,
             };
             DiskStatus {
@@ -305,6 +324,7 @@ impl Control {
                 path: handles[index].path.clone(),
                 size: disk.size,
                 sector_physical: disk.sector_physical,
+                sector_reported: handle.map(|disk| disk.geometry().sector_physical),
                 rotational: handle.is_some_and(|disk| disk.geometry().rotational),
                 enclosure: disk.enclosure.name(),
                 state,
@@ -314,11 +334,14 @@ impl Control {
                 repaired: health.repaired.load(Ordering::Relaxed),
             }
         });
-        let entry = &label.groups[usize::from(number)];
         let layout = Layout::of(entry.data, entry.redundancy);
         let (role, kind) = if entry.role == 0 { (Role::Data, DATA) } else { (Role::Log, ChunkKind::Log) };
         let slots = self.slots.borrow();
-        let size = slots.chunks(number).0 * u64::from(slots.units(number, kind)) * UNIT;
-        GroupStatus { number, role, layout, size, used, disks: disks.collect() }
+        let size = match entry.leaving {
+            // Nothing more goes there.
+            true => used,
+            false => slots.chunks(number).0 * u64::from(slots.units(number, kind)) * UNIT,
+        };
+        GroupStatus { number, role, layout, leaving: entry.leaving, size, used, disks: disks.collect() }
     }
 }

@@ -5,9 +5,10 @@ use crate::error::{Error, ErrorKind};
 use crate::format::{SHARDS_MAX, ShardRoot, Super};
 use crate::import::{Probe, build_array, line_units, open_error, probe};
 use crate::registry::PoolShared;
+use crate::sectors::{check_sectors, given, put_sectors, sector_of};
 use crate::shard::{FrozenShard, Log, Shard, ShardParts};
 use crate::slots::SlotMap;
-use crate::spec::{Layout, PoolSpec};
+use crate::spec::{Layout, PoolSpec, ScrubSchedule};
 use crate::volumes::check_name;
 use forebay_base::{GIB, Id, KIB, MIB};
 use forebay_device::{
@@ -55,6 +56,7 @@ fn check_spec(spec: &PoolSpec) -> Result<(), Error> {
         return Err(invalid("disks", &spec.name, "a pool has at most 256 disks", "Create two pools"));
     }
     check_enclosures(&spec.name, &spec.enclosures, |path| spec.paths().any(|disk| disk == path))?;
+    check_sectors(&spec.name, &spec.sectors, |path| spec.paths().any(|disk| disk == path))?;
     if spec.log_disks.len() > 3 {
         return Err(invalid(
             "log_disks",
@@ -194,7 +196,7 @@ pub(crate) fn plan_group(
         _ if disks.iter().any(|disk| disk.geometry().rotational) => cell_bytes(slot_bytes, CELL_BYTES_DISK),
         _ => cell_bytes(slot_bytes, CELL_BYTES_FLASH),
     };
-    let entry = GroupEntry { role, data, redundancy, slot_bytes, cell_bytes };
+    let entry = GroupEntry { role, data, redundancy, slot_bytes, cell_bytes, leaving: false };
     let describe = |disk: &Disk| DiskEntry {
         slots: slots_of(disk, &entry).expect("the size was checked"),
         ..describe(rt, group, disk)
@@ -233,6 +235,7 @@ pub(crate) async fn examine(rt: &Rt, spec: &PoolSpec) -> Result<Vec<Disk>, Error
         if disks.iter().any(|other| other.geometry().identity == disk.geometry().identity) {
             return Err(invalid("disks", path, "the disk is given twice", "Give each disk once"));
         }
+        sector_of(path, &disk, given(&spec.sectors, path))?;
         disks.push(disk);
     }
     Ok(disks)
@@ -257,6 +260,7 @@ pub(crate) async fn create(
     }
     entries.extend(spare.iter().map(|disk| DiskEntry { status: DiskStatus::Spare, ..describe(rt, 0, disk) }));
     put_in_boxes(&mut entries, spec.paths(), &spec.enclosures);
+    put_sectors(&mut entries, spec.paths(), &spec.sectors);
     let label = Label {
         pool: Id::from_random(rt.random(), rt.random()),
         pool_name: spec.name.clone(),
@@ -271,6 +275,7 @@ pub(crate) async fn create(
         label.pool,
         spec.name.clone(),
         cores.clone(),
+        false,
         config.events.clone(),
         1 << 20,
     ));
@@ -281,8 +286,14 @@ pub(crate) async fn create(
             Error::new(ErrorKind::Io, path, format!("writing failed: {error}"))
         }
     };
-    let pool =
-        Super { incarnation: 0, epoch: FIRST_EPOCH, label_generation: 1, exported: true, shards: roots };
+    let pool = Super {
+        incarnation: 0,
+        epoch: FIRST_EPOCH,
+        label_generation: 1,
+        exported: true,
+        scrubs: ScrubSchedule::default(),
+        shards: roots,
+    };
     let slot = SuperblockSlot { pool: label.pool, generation: FIRST_GENERATION, payload: pool.encode() };
     for (index, disk) in disks.iter().enumerate() {
         let ring = rt.arena().take_zeroed((SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES) as usize).freeze();
@@ -351,6 +362,7 @@ async fn format_shards(
             marked: 0,
             frame_start: start,
             twins: Vec::new(),
+            successor: None,
             staged: BTreeMap::new(),
         };
         let parts = ShardParts {

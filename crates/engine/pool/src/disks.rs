@@ -3,7 +3,7 @@
 use crate::Engine;
 use crate::error::Error;
 use crate::groups::GroupAdd;
-use crate::members::DiskAdd;
+use crate::members::{DiskAdd, DiskReplace};
 use crate::spec::PoolStatus;
 use crate::trim::Trimmed;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 impl Engine {
     /// Adds disks to a data group of the pool; chunks spread over them in the background.
     pub async fn disk_add(&self, pool: &str, paths: Vec<String>, add: DiskAdd) -> Result<PoolStatus, Error> {
-        self.on_pool(pool, |control| async move {
+        self.on_writable_pool(pool, |control| async move {
             control.disk_add(&paths, &add).await?;
             control.status().await
         })
@@ -21,7 +21,7 @@ impl Engine {
 
     /// Adds a group of disks that can lose as many as those the pool has; new chunks come from it as well.
     pub async fn group_add(&self, pool: &str, add: GroupAdd) -> Result<PoolStatus, Error> {
-        self.on_pool(pool, |control| async move {
+        self.on_writable_pool(pool, |control| async move {
             control.group_add(&add).await?;
             control.status().await
         })
@@ -30,20 +30,14 @@ impl Engine {
 
     /// What [`Engine::group_add`] would refuse, without adding anything; the bytes of data that the group would hold.
     pub async fn group_add_check(&self, pool: &str, add: GroupAdd) -> Result<u64, Error> {
-        self.on_pool(pool, |control| async move { control.group_add_check(&add).await }).await
+        self.on_writable_pool(pool, |control| async move { control.group_add_check(&add).await }).await
     }
 
-    /// Puts `new`, or a spare disk of the pool, in place of `old`. What is on `old` moves, or is rebuilt, in the background.
-    pub async fn disk_replace(
-        &self,
-        pool: &str,
-        old: &str,
-        new: Option<&str>,
-        force: bool,
-    ) -> Result<PoolStatus, Error> {
-        let (old, new) = (old.to_string(), new.map(str::to_string));
-        self.on_pool(pool, move |control| async move {
-            control.disk_replace(&old, new.as_deref(), force).await?;
+    /// Puts a disk in place of `old`. What is on `old` moves, or is rebuilt, in the background.
+    pub async fn disk_replace(&self, pool: &str, old: &str, with: DiskReplace) -> Result<PoolStatus, Error> {
+        let old = old.to_string();
+        self.on_writable_pool(pool, move |control| async move {
+            control.disk_replace(&old, &with).await?;
             control.status().await
         })
         .await
@@ -52,17 +46,38 @@ impl Engine {
     /// Has a disk leave the pool: what is on it moves to the others of its group in the background, then its label is erased.
     pub async fn disk_remove(&self, pool: &str, disk: &str) -> Result<PoolStatus, Error> {
         let disk = disk.to_string();
-        self.on_pool(pool, |control| async move {
+        self.on_writable_pool(pool, |control| async move {
             control.disk_remove(&disk).await?;
             control.status().await
         })
         .await
     }
 
+    /// What [`Engine::disk_remove`] would refuse, without changing anything; how many bytes of the disk would move.
+    pub async fn disk_remove_check(&self, pool: &str, disk: &str) -> Result<u64, Error> {
+        let disk = disk.to_string();
+        self.on_writable_pool(pool, |control| async move { control.disk_remove_check(&disk).await }).await
+    }
+
+    /// Has a group leave the pool: what is in it moves to the others in the background, then its disks' labels are erased.
+    pub async fn group_remove(&self, pool: &str, group: u16) -> Result<PoolStatus, Error> {
+        self.on_writable_pool(pool, move |control| async move {
+            control.group_remove(group).await?;
+            control.status().await
+        })
+        .await
+    }
+
+    /// What [`Engine::group_remove`] would refuse, without changing anything; how many bytes would move.
+    pub async fn group_remove_check(&self, pool: &str, group: u16) -> Result<u64, Error> {
+        self.on_writable_pool(pool, move |control| async move { control.group_remove_check(group).await })
+            .await
+    }
+
     /// Takes a disk out of service, if its group can do without it.
     pub async fn disk_offline(&self, pool: &str, disk: &str) -> Result<PoolStatus, Error> {
         let disk = disk.to_string();
-        self.on_pool(pool, |control| async move {
+        self.on_writable_pool(pool, |control| async move {
             control.disk_offline(&disk).await?;
             control.status().await
         })
@@ -72,7 +87,7 @@ impl Engine {
     /// Takes a disk that was out of service back, at `path` or where it was; what it missed is copied in the background.
     pub async fn disk_online(&self, pool: &str, disk: &str, path: Option<&str>) -> Result<PoolStatus, Error> {
         let (disk, path) = (disk.to_string(), path.map(str::to_string));
-        self.on_pool(pool, |control| async move {
+        self.on_writable_pool(pool, |control| async move {
             control.disk_online(&disk, path.as_deref()).await?;
             control.status().await
         })
@@ -87,22 +102,28 @@ impl Engine {
 
     /// Begins a scrub in the background, or goes on with one that was paused.
     pub async fn scrub_start(&self, pool: &str) -> Result<(), Error> {
-        self.on_pool(pool, |control| async move { control.scrub_start().await }).await
+        self.on_writable_pool(pool, |control| async move { control.scrub_start().await }).await
     }
 
     /// Halts a scrub; it remembers where it was, also over a restart.
     pub async fn scrub_pause(&self, pool: &str) -> Result<(), Error> {
-        self.on_pool(pool, |control| async move { control.scrub_pause().await }).await
+        self.on_writable_pool(pool, |control| async move { control.scrub_pause().await }).await
     }
 
     /// Ends a scrub, running or paused.
     pub async fn scrub_stop(&self, pool: &str) -> Result<(), Error> {
-        self.on_pool(pool, |control| async move { control.scrub_stop().await }).await
+        self.on_writable_pool(pool, |control| async move { control.scrub_stop().await }).await
+    }
+
+    /// Has scrubs begin by themselves, so many seconds after the last was through; never with 0.
+    pub async fn scrub_schedule(&self, pool: &str, every_seconds: u32) -> Result<(), Error> {
+        self.on_writable_pool(pool, move |control| async move { control.schedule_scrub(every_seconds).await })
+            .await
     }
 
     /// Tells the disks which of their space holds nothing; returns when it is done.
     pub async fn pool_trim(&self, pool: &str) -> Result<Trimmed, Error> {
-        self.on_pool(pool, |control| async move { control.trim().await }).await
+        self.on_writable_pool(pool, |control| async move { control.trim().await }).await
     }
 
     /// Waits until no scrub is running.

@@ -70,6 +70,8 @@ pub enum IoError {
     Io,
     /// The pool has stopped writing.
     Suspended,
+    /// The pool was imported to be read only.
+    ReadOnly,
     /// The volume was deleted or the pool exported.
     Gone,
 }
@@ -82,6 +84,7 @@ impl fmt::Display for IoError {
             IoError::Corrupt => "stored data is damaged beyond repair",
             IoError::Io => "a disk failed the request",
             IoError::Suspended => "the pool is suspended after a disk failure",
+            IoError::ReadOnly => "the pool is imported read-only",
             IoError::Gone => "the volume is no longer there",
         })
     }

@@ -72,8 +72,6 @@ impl Shard {
         closed: &BTreeSet<ChunkId>,
     ) -> Result<(), IoError> {
         self.replace_staged(dataset, closed).await?;
-        let bytes = if self.space.borrow().has_lines() { MOVE_BYTES_LOGGED } else { MOVE_BYTES };
-        let run_max = (bytes / dataset.block_bytes()).max(1);
         let mut next = 0;
         loop {
             let leaf = dataset.tree.borrow().next_leaf(next);
@@ -82,19 +80,32 @@ impl Shard {
                 return Err(IoError::Gone);
             }
             next = leaf + 1;
-            let inside: Vec<bool> = {
-                let ptrs = self.leaf_pointers(dataset, leaf).await?;
-                ptrs.iter().map(|ptr| is_inside(ptr, closed)).collect()
-            };
-            let mut at = 0;
-            while at < inside.len() {
-                let run = inside[at..].iter().take_while(|inside| **inside).count().min(run_max);
-                if run > 0 {
-                    self.move_blocks(dataset, leaf * FANOUT + at as u64, run, closed).await?;
-                }
-                at += run.max(1);
-            }
+            self.evacuate_leaf(dataset, leaf, closed).await?;
         }
+    }
+
+    /// Moves the blocks of a leaf that lie in closed chunks; how many bytes.
+    pub async fn evacuate_leaf(
+        self: &Rc<Self>,
+        dataset: &Rc<Dataset>,
+        leaf: u64,
+        closed: &BTreeSet<ChunkId>,
+    ) -> Result<u64, IoError> {
+        let bytes = if self.space.borrow().has_lines() { MOVE_BYTES_LOGGED } else { MOVE_BYTES };
+        let run_max = (bytes / dataset.block_bytes()).max(1);
+        let inside: Vec<bool> = {
+            let ptrs = self.leaf_pointers(dataset, leaf).await?;
+            ptrs.iter().map(|ptr| is_inside(ptr, closed)).collect()
+        };
+        let (mut at, mut moved) = (0, 0);
+        while at < inside.len() {
+            let run = inside[at..].iter().take_while(|inside| **inside).count().min(run_max);
+            if run > 0 {
+                moved += self.move_blocks(dataset, leaf * FANOUT + at as u64, run, closed).await?;
+            }
+            at += run.max(1);
+        }
+        Ok(moved)
     }
 
     /// All pointers of a leaf, as the tree in memory has them.
@@ -122,7 +133,7 @@ impl Shard {
     }
 
     /// Gives blocks that are durable in the log only, with a place reserved in a closed chunk, another place.
-    async fn replace_staged(
+    pub async fn replace_staged(
         self: &Rc<Self>,
         dataset: &Rc<Dataset>,
         closed: &BTreeSet<ChunkId>,
@@ -142,14 +153,14 @@ impl Shard {
     }
 
     /// Writes the blocks `first..first + count` of one leaf anew, those that still lie in a closed chunk and that nobody is
-    /// changing.
+    /// changing; how many bytes.
     async fn move_blocks(
         self: &Rc<Self>,
         dataset: &Rc<Dataset>,
         first: u64,
         count: usize,
         closed: &BTreeSet<ChunkId>,
-    ) -> Result<(), IoError> {
+    ) -> Result<u64, IoError> {
         let has_lines = self.space.borrow().has_lines();
         let _room = match has_lines {
             true => Some(self.moving_room(count * dataset.block_bytes()).await?),
@@ -157,7 +168,7 @@ impl Shard {
         };
         let guard = dataset.locks.try_lock(first, first + count as u64 - 1);
         if guard.is_none() && !active(Bug::EvacuatesLockedBlocks) {
-            return Ok(());
+            return Ok(0);
         }
         let ptrs = self.leaf_pointers(dataset, first / FANOUT).await?;
         let mut moving = Vec::new();
@@ -169,8 +180,9 @@ impl Shard {
             }
         }
         if moving.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
+        let bytes = (moving.len() * dataset.block_bytes()) as u64;
         let nodes = dataset.nodes_over(once(first..first + count as u64));
         let (places, nodes) = self.allocate_here(dataset.block_bytes(), moving.len(), nodes).await?;
         // Into lines with parity by way of the log, as everything small.
@@ -187,7 +199,7 @@ impl Shard {
         entry.nodes = Some(nodes);
         let done = entry.awaited();
         self.submit(entry);
-        done.await
+        done.await.map(|()| bytes)
     }
 
     /// Waits for a checkpoint when the log is nearly full. Gives up when that does not help: blocks that are durable in the log
@@ -201,7 +213,7 @@ impl Shard {
     }
 }
 
-fn is_inside(ptr: &Ptr, closed: &BTreeSet<ChunkId>) -> bool {
+pub(crate) fn is_inside(ptr: &Ptr, closed: &BTreeSet<ChunkId>) -> bool {
     !ptr.is_hole() && closed.contains(&ptr.addr().chunk())
 }
 

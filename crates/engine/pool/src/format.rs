@@ -1,8 +1,9 @@
 //! What the pool itself writes: the superblock's payload and the records of the catalogue.
 //!
 //! ```text
-//! superblock payload: 40 bytes, then 288 per shard
-//!   0 version 2   2 shards 2   4 flags 4 (bit 0: exported)   8 incarnation 8   16 epoch 8   24 label generation 8   32 zero 8
+//! superblock payload: 48 bytes, then 288 per shard
+//!   0 version 2   2 shards 2   4 flags 4 (bit 0: exported)   8 incarnation 8   16 epoch 8   24 label generation 8
+//!   32 last whole scrub 8   40 seconds between scrubs 4   44 zero 4
 //!   shard: 0 catalogue index 32   32 chunk table index 32   64 entry of the chunk that holds the latter 160
 //!          224 tail position 8   232 tail sequence 8   240 tail link 16   256 cut sequence 8   264 sealed sequence 8
 //!          272 scrub: dataset number plus one 4, leaf 8   284 zero 4
@@ -15,7 +16,7 @@
 //! The zero bytes of a dataset record are reserved: project, service level, deadlists, further range roots.
 
 use crate::scrub::ScrubPosition;
-use crate::spec::SyncPolicy;
+use crate::spec::{ScrubSchedule, SyncPolicy};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::SUPERBLOCK_PAYLOAD_MAX;
@@ -25,7 +26,7 @@ use forebay_space::{CHUNK_ENTRY_BYTES, ChunkEntry, Ptr};
 /// Shards a pool can have: what fits into a superblock.
 pub(crate) const SHARDS_MAX: usize = 32;
 const VERSION: u16 = 1;
-const HEADER: usize = 40;
+const HEADER: usize = 48;
 const SHARD_BYTES: usize = 288;
 const _: () = assert!(HEADER + SHARDS_MAX * SHARD_BYTES <= SUPERBLOCK_PAYLOAD_MAX);
 const FLAG_EXPORTED: u32 = 1;
@@ -55,6 +56,7 @@ pub(crate) struct Super {
     pub epoch: u64,
     pub label_generation: u64,
     pub exported: bool,
+    pub scrubs: ScrubSchedule,
     pub shards: Vec<ShardRoot>,
 }
 
@@ -64,7 +66,8 @@ impl Super {
         let mut bytes = vec![0; HEADER + self.shards.len() * SHARD_BYTES];
         let mut w = Writer::new(&mut bytes);
         w.u16(VERSION).u16(self.shards.len() as u16).u32(u32::from(self.exported) * FLAG_EXPORTED);
-        w.u64(self.incarnation).u64(self.epoch).u64(self.label_generation).zeros(8);
+        w.u64(self.incarnation).u64(self.epoch).u64(self.label_generation);
+        w.u64(self.scrubs.last.0).u32(self.scrubs.every_seconds).u32(0);
         for shard in &self.shards {
             let start = w.position();
             shard.catalog.encode(&mut w);
@@ -83,7 +86,8 @@ impl Super {
     pub fn decode(bytes: &[u8]) -> Result<Option<Super>, Truncated> {
         let mut r = Reader::new(bytes);
         let (version, shards, flags) = (r.u16()?, usize::from(r.u16()?), r.u32()?);
-        let (incarnation, epoch, label_generation, _) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+        let (incarnation, epoch, label_generation) = (r.u64()?, r.u64()?, r.u64()?);
+        let (last, every_seconds, _) = (WallTime(r.u64()?), r.u32()?, r.u32()?);
         if version != VERSION || shards == 0 || shards > SHARDS_MAX {
             return Ok(None);
         }
@@ -99,7 +103,8 @@ impl Super {
             roots.push(ShardRoot { catalog, table, table_chunk, tail, cut, sealed, scrub });
         }
         let exported = flags & FLAG_EXPORTED != 0;
-        Ok(Some(Super { incarnation, epoch, label_generation, exported, shards: roots }))
+        let scrubs = ScrubSchedule { last, every_seconds };
+        Ok(Some(Super { incarnation, epoch, label_generation, exported, scrubs, shards: roots }))
     }
 }
 
@@ -238,6 +243,7 @@ mod tests {
             epoch: 1,
             label_generation: 4,
             exported: true,
+            scrubs: ScrubSchedule { last: WallTime(5), every_seconds: 6 },
             shards: vec![root; SHARDS_MAX],
         };
         assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool)));

@@ -1,7 +1,7 @@
 //! Holds `docs/disk-format.md` against the code: every row of its tables must find the field's value where it says.
 
 use crate::format::{DatasetKind, DatasetRecord, DatasetState, ShardRoot, Super};
-use crate::spec::SyncPolicy;
+use crate::spec::{ScrubSchedule, SyncPolicy};
 use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::{
@@ -122,7 +122,14 @@ fn pointers_entries_and_records() {
 
 #[test]
 fn label_and_superblock() {
-    let group = GroupEntry { role: 1, data: 1, redundancy: 2, slot_bytes: 1 << 20, cell_bytes: 1 << 16 };
+    let group = GroupEntry {
+        role: 1,
+        data: 1,
+        redundancy: 2,
+        slot_bytes: 1 << 20,
+        cell_bytes: 1 << 16,
+        leaving: true,
+    };
     let (id, status) = (Id(0xd1), DiskStatus::Failed);
     let disk = DiskEntry {
         id,
@@ -177,6 +184,7 @@ fn label_and_superblock() {
             ("role", &[1]),
             ("data slots", &[1]),
             ("redundancy", &[2]),
+            ("leaving", &[1]),
             ("slot bytes", &le::<8>(1 << 20)),
             ("cell bytes", &le::<8>(1 << 16)),
         ],
@@ -226,8 +234,15 @@ fn payload_dataset_node_and_frame() {
         sealed: 0x45,
         scrub: Some((0x45, 0x47)),
     };
-    let pool =
-        Super { incarnation: 0x51, epoch: 0x52, label_generation: 0x53, exported: true, shards: vec![root] };
+    let scrubs = ScrubSchedule { last: WallTime(0x54), every_seconds: 0x55 };
+    let pool = Super {
+        incarnation: 0x51,
+        epoch: 0x52,
+        label_generation: 0x53,
+        exported: true,
+        scrubs,
+        shards: vec![root],
+    };
     let bytes = pool.encode();
     check(
         "payload",
@@ -239,11 +254,13 @@ fn payload_dataset_node_and_frame() {
             ("incarnation", &[0x51]),
             ("epoch", &[0x52]),
             ("label generation", &[0x53]),
+            ("last whole scrub", &[0x54]),
+            ("seconds between scrubs", &[0x55]),
         ],
     );
     check(
         "shard",
-        &bytes[40..],
+        &bytes[48..],
         &[
             ("catalogue index", &encoded(PTR_BYTES, |w| catalog.encode(w))),
             ("chunk table index", &encoded(PTR_BYTES, |w| table.encode(w))),

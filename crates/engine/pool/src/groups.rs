@@ -13,6 +13,7 @@ use crate::create::{check_enclosures, check_layout, plan_group, put_in_boxes};
 use crate::error::{Error, ErrorKind};
 use crate::import::{JOINING, line_units_of};
 use crate::members::put;
+use crate::sectors::{check_sectors, given, put_sectors, sector_of};
 use crate::shard::Shard;
 use crate::slots::{DATA, SlotMap};
 use crate::spec::{Layout, Severity};
@@ -29,6 +30,8 @@ pub struct GroupAdd {
     pub disks: Vec<String>,
     /// Names of the boxes that disks are in, by path.
     pub enclosures: Vec<(String, String)>,
+    /// Physical sectors in bytes, by path, of disks that do not say them right.
+    pub sectors: Vec<(String, u32)>,
     /// Take disks that carry another pool's label or a known file system's signature.
     pub force: bool,
 }
@@ -47,9 +50,10 @@ impl Control {
     pub async fn group_add_check(&self, add: &GroupAdd) -> Result<u64, Error> {
         let Planned { group, entries, .. } = self.plan_group_add(add).await?;
         let mut label = self.label.borrow().clone();
-        let number = label.groups.len() as u16;
-        label.groups.push(group);
+        let number = self.vacant_group();
+        put(&mut label.groups, number, group);
         label.disks.extend(entries);
+        let number = number as u16;
         let slots = SlotMap::new(&label);
         Ok(slots.chunks(number).0 * u64::from(slots.units(number, DATA)) * UNIT)
     }
@@ -65,15 +69,15 @@ impl Control {
 
     async fn group_add_alone(self: &Rc<Self>, add: &GroupAdd) -> Result<(), Error> {
         let Planned { disks, group, mut entries, numbers } = self.plan_group_add(add).await?;
-        let number = self.label.borrow().groups.len() as u16;
+        let number = self.vacant_group();
         let mut label = self.label.borrow().clone();
-        enter(&mut label, group, &numbers, &entries);
+        enter(&mut label, (number, group), &numbers, &entries);
         label.generation = if active(Bug::JoiningDisksDecide) { label.generation + 1 } else { JOINING };
         for ((disk, path), index) in disks.iter().zip(&add.disks).zip(&numbers) {
             label.disk = *index as u16;
             self.prepare(disk, path, &label).await?;
         }
-        let attached = self.attach_group(&label, number, &numbers, &add.disks).await;
+        let attached = self.attach_group(&label, number as u16, &numbers, &add.disks).await;
         if attached.is_err() {
             // The cores know the numbers; they stay unused in this run.
             entries.iter_mut().for_each(|entry| entry.status = DiskStatus::Removed);
@@ -83,7 +87,7 @@ impl Control {
             }
         }
         self.relabel(|label| {
-            enter(label, group, &numbers, &entries);
+            enter(label, (number, group), &numbers, &entries);
             let mut known = self.disks.borrow_mut();
             for ((disk, path), index) in disks.into_iter().zip(&add.disks).zip(&numbers) {
                 let new = ControlDisk { disk: Some(disk), path: path.clone(), served: true };
@@ -97,14 +101,28 @@ impl Control {
         Ok(())
     }
 
+    /// The number of the next group: that of one that has left, unless the cores still know it.
+    fn vacant_group(&self) -> usize {
+        let (label, disks) = (self.label.borrow(), self.disks.borrow());
+        let is_known = |group: usize| {
+            let served = label.disks.iter().zip(&*disks).filter(|(_, disk)| disk.served);
+            served.map(|(entry, _)| usize::from(entry.group)).any(|served| served == group)
+        };
+        let is_vacant = |group: &usize| !label.is_inhabited(*group) && !is_known(*group);
+        (0..label.groups.len()).find(is_vacant).unwrap_or(label.groups.len())
+    }
+
     /// Finds what speaks against a group, and what it would be.
     async fn plan_group_add(&self, add: &GroupAdd) -> Result<Planned, Error> {
         check_layout(self.name(), add.layout, &add.disks)?;
         check_enclosures(self.name(), &add.enclosures, |path| add.disks.contains(path))?;
+        check_sectors(self.name(), &add.sectors, |path| add.disks.contains(path))?;
         let (first, number) = {
             let label = self.label.borrow();
-            let first = label.groups.iter().find(|group| group.role == 0).copied();
-            (first.expect("every pool has a data group"), label.groups.len())
+            let first = label.groups.iter().enumerate();
+            let first = first.filter(|(index, group)| group.role == 0 && label.is_inhabited(*index));
+            let first = first.map(|(_, group)| *group).next();
+            (first.expect("every pool has a data group"), self.vacant_group())
         };
         let there = Layout::of(first.data, first.redundancy);
         if add.layout.redundancy() != there.redundancy() {
@@ -146,10 +164,12 @@ impl Control {
                 let message = format!("{path} is given twice");
                 return Err(self.invalid("disks", message, "Give each disk once"));
             }
+            sector_of(path, &disk, given(&add.sectors, path))?;
             disks.push(disk);
         }
         let (group, mut entries) = plan_group(&self.rt, 0, add.layout, number as u16, &disks);
         put_in_boxes(&mut entries, add.disks.iter(), &add.enclosures);
+        put_sectors(&mut entries, add.disks.iter(), &add.sectors);
         self.check_lines(&group).await?;
         Ok(Planned { disks, group, entries, numbers })
     }
@@ -182,7 +202,7 @@ impl Control {
         for shard in 0..self.shard_count() {
             let learn = move |shard: Rc<Shard>| async move {
                 shard.array.add_group(number, &group);
-                shard.space.borrow_mut().add_group(line_units_of(&group));
+                shard.space.borrow_mut().set_lines(number, line_units_of(&group));
             };
             self.on_shard(shard, learn).await?;
         }
@@ -194,9 +214,9 @@ impl Control {
     }
 }
 
-/// Enters a group, the next in number, and its disks.
-fn enter(label: &mut Label, group: GroupEntry, numbers: &[usize], entries: &[DiskEntry]) {
-    label.groups.push(group);
+/// Enters a group under its number, and its disks.
+fn enter(label: &mut Label, (number, group): (usize, GroupEntry), numbers: &[usize], entries: &[DiskEntry]) {
+    put(&mut label.groups, number, group);
     for (index, entry) in numbers.iter().zip(entries) {
         put(&mut label.disks, *index, *entry);
     }

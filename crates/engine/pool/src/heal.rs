@@ -5,6 +5,8 @@
 //! is two checkpoints: one after which the closed chunks are still, one that makes the new places known; then the old
 //! slots are free. A crash loses at most a round, and the next import goes on from what the label says of the disks.
 //!
+//! A group of disks that leaves is emptied in the same task ([`crate::vacate`]), when no slot has to move.
+//!
 //! When nothing is left on a disk, it is *empty* if it had failed, and no part of the pool any more if it was leaving.
 
 use crate::control::Control;
@@ -13,6 +15,7 @@ use crate::relocate::{Move, Moved};
 use crate::shard::Shard;
 use crate::signal::Signal;
 use crate::spec::{Healing, Severity};
+use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::DiskStatus;
 use forebay_raid::DiskSet;
@@ -31,6 +34,8 @@ use std::time::Duration;
 const MOVES_MAX: usize = 16;
 /// How long to wait before looking again whether what blocks the work has gone.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
+/// At most that, when a look takes long.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(300);
 
 /// The healer's state.
 #[derive(Default)]
@@ -41,6 +46,8 @@ pub(crate) struct Healer {
     ended: Cell<bool>,
     closing_chunks: Cell<bool>,
     progress: RefCell<Option<Healing>>,
+    /// What the last event said is in the way.
+    told: RefCell<String>,
 }
 
 impl Healer {
@@ -60,7 +67,7 @@ impl Drop for Turn {
 }
 
 /// What a round came to.
-enum Round {
+pub(crate) enum Round {
     Moved,
     /// Nothing had to be moved.
     Idle,
@@ -83,6 +90,11 @@ impl Control {
             control.turnstile.changed();
         }));
         self.wake_healer();
+    }
+
+    /// A pool that is only read is not healed.
+    pub fn forgo_healer(&self) {
+        self.healer.ended.set(true);
     }
 
     /// Something changed that the healer may have to do with.
@@ -117,25 +129,49 @@ impl Control {
         while !self.closing.get() {
             let (begun, ended) = self.healer.looks.get();
             self.healer.looks.set((begun + 1, ended));
+            let start = self.rt.now();
             while !self.is_ending() {
-                let round = self.round().await.unwrap_or_else(|error| Round::Blocked(error.message));
+                let round = self.next_round().await.unwrap_or_else(|error| Round::Blocked(error.message));
                 match round {
                     Round::Moved => continue,
-                    Round::Idle => drop(self.healer.progress.take()),
-                    Round::Blocked(why) => {
-                        let mut progress = self.healer.progress.borrow_mut();
-                        progress.get_or_insert_with(|| Healing::since(self.rt.wall())).blocked = why;
+                    Round::Idle => {
+                        self.healer.progress.take();
+                        self.healer.told.take();
                     }
+                    Round::Blocked(why) => self.note_blocked(why),
                 }
                 break;
             }
+            let took = Duration::from_nanos(self.rt.now().since(start));
             self.healer.looks.set((begun + 1, begun + 1));
             self.turnstile.changed();
-            let (wanted, retry) = (pin!(self.healer.wanted.wait()), self.rt.sleep(RETRY_DELAY));
+            let retry = self.rt.sleep((took * 8).clamp(RETRY_DELAY, RETRY_DELAY_MAX));
+            let wanted = pin!(self.healer.wanted.wait());
             match self.healer.status() {
                 Some(_) if !self.is_ending() => drop(select(wanted, retry).await),
                 _ => wanted.await,
             }
+        }
+    }
+
+    /// Moves slots, and when none can be moved, what is in a group that leaves.
+    async fn next_round(self: &Rc<Self>) -> Result<Round, Error> {
+        let round = self.round().await?;
+        let leaving = self.label.borrow().groups.iter().position(|group| group.leaving);
+        match (round, leaving) {
+            (Round::Idle | Round::Blocked(_), Some(group)) => self.vacate(group as u16).await,
+            (round, _) => Ok(round),
+        }
+    }
+
+    /// Tells why the work does not go on; once, until something else is in the way.
+    fn note_blocked(&self, why: String) {
+        let mut progress = self.healer.progress.borrow_mut();
+        let progress = progress.get_or_insert_with(|| Healing::since(self.rt.wall()));
+        progress.blocked.clone_from(&why);
+        if !why.is_empty() && self.healer.told.replace(why.clone()) != why {
+            let message = format!("{} MiB cannot move: {why}", progress.bytes_left.div_ceil(MIB));
+            self.event(Severity::Warning, "pool.healing_blocked", self.name(), message);
         }
     }
 
@@ -144,7 +180,9 @@ impl Control {
         let (mut vacating, mut failed) = (DiskSet::default(), DiskSet::default());
         let mut disks = Vec::new();
         for (index, disk) in self.label.borrow().disks.iter().enumerate() {
-            if matches!(disk.status, DiskStatus::Failed | DiskStatus::Leaving) {
+            // What is in a group that leaves does not move within it.
+            let stays = !self.label.borrow().groups[usize::from(disk.group)].leaving;
+            if stays && matches!(disk.status, DiskStatus::Failed | DiskStatus::Leaving) {
                 vacating.insert(index as u16);
                 disks.push(index as u16);
             }
@@ -214,7 +252,7 @@ impl Control {
         self.label.borrow().groups[usize::from(group)].slot_bytes
     }
 
-    fn note_progress(&self, left: u64, done: u64) {
+    pub fn note_progress(&self, left: u64, done: u64) {
         let mut progress = self.healer.progress.borrow_mut();
         let progress = progress.get_or_insert_with(|| Healing::since(self.rt.wall()));
         progress.bytes_left = left;
@@ -223,7 +261,7 @@ impl Control {
     }
 
     /// Every chunk with a slot on one of the disks, with its shard.
-    async fn chunks_on(&self, disks: DiskSet) -> Result<Vec<(usize, ChunkEntry)>, Error> {
+    pub async fn chunks_on(&self, disks: DiskSet) -> Result<Vec<(usize, ChunkEntry)>, Error> {
         let mut found = Vec::new();
         for index in 0..self.shard_count() {
             let chunks = self.on_shard(index, move |shard| async move { shard.chunks_on(&disks) }).await?;
@@ -292,7 +330,14 @@ impl Control {
             .collect();
         for Plan { shard, moves } in &begun {
             let ended = moves.clone();
-            self.on_shard(*shard, |shard| async move { shard.end_moves(&ended) }).await?;
+            let end = |shard: Rc<Shard>| async move {
+                shard.end_moves(&ended);
+                if ended.iter().any(|one| one.chunk.kind == ChunkKind::Log) {
+                    // A frame may still be on its way to where the log was.
+                    shard.committed_all().await;
+                }
+            };
+            self.on_shard(*shard, end).await?;
             if !is_known {
                 // Which of the two places counts is decided by the next import.
                 continue;

@@ -6,20 +6,23 @@ use crate::format::{DatasetState, ShardRoot, Super};
 use crate::open::OpenShard;
 use crate::registry::{PoolShared, call, registry};
 use crate::slots::SlotMap;
-use crate::spec::{PoolFound, Severity};
+use crate::spec::{Import, PoolFound, Severity};
 use crate::{Engine, EngineConfig};
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{
-    DiskEntry, DiskLayout, DiskStatus, GroupEntry, Health, Label, LabelError, UNIT, most_lacking,
+    DiskEntry, DiskLayout, DiskStatus, GroupEntry, Health, Label, LabelError, Overlay, UNIT, most_lacking,
     read_labels, read_superblocks, write_label,
 };
 use forebay_raid::{Array, Crowds};
 use forebay_runtime::{Cores, Disk, OpenError, OpenMode, Rt};
 use forebay_space::ChunkEntry;
+use futures_util::future::{Either, select};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// A disk with a label, found at a path.
 pub(crate) struct Found {
@@ -27,6 +30,21 @@ pub(crate) struct Found {
     pub disk: Disk,
     pub label: Label,
 }
+
+/// Opens a disk of a pool that is imported, for itself alone; one that is not to be written to so that it cannot be.
+fn open_member(rt: &Rt, path: &str, read_only: bool) -> Result<Disk, OpenError> {
+    match rt.open_disk(path, OpenMode::ReadWrite) {
+        Ok(disk) if read_only => Ok(Overlay::over(rt, disk)),
+        // Read-only media: nobody else writes to them either.
+        Err(OpenError::NotPermitted) if read_only => {
+            Ok(Overlay::over(rt, rt.open_disk(path, OpenMode::Read)?))
+        }
+        result => result,
+    }
+}
+
+/// A disk that takes longer to say what it is hangs, and counts as one that is missing.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// What is at a path.
 pub(crate) enum Probe {
@@ -37,11 +55,22 @@ pub(crate) enum Probe {
 }
 
 pub(crate) async fn probe(rt: &Rt, path: &str, mode: OpenMode) -> Probe {
-    let disk = match rt.open_disk(path, mode) {
-        Ok(disk) => disk,
-        Err(error) => return Probe::Unopened(error),
+    match rt.open_disk(path, mode) {
+        Ok(disk) => probe_disk(rt, path, disk).await,
+        Err(error) => Probe::Unopened(error),
+    }
+}
+
+async fn probe_disk(rt: &Rt, path: &str, disk: Disk) -> Probe {
+    let labels = match select(pin!(read_labels(rt, &disk)), rt.sleep(ANSWER_MAX)).await {
+        Either::Left((labels, _)) => labels,
+        Either::Right(_) => {
+            let seconds = ANSWER_MAX.as_secs();
+            return Probe::Unopened(OpenError::Io(format!(
+                "the disk has not answered for {seconds} seconds"
+            )));
+        }
     };
-    let labels = read_labels(rt, &disk).await;
     let worst = labels
         .iter()
         .filter_map(|label| label.as_ref().err())
@@ -270,7 +299,7 @@ pub(crate) fn build_array(
     failed: Box<dyn Fn(u16) -> forebay_raid::Recorded>,
 ) -> Array {
     let array = Array::new(rt.clone(), crowds, failed);
-    for (index, group) in label.groups.iter().enumerate() {
+    for (index, group) in label.groups.iter().enumerate().filter(|(index, _)| label.is_inhabited(*index)) {
         array.add_group(index as u16, group);
     }
     for (index, disk) in disks.into_iter().enumerate().filter(|(index, _)| label.disks[*index].has_slots()) {
@@ -286,9 +315,10 @@ pub(crate) fn layout_of(label: &Label, disk: &DiskEntry) -> DiskLayout {
     DiskLayout::new(disk.size, group.slot_bytes, u64::from(group.data)).expect("checked when it was added")
 }
 
-/// By group, the allocation units of a line of its chunks of data; 0 without parity.
+/// By group, the allocation units of a line of its chunks of data; 0 without parity, and for one that has left.
 pub(crate) fn line_units(label: &Label) -> Vec<u32> {
-    label.groups.iter().map(line_units_of).collect()
+    let groups = label.groups.iter().enumerate();
+    groups.map(|(index, group)| if label.is_inhabited(index) { line_units_of(group) } else { 0 }).collect()
 }
 
 pub(crate) fn line_units_of(group: &GroupEntry) -> u32 {
@@ -325,7 +355,8 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         disks.push(match path {
             None => None,
             Some(path) => {
-                Some(rt.open_disk(path, OpenMode::ReadWrite).map_err(|error| open_error(path, &error))?)
+                let disk = open_member(&rt, path, order.shared.read_only);
+                Some(disk.map_err(|error| open_error(path, &error))?)
             }
         });
     }
@@ -348,7 +379,9 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
     let array =
         build_array(&rt, &order.label, disks, &order.shared.healths, order.shared.crowds.clone(), failed);
     // Lines with parity are written whole, from what gathers in the log.
-    let data_in_log = order.label.groups.iter().any(|group| group.role == 1 || group.data > 1);
+    let mut groups = order.label.groups.iter().enumerate();
+    let data_in_log =
+        groups.any(|(index, group)| order.label.is_inhabited(index) && (group.role == 1 || group.data > 1));
     let line_units = line_units(&order.label);
     let (index, incarnation, epoch) = (order.index, order.old_incarnation, order.epoch);
     let opening = OpenShard {
@@ -391,10 +424,15 @@ impl Engine {
         config: Arc<EngineConfig>,
         name: String,
         paths: Vec<String>,
+        import: Import,
     ) -> Result<Rc<Control>, Error> {
         let mut found = Vec::new();
         for path in &paths {
-            match probe(&rt, path, OpenMode::ReadWrite).await {
+            let probed = match open_member(&rt, path, import.read_only) {
+                Ok(disk) => probe_disk(&rt, path, disk).await,
+                Err(error) => Probe::Unopened(error),
+            };
+            match probed {
                 Probe::Labelled(disk) => found.push(*disk),
                 // A disk that is missing or dead is what redundancy is for: it counts when the pool is judged.
                 Probe::Unopened(OpenError::NotFound | OpenError::Io(_)) => {}
@@ -419,7 +457,7 @@ impl Engine {
             return Err(Error::new(ErrorKind::Conflict, control.name(), "the pool is imported already"));
         }
         let assembly = assemble(&rt, &name, found).await?;
-        Self::start(rt, cores, config, assembly).await
+        Self::start(rt, cores, config, assembly, import).await
     }
 
     async fn start(
@@ -427,12 +465,14 @@ impl Engine {
         cores: Cores,
         config: Arc<EngineConfig>,
         assembly: Assembly,
+        import: Import,
     ) -> Result<Rc<Control>, Error> {
         let Assembly { mut label, disks, stale, pool, generation } = assembly;
         let shards = usize::from(label.shards);
         let memory = (config.memory / shards as u64).max(1 << 20);
         let events = config.events.clone();
-        let shared = Arc::new(PoolShared::new(label.pool, label.pool_name.clone(), cores, events, memory));
+        let (id, name) = (label.pool, label.pool_name.clone());
+        let shared = Arc::new(PoolShared::new(id, name, cores, import.read_only, events, memory));
         let mut newly_failed = false;
         for (index, _) in disks.iter().enumerate().filter(|(_, disk)| disk.is_none()) {
             // Its number may be given to another, in good health.
@@ -483,7 +523,7 @@ impl Engine {
             .enumerate()
             .filter_map(|(index, disk)| disk.as_ref().map(|disk| (index, disk.disk.clone())));
         let to_label: Vec<(usize, Disk)> = to_label.collect();
-        if newly_failed {
+        if newly_failed && !import.read_only {
             // From here on the missing disks are stale, and the others say so.
             label.generation += 1;
             for (index, disk) in &to_label {
@@ -520,12 +560,24 @@ impl Engine {
             incarnation,
             pool.epoch,
         ));
+        control.scrub.schedule.set(pool.scrubs);
         for (shard, opened) in opened.iter().enumerate() {
             let place = |id| Place { shard, id };
             control
                 .names
                 .borrow_mut()
                 .extend(opened.volumes.iter().map(|(name, id)| (name.clone(), place(*id))));
+        }
+        if import.read_only {
+            registry(&rt).add_control(control.clone());
+            control.forgo_healer();
+            for (index, path) in &stale {
+                let message = format!("{path} has stale contents and is left out");
+                control.event(Severity::Warning, "disk.stale", &control.disk_name(*index), message);
+            }
+            let message = format!("imported to be read only, from checkpoint {generation}");
+            control.event(Severity::Info, "pool.imported", control.name(), message);
+            return Ok(control);
         }
         // What replay accepted is sealed before anything new is written: a second crash decides the same way.
         let roots = pool
@@ -542,6 +594,8 @@ impl Engine {
             control.on_shard(index, |shard| async move { shard.start() }).await?;
         }
         control.start_healer();
+        control.watch_disks();
+        control.schedule_scrubs();
         let is_scrubbing = pool.shards.iter().any(|root| root.scrub.is_some());
         if is_scrubbing {
             control.scrub_on(true).await?;
@@ -606,7 +660,8 @@ impl crate::shard::Shard {
     /// Starts the shard's tasks.
     pub(crate) fn start(self: Rc<Self>) {
         self.spawn(self.clone().commit_task());
-        if self.data_in_log {
+        // What a log on disks of its own left behind moves, too.
+        if self.data_in_log || self.staged_bytes.get() > 0 {
             self.spawn(self.clone().destage_task());
             self.destage_work.send();
         }

@@ -30,20 +30,24 @@ mod read;
 mod registry;
 mod relocate;
 mod replay;
+mod schedule;
 mod scrub;
+mod sectors;
 mod shard;
 mod signal;
 mod slots;
+mod slow;
 mod spec;
 mod tables;
 mod trim;
+mod vacate;
 mod volume;
 mod volumes;
 
 pub use attributes::ATTRIBUTES_BYTES_MAX;
 pub use error::{Error, ErrorKind, IoError};
 pub use groups::GroupAdd;
-pub use members::DiskAdd;
+pub use members::{DiskAdd, DiskReplace};
 pub use spec::*;
 pub use trim::Trimmed;
 pub use volume::{IO_BYTES_MAX, Volume};
@@ -100,6 +104,34 @@ impl Engine {
         self.on_core_0(move |rt| async move { work(find_pool(&rt, &pool)?).await }).await
     }
 
+    /// Like [`Engine::on_pool`], for what changes the pool.
+    async fn on_writable_pool<T, F, W>(&self, pool: &str, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(Rc<Control>) -> W + Send + 'static,
+        W: Future<Output = Result<T, Error>> + 'static,
+    {
+        self.on_pool(pool, |control| async move {
+            control.writable()?;
+            work(control).await
+        })
+        .await
+    }
+
+    /// Like [`Engine::on_volume`], for what changes the volume.
+    async fn on_writable_volume<T, F, W>(&self, volume: &str, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(Rc<Control>, String) -> W + Send + 'static,
+        W: Future<Output = Result<T, Error>> + 'static,
+    {
+        self.on_volume(volume, |control, name| async move {
+            control.writable()?;
+            work(control, name).await
+        })
+        .await
+    }
+
     /// Runs `work` with the coordinator of the pool of `POOL/NAME`, or of the volume with that UUID.
     async fn on_volume<T, F, W>(&self, volume: &str, work: F) -> Result<T, Error>
     where
@@ -138,7 +170,7 @@ impl Engine {
             }
             create::create(&rt, &cores, &config, &spec).await?;
             let paths = spec.paths().cloned().collect();
-            Engine::import_here(rt, cores, config, spec.name, paths).await?.status().await
+            Engine::import_here(rt, cores, config, spec.name, paths, Import::default()).await?.status().await
         })
         .await
     }
@@ -149,12 +181,22 @@ impl Engine {
     }
 
     /// Imports the pool called `name` (or with that UUID) from the disks at `paths`.
-    pub async fn pool_import(&self, name: &str, paths: Vec<String>) -> Result<PoolStatus, Error> {
+    pub async fn pool_import(
+        &self,
+        name: &str,
+        paths: Vec<String>,
+        import: Import,
+    ) -> Result<PoolStatus, Error> {
         let (cores, config, name) = (self.cores.clone(), self.config.clone(), name.to_string());
         self.on_core_0(move |rt| async move {
-            Engine::import_here(rt, cores, config, name, paths).await?.status().await
+            Engine::import_here(rt, cores, config, name, paths, import).await?.status().await
         })
         .await
+    }
+
+    /// Refuses as every change of the pool would be, when it was imported to be read only.
+    pub async fn pool_changeable(&self, pool: &str) -> Result<(), Error> {
+        self.on_writable_pool(pool, |_| async { Ok(()) }).await
     }
 
     /// Pools whose labels are on the disks at `paths`.
@@ -162,14 +204,14 @@ impl Engine {
         self.on_core_0(move |rt| async move { Ok(import::scan(&rt, &paths).await) }).await.unwrap_or_default()
     }
 
-    /// Checkpoints and closes a pool.
+    /// Checkpoints and closes a pool; one that is only read is left as it was.
     pub async fn pool_export(&self, name: &str) -> Result<(), Error> {
         self.on_pool(name, |control| async move { close(&control).await }).await
     }
 
     /// Exports a pool and erases its labels.
     pub async fn pool_destroy(&self, name: &str) -> Result<(), Error> {
-        self.on_pool(name, |control| async move {
+        self.on_writable_pool(name, |control| async move {
             close(&control).await?;
             for (disk, handle) in control.online() {
                 let failed = |error| {
@@ -195,17 +237,17 @@ impl Engine {
 
     /// Forces a checkpoint of one pool and returns its number.
     pub async fn checkpoint(&self, pool: &str) -> Result<u64, Error> {
-        self.on_pool(pool, |control| async move { control.checkpoint().await }).await
+        self.on_writable_pool(pool, |control| async move { control.checkpoint().await }).await
     }
 
     /// Moves scattered blocks together and gives the chunks that become free back to the pool; how many those were.
     pub async fn pool_compact(&self, pool: &str) -> Result<u64, Error> {
-        self.on_pool(pool, |control| async move { control.compact().await }).await
+        self.on_writable_pool(pool, |control| async move { control.compact().await }).await
     }
 
     pub async fn volume_create(&self, spec: VolumeSpec) -> Result<VolumeInfo, Error> {
         let pool = spec.pool.clone();
-        self.on_pool(&pool, |control| async move { control.volume_create(spec).await }).await
+        self.on_writable_pool(&pool, |control| async move { control.volume_create(spec).await }).await
     }
 
     /// All volumes, of one pool or of all.
@@ -232,18 +274,23 @@ impl Engine {
 
     /// Grows a volume while clients use it; shrinking is refused.
     pub async fn volume_resize(&self, name: &str, size: u64) -> Result<VolumeInfo, Error> {
-        self.on_volume(name, move |control, name| async move { control.volume_resize(&name, size).await })
-            .await
+        self.on_writable_volume(
+            name,
+            move |control, name| async move { control.volume_resize(&name, size).await },
+        )
+        .await
     }
 
     pub async fn volume_set_sync(&self, name: &str, sync: SyncPolicy) -> Result<VolumeInfo, Error> {
-        self.on_volume(name, move |control, name| async move { control.volume_set_sync(&name, sync).await })
-            .await
+        self.on_writable_volume(name, move |control, name| async move {
+            control.volume_set_sync(&name, sync).await
+        })
+        .await
     }
 
     /// Deletes a volume; its space comes back in the background.
     pub async fn volume_delete(&self, name: &str) -> Result<(), Error> {
-        self.on_volume(name, |control, name| async move { control.volume_delete(&name).await }).await
+        self.on_writable_volume(name, |control, name| async move { control.volume_delete(&name).await }).await
     }
 
     /// Checkpoints and closes everything.
@@ -284,12 +331,15 @@ async fn close(control: &Rc<Control>) -> Result<(), Error> {
         control.on_shard(index, |shard| async move { shard.close_volumes().await }).await?;
     }
     control.exporting.set(true);
-    let last = if control.shared.is_suspended() { Ok(0) } else { control.checkpoint().await };
+    let is_left_as_it_is = control.shared.is_suspended() || control.shared.read_only;
+    let last = if is_left_as_it_is { Ok(0) } else { control.checkpoint().await };
     for index in 0..shards {
         control.on_shard(index, |shard| async move { shard.end().await }).await?;
     }
+    control.end_watch().await;
     Engine::drop_shards(&control.shared, shards).await;
     registry(&control.rt).remove_control(control.id());
-    control.event(Severity::Info, "pool.exported", control.name(), "closed after a last checkpoint".into());
+    let how = if is_left_as_it_is { "closed as it was" } else { "closed after a last checkpoint" };
+    control.event(Severity::Info, "pool.exported", control.name(), how.into());
     last.map(drop)
 }

@@ -9,6 +9,7 @@ use crate::control::{Control, ControlDisk};
 use crate::create::{describe, open_disk, slots_of};
 use crate::error::{Error, ErrorKind};
 use crate::import::{Probe, layout_of, open_error, probe};
+use crate::sectors::sector_of;
 use crate::shard::Shard;
 use crate::spec::Severity;
 use forebay_base::{Id, MIB};
@@ -16,6 +17,7 @@ use forebay_device::{
     DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, Label, SUPERBLOCK_BYTES,
     SUPERBLOCK_SLOTS, write_label,
 };
+use forebay_raid::DiskSet;
 use forebay_runtime::{Disk, OpenMode};
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,6 +31,19 @@ pub struct DiskAdd {
     pub group: Option<u16>,
     /// Name of the box it is in.
     pub enclosure: String,
+    /// Its physical sector in bytes, where it does not say it right.
+    pub sector: Option<u32>,
+    /// Take a disk that carries another pool's label or a known file system's signature.
+    pub force: bool,
+}
+
+/// What takes a disk's place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskReplace {
+    /// Path of the new disk; without one, a spare disk of the pool.
+    pub new: Option<String>,
+    /// Its physical sector in bytes, where it does not say it right.
+    pub sector: Option<u32>,
     /// Take a disk that carries another pool's label or a known file system's signature.
     pub force: bool,
 }
@@ -66,7 +81,8 @@ impl Control {
         for path in paths {
             let disk = self.open_new(path, add.force).await?;
             let status = if add.spare { DiskStatus::Spare } else { DiskStatus::Online };
-            let entry = DiskEntry { status, enclosure, ..self.entry_for(group, path, &disk)? };
+            let entry = self.entry_for(group, path, &disk, add.sector)?;
+            let entry = DiskEntry { status, enclosure, ..entry };
             self.join(entry, path, disk, |_| {}).await?;
         }
         self.wake_healer();
@@ -79,6 +95,11 @@ impl Control {
         let groups: Vec<u16> = slots.data_groups().collect();
         match (add.group, &groups[..]) {
             (Some(group), _) if groups.contains(&group) => Ok(group),
+            (Some(group), _)
+                if self.label.borrow().groups.get(usize::from(group)).is_some_and(|g| g.leaving) =>
+            {
+                Err(self.error(ErrorKind::Conflict, format!("group {group} is leaving the pool")))
+            }
             (Some(group), _) => {
                 let message = format!("it has no data group {group}");
                 Err(self.invalid("group", message, "See its groups with 'forebay pool status'"))
@@ -110,14 +131,21 @@ impl Control {
         }
     }
 
-    fn entry_for(&self, group: u16, path: &str, disk: &Disk) -> Result<DiskEntry, Error> {
+    fn entry_for(
+        &self,
+        group: u16,
+        path: &str,
+        disk: &Disk,
+        sector: Option<u32>,
+    ) -> Result<DiskEntry, Error> {
+        let sector_physical = sector_of(path, disk, sector)?;
         let slots = slots_of(disk, &self.label.borrow().groups[usize::from(group)]);
         let slots = slots.map_err(|_| {
             let message =
                 format!("the disk has {} bytes, not enough for one slot of the group", disk.geometry().size);
             Error::new(ErrorKind::Invalid("disks"), path, message).remedy("Give a larger disk")
         })?;
-        Ok(DiskEntry { slots, ..describe(&self.rt, group, disk) })
+        Ok(DiskEntry { slots, sector_physical, ..describe(&self.rt, group, disk) })
     }
 
     /// Makes a disk one of the pool's; `change` is made to the label with it. Gives its number.
@@ -230,12 +258,7 @@ impl Control {
     }
 
     /// Puts a new disk, or a spare one, in place of another; that one serves, if it can, until nothing is left on it.
-    pub async fn disk_replace(
-        self: &Rc<Self>,
-        old: &str,
-        new: Option<&str>,
-        force: bool,
-    ) -> Result<(), Error> {
+    pub async fn disk_replace(self: &Rc<Self>, old: &str, with: &DiskReplace) -> Result<(), Error> {
         let index = self.find_disk(old)?;
         let entry = self.label.borrow().disks[index];
         if !entry.counts() {
@@ -245,15 +268,17 @@ impl Control {
                 "Add the new disk with 'forebay pool add'",
             ));
         }
-        let Some(path) = new else {
+        self.check_group_stays(index)?;
+        let Some(path) = &with.new else {
             if !self.activate_spare_for(index as u16).await? {
                 let message = "the pool has no spare disk that is large enough";
                 return Err(self.refused(index, message, "Name the new disk"));
             }
             return self.leave(index).await;
         };
-        let disk = self.open_new(path, force).await?;
-        let new = DiskEntry { enclosure: entry.enclosure, ..self.entry_for(entry.group, path, &disk)? };
+        let disk = self.open_new(path, with.force).await?;
+        let new = self.entry_for(entry.group, path, &disk, with.sector)?;
+        let new = DiskEntry { enclosure: entry.enclosure, ..new };
         self.check_large_enough(index, &new)?;
         self.join(new, path, disk, |_| {}).await?;
         self.leave(index).await
@@ -280,27 +305,55 @@ impl Control {
         Ok(())
     }
 
+    fn check_group_stays(&self, disk: usize) -> Result<(), Error> {
+        let label = self.label.borrow();
+        let group = label.disks[disk].group;
+        if label.groups[usize::from(group)].leaving {
+            let message = format!("its group {group} is leaving the pool, and the disk with it");
+            return Err(Error::new(ErrorKind::Conflict, self.disk_name(disk), message));
+        }
+        Ok(())
+    }
+
+    /// What [`Control::disk_remove`] would refuse; how many bytes of the disk would move. Changes nothing.
+    pub async fn disk_remove_check(self: &Rc<Self>, disk: &str) -> Result<u64, Error> {
+        let index = self.find_disk(disk)?;
+        let (entry, group) = {
+            let label = self.label.borrow();
+            let entry = label.disks[index];
+            (entry, label.groups[usize::from(entry.group)])
+        };
+        if !entry.counts() {
+            return Ok(0);
+        }
+        self.check_group_stays(index)?;
+        let width = usize::from(group.data) + usize::from(group.redundancy);
+        let others = self.slots.borrow().others(index as u16);
+        if others < width {
+            let message = format!("its group would have {others} disks, and the layout needs {width}");
+            return Err(self.refused(index, message, "Add a disk first, or replace this one"));
+        }
+        let mut own = DiskSet::default();
+        own.insert(index as u16);
+        let chunks: Vec<_> = self.chunks_on(own).await?.into_iter().map(|(_, chunk)| chunk).collect();
+        let stranded = self.slots.borrow().stranded(index as u16, &chunks);
+        if stranded > 0 {
+            let mib = |slots: usize| (slots as u64 * group.slot_bytes).div_ceil(MIB);
+            let message = format!(
+                "{} MiB of it are in use, and the others of its group have no room for {} MiB of them",
+                mib(chunks.len()),
+                mib(stranded)
+            );
+            return Err(self.refused(index, message, "Add a disk to the group, or delete volumes, first"));
+        }
+        Ok(chunks.len() as u64 * group.slot_bytes)
+    }
+
     /// Has a disk leave the pool: its slots move to the others of its group.
     pub async fn disk_remove(self: &Rc<Self>, disk: &str) -> Result<(), Error> {
         let index = self.find_disk(disk)?;
-        let (entry, width) = {
-            let label = self.label.borrow();
-            let entry = label.disks[index];
-            let group = &label.groups[usize::from(entry.group)];
-            (entry, usize::from(group.data) + usize::from(group.redundancy))
-        };
-        if entry.counts() {
-            let (free, others) = self.slots.borrow().room_beside(index as u16);
-            let used = self.slots.borrow().used(index as u16);
-            if others < width {
-                let message = format!("its group would have {others} disks, and the layout needs {width}");
-                return Err(self.refused(index, message, "Add a disk first, or replace this one"));
-            }
-            if free < used {
-                let message =
-                    format!("{used} slots are in use on it, and the others of its group have {free} free");
-                return Err(self.refused(index, message, "Add a disk or delete volumes first"));
-            }
+        self.disk_remove_check(disk).await?;
+        if self.label.borrow().disks[index].counts() {
             return self.leave(index).await;
         }
         // Nothing is on it: it goes at once.
@@ -369,6 +422,13 @@ impl Control {
     /// A disk that is out of service is back at `path`: it joins under a new number with what it has.
     pub async fn come_back(self: &Rc<Self>, index: usize, path: &str) -> Result<(), Error> {
         let old = self.label.borrow().disks[index];
+        let owed = self.in_flight(index).await;
+        if owed > 0 {
+            // A write that it carries out later would undo what it is given now.
+            let message = format!("{owed} requests from before it was taken out are still with the disk");
+            let remedy = "Try again when it has answered them, or export and import the pool";
+            return Err(self.refused(index, message, remedy));
+        }
         let found = match probe(&self.rt, path, OpenMode::ReadWrite).await {
             Probe::Labelled(found) => found,
             Probe::Unopened(error) => return Err(open_error(path, &error)),
@@ -426,6 +486,7 @@ impl Control {
             let label = self.label.borrow();
             let is_vacating = |(_, disk): &(usize, &DiskEntry)| {
                 matches!(disk.status, DiskStatus::Failed | DiskStatus::Leaving)
+                    && !label.groups[usize::from(disk.group)].leaving
             };
             label.disks.iter().enumerate().filter(is_vacating).map(|(index, _)| index as u16).collect()
         };

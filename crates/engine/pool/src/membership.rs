@@ -25,12 +25,24 @@ impl Control {
         exported: bool,
     ) -> Result<(), Error> {
         let label_generation = self.label.borrow().generation;
-        let pool =
-            Super { incarnation: self.incarnation, epoch: self.epoch, label_generation, exported, shards };
+        let pool = Super {
+            incarnation: self.incarnation,
+            epoch: self.epoch,
+            label_generation,
+            exported,
+            scrubs: self.scrub.schedule.get(),
+            shards,
+        };
         let slot = SuperblockSlot { pool: self.id(), generation, payload: pool.encode() };
         let mut online = self.online();
-        // Of one group, before those of the next: of its disks, no more than it can lose may go.
-        online.sort_by_key(|(index, _)| self.label.borrow().disks[*index].group);
+        // One that has just left is still there to be told so.
+        online.retain(|(index, _)| self.label.borrow().disks[*index].status.in_service());
+        // Of one group, before those of the next: of its disks, no more than it can lose may go. A group that leaves comes last.
+        online.sort_by_key(|(index, _)| {
+            let label = self.label.borrow();
+            let group = label.disks[*index].group;
+            (label.groups[usize::from(group)].leaving, group)
+        });
         online.truncate(SUPERBLOCK_DISKS_MAX);
         let writes = online.iter().map(|(index, disk)| async {
             let written = write_superblock(&self.rt, disk, &slot).await;
@@ -69,7 +81,12 @@ impl Control {
     /// A disk that its group cannot lose is not recorded: the pool suspends, so that nothing is acknowledged
     /// that the disk lacks, and an import that finds it working again finds everything.
     pub async fn record_failure(&self, disk: u16) {
+        // Whoever is at the label may be waiting for this very disk.
+        self.give_up(usize::from(disk)).await;
         self.begin_relabel().await;
+        if active(Bug::FailureNotRecorded) {
+            return self.end_relabel();
+        }
         if !self.shared.recorded[usize::from(disk)].load(Ordering::Acquire) {
             self.write_labels().await;
         }
@@ -150,16 +167,21 @@ impl Control {
         }
     }
 
-    /// Whether some chunk may have lost more slots than it can.
     fn is_lost(&self) -> bool {
+        self.is_lost_without(None)
+    }
+
+    /// Whether some chunk may have lost more slots than it can; or would have, without this disk.
+    pub fn is_lost_without(&self, disk: Option<usize>) -> bool {
         let label = self.label.borrow();
         let crowd = |group: usize| usize::from(self.shared.crowds[group].load(Ordering::Acquire));
         let out = |group: usize| {
-            let disks = label.disks.iter().zip(&self.shared.healths);
-            let is_out = move |(disk, health): &(&DiskEntry, &Arc<Health>)| {
-                usize::from(disk.group) == group && disk.counts() && health.is_failed()
+            let disks = label.disks.iter().zip(&self.shared.healths).enumerate();
+            let is_out = move |(index, (entry, health)): &(usize, (&DiskEntry, &Arc<Health>))| {
+                let out = health.is_failed() || disk == Some(*index);
+                usize::from(entry.group) == group && entry.counts() && out
             };
-            disks.filter(is_out).map(|(disk, _)| disk.enclosure)
+            disks.filter(is_out).map(|(_, (entry, _))| entry.enclosure)
         };
         let mut groups = label.groups.iter().enumerate();
         groups.any(|(nth, group)| most_lacking(out(nth), crowd(nth)) > usize::from(group.redundancy))

@@ -321,6 +321,7 @@ impl OpenShard<'_> {
             marked: 0,
             frame_start: self.root.tail,
             twins: Vec::new(),
+            successor: None,
             staged: BTreeMap::new(),
         };
         let (root, incarnation) = (self.root.clone(), self.incarnation);

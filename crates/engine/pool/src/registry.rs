@@ -28,6 +28,8 @@ pub(crate) struct PoolShared {
     pub recorded: Vec<AtomicBool>,
     pub crowds: Crowds,
     suspended: AtomicBool,
+    /// Nothing is written to any disk.
+    pub read_only: bool,
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
     /// Bytes of cache and tree nodes for each shard.
     pub memory_per_shard: u64,
@@ -38,6 +40,7 @@ impl PoolShared {
         id: Id,
         name: String,
         cores: Cores,
+        read_only: bool,
         events: Arc<dyn Fn(Event) + Send + Sync>,
         memory_per_shard: u64,
     ) -> PoolShared {
@@ -49,6 +52,7 @@ impl PoolShared {
             recorded: (0..DISKS_MAX).map(|_| AtomicBool::new(false)).collect(),
             crowds: Arc::new(std::array::from_fn(|_| AtomicU8::new(1))),
             suspended: AtomicBool::new(false),
+            read_only,
             events,
             memory_per_shard,
         }

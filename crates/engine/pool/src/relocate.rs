@@ -78,6 +78,9 @@ impl Shard {
             let can_move = match one.chunk.kind {
                 ChunkKind::Log => {
                     let mut log = self.log.borrow_mut();
+                    if log.successor.is_some() {
+                        continue;
+                    }
                     let (order, since) = (one.chunk.order as usize, log.chain.position);
                     log.twins.push(Twin { order, target: one.target, since });
                     true

@@ -14,7 +14,7 @@ use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind};
 use crate::heal::as_task;
 use crate::shard::Shard;
-use crate::spec::{Scrub, ScrubState, Severity};
+use crate::spec::{Scrub, ScrubSchedule, ScrubState, Severity};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, MIB};
 use forebay_device::{Health, Label, SlotRef, read_labels, write_label};
@@ -70,7 +70,8 @@ impl AddAssign for Found {
 #[derive(Default)]
 pub(crate) struct PoolScrub {
     pub state: RefCell<Option<Scrub>>,
-    running: Cell<bool>,
+    pub running: Cell<bool>,
+    pub schedule: Cell<ScrubSchedule>,
 }
 
 /// Keeps space from being given back.
@@ -379,6 +380,9 @@ impl Control {
     /// Goes on where the shards stand.
     pub async fn scrub_on(self: &Rc<Self>, is_new: bool) -> Result<(), Error> {
         let bytes_total = self.status().await?.used;
+        if self.closing.get() {
+            return Err(self.error(ErrorKind::Stopped, "the pool is being closed"));
+        }
         {
             let mut state = self.scrub.state.borrow_mut();
             let since = self.rt.wall();
@@ -477,6 +481,8 @@ impl Control {
             self.on_shard(index, records).await?;
         }
         self.scrub_labels().await;
+        // The checkpoint makes it known.
+        self.scrub.schedule.set(ScrubSchedule { last: self.rt.wall(), ..self.scrub.schedule.get() });
         self.checkpoint().await.map(|_| true)
     }
 

@@ -15,6 +15,7 @@ use crate::relocate::Twin;
 use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
+use crate::vacate::Successor;
 use forebay_base::NumberHasher;
 use forebay_device::{SlotRef, UNIT};
 use forebay_log::{Chain, FrameContext, Ring};
@@ -62,6 +63,8 @@ pub(crate) struct Log {
     pub frame_start: Chain,
     /// Parts that are moving to another disk.
     pub twins: Vec<Twin>,
+    /// Where all of it is moving.
+    pub successor: Option<Successor>,
     /// Frames that hold staged blocks: where each starts, and how many of its blocks are still staged.
     pub staged: BTreeMap<u64, (Chain, usize)>,
 }
@@ -195,6 +198,8 @@ pub(crate) struct Shard {
     /// Held (as range 0) while attributes are stored.
     pub attribute_locks: RangeLocks,
     pub scrub: ShardScrub,
+    /// How far it has come in emptying a group that leaves: the number of the dataset and its leaf.
+    pub vacated: Cell<(u32, u64)>,
     /// Client operations so far.
     pub served: Cell<u64>,
     granting: Cell<bool>,
@@ -293,6 +298,7 @@ impl Shard {
             numbers: RefCell::default(),
             attribute_locks: RangeLocks::default(),
             scrub: ShardScrub::default(),
+            vacated: Cell::default(),
             served: Cell::new(0),
             granting: Cell::new(false),
             grants: Turnstile::default(),

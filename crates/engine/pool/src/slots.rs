@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 pub(crate) const DATA: ChunkKind = ChunkKind::Data { class: 0 };
 
 /// Free slots of a pool.
+#[derive(Clone)]
 pub(crate) struct SlotMap {
     groups: Vec<GroupEntry>,
     disks: Vec<DiskSlots>,
@@ -22,6 +23,7 @@ pub(crate) struct SlotMap {
 }
 
 /// The slots of one disk.
+#[derive(Clone)]
 struct DiskSlots {
     group: u16,
     status: DiskStatus,
@@ -36,6 +38,10 @@ impl DiskSlots {
         let slots = if disk.has_slots() { disk.slots } else { 0 };
         let DiskEntry { group, status, enclosure, heir_of, .. } = *disk;
         DiskSlots { group, status, enclosure, used: Bits::new(slots), heir_of }
+    }
+    /// Whether chunks may have slots on it.
+    fn is_there(&self) -> bool {
+        !matches!(self.status, DiskStatus::Removed | DiskStatus::Spare)
     }
     fn is_open(&self) -> bool {
         self.status == DiskStatus::Online
@@ -165,16 +171,30 @@ impl SlotMap {
         self.groups.len() as u16
     }
 
-    /// The groups that hold data.
+    /// The groups that hold data, but for one that is leaving.
     pub fn data_groups(&self) -> impl Iterator<Item = u16> {
-        (0..self.groups.len() as u16).filter(|group| self.groups[usize::from(*group)].role == 0)
+        let has_disks = |group: u16| self.disks.iter().any(|disk| disk.group == group && disk.is_there());
+        let stays = |group: &GroupEntry| group.role == 0 && !group.leaving;
+        (0..self.groups.len() as u16)
+            .filter(move |group| stays(&self.groups[usize::from(*group)]) && has_disks(*group))
+    }
+
+    /// Plans with a group that is to leave.
+    pub fn without(&self, group: u16) -> SlotMap {
+        let mut without = self.clone();
+        without.groups[usize::from(group)].leaving = true;
+        without
+    }
+
+    pub fn slot_bytes(&self, group: u16) -> u64 {
+        self.groups[usize::from(group)].slot_bytes
     }
 
     /// The data group of which the greatest part is free, among those with more chunks free than `floor` says for as many as
     /// they have in all. So groups fill evenly, whatever their sizes, and a new one catches up.
-    pub fn emptiest_group(&self, floor: impl Fn(u64) -> u64) -> Option<u16> {
+    pub fn emptiest_group(&self, floor: impl Fn(u16, u64) -> u64) -> Option<u16> {
         let counts = self.data_groups().map(|group| (group, self.chunks(group)));
-        let giving = counts.filter(|(_, (total, free))| *free > floor(*total));
+        let giving = counts.filter(|(group, (total, free))| *free > floor(*group, *total));
         let share = |(total, free): (u64, u64)| (free as u128 * 1_000_000 / u128::from(total.max(1)), total);
         giving.max_by_key(|(group, counts)| (share(*counts), Reverse(*group))).map(|(group, _)| group)
     }
@@ -216,6 +236,20 @@ impl SlotMap {
         Some(ChunkEntry { id, kind, group, units, order, record_sum, alternate: 0, slots })
     }
 
+    /// Takes the chunks of a log ring of at least so many bytes, all of one group.
+    pub fn take_ring(&mut self, bytes: u64, floor: impl Fn(u64) -> u64) -> Option<Vec<ChunkEntry>> {
+        let count = |group: u16| bytes.div_ceil(self.slot_bytes(group));
+        let group = self.emptiest_group(|group, total| floor(total) + count(group))?;
+        let count = count(group) as u32;
+        let chunks: Vec<ChunkEntry> =
+            (0..count).map_while(|order| self.take(group, ChunkKind::Log, order)).collect();
+        if chunks.len() == count as usize {
+            return Some(chunks);
+        }
+        chunks.iter().for_each(|chunk| self.release(chunk));
+        None
+    }
+
     pub fn crowd(&self, group: usize) -> usize {
         self.crowds[group]
     }
@@ -249,7 +283,8 @@ impl SlotMap {
 
     /// Takes free slots of a disk from number `from` on, `most` at most and an eighth of those it has.
     pub fn take_free(&mut self, disk: u16, from: u32, most: u32) -> Vec<SlotRef> {
-        let Some(known) = self.disks.get_mut(usize::from(disk)) else { return Vec::new() };
+        let known = self.disks.get_mut(usize::from(disk)).filter(|known| known.status != DiskStatus::Empty);
+        let Some(known) = known else { return Vec::new() };
         let free = (from..known.used.len()).filter(|slot| !known.used.get(*slot));
         let taken: Vec<u32> = free.take(most.min(known.used.zeros() / 8) as usize).collect();
         taken.iter().for_each(|slot| _ = known.used.set(*slot, 1));
@@ -300,21 +335,29 @@ impl SlotMap {
         u64::from(self.disks[usize::from(disk)].used.ones())
     }
 
-    /// Free slots on the other disks of a disk's group that take new chunks, and how many those disks are.
-    pub fn room_beside(&self, disk: u16) -> (u64, usize) {
+    /// How many other disks of a disk's group take new chunks.
+    pub fn others(&self, disk: u16) -> usize {
         let group = self.disks[usize::from(disk)].group;
         let is_other = |(index, other): &(usize, &DiskSlots)| {
             *index != usize::from(disk) && other.group == group && other.is_open()
         };
-        let free =
-            self.disks.iter().enumerate().filter(is_other).map(|(_, disk)| u64::from(disk.used.zeros()));
-        let free: Vec<u64> = free.collect();
-        (free.iter().sum(), free.len())
+        self.disks.iter().enumerate().filter(is_other).count()
+    }
+
+    /// Of these chunks, those whose slot on a disk would find no place on another.
+    pub fn stranded(&self, disk: u16, chunks: &[ChunkEntry]) -> usize {
+        let mut trial = self.clone();
+        let mut is_stranded = |chunk: &&ChunkEntry| {
+            let index = chunk.slots.iter().position(|slot| slot.disk == disk);
+            index.is_some_and(|index| trial.take_target(chunk, index, None).is_none())
+        };
+        chunks.iter().filter(|chunk| is_stranded(chunk)).count()
     }
 
     /// Of one group whose disks are unequally full by more than a sixteenth, the fullest and the emptiest.
     pub fn unbalanced(&self) -> Option<(u16, u16)> {
-        (0..self.groups.len() as u16).find_map(|group| {
+        let staying = (0..self.groups.len()).filter(|group| !self.groups[*group].leaving);
+        staying.map(|group| group as u16).find_map(|group| {
             let permille =
                 |disk: &DiskSlots| u64::from(disk.used.ones()) * 1000 / u64::from(disk.used.len().max(1));
             let open = || {
@@ -346,12 +389,15 @@ mod tests {
     use super::*;
     use forebay_base::Id;
 
+    const MIRROR: GroupEntry =
+        GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 65536, cell_bytes: 65536, leaving: false };
+
     #[test]
     fn chunks_spread_over_disks_and_slots_come_back() {
         assert_eq!(most_chunks(vec![10, 10], 2), 10);
         assert_eq!(most_chunks(vec![10, 2, 2], 2), 4);
         assert_eq!(most_chunks(vec![5, 5, 5], 2), 7);
-        let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 65536, cell_bytes: 65536 };
+        let group = MIRROR;
         let mut map = SlotMap::new(&label(group, 3));
         let chunks: Vec<_> = std::iter::from_fn(|| map.take(0, ChunkKind::Node, 0)).collect();
         assert_eq!((chunks.len(), map.chunks(0)), (6, (4, 0)), "of twelve slots four are spare");
@@ -387,12 +433,13 @@ mod tests {
 
     #[test]
     fn groups_of_any_size_fill_evenly_and_a_new_one_catches_up() {
-        let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 65536, cell_bytes: 65536 };
+        let group = MIRROR;
         let mut label = label(group, 2);
         label.disks.iter_mut().for_each(|disk| disk.slots = 40);
         let mut map = SlotMap::new(&label);
         let fill = |map: &mut SlotMap, count: usize| -> Vec<u16> {
-            let group = |_| map.emptiest_group(|total| total / 10).and_then(|group| map.take(group, DATA, 0));
+            let group =
+                |_| map.emptiest_group(|_, total| total / 10).and_then(|group| map.take(group, DATA, 0));
             (0..count).map_while(group).map(|chunk| chunk.group).collect()
         };
         assert_eq!(fill(&mut map, 100).len(), 36, "a tenth is kept");
@@ -412,8 +459,39 @@ mod tests {
     }
 
     #[test]
+    fn a_group_that_leaves_gives_nothing_and_a_disk_leaves_only_if_every_slot_finds_a_place() {
+        let group = MIRROR;
+        let mut label = label(group, 3);
+        label.groups.push(group);
+        let others = label.disks.clone();
+        label.disks.extend(others.into_iter().map(|disk| DiskEntry { group: 1, ..disk }));
+        let mut map = SlotMap::new(&label).without(0);
+        assert_eq!(map.data_groups().collect::<Vec<u16>>(), [1]);
+        assert_eq!(map.emptiest_group(|_, _| 0), Some(1));
+        let ring = map.take_ring(3 * group.slot_bytes, |_| 0).expect("there is room");
+        assert_eq!(
+            ring.iter().map(|chunk| (chunk.group, chunk.order)).collect::<Vec<_>>(),
+            [(1, 0), (1, 1), (1, 2)]
+        );
+        assert!(map.take_ring(3 * group.slot_bytes, |_| 0).is_none(), "a spare disk's worth is kept");
+        // Of four slots on each disk, some are in use; a chunk has no two on one.
+        let mut map = SlotMap::new(&label);
+        let chunks: Vec<ChunkEntry> = std::iter::from_fn(|| map.take(0, DATA, 0)).collect();
+        let on = |disk: u16| {
+            let has = |chunk: &&ChunkEntry| chunk.slots.iter().any(|slot| slot.disk == disk);
+            chunks.iter().filter(has).cloned().collect::<Vec<ChunkEntry>>()
+        };
+        assert_eq!((map.others(0), map.stranded(0, &on(0))), (2, on(0).len()), "all slots are taken");
+        on(1)
+            .into_iter()
+            .filter(|chunk| chunk.slots.iter().all(|slot| slot.disk != 0))
+            .for_each(|chunk| map.release(&chunk));
+        assert!(map.stranded(0, &on(0)) < on(0).len());
+    }
+
+    #[test]
     fn a_crowded_box_of_one_group_does_not_count_for_another() {
-        let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 65536, cell_bytes: 65536 };
+        let group = MIRROR;
         let mut label = label(group, 4);
         label.groups.push(group);
         for (index, disk) in label.disks.iter_mut().enumerate() {
@@ -430,7 +508,14 @@ mod tests {
 
     #[test]
     fn no_enclosure_holds_more_of_a_chunk_than_may_be_lost() {
-        let group = GroupEntry { role: 0, data: 4, redundancy: 1, slot_bytes: 1 << 20, cell_bytes: 65536 };
+        let group = GroupEntry {
+            role: 0,
+            data: 4,
+            redundancy: 1,
+            slot_bytes: 1 << 20,
+            cell_bytes: 65536,
+            leaving: false,
+        };
         let mut label = label(group, 12);
         for (index, disk) in label.disks.iter_mut().enumerate() {
             disk.enclosure = Enclosure::new(&format!("box{}", index / 2)).expect("a short name");

@@ -95,6 +95,8 @@ pub struct PoolSpec {
     /// Names of the boxes that disks are in, by path: chunks are laid so that the loss of one box is, if it can be, no more than the
     /// layout can lose.
     pub enclosures: Vec<(String, String)>,
+    /// Physical sectors in bytes, by path, of disks that do not say them right: powers of two from 512 to 65 536.
+    pub sectors: Vec<(String, u32)>,
     /// Independent single-threaded owners of volumes, fixed for the pool's life: 1 to 32.
     pub shards: usize,
     /// Bytes of intent log per shard; by default a 32nd of the data space, 4 MiB to 1 GiB.
@@ -137,6 +139,13 @@ impl SyncPolicy {
     }
 }
 
+/// How a pool is imported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Import {
+    /// Nothing is written to any disk; what the log has is in memory.
+    pub read_only: bool,
+}
+
 /// A volume to create.
 #[derive(Clone, Debug)]
 pub struct VolumeSpec {
@@ -159,6 +168,8 @@ pub struct VolumeInfo {
     pub size: u64,
     pub block_size: u32,
     pub sync: SyncPolicy,
+    /// Its pool was imported to be read only.
+    pub read_only: bool,
     /// The pool's shard that owns it, and the core on which that shard runs.
     pub shard: usize,
     pub core: usize,
@@ -202,7 +213,10 @@ pub struct DiskStatus {
     /// Where it was last found; empty when missing.
     pub path: String,
     pub size: u64,
+    /// Bytes: as it was given, or as the device said, when the disk joined.
     pub sector_physical: u32,
+    /// What the device says now; nothing when it is not there.
+    pub sector_reported: Option<u32>,
     pub rotational: bool,
     /// The box it is in; empty when nobody said.
     pub enclosure: String,
@@ -220,6 +234,8 @@ pub struct GroupStatus {
     pub number: u16,
     pub role: Role,
     pub layout: Layout,
+    /// All that is in it moves to other groups; then its disks leave the pool.
+    pub leaving: bool,
     /// Bytes after mirroring or parity.
     pub size: u64,
     pub used: u64,
@@ -232,6 +248,8 @@ pub struct PoolStatus {
     pub id: Id,
     pub name: String,
     pub state: PoolState,
+    /// Imported so that nothing is written to its disks.
+    pub read_only: bool,
     pub groups: Vec<GroupStatus>,
     pub shards: usize,
     pub size: u64,
@@ -245,6 +263,9 @@ pub struct PoolStatus {
     pub healing: Option<Healing>,
     /// The last scrub of this run.
     pub scrub: Option<Scrub>,
+    pub scrubs: ScrubSchedule,
+    /// When the next one begins by itself, unless the pool has something more urgent to do.
+    pub scrub_next: Option<WallTime>,
 }
 
 /// What is being done to restore or spread redundancy.
@@ -276,6 +297,22 @@ pub struct Scrub {
     pub lost: u64,
     pub since: WallTime,
     pub ended: Option<WallTime>,
+}
+
+/// When a pool is scrubbed without being told to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScrubSchedule {
+    /// When a scrub was last through; 0 when none was.
+    pub last: WallTime,
+    /// From then, or the pool's creation, to the next; 0 for never.
+    pub every_seconds: u32,
+}
+
+impl Default for ScrubSchedule {
+    /// Every thirty days.
+    fn default() -> ScrubSchedule {
+        ScrubSchedule { last: WallTime(0), every_seconds: 30 * 24 * 3600 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -50,6 +50,10 @@ impl Volume {
     pub fn sync(&self) -> SyncPolicy {
         self.dataset.sync()
     }
+    /// Whether every change is refused, since the pool was imported to be read only.
+    pub fn is_read_only(&self) -> bool {
+        self.shard.shared.read_only
+    }
 
     fn check(&self, at: u64, len: u64) -> Result<(), IoError> {
         if at.checked_add(len).is_none_or(|end| end > self.size()) {
@@ -63,6 +67,12 @@ impl Volume {
     fn begin(&self) -> Result<Active, IoError> {
         self.shard.served.set(self.shard.served.get() + 1);
         self.dataset.begin().ok_or(IoError::Gone)
+    }
+
+    /// Counts an operation in that changes something.
+    fn begin_change(&self) -> Result<Active, IoError> {
+        let active = self.begin()?;
+        if self.is_read_only() { Err(IoError::ReadOnly) } else { Ok(active) }
     }
 
     /// First and last block of a range that is not empty.
@@ -90,7 +100,7 @@ impl Volume {
     /// Writes the parts one after the other from `at`; at most 32 MiB in all. `fua`: durable when done, whatever `sync` says
     /// (except [`SyncPolicy::Disabled`]).
     pub async fn write(&self, at: u64, data: Vec<Buf>, fua: bool) -> Result<(), IoError> {
-        let _active = self.begin()?;
+        let _active = self.begin_change()?;
         let len: usize = data.iter().map(|part| part.len()).sum();
         self.check(at, len as u64)?;
         if len > IO_BYTES_MAX {
@@ -225,8 +235,8 @@ impl Volume {
         if self.shard.is_suspended() {
             return Err(IoError::Suspended);
         }
-        // What is acknowledged under `always` is durable; under `disabled`, nobody asked.
-        if self.sync() != SyncPolicy::Standard || active(Bug::FuaIgnored) {
+        // What is acknowledged under `always` is durable; under `disabled`, nobody asked; read-only, there is nothing.
+        if self.sync() != SyncPolicy::Standard || self.is_read_only() || active(Bug::FuaIgnored) {
             return Ok(());
         }
         let entry = Entry::new(self.shard.entry_id(), Vec::new(), true);
@@ -236,7 +246,7 @@ impl Volume {
     /// Gives back the space of every whole block in the range; it reads as zeros afterwards. Partial blocks at the ends stay
     /// as they are. Large ranges are done piece by piece, each of which is atomic.
     pub async fn discard(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
-        let _active = self.begin()?;
+        let _active = self.begin_change()?;
         self.check(at, len)?;
         let block_bytes = u64::from(self.block_size());
         let (first, end) = (at.div_ceil(block_bytes), (at + len) / block_bytes);
@@ -308,7 +318,7 @@ impl Volume {
         expected: Buf,
         new: Buf,
     ) -> Result<Result<(), usize>, IoError> {
-        let _active = self.begin()?;
+        let _active = self.begin_change()?;
         let len = new.len();
         self.check(at, len as u64)?;
         if len == 0 || len > COMPARE_BYTES_MAX || expected.len() != len {

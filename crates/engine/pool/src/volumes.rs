@@ -6,7 +6,7 @@ use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::format::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
 use crate::shard::Shard;
-use crate::spec::{SyncPolicy, VolumeInfo, VolumeSpec};
+use crate::spec::{Severity, SyncPolicy, VolumeInfo, VolumeSpec};
 use crate::tables::DATASETS_MAX;
 use crate::volume::Volume;
 use forebay_base::{Id, MIB, TIB};
@@ -60,6 +60,7 @@ impl Shard {
             size: record.size,
             block_size: 1 << record.block_shift,
             sync: record.sync,
+            read_only: self.shared.read_only,
             shard: self.index,
             core: self.index % self.shared.cores.count(),
             mapped: (dataset.tree.borrow().mapped()) << record.block_shift,
@@ -133,6 +134,7 @@ impl Control {
             IoError::Suspended => {
                 (ErrorKind::Suspended, "Restore the failed disks, then export and import the pool")
             }
+            IoError::ReadOnly => (ErrorKind::Conflict, "Export the pool and import it without --read-only"),
             IoError::Gone => (ErrorKind::NotFound, ""),
             IoError::OutOfRange | IoError::Corrupt | IoError::Io => (ErrorKind::Io, "See the pool's events"),
         };
@@ -203,6 +205,8 @@ impl Control {
         let created = created.and_then(|result| result.map_err(|error| self.io_error(&spec.name, error)));
         if created.is_err() {
             self.names.borrow_mut().remove(&spec.name);
+        } else if let Some(message) = self.small_blocks(spec.block_size) {
+            self.event(Severity::Warning, "volume.small_blocks", &object, message);
         }
         created
     }

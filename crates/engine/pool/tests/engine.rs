@@ -1,13 +1,13 @@
 //! The engine on simulated disks: each test asks one question of a whole pool.
 
-use forebay_base::{KIB, MIB};
+use forebay_base::{KIB, MIB, WallTime};
 use forebay_pool::check::check;
 use forebay_pool::{
-    ATTRIBUTES_BYTES_MAX, Engine, EngineConfig, ErrorKind, IoError, Layout, PoolSpec, SyncPolicy, Volume,
-    VolumeSpec,
+    ATTRIBUTES_BYTES_MAX, DiskAdd, DiskReplace, Engine, EngineConfig, ErrorKind, Import, IoError, Layout,
+    PoolSpec, PoolState, ScrubSchedule, ScrubState, SyncPolicy, Volume, VolumeSpec,
 };
 use forebay_runtime::{Buf, Cores, Rt};
-use forebay_simulation::{Image, World, WorldConfig};
+use forebay_simulation::{Action, Image, Rule, World, WorldConfig};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ fn spec(layout: Layout, disks: &[&str], log: &[&str], shards: usize) -> PoolSpec
         log_disks,
         spare_disks: Vec::new(),
         enclosures: Vec::new(),
+        sectors: Vec::new(),
         shards,
         log_bytes: None,
         force: false,
@@ -95,7 +96,7 @@ fn what_is_written_is_read_after_export_and_import() {
             assert_eq!(bytes(&a, 12345, 100_000).await, expected);
             engine.pool_export("tank").await.expect("exported");
             assert_eq!(a.read(0, 10).await.err(), Some(IoError::Gone));
-            engine.pool_import("tank", paths.clone()).await.expect("imported");
+            engine.pool_import("tank", paths.clone(), Import::default()).await.expect("imported");
             let a = Volume::open(&rt, info.id).expect("open");
             assert_eq!(bytes(&a, 12345, 100_000).await, expected);
             assert_eq!(bytes(&a, 3 * MIB, 8192).await, &data[..8192]);
@@ -168,7 +169,10 @@ fn the_largest_volume_works_at_both_ends_and_costs_what_is_written() {
         );
         assert_eq!(extents.iter().map(|extent| extent.len).sum::<u64>(), size);
         engine.pool_export("tank").await.expect("exported");
-        engine.pool_import("tank", vec!["sim1".into(), "sim0".into()]).await.expect("imported");
+        engine
+            .pool_import("tank", vec!["sim1".into(), "sim0".into()], Import::default())
+            .await
+            .expect("imported");
         let huge = Volume::open(&rt, info.id).expect("open");
         assert_eq!(bytes(&huge, size - 8192, 8192).await, &data[..]);
         assert_eq!(engine.volume("tank/huge").await.expect("there").mapped, 6 * 4096);
@@ -214,7 +218,10 @@ fn attributes_stay_with_their_volume_and_go_with_it() {
         assert_eq!(open(b).store_attributes(&too_long).await, Err(IoError::OutOfRange));
         assert_eq!(engine.volumes(None).await.expect("listed").len(), 2);
         engine.pool_export("tank").await.expect("exported");
-        engine.pool_import("tank", vec!["sim0".into(), "sim1".into()]).await.expect("imported");
+        engine
+            .pool_import("tank", vec!["sim0".into(), "sim1".into()], Import::default())
+            .await
+            .expect("imported");
         assert_eq!(open(a).load_attributes().await, Ok(Some(long)));
         assert_eq!(open(b).load_attributes().await, Ok(Some(short)));
         open(b).store_attributes(&[]).await.expect("stored");
@@ -262,6 +269,171 @@ fn creation_refuses_what_would_destroy_data() {
     });
 }
 
+/// Goal: each disk has its own sector size, given or its own, wherever it joins, and keeps it over an import; what cannot be is
+/// refused.
+#[test]
+fn disks_have_sectors_of_their_own() {
+    let world = World::new(WorldConfig::new(1));
+    for _ in 0..5 {
+        world.add_disk(Image::new(32 * MIB));
+    }
+    world.set_geometry(3, |geometry| geometry.sector_logical = 4096);
+    let events = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = events.clone();
+    let (executor, cores) = world.executor(1);
+    let main = async move {
+        let seen = events.clone();
+        let tell = move |event: forebay_pool::Event| seen.lock().expect("one thread").push(event.code);
+        let engine = Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(tell) });
+        let given = |sectors: &[(&str, u32)]| {
+            sectors.iter().map(|(disk, sector)| (disk.to_string(), *sector)).collect::<Vec<_>>()
+        };
+        let mirror = |sectors: &[(&str, u32)]| PoolSpec {
+            sectors: given(sectors),
+            ..spec(Layout::Mirror, &["sim0", "sim3"], &[], 1)
+        };
+        for (sectors, object) in [
+            (&[("sim0", 3000)][..], "sim0"),
+            (&[("sim0", 256)], "sim0"),
+            (&[("sim0", 128 << 10)], "sim0"),
+            (&[("sim3", 512)], "sim3"),
+            (&[("sim1", 4096)], "tank"),
+        ] {
+            let refused = engine.pool_create(mirror(sectors)).await.expect_err("impossible");
+            assert_eq!((refused.kind, refused.object.as_str()), (ErrorKind::Invalid("sectors"), object));
+        }
+        engine.pool_create(mirror(&[("sim0", 512)])).await.expect("created");
+        let add = DiskAdd { sector: Some(16 << 10), ..DiskAdd::default() };
+        engine.disk_add("tank", vec!["sim1".into()], add).await.expect("added");
+        let with = DiskReplace { new: Some("sim2".into()), sector: Some(8192), force: false };
+        let bad = DiskReplace { sector: Some(1000), ..with.clone() };
+        let refused = engine.disk_replace("tank", "0", bad).await.expect_err("impossible");
+        assert_eq!(refused.kind, ErrorKind::Invalid("sectors"));
+        engine.disk_replace("tank", "0", with).await.expect("replaced");
+        engine.pool_healed("tank").await.expect("healed");
+        engine.pool_export("tank").await.expect("exported");
+        let paths = (1..4).map(|disk| format!("sim{disk}")).collect();
+        let pool = engine.pool_import("tank", paths, Import::default()).await.expect("imported");
+        let mut disks: Vec<(&str, u32, Option<u32>)> = pool.groups[0]
+            .disks
+            .iter()
+            .map(|disk| (&disk.path[..], disk.sector_physical, disk.sector_reported))
+            .collect();
+        disks.sort();
+        let said = Some(4096);
+        assert_eq!(disks, [("sim1", 16 << 10, said), ("sim2", 8192, said), ("sim3", 4096, said)]);
+        engine.volume_create(volume("small", 8 * MIB, 8192)).await.expect("created");
+        assert!(events.lock().expect("one thread").contains(&"volume.small_blocks"));
+        events.lock().expect("one thread").clear();
+        engine.volume_create(volume("large", 8 * MIB, 16 << 10)).await.expect("created");
+        assert!(!events.lock().expect("one thread").contains(&"volume.small_blocks"));
+    };
+    world.run(&executor, LIMIT, main).expect("finishes");
+    assert!(!seen.lock().expect("one thread").contains(&"volume.small_blocks"));
+}
+
+/// Goal: an import does without a disk that hangs, as without one that is missing.
+#[test]
+fn an_import_does_not_wait_for_a_disk_that_hangs() {
+    let world = World::new(WorldConfig::new(1));
+    world.add_disk(Image::new(32 * MIB));
+    world.add_disk(Image::new(32 * MIB));
+    let (executor, cores) = world.executor(1);
+    let faults = world.clone();
+    let main = async move {
+        let engine = Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(|_| {}) });
+        engine.pool_create(spec(Layout::Mirror, &["sim0", "sim1"], &[], 1)).await.expect("created");
+        engine.pool_export("tank").await.expect("exported");
+        faults.add_rule(Rule::new(1, Action::Hang));
+        let paths = vec!["sim0".to_string(), "sim1".to_string()];
+        let pool = engine.pool_import("tank", paths, Import::default()).await.expect("imported");
+        assert_eq!(pool.state, PoolState::Degraded);
+    };
+    world.run(&executor, Duration::from_secs(60), main).expect("finishes");
+}
+
+/// Goal: a disk that is slow only because it is being filled is not taken for a slow one.
+/// Method: disks of 1 MiB/s, so that the copy to a replacement takes longer than a slow disk is suffered.
+#[test]
+fn a_disk_that_is_being_filled_is_not_a_slow_one() {
+    let world = World::new(WorldConfig { rate: Some(MIB), ..WorldConfig::new(1) });
+    for _ in 0..3 {
+        world.add_disk(Image::new(128 * MIB));
+    }
+    let (executor, cores) = world.executor(1);
+    let rt = executor.rt().clone();
+    let events = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = events.clone();
+    let main = async move {
+        let tell = move |event: forebay_pool::Event| seen.lock().expect("one thread").push(event.code);
+        let engine = Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(tell) });
+        engine.pool_create(spec(Layout::Mirror, &["sim0", "sim1"], &[], 1)).await.expect("created");
+        let info = engine.volume_create(volume("a", 64 * MIB, 8192)).await.expect("created");
+        let a = Volume::open(&rt, info.id).expect("open");
+        for at in (0..64 * MIB).step_by(MIB as usize) {
+            a.write(at, vec![pattern(&rt, at, MIB as usize)], false).await.expect("written");
+        }
+        let with = DiskReplace { new: Some("sim2".into()), ..DiskReplace::default() };
+        engine.disk_replace("tank", "0", with).await.expect("replaced");
+        let begun = rt.now();
+        let clients = async {
+            while rt.now().since(begun) < 60_000_000_000 {
+                a.write(0, vec![pattern(&rt, 1, 8192)], false).await.expect("written");
+                rt.sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let (healed, ()) = futures_util::future::join(engine.pool_healed("tank"), clients).await;
+        healed.expect("healed");
+        assert!(rt.now().since(begun) > 60_000_000_000);
+    };
+    world.run(&executor, Duration::from_secs(3600), main).expect("finishes");
+    let events = events.lock().expect("one thread");
+    assert!(!events.contains(&"disk.evicted") && events.contains(&"disk.removed"), "{events:?}");
+}
+
+/// Goal: a scrub begins by itself when its time has come and not before, also after a time in which the pool was not imported; the
+/// schedule stays with the pool.
+#[test]
+fn scrubs_begin_by_themselves() {
+    const DAY_MS: i128 = 24 * 3600 * 1000;
+    let world = World::new(WorldConfig::new(1));
+    world.add_disk(Image::new(32 * MIB));
+    world.add_disk(Image::new(32 * MIB));
+    let (executor, cores) = world.executor(1);
+    let (rt, clock) = (executor.rt().clone(), world.clone());
+    let main = async move {
+        let engine = Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(|_| {}) });
+        let status = async || engine.pools().await.remove(0);
+        let minutes = Duration::from_secs(150);
+        let paths = vec!["sim0".to_string(), "sim1".to_string()];
+        engine.pool_create(spec(Layout::Mirror, &["sim0", "sim1"], &[], 1)).await.expect("created");
+        engine.volume_create(volume("a", 8 * MIB, 8192)).await.expect("created");
+        clock.jump_wall(29 * DAY_MS);
+        rt.sleep(minutes).await;
+        let before = status().await;
+        assert_eq!((before.scrub, before.scrubs.last), (None, WallTime(0)));
+        engine.pool_export("tank").await.expect("exported");
+        clock.jump_wall(DAY_MS);
+        engine.pool_import("tank", paths.clone(), Import::default()).await.expect("imported");
+        rt.sleep(minutes).await;
+        let after = status().await;
+        assert_eq!(after.scrub.map(|scrub| scrub.state), Some(ScrubState::Done));
+        assert!(after.scrubs.last.0 > 0 && after.scrub_next.is_some_and(|next| next.0 > after.scrubs.last.0));
+        engine.scrub_schedule("tank", 0).await.expect("set");
+        engine.pool_export("tank").await.expect("exported");
+        engine.pool_import("tank", paths, Import::default()).await.expect("imported");
+        clock.jump_wall(1000 * DAY_MS);
+        rt.sleep(minutes).await;
+        let never = status().await;
+        assert_eq!((never.scrub, never.scrub_next), (None, None));
+        assert_eq!(never.scrubs, ScrubSchedule { every_seconds: 0, ..after.scrubs });
+        engine.scrub_schedule("tank", 3600).await.expect("set");
+        rt.sleep(minutes).await;
+        assert_eq!(status().await.scrub.map(|scrub| scrub.state), Some(ScrubState::Done));
+    };
+    world.run(&executor, Duration::from_secs(3600), main).expect("finishes");
+}
+
 /// Goal: a shard whose neighbour holds every chunk, each partly used, still gets the space that the pool says is free.
 /// Method: one volume fills most of the pool and is then overwritten at random, so that no chunk of its shard is empty; then
 /// a volume of the other shard writes what is left.
@@ -292,7 +464,7 @@ fn space_that_another_shard_left_scattered_is_there_for_all() {
             b.write(at, vec![pattern(&rt, at, MIB as usize)], false).await.expect("the pool has room");
         }
         engine.pool_export("tank").await.expect("exported");
-        engine.pool_import("tank", vec!["sim0".into()]).await.expect("imported");
+        engine.pool_import("tank", vec!["sim0".into()], Import::default()).await.expect("imported");
         let (a, b) = (engine.volume("tank/a").await.expect("a"), engine.volume("tank/b").await.expect("b"));
         let (a, b) = (open(a.id), open(b.id));
         for (index, seed) in seeds.into_iter().enumerate() {

@@ -4,11 +4,12 @@
 //! is out, or could not read), fetches more, and computes what it misses. A band may span lines; each has its
 //! own roles and is computed by itself.
 
+use crate::hedge::avoids;
 use crate::lines::{Extent, Lines};
 use crate::subset::Subset;
-use crate::{Array, SlotRef};
+use crate::{Array, SlotRef, Way};
 use forebay_device::{Health, Member};
-use forebay_runtime::{BufMut, DiskError};
+use forebay_runtime::{BufMut, DiskError, DiskErrorKind};
 use futures_util::future::join_all;
 use std::ops::Range;
 
@@ -18,6 +19,19 @@ pub(crate) enum Cell {
     Read(BufMut),
     /// The disk is not in service, or could not read it.
     Lost,
+    /// The disk is late, and was not waited for.
+    Late,
+}
+
+impl Cell {
+    /// What a read came to.
+    pub fn of(bytes: BufMut, result: Result<(), DiskError>) -> Cell {
+        match result {
+            Ok(()) => Cell::Read(bytes),
+            Err(DiskError { kind: DiskErrorKind::Late, .. }) => Cell::Late,
+            Err(_) => Cell::Lost,
+        }
+    }
 }
 
 /// Bytes `at..at + len` of every slot.
@@ -90,7 +104,7 @@ impl Band {
 
     /// Slots that were asked for and cannot be had.
     pub fn lost(&self) -> Subset {
-        (0..self.cells.len()).filter(|slot| matches!(self.cells[*slot], Cell::Lost)).collect()
+        (0..self.cells.len()).filter(|slot| matches!(self.cells[*slot], Cell::Lost | Cell::Late)).collect()
     }
 
     /// Slots that were read.
@@ -111,18 +125,33 @@ impl Array {
         slot: &SlotRef,
         at: u64,
         buffer: BufMut,
+        way: Way,
     ) -> (BufMut, Result<(), DiskError>) {
+        let at = member.layout.slot_at(slot.slot) + at;
+        let reading = match way {
+            Way::Only => member.disk.read(at, buffer),
+            Way::Among => {
+                self.hedge.attend();
+                member.disk.read_unless_late(at, buffer)
+            }
+        };
         member.reads.set(member.reads.get() + 1);
-        let (bytes, result) = member.disk.read(member.layout.slot_at(slot.slot) + at, buffer).await;
+        let (bytes, result) = reading.await;
         member.reads.set(member.reads.get() - 1);
-        if result.is_err() {
+        if result.is_err_and(|error| error.kind != DiskErrorKind::Late) {
             Health::count(&member.health.errors_read);
         }
         (bytes, result)
     }
 
     /// Reads of each band the slots that `which` names, all at once, as far as they are unread.
-    pub(crate) async fn fetch(&self, slots: &[SlotRef], bands: &mut [Band], which: impl Fn(&Band) -> Subset) {
+    pub(crate) async fn fetch(
+        &self,
+        slots: &[SlotRef],
+        bands: &mut [Band],
+        way: Way,
+        which: impl Fn(&Band) -> Subset,
+    ) {
         let mut reading = Vec::new();
         for (nth, band) in bands.iter_mut().enumerate() {
             for index in which(band).iter().collect::<Vec<usize>>() {
@@ -133,14 +162,18 @@ impl Array {
                     band.cells[index] = Cell::Lost;
                     continue;
                 };
+                if way == Way::Among && avoids(member) {
+                    band.cells[index] = Cell::Late;
+                    continue;
+                }
                 let (at, buffer) = (band.at, self.rt.buffer(band.len));
                 let read =
-                    async move { (nth, index, self.read_slot(member, &slots[index], at, buffer).await) };
+                    async move { (nth, index, self.read_slot(member, &slots[index], at, buffer, way).await) };
                 reading.push(read);
             }
         }
         for (nth, index, (bytes, result)) in join_all(reading).await {
-            bands[nth].cells[index] = if result.is_ok() { Cell::Read(bytes) } else { Cell::Lost };
+            bands[nth].cells[index] = Cell::of(bytes, result);
         }
     }
 
@@ -151,6 +184,7 @@ impl Array {
         lines: &Lines,
         slots: &[SlotRef],
         bands: &mut [Band],
+        way: Way,
         which: impl Fn(&Band) -> bool,
     ) {
         let more = |band: &Band| -> Subset {
@@ -161,7 +195,7 @@ impl Array {
             unread.take(missing).collect()
         };
         while bands.iter().any(|band| !more(band).is_empty()) {
-            self.fetch(slots, bands, more).await;
+            self.fetch(slots, bands, way, more).await;
         }
     }
 

@@ -10,13 +10,16 @@
 //! flight ([`Array::write_pieces`]) can make it fail its check, so the caller keeps the two apart.
 
 use crate::bands::{Band, Cell};
+use crate::hedge::avoids;
 use crate::lines::Lines;
 use crate::subset::Subset;
-use crate::{Array, ArrayError, Good, SlotRef};
+use crate::{Array, ArrayError, Good, SlotRef, Way};
 use forebay_base::KIB;
 use forebay_base::planted::{Bug, active};
-use forebay_device::Health;
+use forebay_device::{Health, Member};
 use forebay_runtime::{BufMut, yield_now};
+use std::ops::Range;
+use std::rc::Rc;
 
 /// Suspects are sought for a block of the largest size. Who reads many blocks at once and is refused asks for each.
 const SEARCH_BYTES_MAX: usize = 128 * KIB as usize;
@@ -35,34 +38,54 @@ impl Array {
         }
         let first = lines.extents(offset, len).next().expect("a range that is not empty has a first cell");
         let index = lines.slot_of(first.line, first.role);
+        let member = self.of_slot(&slots[index]);
+        let needs_all =
+            || slots.iter().filter(|slot| self.of_slot(slot).is_some()).count() <= lines.code.data();
+        let way = match member {
+            Some(member) if member.late.get() && needs_all() => Way::Only,
+            _ => Way::Among,
+        };
         let mut known = None;
-        if let Some(member) = self.of_slot(&slots[index]).filter(|_| first.len == len) {
+        let asks = |member: &&Rc<Member>| first.len == len && (way == Way::Only || !avoids(member));
+        if let Some(member) = member.filter(asks) {
             let buffer = self.rt.buffer(len);
-            let (bytes, result) = self.read_slot(member, &slots[index], first.at, buffer).await;
+            let (bytes, result) = self.read_slot(member, &slots[index], first.at, buffer, way).await;
             if result.is_ok() && check(&bytes) {
                 return Ok(Good { bytes, bad: Vec::new() });
             }
-            known = Some((index, if result.is_ok() { Cell::Read(bytes) } else { Cell::Lost }));
+            known = Some((index, Cell::of(bytes, result)));
         }
         // In a box, so that the usual read stays small.
-        Box::pin(self.read_bands(lines, slots, offset, len, known, check)).await
+        Box::pin(async {
+            let (extents, range) =
+                (lines.extents(offset, len).collect::<Vec<_>>(), offset..offset + len as u64);
+            let mut bands = Band::covering(lines, &extents);
+            if let Some((index, cell)) = known {
+                bands[0].cells[index] = cell;
+            }
+            let read = self.read_bands(lines, slots, range.clone(), &mut bands, way, &check).await;
+            if read.is_ok() || !is_late(&bands) {
+                return read;
+            }
+            // Without the disks that are late it cannot be done.
+            let mut bands = Band::covering(lines, &extents);
+            self.read_bands(lines, slots, range, &mut bands, Way::Only, &check).await
+        })
+        .await
     }
 
+    /// Reads the range from those slots that it needs, and computes what cannot be had or is refused.
     async fn read_bands(
         &self,
         lines: &Lines,
         slots: &[SlotRef],
-        offset: u64,
-        len: usize,
-        known: Option<(usize, Cell)>,
+        range: Range<u64>,
+        bands: &mut [Band],
+        way: Way,
         check: impl Fn(&[u8]) -> bool,
     ) -> Result<Good, ArrayError> {
-        let extents: Vec<_> = lines.extents(offset, len).collect();
-        let mut bands = Band::covering(lines, &extents);
-        if let Some((index, cell)) = known {
-            bands[0].cells[index] = cell;
-        }
-        self.fetch(slots, &mut bands, |band| band.touched).await;
+        let (offset, len) = (range.start, (range.end - range.start) as usize);
+        self.fetch(slots, bands, way, |band| band.touched).await;
         let mut bytes = self.rt.buffer(len);
         let mut refused = false;
         let suspects_max = if len <= SEARCH_BYTES_MAX { lines.code.parity() } else { 0 };
@@ -75,23 +98,25 @@ impl Array {
                 continue; // What was read, as it is, has been refused.
             }
             if suspects.is_empty() {
-                self.fetch_enough(lines, slots, &mut bands, is_computed).await;
+                self.fetch_enough(lines, slots, bands, way, is_computed).await;
             } else {
                 let all = |band: &Band| if is_computed(band) { band.all() } else { Subset::default() };
-                self.fetch(slots, &mut bands, all).await;
+                self.fetch(slots, bands, way, all).await;
             }
-            if !self.assemble(lines, &bands, suspects, offset, &mut bytes) {
+            if !self.assemble(lines, bands, suspects, offset, &mut bytes) {
                 continue;
             }
-            if check(&bytes) || (computed && active(Bug::DegradedReadUnchecked)) {
-                let bad = self.blame(lines, slots, &bands, offset, &bytes);
+            let is_planted =
+                active(Bug::DegradedReadUnchecked) || (is_late(bands) && active(Bug::HedgeUnchecked));
+            if check(&bytes) || (computed && is_planted) {
+                let bad = self.blame(lines, slots, bands, offset, &bytes);
                 return Ok(Good { bytes, bad });
             }
             refused = true;
             // Other tasks of the core go on meanwhile.
             yield_now().await;
         }
-        if !refused {
+        if !refused || is_late(bands) {
             return Err(ArrayError::Io);
         }
         let read: Subset =
@@ -143,10 +168,10 @@ impl Array {
         for band in bands {
             for index in band.touched.iter() {
                 let at = place(lines, band, index, offset);
-                match band.bytes(index) {
-                    None => unreadable.insert(index),
-                    Some(bytes) if bytes[..] != good[at..at + band.len] => wrong.insert(index),
-                    Some(_) => {}
+                match &band.cells[index] {
+                    Cell::Lost | Cell::Unread => unreadable.insert(index),
+                    Cell::Read(bytes) if bytes[..] != good[at..at + band.len] => wrong.insert(index),
+                    Cell::Read(_) | Cell::Late => {}
                 }
             }
         }
@@ -161,6 +186,11 @@ impl Array {
         }
         bad
     }
+}
+
+/// Whether some cell was not waited for.
+fn is_late(bands: &[Band]) -> bool {
+    bands.iter().any(|band| band.cells.iter().any(|cell| matches!(cell, Cell::Late)))
 }
 
 /// Where a slot's part of a band (within one line) lies in the range that starts at `offset` of the chunk.

@@ -17,6 +17,7 @@ mod bands;
 mod code;
 mod degraded;
 mod field;
+mod hedge;
 mod kernels;
 mod lines;
 mod rebuild;
@@ -27,7 +28,8 @@ use forebay_base::planted::{Bug, active};
 use forebay_device::{
     DISKS_MAX, DiskLayout, Enclosure, GROUPS_MAX, GroupEntry, Health, Member, SlotRef, UNIT, most_lacking,
 };
-use forebay_runtime::{Buf, BufMut, Completion, Disk, DiskError, Rt};
+use forebay_runtime::{Buf, BufMut, Completion, Disk, DiskError, DiskErrorKind, Rt, Vitals};
+use hedge::{Hedge, avoids};
 use lines::Lines;
 use std::cell::OnceCell;
 use std::future::Future;
@@ -98,8 +100,18 @@ pub struct Array {
     disks: Box<[OnceCell<Known>]>,
     groups: Box<[OnceCell<Group>]>,
     crowds: Crowds,
+    hedge: Rc<Hedge>,
     /// Called when a disk failed a write or flush.
     failed: Box<dyn Fn(u16) -> Recorded>,
+}
+
+/// How a reader stands to a disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It needs this one's bytes.
+    Only,
+    /// It could get by without, and does when the disk is late.
+    Among,
 }
 
 /// A read that passed its check.
@@ -113,7 +125,8 @@ impl Array {
     /// No disks yet; `failed` is called when a disk failed a write or flush.
     pub fn new(rt: Rt, crowds: Crowds, failed: Box<dyn Fn(u16) -> Recorded>) -> Array {
         let disks = (0..DISKS_MAX).map(|_| OnceCell::new()).collect();
-        Array { rt, disks, groups: (0..GROUPS_MAX).map(|_| OnceCell::new()).collect(), crowds, failed }
+        let groups = (0..GROUPS_MAX).map(|_| OnceCell::new()).collect();
+        Array { hedge: Hedge::new(rt.clone()), rt, disks, groups, crowds, failed }
     }
 
     /// Adds a group by its index in the label.
@@ -138,6 +151,9 @@ impl Array {
         disk: Option<(Disk, DiskLayout)>,
     ) {
         let member = disk.map(|(disk, layout)| Rc::new(Member::new(disk, layout, health.clone())));
+        if let Some(member) = &member {
+            self.hedge.add(group, member.clone());
+        }
         let known = Known { group, enclosure, health, member };
         assert!(self.disks[usize::from(index)].set(known).is_ok(), "disk {index} is there already");
     }
@@ -156,6 +172,12 @@ impl Array {
     /// The disk, in service or not.
     pub fn attached(&self, disk: u16) -> Option<&Rc<Member>> {
         self.known(disk)?.member.as_ref()
+    }
+
+    /// How each disk did since this was last asked, as far as this core has to do with it.
+    pub fn take_vitals(&self) -> Vec<(u16, Vitals)> {
+        let attached = (0..DISKS_MAX as u16).filter_map(|disk| Some((disk, self.attached(disk)?)));
+        attached.map(|(disk, member)| (disk, member.disk.watch().take_vitals())).collect()
     }
 
     /// The disk, when it is in service.
@@ -226,32 +248,46 @@ impl Array {
         }
         let first = self.preferred(slots);
         let mut buffer = self.rt.buffer(len);
-        let mut bad = Vec::new();
+        let (mut bad, mut late) = (Vec::new(), Vec::new());
         let mut error = ArrayError::Io;
-        let order = first.into_iter().chain(slots.iter().copied().filter(|slot| Some(*slot) != first));
-        for slot in order {
+        let mut order =
+            first.into_iter().chain(slots.iter().copied().filter(|slot| Some(*slot) != first)).peekable();
+        while let Some((slot, way)) = match order.next() {
+            // The last one has to be waited for.
+            Some(slot) if order.peek().is_none() => Some((slot, Way::Only)),
+            Some(slot) => Some((slot, Way::Among)),
+            None => late.pop().map(|slot| (slot, Way::Only)),
+        } {
             let Some(member) = self.of_slot(&slot) else { continue };
-            let (bytes, result) = self.read_slot(member, &slot, offset, buffer).await;
-            if result.is_ok() {
-                if check(&bytes) {
-                    return Ok(Good { bytes, bad });
+            let (bytes, result) = self.read_slot(member, &slot, offset, buffer, way).await;
+            buffer = bytes;
+            match result {
+                Ok(()) if check(&buffer) => return Ok(Good { bytes: buffer, bad }),
+                Ok(()) => {
+                    Health::count(&member.health.errors_checksum);
+                    error = ArrayError::Corrupt;
                 }
-                Health::count(&member.health.errors_checksum);
-                error = ArrayError::Corrupt;
+                Err(DiskError { kind: DiskErrorKind::Late, .. }) => {
+                    late.push(slot);
+                    continue;
+                }
+                Err(_) => {}
             }
             bad.push(slot);
-            buffer = bytes;
         }
         Err(error)
     }
 
-    /// The copy in service with the fewest reads in flight.
+    /// The copy in service with the fewest reads in flight, of a disk that is not late when there is one.
     fn preferred(&self, slots: &[SlotRef]) -> Option<SlotRef> {
         if let [only] = slots {
             return Some(*only);
         }
-        let queue = |slot: &SlotRef| self.member(slot.disk).map(|member| member.reads.get());
-        slots.iter().filter(|slot| queue(slot).is_some()).min_by_key(|slot| queue(slot)).copied()
+        let queues = slots.iter().filter_map(|slot| {
+            let member = self.member(slot.disk)?;
+            Some((avoids(member), member.reads.get(), slot))
+        });
+        queues.min_by_key(|(avoided, reads, _)| (*avoided, *reads)).map(|(_, _, slot)| *slot)
     }
 
     /// Starts writing `parts`, each a multiple of 4 KiB, at `offset` of the chunk, to every slot in service. To a chunk

@@ -119,7 +119,14 @@ mod tests {
     use forebay_base::KIB;
 
     fn lines(data: u8, redundancy: u8) -> Lines {
-        let group = GroupEntry { role: 0, data, redundancy, slot_bytes: 256 * KIB, cell_bytes: 8 * KIB };
+        let group = GroupEntry {
+            role: 0,
+            data,
+            redundancy,
+            slot_bytes: 256 * KIB,
+            cell_bytes: 8 * KIB,
+            leaving: false,
+        };
         Lines::of(&group).expect("a parity group")
     }
 

@@ -21,9 +21,6 @@ use forebay_device::SlotRef;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Chunks that one evacuation may empty however few there are: some may have to stay for a block that is locked.
-const EVACUATED_MIN: usize = 8;
-
 /// No chunk of the kind has room: ask the coordinator for a fresh one, or declare space scarce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NeedChunk;
@@ -43,7 +40,7 @@ struct Period {
 
 /// How a stretch of space is to be used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Stream {
+pub(crate) struct Stream {
     kind: ChunkKind,
     fill: Fill,
 }
@@ -62,13 +59,13 @@ enum Fill {
 /// The chunks of one shard.
 #[derive(Default)]
 pub struct Space {
-    chunks: BTreeMap<ChunkId, Chunk>,
+    pub(crate) chunks: BTreeMap<ChunkId, Chunk>,
     /// By group, the units of a line of its data chunks; 0 where there is no parity.
     pub(crate) line_units: Vec<u32>,
     /// Free places for nodes, unless something changed since they were counted.
     pub(crate) nodes_free: Cell<Option<u64>>,
     /// The chunk that each stream fills, and the unit after the last that it took.
-    open: BTreeMap<Stream, (ChunkId, u32)>,
+    pub(crate) open: BTreeMap<Stream, (ChunkId, u32)>,
     current: Period,
     frozen: Period,
     /// The coordinator had no chunk left: fill every hole.
@@ -76,8 +73,12 @@ pub struct Space {
     /// Chunks that are being evacuated, and chunks of which a slot is moving: nothing is allocated from them.
     pub(crate) closed: BTreeSet<ChunkId>,
     pub(crate) moving: BTreeSet<ChunkId>,
+    /// Groups that are leaving: nothing is allocated from their chunks.
+    pub(crate) vacated: BTreeSet<u16>,
     /// Slots that have been copied: the chunk, which of its slots, where to.
     pub(crate) moved: Vec<(ChunkId, usize, SlotRef)>,
+    /// Chunks that the log had until the running checkpoint.
+    pub(crate) retired: Vec<ChunkId>,
     /// Empty chunks that the running checkpoint leaves out of the table; they go back when it is durable.
     leaving: Vec<ChunkId>,
     /// The chunks of the running checkpoint's table. What is granted after its bitmaps were closed is in the log.
@@ -416,9 +417,11 @@ impl Space {
         };
         self.leaving = self.chunks.values().filter(idle).map(|chunk| chunk.entry.id).collect();
         // One empty node chunk stays: the next checkpoint needs it.
-        if let Some(kept) = self.leaving.iter().position(|id| self.chunks[id].entry.kind == ChunkKind::Node) {
+        let is_of_use = |chunk: &Chunk| chunk.entry.kind == ChunkKind::Node && !self.is_vacated(chunk);
+        if let Some(kept) = self.leaving.iter().position(|id| is_of_use(&self.chunks[id])) {
             self.leaving.remove(kept);
         }
+        self.leaving.append(&mut self.retired);
         for id in &self.leaving {
             // Out of the allocator's sight from now on.
             let chunk = self.chunks.get_mut(id).expect("chosen above");
@@ -426,37 +429,6 @@ impl Space {
         }
         let leaving = &self.leaving;
         self.open.retain(|_, (id, _)| !leaving.contains(id));
-    }
-
-    /// The data chunks to evacuate: the emptiest, as many as their contents surely find room in the holes of the others, and
-    /// at most a sixteenth of all at a time, so that a pass over the trees is worth its cost. None when so little is free
-    /// that far more would be moved than gained.
-    pub fn emptiest(&self) -> Vec<ChunkId> {
-        let is_data = |chunk: &&Chunk| matches!(chunk.entry.kind, ChunkKind::Data { .. });
-        let mut data: Vec<&Chunk> = self.chunks.values().filter(is_data).collect();
-        data.sort_by_key(|chunk| (chunk.busy.ones(), chunk.entry.id));
-        let zeros = |chunk: &Chunk| u64::from(chunk.busy.zeros());
-        let mut holes: u64 = data.iter().map(|chunk| zeros(chunk)).sum();
-        let mut moved = 0;
-        let fits = |chunk: &&&Chunk| {
-            moved += u64::from(chunk.busy.ones());
-            holes -= zeros(chunk);
-            // Half of the holes may be too small, or be taken by others meanwhile.
-            chunk.busy.ones() <= chunk.entry.units / 8 * 7 && moved <= holes / 2
-        };
-        let most = (data.len() / 16).max(EVACUATED_MIN);
-        data.iter().take(most).take_while(fits).map(|chunk| chunk.entry.id).collect()
-    }
-
-    /// Allocates nothing from these chunks until [`Space::reopen`].
-    pub fn close(&mut self, chunks: BTreeSet<ChunkId>) {
-        self.open.retain(|_, (id, _)| !chunks.contains(id));
-        self.closed = chunks;
-    }
-
-    /// Allocates from every chunk again.
-    pub fn reopen(&mut self) {
-        self.closed.clear();
     }
 
     /// Lets the next node come from the emptiest chunk: a table must fit into few chunks.

@@ -1,13 +1,40 @@
 //! What differs from group to group of a pool: lines, and how much is in use.
 
+use crate::address::NODE_UNITS;
 use crate::allocator::Space;
-use crate::chunk::ChunkKind;
+use crate::chunk::{Chunk, ChunkKind};
 use std::collections::BTreeMap;
 
 impl Space {
-    /// The pool got another group, the next in number, whose lines have so many units.
-    pub fn add_group(&mut self, line_units: u32) {
-        self.line_units.push(line_units);
+    /// Lines of a group have so many units: 0 where there is no parity, and where the pool has no such group any more.
+    pub fn set_lines(&mut self, group: u16, line_units: u32) {
+        let group = usize::from(group);
+        self.line_units.resize(self.line_units.len().max(group + 1), 0);
+        self.line_units[group] = line_units;
+        self.vacated.remove(&(group as u16));
+    }
+
+    /// Allocates nothing from a group's chunks any more.
+    pub fn vacate(&mut self, group: u16) {
+        self.vacated.insert(group);
+        let chunks = &self.chunks;
+        self.open.retain(|_, (id, _)| chunks[id].entry.group != group);
+        self.nodes_free.set(None);
+    }
+
+    /// Whether a chunk is in a group that is vacated.
+    pub(crate) fn is_vacated(&self, chunk: &Chunk) -> bool {
+        self.vacated.contains(&chunk.entry.group)
+    }
+
+    /// Nodes that can be written outside a group before another chunk is needed.
+    pub fn nodes_free_beside(&self, group: u16) -> u64 {
+        let is_node = |chunk: &&Chunk| {
+            chunk.entry.kind == ChunkKind::Node
+                && chunk.entry.group != group
+                && !self.is_closed(chunk.entry.id)
+        };
+        self.chunks().filter(is_node).map(|chunk| u64::from(chunk.busy.zeros() / NODE_UNITS)).sum()
     }
 
     /// The least and the most units that whole lines for blocks of `units` take, by group; nothing where there is no parity.
@@ -53,7 +80,7 @@ mod tests {
         }
         let mut space = Space::new(vec![8, 0]);
         assert_eq!(space.whole_lines(2), Some((8, 8)));
-        space.add_group(12);
+        space.set_lines(2, 12);
         assert_eq!(space.whole_lines(2), Some((8, 12)), "without the group that has none");
         assert_eq!(Space::new(vec![0]).whole_lines(2), None);
     }

@@ -7,6 +7,7 @@ mod address;
 mod allocator;
 mod bits;
 mod chunk;
+mod evacuation;
 mod groups;
 mod moving;
 

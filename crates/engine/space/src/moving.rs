@@ -6,7 +6,7 @@
 
 use crate::address::ChunkId;
 use crate::allocator::Space;
-use crate::chunk::ChunkKind;
+use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
 use forebay_device::{SlotRef, UNIT};
 use std::ops::Range;
 
@@ -30,7 +30,8 @@ impl Space {
 
     /// Whether nothing is allocated from a chunk at present.
     pub(crate) fn is_closed(&self, id: ChunkId) -> bool {
-        self.closed.contains(&id) || self.moving.contains(&id)
+        let is_vacated = || self.chunk(id).is_some_and(|chunk| self.is_vacated(chunk));
+        self.closed.contains(&id) || self.moving.contains(&id) || is_vacated()
     }
 
     /// Whether some chunk is closed for a while: space may come back without a checkpoint.
@@ -72,6 +73,13 @@ impl Space {
     /// One slot of a chunk is elsewhere from the next checkpoint on that seals its period.
     pub fn move_slot(&mut self, id: ChunkId, index: usize, to: SlotRef) {
         self.moved.push((id, index, to));
+    }
+
+    /// The log goes on in these chunks from the running checkpoint on; those that it had leave with it.
+    pub fn replace_log(&mut self, chunks: Vec<ChunkEntry>) {
+        let is_log = |chunk: &&Chunk| chunk.entry.kind == ChunkKind::Log;
+        self.retired = self.chunks().filter(is_log).map(|chunk| chunk.entry.id).collect();
+        chunks.into_iter().for_each(|entry| self.insert(Chunk::fresh(entry)));
     }
 
     /// A copy of the chunk's record is bad: the next checkpoint writes it anew.

@@ -1,9 +1,11 @@
-//! The nodes above a block: where they are stored, and how many there are above several.
+//! The nodes above a block: where they are stored, how many there are above several, and how they come to be elsewhere.
 
+use crate::delta::Delta;
 use crate::node::FANOUT;
-use crate::tree::{Child, Tree};
+use crate::tree::{Child, DELTA_MEMORY, NODE_MEMORY, Tree};
 use forebay_space::Ptr;
 use std::ops::Range;
+use std::rc::Rc;
 
 impl Tree {
     /// The stored nodes on the way from the root to a leaf, as far as there are any.
@@ -24,6 +26,35 @@ impl Tree {
             child = &inner.children[(leaf / FANOUT.pow(level) % FANOUT) as usize];
         }
         homes
+    }
+
+    /// Has the next checkpoint write a leaf and the nodes above it once more, elsewhere, as they are.
+    pub fn rewrite(&mut self, leaf: u64) {
+        let period = self.period;
+        let (mut child, mut at) = (&mut self.root, self.height);
+        while at > 0 {
+            let Child::Inner(inner) = child else { return };
+            let inner = Rc::make_mut(inner);
+            if inner.stamp != period {
+                inner.stamp = period;
+                self.dirty += 1;
+            }
+            at -= 1;
+            child = &mut inner.children[(leaf / FANOUT.pow(u32::from(at)) % FANOUT) as usize];
+        }
+        let (stamp, memory) = match child {
+            Child::Leaf(node) => (&mut Rc::make_mut(node).stamp, NODE_MEMORY),
+            Child::Cold { delta, .. } => {
+                let fresh = || Rc::new(Delta { since: period, ..Delta::default() });
+                (&mut Rc::make_mut(delta.get_or_insert_with(fresh)).stamp, DELTA_MEMORY)
+            }
+            Child::Hole | Child::Inner(_) => return,
+        };
+        if *stamp != period {
+            *stamp = period;
+            self.dirty += 1;
+            self.dirty_bytes += memory;
+        }
     }
 }
 

@@ -64,18 +64,18 @@ pub struct Tree {
     /// Interior levels above the leaves.
     pub(crate) height: u8,
     pub(crate) root: Child,
-    period: u64,
+    pub(crate) period: u64,
     /// Blocks that are not holes, as far as cold leaves have been resolved.
     mapped: i64,
     /// Nodes that the next checkpoint will write, at most.
-    dirty: u64,
+    pub(crate) dirty: u64,
     /// Bytes of memory that the changes of this period hold, roughly.
-    dirty_bytes: u64,
+    pub(crate) dirty_bytes: u64,
 }
 
 /// Memory of a changed node, of the changes to a leaf that is not in memory, and of one of these, in bytes.
-const NODE_MEMORY: u64 = 16 << 10;
-const DELTA_MEMORY: u64 = 256;
+pub(crate) const NODE_MEMORY: u64 = 16 << 10;
+pub(crate) const DELTA_MEMORY: u64 = 256;
 const DELTA_ENTRY_MEMORY: u64 = 64;
 
 /// Interior levels that a volume of `blocks` blocks needs.
@@ -598,6 +598,7 @@ mod tests {
                 tree.clear(first, count, &mut freed);
                 model.retain(|at, _| !(first..first + count).contains(at));
             }
+            7 if random.one_in(2) => tree.rewrite(block / FANOUT),
             7 => drop(tree.evict(block / FANOUT)),
             8 => {
                 let ptrs = tree.loaded(block, 16).unwrap_or_default();

@@ -358,14 +358,25 @@ impl Nbd {
     }
 
     fn request(&mut self, kind: u16, offset: u64, len: u64, data: &[u8], answer: &mut [u8]) {
+        let error = self.ask(kind, offset, len, data);
+        assert_eq!(error, 0, "an NBD error for a request of type {kind} at {offset}");
+        self.stream.read_exact(answer).expect("the reply's data");
+    }
+
+    /// Sends a request and reads the head of its reply: the error number.
+    fn ask(&mut self, kind: u16, offset: u64, len: u64, data: &[u8]) -> u32 {
         let mut bytes = Vec::new();
         client::RequestHeader { flags: 0, kind, cookie: 1, offset, len }.encode(Style::Simple, &mut bytes);
         bytes.extend(data);
         self.stream.write_all(&bytes).expect("the server reads");
         let mut head = [0; 16];
         self.stream.read_exact(&mut head).expect("a reply");
-        assert_eq!(head[4..8], [0; 4], "an NBD error for a request of type {kind} at {offset}");
-        self.stream.read_exact(answer).expect("the reply's data");
+        u32::from_be_bytes(head[4..8].try_into().expect("four bytes"))
+    }
+
+    /// The error number with which a write is refused; 0 when it is not.
+    pub fn try_write(&mut self, offset: u64, data: &[u8]) -> u32 {
+        self.ask(1, offset, data.len() as u64, data)
     }
 
     /// Acknowledged when it returns.

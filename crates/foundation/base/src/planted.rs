@@ -100,11 +100,23 @@ pub enum Bug {
     JoiningDisksDecide,
     /// A trim discards what is free in a chunk while space in it is promised.
     TrimsOpenChunk,
+    /// A disk goes out of service, and the others' labels do not say so.
+    FailureNotRecorded,
+    /// What was read around a late disk is not checked.
+    HedgeUnchecked,
+    /// A disk that hangs is taken out of service also when its group cannot lose it.
+    EvictsBeyondTolerance,
+    /// A read-only import completes on disk what a crash left half done.
+    ReadOnlyImportWrites,
+    /// The disks of a group leave when its blocks have moved, before a checkpoint says where to.
+    GroupLeavesEarly,
+    /// While the log moves to another group, frames are written only where it was.
+    LogMovesWithoutFrames,
 }
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 44] = [
+    pub const ALL: [Bug; 50] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -149,6 +161,12 @@ impl Bug {
         Bug::ScrubOnlyLooks,
         Bug::JoiningDisksDecide,
         Bug::TrimsOpenChunk,
+        Bug::FailureNotRecorded,
+        Bug::HedgeUnchecked,
+        Bug::EvictsBeyondTolerance,
+        Bug::ReadOnlyImportWrites,
+        Bug::GroupLeavesEarly,
+        Bug::LogMovesWithoutFrames,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.

@@ -30,12 +30,36 @@ pub fn completion<T>() -> (Completer<T>, Completion<T>) {
     (Completer(state.clone()), Completion(state))
 }
 
+/// Another who may deliver, before the completer does. What comes second is dropped.
+pub struct Interrupter<T>(Rc<RefCell<State<T>>>);
+
+/// Delivers a value that is still waited for, and gives one back that is not.
+fn deliver<T>(state: &RefCell<State<T>>, value: T) -> Option<T> {
+    let mut state = state.borrow_mut();
+    if !matches!(*state, State::Pending(_)) {
+        return Some(value);
+    }
+    let before = std::mem::replace(&mut *state, State::Done(value));
+    drop(state);
+    if let State::Pending(Some(waker)) = before {
+        waker.wake();
+    }
+    None
+}
+
+impl<T> Interrupter<T> {
+    pub fn interrupt(self, value: T) {
+        drop(deliver(&self.0, value));
+    }
+}
+
 impl<T> Completer<T> {
     pub fn complete(self, value: T) {
-        let before = std::mem::replace(&mut *self.0.borrow_mut(), State::Done(value));
-        if let State::Pending(Some(waker)) = before {
-            waker.wake();
-        }
+        drop(deliver(&self.0, value));
+    }
+
+    pub fn interrupter(&self) -> Interrupter<T> {
+        Interrupter(self.0.clone())
     }
 
     /// Whether the waiter went away.
@@ -126,6 +150,25 @@ mod tests {
         assert!(done.is_orphan());
         done.complete(value.clone());
         assert_eq!(Rc::strong_count(&value), 1);
+    }
+
+    #[test]
+    fn an_interrupted_operation_ends_once() {
+        let count = Arc::default();
+        let (done, mut result) = completion();
+        let interrupter = done.interrupter();
+        assert!(poll(&mut result, &count).is_pending());
+        interrupter.interrupt(1);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert_eq!(poll(&mut result, &count), Poll::Ready(1));
+        done.complete(2);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+
+        let (done, mut result) = completion();
+        let interrupter = done.interrupter();
+        done.complete(1);
+        interrupter.interrupt(2);
+        assert_eq!(poll(&mut result, &count), Poll::Ready(1));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The handle to one disk: a block device, a file, or a model.
 
 use crate::buffer::{Buf, BufMut};
-use crate::completion::{Completer, Completion, completion};
+use crate::completion::{Completion, completion};
+use crate::watch::{Done, Kind, Watch};
 use std::fmt;
 use std::rc::Rc;
 
@@ -26,8 +27,10 @@ pub enum DiskErrorKind {
     Unreadable,
     /// The device reported an error.
     Io,
-    /// The device is no longer there.
+    /// The device is no longer there, or was given up.
     Gone,
+    /// The device takes its time, and the caller said that it has another way; see [`Disk::read_unless_late`].
+    Late,
     /// The file system under a file has no room for it.
     NoSpace,
     /// The device cannot do this (discard on a file system without holes, say).
@@ -47,6 +50,7 @@ impl fmt::Display for DiskError {
             DiskErrorKind::Unreadable => "sectors cannot be read",
             DiskErrorKind::Io => "the device reported an I/O error",
             DiskErrorKind::Gone => "the device is gone",
+            DiskErrorKind::Late => "the device takes much longer than others",
             DiskErrorKind::NoSpace => "the file system under it is full",
             DiskErrorKind::Unsupported => "the device does not support the operation",
         };
@@ -101,13 +105,13 @@ impl fmt::Display for OpenError {
 /// One request to a device. The request owns its buffers until the device is done with them.
 pub enum DiskOp {
     /// Fills the whole of `into` from byte `at`.
-    Read { at: u64, into: BufMut, done: Completer<(BufMut, Result<(), DiskError>)> },
+    Read { at: u64, into: BufMut, done: Done<(BufMut, Result<(), DiskError>)> },
     /// Writes the parts one after the other from byte `at`. With `durable`, completes when they are on stable storage.
-    Write { at: u64, from: Vec<Buf>, durable: bool, done: Completer<Result<(), DiskError>> },
+    Write { at: u64, from: Vec<Buf>, durable: bool, done: Done<Result<(), DiskError>> },
     /// Makes every write that was complete before it durable.
-    Flush { done: Completer<Result<(), DiskError>> },
+    Flush { done: Done<Result<(), DiskError>> },
     /// Tells the device that the range is unused; its contents become unspecified.
-    Discard { at: u64, len: u64, done: Completer<Result<(), DiskError>> },
+    Discard { at: u64, len: u64, done: Done<Result<(), DiskError>> },
 }
 
 /// What stands behind a [`Disk`].
@@ -121,48 +125,82 @@ pub trait DiskBackend {
 #[derive(Clone)]
 pub struct Disk {
     backend: Rc<dyn DiskBackend>,
+    watch: Rc<Watch>,
 }
 
 impl Disk {
-    pub fn new(backend: Rc<dyn DiskBackend>) -> Disk {
-        Disk { backend }
+    pub fn new(backend: Rc<dyn DiskBackend>, watch: Watch) -> Disk {
+        Disk { backend, watch: Rc::new(watch) }
     }
 
     pub fn geometry(&self) -> Geometry {
         self.backend.geometry()
     }
 
-    /// Fills `into` from byte `at`; the buffer comes back in any case.
+    /// What is in flight through this handle and its clones.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Hands on a request that was made of another disk, which watches it.
+    pub fn submit(&self, op: DiskOp) {
+        self.backend.submit(op);
+    }
+
+    /// Fills `into` from byte `at`; a buffer of its size comes back in any case.
     pub fn read(&self, at: u64, into: BufMut) -> Completion<(BufMut, Result<(), DiskError>)> {
+        self.start_read(at, into, false)
+    }
+
+    /// Like [`Disk::read`], by a caller who would rather go elsewhere than wait: fails when [`Watch::end_late_reads`] says so.
+    pub fn read_unless_late(&self, at: u64, into: BufMut) -> Completion<(BufMut, Result<(), DiskError>)> {
+        self.start_read(at, into, true)
+    }
+
+    fn start_read(
+        &self,
+        at: u64,
+        into: BufMut,
+        impatient: bool,
+    ) -> Completion<(BufMut, Result<(), DiskError>)> {
+        if self.watch.is_given_up() {
+            return Completion::ready((into, Err(DiskErrorKind::Gone.into())));
+        }
         let (done, result) = completion();
+        let done = Watch::read(&self.watch, done, into.len(), impatient);
         self.backend.submit(DiskOp::Read { at, into, done });
         result
     }
 
     /// Writes `from`, one part after the other, from byte `at`. Not durable before a [`Disk::flush`].
     pub fn write(&self, at: u64, from: Vec<Buf>) -> Completion<Result<(), DiskError>> {
-        let (done, result) = completion();
-        self.backend.submit(DiskOp::Write { at, from, durable: false, done });
-        result
+        self.start(Kind::Write, |done| DiskOp::Write { at, from, durable: false, done })
     }
 
     /// Like [`Disk::write`], and durable when complete.
     pub fn write_durable(&self, at: u64, from: Vec<Buf>) -> Completion<Result<(), DiskError>> {
-        let (done, result) = completion();
-        self.backend.submit(DiskOp::Write { at, from, durable: true, done });
-        result
+        self.start(Kind::Flush, |done| DiskOp::Write { at, from, durable: true, done })
     }
 
     /// Makes every write that completed before this call durable.
     pub fn flush(&self) -> Completion<Result<(), DiskError>> {
-        let (done, result) = completion();
-        self.backend.submit(DiskOp::Flush { done });
-        result
+        self.start(Kind::Flush, |done| DiskOp::Flush { done })
     }
 
     pub fn discard(&self, at: u64, len: u64) -> Completion<Result<(), DiskError>> {
+        self.start(Kind::Discard, |done| DiskOp::Discard { at, len, done })
+    }
+
+    fn start(
+        &self,
+        kind: Kind,
+        op: impl FnOnce(Done<Result<(), DiskError>>) -> DiskOp,
+    ) -> Completion<Result<(), DiskError>> {
+        if self.watch.is_given_up() {
+            return Completion::ready(Err(DiskErrorKind::Gone.into()));
+        }
         let (done, result) = completion();
-        self.backend.submit(DiskOp::Discard { at, len, done });
+        self.backend.submit(op(Watch::other(&self.watch, done, kind)));
         result
     }
 }

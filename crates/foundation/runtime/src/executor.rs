@@ -9,6 +9,7 @@ use crate::buffer::{Arena, BufMut};
 use crate::completion::{Completion, completion};
 use crate::disk::{Disk, DiskBackend, OpenError, OpenMode};
 use crate::net::{Detached, Listener, NetError, Stream};
+use crate::watch::Watch;
 use forebay_base::{Nanos, WallTime};
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
@@ -169,7 +170,11 @@ impl Rt {
         self.0.arena.take(len)
     }
     pub fn open_disk(&self, path: &str, mode: OpenMode) -> Result<Disk, OpenError> {
-        self.0.backend.open_disk(path, mode).map(Disk::new)
+        self.0.backend.open_disk(path, mode).map(|disk| Disk::new(disk, self.watch()))
+    }
+    /// For a disk on this executor.
+    pub fn watch(&self) -> Watch {
+        Watch::new(Rc::downgrade(&self.0.backend), self.0.arena.clone())
     }
     pub fn listen(&self, address: &str) -> Result<Listener, NetError> {
         self.0.backend.listen(address)
@@ -481,4 +486,4 @@ impl Drop for Executor {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -11,8 +11,8 @@ use crate::record::Event;
 use crate::world::{Inner, TURN_NS};
 use forebay_base::{Checksum, Nanos, WallTime};
 use forebay_runtime::{
-    Backend, BufMut, Completer, Completion, Detached, DiskBackend, DiskError, DiskErrorKind, DiskOp,
-    Geometry, Listener, NetError, OpenError, OpenMode, Stream, Unpark, Wait,
+    Backend, BufMut, Completion, Detached, DiskBackend, DiskError, DiskErrorKind, DiskOp, Done, Geometry,
+    Listener, NetError, OpenError, OpenMode, Stream, Unpark, Wait,
 };
 use std::ops::Range;
 use std::rc::Rc;
@@ -144,7 +144,7 @@ impl WorldDisk {
         }
     }
 
-    fn read(&self, at: u64, into: BufMut, done: Completer<(BufMut, Result<(), DiskError>)>) {
+    fn read(&self, at: u64, into: BufMut, done: Done<(BufMut, Result<(), DiskError>)>) {
         let bytes = at..at + into.len() as u64;
         let verdict = self.accept(OpKind::Read, &bytes, 0);
         let fails = {
@@ -166,7 +166,7 @@ impl WorldDisk {
         mut at: u64,
         mut pages: Vec<PageWrite>,
         mut durable: bool,
-        done: Completer<Result<(), DiskError>>,
+        done: Done<Result<(), DiskError>>,
     ) {
         let world = &*self.world;
         let bytes = at..at + (pages.len() * PAGE) as u64;
@@ -216,7 +216,7 @@ impl WorldDisk {
         self.start(&verdict, Work::Write(WriteWork { id, at, pages, durable, done_at_all, done, fails }));
     }
 
-    fn flush(&self, done: Completer<Result<(), DiskError>>) {
+    fn flush(&self, done: Done<Result<(), DiskError>>) {
         let verdict = self.accept(OpKind::Flush, &(0..self.geometry().size), 0);
         let covers = self.world.disks.borrow()[self.index].cache.completed().into();
         let (honest, fails) = match verdict.action {
@@ -228,7 +228,7 @@ impl WorldDisk {
         self.start(&verdict, Work::Flush { covers, honest, done, fails });
     }
 
-    fn discard(&self, at: u64, len: u64, done: Completer<Result<(), DiskError>>) {
+    fn discard(&self, at: u64, len: u64, done: Done<Result<(), DiskError>>) {
         let effect = self.world.disks.borrow()[self.index].discard;
         let page = match effect {
             DiscardEffect::Zeros => PageWrite::Zeros,

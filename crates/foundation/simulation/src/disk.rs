@@ -8,7 +8,7 @@ use crate::cache::{PageWrite, WriteCache, apply};
 use crate::fault::OpKind;
 use crate::image::{Image, PAGE, SECTOR};
 use crate::record::Event;
-use forebay_runtime::{Buf, BufMut, Completer, DiskError, DiskErrorKind, Geometry};
+use forebay_runtime::{Buf, BufMut, DiskError, DiskErrorKind, Done, Geometry};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
@@ -46,19 +46,9 @@ pub(crate) struct SimDisk {
 
 /// An operation that the device has accepted and will report at its time.
 pub(crate) enum Work {
-    Read {
-        at: u64,
-        into: BufMut,
-        done: Completer<(BufMut, Result<(), DiskError>)>,
-        fails: Option<DiskErrorKind>,
-    },
+    Read { at: u64, into: BufMut, done: Done<(BufMut, Result<(), DiskError>)>, fails: Option<DiskErrorKind> },
     Write(WriteWork),
-    Flush {
-        covers: Rc<[u64]>,
-        honest: bool,
-        done: Completer<Result<(), DiskError>>,
-        fails: Option<DiskErrorKind>,
-    },
+    Flush { covers: Rc<[u64]>, honest: bool, done: Done<Result<(), DiskError>>, fails: Option<DiskErrorKind> },
 }
 
 impl Work {
@@ -78,7 +68,7 @@ pub(crate) struct WriteWork {
     pub durable: bool,
     /// False: nothing of it reaches the medium.
     pub done_at_all: bool,
-    pub done: Completer<Result<(), DiskError>>,
+    pub done: Done<Result<(), DiskError>>,
     pub fails: Option<DiskErrorKind>,
 }
 

@@ -68,6 +68,7 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::PoolAdd>(&mut schemas);
     all::<crate::PoolScrub>(&mut schemas);
     all::<crate::PoolTrimmed>(&mut schemas);
+    all::<crate::PoolImport>(&mut schemas);
     all::<crate::DiskPaths>(&mut schemas);
     all::<crate::PoolsFound>(&mut schemas);
     all::<crate::Disk>(&mut schemas);

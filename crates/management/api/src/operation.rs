@@ -105,6 +105,7 @@ pub enum Operation {
     PoolAdd,
     PoolScrub,
     PoolTrim,
+    GroupRemove,
     DiskList,
     DiskScan,
     DiskShow,
@@ -146,7 +147,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 47] = [
+    pub const ALL: [Operation; 48] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -158,6 +159,7 @@ impl Operation {
         PoolAdd,
         PoolScrub,
         PoolTrim,
+        GroupRemove,
         DiskList,
         DiskScan,
         DiskShow,
@@ -205,7 +207,7 @@ impl Operation {
             DiskReplace | DiskOffline | DiskOnline | DiskLocate => Method::Post,
             HostCreate | HostGroupCreate | MappingCreate => Method::Post,
             VolumeSet | HostSet | HostGroupSet => Method::Patch,
-            PoolDestroy | DiskRemove | VolumeDelete | TokenDelete => Method::Delete,
+            PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | TokenDelete => Method::Delete,
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
             _ => Method::Get,
         }
@@ -223,6 +225,7 @@ impl Operation {
             PoolAdd => "/api/v1/pools/{pool}/disks",
             PoolScrub => "/api/v1/pools/{pool}/scrub",
             PoolTrim => "/api/v1/pools/{pool}/trim",
+            GroupRemove => "/api/v1/groups/{group}",
             DiskList => "/api/v1/disks",
             DiskScan => "/api/v1/disks/scan",
             DiskShow | DiskRemove => "/api/v1/disks/{disk}",
@@ -268,7 +271,7 @@ impl Operation {
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
             PoolCreate | PoolDestroy | PoolImport | PoolExport | DiskScan => Access::Admin,
-            PoolAdd | PoolScrub | PoolTrim => Access::Admin,
+            PoolAdd | PoolScrub | PoolTrim | GroupRemove => Access::Admin,
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskLocate => Access::Admin,
             TokenList | TokenCreate | TokenDelete => Access::Admin,
             _ => Access::Viewer,
@@ -289,6 +292,7 @@ impl Operation {
             PoolAdd => "Add disks to a pool while it serves, to a group or as another group",
             PoolScrub => "Read all that a pool stores and put right what is bad",
             PoolTrim => "Tell the disks of a pool which of their space is free",
+            GroupRemove => "Have a group of disks leave its pool: what is in it moves to the others first",
             DiskList => "The disks of all pools",
             DiskScan => "Look for pools on disks",
             DiskShow => "One disk",
@@ -332,7 +336,8 @@ impl Operation {
     pub fn input(self) -> Option<&'static str> {
         match self {
             PoolCreate => Some("PoolCreate"),
-            PoolImport | DiskScan => Some("DiskPaths"),
+            PoolImport => Some("PoolImport"),
+            DiskScan => Some("DiskPaths"),
             PoolAdd => Some("PoolAdd"),
             PoolScrub => Some("PoolScrub"),
             DiskReplace => Some("DiskReplace"),
@@ -360,7 +365,7 @@ impl Operation {
             DiskList => ReplyBody::Page("Disk"),
             DiskScan => ReplyBody::Object("PoolsFound"),
             DiskShow => ReplyBody::Object("Disk"),
-            PoolAdd | PoolScrub | PoolTrim => ReplyBody::Task,
+            PoolAdd | PoolScrub | PoolTrim | GroupRemove => ReplyBody::Task,
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskLocate => ReplyBody::Task,
             VolumeList => ReplyBody::Page("Volume"),
             VolumeCreate => ReplyBody::Created("Volume"),
@@ -394,7 +399,7 @@ impl Operation {
             DiskList | VolumeList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool],
             EventList => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
             TaskShow => &[Parameter::WaitSeconds],
-            PoolCreate | PoolDestroy | PoolImport | PoolExport => &[Parameter::DryRun],
+            PoolCreate | PoolDestroy | PoolImport | PoolExport | GroupRemove => &[Parameter::DryRun],
             PoolAdd | DiskReplace | DiskRemove | DiskOffline | DiskOnline => &[Parameter::DryRun],
             VolumeCreate | VolumeSet | VolumeDelete => &[Parameter::DryRun],
             TaskCancel | TokenCreate | TokenDelete => &[Parameter::DryRun],

@@ -154,6 +154,9 @@ pub struct PoolSpec {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolStatus {
     pub state: PoolState,
+    /// Imported so that nothing is written to its disks.
+    #[serde(default)]
+    pub read_only: bool,
     pub size_bytes: u64,
     pub used_bytes: u64,
     pub free_bytes: u64,
@@ -170,6 +173,21 @@ pub struct PoolStatus {
     /// The last scrub since the pool was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub: Option<Scrub>,
+    /// When the pool is scrubbed by itself.
+    #[serde(default)]
+    pub scrub_schedule: ScrubSchedule,
+}
+
+/// Scrubs that begin by themselves: one pool at a time, and not while something has to heal.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct ScrubSchedule {
+    /// From the end of one to the next; 0 for never.
+    pub every_seconds: u32,
+    /// When one was last through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_unix_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_unix_ms: Option<u64>,
 }
 
 /// Everything that is stored, on every disk, is read and checked, and what is bad put right.
@@ -205,6 +223,9 @@ pub enum ScrubState {
 pub struct PoolScrub {
     #[serde(default)]
     pub action: ScrubAction,
+    /// With `schedule`: scrubs begin by themselves so long after the last was through, an hour to ten years; 0 for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_seconds: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -215,6 +236,8 @@ pub enum ScrubAction {
     Start,
     Pause,
     Stop,
+    /// Say when scrubs begin by themselves.
+    Schedule,
 }
 
 /// What came of a trim: the result of its task.
@@ -242,10 +265,13 @@ pub struct Healing {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Group {
-    /// Number in the pool, for its life.
+    /// Number in the pool, as long as it is there.
     pub number: u16,
     pub role: Role,
     pub layout: Layout,
+    /// All that is in it moves to other groups; then its disks leave the pool. `size_bytes` is what is still there.
+    #[serde(default)]
+    pub leaving: bool,
     /// After mirroring or parity.
     pub size_bytes: u64,
     pub used_bytes: u64,
@@ -271,6 +297,10 @@ pub struct PoolCreate {
     /// more than the layout can lose.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub enclosures: BTreeMap<String, String>,
+    /// Physical sectors in bytes, by path, of disks that do not say them right: powers of two from 512 to 65536. Kept with the disk;
+    /// volumes should not have smaller blocks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sectors: BTreeMap<String, u32>,
     /// Owners of volumes that work in parallel, 1 to 32, for the pool's life. Default: the daemon's cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<u32>,
@@ -304,6 +334,9 @@ pub struct PoolAdd {
     /// The boxes that disks are in, names by path, where it is not that one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub enclosures: BTreeMap<String, String>,
+    /// Physical sectors in bytes, by path, of disks that do not say them right.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sectors: BTreeMap<String, u32>,
     /// Take disks that carry another pool's label or a file system; what they hold is lost.
     #[serde(default)]
     pub force: bool,
@@ -316,6 +349,9 @@ pub struct DiskReplace {
     /// Absolute path of the new disk. Default: a spare disk of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<String>,
+    /// The new disk's physical sector in bytes, where it does not say it right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sector_bytes: Option<u32>,
     /// Take a disk that carries another pool's label or a file system; what it holds is lost.
     #[serde(default)]
     pub force: bool,
@@ -337,6 +373,18 @@ pub struct DiskLocate {
     /// 1 to 3600. Default: 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u32>,
+}
+
+/// Where a pool's disks are, and how it is imported.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolImport {
+    /// Absolute paths of block devices or files.
+    pub disks: Vec<String>,
+    /// Nothing is written to any disk, whatever happens: what the log holds is applied in memory, volumes can be read, and every change
+    /// is refused. It stays so over restarts of the daemon, until the pool is exported.
+    #[serde(default)]
+    pub read_only: bool,
 }
 
 /// Where to look for pools.
@@ -407,7 +455,11 @@ pub struct DiskStatus {
     pub number: u16,
     pub state: DiskState,
     pub size_bytes: u64,
+    /// What it reads, modifies and writes when it is asked to write less: as it was given, or as it said when it joined.
     pub sector_physical_bytes: u32,
+    /// What it says now; absent when it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sector_reported_bytes: Option<u32>,
     pub rotational: bool,
     pub errors_read: u64,
     pub errors_write: u64,

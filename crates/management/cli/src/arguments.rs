@@ -1,6 +1,6 @@
 //! The command line as clap sees it. What it says is committed as `docs/cli.md`.
 
-use crate::size::{parse_duration, parse_size};
+use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_sector_size, parse_size};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use forebay_api::{Access, Layout, Sync};
@@ -204,6 +204,9 @@ pub enum Pool {
         /// The boxes that disks are in: data is laid so that the pool survives the loss of one, if it can be
         #[arg(long, value_name = "DISK=NAME", num_args = 1.., value_parser = enclosure)]
         enclosure: Vec<(String, String)>,
+        /// Physical sectors of disks that do not say them right: 512 to 64K, for all or for one
+        #[arg(long, value_name = "[DISK=]SIZE", num_args = 1.., value_parser = parse_sector)]
+        sector: Vec<Sector>,
         /// Take disks that carry another pool or a file system
         #[arg(long)]
         force: bool,
@@ -231,6 +234,9 @@ pub enum Pool {
         /// End it
         #[arg(long)]
         stop: bool,
+        /// Have scrubs begin by themselves so long after the last was through, like 30d (the default of a new pool), or off for never
+        #[arg(long, value_name = "DURATION", value_parser = parse_every, conflicts_with_all = ["pause", "stop"])]
+        every: Option<u32>,
         #[command(flatten)]
         wait: Wait,
     },
@@ -260,9 +266,26 @@ pub enum Pool {
         /// The box that they are in; or, once for each disk, DISK=NAME
         #[arg(long, value_name = "NAME")]
         enclosure: Vec<String>,
+        /// Physical sector of disks that do not say it right: 512 to 64K; or, once for each disk, DISK=SIZE
+        #[arg(long, value_name = "SIZE", value_parser = parse_sector)]
+        sector: Vec<Sector>,
         /// Take disks that carry another pool or a file system
         #[arg(long)]
         force: bool,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Have a whole group of disks leave a pool while it serves: what is in it moves to the other groups first
+    Remove {
+        /// The pool's name or UUID
+        name: String,
+        /// The group's number, as `pool status` shows it
+        #[arg(long, value_name = "NUMBER")]
+        group: u16,
+        #[command(flatten)]
+        yes: Yes,
         #[command(flatten)]
         dry_run: DryRun,
         #[command(flatten)]
@@ -275,6 +298,9 @@ pub enum Pool {
         /// file in this directory
         #[arg(value_name = "NAME_AND_DISKS", required = true)]
         words: Vec<String>,
+        /// Write nothing to the disks: volumes can be read, and every change is refused
+        #[arg(long)]
+        read_only: bool,
         #[command(flatten)]
         dry_run: DryRun,
         #[command(flatten)]
@@ -316,6 +342,9 @@ pub enum Disk {
         disk: String,
         /// The new block device or file; without it a spare disk of the pool
         new: Option<String>,
+        /// Physical sector of the new disk, if it does not say it right: 512 to 64K
+        #[arg(long, value_name = "SIZE", value_parser = parse_sector_size, requires = "new")]
+        sector: Option<u32>,
         /// Take a disk that carries another pool or a file system
         #[arg(long)]
         force: bool,

@@ -3,12 +3,14 @@
 use crate::arguments::{Event, Pool, Task, Token, Volume, Wait};
 use crate::client::{Answer, Call, Client};
 use crate::failure::{Exit, Failure, printable};
+use crate::size::Sector;
 use crate::{hosts, progress, show};
 use forebay_api as api;
 use forebay_api::{DiskPaths, MappingCreate, Operation, Page};
 use forebay_api::{PoolAdd, PoolCreate, PoolScrub, ScrubAction, TokenCreate, VolumeCreate, VolumeSet};
 use serde::Serialize;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write, stderr, stdin};
 
 pub struct Session {
@@ -101,9 +103,21 @@ impl Session {
         }
     }
 
+    /// Sectors by path: those of all `disks`, and of some another.
+    fn sectors(&self, given: Vec<Sector>, disks: Vec<String>) -> Result<BTreeMap<String, u32>, Failure> {
+        let (each, all): (Vec<Sector>, Vec<Sector>) = given.into_iter().partition(|one| one.disk.is_some());
+        let all = all.last().map(|sector| sector.bytes);
+        let all = disks.into_iter().filter_map(|disk| Some((disk, all?)));
+        let each = each.into_iter().filter_map(|sector| Some((sector.disk?, sector.bytes)));
+        let (disks, sectors): (Vec<String>, Vec<u32>) = all.chain(each).unzip();
+        Ok(self.paths(&disks)?.into_iter().zip(sectors).collect())
+    }
+
     pub fn pool(&self, command: Pool) -> Outcome {
         match command {
-            Pool::Create { name, layout, disks, log, spare, enclosure, force, dry_run, wait, .. } => {
+            Pool::Create {
+                name, layout, disks, log, spare, enclosure, sector, force, dry_run, wait, ..
+            } => {
                 let (named, names): (Vec<String>, Vec<String>) = enclosure.into_iter().unzip();
                 let body = PoolCreate {
                     name,
@@ -112,6 +126,7 @@ impl Session {
                     log_disks: self.paths(&log)?,
                     spare_disks: self.paths(&spare)?,
                     enclosures: self.paths(&named)?.into_iter().zip(names).collect(),
+                    sectors: self.sectors(sector, [&disks[..], &log, &spare].concat())?,
                     shards: None,
                     log_bytes: None,
                     force,
@@ -142,13 +157,15 @@ impl Session {
                 })?;
                 Ok(health(&pools))
             }
-            Pool::Scrub { name, pause, stop, wait } => {
-                let (action, done) = match (pause, stop) {
-                    (true, _) => (ScrubAction::Pause, "is paused"),
-                    (_, true) => (ScrubAction::Stop, "has ended"),
+            Pool::Scrub { name, pause, stop, every, wait } => {
+                let (action, done) = match (pause, stop, every) {
+                    (true, ..) => (ScrubAction::Pause, "is paused"),
+                    (_, true, _) => (ScrubAction::Stop, "has ended"),
+                    (.., Some(_)) => (ScrubAction::Schedule, "is scheduled"),
                     _ => (ScrubAction::Start, "is done"),
                 };
-                let call = Call::of(Operation::PoolScrub, &name).body(&PoolScrub { action });
+                let body = PoolScrub { action, every_seconds: every };
+                let call = Call::of(Operation::PoolScrub, &name).body(&body);
                 self.task(call, wait, |task| format!("The scrub of pool {} {done}.", task.object))?;
                 Ok(Exit::Ok)
             }
@@ -156,7 +173,7 @@ impl Session {
                 self.task(Call::of(Operation::PoolTrim, &name), wait, show::trimmed)?;
                 Ok(Exit::Ok)
             }
-            Pool::Add { name, disks, layout, group, spare, enclosure, force, dry_run, wait } => {
+            Pool::Add { name, disks, layout, group, spare, enclosure, sector, force, dry_run, wait } => {
                 let (each, all): (Vec<String>, Vec<String>) =
                     enclosure.into_iter().partition(|name| name.contains('='));
                 // A path may hold an equals sign.
@@ -170,6 +187,7 @@ impl Session {
                     spare,
                     enclosure: all.last().cloned(),
                     enclosures: self.paths(&named)?.into_iter().zip(names).collect(),
+                    sectors: self.sectors(sector, disks)?,
                     force,
                 };
                 let call = Call::of(Operation::PoolAdd, &name).body(&body).dry_run(dry_run.dry_run);
@@ -179,24 +197,38 @@ impl Session {
                 self.task(call, wait, |task| format!("Pool {} has the disks.", task.object))?;
                 Ok(Exit::Ok)
             }
-            Pool::Import { words, dry_run, wait } => {
+            Pool::Remove { name, group, yes, dry_run, wait } => {
+                let group = format!("{name}/{group}");
+                let call = Call::of(Operation::GroupRemove, &group).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                self.confirm(yes.yes, "Removing a group leaves its pool with less room", &group)?;
+                self.task(call, wait, |task| format!("Group {} has left its pool.", task.object))?;
+                Ok(Exit::Ok)
+            }
+            Pool::Import { words, read_only, dry_run, wait } => {
                 let named = words.first().filter(|word| !word.contains('/')).cloned();
                 let disks = self.paths(&words[usize::from(named.is_some())..])?;
                 if disks.is_empty() {
                     let remedy = "Name the disks after the pool; write ./disk0 for a file in this directory.";
                     return Err(Failure::new(Exit::Usage, "no disks are given", remedy));
                 }
-                let body = DiskPaths { disks };
                 let Some(name) = named else {
+                    let body = DiskPaths { disks };
                     let found: api::PoolsFound =
                         self.client.get(Call::new(Operation::DiskScan).body(&body))?;
                     return self.list(&found.items, show::found);
                 };
+                let body = api::PoolImport { disks, read_only };
                 let call = Call::of(Operation::PoolImport, &name).body(&body).dry_run(dry_run.dry_run);
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                let task = self.task(call, wait, |task| format!("Pool {} is imported.", task.object))?;
+                let task = self.task(call, wait, |task| {
+                    let how = if read_only { " and is only read" } else { "" };
+                    format!("Pool {} is imported{how}.", task.object)
+                })?;
                 let pool = task.result.and_then(|value| serde_json::from_value::<api::Pool>(value).ok());
                 let exit = health(pool.as_slice());
                 if exit == Exit::Degraded {

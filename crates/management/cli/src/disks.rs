@@ -17,9 +17,9 @@ impl Session {
                 let disks: Vec<api::Disk> = self.client.all(Operation::DiskList, &of_pool(pool))?;
                 self.list(&disks, show::disks)
             }
-            Disk::Replace { disk, new, force, dry_run, wait } => {
+            Disk::Replace { disk, new, sector, force, dry_run, wait } => {
                 let disk = self.disk_name(&disk)?;
-                let body = DiskReplace { new: self.path(new)?, force };
+                let body = DiskReplace { new: self.path(new)?, sector_bytes: sector, force };
                 let call = Call::of(Operation::DiskReplace, &disk).body(&body).dry_run(dry_run.dry_run);
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);

@@ -5,8 +5,8 @@ use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::show_size;
 use forebay_api::{
-    Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, PoolTrimmed,
-    Role, Scrub, Session, Severity, Task, TaskState, Token, Volume,
+    Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, PoolStatus,
+    PoolTrimmed, Role, Scrub, ScrubSchedule, Session, Severity, Task, TaskState, Token, Volume,
 };
 use serde::Serialize;
 
@@ -35,13 +35,14 @@ fn table(titles: &[&str], rows: Vec<Vec<Cell>>, empty: &str) {
     }
 }
 
-fn pool_state(state: PoolState) -> Cell {
-    let tone = match state {
+fn pool_state(status: &PoolStatus) -> Cell {
+    let tone = match status.state {
         PoolState::Online => Tone::Good,
         PoolState::Degraded => Tone::Warning,
         PoolState::Suspended | PoolState::Unavailable => Tone::Bad,
     };
-    Cell::text(word(&state)).tone(tone)
+    let how = if status.read_only { ", read-only" } else { "" };
+    Cell::text(format!("{}{how}", word(&status.state))).tone(tone)
 }
 
 fn disk_state(state: DiskState) -> Cell {
@@ -57,7 +58,7 @@ pub fn pools(pools: &[Pool]) {
     let rows = pools.iter().map(|pool| {
         vec![
             Cell::text(&pool.name),
-            pool_state(pool.status.state),
+            pool_state(&pool.status),
             Cell::text(pool.spec.layout.map_or_else(|| "-".into(), |layout| word(&layout))),
             Cell::number(show_size(pool.status.size_bytes)),
             Cell::number(show_size(pool.status.used_bytes)),
@@ -73,7 +74,7 @@ pub fn pools(pools: &[Pool]) {
 
 pub fn pool(pool: &Pool) {
     let status = &pool.status;
-    print!("{}", render(&[&printable(&pool.name)], &[vec![pool_state(status.state)]], colour()));
+    print!("{}", render(&[&printable(&pool.name)], &[vec![pool_state(status)]], colour()));
     for condition in pool.conditions.iter().filter(|condition| !condition.message.is_empty()) {
         println!("  {}: {}", printable(&condition.reason), printable(&condition.message));
     }
@@ -95,13 +96,18 @@ pub fn pool(pool: &Pool) {
     if let Some(scrub) = &status.scrub {
         println!("  scrub       {}", scrub_words(scrub));
     }
+    println!("  scrubs      {}", schedule_words(&status.scrub_schedule));
     if let Some(healing) = &status.healing {
         println!("  healing     {}", healing_words(healing));
     }
     for group in &status.groups {
         let role = if group.role == Role::Log { "log" } else { "data" };
         let (used, size) = (show_size(group.used_bytes), show_size(group.size_bytes));
-        println!("\ngroup {}, {role}, {}: {used} used of {size}", group.number, word(&group.layout));
+        let room = match group.leaving {
+            true => format!("leaving, {used} still in it"),
+            false => format!("{used} used of {size}"),
+        };
+        println!("\ngroup {}, {role}, {}: {room}", group.number, word(&group.layout));
         let row = |disk: &Disk| disk_row(Cell::number(disk.status.number), None, disk);
         let rows: Vec<Vec<Cell>> = group.disks.iter().map(row).collect();
         let text = render(&disk_titles(None), &rows, colour());
@@ -128,6 +134,12 @@ fn scrub_words(scrub: &Scrub) -> String {
     format!("{state}, {done} read, {found}, since {} UTC", show_time(scrub.since_unix_ms))
 }
 
+fn schedule_words(schedule: &ScrubSchedule) -> String {
+    let last = schedule.last_unix_ms.map_or("never".into(), |last| format!("{} UTC", show_time(last)));
+    let next = schedule.next_unix_ms.map_or("none planned".into(), |next| format!("{} UTC", show_time(next)));
+    format!("last {last}, next {next}")
+}
+
 fn healing_words(healing: &Healing) -> String {
     let done = show_size(healing.done_bytes);
     let how = match healing.left_bytes {
@@ -147,11 +159,18 @@ fn disk_row(name: Cell, role: Option<Cell>, disk: &Disk) -> Vec<Cell> {
         0 => disk.status.errors_checksum.to_string(),
         repaired => format!("{} ({repaired} repaired)", disk.status.errors_checksum),
     };
+    let sector = show_size(u64::from(disk.status.sector_physical_bytes));
+    let reported =
+        disk.status.sector_reported_bytes.filter(|&said| said != disk.status.sector_physical_bytes);
+    let sector = match reported {
+        None => sector,
+        Some(said) => format!("{sector} (says {})", show_size(u64::from(said))),
+    };
     let cells = [
         disk_state(disk.status.state),
         Cell::text(disk.spec.enclosure.as_deref().unwrap_or("-")),
         Cell::number(show_size(disk.status.size_bytes)),
-        Cell::number(show_size(u64::from(disk.status.sector_physical_bytes))),
+        Cell::number(sector),
         Cell::number(disk.status.errors_read),
         Cell::number(disk.status.errors_write),
         Cell::number(checksum),

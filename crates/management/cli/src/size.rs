@@ -42,6 +42,16 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// Seconds in `30d`, or 0 for `off`.
+pub fn parse_every(text: &str) -> Result<u32, String> {
+    match text {
+        "off" => Ok(0),
+        text => {
+            u32::try_from(parse_duration(text)?).map_err(|_| format!("`{text}` is longer than anybody waits"))
+        }
+    }
+}
+
 /// Seconds in `90d`, `12h`, `30m`, `45s`.
 pub fn parse_duration(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a duration; write a number with s, m, h or d, like 90d");
@@ -74,6 +84,29 @@ pub fn show_time(unix_ms: u64) -> String {
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// The physical sector of one disk, or of all that are given.
+#[derive(Clone, Debug)]
+pub struct Sector {
+    pub disk: Option<String>,
+    pub bytes: u32,
+}
+
+pub fn parse_sector(text: &str) -> Result<Sector, String> {
+    let (disk, size) = text.rsplit_once('=').map_or((None, text), |(disk, size)| (Some(disk), size));
+    if disk == Some("") {
+        return Err("write SIZE or DISK=SIZE, such as 4K or /dev/sdb=4K".into());
+    }
+    Ok(Sector { disk: disk.map(str::to_string), bytes: parse_sector_size(size)? })
+}
+
+pub fn parse_sector_size(text: &str) -> Result<u32, String> {
+    let bytes = parse_size(text)?;
+    match bytes.is_power_of_two() && (512..=64 << 10).contains(&bytes) {
+        true => Ok(bytes as u32),
+        false => Err("a sector is a power of two from 512 to 64K".into()),
+    }
 }
 
 #[cfg(test)]

@@ -160,6 +160,7 @@ mod tests {
             size: 1 << 20,
             block_size: 8192,
             sync: SyncPolicy::Always,
+            read_only: false,
             shard: 0,
             core,
             mapped: 0,

@@ -35,6 +35,9 @@ pub struct Remembered {
     pub name: String,
     /// Absolute paths of its disks.
     pub disks: Vec<String>,
+    /// Nothing is written to them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
     /// Paths of disks that were about to join when this was written. They may be the pool's or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joining: Vec<String>,
@@ -158,6 +161,7 @@ mod tests {
             id: id.map(str::to_string),
             name: name.into(),
             disks: vec![format!("/disks/{name}")],
+            read_only: false,
             joining: Vec::new(),
             unfound: Vec::new(),
             unsettled: id.is_none().then_some(Unsettled::Creating),

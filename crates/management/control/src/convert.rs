@@ -120,6 +120,7 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
             state,
             size_bytes: disk.size,
             sector_physical_bytes: disk.sector_physical,
+            sector_reported_bytes: disk.sector_reported,
             rotational: disk.rotational,
             errors_read: disk.errors_read,
             errors_write: disk.errors_write,
@@ -214,8 +215,13 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
             )],
         ),
     };
-    let (healing, condition) = pool.healing.as_ref().map(healing).unzip();
-    conditions.extend(condition);
+    let (healing, healed) = pool.healing.as_ref().map(healing).unzip();
+    conditions.extend(healed);
+    if pool.read_only {
+        let message =
+            "Nothing is written to its disks. To change it, export it and import it without --read-only.";
+        conditions.push(condition("Writable", false, "ReadOnly", message));
+    }
     let data = pool.groups.iter().find(|group| group.role == engine::Role::Data);
     api::Pool {
         id: pool.id.to_string(),
@@ -228,6 +234,7 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
         },
         status: api::PoolStatus {
             state,
+            read_only: pool.read_only,
             size_bytes: pool.size,
             used_bytes: pool.used,
             free_bytes: pool.free,
@@ -242,6 +249,7 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                     number: group.number,
                     role: role(group.role),
                     layout: layout(group.layout),
+                    leaving: group.leaving,
                     size_bytes: group.size,
                     used_bytes: group.used,
                     disks: group.disks.iter().map(|d| disk(&pool.name, group, d)).collect(),
@@ -249,6 +257,11 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                 .collect(),
             healing,
             scrub: pool.scrub.as_ref().map(scrub),
+            scrub_schedule: api::ScrubSchedule {
+                every_seconds: pool.scrubs.every_seconds,
+                last_unix_ms: (pool.scrubs.last.0 > 0).then_some(pool.scrubs.last.0),
+                next_unix_ms: pool.scrub_next.map(|next| next.0),
+            },
         },
         conditions,
     }
@@ -271,6 +284,7 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
         },
         status: api::PoolStatus {
             state: api::PoolState::Unavailable,
+            read_only: false,
             size_bytes: 0,
             used_bytes: 0,
             free_bytes: 0,
@@ -281,6 +295,7 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
             groups: Vec::new(),
             healing: None,
             scrub: None,
+            scrub_schedule: api::ScrubSchedule::default(),
         },
         conditions: vec![condition("Ready", false, reason, message)],
     }

@@ -57,6 +57,7 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::DiskList => get(disks::list),
         Operation::DiskScan => post(disks::scan),
         Operation::DiskShow => get(disks::show),
+        Operation::GroupRemove => delete(disks::group_remove),
         Operation::DiskReplace => post(disks::replace),
         Operation::DiskRemove => delete(disks::remove),
         Operation::DiskOffline => post(disks::offline),

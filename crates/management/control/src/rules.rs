@@ -3,14 +3,20 @@
 //! Pure functions. The engine checks its own limits again; it does not trust this floor.
 
 use crate::iscsi_names;
-use forebay_api::{Code, PoolAdd, PoolCreate, Problem, VolumeCreate, show_size};
+use forebay_api::{
+    Code, DiskReplace, PoolAdd, PoolCreate, PoolScrub, Problem, ScrubAction, VolumeCreate, show_size,
+};
 use forebay_base::{Id, KIB, MIB, TIB};
 use forebay_pool::{DiskState, DiskStatus, GroupStatus, Role};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// A shelf of 24 disks has a few dozen; a request with more than this is a mistake.
 const DISKS_MAX: usize = 1024;
 /// Linux's PATH_MAX.
 const PATH_BYTES_MAX: usize = 4096;
+/// From an hour to ten years: what is closer together never ends, what is further apart never begins.
+const SCRUB_SECONDS: RangeInclusive<u32> = 3600..=10 * 365 * 24 * 3600;
 const NAME_BYTES_MAX: usize = 63;
 const VOLUME_NAME_BYTES_MAX: usize = 200;
 /// The engine's.
@@ -109,6 +115,25 @@ pub fn volume(request: &VolumeCreate) -> Result<(&str, &str), Problem> {
     Ok(names)
 }
 
+/// What is asked of a pool's scrubs: how long after the last the next begins, where that is given.
+pub fn pool_scrub(request: &PoolScrub) -> Result<u32, Problem> {
+    let wrong = |detail: String, remedy: &str| Err(invalid("every_seconds", detail, remedy));
+    match (request.action, request.every_seconds) {
+        (ScrubAction::Schedule, None) => {
+            wrong("how often is not said".into(), "Give it, from an hour to ten years; 0 for never.")
+        }
+        (ScrubAction::Schedule, Some(every)) if every == 0 || SCRUB_SECONDS.contains(&every) => Ok(every),
+        (ScrubAction::Schedule, Some(every)) => wrong(
+            format!("a scrub every {every} seconds is not possible"),
+            "Give 3600 (an hour) to 315360000 (ten years), or 0 for never.",
+        ),
+        (_, Some(_)) => {
+            wrong("it belongs to the action `schedule`".into(), "Leave it out, or ask for that action.")
+        }
+        (_, None) => Ok(0),
+    }
+}
+
 /// Absolute, plausible, each once.
 pub fn disks(field: &str, disks: &[String]) -> Result<(), Problem> {
     if disks.is_empty() {
@@ -170,6 +195,8 @@ pub fn pool(request: &PoolCreate) -> Result<(), Problem> {
             return Err(invalid("enclosures", detail, "Name disks as they are given."));
         }
     }
+    let all = || request.disks.iter().chain(&request.log_disks).chain(&request.spare_disks);
+    sectors(&request.sectors, |disk| all().any(|other| other == disk))?;
     let layout = crate::convert::layout_in(request.layout);
     if request.disks.len() < layout.width() {
         return Err(invalid(
@@ -191,6 +218,26 @@ pub fn pool(request: &PoolCreate) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Physical sectors by disk. Whether they go with the devices, the engine finds out.
+fn sectors(sectors: &BTreeMap<String, u32>, is_disk: impl Fn(&String) -> bool) -> Result<(), Problem> {
+    match sectors.keys().find(|disk| !is_disk(disk)) {
+        None => Ok(()),
+        Some(disk) => {
+            let detail = format!("`{}` is none of the disks", shown(disk));
+            Err(invalid("sectors", detail, "Name disks as they are given."))
+        }
+    }
+}
+
+pub fn disk_replace(request: &DiskReplace) -> Result<(), Problem> {
+    request.new.as_ref().map_or(Ok(()), |path| disks("new", std::slice::from_ref(path)))?;
+    if request.new.is_none() && request.sector_bytes.is_some() {
+        let detail = "a spare disk has its sector size already";
+        return Err(invalid("sector_bytes", detail.into(), "Name the new disk, or leave it out."));
+    }
+    Ok(())
+}
+
 /// Disks that are to join a pool with these groups.
 pub fn pool_add(request: &PoolAdd, groups: &[GroupStatus]) -> Result<(), Problem> {
     disks("disks", &request.disks)?;
@@ -202,6 +249,7 @@ pub fn pool_add(request: &PoolAdd, groups: &[GroupStatus]) -> Result<(), Problem
             return Err(invalid("enclosures", detail, "Name disks as they are given."));
         }
     }
+    sectors(&request.sectors, |disk| request.disks.contains(disk))?;
     let ways = [request.layout.is_some(), request.group.is_some(), request.spare];
     if ways.into_iter().filter(|way| *way).count() > 1 {
         let detail = "disks join a group, become one, or are spare; more than one of these is asked for";
@@ -252,17 +300,6 @@ pub fn disk_offline(group: &GroupStatus, disk: &DiskStatus) -> Result<usize, Pro
     Ok(most - out - 1)
 }
 
-/// Whether a group has enough disks beside this one. Whether they have room is seen when it comes to it.
-pub fn disk_remove(group: &GroupStatus, disk: &DiskStatus) -> Result<(), Problem> {
-    let stays = |other: &&DiskStatus| other.state == DiskState::Online && other.id != disk.id;
-    let (others, width) = (group.disks.iter().filter(stays).count(), group.layout.width());
-    if others < width {
-        let detail = format!("its group would have {others} disks, and the layout needs {width}");
-        return Err(Problem::new(Code::Unsafe, detail).remedy("Add a disk first, or replace this one."));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,10 +321,12 @@ mod tests {
             spare: false,
             enclosure: None,
             enclosures: Default::default(),
+            sectors: Default::default(),
             force: false,
         };
         let group = |number: u16, role: Role| GroupStatus {
             number,
+            leaving: false,
             role,
             layout: forebay_pool::Layout::Mirror,
             size: 0,
@@ -310,7 +349,14 @@ mod tests {
         assert_eq!(field(pool_add(&PoolAdd { spare, ..layout.clone() }, &one)), "layout");
         assert_eq!(field(pool_add(&PoolAdd { group: Some(0), ..layout }, &one)), "layout");
         let elsewhere = [("/dev/c".to_string(), "left".to_string())].into();
-        assert_eq!(field(pool_add(&PoolAdd { enclosures: elsewhere, ..request }, &one)), "enclosures");
+        assert_eq!(
+            field(pool_add(&PoolAdd { enclosures: elsewhere, ..request.clone() }, &one)),
+            "enclosures"
+        );
+        let elsewhere = [("/dev/c".to_string(), 4096)].into();
+        assert_eq!(field(pool_add(&PoolAdd { sectors: elsewhere, ..request }, &one)), "sectors");
+        let spare = DiskReplace { sector_bytes: Some(4096), ..DiskReplace::default() };
+        assert_eq!(field(disk_replace(&spare)), "sector_bytes");
     }
 
     #[test]
@@ -368,6 +414,7 @@ mod tests {
             log_disks: logs.iter().map(|d| d.to_string()).collect(),
             spare_disks: Vec::new(),
             enclosures: Default::default(),
+            sectors: Default::default(),
             shards: None,
             log_bytes: None,
             force: false,
@@ -402,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_that_go() {
+    fn disks_that_are_taken_out() {
         use DiskState::*;
         let disk = |number: u16, state| DiskStatus {
             id: Id::from_random(0, number.into()),
@@ -410,6 +457,7 @@ mod tests {
             path: String::new(),
             size: 0,
             sector_physical: 512,
+            sector_reported: None,
             rotational: false,
             enclosure: String::new(),
             state,
@@ -421,29 +469,27 @@ mod tests {
         // A layout that needs three disks and can lose one.
         let group = |states: &[DiskState]| GroupStatus {
             number: 0,
+            leaving: false,
             size: 0,
             used: 0,
             role: forebay_pool::Role::Data,
             layout: forebay_pool::Layout::Parity { data: 2, parity: 1 },
             disks: states.iter().enumerate().map(|(number, state)| disk(number as u16, *state)).collect(),
         };
-        // Of the first disk: how many can be lost without it, and whether it can leave.
-        for (states, offline, remove) in [
-            (&[Online, Online, Online][..], Ok(0), false),
-            (&[Online, Online, Online, Online], Ok(0), true),
-            (&[Leaving, Online, Online, Online], Ok(0), true),
-            (&[Online, Online, Online, Spare], Ok(0), false),
-            (&[Online, Online, Online, Empty], Ok(0), false),
-            (&[Online, Failed, Online, Online], Err(Code::Unsafe), false),
-            (&[Online, Missing, Online, Online, Online], Err(Code::Unsafe), true),
-            (&[Online, Offline, Online, Online], Err(Code::Unsafe), false),
-            (&[Offline, Online, Online, Online], Err(Code::Conflict), true),
-            (&[Spare, Online, Online, Online], Err(Code::Conflict), true),
+        // How many can be lost without the first disk.
+        for (states, offline) in [
+            (&[Online, Online, Online][..], Ok(0)),
+            (&[Leaving, Online, Online, Online], Ok(0)),
+            (&[Online, Online, Online, Empty], Ok(0)),
+            (&[Online, Failed, Online, Online], Err(Code::Unsafe)),
+            (&[Online, Missing, Online, Online, Online], Err(Code::Unsafe)),
+            (&[Online, Offline, Online, Online], Err(Code::Unsafe)),
+            (&[Offline, Online, Online, Online], Err(Code::Conflict)),
+            (&[Spare, Online, Online, Online], Err(Code::Conflict)),
         ] {
             let group = group(states);
             let left = disk_offline(&group, &group.disks[0]).map_err(|problem| problem.code);
             assert_eq!(left, offline, "{states:?}");
-            assert_eq!(disk_remove(&group, &group.disks[0]).is_ok(), remove, "{states:?}");
         }
     }
 }

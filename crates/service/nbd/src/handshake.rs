@@ -39,6 +39,8 @@ pub struct Export {
     pub size: u64,
     /// Bytes below which a write costs a read: a power of two from 512 to 32 MiB.
     pub block_size: u32,
+    /// Clients may not change it.
+    pub read_only: bool,
 }
 
 /// Why the caller does not give an export.
@@ -354,22 +356,27 @@ impl Handshake {
         }
     }
 
-    fn export_flags(&self) -> u16 {
+    fn export_flags(&self, export: &Export) -> u16 {
         let fragments = if self.terms.style == Style::Simple { 0 } else { export_flag::SEND_DF };
+        let changes = if export.read_only {
+            export_flag::READ_ONLY
+        } else {
+            export_flag::SEND_FUA
+                | export_flag::SEND_TRIM
+                | export_flag::SEND_WRITE_ZEROES
+                | export_flag::SEND_FAST_ZERO
+        };
         export_flag::HAS_FLAGS
             | export_flag::SEND_FLUSH
-            | export_flag::SEND_FUA
-            | export_flag::SEND_TRIM
-            | export_flag::SEND_WRITE_ZEROES
             | export_flag::CAN_MULTI_CONN
             | export_flag::SEND_CACHE
-            | export_flag::SEND_FAST_ZERO
             | fragments
+            | changes
     }
 
     fn accept_by_name(&mut self, export: Export) {
         let mut out = export.size.to_be_bytes().to_vec();
-        out.extend(self.export_flags().to_be_bytes());
+        out.extend(self.export_flags(&export).to_be_bytes());
         if !self.terms.no_zeroes {
             out.extend([0; 124]);
         }
@@ -379,7 +386,7 @@ impl Handshake {
 
     fn accept(&mut self, option: u32, request: &InfoRequest, export: Export) {
         let mut out = Vec::new();
-        let (size, flags) = (export.size.to_be_bytes(), self.export_flags().to_be_bytes());
+        let (size, flags) = (export.size.to_be_bytes(), self.export_flags(&export).to_be_bytes());
         push_reply(
             &mut out,
             option,

@@ -86,6 +86,7 @@ pub struct Transmission {
     style: Style,
     /// Bytes of the export, as the client was told.
     size: u64,
+    read_only: bool,
     allocation: bool,
     stage: Stage,
     /// The beginning of a header that the last bytes ended within.
@@ -142,6 +143,7 @@ impl Transmission {
         Transmission {
             style: agreement.style,
             size: agreement.export.size,
+            read_only: agreement.export.read_only,
             allocation: agreement.allocation,
             stage: Stage::Header,
             partial: [0; REQUEST_LEN_EXTENDED],
@@ -262,6 +264,9 @@ impl Transmission {
             };
         if flags & !allowed != 0 {
             return invalid("the request has a flag that this command does not take");
+        }
+        if self.read_only && matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES) {
+            return Err((ErrorCode::NotPermitted, "the export is read-only"));
         }
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.size);
         match kind {

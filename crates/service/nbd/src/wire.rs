@@ -36,6 +36,7 @@ pub mod handshake_flag {
 /// Flags of an export.
 pub mod export_flag {
     pub const HAS_FLAGS: u16 = 1 << 0;
+    pub const READ_ONLY: u16 = 1 << 1;
     pub const SEND_FLUSH: u16 = 1 << 2;
     pub const SEND_FUA: u16 = 1 << 3;
     pub const SEND_TRIM: u16 = 1 << 5;
@@ -127,6 +128,7 @@ pub const CONTEXT_ALLOCATION_ID: u32 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum ErrorCode {
+    NotPermitted = 1,
     Io = 5,
     Invalid = 22,
     NoSpace = 28,

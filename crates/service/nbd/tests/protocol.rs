@@ -11,7 +11,7 @@ use forebay_nbd::{
 use forebay_runtime::Arena;
 
 fn export() -> Export {
-    Export { name: "pool/vol".into(), size: 1 << 30, block_size: 8192 }
+    Export { name: "pool/vol".into(), size: 1 << 30, block_size: 8192, read_only: false }
 }
 
 /// A negotiation with the greeting taken and the client's flags sent.
@@ -303,6 +303,33 @@ fn requests_are_checked() {
     let no_context = &mut transmission(Style::Structured, false);
     let words = decode(no_context, &request(Style::Structured, 0, command::BLOCK_STATUS, 0, 512)).unwrap();
     assert_eq!(words, ["Invalid: no metadata context was selected for this export"]);
+}
+
+#[test]
+fn a_read_only_export_takes_no_changes() {
+    let export = Export { read_only: true, ..export() };
+    let agreement = Agreement { export, style: Style::Structured, allocation: true };
+    let mut transmission = Transmission::new(&agreement);
+    for kind in [command::WRITE, command::TRIM, command::WRITE_ZEROES] {
+        let mut bytes = request(Style::Structured, 0, kind, 0, 512);
+        bytes.extend(vec![0; if kind == command::WRITE { 512 } else { 0 }]);
+        let words = decode(&mut transmission, &bytes).expect("in step");
+        assert!(words.len() == 1 && words[0].contains("NotPermitted"), "{kind}: {words:?}");
+    }
+    let bytes = request(Style::Structured, 0, command::READ, 0, 512);
+    let words = decode(&mut transmission, &bytes).expect("in step");
+    assert!(!words[0].contains("NotPermitted"), "{words:?}");
+    let mut handshake = greeted(TlsMode::Off, 0);
+    handshake.handle_input(&client::option(option::EXPORT_NAME, b"pool/vol"));
+    let mut flags = 0;
+    while let Some(action) = handshake.poll_action() {
+        match action {
+            Action::Find(_) => handshake.found(Ok(agreement.export.clone())),
+            Action::Send(bytes) if bytes.len() == 134 => flags = u16::from_be_bytes([bytes[8], bytes[9]]),
+            _ => {}
+        }
+    }
+    assert_eq!(flags, 0x0507, "READ_ONLY beside HAS_FLAGS, SEND_FLUSH, CAN_MULTI_CONN and SEND_CACHE");
 }
 
 #[test]

@@ -277,6 +277,7 @@ pub(crate) fn io_sense(error: IoError) -> Sense {
         IoError::Corrupt => (MediumError, asc::UNRECOVERED_READ_ERROR),
         IoError::Io => (HardwareError, asc::INTERNAL_TARGET_FAILURE),
         IoError::Suspended => (NotReady, asc::NOT_READY_MANUAL_INTERVENTION),
+        IoError::ReadOnly => (DataProtect, asc::WRITE_PROTECTED),
         IoError::Gone => (IllegalRequest, asc::LOGICAL_UNIT_NOT_SUPPORTED),
     };
     Sense::new(key, code)

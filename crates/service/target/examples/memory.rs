@@ -32,7 +32,7 @@ impl Catalog for Memory {
         if name != "memory" {
             return Err(Error::new(ErrorKind::NotFound, name, "only `memory` is here"));
         }
-        let export = Export { name: name.into(), size: self.size, block_size: 8192 };
+        let export = Export { name: name.into(), size: self.size, block_size: 8192, read_only: false };
         Ok(Found { id: Id(0), core: 0, export })
     }
     fn open(&self, rt: &Rt, _: Id) -> Result<Disk, IoError> {

@@ -55,6 +55,7 @@ impl Catalog for Engine {
             name: format!("{}/{}", volume.pool, volume.name),
             size: volume.size,
             block_size: volume.block_size,
+            read_only: volume.read_only,
         };
         Ok(Found { id: volume.id, core: volume.core, export })
     }

@@ -73,6 +73,7 @@ impl Failure {
             IoError::OutOfRange if writes => ErrorCode::NoSpace,
             IoError::OutOfRange => ErrorCode::Invalid,
             IoError::NoSpace => ErrorCode::NoSpace,
+            IoError::ReadOnly => ErrorCode::NotPermitted,
             IoError::Corrupt | IoError::Io | IoError::Suspended => ErrorCode::Io,
             IoError::Gone => ErrorCode::Shutdown,
         };

@@ -84,6 +84,7 @@ pub fn engine_pool(disk: String) -> PoolSpec {
         log_disks: Vec::new(),
         spare_disks: Vec::new(),
         enclosures: Vec::new(),
+        sectors: Vec::new(),
         shards: 1,
         log_bytes: None,
         force: false,

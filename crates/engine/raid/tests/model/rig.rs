@@ -51,6 +51,7 @@ impl Rig {
             redundancy: shape.parity as u8,
             slot_bytes: shape.slot,
             cell_bytes: shape.cell,
+            leaving: false,
         };
         let layout = DiskLayout::new(DISK, shape.slot, shape.data as u64).expect("large enough");
         let disks = width + shape.spares;

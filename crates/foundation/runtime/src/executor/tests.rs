@@ -8,7 +8,7 @@ use std::task::Poll;
 
 /// No I/O; time that advances only by waiting; waits end by a call or by the deadline.
 #[derive(Default)]
-struct Quiet {
+pub(crate) struct Quiet {
     now: Cell<u64>,
     called: Arc<Called>,
 }

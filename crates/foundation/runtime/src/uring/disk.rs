@@ -15,8 +15,8 @@ use super::file::DiskFile;
 use super::registry::Places;
 use super::ring::{Op, Ring};
 use crate::buffer::{BUFFER_MAX, Buf, BufMut};
-use crate::completion::Completer;
 use crate::disk::{DiskBackend, DiskError, DiskErrorKind, DiskOp, Geometry, OpenError, OpenMode};
+use crate::watch::Done;
 use io_uring::{opcode, squeue, types};
 use std::rc::Rc;
 
@@ -133,7 +133,7 @@ enum Task {
     Read {
         into: BufMut,
         filled: usize,
-        done: Completer<(BufMut, Result<(), DiskError>)>,
+        done: Done<(BufMut, Result<(), DiskError>)>,
     },
     Write {
         parts: Vec<Buf>,
@@ -142,15 +142,15 @@ enum Task {
         /// What the kernel was last told of `parts`; unused when that was a single piece.
         vectors: Vec<libc::iovec>,
         durable: bool,
-        done: Completer<Result<(), DiskError>>,
+        done: Done<Result<(), DiskError>>,
     },
     Flush {
-        done: Completer<Result<(), DiskError>>,
+        done: Done<Result<(), DiskError>>,
     },
     Discard {
         len: u64,
         by_command: bool,
-        done: Completer<Result<(), DiskError>>,
+        done: Done<Result<(), DiskError>>,
     },
 }
 
@@ -170,6 +170,12 @@ impl Task {
 impl DiskRequest {
     /// The rest of the request. See [`Op`] for what it may point to.
     pub(super) fn entry(&mut self) -> squeue::Entry {
+        let entry = self.operation();
+        // A worker thread of the kernel waits for such a file system, not this one.
+        if self.file.remote { entry.flags(squeue::Flags::ASYNC) } else { entry }
+    }
+
+    fn operation(&mut self) -> squeue::Entry {
         let fd = types::Fd(self.file.fd());
         match &mut self.task {
             Task::Read { into, filled, .. } => {
@@ -360,14 +366,13 @@ pub(super) fn gather(parts: &[Buf], skip: u64, vectors: &mut Vec<libc::iovec>) {
 mod tests {
     use super::*;
     use crate::buffer::Arena;
-    use crate::completion::completion;
     use crate::disk::DiskErrorKind::*;
 
     #[test]
     fn error_numbers_mean_what_they_mean_for_the_request() {
-        let (arena, flush) = (Arena::new(), || Task::Flush { done: completion().0 });
-        let read = || Task::Read { into: arena.take(1), filled: 0, done: completion().0 };
-        let discard = || Task::Discard { len: 1, by_command: false, done: completion().0 };
+        let (arena, flush) = (Arena::new(), || Task::Flush { done: Done::of_nobody() });
+        let read = || Task::Read { into: arena.take(1), filled: 0, done: Done::of_nobody() };
+        let discard = || Task::Discard { len: 1, by_command: false, done: Done::of_nobody() };
         let cases = [
             (libc::EIO, read(), Unreadable),
             (libc::EIO, flush(), Io),

@@ -35,6 +35,8 @@ pub(super) struct DiskFile {
     pub(super) is_device: bool,
     /// Whether the file is memory (tmpfs): nothing waits for it.
     pub(super) in_memory: bool,
+    /// Whether the file system may ask elsewhere before it answers, in the caller, whatever the ring was told (FUSE, network).
+    pub(super) remote: bool,
 }
 
 struct Shared {
@@ -79,7 +81,8 @@ impl DiskFile {
             direct,
             memory_alignment: PAGE,
             is_device,
-            in_memory: !is_device && is_in_memory(fd),
+            in_memory: !is_device && file_system(fd) == libc::TMPFS_MAGIC,
+            remote: !is_device && REMOTE.contains(&file_system(fd)),
         };
         let now = stat(fd).map_err(other)?;
         if identity_of(now.st_mode, now.st_rdev, now.st_dev, now.st_ino) != identity {
@@ -284,15 +287,18 @@ fn stat(fd: RawFd) -> io::Result<libc::stat> {
     }
 }
 
-/// Whether the file is on a file system in memory.
-fn is_in_memory(fd: RawFd) -> bool {
+/// FUSE, NFS, SMB2, Ceph, 9P: see statfs(2) and <linux/magic.h>.
+const REMOTE: [libc::__fsword_t; 5] =
+    [libc::FUSE_SUPER_MAGIC, libc::NFS_SUPER_MAGIC, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997];
+
+/// The kind of the file system that a file is on.
+fn file_system(fd: RawFd) -> libc::__fsword_t {
     let mut statfs = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the structure is filled in or left zeroed.
-    let kind = unsafe {
+    unsafe {
         libc::fstatfs(fd, statfs.as_mut_ptr());
         statfs.assume_init().f_type
-    };
-    kind == libc::TMPFS_MAGIC
+    }
 }
 
 /// Alignment in memory and in the file that direct I/O needs, where the kernel (6.1) and the file system tell.

@@ -13,12 +13,13 @@ use crate::tasks::{Progress, Running};
 use crate::{Shared, convert, rules};
 use axum::extract::{Path, State};
 use forebay_api::{
-    Code, Disk, DiskLocate, DiskOnline, DiskPaths, DiskReplace, PoolAdd, PoolScrub, PoolTrimmed, PoolsFound,
+    self as api, Code, Disk, DiskLocate, DiskOnline, DiskPaths, PoolAdd, PoolScrub, PoolTrimmed, PoolsFound,
     Problem, ScrubAction, show_size,
 };
 use forebay_base::Id;
 use forebay_pool::{
-    DiskAdd, DiskState, DiskStatus, GroupAdd, GroupStatus, Layout, PoolSpec, PoolState, PoolStatus,
+    DiskAdd, DiskReplace, DiskState, DiskStatus, GroupAdd, GroupStatus, Layout, PoolSpec, PoolState,
+    PoolStatus,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,6 +117,7 @@ async fn examine(
     shared: &Shared,
     pool: &PoolStatus,
     boxes: Vec<(String, String)>,
+    sectors: Vec<(String, u32)>,
     force: bool,
 ) -> Result<(), Problem> {
     let own = |path: &&String| pool.groups.iter().flat_map(|group| &group.disks).any(|d| d.path == **path);
@@ -134,6 +136,7 @@ async fn examine(
         log_disks: Vec::new(),
         spare_disks: Vec::new(),
         enclosures: boxes,
+        sectors,
         shards: 1,
         log_bytes: None,
         force,
@@ -148,6 +151,7 @@ pub async fn add(
     Input(request): Input<PoolAdd>,
 ) -> Answered {
     let pool = imported(&shared, &name).await?;
+    shared.engine.pool_changeable(&pool.name).await?;
     rules::pool_add(&request, &pool.groups)?;
     let box_of = |path: &String| {
         let name = request.enclosures.get(path).or(request.enclosure.as_ref());
@@ -156,11 +160,13 @@ pub async fn add(
     let boxes: Vec<(String, String)> = request.disks.iter().map(box_of).collect();
     if let Some(layout) = request.layout {
         let layout = convert::layout_in(layout);
-        let add = GroupAdd { layout, disks: request.disks, enclosures: boxes, force: request.force };
+        let sectors = request.sectors.into_iter().collect();
+        let add = GroupAdd { layout, disks: request.disks, enclosures: boxes, sectors, force: request.force };
         return add_group(&shared, pool, ask.dry_run, add).await;
     }
     if ask.dry_run {
-        examine(&shared, &pool, boxes, request.force).await?;
+        let sectors = request.sectors.into_iter().collect();
+        examine(&shared, &pool, boxes, sectors, request.force).await?;
         let joining =
             format!("{} joins the pool; what was on it is lost.", disks_in_words(request.disks.len()));
         let then = match request.spare {
@@ -176,7 +182,8 @@ pub async fn add(
         let adding = async {
             let mut status = pool;
             for (path, enclosure) in boxes {
-                let add = DiskAdd { spare, group, enclosure, force };
+                let sector = request.sectors.get(&path).copied();
+                let add = DiskAdd { spare, group, enclosure, sector, force };
                 status = by.engine.disk_add(&name, vec![path], add).await?;
             }
             Ok(status)
@@ -214,10 +221,11 @@ pub async fn replace(
     State(shared): State<Arc<Shared>>,
     Path(name): Path<String>,
     ask: Ask,
-    Input(request): Input<DiskReplace>,
+    Input(request): Input<api::DiskReplace>,
 ) -> Answered {
-    request.new.as_ref().map_or(Ok(()), |path| rules::disks("new", std::slice::from_ref(path)))?;
+    rules::disk_replace(&request)?;
     let found = find(&shared, &name).await?;
+    shared.engine.pool_changeable(&found.pool.name).await?;
     if matches!(found.disk.state, DiskState::Empty | DiskState::Spare) {
         return Err(Problem::new(Code::Unsafe, "nothing is on this disk")
             .object(found.name())
@@ -238,7 +246,8 @@ pub async fn replace(
     };
     if ask.dry_run {
         if let Some(path) = &request.new {
-            examine(&shared, &found.pool, vec![(path.clone(), String::new())], request.force).await?;
+            let sector = request.sector_bytes.map(|sector| (path.clone(), sector)).into_iter().collect();
+            examine(&shared, &found.pool, vec![(path.clone(), String::new())], sector, request.force).await?;
         }
         let how = if found.is_in_service() { "moves to" } else { "is rebuilt on" };
         let mut changes = vec![
@@ -254,8 +263,9 @@ pub async fn replace(
     let by = shared.clone();
     let work = move |running| async move {
         let (pool, disk) = (id.to_string(), old.to_string());
-        let change = by.engine.disk_replace(&pool, &disk, request.new.as_deref(), request.force);
-        changed(&by, id, request.new.clone().into_iter().collect(), change).await?;
+        let joining = request.new.clone().into_iter().collect();
+        let with = DiskReplace { new: request.new, sector: request.sector_bytes, force: request.force };
+        changed(&by, id, joining, by.engine.disk_replace(&pool, &disk, with)).await?;
         healed(by, running, id, Some(old)).await
     };
     accepted(shared.tasks.start_long("disk.replace", &object, work))
@@ -263,20 +273,22 @@ pub async fn replace(
 
 pub async fn remove(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
     let found = find(&shared, &name).await?;
+    shared.engine.pool_changeable(&found.pool.name).await?;
+    let (object, id, disk) = (found.name(), found.pool.id, found.disk.id);
     if ask.dry_run {
-        let change = match found.disk.state {
-            DiskState::Empty | DiskState::Spare => {
-                format!("{} leaves the pool; nothing is on it.", found.words())
-            }
-            _ => {
-                rules::disk_remove(&found.group, &found.disk).map_err(|p| p.object(found.name()))?;
-                let words = found.words();
-                format!("What is on {words} moves to the others of its group; then it leaves the pool.")
+        let words = found.words();
+        let bytes = shared.engine.disk_remove_check(&id.to_string(), &disk.to_string()).await?;
+        let change = match bytes {
+            0 => format!("{words} leaves the pool; nothing is on it."),
+            bytes => {
+                let bytes = show_size(bytes);
+                format!(
+                    "{words} leaves the pool, after {bytes} of it that are in use have moved to the others of its group."
+                )
             }
         };
-        return plan("disk.remove", &found.name(), vec![change]);
+        return plan("disk.remove", &object, vec![change]);
     }
-    let (object, id, disk) = (found.name(), found.pool.id, found.disk.id);
     let by = shared.clone();
     let work = move |running| async move {
         let (pool, name) = (id.to_string(), disk.to_string());
@@ -286,8 +298,40 @@ pub async fn remove(State(shared): State<Arc<Shared>>, Path(name): Path<String>,
     accepted(shared.tasks.start_long("disk.remove", &object, work))
 }
 
+/// Has a group, named `POOL/NUMBER`, leave its pool.
+pub async fn group_remove(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
+    let named = name.rsplit_once('/').and_then(|(pool, number)| Some((pool, number.parse::<u16>().ok()?)));
+    let Some((pool, number)) = named else {
+        let remedy = "Name it POOL/NUMBER; `forebay pool status` shows the numbers.";
+        return Err(Problem::new(Code::NotFound, "there is no such group")
+            .object(name)
+            .remedy(remedy)
+            .into());
+    };
+    let pool = imported(&shared, pool).await?;
+    shared.engine.pool_changeable(&pool.name).await?;
+    let (object, id) = (format!("{}/{number}", pool.name), pool.id);
+    if ask.dry_run {
+        let bytes = shared.engine.group_remove_check(&id.to_string(), number).await?;
+        let group = pool.groups.iter().find(|group| group.number == number);
+        let disks = disks_in_words(group.map_or(0, |group| group.disks.len()));
+        let changes = vec![
+            format!("{} move from group {number} to the others, which have room for it.", show_size(bytes)),
+            format!("Then its {disks} leave the pool."),
+        ];
+        return plan("group.remove", &object, changes);
+    }
+    let by = shared.clone();
+    let work = move |running| async move {
+        changed(&by, id, Vec::new(), by.engine.group_remove(&id.to_string(), number)).await?;
+        healed(by, running, id, None).await
+    };
+    accepted(shared.tasks.start_long("group.remove", &object, work))
+}
+
 pub async fn offline(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
     let found = find(&shared, &name).await?;
+    shared.engine.pool_changeable(&found.pool.name).await?;
     if ask.dry_run {
         let left = rules::disk_offline(&found.group, &found.disk).map_err(|p| p.object(found.name()))?;
         let changes = vec![
@@ -313,6 +357,7 @@ pub async fn online(
 ) -> Answered {
     request.path.as_ref().map_or(Ok(()), |path| rules::disks("path", std::slice::from_ref(path)))?;
     let found = find(&shared, &name).await?;
+    shared.engine.pool_changeable(&found.pool.name).await?;
     if ask.dry_run {
         if found.is_in_service() {
             return Err(Problem::new(Code::Conflict, "it is in service").object(found.name()).into());
@@ -356,19 +401,21 @@ pub async fn locate(
     accepted(shared.tasks.start_long("disk.locate", &object, work))
 }
 
-/// Begins, pauses or ends a scrub. The task of one that was begun ends with it.
+/// Begins, pauses or ends a scrub, or says when scrubs begin by themselves. The task of one that was begun ends with it.
 pub async fn scrub(
     State(shared): State<Arc<Shared>>,
     Path(name): Path<String>,
     Input(request): Input<PoolScrub>,
 ) -> Answered {
     let pool = imported(&shared, &name).await?;
+    let every_seconds = rules::pool_scrub(&request)?;
     let (object, id, by) = (pool.name.clone(), pool.id.to_string(), shared.clone());
     let work = move |mut running: Running| async move {
         let begun = match request.action {
             ScrubAction::Start => by.engine.scrub_start(&id).await,
             ScrubAction::Pause => by.engine.scrub_pause(&id).await,
             ScrubAction::Stop => by.engine.scrub_stop(&id).await,
+            ScrubAction::Schedule => by.engine.scrub_schedule(&id, every_seconds).await,
         };
         begun.map_err(convert::problem)?;
         if request.action != ScrubAction::Start {

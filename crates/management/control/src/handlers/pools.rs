@@ -11,9 +11,9 @@ use crate::{Shared, convert, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use forebay_api::{Code, DiskPaths, Operation, Pool, PoolCreate, Problem, Severity, Task};
+use forebay_api::{Code, Operation, Pool, PoolCreate, PoolImport, Problem, Severity, Task};
 use forebay_base::Id;
-use forebay_pool::{PoolSpec, PoolState, PoolStatus};
+use forebay_pool::{Import, PoolSpec, PoolState, PoolStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,7 +130,7 @@ pub async fn create_here(shared: &Arc<Shared>, request: PoolCreate) -> Result<()
 
 /// For the daemon's own use: imports a pool and waits.
 pub async fn import_here(shared: &Arc<Shared>, name: &str, disks: Vec<String>) -> Result<(), Problem> {
-    let work = import_now(shared.clone(), name.to_string(), disks);
+    let work = import_now(shared.clone(), name.to_string(), disks, Import::default());
     let task = shared.tasks.start("pool.import", name, work)?;
     ended(shared, &task).await
 }
@@ -160,6 +160,7 @@ fn spec_of(shared: &Shared, request: &PoolCreate) -> PoolSpec {
         log_disks: request.log_disks.clone(),
         spare_disks: request.spare_disks.clone(),
         enclosures: request.enclosures.clone().into_iter().collect(),
+        sectors: request.sectors.clone().into_iter().collect(),
         shards: request.shards.map_or(shared.cores.clamp(1, rules::SHARDS_MAX), |shards| shards as usize),
         log_bytes: request.log_bytes,
         force: request.force,
@@ -184,6 +185,7 @@ async fn create_now(
         id: None,
         name: name.clone(),
         disks,
+        read_only: false,
         joining: Vec::new(),
         unfound: Vec::new(),
         unsettled: Some(Unsettled::Creating),
@@ -207,7 +209,7 @@ pub async fn import(
     State(shared): State<Arc<Shared>>,
     Path(name): Path<String>,
     ask: Ask,
-    Input(request): Input<DiskPaths>,
+    Input(request): Input<PoolImport>,
 ) -> Answered {
     rules::disks("disks", &request.disks)?;
     if let Some(pool) =
@@ -231,10 +233,14 @@ pub async fn import(
         if pool.disks_missing > 0 {
             changes.push(format!("Missing: {}.", disks_in_words(pool.disks_missing)));
         }
+        if request.read_only {
+            changes.push("Nothing is written to them; volumes can be read and not be changed.".into());
+        }
         return plan("pool.import", &pool.name, changes);
     }
     let object = name.clone();
-    let work = import_now(shared.clone(), name, request.disks);
+    let import = Import { read_only: request.read_only };
+    let work = import_now(shared.clone(), name, request.disks, import);
     accepted(shared.tasks.start("pool.import", &object, work))
 }
 
@@ -242,8 +248,9 @@ async fn import_now(
     shared: Arc<Shared>,
     name: String,
     disks: Vec<String>,
+    import: Import,
 ) -> Result<Option<serde_json::Value>, Problem> {
-    let status = shared.engine.pool_import(&name, disks).await.map_err(convert::problem)?;
+    let status = shared.engine.pool_import(&name, disks, import).await.map_err(convert::problem)?;
     remember_imported(&shared, &status).await?;
     result(&status)
 }
@@ -269,7 +276,8 @@ async fn import_at_start(
     wanted: String,
 ) -> Result<Option<serde_json::Value>, Problem> {
     let disks = [&entry.disks[..], &entry.joining].concat();
-    let mut result = import_now(shared.clone(), wanted.clone(), disks.clone()).await;
+    let import = Import { read_only: entry.read_only };
+    let mut result = import_now(shared.clone(), wanted.clone(), disks.clone(), import).await;
     for attempt in 1..=HELD_ATTEMPTS {
         if !matches!(&result, Err(problem) if problem.code == Code::Conflict) || *shared.stopping.borrow() {
             break;
@@ -278,11 +286,11 @@ async fn import_at_start(
             eprintln!("forebay: pool {}: another process holds its disks; waiting for it", entry.name);
         }
         tokio::time::sleep(HELD_PAUSE).await;
-        result = import_now(shared.clone(), wanted.clone(), disks.clone()).await;
+        result = import_now(shared.clone(), wanted.clone(), disks.clone(), import).await;
     }
     if matches!(&result, Err(problem) if problem.code != Code::Conflict) && !entry.joining.is_empty() {
         // What was about to join may be another pool's still.
-        result = import_now(shared.clone(), wanted, entry.disks.clone()).await;
+        result = import_now(shared.clone(), wanted, entry.disks.clone(), import).await;
     }
     match (result, entry.unsettled) {
         (Ok(value), None) => Ok(value),
@@ -346,6 +354,7 @@ pub async fn destroy(
     ask: Ask,
 ) -> Answered {
     let pool = imported(&shared, &name).await?;
+    shared.engine.pool_changeable(&pool.name).await?;
     if ask.dry_run {
         let volumes = shared.engine.volumes(Some(&pool.name)).await.map_err(convert::problem)?;
         let changes = vec![format!("The pool, its {} volumes and all their data are lost.", volumes.len())];
@@ -392,6 +401,7 @@ async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus) -> Result<
         id: Some(status.id.to_string()),
         name: status.name.clone(),
         disks: disks::paths(status, &unfound),
+        read_only: status.read_only,
         joining: Vec::new(),
         unfound,
         unsettled: None,

@@ -59,6 +59,7 @@ pub async fn create(
     let (pool, name) = rules::volume(&request)?;
     let _turn = shared.volume_turn.lock().await;
     let existing = shared.engine.volumes(Some(pool)).await?;
+    shared.engine.pool_changeable(pool).await?;
     if existing.iter().any(|volume| volume.name == name) {
         return Err(Problem::new(Code::Conflict, "a volume with this name exists")
             .object(request.name)
@@ -102,6 +103,7 @@ pub async fn set(
     let _turn = shared.volume_turn.lock().await;
     let before = find(&shared, &name).await?;
     check(&headers, &before)?;
+    changeable(&shared, &before).await?;
     let size = request.size_bytes.filter(|&size| size != before.spec.size_bytes);
     let sync = request.sync.filter(|&sync| sync != before.spec.sync);
     let mut changes = Vec::new();
@@ -152,6 +154,7 @@ pub async fn delete(
     let _turn = shared.volume_turn.lock().await;
     let volume = find(&shared, &name).await?;
     check(&headers, &volume)?;
+    changeable(&shared, &volume).await?;
     if ask.dry_run {
         let mut changes =
             vec![format!("The volume and its data, {}, are lost.", show_size(volume.status.mapped_bytes))];
@@ -162,6 +165,12 @@ pub async fn delete(
     told(&shared, &who, "volume.deleted", &volume.name, "deleted");
     mappings::drop_where(&shared, move |mapping| mapping.volume == volume.id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Refuses a change of a volume whose pool is only to be read.
+async fn changeable(shared: &Shared, volume: &Volume) -> Result<(), Problem> {
+    let pool = volume.name.split_once('/').map_or("", |(pool, _)| pool);
+    shared.engine.pool_changeable(pool).await.map_err(convert::problem)
 }
 
 #[cfg(test)]

@@ -378,6 +378,7 @@ fn failures_of_the_volume_are_told_in_the_standard_s_words() {
         (IoError::NoSpace, (7, 0x2707)),
         (IoError::Io, (4, 0x4400)),
         (IoError::Suspended, (2, 0x0403)),
+        (IoError::ReadOnly, (7, 0x2700)),
         (IoError::Gone, (5, 0x2500)),
         (IoError::OutOfRange, OUT_OF_RANGE),
     ] {

@@ -62,6 +62,8 @@ pub trait Disk: Device {
     /// Bytes, now.
     fn size(&self) -> u64;
     fn sync(&self) -> SyncPolicy;
+    /// Whether every change is refused.
+    fn is_read_only(&self) -> bool;
     fn compare_and_write(
         &self,
         at: u64,

@@ -23,6 +23,9 @@ impl Disk for Volume {
     fn sync(&self) -> SyncPolicy {
         Volume::sync(self)
     }
+    fn is_read_only(&self) -> bool {
+        Volume::is_read_only(self)
+    }
     fn compare_and_write(
         &self,
         at: u64,

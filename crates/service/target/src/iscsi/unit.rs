@@ -270,7 +270,7 @@ impl<D: Disk> Units<D> {
             volume_block: disk.block_size(),
             format: mapping.format,
             sync: disk.sync(),
-            read_only: false,
+            read_only: disk.is_read_only(),
             target_name: who.target.clone(),
             portal_groups: who.portal_groups.clone(),
         };

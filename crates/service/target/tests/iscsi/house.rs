@@ -157,6 +157,9 @@ impl Disk for Handle {
     fn sync(&self) -> SyncPolicy {
         SyncPolicy::Standard
     }
+    fn is_read_only(&self) -> bool {
+        false
+    }
     async fn compare_and_write(
         &self,
         at: u64,

@@ -191,7 +191,8 @@ impl Catalog for House {
         let index = self.0.iter().position(|disk| disk.name == name);
         let index = index.ok_or_else(|| Error::new(ErrorKind::NotFound, name, "there is no such volume"))?;
         let disk = &self.0[index];
-        let export = Export { name: name.into(), size: disk.size, block_size: BLOCK as u32 };
+        let export =
+            Export { name: name.into(), size: disk.size, block_size: BLOCK as u32, read_only: false };
         Ok(Found { id: Id(index as u128), core: disk.core, export })
     }
     fn open(&self, rt: &Rt, id: Id) -> Result<MemoryDevice, IoError> {

@@ -1,0 +1,333 @@
+//! Disks that hang, or are far slower than their peers, are taken out of service.
+//!
+//! Reads go around such a disk by themselves ([`forebay_raid`]); writes and flushes cannot. So a task on core 0 asks the cores once a second how
+//! each disk does, and compares it with the others of its group: a disk that owes an answer for [`HANG`] while the others answer *hangs*; one that
+//! takes [`SLOW_TIMES`] as long as they do, [`SLOW_SECONDS`] long, is *slow*. Either is treated as one that failed, if its group can lose it:
+//! what waits for it ends, its failure is recorded, what was on it is rebuilt. Otherwise there is an event, and requests wait.
+//!
+//! When all disks of a group are slow, nothing is: the cause is elsewhere. While data moves between disks, none is: the one that is being
+//! filled has more to do than its peers. Disks that turn are compared with their like only.
+
+use crate::control::Control;
+use crate::spec::Severity;
+use forebay_base::planted::{Bug, active};
+use forebay_runtime::{Served, Vitals};
+use futures_util::future::{Either, join_all, select};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+const PERIOD: Duration = Duration::from_secs(1);
+/// Less than what clients wait for before they give up (30 s and more), more than what a disk takes to give up on a sector (7 s).
+const HANG: Duration = Duration::from_secs(10);
+/// One that answers others meanwhile is busy, up to this.
+const HANG_BUSY: Duration = Duration::from_secs(20);
+/// A second in which a disk was so many times slower than the others, and needed at least so long for a request, is a bad one.
+const SLOW_TIMES: u64 = 16;
+const SLOW_NANOS_MIN: u64 = 5_000_000;
+/// Bad seconds, less good ones, until a person is told, and until the disk is out.
+const TOLD_SECONDS: u32 = 10;
+const SLOW_SECONDS: u32 = 30;
+/// How long the others have to show that they answer.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// What is held against a disk.
+#[derive(Default)]
+struct Suspect {
+    bad_seconds: u32,
+    told: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct SlowDisks {
+    suspects: RefCell<BTreeMap<usize, Suspect>>,
+    /// Whether the task is at work, and whether it is to end.
+    looking: Cell<bool>,
+    ended: Cell<bool>,
+}
+
+/// How a disk compares with the others of its group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pace {
+    /// It, or they, had nothing to do.
+    Unknown,
+    Usual,
+    /// Nanoseconds that it takes, and that they take.
+    Slow(u64, u64),
+}
+
+impl Control {
+    pub fn watch_disks(self: &Rc<Self>) {
+        drop(self.rt.spawn(watch(Rc::downgrade(self), self.rt.clone())));
+    }
+
+    /// Ends the watch; what it is at comes to its end.
+    pub async fn end_watch(&self) {
+        self.slow.ended.set(true);
+        self.turnstile.until(|| !self.slow.looking.get()).await;
+    }
+
+    async fn look_at_disks(self: &Rc<Self>) {
+        let vitals = self.vitals().await;
+        let is_moving = self.healer.status().is_some_and(|healing| healing.blocked.is_empty());
+        for (index, own) in vitals.iter().enumerate() {
+            if !self.serves(index) || self.shared.is_suspended() {
+                self.slow.suspects.borrow_mut().remove(&index);
+                continue;
+            }
+            let like = |peer: &usize| self.turns(*peer) == self.turns(index);
+            let peers = self.peers(index).into_iter().filter(like);
+            let peers: Vec<&Vitals> = peers.map(|peer| &vitals[peer]).collect();
+            let hangs = hangs(own);
+            let pace = if is_moving { Pace::Unknown } else { pace(own, &peers) };
+            let bad_seconds = {
+                let mut suspects = self.slow.suspects.borrow_mut();
+                let suspect = suspects.entry(index).or_default();
+                match pace {
+                    Pace::Slow(..) => suspect.bad_seconds += 1,
+                    Pace::Usual => suspect.bad_seconds = suspect.bad_seconds.saturating_sub(1),
+                    Pace::Unknown => {}
+                }
+                if suspect.bad_seconds == 0 && !hangs {
+                    suspects.remove(&index);
+                    continue;
+                }
+                suspect.bad_seconds
+            };
+            if hangs {
+                let seconds = own.waits / 1_000_000_000;
+                self.hangs(index, format!("has not answered for {seconds} seconds")).await;
+            } else if let Pace::Slow(own, usual) = pace
+                && bad_seconds >= TOLD_SECONDS
+            {
+                let times = format!("{:.1} ms where the others of its group take {:.1}", ms(own), ms(usual));
+                self.is_slow(index, format!("takes {times}"), bad_seconds).await;
+            }
+        }
+    }
+
+    async fn hangs(self: &Rc<Self>, index: usize, what: String) {
+        if !self.can_lose(index) {
+            let why = "its group cannot lose it, so requests wait. Check its cable and controller; bring back disks that are out";
+            self.tell_once(index, "disk.hung", format!("{what}; {why}"));
+        } else if !self.others_answer(index).await {
+            let why = "neither have others of its group: the cause is likely what they share. Check the controller and its cables";
+            self.tell_once(index, "disk.hung", format!("{what}; {why}"));
+        } else {
+            self.evict(index, what).await;
+        }
+    }
+
+    async fn is_slow(self: &Rc<Self>, index: usize, what: String, bad_seconds: u32) {
+        if !self.can_lose(index) {
+            let why =
+                "its group cannot lose it, so writes wait for it. Replace it with 'forebay disk replace'";
+            self.tell_once(index, "disk.slow", format!("{what}; {why}"));
+        } else if bad_seconds < SLOW_SECONDS {
+            let why = "reads go around it; if it stays so, it is taken out of service";
+            self.tell_once(index, "disk.slow", format!("{what}; {why}"));
+        } else {
+            self.evict(index, what).await;
+        }
+    }
+
+    fn tell_once(&self, index: usize, code: &'static str, what: String) {
+        if let Some(suspect) = self.slow.suspects.borrow_mut().get_mut(&index)
+            && !std::mem::replace(&mut suspect.told, true)
+        {
+            let path = self.disks.borrow()[index].path.clone();
+            let message = format!("disk {index} ({path}) {what}");
+            self.event(Severity::Warning, code, &self.disk_name(index), message);
+        }
+    }
+
+    /// Takes a disk out of service for good.
+    async fn evict(self: &Rc<Self>, index: usize, what: String) {
+        self.slow.suspects.borrow_mut().remove(&index);
+        let path = self.disks.borrow()[index].path.clone();
+        let message = format!(
+            "disk {index} ({path}) {what}, and is taken out of service. Replace it, or find the cause and \
+             bring it back with 'forebay disk online'"
+        );
+        self.event(Severity::Error, "disk.evicted", &self.disk_name(index), message);
+        self.shared.healths[index].fail();
+        self.record_failure(index as u16).await;
+    }
+
+    /// How each disk did in the last second, on all cores and here.
+    async fn vitals(&self) -> Vec<Vitals> {
+        let mut all: Vec<Vitals> = {
+            let disks = self.disks.borrow();
+            let own = |disk: &crate::control::ControlDisk| {
+                disk.disk.as_ref().map_or(Vitals::default(), |disk| disk.watch().take_vitals())
+            };
+            disks.iter().map(own).collect()
+        };
+        for shard in 0..self.shard_count() {
+            let theirs = self.on_shard(shard, |shard| async move { shard.array.take_vitals() }).await;
+            for (disk, vitals) in theirs.unwrap_or_default() {
+                if let Some(sum) = all.get_mut(usize::from(disk)) {
+                    sum.add(&vitals);
+                }
+            }
+        }
+        all
+    }
+
+    fn serves(&self, index: usize) -> bool {
+        let is_there = self.disks.borrow()[index].disk.is_some();
+        is_there
+            && self.label.borrow().disks[index].status.in_service()
+            && !self.shared.healths[index].is_failed()
+    }
+
+    fn turns(&self, index: usize) -> bool {
+        self.disks.borrow()[index].disk.as_ref().is_some_and(|disk| disk.geometry().rotational)
+    }
+
+    /// The other disks in service of its group.
+    fn peers(&self, index: usize) -> Vec<usize> {
+        let group = |disk: usize| self.label.borrow().disks[disk].group;
+        let count = self.disks.borrow().len();
+        (0..count)
+            .filter(|peer| *peer != index && group(*peer) == group(index) && self.serves(*peer))
+            .collect()
+    }
+
+    fn can_lose(&self, index: usize) -> bool {
+        active(Bug::EvictsBeyondTolerance) || !self.is_lost_without(Some(index))
+    }
+
+    /// Whether every other disk of the group makes durable what it has, now.
+    async fn others_answer(&self, index: usize) -> bool {
+        let flushing = self.peers(index).into_iter().filter_map(|peer| {
+            let flushing = self.disks.borrow()[peer].disk.as_ref()?.flush();
+            Some(async move {
+                matches!(select(pin!(flushing), pin!(self.rt.sleep(ANSWER))).await, Either::Left((Ok(()), _)))
+            })
+        });
+        join_all(flushing.collect::<Vec<_>>()).await.into_iter().all(|answers| answers)
+    }
+
+    /// Ends what waits for a disk that is out of service. What it has in flight it may still carry out.
+    pub async fn give_up(&self, index: usize) {
+        if let Some(disk) = &self.disks.borrow()[index].disk {
+            disk.watch().give_up();
+        }
+        let giving_up = (0..self.shard_count()).map(|shard| {
+            self.on_shard(shard, move |shard| async move {
+                if let Some(member) = shard.array.attached(index as u16) {
+                    member.disk.watch().give_up();
+                }
+            })
+        });
+        // A shard that has ended waits for nothing.
+        let _ = join_all(giving_up).await;
+    }
+
+    /// Requests that a disk has not answered, given up or not.
+    pub async fn in_flight(&self, index: usize) -> usize {
+        let own = self.disks.borrow()[index].disk.as_ref().map_or(0, |disk| disk.watch().in_flight());
+        let asking = (0..self.shard_count()).map(|shard| {
+            self.on_shard(shard, move |shard| async move {
+                shard.array.attached(index as u16).map_or(0, |member| member.disk.watch().in_flight())
+            })
+        });
+        join_all(asking).await.into_iter().flatten().sum::<usize>() + own
+    }
+}
+
+fn ms(nanos: u64) -> f64 {
+    nanos as f64 / 1e6
+}
+
+async fn watch(control: Weak<Control>, rt: forebay_runtime::Rt) {
+    loop {
+        rt.sleep(PERIOD).await;
+        // It does not keep the pool's disks open while it sleeps.
+        let Some(control) = control.upgrade().filter(|control| !control.slow.ended.get()) else { return };
+        control.slow.looking.set(true);
+        control.look_at_disks().await;
+        control.slow.looking.set(false);
+        control.turnstile.changed();
+    }
+}
+
+fn hangs(own: &Vitals) -> bool {
+    let is_silent = own.served.iter().all(|served| served.count == 0);
+    own.waits >= if is_silent { HANG } else { HANG_BUSY }.as_nanos() as u64
+}
+
+/// How a disk's second compares with that of the others of its group: by the kind of request in which it is worst.
+fn pace(own: &Vitals, peers: &[&Vitals]) -> Pace {
+    let mean = |served: &Served| served.nanos.checked_div(served.count);
+    let mut paces = Vec::new();
+    for kind in 0..own.served.len() {
+        let mut usual: Vec<u64> = peers.iter().filter_map(|peer| mean(&peer.served[kind])).collect();
+        usual.sort_unstable();
+        let Some(&usual) = usual.get(usual.len().saturating_sub(1) / 2) else { continue };
+        // What it has not answered for a whole period counts as well.
+        let waits = (own.waits >= PERIOD.as_nanos() as u64).then_some(own.waits);
+        if let Some(took) = mean(&own.served[kind]).max(waits) {
+            let is_slow = took >= SLOW_NANOS_MIN && took / SLOW_TIMES >= usual;
+            paces.push(if is_slow { Pace::Slow(took, usual) } else { Pace::Usual });
+        }
+    }
+    let slow = paces.iter().find(|pace| matches!(pace, Pace::Slow(..)));
+    slow.or(paces.first()).copied().unwrap_or(Pace::Unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads, writes and flushes: how many, and microseconds for each.
+    fn vitals(served: [(u64, u64); 3]) -> Vitals {
+        let served = served.map(|(count, each)| Served { count, nanos: count * each * 1000 });
+        Vitals { waits: 0, served }
+    }
+
+    #[test]
+    fn a_disk_is_slow_beside_its_peers_and_not_by_itself() {
+        let fast = vitals([(100, 90), (10, 30), (10, 400)]);
+        let slow = vitals([(100, 9_000), (10, 3_000), (10, 40_000)]);
+        assert_eq!(pace(&slow, &[&fast, &fast, &slow]), Pace::Slow(9_000_000, 90_000));
+        assert_eq!(pace(&slow, &[&slow, &slow]), Pace::Usual);
+        assert_eq!(pace(&slow, &[&fast, &slow]), Pace::Slow(9_000_000, 90_000));
+        assert_eq!(pace(&fast, &[&slow]), Pace::Usual);
+        let quick = vitals([(100, 4_900), (0, 0), (0, 0)]);
+        assert_eq!(pace(&quick, &[&vitals([(1, 1), (0, 0), (0, 0)])]), Pace::Usual, "nobody minds 4.9 ms");
+    }
+
+    #[test]
+    fn only_like_is_compared_with_like() {
+        let reader = vitals([(100, 90), (0, 0), (0, 0)]);
+        let flusher = vitals([(0, 0), (0, 0), (10, 9_000)]);
+        assert_eq!(pace(&flusher, &[&reader]), Pace::Unknown);
+        assert_eq!(pace(&flusher, &[]), Pace::Unknown);
+        let both = vitals([(1, 100), (0, 0), (10, 90_000)]);
+        assert_eq!(
+            pace(&both, &[&reader, &vitals([(0, 0), (0, 0), (5, 500)])]),
+            Pace::Slow(90_000_000, 500_000)
+        );
+    }
+
+    #[test]
+    fn a_disk_that_answers_others_may_take_its_time() {
+        let busy =
+            |seconds: u64| Vitals { waits: seconds * 1_000_000_000, ..vitals([(0, 0), (1, 5), (0, 0)]) };
+        let silent = |seconds: u64| Vitals { waits: seconds * 1_000_000_000, ..Vitals::default() };
+        assert!(!hangs(&silent(9)) && hangs(&silent(10)) && !hangs(&busy(19)) && hangs(&busy(20)));
+    }
+
+    #[test]
+    fn what_is_not_answered_counts() {
+        let waiting = Vitals { waits: 3_000_000_000, ..Vitals::default() };
+        let fast = vitals([(100, 90), (0, 0), (0, 0)]);
+        assert_eq!(pace(&waiting, &[&fast]), Pace::Slow(3_000_000_000, 90_000));
+        assert_eq!(pace(&Vitals { waits: 900_000_000, ..Vitals::default() }, &[&fast]), Pace::Unknown);
+        assert_eq!(pace(&waiting, &[&waiting]), Pace::Unknown);
+    }
+}

@@ -1,0 +1,43 @@
+//! Which chunks an evacuation empties. Nothing is allocated from them until it is over.
+
+use crate::address::ChunkId;
+use crate::allocator::Space;
+use crate::chunk::{Chunk, ChunkKind};
+use std::collections::BTreeSet;
+
+/// Chunks that one evacuation may empty however few there are: some may have to stay for a block that is locked.
+const EVACUATED_MIN: usize = 8;
+
+impl Space {
+    /// The data chunks to evacuate: the emptiest, as many as their contents surely find room in the holes of the others, and
+    /// at most a sixteenth of all at a time, so that a pass over the trees is worth its cost. None when so little is free
+    /// that far more would be moved than gained.
+    pub fn emptiest(&self) -> Vec<ChunkId> {
+        let is_data =
+            |chunk: &&Chunk| matches!(chunk.entry.kind, ChunkKind::Data { .. }) && !self.is_vacated(chunk);
+        let mut data: Vec<&Chunk> = self.chunks.values().filter(is_data).collect();
+        data.sort_by_key(|chunk| (chunk.busy.ones(), chunk.entry.id));
+        let zeros = |chunk: &Chunk| u64::from(chunk.busy.zeros());
+        let mut holes: u64 = data.iter().map(|chunk| zeros(chunk)).sum();
+        let mut moved = 0;
+        let fits = |chunk: &&&Chunk| {
+            moved += u64::from(chunk.busy.ones());
+            holes -= zeros(chunk);
+            // Half of the holes may be too small, or be taken by others meanwhile.
+            chunk.busy.ones() <= chunk.entry.units / 8 * 7 && moved <= holes / 2
+        };
+        let most = (data.len() / 16).max(EVACUATED_MIN);
+        data.iter().take(most).take_while(fits).map(|chunk| chunk.entry.id).collect()
+    }
+
+    /// Allocates nothing from these chunks until [`Space::reopen`].
+    pub fn close(&mut self, chunks: BTreeSet<ChunkId>) {
+        self.open.retain(|_, (id, _)| !chunks.contains(id));
+        self.closed = chunks;
+    }
+
+    /// Allocates from every chunk again.
+    pub fn reopen(&mut self) {
+        self.closed.clear();
+    }
+}

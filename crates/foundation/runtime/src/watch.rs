@@ -1,0 +1,322 @@
+//! What is in flight on a disk: for how long, and an end to waiting for what may never come.
+//!
+//! A request ends for the caller when the device answers, when its read was to be given up once it is late, or when the whole disk
+//! is given up. The device may still be at work on what was ended so: the request keeps its buffers until then, and stays in
+//! flight here ([`Watch::in_flight`]).
+
+use crate::buffer::{Arena, BufMut};
+use crate::completion::{Completer, Interrupter};
+use crate::disk::{DiskError, DiskErrorKind};
+use crate::executor::Backend;
+use forebay_base::Nanos;
+use slab::Slab;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+/// What a request asks of a device, as far as its time is compared with that of others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Read,
+    Write,
+    /// Also a write that is durable when complete.
+    Flush,
+    /// Not compared: what it takes depends on how much is discarded, and of what.
+    Discard,
+}
+
+/// Requests of one kind that a device answered, and how long they took together.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Served {
+    pub count: u64,
+    pub nanos: u64,
+}
+
+/// How a device does.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Vitals {
+    /// For how many nanoseconds it has owed its answer to the oldest request, discards left out.
+    pub waits: u64,
+    /// What it answered since this was last asked, by [`Kind`] up to flushes.
+    pub served: [Served; 3],
+}
+
+impl Vitals {
+    /// Adds what another handle to the same device saw.
+    pub fn add(&mut self, other: &Vitals) {
+        self.waits = self.waits.max(other.waits);
+        for (served, more) in self.served.iter_mut().zip(other.served) {
+            (served.count, served.nanos) = (served.count + more.count, served.nanos + more.nanos);
+        }
+    }
+}
+
+/// A request that the device has not answered.
+struct Op {
+    since: Nanos,
+    kind: Kind,
+    /// Absent when nobody waits any more.
+    waiter: Option<Waiter>,
+}
+
+enum Waiter {
+    Read { interrupter: Interrupter<(BufMut, Result<(), DiskError>)>, len: usize, impatient: bool },
+    Other(Interrupter<Result<(), DiskError>>),
+}
+
+/// The requests of one [`crate::Disk`] and its clones.
+pub struct Watch {
+    /// Weak: requests in flight are the backend's.
+    backend: Weak<dyn Backend>,
+    arena: Arena,
+    ops: RefCell<Slab<Op>>,
+    /// By [`Kind`], since they were last taken.
+    served: [Cell<Served>; 3],
+    /// Running mean of what reads took, in nanoseconds; 0 before the first.
+    typical_read: Cell<u64>,
+    given_up: Cell<bool>,
+}
+
+impl Watch {
+    pub(crate) fn new(backend: Weak<dyn Backend>, arena: Arena) -> Watch {
+        Watch {
+            backend,
+            arena,
+            ops: RefCell::default(),
+            served: Default::default(),
+            typical_read: Cell::new(0),
+            given_up: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn read(
+        this: &Rc<Watch>,
+        done: Completer<(BufMut, Result<(), DiskError>)>,
+        len: usize,
+        impatient: bool,
+    ) -> Done<(BufMut, Result<(), DiskError>)> {
+        let waiter = Waiter::Read { interrupter: done.interrupter(), len, impatient };
+        Watch::begin(this, done, Kind::Read, waiter)
+    }
+
+    pub(crate) fn other(
+        this: &Rc<Watch>,
+        done: Completer<Result<(), DiskError>>,
+        kind: Kind,
+    ) -> Done<Result<(), DiskError>> {
+        let waiter = Waiter::Other(done.interrupter());
+        Watch::begin(this, done, kind, waiter)
+    }
+
+    fn begin<T>(this: &Rc<Watch>, done: Completer<T>, kind: Kind, waiter: Waiter) -> Done<T> {
+        let op = Op { since: this.now(), kind, waiter: Some(waiter) };
+        let key = this.ops.borrow_mut().insert(op);
+        Done { done, in_flight: Some(InFlight { watch: this.clone(), key }) }
+    }
+
+    /// The beginning of time once the executor has ended.
+    fn now(&self) -> Nanos {
+        self.backend.upgrade().map_or(Nanos(0), |backend| backend.now())
+    }
+
+    fn end(&self, key: usize) {
+        let op = self.ops.borrow_mut().remove(key);
+        let took = self.now().since(op.since);
+        if let Some(served) = self.served.get(op.kind as usize) {
+            let Served { count, nanos } = served.get();
+            served.set(Served { count: count + 1, nanos: nanos + took });
+        }
+        if op.kind == Kind::Read {
+            let mean = self.typical_read.get();
+            // A sixteenth of it is new each time.
+            self.typical_read.set(if mean == 0 { took } else { mean - mean / 16 + took / 16 });
+        }
+    }
+
+    /// What a read takes lately, in nanoseconds; 0 before the first.
+    pub fn typical_read(&self) -> u64 {
+        self.typical_read.get()
+    }
+
+    pub fn take_vitals(&self) -> Vitals {
+        Vitals {
+            waits: self.waits(&[Kind::Read, Kind::Write, Kind::Flush]),
+            served: [0, 1, 2].map(|kind| self.served[kind].take()),
+        }
+    }
+
+    /// Requests that the device has not answered.
+    pub fn in_flight(&self) -> usize {
+        self.ops.borrow().len()
+    }
+
+    /// For how many nanoseconds the device has owed its answer to the oldest request of these kinds.
+    pub fn waits(&self, kinds: &[Kind]) -> u64 {
+        let (now, ops) = (self.now(), self.ops.borrow());
+        let waits = ops.iter().filter(|(_, op)| kinds.contains(&op.kind)).map(|(_, op)| now.since(op.since));
+        waits.max().unwrap_or(0)
+    }
+
+    /// Ends each [`crate::Disk::read_unless_late`] that has waited for more than so many nanoseconds.
+    pub fn end_late_reads(&self, after: u64) {
+        let now = self.now();
+        let is_late = |op: &Op| {
+            now.since(op.since) > after && matches!(op.waiter, Some(Waiter::Read { impatient: true, .. }))
+        };
+        self.interrupt(is_late, DiskErrorKind::Late);
+    }
+
+    /// Whether there are reads that [`Watch::end_late_reads`] might have to end.
+    pub fn has_impatient_reads(&self) -> bool {
+        let ops = self.ops.borrow();
+        ops.iter().any(|(_, op)| matches!(op.waiter, Some(Waiter::Read { impatient: true, .. })))
+    }
+
+    /// Ends all that is waited for, with the error that the device is gone, and lets nothing more reach it.
+    pub fn give_up(&self) {
+        self.given_up.set(true);
+        self.interrupt(|_| true, DiskErrorKind::Gone);
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.get()
+    }
+
+    fn interrupt(&self, which: impl Fn(&Op) -> bool, kind: DiskErrorKind) {
+        let waiters: Vec<Waiter> = {
+            let mut ops = self.ops.borrow_mut();
+            let of = |(_, op): (usize, &mut Op)| if which(op) { op.waiter.take() } else { None };
+            ops.iter_mut().filter_map(of).collect()
+        };
+        for waiter in waiters {
+            match waiter {
+                // The device may still write to the buffer that it was given.
+                Waiter::Read { interrupter, len, .. } => {
+                    interrupter.interrupt((self.arena.take(len), Err(kind.into())))
+                }
+                Waiter::Other(interrupter) => interrupter.interrupt(Err(kind.into())),
+            }
+        }
+    }
+}
+
+/// What a device owes to a request: its answer.
+pub struct Done<T> {
+    done: Completer<T>,
+    in_flight: Option<InFlight>,
+}
+
+struct InFlight {
+    watch: Rc<Watch>,
+    key: usize,
+}
+
+impl<T> Done<T> {
+    pub fn complete(self, value: T) {
+        drop(self.in_flight);
+        self.done.complete(value);
+    }
+
+    #[cfg(test)]
+    pub fn of_nobody() -> Done<T> {
+        Done { done: crate::completion().0, in_flight: None }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.watch.end(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, DiskBackend, DiskOp, Geometry};
+    use crate::executor::Executor;
+    use crate::executor::tests::Quiet;
+    use std::time::Duration;
+
+    /// A device that answers when it is told to.
+    #[derive(Clone, Default)]
+    struct Idle(Rc<RefCell<Vec<DiskOp>>>);
+
+    impl DiskBackend for Idle {
+        fn geometry(&self) -> Geometry {
+            Geometry {
+                size: 1 << 20,
+                sector_logical: 512,
+                sector_physical: 512,
+                rotational: false,
+                identity: 1,
+            }
+        }
+        fn submit(&self, op: DiskOp) {
+            self.0.borrow_mut().push(op);
+        }
+    }
+
+    impl Idle {
+        fn answer_first(&self) {
+            match self.0.borrow_mut().remove(0) {
+                DiskOp::Read { into, done, .. } => done.complete((into, Ok(()))),
+                DiskOp::Write { done, .. } | DiskOp::Flush { done } | DiskOp::Discard { done, .. } => {
+                    done.complete(Ok(()))
+                }
+            }
+        }
+    }
+
+    fn kind<T>(result: Result<T, DiskError>) -> Option<DiskErrorKind> {
+        result.err().map(|error| error.kind)
+    }
+
+    #[test]
+    fn late_reads_end_and_stay_in_flight_until_the_device_is_done_with_them() {
+        let executor = Executor::new(0, Rc::new(Quiet::default()));
+        let (rt, device) = (executor.rt().clone(), Idle::default());
+        let disk = Disk::new(Rc::new(device.clone()), rt.watch());
+        executor.block_on(async move {
+            let (patient, impatient) =
+                (disk.read(0, rt.buffer(4096)), disk.read_unless_late(0, rt.buffer(8192)));
+            rt.sleep(Duration::from_millis(8)).await;
+            let watch = disk.watch();
+            assert_eq!((watch.waits(&[Kind::Read]), watch.waits(&[Kind::Write])), (8_000_000, 0));
+            watch.end_late_reads(8_000_000);
+            assert!(watch.has_impatient_reads(), "it is late after eight milliseconds");
+            watch.end_late_reads(7_999_999);
+            let (bytes, result) = impatient.await;
+            assert_eq!((bytes.len(), kind(result)), (8192, Some(DiskErrorKind::Late)));
+            assert_eq!((watch.in_flight(), watch.has_impatient_reads()), (2, false));
+            device.answer_first();
+            assert_eq!((patient.await.1, watch.typical_read()), (Ok(()), 8_000_000));
+            rt.sleep(Duration::from_millis(8)).await;
+            device.answer_first();
+            assert_eq!((watch.in_flight(), watch.typical_read()), (0, 8_500_000));
+            let served = Served { count: 2, nanos: 24_000_000 };
+            assert_eq!(
+                watch.take_vitals(),
+                Vitals { waits: 0, served: [served, Served::default(), Served::default()] }
+            );
+            assert_eq!(watch.take_vitals(), Vitals::default());
+        });
+    }
+
+    #[test]
+    fn nothing_waits_for_a_disk_that_is_given_up() {
+        let executor = Executor::new(0, Rc::new(Quiet::default()));
+        let (rt, device) = (executor.rt().clone(), Idle::default());
+        let disk = Disk::new(Rc::new(device.clone()), rt.watch());
+        executor.block_on(async move {
+            let (read, flush) = (disk.read(0, rt.buffer(4096)), disk.flush());
+            disk.clone().watch().give_up();
+            assert_eq!(kind(read.await.1), Some(DiskErrorKind::Gone));
+            assert_eq!(kind(flush.await), Some(DiskErrorKind::Gone));
+            let write = disk.write(0, vec![rt.arena().take_zeroed(4096).freeze()]);
+            assert_eq!(kind(write.await), Some(DiskErrorKind::Gone));
+            assert_eq!((device.0.borrow().len(), disk.watch().in_flight()), (2, 2));
+            device.answer_first();
+            device.answer_first();
+            assert_eq!(disk.watch().in_flight(), 0);
+        });
+    }
+}
