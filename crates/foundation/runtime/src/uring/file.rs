@@ -5,8 +5,9 @@
 //! `O_EXCL` on a block device), and both kinds of lock belong to a descriptor. Closing happens under the
 //! list's lock, so that opening again at the same moment finds the disk either open or free.
 //!
-//! A killed process's requests outlive it: the kernel keeps the descriptor, and with it the lock, until the device
-//! has answered them. A disk whose holder is dead is therefore waited for, one with a living holder is not.
+//! The kernel lets go of a descriptor, and with it the lock, when the last worker that served it has: of a killed process
+//! when the device has answered its requests, of this one a moment after the answer to the last. A disk whose holder is
+//! dead, or is this process, is therefore waited for, one that another living process holds is not.
 
 use crate::disk::{Geometry, OpenError, OpenMode};
 use std::collections::HashMap;
@@ -144,12 +145,12 @@ impl Drop for DiskFile {
     }
 }
 
-/// Like [`share`]; waits a while for what a dead process has left behind. This blocks the executor, as opening a
+/// Like [`share`]; waits a while for what a dead process, or this one, has left behind. This blocks the executor, as opening a
 /// disk does anyway.
 fn share_waiting(path: &str, kind: &fs::Metadata) -> Result<(RawFd, bool), OpenError> {
     let is_device = kind.file_type().is_block_device();
     // Who holds a device cannot be found out, so it may be alive.
-    let patience = if is_device { Duration::from_millis(200) } else { Duration::from_secs(5) };
+    let patience = if is_device { Duration::from_secs(1) } else { Duration::from_secs(5) };
     let start = Instant::now();
     loop {
         let refused = match share(path, identity(kind), is_device) {
@@ -166,10 +167,10 @@ fn share_waiting(path: &str, kind: &fs::Metadata) -> Result<(RawFd, bool), OpenE
     }
 }
 
-/// Who has locked the file, if that is a process that still runs (and is to be seen from here).
+/// Who has locked the file, if that is another process that still runs (and is to be seen from here).
 fn living_holder(kind: &fs::Metadata) -> Option<String> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    let pid = lock_holder(&locks, kind.dev(), kind.ino())?;
+    let pid = lock_holder(&locks, kind.dev(), kind.ino()).filter(|pid| *pid != std::process::id())?;
     // "PID (NAME) STATE …"; a zombie has only its exit code left.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (name, state) = stat.split_once('(')?.1.rsplit_once(')')?;

@@ -2,8 +2,11 @@
 
 use crate::common::{Scratch, child, fill, role, wrong_at};
 use forebay_runtime::{Buf, Disk, DiskErrorKind, OpenError, OpenMode, Rt, uring};
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::thread;
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
@@ -323,6 +326,21 @@ fn a_disk_is_locked_against_other_processes_until_its_last_user_closes_it() {
         rt.open_disk(&again, OpenMode::ReadWrite).unwrap();
     })
     .unwrap();
+}
+
+/// As a worker of the kernel does that was put aside right after it had posted its answer.
+#[test]
+fn a_disk_that_this_process_has_not_quite_let_go_of_is_waited_for() {
+    let scratch = Scratch::new();
+    let path = scratch.file("disk", MIB);
+    let late = File::open(&path).unwrap();
+    late.lock().unwrap();
+    let worker = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(50));
+        drop(late);
+    });
+    uring::block_on(|rt| async move { rt.open_disk(&path, OpenMode::ReadWrite).map(drop).unwrap() }).unwrap();
+    worker.join().unwrap();
 }
 
 /// On tmpfs direct I/O is refused (before Linux 6.6) or does not bypass anything: the disk works all the same.
