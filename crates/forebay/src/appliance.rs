@@ -7,10 +7,10 @@
 //! pools from their last checkpoint and log, and takes over the lock and the socket.
 
 use crate::iscsi;
-use forebay_base::{GIB, MIB};
+use forebay_base::{Checksum, GIB, Id, MIB};
 use forebay_cli::{Exit, Failure, ServeOptions};
 use forebay_control::{Daemon, DataDir, EventLog, Options, problem};
-use forebay_pool::{Engine, EngineConfig};
+use forebay_pool::{Engine, EngineConfig, Host};
 use forebay_runtime::{Cores, uring};
 use forebay_target::{IscsiServer, NbdConfig, NbdServer, TlsFiles};
 use serde_json::json;
@@ -64,7 +64,7 @@ impl Appliance {
         let (cores, running) =
             uring::start(wanted).map_err(|error| Failure::new(Exit::Failed, error.to_string(), ""))?;
         let memory = options.memory_bytes.unwrap_or_else(quarter_of_memory).max(MEMORY_BYTES_MIN);
-        let engine = Engine::new(cores.clone(), EngineConfig { memory, events: events.sink() });
+        let engine = Engine::new(cores.clone(), EngineConfig { memory, events: events.sink(), host: host() });
         let control = Options { listen: options.listen.clone(), cores: cores.count() };
         let daemon = Daemon::start(dir.clone(), events.clone(), engine.clone(), control)?;
         daemon.import();
@@ -160,6 +160,15 @@ pub fn say(line: &str) {
 fn remove_addresses(dir: &DataDir) {
     // Commonly there is none.
     let _ = std::fs::remove_file(dir.file(ADDRESSES));
+}
+
+/// Who this machine is: the same over restarts and reinstallations of the appliance. The id is made of machine-id(5), which
+/// asks not to be shown as it is, or else of the name.
+fn host() -> Host {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
+    let name = read("/proc/sys/kernel/hostname");
+    let machine = Some(read("/etc/machine-id")).filter(|id| !id.is_empty()).unwrap_or_else(|| name.clone());
+    Host { id: Id(Checksum::of(format!("forebay {machine}").as_bytes()).0), name }
 }
 
 fn quarter_of_memory() -> u64 {

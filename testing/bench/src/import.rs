@@ -7,7 +7,7 @@
 use crate::systems::wait;
 use forebay_base::{GIB, Random};
 use forebay_e2e::host::{Context, Directory, Outcome};
-use forebay_pool::{Engine, EngineConfig, Import, Layout, PoolSpec, SyncPolicy, Volume, VolumeSpec};
+use forebay_pool::{Engine, EngineConfig, Host, Import, Layout, PoolSpec, SyncPolicy, Volume, VolumeSpec};
 use forebay_runtime::{Rt, uring};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -24,7 +24,7 @@ const WRITERS: u64 = 256;
 const MEMORY: u64 = 4 * GIB;
 
 fn engine(cores: forebay_runtime::Cores) -> Engine {
-    Engine::new(cores, EngineConfig { memory: MEMORY, events: Arc::new(|_| {}) })
+    Engine::new(cores, EngineConfig { memory: MEMORY, events: Arc::new(|_| {}), host: Host::default() })
 }
 
 /// The child: writes `records` records and waits to be killed.

@@ -11,7 +11,7 @@ use crate::measure::{CHAPTERS, Places, SEQUENTIAL_WRITE, Work};
 use crate::systems::{POOL, drive, engine_pool, thin_volume};
 use forebay_base::MIB;
 use forebay_e2e::host::{Context, Directory, Outcome, run_command};
-use forebay_pool::{Engine, EngineConfig};
+use forebay_pool::{Engine, EngineConfig, Host};
 use forebay_runtime::{Cores, Rt, uring};
 use std::path::Path;
 use std::process::Command;
@@ -39,7 +39,10 @@ pub fn load(disk: &Path, work: &str, requests: usize) -> Outcome {
 
 async fn fill_and_load(rt: Rt, disk: String, work: Work, requests: usize) -> Outcome {
     let cores = Cores::new(vec![rt.remote()]);
-    let engine = Engine::new(cores, EngineConfig { memory: MEMORY.1, events: Arc::new(|_| {}) });
+    let engine = Engine::new(
+        cores,
+        EngineConfig { memory: MEMORY.1, events: Arc::new(|_| {}), host: Host::default() },
+    );
     engine.pool_create(engine_pool(disk)).await.context("pool create")?;
     let volume = engine.volume_create(thin_volume("volume", VOLUME)).await.context("volume create")?;
     let fill = Places::whole(&SEQUENTIAL_WRITE, VOLUME);

@@ -3,7 +3,8 @@
 //! A panic of the engine is a finding. The executor of a world that panicked is leaked, not dropped: dropping it
 //! runs the destructors of half-done tasks, and a second panic there would end the process.
 
-use forebay_pool::{Engine, EngineConfig, Event};
+use forebay_base::Id;
+use forebay_pool::{Engine, EngineConfig, Event, Host};
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::World;
 use std::cell::RefCell;
@@ -150,6 +151,16 @@ pub type Events = Arc<Mutex<Vec<Event>>>;
 
 /// A fresh engine and the list its events go to.
 pub fn engine(cores: Cores) -> (Engine, Events) {
+    engine_of(cores, host(0))
+}
+
+/// A machine, by its number.
+pub fn host(number: u128) -> Host {
+    Host { id: Id(number), name: format!("host{number}") }
+}
+
+/// Like [`engine`], on another machine.
+pub fn engine_of(cores: Cores, host: Host) -> (Engine, Events) {
     let events = Events::default();
     let sink = events.clone();
     let tell = TELL_EVENTS.get();
@@ -159,7 +170,7 @@ pub fn engine(cores: Cores) -> (Engine, Events) {
         }
         sink.lock().expect("no holder of this lock panics").push(event);
     };
-    (Engine::new(cores, EngineConfig { memory: MEMORY, events: Arc::new(sink) }), events)
+    (Engine::new(cores, EngineConfig { memory: MEMORY, events: Arc::new(sink), host }), events)
 }
 
 /// Waits for all tasks.

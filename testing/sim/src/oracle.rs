@@ -111,10 +111,12 @@ pub struct Judge {
     pub durability: bool,
     /// Nothing is missing before something that is there.
     pub prefix: bool,
+    /// What is there of an operation is all of it.
+    pub whole: bool,
 }
 
 impl Judge {
-    pub const STRICT: Judge = Judge { durability: true, prefix: true };
+    pub const STRICT: Judge = Judge { durability: true, prefix: true, whole: true };
 }
 
 impl VolumeModel {
@@ -276,7 +278,7 @@ impl VolumeModel {
             last_issue = last_issue.max(durable.map(|op| op.issued).max().unwrap_or(0));
         }
         let survives = |number: u32, op: &Op| {
-            visible[number as usize]
+            (judge.whole && visible[number as usize])
                 || (judge.durability && op.durable <= at)
                 || (judge.prefix && op.acknowledged && op.ended < last_issue)
         };

@@ -6,7 +6,7 @@ use crate::matrix::Shown;
 use crate::scene::{self, Scene};
 use crate::setup::{POOL, Setup};
 use crate::verify::{Demand, verify};
-use crate::workload::Tolerance;
+use crate::workload::{History, Tolerance};
 use forebay_base::Random;
 use forebay_pool::{DiskState, Import};
 use forebay_simulation::{Action, Fate, Image, Rule, World, WorldConfig};
@@ -93,8 +93,8 @@ enum Device {
 /// copies refused, and then nothing has been written.
 pub fn wrong_disk(setup: &Setup) -> Result<Shown, Failure> {
     let setup = &Setup { groups: 1, log_disks: 0, second: false, ..setup.clone() };
-    let own = exported_images(setup, setup.seed)?;
-    let foreign = exported_images(&Setup { seed: setup.seed ^ 0xf0, ..setup.clone() }, setup.seed ^ 0xf0)?;
+    let (_, own) = exported(setup)?;
+    let (_, foreign) = exported(&Setup { seed: setup.seed ^ 0xf0, ..setup.clone() })?;
     let strangers = [Device::Foreign, Device::Copy, Device::Alias, Device::Empty];
     let mut shown = Shown::default();
     for stranger in strangers.into_iter().map(Some).chain([None]) {
@@ -111,18 +111,16 @@ pub fn wrong_disk(setup: &Setup) -> Result<Shown, Failure> {
     Ok(shown)
 }
 
-/// Disks of a pool that was made with `seed`, used a little and exported.
-fn exported_images(setup: &Setup, seed: u64) -> Result<Vec<Image>, Failure> {
-    let mut setup = setup.clone();
-    setup.seed = seed;
-    let world = scene::world(&setup);
+/// Disks of a pool that was used a little and exported, and what must be on them.
+pub(crate) fn exported(setup: &Setup) -> Result<(Rc<History>, Vec<Image>), Failure> {
+    let world = scene::world(setup);
     let operations = setup.operations.min(40);
-    scene::play(&world, &setup, NO_ERRORS, async move |scene: &Scene| {
+    let ended = scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
         scene.clients.create_volumes().await?;
         scene.clients.run(operations).await?;
         scene.export().await
     })?;
-    Ok((0..world.disk_count()).map(|disk| world.image(disk)).collect())
+    Ok((ended.history, (0..world.disk_count()).map(|disk| world.image(disk)).collect()))
 }
 
 fn ordered_choices(devices: &[Device]) -> Vec<Vec<Device>> {

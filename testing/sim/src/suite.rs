@@ -62,6 +62,8 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::HedgeUnchecked => &["slow-rotten"],
         Bug::EvictsBeyondTolerance => &["hung-beyond"],
         Bug::ReadOnlyImportWrites => &["read-only"],
+        Bug::CutStaysBehindLog => &["log-lost"],
+        Bug::ForeignHostIgnored => &["another-host"],
         Bug::GroupLeavesEarly | Bug::LogMovesWithoutFrames => &["group-removed"],
         Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],

@@ -6,12 +6,14 @@
 //! offline checker finds nothing, after an orderly export or on the disks as a crash leaves them.
 
 use crate::content::{SECTOR, Seen, fill, parse};
-use crate::harness::{Failure, LIMIT, engine, in_world};
+use crate::harness::{Failure, LIMIT, engine_of, host, in_world};
 use crate::oracle::{Judge, NEVER, VolumeModel};
 use crate::setup::{POOL, Setup};
 use crate::workload::{History, read_sectors};
 use forebay_base::Random;
-use forebay_pool::{DiskState, Engine, ErrorKind, Import, IoError, SyncPolicy, Volume, VolumeInfo};
+use forebay_pool::{
+    DiskState, Engine, ErrorKind, Import, IoError, ScrubState, SyncPolicy, Volume, VolumeInfo,
+};
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Fate, Image, OpKind, Recording, World, WorldConfig};
 use std::collections::BTreeMap;
@@ -45,6 +47,10 @@ pub struct Demand {
     pub absent: u64,
     /// The import is one that must not write, to any disk.
     pub read_only: bool,
+    /// The import takes what it can get. What it says is lost is excused.
+    pub force: bool,
+    /// Number of the machine that imports; that of the one that made the pool is 0.
+    pub host: u128,
 }
 
 impl Demand {
@@ -60,10 +66,12 @@ impl Demand {
         check: true,
         absent: 0,
         read_only: false,
+        force: false,
+        host: 0,
     };
     /// Right data or an error, and nothing else: for damage beyond redundancy.
     pub const NOTHING_WRONG: Demand = Demand {
-        judge: Judge { durability: false, prefix: false },
+        judge: Judge { durability: false, prefix: false, whole: true },
         read_errors: true,
         import_errors: true,
         export: false,
@@ -79,6 +87,8 @@ pub struct Verified {
     pub imported: bool,
     /// The import's recording, when it was asked for.
     pub recording: Recording,
+    /// Whether the import has told that writes are lost.
+    pub told_of_loss: bool,
     pub unreadable_sectors: u64,
     pub repaired: u64,
     pub errors_checksum: u64,
@@ -153,15 +163,26 @@ pub fn verify_in(
     let (w, h) = (world.clone(), history.clone());
     let first_paths = paths.clone();
     let (mut verified, found) = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
-        let (engine, _) = engine(cores);
+        let (engine, events) = engine_of(cores, host(demand.host));
         let mut verified = Verified::default();
-        let import = Import { read_only: demand.read_only };
+        let import = Import { read_only: demand.read_only, force: demand.force };
         match engine.pool_import(POOL, first_paths, import).await {
             Ok(_) => verified.imported = true,
             Err(_) if demand.import_errors => return Ok((verified, Vec::new())),
             Err(error) => return Err(Failure::Outcome(format!("the import failed: {error}"))),
         }
         verified.recording = w.take_recording();
+        let told = |code| {
+            events.lock().expect("no holder of this lock panics").iter().any(|event| event.code == code)
+        };
+        let cut = Judge { durability: false, ..demand.judge };
+        let (judge, is_lost) = match (told("log.lost") || told("catalog.lost"), told("log.cut")) {
+            (true, _) => (Judge { prefix: false, whole: false, ..cut }, true),
+            (false, true) => (cut, true),
+            (false, false) => (demand.judge, false),
+        };
+        let demand = Demand { judge, ..demand };
+        verified.told_of_loss = is_lost;
         let mut found = catalog(&rt, &engine, &h, demand, &mut verified).await?;
         let mut random = Random::new(seed);
         if demand.read_only {
@@ -181,6 +202,13 @@ pub fn verify_in(
             verified.errors_checksum += disk.errors_checksum;
             verified.states.insert(disk.number, disk.state);
         }
+        if demand.force && !demand.read_only && verified.told_of_loss {
+            let scrubbed = engine.pool_scrubbed(POOL).await;
+            let done = scrubbed.map_err(|error| Failure::Outcome(format!("the scrub failed: {error}")))?;
+            if done.scrub.is_none_or(|scrub| scrub.state != ScrubState::Done) {
+                return Err(Failure::Outcome("no scrub followed a log that was cut short".into()));
+            }
+        }
         if demand.export {
             engine
                 .pool_export(POOL)
@@ -194,7 +222,7 @@ pub fn verify_in(
     }
     let mut left = world.power_loss(|_, _| if demand.again { Fate::Lost } else { Fate::Whole });
     if demand.again {
-        left = reimport(setup, left, demand.absent, found, seed)?;
+        left = reimport(setup, left, demand, found, seed)?;
     }
     verified.left = left.clone();
     if demand.check && verified.imported {
@@ -365,7 +393,7 @@ async fn takes_no_changes(rt: &Rt, engine: &Engine, found: &[Found]) -> Result<(
 }
 
 /// No disk was written to.
-fn untouched(world: &World, before: &[Image]) -> Result<(), Failure> {
+pub fn untouched(world: &World, before: &[Image]) -> Result<(), Failure> {
     for (disk, before) in before.iter().enumerate() {
         let differs = !before.difference(&world.image(disk)).is_empty();
         let asked = world.operations(disk, OpKind::Write);
@@ -428,7 +456,7 @@ async fn exercise(rt: &Rt, found: &mut Found, random: &mut Random) -> Result<(),
 fn reimport(
     setup: &Setup,
     images: Vec<Image>,
-    absent: u64,
+    demand: Demand,
     found: Vec<Found>,
     seed: u64,
 ) -> Result<Vec<Image>, Failure> {
@@ -436,9 +464,9 @@ fn reimport(
     images.into_iter().for_each(|image| {
         world.add_disk(image);
     });
-    let paths = take_away(&world, absent);
+    let paths = take_away(&world, demand.absent);
     in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
-        let (engine, _) = engine(cores);
+        let (engine, _) = engine_of(cores, host(demand.host));
         let failed = |error| Failure::Outcome(format!("the import after the second crash failed: {error}"));
         engine.pool_import(POOL, paths, Import::default()).await.map_err(failed)?;
         for mut found in found {
@@ -468,7 +496,7 @@ fn reimport(
 }
 
 /// Takes disks out of a world; gives the paths of the others.
-fn take_away(world: &World, absent: u64) -> Vec<String> {
+pub fn take_away(world: &World, absent: u64) -> Vec<String> {
     let is_there = |disk: &usize| absent & (1 << disk) == 0;
     (0..world.disk_count()).filter(|disk| !is_there(disk)).for_each(|disk| world.set_gone(disk, true));
     (0..world.disk_count()).filter(is_there).map(|disk| format!("sim{disk}")).collect()

@@ -5,9 +5,11 @@
 //! and 10); checks that births grow towards the root (3); follows the log and checks that what it points to
 //! lies in space that the checkpoint does not use (2). It writes nothing, not even repairs.
 
+use crate::Import;
+use crate::assembly::assemble;
 use crate::error::Error;
 use crate::format::{DatasetRecord, ShardRoot};
-use crate::import::{Found, Probe, assemble, build_array, line_units, open_error, probe};
+use crate::import::{Found, Probe, build_array, line_units, open_error, probe};
 use crate::open::{FrameReader, log_ring, read_catalog, read_chunk_table};
 use forebay_base::{Checksum, Id};
 use forebay_device::Health;
@@ -60,7 +62,7 @@ pub async fn check(rt: &Rt, paths: &[String]) -> Result<CheckReport, Error> {
         }
     }
     let name = found.first().map_or("pool".to_string(), |disk| disk.label.pool.to_string());
-    let assembly = assemble(rt, &name, found).await?;
+    let assembly = assemble(rt, &name, found, Import::default()).await?;
     let label = assembly.label;
     let healths: Vec<Arc<Health>> = label.disks.iter().map(|_| Arc::default()).collect();
     let disks = assembly.disks.into_iter().map(|disk| disk.map(|found| found.disk)).collect();
@@ -322,8 +324,8 @@ impl Checker {
                 }
             }
         }
-        if reader.chain.sequence < root.sealed.max(root.cut) {
-            let wanted = root.sealed.max(root.cut);
+        let wanted = root.needed();
+        if reader.chain.sequence < wanted {
             problems.push(format!(
                 "shard {shard}: the log ends at frame {}, before frame {wanted}",
                 reader.chain.sequence

@@ -124,7 +124,7 @@ impl Control {
 
     /// Refuses what would change a pool that is only to be read.
     pub fn writable(&self) -> Result<(), Error> {
-        if !self.shared.read_only {
+        if !self.shared.import.read_only {
             return Ok(());
         }
         let error = self
@@ -267,7 +267,7 @@ impl Control {
         let lacks = |disk: &DiskEntry| {
             matches!(disk.status, device::DiskStatus::Failed | device::DiskStatus::Offline)
         };
-        let state = match (self.shared.is_suspended(), label.disks.iter().any(lacks)) {
+        let state = match (self.shared.is_suspended() || self.is_lost(), label.disks.iter().any(lacks)) {
             (true, _) => PoolState::Suspended,
             (false, true) => PoolState::Degraded,
             (false, false) => PoolState::Online,
@@ -283,7 +283,7 @@ impl Control {
             id: self.id(),
             name: self.name().into(),
             state,
-            read_only: self.shared.read_only,
+            read_only: self.shared.import.read_only,
             groups,
             shards: self.shard_count(),
             size,

@@ -8,7 +8,7 @@ use crate::registry::PoolShared;
 use crate::sectors::{check_sectors, given, put_sectors, sector_of};
 use crate::shard::{FrozenShard, Log, Shard, ShardParts};
 use crate::slots::SlotMap;
-use crate::spec::{Layout, PoolSpec, ScrubSchedule};
+use crate::spec::{Import, Layout, PoolSpec, ScrubSchedule};
 use crate::volumes::check_name;
 use forebay_base::{GIB, Id, KIB, MIB};
 use forebay_device::{
@@ -17,7 +17,6 @@ use forebay_device::{
     write_superblock,
 };
 use forebay_log::{Chain, Ring};
-use forebay_raid::DiskSet;
 use forebay_runtime::{Cores, Disk, OpenMode, Rt};
 use forebay_space::{Chunk, ChunkKind, Space};
 use std::collections::BTreeMap;
@@ -275,8 +274,8 @@ pub(crate) async fn create(
         label.pool,
         spec.name.clone(),
         cores.clone(),
-        false,
-        config.events.clone(),
+        config,
+        Import::default(),
         1 << 20,
     ));
     let roots = format_shards(rt, &shared, &label, &disks, spec).await?;
@@ -292,6 +291,7 @@ pub(crate) async fn create(
         label_generation: 1,
         exported: true,
         scrubs: ScrubSchedule::default(),
+        host: config.host.clone(),
         shards: roots,
     };
     let slot = SuperblockSlot { pool: label.pool, generation: FIRST_GENERATION, payload: pool.encode() };
@@ -350,21 +350,8 @@ async fn format_shards(
         let members = disks.iter().cloned().map(Some).collect();
         let array = build_array(rt, label, members, &shared.healths, shared.crowds.clone(), Box::new(failed));
         let start = Chain { position: 0, sequence: 1, previous: Default::default() };
-        let log = Log {
-            ring: Ring { chunk_bytes, chunks: ring_chunks.len() },
-            chunks: ring_chunks,
-            chain: start,
-            tail: 0,
-            durable: 0,
-            unflushed: DiskSet::default(),
-            unflushed_bytes: 0,
-            incarnation: 0,
-            marked: 0,
-            frame_start: start,
-            twins: Vec::new(),
-            successor: None,
-            staged: BTreeMap::new(),
-        };
+        let ring = Ring { chunk_bytes, chunks: ring_chunks.len() };
+        let log = Log::new(ring, ring_chunks, start, 0);
         let parts = ShardParts {
             space,
             datasets: BTreeMap::new(),

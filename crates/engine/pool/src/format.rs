@@ -1,9 +1,10 @@
 //! What the pool itself writes: the superblock's payload and the records of the catalogue.
 //!
 //! ```text
-//! superblock payload: 48 bytes, then 288 per shard
+//! superblock payload: 128 bytes, then 288 per shard
 //!   0 version 2   2 shards 2   4 flags 4 (bit 0: exported)   8 incarnation 8   16 epoch 8   24 label generation 8
 //!   32 last whole scrub 8   40 seconds between scrubs 4   44 zero 4
+//!   48 host that has it, or had it last 16   64 that host's name 64
 //!   shard: 0 catalogue index 32   32 chunk table index 32   64 entry of the chunk that holds the latter 160
 //!          224 tail position 8   232 tail sequence 8   240 tail link 16   256 cut sequence 8   264 sealed sequence 8
 //!          272 scrub: dataset number plus one 4, leaf 8   284 zero 4
@@ -16,7 +17,7 @@
 //! The zero bytes of a dataset record are reserved: project, service level, deadlists, further range roots.
 
 use crate::scrub::ScrubPosition;
-use crate::spec::{ScrubSchedule, SyncPolicy};
+use crate::spec::{Host, ScrubSchedule, SyncPolicy};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::SUPERBLOCK_PAYLOAD_MAX;
@@ -26,7 +27,8 @@ use forebay_space::{CHUNK_ENTRY_BYTES, ChunkEntry, Ptr};
 /// Shards a pool can have: what fits into a superblock.
 pub(crate) const SHARDS_MAX: usize = 32;
 const VERSION: u16 = 1;
-const HEADER: usize = 48;
+const HEADER: usize = 128;
+const HOST_NAME_BYTES: usize = 64;
 const SHARD_BYTES: usize = 288;
 const _: () = assert!(HEADER + SHARDS_MAX * SHARD_BYTES <= SUPERBLOCK_PAYLOAD_MAX);
 const FLAG_EXPORTED: u32 = 1;
@@ -57,6 +59,8 @@ pub(crate) struct Super {
     pub label_generation: u64,
     pub exported: bool,
     pub scrubs: ScrubSchedule,
+    /// Who has the pool, or had it last.
+    pub host: Host,
     pub shards: Vec<ShardRoot>,
 }
 
@@ -68,6 +72,8 @@ impl Super {
         w.u16(VERSION).u16(self.shards.len() as u16).u32(u32::from(self.exported) * FLAG_EXPORTED);
         w.u64(self.incarnation).u64(self.epoch).u64(self.label_generation);
         w.u64(self.scrubs.last.0).u32(self.scrubs.every_seconds).u32(0);
+        let name = &self.host.name[..self.host.name.floor_char_boundary(HOST_NAME_BYTES)];
+        w.u128(self.host.id.0).bytes(name.as_bytes()).zeros(HOST_NAME_BYTES - name.len());
         for shard in &self.shards {
             let start = w.position();
             shard.catalog.encode(&mut w);
@@ -88,6 +94,8 @@ impl Super {
         let (version, shards, flags) = (r.u16()?, usize::from(r.u16()?), r.u32()?);
         let (incarnation, epoch, label_generation) = (r.u64()?, r.u64()?, r.u64()?);
         let (last, every_seconds, _) = (WallTime(r.u64()?), r.u32()?, r.u32()?);
+        let (id, name) = (Id(r.u128()?), r.bytes(HOST_NAME_BYTES)?);
+        let host = Host { id, name: String::from_utf8_lossy(name).trim_end_matches('\0').to_string() };
         if version != VERSION || shards == 0 || shards > SHARDS_MAX {
             return Ok(None);
         }
@@ -104,7 +112,7 @@ impl Super {
         }
         let exported = flags & FLAG_EXPORTED != 0;
         let scrubs = ScrubSchedule { last, every_seconds };
-        Ok(Some(Super { incarnation, epoch, label_generation, exported, scrubs, shards: roots }))
+        Ok(Some(Super { incarnation, epoch, label_generation, exported, scrubs, host, shards: roots }))
     }
 }
 
@@ -244,9 +252,16 @@ mod tests {
             label_generation: 4,
             exported: true,
             scrubs: ScrubSchedule { last: WallTime(5), every_seconds: 6 },
+            host: Host { id: Id(7), name: "alpha".into() },
             shards: vec![root; SHARDS_MAX],
         };
-        assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool)));
+        assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool.clone())));
+        let long = Host { id: Id(7), name: format!("a{}", "ö".repeat(32)) };
+        let kept = Super::decode(&Super { host: long, ..pool }.encode());
+        assert_eq!(
+            kept.map(|kept| kept.map(|kept| kept.host.name)),
+            Ok(Some(format!("a{}", "ö".repeat(31))))
+        );
         let record = DatasetRecord {
             number: 7,
             kind: DatasetKind::Attributes,

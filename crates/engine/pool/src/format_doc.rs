@@ -1,7 +1,7 @@
 //! Holds `docs/disk-format.md` against the code: every row of its tables must find the field's value where it says.
 
 use crate::format::{DatasetKind, DatasetRecord, DatasetState, ShardRoot, Super};
-use crate::spec::{ScrubSchedule, SyncPolicy};
+use crate::spec::{Host, ScrubSchedule, SyncPolicy};
 use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::{
@@ -241,6 +241,7 @@ fn payload_dataset_node_and_frame() {
         label_generation: 0x53,
         exported: true,
         scrubs,
+        host: Host { id: Id(0x56), name: "W".into() },
         shards: vec![root],
     };
     let bytes = pool.encode();
@@ -256,11 +257,13 @@ fn payload_dataset_node_and_frame() {
             ("label generation", &[0x53]),
             ("last whole scrub", &[0x54]),
             ("seconds between scrubs", &[0x55]),
+            ("host that has the pool", &[0x56]),
+            ("that host's name", &[0x57]),
         ],
     );
     check(
         "shard",
-        &bytes[48..],
+        &bytes[128..],
         &[
             ("catalogue index", &encoded(PTR_BYTES, |w| catalog.encode(w))),
             ("chunk table index", &encoded(PTR_BYTES, |w| table.encode(w))),

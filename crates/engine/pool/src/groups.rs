@@ -8,10 +8,11 @@
 //! All groups survive as many losses, since a volume's blocks lie in all of them; and all have lines with parity, or none
 //! has, since that decides which way a write goes.
 
+use crate::assembly::JOINING;
 use crate::control::{Control, ControlDisk};
 use crate::create::{check_enclosures, check_layout, plan_group, put_in_boxes};
 use crate::error::{Error, ErrorKind};
-use crate::import::{JOINING, line_units_of};
+use crate::import::line_units_of;
 use crate::members::put;
 use crate::sectors::{check_sectors, given, put_sectors, sector_of};
 use crate::shard::Shard;

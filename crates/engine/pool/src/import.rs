@@ -1,7 +1,9 @@
 //! Import: from paths to a running pool. Everything that speaks against it is found before anything is written.
 
+use crate::assembly::{Assembly, assemble, check_tolerance, refuse};
 use crate::control::{Control, ControlDisk, Place};
 use crate::error::{Error, ErrorKind};
+use crate::forced::check_host;
 use crate::format::{DatasetState, ShardRoot, Super};
 use crate::open::OpenShard;
 use crate::registry::{PoolShared, call, registry};
@@ -9,15 +11,15 @@ use crate::slots::SlotMap;
 use crate::spec::{Import, PoolFound, Severity};
 use crate::{Engine, EngineConfig};
 use forebay_base::Id;
-use forebay_base::planted::{Bug, active};
 use forebay_device::{
-    DiskEntry, DiskLayout, DiskStatus, GroupEntry, Health, Label, LabelError, Overlay, UNIT, most_lacking,
+    DiskEntry, DiskLayout, DiskStatus, GroupEntry, Health, Label, LabelError, Overlay, SuperblockSlot, UNIT,
     read_labels, read_superblocks, write_label,
 };
 use forebay_raid::{Array, Crowds};
 use forebay_runtime::{Cores, Disk, OpenError, OpenMode, Rt};
 use forebay_space::ChunkEntry;
 use futures_util::future::{Either, select};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -85,8 +87,14 @@ async fn probe_disk(rt: &Rt, path: &str, disk: Disk) -> Probe {
 /// Pools on the disks at `paths`.
 pub(crate) async fn scan(rt: &Rt, paths: &[String]) -> Vec<PoolFound> {
     let mut pools: Vec<(PoolFound, usize)> = Vec::new();
+    let mut newest: BTreeMap<Id, SuperblockSlot> = BTreeMap::new();
     for path in paths {
         let Probe::Labelled(found) = probe(rt, path, OpenMode::Read).await else { continue };
+        for slot in read_superblocks(rt, &found.disk, found.label.pool).await {
+            if newest.get(&slot.pool).is_none_or(|known| known.generation < slot.generation) {
+                newest.insert(slot.pool, slot);
+            }
+        }
         match pools.iter_mut().find(|(pool, _)| pool.id == found.label.pool) {
             Some((pool, total)) => {
                 pool.disks_found.push(path.clone());
@@ -94,199 +102,18 @@ pub(crate) async fn scan(rt: &Rt, paths: &[String]) -> Vec<PoolFound> {
             }
             None => {
                 let (id, name) = (found.label.pool, found.label.pool_name.clone());
-                let pool = PoolFound { id, name, disks_found: vec![path.clone()], disks_missing: 0 };
+                let pool =
+                    PoolFound { id, name, disks_found: vec![path.clone()], disks_missing: 0, host: None };
                 pools.push((pool, found.label.disks.len()));
             }
         }
     }
     for (pool, total) in &mut pools {
         pool.disks_missing = total.saturating_sub(pool.disks_found.len());
+        let slot = newest.get(&pool.id).map(|slot| Super::decode(&slot.payload));
+        pool.host = slot.and_then(|slot| slot.ok()?).filter(|slot| !slot.exported).map(|slot| slot.host);
     }
     pools.into_iter().map(|(pool, _)| pool).collect()
-}
-
-/// Generation of the label on a disk that is about to join. It decides nothing: where no other label knows the disk, it never
-/// joined, and is nobody's.
-pub(crate) const JOINING: u64 = 0;
-
-/// The disks of one pool, judged.
-pub(crate) struct Assembly {
-    pub label: Label,
-    /// By index in the label; absent when missing or stale.
-    pub disks: Vec<Option<Found>>,
-    /// Disks that were found and must not be used, with why.
-    pub stale: Vec<(usize, String)>,
-    pub pool: Super,
-    pub generation: u64,
-}
-
-fn refuse(object: &str, message: String, remedy: &str) -> Error {
-    Error::new(ErrorKind::Unsafe, object, message).remedy(remedy)
-}
-
-/// Picks the pool called `name` (or with that id) out of `found` and checks that it can be imported.
-pub(crate) async fn assemble(rt: &Rt, name: &str, found: Vec<Found>) -> Result<Assembly, Error> {
-    let id: Option<Id> = name.parse().ok();
-    let (mine, other): (Vec<Found>, Vec<Found>) =
-        found.into_iter().partition(|disk| disk.label.pool_name == name || Some(disk.label.pool) == id);
-    if mine.is_empty() {
-        let seen: Vec<String> =
-            other.iter().map(|disk| format!("{} ({})", disk.label.pool_name, disk.path)).collect();
-        let message = if seen.is_empty() {
-            "none of the disks given has a pool's label".to_string()
-        } else {
-            format!("none of the disks given belongs to it; they belong to: {}", seen.join(", "))
-        };
-        return Err(Error::new(ErrorKind::NotFound, name, message).remedy("Give the paths of all its disks"));
-    }
-    if let Some(foreign) = other.first() {
-        let message =
-            format!("disk {} belongs to pool '{}', not to this one", foreign.path, foreign.label.pool_name);
-        return Err(refuse(name, message, "Leave it out of the command; nothing was changed"));
-    }
-    let pool = mine[0].label.pool;
-    if let Some(other) = mine.iter().find(|disk| disk.label.pool != pool) {
-        let message = format!(
-            "two pools have this name: {pool} ({}) and {} ({})",
-            mine[0].path, other.label.pool, other.path
-        );
-        return Err(refuse(name, message, "Give the id instead of the name"));
-    }
-    let label =
-        mine.iter().map(|disk| &disk.label).max_by_key(|label| label.generation).expect("not empty").clone();
-    let mut disks: Vec<Option<Found>> = label.disks.iter().map(|_| None).collect();
-    let mut stale = Vec::new();
-    for disk in mine {
-        place(name, &label, &mut disks, &mut stale, disk)?;
-    }
-    let (pool, generation) = newest_super(rt, name, &label, &disks).await?;
-    let is_there: Vec<bool> = disks.iter().map(Option::is_some).collect();
-    // How crowded enclosures are is known when the chunk tables have been read.
-    check_tolerance(name, &label, &is_there, |_| 1)?;
-    Ok(Assembly { label, disks, stale, pool, generation })
-}
-
-/// Puts a disk in its place, or says why it has none.
-fn place(
-    name: &str,
-    label: &Label,
-    disks: &mut [Option<Found>],
-    stale: &mut Vec<(usize, String)>,
-    disk: Found,
-) -> Result<(), Error> {
-    let index = usize::from(disk.label.disk);
-    let known = label
-        .disks
-        .get(index)
-        .filter(|entry| disk.label.disks.get(index).is_some_and(|own| own.id == entry.id));
-    let Some(entry) = known else {
-        if disk.label.generation == JOINING {
-            return Ok(());
-        }
-        let message = format!("disk {} was replaced by another and is no longer part of the pool", disk.path);
-        return Err(refuse(name, message, "Leave it out of the command"));
-    };
-    if let Some(twin) = &disks[index] {
-        if twin.disk.geometry().identity == disk.disk.geometry().identity {
-            return Ok(());
-        }
-        let message = format!(
-            "{} and {} both claim to be disk {index}: one is a copy of the other",
-            twin.path, disk.path
-        );
-        return Err(refuse(name, message, "Give only the original; nothing was changed"));
-    }
-    if disk.disk.geometry().size < entry.size {
-        let (size, expected) = (disk.disk.geometry().size, entry.size);
-        let message = format!("disk {} has shrunk: {size} bytes where {expected} are in use", disk.path);
-        return Err(refuse(name, message, "Restore its size; nothing was changed"));
-    }
-    if !entry.status.in_service() && !active(Bug::StaleDiskAccepted) {
-        let own_view = disk.label.disks.iter().zip(&label.disks);
-        let contradicts = |(own, newest): (&forebay_device::DiskEntry, &forebay_device::DiskEntry)| {
-            own.status == DiskStatus::Failed && newest.status == DiskStatus::Online
-        };
-        if own_view.clone().any(contradicts) {
-            let message = format!(
-                "disk {} and the others each went on without the other: their contents have parted",
-                disk.path
-            );
-            return Err(refuse(
-                name,
-                message,
-                "Decide which side to keep and import only its disks; nothing was changed",
-            ));
-        }
-        stale.push((index, disk.path));
-        return Ok(());
-    }
-    let same_generation = disk.label.generation == label.generation;
-    if same_generation && (disk.label.disks != label.disks || disk.label.groups != label.groups) {
-        let message = format!(
-            "disk {} and the others each went on without the other: their contents have parted",
-            disk.path
-        );
-        return Err(refuse(
-            name,
-            message,
-            "Decide which side to keep and import only its disks; nothing was changed",
-        ));
-    }
-    disks[index] = Some(disk);
-    Ok(())
-}
-
-/// Refuses a pool of which more is missing than a chunk can lose that has at most `crowd` slots, by its group, in one enclosure.
-fn check_tolerance(
-    name: &str,
-    label: &Label,
-    is_there: &[bool],
-    crowd: impl Fn(usize) -> usize,
-) -> Result<(), Error> {
-    for (index, group) in label.groups.iter().enumerate() {
-        let is_member = |(_, disk): &(usize, &DiskEntry)| usize::from(disk.group) == index && disk.counts();
-        let members = label.disks.iter().enumerate().filter(is_member);
-        let missing: Vec<(usize, &DiskEntry)> = members.filter(|(nth, _)| !is_there[*nth]).collect();
-        let lacking = most_lacking(missing.iter().map(|(_, disk)| disk.enclosure), crowd(index));
-        if lacking > usize::from(group.redundancy) {
-            let missing: Vec<String> =
-                missing.iter().map(|(nth, disk)| format!("{nth} ({})", disk.id)).collect();
-            let message = format!(
-                "{} of its disks are missing or stale and this layout can lose {}: {}",
-                missing.len(),
-                group.redundancy,
-                missing.join(", ")
-            );
-            return Err(Error::new(ErrorKind::NotFound, name, message)
-                .remedy("Give the paths of the missing disks too"));
-        }
-    }
-    Ok(())
-}
-
-async fn newest_super(
-    rt: &Rt,
-    name: &str,
-    label: &Label,
-    disks: &[Option<Found>],
-) -> Result<(Super, u64), Error> {
-    let mut newest: Option<(u64, Vec<u8>)> = None;
-    for disk in disks.iter().flatten() {
-        for slot in read_superblocks(rt, &disk.disk, label.pool).await {
-            if newest.as_ref().is_none_or(|(generation, _)| slot.generation > *generation) {
-                newest = Some((slot.generation, slot.payload));
-            }
-        }
-    }
-    let lost = |message: &str| {
-        Error::new(ErrorKind::Corrupt, name, message).remedy("Give the paths of all its disks")
-    };
-    let (generation, payload) =
-        newest.ok_or_else(|| lost("no superblock can be read from the disks given"))?;
-    match Super::decode(&payload) {
-        Ok(Some(pool)) if pool.shards.len() == usize::from(label.shards) => Ok((pool, generation)),
-        _ => Err(lost("its superblock was written by a newer version or is damaged")),
-    }
 }
 
 /// Builds the array of a pool's disks on the core one runs on.
@@ -346,7 +173,8 @@ struct ShardOrder {
 struct Opened {
     chunks: Vec<ChunkEntry>,
     volumes: Vec<(String, Id)>,
-    sealed: u64,
+    /// As it was opened.
+    root: ShardRoot,
 }
 
 async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
@@ -355,7 +183,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         disks.push(match path {
             None => None,
             Some(path) => {
-                let disk = open_member(&rt, path, order.shared.read_only);
+                let disk = open_member(&rt, path, order.shared.import.read_only);
                 Some(disk.map_err(|error| open_error(path, &error))?)
             }
         });
@@ -395,15 +223,14 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         incarnation,
         epoch,
     };
-    let shard = opening.open().await?;
+    let (shard, root) = opening.open().await?;
     shard.scrub.at.set(order.root.scrub);
     shard.log.borrow_mut().incarnation = order.incarnation;
     let volumes =
         shard.live().iter().map(|dataset| (dataset.record.borrow().name.clone(), dataset.id())).collect();
     let chunks = shard.space.borrow().chunks().map(|chunk| chunk.entry.clone()).collect();
-    let sealed = shard.sealed.get();
     registry(&rt).add_shard(shard);
-    Ok(Opened { chunks, volumes, sealed })
+    Ok(Opened { chunks, volumes, root })
 }
 
 pub(crate) fn open_error(path: &str, error: &OpenError) -> Error {
@@ -456,7 +283,8 @@ impl Engine {
         if let Some(control) = running {
             return Err(Error::new(ErrorKind::Conflict, control.name(), "the pool is imported already"));
         }
-        let assembly = assemble(&rt, &name, found).await?;
+        let assembly = assemble(&rt, &name, found, import).await?;
+        check_host(&assembly.label.pool_name, &assembly.pool, &config.host, import)?;
         Self::start(rt, cores, config, assembly, import).await
     }
 
@@ -470,9 +298,8 @@ impl Engine {
         let Assembly { mut label, disks, stale, pool, generation } = assembly;
         let shards = usize::from(label.shards);
         let memory = (config.memory / shards as u64).max(1 << 20);
-        let events = config.events.clone();
         let (id, name) = (label.pool, label.pool_name.clone());
-        let shared = Arc::new(PoolShared::new(id, name, cores, import.read_only, events, memory));
+        let shared = Arc::new(PoolShared::new(id, name, cores, &config, import, memory));
         let mut newly_failed = false;
         for (index, _) in disks.iter().enumerate().filter(|(_, disk)| disk.is_none()) {
             // Its number may be given to another, in good health.
@@ -513,7 +340,7 @@ impl Engine {
         slots.reserve_heirs();
         shared.note_crowds(&slots);
         let is_there: Vec<bool> = disks.iter().map(Option::is_some).collect();
-        let checked = check_tolerance(&shared.name, &label, &is_there, |group| slots.crowd(group));
+        let checked = check_tolerance(&shared.name, &label, &is_there, import, |group| slots.crowd(group));
         if let Err(error) = checked {
             Self::drop_shards(&shared, shards).await;
             return Err(error);
@@ -561,6 +388,7 @@ impl Engine {
             pool.epoch,
         ));
         control.scrub.schedule.set(pool.scrubs);
+        control.tell_forced(&pool);
         for (shard, opened) in opened.iter().enumerate() {
             let place = |id| Place { shard, id };
             control
@@ -580,12 +408,10 @@ impl Engine {
             return Ok(control);
         }
         // What replay accepted is sealed before anything new is written: a second crash decides the same way.
-        let roots = pool
-            .shards
-            .iter()
-            .zip(&opened)
-            .map(|(root, opened)| ShardRoot { sealed: opened.sealed, ..root.clone() });
-        if let Err(error) = control.write_super(generation + 1, roots.collect(), false).await {
+        let is_cut_short =
+            opened.iter().zip(&pool.shards).any(|(now, then)| now.root.needed() < then.needed());
+        let roots = opened.into_iter().map(|opened| opened.root).collect();
+        if let Err(error) = control.write_super(generation + 1, roots, false).await {
             Self::drop_shards(&shared, shards).await;
             return Err(error);
         }
@@ -597,7 +423,9 @@ impl Engine {
         control.watch_disks();
         control.schedule_scrubs();
         let is_scrubbing = pool.shards.iter().any(|root| root.scrub.is_some());
-        if is_scrubbing {
+        if is_cut_short {
+            control.scrub_start().await?;
+        } else if is_scrubbing {
             control.scrub_on(true).await?;
         }
         for (index, path) in stale {

@@ -3,6 +3,7 @@
 //! [`Engine`] is the handle for management: `Send`, every method a message to the cores. [`Volume`] is the
 //! handle for the data path: it lives on the core that owns the volume's shard ([`VolumeInfo::core`]).
 
+mod assembly;
 mod attributes;
 pub mod check;
 mod checkpoint;
@@ -14,6 +15,7 @@ mod destage;
 mod disks;
 mod error;
 mod evacuate;
+mod forced;
 mod format;
 #[cfg(test)]
 mod format_doc;
@@ -68,6 +70,8 @@ pub struct EngineConfig {
     pub memory: u64,
     /// Receives events; called on engine cores, must not block.
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
+    /// Who has the pools that are imported.
+    pub host: Host,
 }
 
 /// All pools of this process.
@@ -331,7 +335,7 @@ async fn close(control: &Rc<Control>) -> Result<(), Error> {
         control.on_shard(index, |shard| async move { shard.close_volumes().await }).await?;
     }
     control.exporting.set(true);
-    let is_left_as_it_is = control.shared.is_suspended() || control.shared.read_only;
+    let is_left_as_it_is = control.shared.is_suspended() || control.shared.import.read_only;
     let last = if is_left_as_it_is { Ok(0) } else { control.checkpoint().await };
     for index in 0..shards {
         control.on_shard(index, |shard| async move { shard.end().await }).await?;

@@ -16,6 +16,19 @@ use std::sync::atomic::Ordering;
 /// Disks that carry each superblock: enough that no three failures lose it, few enough to write at every checkpoint.
 const SUPERBLOCK_DISKS_MAX: usize = 8;
 
+/// Of these disks those that carry the superblock.
+pub(crate) fn superblock_disks(label: &Label, mut disks: Vec<usize>) -> Vec<usize> {
+    // One that has just left is still there to be told so.
+    disks.retain(|disk| label.disks[*disk].status.in_service());
+    // Of one group, before those of the next: of its disks, no more than it can lose may go. A group that leaves comes last.
+    disks.sort_by_key(|disk| {
+        let group = label.disks[*disk].group;
+        (label.groups[usize::from(group)].leaving, group)
+    });
+    disks.truncate(SUPERBLOCK_DISKS_MAX);
+    disks
+}
+
 impl Control {
     /// Writes a superblock to its disks and makes it durable.
     pub async fn write_super(
@@ -31,19 +44,14 @@ impl Control {
             label_generation,
             exported,
             scrubs: self.scrub.schedule.get(),
+            host: self.shared.host.clone(),
             shards,
         };
         let slot = SuperblockSlot { pool: self.id(), generation, payload: pool.encode() };
         let mut online = self.online();
-        // One that has just left is still there to be told so.
-        online.retain(|(index, _)| self.label.borrow().disks[*index].status.in_service());
-        // Of one group, before those of the next: of its disks, no more than it can lose may go. A group that leaves comes last.
-        online.sort_by_key(|(index, _)| {
-            let label = self.label.borrow();
-            let group = label.disks[*index].group;
-            (label.groups[usize::from(group)].leaving, group)
-        });
-        online.truncate(SUPERBLOCK_DISKS_MAX);
+        let holders =
+            superblock_disks(&self.label.borrow(), online.iter().map(|(index, _)| *index).collect());
+        online.retain(|(index, _)| holders.contains(index));
         let writes = online.iter().map(|(index, disk)| async {
             let written = write_superblock(&self.rt, disk, &slot).await;
             let flushed = if active(Bug::SkipSuperblockFlush) { Ok(()) } else { disk.flush().await };
@@ -167,7 +175,7 @@ impl Control {
         }
     }
 
-    fn is_lost(&self) -> bool {
+    pub fn is_lost(&self) -> bool {
         self.is_lost_without(None)
     }
 

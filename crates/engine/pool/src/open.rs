@@ -6,19 +6,19 @@ use crate::format::{DatasetRecord, ShardRoot};
 use crate::registry::PoolShared;
 use crate::replay::Replay;
 use crate::shard::{Log, Shard, ShardParts};
-use crate::spec::Severity;
+use crate::spec::{Event, Severity};
 use crate::tables::{Table, decode_catalog, decode_chunks, decode_index, header};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Id};
 use forebay_device::{SlotRef, UNIT};
 use forebay_log::{Chain, Frame, FrameContext, Ring};
-use forebay_raid::{Array, DiskSet};
+use forebay_raid::Array;
 use forebay_runtime::Rt;
 use forebay_space::{Chunk, ChunkEntry, ChunkKind, Ptr, Space, decode_record};
 use forebay_tree::{NODE_BODY, NODE_BYTES, NodeHeader, Tree, decode_node, decode_ptrs};
 use futures_util::future::join_all;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -291,49 +291,84 @@ impl OpenShard<'_> {
             .remedy("Bring back every disk of the pool and import again; 'forebay check --offline' on its disks shows the extent")
     }
 
-    /// Reads the shard's state and replays its log.
-    pub async fn open(self) -> Result<Rc<Shard>, Error> {
-        let (pool, index) = (self.shared.id, self.index);
-        let (entries, mut tables) = read_chunk_table(&self.array, pool, index, self.root)
-            .await
-            .map_err(|error| self.corrupt(error))?;
-        let (ring, log_chunks) = log_ring(&entries).map_err(|error| self.corrupt(error))?;
-        let (space, lost) = self.load_space(entries).await;
-        let slots = |ptr: &Ptr| space.chunk(ptr.addr().chunk()).map(|chunk| chunk.entry.slots.clone());
-        let (records, catalog) = read_catalog(&self.array, pool, index, self.root.catalog, slots)
-            .await
-            .map_err(|error| self.corrupt(error))?;
-        tables.extend(catalog);
-        let mut datasets = BTreeMap::new();
-        for record in records {
-            let tree = self.load_tree(&space, &record).await.map_err(|error| self.corrupt(error))?;
-            datasets.insert(record.number, Rc::new(Dataset::new(record, tree)));
-        }
-        let log = Log {
-            ring,
-            chunks: log_chunks,
-            chain: self.root.tail,
-            tail: self.root.tail.position,
-            durable: 0,
-            unflushed: DiskSet::default(),
-            unflushed_bytes: 0,
-            incarnation: self.incarnation,
-            marked: 0,
-            frame_start: self.root.tail,
-            twins: Vec::new(),
-            successor: None,
-            staged: BTreeMap::new(),
+    /// Reads the shard's state and replays its log. The root is as the shard now stands.
+    pub async fn open(self) -> Result<(Rc<Shard>, ShardRoot), Error> {
+        let (index, was) = (self.index, self.root.clone());
+        let stored = match self.load().await {
+            Err(error) if self.shared.import.is_rescue() => {
+                self.tell("catalog.lost", format!("the volumes of shard {index} are lost: {error}"));
+                None
+            }
+            result => Some(result.map_err(|error| self.corrupt(error))?),
         };
-        let (root, incarnation) = (self.root.clone(), self.incarnation);
-        let parts = ShardParts { space, datasets, log, tables, sealed: root.sealed, epoch: self.epoch };
+        let is_there = stored.is_some();
+        let (root, parts, lost) = stored.unwrap_or_else(|| (was.clone(), self.nothing(), Vec::new()));
+        let incarnation = self.incarnation;
         let shard = Rc::new(Shard::new(self.rt, self.shared, index, self.array, self.data_in_log, parts));
-        for chunk in lost {
+        if !is_there {
+            return Ok((shard, root));
+        }
+        for chunk in lost.into_iter().filter(|_| !shard.shared.import.is_rescue()) {
             let message =
                 format!("the free-space record of chunk {chunk} is lost; its free space stays unused");
             shard.event(Severity::Warning, "space.record_lost", &shard.shared.name.clone(), message);
         }
-        Replay::new(shard.clone(), root, incarnation).run().await?;
-        Ok(shard)
+        Replay::new(shard.clone(), root.clone(), incarnation).run().await?;
+        if root.needed() < was.needed() {
+            shard.tell_cut_short(root.sealed, &was);
+        }
+        let sealed = shard.sealed.get();
+        Ok((shard, ShardRoot { sealed, ..root }))
+    }
+
+    /// What the root leads to, the log not yet replayed; and chunks whose records are lost.
+    async fn load(&self) -> Result<(ShardRoot, ShardParts, Vec<u32>), String> {
+        let (pool, index) = (self.shared.id, self.index);
+        let (entries, mut tables) = read_chunk_table(&self.array, pool, index, self.root).await?;
+        let (ring, log_chunks) = log_ring(&entries)?;
+        let mut root = self.root.clone();
+        if self.shared.import.force {
+            root = root.ending_at(self.log_end((ring, &log_chunks)).await);
+        }
+        let (space, lost) = self.load_space(entries).await;
+        let slots = |ptr: &Ptr| space.chunk(ptr.addr().chunk()).map(|chunk| chunk.entry.slots.clone());
+        let (records, catalog) = read_catalog(&self.array, pool, index, root.catalog, slots).await?;
+        tables.extend(catalog);
+        let mut datasets = BTreeMap::new();
+        for record in records {
+            let tree = self.load_tree(&space, &record).await?;
+            datasets.insert(record.number, Rc::new(Dataset::new(record, tree)));
+        }
+        let log = Log::new(ring, log_chunks, root.tail, self.incarnation);
+        let parts = ShardParts { space, datasets, log, tables, sealed: root.sealed, epoch: self.epoch };
+        Ok((root, parts, lost))
+    }
+
+    /// A shard of which nothing can be read, and that nobody writes to.
+    fn nothing(&self) -> ShardParts {
+        let ring = Ring { chunk_bytes: UNIT, chunks: 1 };
+        ShardParts {
+            space: Space::new(self.line_units.clone()),
+            datasets: BTreeMap::new(),
+            log: Log::new(ring, vec![Vec::new()], self.root.tail, self.incarnation),
+            tables: Vec::new(),
+            sealed: self.root.sealed,
+            epoch: self.epoch,
+        }
+    }
+
+    /// Where the part of the log ends that can be read.
+    async fn log_end(&self, ring: (Ring, &[Vec<SlotRef>])) -> Chain {
+        let context = FrameContext { pool: self.shared.id, shard: self.index as u16 };
+        let mut reader = FrameReader::new(&self.array, ring, context, self.root, self.incarnation);
+        while reader.next().await.is_some() {}
+        reader.chain
+    }
+
+    /// Tells what is lost to an import that shows what is left.
+    fn tell(&self, code: &'static str, message: String) {
+        let (at, severity, object) = (self.rt.wall(), Severity::Error, self.shared.name.clone());
+        (self.shared.events)(Event { at, severity, code, object, message });
     }
 
     async fn load_space(&self, entries: Vec<ChunkEntry>) -> (Space, Vec<u32>) {
@@ -361,9 +396,22 @@ impl OpenShard<'_> {
 
     async fn load_tree(&self, space: &Space, record: &DatasetRecord) -> Result<Tree, String> {
         let mut tree = Tree::stored(record.root, record.height, record.mapped);
+        // Of an import that shows what is left: blocks below these read as errors.
+        let mut lost = BTreeSet::new();
         loop {
-            let missing = tree.missing_inner();
+            let mut missing = tree.missing_inner();
+            missing.retain(|(level, index, _)| !lost.contains(&(*level, *index)));
             if missing.is_empty() {
+                if !lost.is_empty() {
+                    self.tell(
+                        "tree.lost",
+                        format!(
+                            "{} tree nodes of {} cannot be read, nor can what is below them",
+                            lost.len(),
+                            record.name
+                        ),
+                    );
+                }
                 tree.grow(record.blocks());
                 return Ok(tree);
             }
@@ -376,7 +424,10 @@ impl OpenShard<'_> {
                     read_stored_node(&self.array, &chunk.entry.slots, &header, ptr).await
                 });
                 for (&(level, index, ptr), body) in batch.iter().zip(join_all(read).await) {
-                    tree.load_inner(level, index, ptr, decode_ptrs(&body?));
+                    match body {
+                        Err(_) if self.shared.import.is_rescue() => drop(lost.insert((level, index))),
+                        body => tree.load_inner(level, index, ptr, decode_ptrs(&body?)),
+                    }
                 }
             }
         }

@@ -135,7 +135,7 @@ impl Shard {
     /// Rewrites bad copies, if the pointer that led to them is still current.
     async fn mend(&self, good: Good, slots: &[SlotRef], ptr: Ptr, still: impl Fn() -> bool) -> Buf {
         let bytes = good.bytes.freeze();
-        let may_write = !self.is_suspended() && !self.shared.read_only;
+        let may_write = !self.is_suspended() && !self.shared.import.read_only;
         if !good.bad.is_empty() && still() && !self.has_moved(&ptr, slots) && may_write {
             // Space is not released while a repair is in flight, so it cannot land on something newer.
             self.repairs.set(self.repairs.get() + 1);

@@ -1,10 +1,11 @@
 //! How the parts of a pool find each other: one registry per core, and calls between cores.
 
+use crate::EngineConfig;
 use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::shard::Shard;
 use crate::slots::SlotMap;
-use crate::spec::Event;
+use crate::spec::{Event, Host, Import};
 use forebay_base::Id;
 use forebay_device::{DISKS_MAX, Health};
 use forebay_raid::Crowds;
@@ -28,8 +29,8 @@ pub(crate) struct PoolShared {
     pub recorded: Vec<AtomicBool>,
     pub crowds: Crowds,
     suspended: AtomicBool,
-    /// Nothing is written to any disk.
-    pub read_only: bool,
+    pub import: Import,
+    pub host: Host,
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
     /// Bytes of cache and tree nodes for each shard.
     pub memory_per_shard: u64,
@@ -40,8 +41,8 @@ impl PoolShared {
         id: Id,
         name: String,
         cores: Cores,
-        read_only: bool,
-        events: Arc<dyn Fn(Event) + Send + Sync>,
+        config: &EngineConfig,
+        import: Import,
         memory_per_shard: u64,
     ) -> PoolShared {
         PoolShared {
@@ -52,8 +53,9 @@ impl PoolShared {
             recorded: (0..DISKS_MAX).map(|_| AtomicBool::new(false)).collect(),
             crowds: Arc::new(std::array::from_fn(|_| AtomicU8::new(1))),
             suspended: AtomicBool::new(false),
-            read_only,
-            events,
+            import,
+            host: config.host.clone(),
+            events: config.events.clone(),
             memory_per_shard,
         }
     }

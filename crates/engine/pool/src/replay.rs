@@ -59,9 +59,7 @@ impl Replay {
                 self.apply(start, &frame, &payload)?;
             }
         }
-        // Frames before the cut say which staged blocks are out of date, and sealed ones were served by an earlier import:
-        // going on without them would bring old contents back.
-        let needed = self.root.cut.max(self.root.sealed);
+        let needed = self.root.needed();
         if reader.chain.sequence < needed {
             let message = format!(
                 "the log ends at frame {}, frames up to {} are needed",
@@ -69,7 +67,9 @@ impl Replay {
                 needed - 1
             );
             let error = self.error(ErrorKind::Corrupt, &message);
-            return Err(error.remedy("Give the paths of all its disks: another copy of the log may be whole"));
+            let remedy = "Give the paths of all its disks: another copy of the log may be whole. If none is, --force imports the pool without \
+                          the rest of the log: the last acknowledged writes are lost";
+            return Err(error.remedy(remedy));
         }
         if active(Bug::ReplaySkipsLastFrame) {
             waiting.pop_back();
@@ -83,9 +83,9 @@ impl Replay {
             }
             self.settle(&start, &frame).await;
             self.apply(start, &frame, &payload)?;
-            self.restore_parity(&frame, &payload).await?;
+            self.unless_rescued(self.restore_parity(&frame, &payload).await)?;
         }
-        self.plug_again().await?;
+        self.unless_rescued(self.plug_again().await)?;
         // What was accepted in doubt is certain from here on: the next superblock seals it.
         let disks = self.shard.array.all();
         let lost = self.shard.array.flush(&disks).await.is_err();
@@ -93,7 +93,15 @@ impl Replay {
         log.durable = log.chain.sequence.saturating_sub(1);
         log.marked = log.durable;
         self.shard.sealed.set(log.chain.sequence);
-        if lost { Err(self.error(ErrorKind::Io, "the disks could not be flushed")) } else { Ok(()) }
+        drop(log);
+        let lost =
+            if lost { Err(self.error(ErrorKind::Io, "the disks could not be flushed")) } else { Ok(()) };
+        self.unless_rescued(lost)
+    }
+
+    /// Where more is missing than can be lost, what a crash left half done cannot be completed, and nothing is to be written anyway.
+    fn unless_rescued(&self, result: Result<(), Error>) -> Result<(), Error> {
+        result.or_else(|error| if self.shard.shared.import.is_rescue() { Ok(()) } else { Err(error) })
     }
 
     fn error(&self, kind: ErrorKind, message: &str) -> Error {

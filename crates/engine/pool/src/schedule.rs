@@ -24,7 +24,7 @@ impl Control {
     pub fn next_scrub(&self) -> Option<WallTime> {
         let ScrubSchedule { last, every_seconds } = self.scrub.schedule.get();
         let since = last.0.max(self.label.borrow().created.0);
-        (every_seconds > 0 && !self.shared.read_only)
+        (every_seconds > 0 && !self.shared.import.read_only)
             .then(|| WallTime(since.saturating_add(u64::from(every_seconds) * 1000)))
     }
 

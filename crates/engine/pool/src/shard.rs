@@ -70,6 +70,25 @@ pub(crate) struct Log {
 }
 
 impl Log {
+    /// An empty log that goes on at `start`.
+    pub fn new(ring: Ring, chunks: Vec<Vec<SlotRef>>, start: Chain, incarnation: u64) -> Log {
+        Log {
+            ring,
+            chunks,
+            chain: start,
+            tail: start.position,
+            durable: 0,
+            unflushed: DiskSet::default(),
+            unflushed_bytes: 0,
+            incarnation,
+            marked: 0,
+            frame_start: start,
+            twins: Vec::new(),
+            successor: None,
+            staged: BTreeMap::new(),
+        }
+    }
+
     /// Part of the ring in use, in thousandths.
     pub fn fill_permille(&self) -> u64 {
         (self.chain.position - self.tail) * 1000 / self.ring.bytes()

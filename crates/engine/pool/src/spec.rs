@@ -144,6 +144,25 @@ impl SyncPolicy {
 pub struct Import {
     /// Nothing is written to any disk; what the log has is in memory.
     pub read_only: bool,
+    /// Although another host had it last, and did not export it; although the log ends too early, so that the last writes are
+    /// lost; with `read_only` also although more disks are missing than the layout can lose.
+    pub force: bool,
+}
+
+impl Import {
+    /// Whether what cannot be read is left out, and the rest is shown.
+    pub fn is_rescue(&self) -> bool {
+        self.read_only && self.force
+    }
+}
+
+/// The machine that the engine runs on, as superblocks name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// The same after every start, and of no other machine.
+    pub id: Id,
+    /// For people; of a longer name the first 64 bytes are kept.
+    pub name: String,
 }
 
 /// A volume to create.
@@ -333,6 +352,8 @@ pub struct PoolFound {
     pub name: String,
     pub disks_found: Vec<String>,
     pub disks_missing: usize,
+    /// Who has it, as far as these disks tell; nothing when it is exported.
+    pub host: Option<Host>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -52,7 +52,7 @@ impl Volume {
     }
     /// Whether every change is refused, since the pool was imported to be read only.
     pub fn is_read_only(&self) -> bool {
-        self.shard.shared.read_only
+        self.shard.shared.import.read_only
     }
 
     fn check(&self, at: u64, len: u64) -> Result<(), IoError> {

@@ -60,7 +60,7 @@ impl Shard {
             size: record.size,
             block_size: 1 << record.block_shift,
             sync: record.sync,
-            read_only: self.shared.read_only,
+            read_only: self.shared.import.read_only,
             shard: self.index,
             core: self.index % self.shared.cores.count(),
             mapped: (dataset.tree.borrow().mapped()) << record.block_shift,

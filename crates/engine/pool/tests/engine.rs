@@ -3,8 +3,8 @@
 use forebay_base::{KIB, MIB, WallTime};
 use forebay_pool::check::check;
 use forebay_pool::{
-    ATTRIBUTES_BYTES_MAX, DiskAdd, DiskReplace, Engine, EngineConfig, ErrorKind, Import, IoError, Layout,
-    PoolSpec, PoolState, ScrubSchedule, ScrubState, SyncPolicy, Volume, VolumeSpec,
+    ATTRIBUTES_BYTES_MAX, DiskAdd, DiskReplace, Engine, EngineConfig, ErrorKind, Host, Import, IoError,
+    Layout, PoolSpec, PoolState, ScrubSchedule, ScrubState, SyncPolicy, Volume, VolumeSpec,
 };
 use forebay_runtime::{Buf, Cores, Rt};
 use forebay_simulation::{Action, Image, Rule, World, WorldConfig};
@@ -14,7 +14,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(3600);
 
 fn engine(cores: Cores) -> Engine {
-    Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(|_| ()) })
+    Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(|_| ()), host: Host::default() })
 }
 
 fn spec(layout: Layout, disks: &[&str], log: &[&str], shards: usize) -> PoolSpec {
@@ -284,7 +284,10 @@ fn disks_have_sectors_of_their_own() {
     let main = async move {
         let seen = events.clone();
         let tell = move |event: forebay_pool::Event| seen.lock().expect("one thread").push(event.code);
-        let engine = Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(tell) });
+        let engine = Engine::new(
+            cores,
+            EngineConfig { memory: 16 << 20, events: Arc::new(tell), host: Host::default() },
+        );
         let given = |sectors: &[(&str, u32)]| {
             sectors.iter().map(|(disk, sector)| (disk.to_string(), *sector)).collect::<Vec<_>>()
         };
@@ -341,7 +344,10 @@ fn an_import_does_not_wait_for_a_disk_that_hangs() {
     let (executor, cores) = world.executor(1);
     let faults = world.clone();
     let main = async move {
-        let engine = Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(|_| {}) });
+        let engine = Engine::new(
+            cores,
+            EngineConfig { memory: 16 << 20, events: Arc::new(|_| {}), host: Host::default() },
+        );
         engine.pool_create(spec(Layout::Mirror, &["sim0", "sim1"], &[], 1)).await.expect("created");
         engine.pool_export("tank").await.expect("exported");
         faults.add_rule(Rule::new(1, Action::Hang));
@@ -366,7 +372,10 @@ fn a_disk_that_is_being_filled_is_not_a_slow_one() {
     let seen = events.clone();
     let main = async move {
         let tell = move |event: forebay_pool::Event| seen.lock().expect("one thread").push(event.code);
-        let engine = Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(tell) });
+        let engine = Engine::new(
+            cores,
+            EngineConfig { memory: 16 << 20, events: Arc::new(tell), host: Host::default() },
+        );
         engine.pool_create(spec(Layout::Mirror, &["sim0", "sim1"], &[], 1)).await.expect("created");
         let info = engine.volume_create(volume("a", 64 * MIB, 8192)).await.expect("created");
         let a = Volume::open(&rt, info.id).expect("open");
@@ -402,7 +411,10 @@ fn scrubs_begin_by_themselves() {
     let (executor, cores) = world.executor(1);
     let (rt, clock) = (executor.rt().clone(), world.clone());
     let main = async move {
-        let engine = Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(|_| {}) });
+        let engine = Engine::new(
+            cores,
+            EngineConfig { memory: 16 << 20, events: Arc::new(|_| {}), host: Host::default() },
+        );
         let status = async || engine.pools().await.remove(0);
         let minutes = Duration::from_secs(150);
         let paths = vec!["sim0".to_string(), "sim1".to_string()];
@@ -478,4 +490,102 @@ fn space_that_another_shard_left_scattered_is_there_for_all() {
         let report = check(&rt, &["sim0".into()]).await.expect("checked");
         assert_eq!(report.problems, Vec::<String>::new());
     });
+}
+
+/// Goal: of a pool that has lost more disks than its layout can, a forced read-only import shows every block that is left, and an error
+/// for each of the others; nothing less than that brings it up.
+#[test]
+fn what_is_left_of_a_pool_can_be_read() {
+    const BLOCK: u64 = 8 * KIB;
+    run(6, 32 * MIB, 1, |rt, cores| async move {
+        let engine = engine(cores);
+        let all = ["sim0", "sim1", "sim2", "sim3", "sim4", "sim5"];
+        engine.pool_create(spec(Layout::Mirror, &all, &[], 1)).await.expect("created");
+        let size = 48 * MIB;
+        let a = engine.volume_create(volume("a", size, BLOCK as u32)).await.expect("created").id;
+        let open = || Volume::open(&rt, a).expect("open");
+        for at in (0..size).step_by(BLOCK as usize) {
+            open().write(at, vec![pattern(&rt, at, BLOCK as usize)], false).await.expect("room");
+        }
+        engine.pool_export("tank").await.expect("exported");
+        let rescue = Import { read_only: true, force: true };
+        let others =
+            [Import::default(), Import { force: false, ..rescue }, Import { read_only: false, ..rescue }];
+        let (mut rescued, mut left, mut lost) = (0, 0, 0);
+        for (one, other) in (0..6).flat_map(|one| (one + 1..6).map(move |other| (one, other))) {
+            let there = (0..6).filter(|disk| *disk != one && *disk != other);
+            let paths: Vec<String> = there.map(|disk| all[disk].to_string()).collect();
+            for import in others {
+                let error = engine.pool_import("tank", paths.clone(), import).await.expect_err("refused");
+                assert!(error.remedy.contains("--read-only --force"), "{error}");
+            }
+            // What the whole pool hangs from may be among what is gone.
+            let Ok(pool) = engine.pool_import("tank", paths, rescue).await else { continue };
+            assert_eq!((pool.state, pool.read_only), (PoolState::Suspended, true));
+            rescued += 1;
+            if engine.volumes(None).await.expect("a list").is_empty() {
+                engine.pool_export("tank").await.expect("closed");
+                continue;
+            }
+            for at in (0..size).step_by(BLOCK as usize) {
+                match open().read(at, BLOCK as usize).await {
+                    Ok(parts) => {
+                        let found: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+                        assert!(found[..] == pattern(&rt, at, BLOCK as usize)[..], "block at {at}");
+                        left += 1;
+                    }
+                    Err(error) => {
+                        assert!(matches!(error, IoError::Io | IoError::Corrupt), "{error}");
+                        lost += 1;
+                    }
+                }
+            }
+            engine.pool_export("tank").await.expect("closed");
+        }
+        assert!(
+            rescued >= 10 && left > 6 * lost && lost > 0,
+            "{rescued} imports, {left} blocks left, {lost} lost"
+        );
+        engine.pool_import("tank", all.map(String::from).into(), Import::default()).await.expect("as it was");
+    });
+}
+
+/// Goal: a pool that a host has not exported is not another's, and says whose it is.
+#[test]
+fn a_pool_belongs_to_its_host_until_it_is_exported() {
+    let world = World::new(WorldConfig::new(1));
+    world.add_disk(Image::new(32 * MIB));
+    let on_host = |world: &World, number: u128, import: Import, export: bool| {
+        let (executor, cores) = world.executor(1);
+        let host = Host { id: forebay_base::Id(number), name: format!("host{number}") };
+        let fresh = world.written(0) == 0;
+        let main = async move {
+            let engine =
+                Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(|_| ()), host });
+            let imported = if fresh {
+                engine.pool_create(spec(Layout::Single, &["sim0"], &[], 1)).await
+            } else {
+                engine.pool_import("tank", vec!["sim0".into()], import).await
+            };
+            if export && imported.is_ok() {
+                engine.pool_export("tank").await.expect("exported");
+            }
+            let found = engine.pool_scan(vec!["sim0".into()]).await.remove(0).host;
+            (imported.map(drop), found.map(|host| host.name))
+        };
+        world.run(&executor, LIMIT, main).expect("finishes")
+    };
+    let (usual, forced) = (Import::default(), Import { force: true, ..Import::default() });
+    assert_eq!(on_host(&world, 1, usual, false), (Ok(()), Some("host1".into())));
+    let (refused, _) = on_host(&world, 2, usual, false);
+    let error = refused.expect_err("refused");
+    assert!(
+        error.kind == ErrorKind::Unsafe
+            && error.message.contains("host1")
+            && error.remedy.contains("--force")
+    );
+    assert_eq!(on_host(&world, 1, usual, false).0, Ok(()), "its own after a crash");
+    assert_eq!(on_host(&world, 2, forced, false), (Ok(()), Some("host2".into())));
+    assert_eq!(on_host(&world, 2, usual, true), (Ok(()), None));
+    assert_eq!(on_host(&world, 3, usual, false).0, Ok(()), "anybody's once it is exported");
 }

@@ -77,6 +77,10 @@ pub fn nodes_over(height: u8, runs: impl IntoIterator<Item = Range<u64>> + Clone
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::NODE_BYTES;
+    use crate::tree::Found;
+    use forebay_base::Checksum;
+    use forebay_space::{Addr, ChunkId};
 
     #[test]
     fn nodes_above_several_runs_count_once() {
@@ -87,5 +91,27 @@ mod tests {
         assert_eq!(nodes_over(1, [0..FANOUT + 1, FANOUT + 5..FANOUT + 6]), 3, "two leaves and the root");
         assert_eq!(nodes_over(2, [block(0), block(1), block(FANOUT)]), 3 + 2 + 1);
         assert_eq!(nodes_over(1, std::iter::empty()), 0);
+    }
+
+    /// Goal: an interior node that could not be loaded hides nothing: whoever looks for a block below it is led to it, and what is
+    /// changed there is known.
+    #[test]
+    fn what_is_below_a_lost_node_is_not_a_hole() {
+        let lost = Ptr::new(Addr::new(ChunkId(1), 4), NODE_BYTES as u32, 1, Checksum(7));
+        let below = Ptr::new(Addr::new(ChunkId(2), 8), 8192, 1, Checksum(8));
+        let mut tree = Tree::stored(lost, 2, 5);
+        let led = |block: u64| Found::Unloaded { leaf: block / FANOUT, home: lost };
+        let far = 300 * FANOUT + 9;
+        assert_eq!((tree.lookup(0), tree.lookup(far)), (led(0), led(far)));
+        assert_eq!((tree.next_leaf(0), tree.next_leaf(7)), (Some(0), Some(7)));
+        let mut freed = Vec::new();
+        tree.set(far, &[below], &mut freed);
+        assert_eq!(
+            (tree.lookup(far), tree.lookup(far + 1), tree.lookup(0)),
+            (Found::At(below), led(far + 1), led(0))
+        );
+        tree.clear(far, 1, &mut freed);
+        assert_eq!((tree.lookup(far), tree.lookup(far + 1)), (Found::Hole, led(far + 1)));
+        assert_eq!(freed, [below], "what was there before is not known");
     }
 }

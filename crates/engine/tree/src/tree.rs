@@ -38,7 +38,8 @@ pub(crate) struct Inner {
 #[derive(Clone, Debug)]
 pub(crate) enum Child {
     Hole,
-    /// On disk only; during loading also for interior nodes.
+    /// On disk only; during loading also for interior nodes. One of these that cannot be read stays so, and stands for all leaves below it:
+    /// whoever looks for one is led to what cannot be read.
     Cold {
         home: Ptr,
         delta: Option<Rc<Delta>>,
@@ -181,11 +182,11 @@ impl Tree {
         Some(child)
     }
 
-    /// The child slot of a leaf, without copying.
+    /// The child slot of a leaf, or what stands for it, without copying.
     fn leaf(&self, leaf: u64) -> &Child {
         let (mut child, mut at) = (&self.root, self.height);
         while at > 0 {
-            let Child::Inner(inner) = child else { return &Child::Hole };
+            let Child::Inner(inner) = child else { return child };
             at -= 1;
             child = &inner.children[(leaf / FANOUT.pow(u32::from(at)) % FANOUT) as usize];
         }
@@ -244,7 +245,11 @@ impl Tree {
                 let children = vec![Child::Hole; FANOUT as usize];
                 *child = Child::Inner(Rc::new(Inner { stamp: 0, home: Ptr::HOLE, children }));
             }
-            let Child::Inner(inner) = child else { unreachable!("interior nodes are in memory") };
+            if let Child::Cold { home, .. } = child {
+                let children = vec![Child::Cold { home: *home, delta: None }; FANOUT as usize];
+                *child = Child::Inner(Rc::new(Inner { stamp: 0, home: *home, children }));
+            }
+            let Child::Inner(inner) = child else { unreachable!("leaves are at level 0") };
             let inner = Rc::make_mut(inner);
             if inner.stamp != period {
                 inner.stamp = period;
@@ -336,7 +341,11 @@ impl Tree {
         fn visit(child: &Child, level: u8, index: u64, from: u64) -> Option<u64> {
             match child {
                 Child::Hole => None,
-                Child::Cold { .. } | Child::Leaf(_) => (index >= from).then_some(index),
+                Child::Cold { .. } | Child::Leaf(_) => {
+                    let (first, leaves) =
+                        (index * FANOUT.pow(u32::from(level)), FANOUT.pow(u32::from(level)));
+                    (first + leaves > from).then_some(first.max(from))
+                }
                 Child::Inner(inner) => {
                     let below = FANOUT.pow(u32::from(level) - 1);
                     let start = (from / below).saturating_sub(index * FANOUT);

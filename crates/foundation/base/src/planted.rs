@@ -108,6 +108,10 @@ pub enum Bug {
     EvictsBeyondTolerance,
     /// A read-only import completes on disk what a crash left half done.
     ReadOnlyImportWrites,
+    /// A forced import goes on with a log that it has cut short, and leaves the cut where it was.
+    CutStaysBehindLog,
+    /// A pool is taken from a host that did not export it, unasked.
+    ForeignHostIgnored,
     /// The disks of a group leave when its blocks have moved, before a checkpoint says where to.
     GroupLeavesEarly,
     /// While the log moves to another group, frames are written only where it was.
@@ -116,7 +120,7 @@ pub enum Bug {
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 50] = [
+    pub const ALL: [Bug; 52] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -165,6 +169,8 @@ impl Bug {
         Bug::HedgeUnchecked,
         Bug::EvictsBeyondTolerance,
         Bug::ReadOnlyImportWrites,
+        Bug::CutStaysBehindLog,
+        Bug::ForeignHostIgnored,
         Bug::GroupLeavesEarly,
         Bug::LogMovesWithoutFrames,
     ];

@@ -385,6 +385,11 @@ pub struct PoolImport {
     /// is refused. It stays so over restarts of the daemon, until the pool is exported.
     #[serde(default)]
     pub read_only: bool,
+    /// Although another host had it last and did not export it (if that one still writes to the disks, the pool is destroyed), or the end of
+    /// the log is lost (and with it the last acknowledged writes); with `read_only` also although more disks are missing than the layout
+    /// can lose (what was on them cannot be read).
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Where to look for pools.
@@ -403,6 +408,9 @@ pub struct PoolFound {
     pub name: String,
     pub disks_found: Vec<String>,
     pub disks_missing: u64,
+    /// Name of the host that has it, as far as these disks tell; absent when it is exported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]

@@ -294,13 +294,15 @@ pub enum Pool {
     /// Import a pool from its disks; without a name, list the pools that are found on them
     #[command(override_usage = "forebay pool import [OPTIONS] [NAME] <DISK>...")]
     Import {
-        /// The pool's name or UUID, then its disks. A first word without a slash is the name: write ./disk0 for a
-        /// file in this directory
+        /// Name or UUID, then disks. A first word without a slash is the name: write ./disk0 for a file in this directory
         #[arg(value_name = "NAME_AND_DISKS", required = true)]
         words: Vec<String>,
         /// Write nothing to the disks: volumes can be read, and every change is refused
         #[arg(long)]
         read_only: bool,
+        /// Even if another host did not export it, or the end of its log is lost; with --read-only also if too many disks are missing
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         dry_run: DryRun,
         #[command(flatten)]

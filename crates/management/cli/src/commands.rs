@@ -207,7 +207,7 @@ impl Session {
                 self.task(call, wait, |task| format!("Group {} has left its pool.", task.object))?;
                 Ok(Exit::Ok)
             }
-            Pool::Import { words, read_only, dry_run, wait } => {
+            Pool::Import { words, read_only, force, dry_run, wait } => {
                 let named = words.first().filter(|word| !word.contains('/')).cloned();
                 let disks = self.paths(&words[usize::from(named.is_some())..])?;
                 if disks.is_empty() {
@@ -220,7 +220,7 @@ impl Session {
                         self.client.get(Call::new(Operation::DiskScan).body(&body))?;
                     return self.list(&found.items, show::found);
                 };
-                let body = api::PoolImport { disks, read_only };
+                let body = api::PoolImport { disks, read_only, force };
                 let call = Call::of(Operation::PoolImport, &name).body(&body).dry_run(dry_run.dry_run);
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);

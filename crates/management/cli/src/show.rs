@@ -194,9 +194,11 @@ pub fn found(pools: &[PoolFound]) {
             0 => Cell::text("complete").tone(Tone::Good),
             missing => Cell::text(format!("{missing} disks missing")).tone(Tone::Warning),
         };
-        vec![Cell::text(&pool.name), Cell::text(&pool.id), complete, Cell::text(pool.disks_found.join(" "))]
+        let host = pool.host.as_deref().unwrap_or("exported");
+        let found = pool.disks_found.join(" ");
+        vec![Cell::text(&pool.name), Cell::text(&pool.id), Cell::text(host), complete, Cell::text(found)]
     });
-    table(&["NAME", "ID", "DISKS", "FOUND"], rows.collect(), "No pool is on these disks.");
+    table(&["NAME", "ID", "HOST", "DISKS", "FOUND"], rows.collect(), "No pool is on these disks.");
 }
 
 pub fn volumes(volumes: &[Volume]) {

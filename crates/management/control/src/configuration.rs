@@ -38,6 +38,9 @@ pub struct Remembered {
     /// Nothing is written to them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
+    /// What speaks against a read-only import is overridden each time: it writes nothing that would settle it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forced: bool,
     /// Paths of disks that were about to join when this was written. They may be the pool's or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joining: Vec<String>,
@@ -162,6 +165,7 @@ mod tests {
             name: name.into(),
             disks: vec![format!("/disks/{name}")],
             read_only: false,
+            forced: false,
             joining: Vec::new(),
             unfound: Vec::new(),
             unsettled: id.is_none().then_some(Unsettled::Creating),

@@ -329,6 +329,7 @@ pub fn found(found: engine::PoolFound) -> api::PoolFound {
         name: found.name,
         disks_found: found.disks_found,
         disks_missing: found.disks_missing as u64,
+        host: found.host.map(|host| host.name),
     }
 }
 

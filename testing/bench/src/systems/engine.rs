@@ -8,7 +8,7 @@ use crate::measure::{Direction, FIRST_WRITES, Measured, Places, SEQUENTIAL_WRITE
 use forebay_base::Random;
 use forebay_e2e::host::{Context, Outcome};
 use forebay_pool::{
-    Engine, EngineConfig, IoError, Layout, PoolSpec, SyncPolicy, Volume, VolumeInfo, VolumeSpec,
+    Engine, EngineConfig, Host, IoError, Layout, PoolSpec, SyncPolicy, Volume, VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt, uring};
 use std::cell::RefCell;
@@ -36,7 +36,10 @@ pub struct InProcess {
 impl InProcess {
     pub fn create(disk: &Path, size: u64, memory: u64) -> Outcome<InProcess> {
         let (cores, running) = uring::start(1).context("io_uring")?;
-        let engine = Engine::new(cores.clone(), EngineConfig { memory, events: Arc::new(|_| {}) });
+        let engine = Engine::new(
+            cores.clone(),
+            EngineConfig { memory, events: Arc::new(|_| {}), host: Host::default() },
+        );
         wait(engine.pool_create(engine_pool(disk.display().to_string()))).context("pool create")?;
         let volume = wait(engine.volume_create(thin_volume("volume", size))).context("volume create")?;
         Ok(InProcess { engine, cores, running: Some(running), volume, thin: None })

@@ -186,6 +186,7 @@ async fn create_now(
         name: name.clone(),
         disks,
         read_only: false,
+        forced: false,
         joining: Vec::new(),
         unfound: Vec::new(),
         unsettled: Some(Unsettled::Creating),
@@ -194,7 +195,7 @@ async fn create_now(
     remember(&shared, entry).await?;
     match shared.engine.pool_create(spec).await {
         Ok(status) => {
-            remember_imported(&shared, &status).await?;
+            remember_imported(&shared, &status, Import::default()).await?;
             shared.events.record(Severity::Info, "pool.created", &name, &told);
             result(&status)
         }
@@ -233,13 +234,17 @@ pub async fn import(
         if pool.disks_missing > 0 {
             changes.push(format!("Missing: {}.", disks_in_words(pool.disks_missing)));
         }
+        if let Some(host) = &pool.host {
+            let what = if request.force { "is overridden" } else { "is refused, unless it is this one" };
+            changes.push(format!("Host '{}' has the pool and did not export it: that {what}.", host.name));
+        }
         if request.read_only {
             changes.push("Nothing is written to them; volumes can be read and not be changed.".into());
         }
         return plan("pool.import", &pool.name, changes);
     }
     let object = name.clone();
-    let import = Import { read_only: request.read_only };
+    let import = Import { read_only: request.read_only, force: request.force };
     let work = import_now(shared.clone(), name, request.disks, import);
     accepted(shared.tasks.start("pool.import", &object, work))
 }
@@ -251,7 +256,7 @@ async fn import_now(
     import: Import,
 ) -> Result<Option<serde_json::Value>, Problem> {
     let status = shared.engine.pool_import(&name, disks, import).await.map_err(convert::problem)?;
-    remember_imported(&shared, &status).await?;
+    remember_imported(&shared, &status, import).await?;
     result(&status)
 }
 
@@ -276,7 +281,7 @@ async fn import_at_start(
     wanted: String,
 ) -> Result<Option<serde_json::Value>, Problem> {
     let disks = [&entry.disks[..], &entry.joining].concat();
-    let import = Import { read_only: entry.read_only };
+    let import = Import { read_only: entry.read_only, force: entry.forced };
     let mut result = import_now(shared.clone(), wanted.clone(), disks.clone(), import).await;
     for attempt in 1..=HELD_ATTEMPTS {
         if !matches!(&result, Err(problem) if problem.code == Code::Conflict) || *shared.stopping.borrow() {
@@ -392,7 +397,7 @@ async fn leave(
 }
 
 /// Remembers where an imported pool's disks are.
-async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus) -> Result<(), Problem> {
+async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus, import: Import) -> Result<(), Problem> {
     let before = shared.configuration.find(&status.name);
     let before = before.map(|entry| [entry.disks, entry.joining].concat()).unwrap_or_default();
     let found = disks::paths(status, &[]);
@@ -401,7 +406,8 @@ async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus) -> Result<
         id: Some(status.id.to_string()),
         name: status.name.clone(),
         disks: disks::paths(status, &unfound),
-        read_only: status.read_only,
+        read_only: import.read_only,
+        forced: import.is_rescue(),
         joining: Vec::new(),
         unfound,
         unsettled: None,

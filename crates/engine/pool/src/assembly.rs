@@ -1,0 +1,206 @@
+//! Judging the disks of one pool: which label counts, who has its place in it, what speaks against an import.
+//!
+//! Every refusal says why and changes nothing. What `--force` overrides, and at what risk, is in [`crate::forced`].
+
+use crate::error::{Error, ErrorKind};
+use crate::forced::check_newest;
+use crate::format::Super;
+use crate::import::Found;
+use crate::spec::Import;
+use forebay_base::Id;
+use forebay_base::planted::{Bug, active};
+use forebay_device::{DiskEntry, DiskStatus, Label, most_lacking, read_superblocks};
+use forebay_runtime::Rt;
+
+/// Generation of the label on a disk that is about to join. It decides nothing: where no other label knows the disk, it never
+/// joined, and is nobody's.
+pub(crate) const JOINING: u64 = 0;
+
+/// The disks of one pool, judged.
+pub(crate) struct Assembly {
+    pub label: Label,
+    /// By index in the label; absent when missing or stale.
+    pub disks: Vec<Option<Found>>,
+    /// Disks that were found and must not be used, with why.
+    pub stale: Vec<(usize, String)>,
+    pub pool: Super,
+    pub generation: u64,
+}
+
+pub(crate) fn refuse(object: &str, message: String, remedy: &str) -> Error {
+    Error::new(ErrorKind::Unsafe, object, message).remedy(remedy)
+}
+
+/// Picks the pool called `name` (or with that id) out of `found` and checks that it can be imported.
+pub(crate) async fn assemble(
+    rt: &Rt,
+    name: &str,
+    found: Vec<Found>,
+    import: Import,
+) -> Result<Assembly, Error> {
+    let id: Option<Id> = name.parse().ok();
+    let (mine, other): (Vec<Found>, Vec<Found>) =
+        found.into_iter().partition(|disk| disk.label.pool_name == name || Some(disk.label.pool) == id);
+    if mine.is_empty() {
+        let seen: Vec<String> =
+            other.iter().map(|disk| format!("{} ({})", disk.label.pool_name, disk.path)).collect();
+        let message = if seen.is_empty() {
+            "none of the disks given has a pool's label".to_string()
+        } else {
+            format!("none of the disks given belongs to it; they belong to: {}", seen.join(", "))
+        };
+        return Err(Error::new(ErrorKind::NotFound, name, message).remedy("Give the paths of all its disks"));
+    }
+    if let Some(foreign) = other.first() {
+        let message =
+            format!("disk {} belongs to pool '{}', not to this one", foreign.path, foreign.label.pool_name);
+        return Err(refuse(name, message, "Leave it out of the command; nothing was changed"));
+    }
+    let pool = mine[0].label.pool;
+    if let Some(other) = mine.iter().find(|disk| disk.label.pool != pool) {
+        let message = format!(
+            "two pools have this name: {pool} ({}) and {} ({})",
+            mine[0].path, other.label.pool, other.path
+        );
+        return Err(refuse(name, message, "Give the id instead of the name"));
+    }
+    let label =
+        mine.iter().map(|disk| &disk.label).max_by_key(|label| label.generation).expect("not empty").clone();
+    let mut disks: Vec<Option<Found>> = label.disks.iter().map(|_| None).collect();
+    let mut stale = Vec::new();
+    for disk in mine {
+        place(name, &label, &mut disks, &mut stale, disk)?;
+    }
+    let (pool, generation) = newest_super(rt, name, &label, &disks).await?;
+    let is_there: Vec<bool> = disks.iter().map(Option::is_some).collect();
+    // How crowded enclosures are is known when the chunk tables have been read.
+    check_tolerance(name, &label, &is_there, import, |_| 1)?;
+    Ok(Assembly { label, disks, stale, pool, generation })
+}
+
+/// Puts a disk in its place, or says why it has none.
+fn place(
+    name: &str,
+    label: &Label,
+    disks: &mut [Option<Found>],
+    stale: &mut Vec<(usize, String)>,
+    disk: Found,
+) -> Result<(), Error> {
+    let index = usize::from(disk.label.disk);
+    let known = label
+        .disks
+        .get(index)
+        .filter(|entry| disk.label.disks.get(index).is_some_and(|own| own.id == entry.id));
+    let Some(entry) = known else {
+        if disk.label.generation == JOINING {
+            return Ok(());
+        }
+        let message = format!("disk {} was replaced by another and is no longer part of the pool", disk.path);
+        return Err(refuse(name, message, "Leave it out of the command"));
+    };
+    if let Some(twin) = &disks[index] {
+        if twin.disk.geometry().identity == disk.disk.geometry().identity {
+            return Ok(());
+        }
+        let message = format!(
+            "{} and {} both claim to be disk {index}: one is a copy of the other",
+            twin.path, disk.path
+        );
+        return Err(refuse(name, message, "Give only the original; nothing was changed"));
+    }
+    if disk.disk.geometry().size < entry.size {
+        let (size, expected) = (disk.disk.geometry().size, entry.size);
+        let message = format!("disk {} has shrunk: {size} bytes where {expected} are in use", disk.path);
+        return Err(refuse(name, message, "Restore its size; nothing was changed"));
+    }
+    if !entry.status.in_service() && !active(Bug::StaleDiskAccepted) {
+        let own_view = disk.label.disks.iter().zip(&label.disks);
+        let contradicts = |(own, newest): (&forebay_device::DiskEntry, &forebay_device::DiskEntry)| {
+            own.status == DiskStatus::Failed && newest.status == DiskStatus::Online
+        };
+        if own_view.clone().any(contradicts) {
+            let message = format!(
+                "disk {} and the others each went on without the other: their contents have parted",
+                disk.path
+            );
+            return Err(refuse(
+                name,
+                message,
+                "Decide which side to keep and import only its disks; nothing was changed",
+            ));
+        }
+        stale.push((index, disk.path));
+        return Ok(());
+    }
+    let same_generation = disk.label.generation == label.generation;
+    if same_generation && (disk.label.disks != label.disks || disk.label.groups != label.groups) {
+        let message = format!(
+            "disk {} and the others each went on without the other: their contents have parted",
+            disk.path
+        );
+        return Err(refuse(
+            name,
+            message,
+            "Decide which side to keep and import only its disks; nothing was changed",
+        ));
+    }
+    disks[index] = Some(disk);
+    Ok(())
+}
+
+/// Refuses a pool of which more is missing than a chunk can lose that has at most `crowd` slots, by its group, in one enclosure.
+pub(crate) fn check_tolerance(
+    name: &str,
+    label: &Label,
+    is_there: &[bool],
+    import: Import,
+    crowd: impl Fn(usize) -> usize,
+) -> Result<(), Error> {
+    for (index, group) in label.groups.iter().enumerate() {
+        let is_member = |(_, disk): &(usize, &DiskEntry)| usize::from(disk.group) == index && disk.counts();
+        let members = label.disks.iter().enumerate().filter(is_member);
+        let missing: Vec<(usize, &DiskEntry)> = members.filter(|(nth, _)| !is_there[*nth]).collect();
+        let lacking = most_lacking(missing.iter().map(|(_, disk)| disk.enclosure), crowd(index));
+        if lacking > usize::from(group.redundancy) {
+            if import.is_rescue() {
+                return check_newest(name, label, is_there);
+            }
+            let missing: Vec<String> =
+                missing.iter().map(|(nth, disk)| format!("{nth} ({})", disk.id)).collect();
+            let message = format!(
+                "{} of its disks are missing or stale and this layout can lose {}: {}",
+                missing.len(),
+                group.redundancy,
+                missing.join(", ")
+            );
+            return Err(Error::new(ErrorKind::NotFound, name, message)
+                .remedy("Give the paths of the missing disks too; without them --read-only --force shows what is left"));
+        }
+    }
+    Ok(())
+}
+
+async fn newest_super(
+    rt: &Rt,
+    name: &str,
+    label: &Label,
+    disks: &[Option<Found>],
+) -> Result<(Super, u64), Error> {
+    let mut newest: Option<(u64, Vec<u8>)> = None;
+    for disk in disks.iter().flatten() {
+        for slot in read_superblocks(rt, &disk.disk, label.pool).await {
+            if newest.as_ref().is_none_or(|(generation, _)| slot.generation > *generation) {
+                newest = Some((slot.generation, slot.payload));
+            }
+        }
+    }
+    let lost = |message: &str| {
+        Error::new(ErrorKind::Corrupt, name, message).remedy("Give the paths of all its disks")
+    };
+    let (generation, payload) =
+        newest.ok_or_else(|| lost("no superblock can be read from the disks given"))?;
+    match Super::decode(&payload) {
+        Ok(Some(pool)) if pool.shards.len() == usize::from(label.shards) => Ok((pool, generation)),
+        _ => Err(lost("its superblock was written by a newer version or is damaged")),
+    }
+}
