@@ -20,7 +20,7 @@ use crate::slots::{DATA, SlotMap};
 use crate::spec::{Layout, Severity};
 use forebay_base::planted::{Bug, active};
 use forebay_device::{DiskEntry, DiskStatus, GROUPS_MAX, GroupEntry, Label, UNIT};
-use forebay_runtime::Disk;
+use forebay_runtime::{Disk, Vitals};
 use std::rc::Rc;
 
 /// A group to add to a pool.
@@ -47,6 +47,22 @@ struct Planned {
 }
 
 impl Control {
+    /// Has new chunks go where the disks have time for them, by what each disk served in the last second.
+    pub fn note_loads(&self, vitals: &[Vitals]) {
+        let label = self.label.borrow();
+        let mut slots = self.slots.borrow_mut();
+        for group in 0..label.groups.len() {
+            let members = || {
+                vitals
+                    .iter()
+                    .zip(&label.disks)
+                    .filter(|(_, disk)| usize::from(disk.group) == group && disk.counts())
+            };
+            let nanos: u64 = members().flat_map(|(vitals, _)| vitals.served).map(|served| served.nanos).sum();
+            slots.note_load(group as u16, nanos / members().count().max(1) as u64);
+        }
+    }
+
     /// What [`Control::group_add`] would refuse, and how many bytes of data the group would hold. Writes nothing.
     pub async fn group_add_check(&self, add: &GroupAdd) -> Result<u64, Error> {
         let Planned { group, entries, .. } = self.plan_group_add(add).await?;

@@ -12,6 +12,11 @@ use std::collections::BTreeSet;
 /// Any kind of data: the class does not change a chunk's shape.
 pub(crate) const DATA: ChunkKind = ChunkKind::Data { class: 0 };
 
+/// How many seconds a load is the mean of, roughly.
+const LOAD_SECONDS: u64 = 16;
+/// One request under way at any time: less is no load to speak of.
+const LOAD_NANOS_MIN: u64 = 1_000_000_000;
+
 /// Free slots of a pool.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
@@ -20,6 +25,8 @@ pub(crate) struct SlotMap {
     ids: BTreeSet<ChunkId>,
     /// By group, the most slots that a chunk has, or had, in one enclosure.
     crowds: [usize; GROUPS_MAX],
+    /// By group, nanoseconds of requests under way on each disk in a second, lately.
+    loads: [u64; GROUPS_MAX],
 }
 
 /// The slots of one disk.
@@ -59,7 +66,13 @@ impl DiskSlots {
 impl SlotMap {
     pub fn new(label: &Label) -> SlotMap {
         let disks = label.disks.iter().map(DiskSlots::of).collect();
-        SlotMap { groups: label.groups.clone(), disks, ids: BTreeSet::new(), crowds: [1; GROUPS_MAX] }
+        SlotMap {
+            groups: label.groups.clone(),
+            disks,
+            ids: BTreeSet::new(),
+            crowds: [1; GROUPS_MAX],
+            loads: [0; GROUPS_MAX],
+        }
     }
 
     /// Takes over what the label says of the disks, new ones among them. Slots in use stay in use.
@@ -190,13 +203,32 @@ impl SlotMap {
         self.groups[usize::from(group)].slot_bytes
     }
 
+    /// Takes note of how busy the disks of a group were in the last second: nanoseconds of requests under way, on each.
+    pub fn note_load(&mut self, group: u16, nanos: u64) {
+        if let Some(load) = self.loads.get_mut(usize::from(group)) {
+            *load = *load - *load / LOAD_SECONDS + nanos / LOAD_SECONDS;
+        }
+    }
+
     /// The data group of which the greatest part is free, among those with more chunks free than `floor` says for as many as
-    /// they have in all. So groups fill evenly, whatever their sizes, and a new one catches up.
+    /// they have in all. So groups fill evenly, whatever their sizes, and a new one catches up. While requests queue at some group, its part
+    /// counts half, that of one less busy up to all: what is written next goes where the disks have time for it.
     pub fn emptiest_group(&self, floor: impl Fn(u16, u64) -> u64) -> Option<u16> {
         let counts = self.data_groups().map(|group| (group, self.chunks(group)));
         let giving = counts.filter(|(group, (total, free))| *free > floor(*group, *total));
-        let share = |(total, free): (u64, u64)| (free as u128 * 1_000_000 / u128::from(total.max(1)), total);
-        giving.max_by_key(|(group, counts)| (share(*counts), Reverse(*group))).map(|(group, _)| group)
+        let busiest = self
+            .data_groups()
+            .map(|group| self.loads[usize::from(group)])
+            .max()
+            .unwrap_or(0)
+            .max(LOAD_NANOS_MIN);
+        let ease = |group: u16| {
+            u128::from(2 * busiest - self.loads[usize::from(group)]) * 1000 / u128::from(busiest)
+        };
+        let share = |group: u16, (total, free): (u64, u64)| {
+            (u128::from(free) * 1_000_000 * ease(group) / u128::from(total.max(1)), total)
+        };
+        giving.max_by_key(|(group, counts)| (share(*group, *counts), Reverse(*group))).map(|(group, _)| group)
     }
 
     /// Lays a new chunk over the disks of a group with the most free slots; of one enclosure, as far as possible, no more
@@ -456,6 +488,30 @@ mod tests {
         let of = |group: u16| taken.iter().filter(|taken| **taken == group).count();
         assert_eq!((of(0), of(1), of(2)), (20, 0, 40), "half of each");
         assert!(taken.chunks(3).all(|three| three.contains(&0) && three.contains(&2)), "{taken:?}");
+    }
+
+    #[test]
+    fn a_busy_group_gets_less_of_what_is_new() {
+        let mut label = label(MIRROR, 2);
+        label.disks.iter_mut().for_each(|disk| disk.slots = 400);
+        label.groups.push(MIRROR);
+        label.disks.extend([DiskEntry { group: 1, ..label.disks[0] }; 2]);
+        let left = |loads: [u64; 2]| {
+            let mut map = SlotMap::new(&label);
+            for _ in 0..10 * LOAD_SECONDS {
+                (0..2).for_each(|group| map.note_load(group, loads[usize::from(group)]));
+            }
+            for _ in 0..300 {
+                let group = map.emptiest_group(|_, _| 0).expect("there is room");
+                map.take(group, DATA, 0).expect("there is room");
+            }
+            (map.chunks(0).1, map.chunks(1).1)
+        };
+        let near = |(a, b): (u64, u64), (c, d): (u64, u64)| a.abs_diff(c) <= 2 && b.abs_diff(d) <= 2;
+        assert!(near(left([0, 0]), (250, 250)));
+        assert!(near(left([8 * LOAD_NANOS_MIN; 2]), (250, 250)), "both are busy");
+        assert!(near(left([8 * LOAD_NANOS_MIN, 0]), (333, 166)), "{:?}", left([8 * LOAD_NANOS_MIN, 0]));
+        assert!(near(left([LOAD_NANOS_MIN / 100, 0]), (250, 250)), "hardly busy");
     }
 
     #[test]

@@ -71,6 +71,7 @@ impl Control {
 
     async fn look_at_disks(self: &Rc<Self>) {
         let vitals = self.vitals().await;
+        self.note_loads(&vitals);
         let is_moving = self.healer.status().is_some_and(|healing| healing.blocked.is_empty());
         for (index, own) in vitals.iter().enumerate() {
             if !self.serves(index) || self.shared.is_suspended() {
