@@ -27,14 +27,23 @@ pub enum DiskErrorKind {
     Unreadable,
     /// The device reported an error.
     Io,
-    /// The device is no longer there, or was given up.
+    /// The device is no longer there.
     Gone,
+    /// Nobody waits for the device any more, whatever it would say; see [`Watch::give_up`].
+    GivenUp,
     /// The device takes its time, and the caller said that it has another way; see [`Disk::read_unless_late`].
     Late,
     /// The file system under a file has no room for it.
     NoSpace,
     /// The device cannot do this (discard on a file system without holes, say).
     Unsupported,
+}
+
+impl DiskErrorKind {
+    /// Whether the device itself failed the request, and not somebody's impatience.
+    pub fn is_of_device(self) -> bool {
+        !matches!(self, DiskErrorKind::Late | DiskErrorKind::GivenUp)
+    }
 }
 
 /// A failed request: what, and the operating system's error number when there was one.
@@ -50,6 +59,7 @@ impl fmt::Display for DiskError {
             DiskErrorKind::Unreadable => "sectors cannot be read",
             DiskErrorKind::Io => "the device reported an I/O error",
             DiskErrorKind::Gone => "the device is gone",
+            DiskErrorKind::GivenUp => "the device was given up",
             DiskErrorKind::Late => "the device takes much longer than others",
             DiskErrorKind::NoSpace => "the file system under it is full",
             DiskErrorKind::Unsupported => "the device does not support the operation",
@@ -164,7 +174,7 @@ impl Disk {
         impatient: bool,
     ) -> Completion<(BufMut, Result<(), DiskError>)> {
         if self.watch.is_given_up() {
-            return Completion::ready((into, Err(DiskErrorKind::Gone.into())));
+            return Completion::ready((into, Err(DiskErrorKind::GivenUp.into())));
         }
         let (done, result) = completion();
         let done = Watch::read(&self.watch, done, into.len(), impatient);
@@ -197,7 +207,7 @@ impl Disk {
         op: impl FnOnce(Done<Result<(), DiskError>>) -> DiskOp,
     ) -> Completion<Result<(), DiskError>> {
         if self.watch.is_given_up() {
-            return Completion::ready(Err(DiskErrorKind::Gone.into()));
+            return Completion::ready(Err(DiskErrorKind::GivenUp.into()));
         }
         let (done, result) = completion();
         self.backend.submit(op(Watch::other(&self.watch, done, kind)));

@@ -171,10 +171,10 @@ impl Watch {
         ops.iter().any(|(_, op)| matches!(op.waiter, Some(Waiter::Read { impatient: true, .. })))
     }
 
-    /// Ends all that is waited for, with the error that the device is gone, and lets nothing more reach it.
+    /// Ends all that is waited for, with the error that the device was given up, and lets nothing more reach it.
     pub fn give_up(&self) {
         self.given_up.set(true);
-        self.interrupt(|_| true, DiskErrorKind::Gone);
+        self.interrupt(|_| true, DiskErrorKind::GivenUp);
     }
 
     pub(crate) fn is_given_up(&self) -> bool {
@@ -309,10 +309,10 @@ mod tests {
         executor.block_on(async move {
             let (read, flush) = (disk.read(0, rt.buffer(4096)), disk.flush());
             disk.clone().watch().give_up();
-            assert_eq!(kind(read.await.1), Some(DiskErrorKind::Gone));
-            assert_eq!(kind(flush.await), Some(DiskErrorKind::Gone));
+            assert_eq!(kind(read.await.1), Some(DiskErrorKind::GivenUp));
+            assert_eq!(kind(flush.await), Some(DiskErrorKind::GivenUp));
             let write = disk.write(0, vec![rt.arena().take_zeroed(4096).freeze()]);
-            assert_eq!(kind(write.await), Some(DiskErrorKind::Gone));
+            assert_eq!(kind(write.await), Some(DiskErrorKind::GivenUp));
             assert_eq!((device.0.borrow().len(), disk.watch().in_flight()), (2, 2));
             device.answer_first();
             device.answer_first();
