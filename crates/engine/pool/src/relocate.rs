@@ -17,7 +17,7 @@ use forebay_base::planted::{Bug, active};
 use forebay_base::{MIB, Nanos};
 use forebay_device::SlotRef;
 use forebay_raid::DiskSet;
-use forebay_space::{ChunkEntry, ChunkId, ChunkKind};
+use forebay_space::{Chunk, ChunkEntry, ChunkId, ChunkKind};
 use futures_util::stream::{self, StreamExt};
 use std::rc::Rc;
 use std::time::Duration;
@@ -75,6 +75,15 @@ impl Shard {
         let mut begun = Vec::with_capacity(moves.len());
         for one in moves {
             let id = one.chunk.id;
+            if one.chunk.kind == ChunkKind::Node && !self.spare_nodes(id).await {
+                continue;
+            }
+            // The chunk may have left since it was chosen, and its number may be another's.
+            let is_it =
+                |chunk: &Chunk| (chunk.entry.kind, &chunk.entry.slots) == (one.chunk.kind, &one.chunk.slots);
+            if !self.space.borrow().chunk(id).is_some_and(is_it) {
+                continue;
+            }
             let can_move = match one.chunk.kind {
                 ChunkKind::Log => {
                     let mut log = self.log.borrow_mut();
@@ -85,7 +94,7 @@ impl Shard {
                     log.twins.push(Twin { order, target: one.target, since });
                     true
                 }
-                ChunkKind::Node => self.spare_nodes(id).await && self.space.borrow_mut().begin_move(id),
+                ChunkKind::Node => self.space.borrow_mut().begin_move(id),
                 ChunkKind::Data { .. } => {
                     active(Bug::CopiesOpenChunk) || self.space.borrow_mut().begin_move(id)
                 }
