@@ -125,7 +125,7 @@ impl Control {
 
     /// Writes the label everywhere, with those disks out that failed until now or do not take it.
     async fn write_labels(&self) {
-        loop {
+        let written = loop {
             if self.is_lost() {
                 return self.suspend_lost();
             }
@@ -148,11 +148,15 @@ impl Control {
                 }
             }
             if !again {
-                break;
+                break label;
             }
-        }
-        for (index, health) in self.shared.healths.iter().enumerate() {
-            if health.is_failed() && !self.shared.recorded[index].swap(true, Ordering::AcqRel) {
+        };
+        for (index, disk) in written.disks.iter().enumerate() {
+            // One that has failed since then is not recorded; who takes a disk offline says so himself.
+            let is_out = matches!(disk.status, DiskStatus::Failed | DiskStatus::Offline)
+                || (self.shared.healths[index].is_failed() && active(Bug::FailureCountsAsRecorded));
+            let is_new = is_out && !self.shared.recorded[index].swap(true, Ordering::AcqRel);
+            if is_new && disk.status == DiskStatus::Failed {
                 let path = self.disks.borrow()[index].path.clone();
                 let message =
                     format!("disk {index} ({path}) failed and is out of service; its contents are stale");

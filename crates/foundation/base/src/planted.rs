@@ -116,11 +116,23 @@ pub enum Bug {
     GroupLeavesEarly,
     /// While the log moves to another group, frames are written only where it was.
     LogMovesWithoutFrames,
+    /// A disk that errs again and again is told of again and again.
+    ErrorsToldAgain,
+    /// A bad sector that is read again counts as another one.
+    SamePlaceCountsAgain,
+    /// Wrong data counts as what the device could not read.
+    WrongCountsAsUnreadable,
+    /// A disk that fails while labels are written counts as recorded in them.
+    FailureCountsAsRecorded,
+    /// A scrub leaves parity as it is that cannot be read.
+    ScrubLeavesUnread,
+    /// A read-only import forgets what it completed in memory.
+    OverlayForgets,
 }
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 52] = [
+    pub const ALL: [Bug; 58] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -173,6 +185,12 @@ impl Bug {
         Bug::ForeignHostIgnored,
         Bug::GroupLeavesEarly,
         Bug::LogMovesWithoutFrames,
+        Bug::ErrorsToldAgain,
+        Bug::SamePlaceCountsAgain,
+        Bug::WrongCountsAsUnreadable,
+        Bug::FailureCountsAsRecorded,
+        Bug::ScrubLeavesUnread,
+        Bug::OverlayForgets,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
