@@ -269,12 +269,17 @@ impl Shard {
             // With cells of one byte, a slot's bytes are its lines.
             let ranges = self.space.borrow().slot_ranges(*id, 1);
             let cell = self.array.cell_bytes(&slots).unwrap_or(0);
-            let mut mismatched = BTreeSet::new();
+            let mut suspects = BTreeSet::new();
+            // Without a disk its parity may be all that there is of it.
+            let is_whole = slots.iter().all(|slot| self.array.member(slot.disk).is_some())
+                && !active(Bug::ScrubLeavesUnread);
             for range in ranges {
                 for first in range.clone().step_by(LINES as usize) {
                     let start = self.rt.now();
                     let end = range.end.min(first + LINES);
-                    mismatched.extend(self.array.scrub_lines(&slots, first..end).await.mismatched);
+                    let found = self.array.scrub_lines(&slots, first..end).await;
+                    suspects.extend(found.mismatched);
+                    suspects.extend(found.unread.into_iter().filter(|_| is_whole));
                     let bytes = (end - first) * cell * slots.len() as u64;
                     self.scrub_found(Found { bytes, ..Found::default() });
                     self.give_way(start, &mut served).await;
@@ -283,8 +288,8 @@ impl Shard {
                     }
                 }
             }
-            if !mismatched.is_empty() {
-                self.restore_lines(*id, &slots, mismatched).await;
+            if !suspects.is_empty() {
+                self.restore_lines(*id, &slots, suspects).await;
             }
         }
         let mut space = self.space.borrow_mut();
@@ -293,7 +298,8 @@ impl Shard {
         self.progress.changed();
     }
 
-    /// Computes the parity of lines of a closed chunk anew, after their blocks were found right.
+    /// Computes anew what cannot be read of lines of a closed chunk, and their parity where it does not agree, after their blocks were found
+    /// right.
     async fn restore_lines(self: &Rc<Self>, id: ChunkId, slots: &[SlotRef], mut lines: BTreeSet<u64>) {
         let _hold = Hold::new(self);
         let datasets: Vec<_> = self.datasets.borrow().values().cloned().collect();
@@ -319,12 +325,19 @@ impl Shard {
             }
         }
         for line in lines {
-            if self.array.scrub_lines(slots, line..line + 1).await.mismatched.is_empty() {
-                continue;
+            let (mut found, mut touched) =
+                (self.array.scrub_lines(slots, line..line + 1).await, Default::default());
+            let mut restored = false;
+            if !found.unread.is_empty() {
+                restored =
+                    self.array.restore_unread(slots, line, &mut touched).await.is_ok_and(|whole| whole);
+                found = self.array.scrub_lines(slots, line..line + 1).await;
             }
-            let mut touched = Default::default();
-            let restored = self.array.restore_parity(slots, line..line + 1, &mut touched).await;
-            if restored.is_ok_and(|left| left.is_empty()) && self.array.flush(&touched).await.is_ok() {
+            if !found.mismatched.is_empty() {
+                let left = self.array.restore_parity(slots, line..line + 1, &mut touched).await;
+                restored = left.is_ok_and(|left| left.is_empty());
+            }
+            if restored && self.array.flush(&touched).await.is_ok() {
                 self.scrub_found(Found { repaired: 1, ..Found::default() });
             }
         }

@@ -158,6 +158,32 @@ impl Array {
         Some(self.compute(lines, &bands[0], Subset::default(), wanted)?.remove(0))
     }
 
+    /// Writes anew what cannot be read of the cells of a line, as the others give it: for what no pointer vouches for, parity and
+    /// the gaps between blocks. The caller lets nothing else write to the chunk meanwhile. False when something is left that too
+    /// few others can be read for. Adds the disks to flush.
+    ///
+    /// # Errors
+    /// `Io` when too few disks are in service, or one failed a write.
+    pub async fn restore_unread(
+        &self,
+        slots: &[SlotRef],
+        line: u64,
+        touched: &mut DiskSet,
+    ) -> Result<bool, ArrayError> {
+        let lines = self.lines(slots).expect("only parity chunks have lines");
+        let cell = line * lines.cell..(line + 1) * lines.cell;
+        let mut whole = true;
+        for (index, slot) in slots.iter().enumerate() {
+            let Some(member) = self.of_slot(slot) else { continue };
+            let buffer = self.rt.buffer(lines.cell as usize);
+            let (_, result) = self.read_slot(member, slot, cell.start, buffer, Way::Only).await;
+            if result.is_err() {
+                whole &= self.rebuild(slots, index, cell.clone(), *slot, touched).await?.is_empty();
+            }
+        }
+        Ok(whole)
+    }
+
     /// Reads every cell of lines and compares parity with what the data gives.
     pub async fn scrub_lines(&self, slots: &[SlotRef], range: Range<u64>) -> Scrubbed {
         let lines = self.lines(slots).expect("only parity chunks have parity to compare");
