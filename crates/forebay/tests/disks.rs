@@ -152,6 +152,9 @@ fn disks_are_replaced_taken_out_and_back_added_and_removed() {
     check(&daemon, 2);
     place.run(&["disk", "locate", "tank/f", "--seconds", "1"]).expect(0);
     place.run(&["disk", "locate", "tank/9"]).expect(3);
+    place.run(&["disk", "clear", "tank/f", "--dry-run"]).expect(0);
+    place.run(&["disk", "clear", "tank/f"]).expect(0);
+    place.run(&["disk", "clear", "tank/9"]).expect(3);
     daemon.stop();
 }
 

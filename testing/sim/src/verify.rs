@@ -198,8 +198,8 @@ pub fn verify_in(
         }
         let pools = engine.pools().await;
         for disk in pools.iter().flat_map(|pool| &pool.groups).flat_map(|group| &group.disks) {
-            verified.repaired += disk.repaired;
-            verified.errors_checksum += disk.errors_checksum;
+            verified.repaired += disk.errors.repaired;
+            verified.errors_checksum += disk.errors.checksum;
             verified.states.insert(disk.number, disk.state);
         }
         if demand.force && !demand.read_only && verified.told_of_loss {

@@ -13,12 +13,14 @@
 //! flush between, so that a torn write leaves a whole one. A superblock slot is written by every checkpoint.
 //! What a superblock says is the pool's business: here it is a checked payload.
 
+mod health;
 mod label;
 mod layout;
 mod member;
 mod overlay;
 mod superblock;
 
+pub use health::{ErrorCounts, Health};
 pub use label::{
     DISKS_MAX, DiskEntry, DiskStatus, ENCLOSURE_BYTES, Enclosure, GROUPS_MAX, GroupEntry, LABEL_BYTES, Label,
     LabelError, most_lacking,
@@ -27,6 +29,6 @@ pub use layout::{
     DISK_BYTES_MIN, DiskLayout, LABEL_REGION, LayoutError, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SlotRef, UNIT,
     record_bytes,
 };
-pub use member::{Health, Member, read_labels, read_superblocks, write_label, write_superblock};
+pub use member::{Member, read_labels, read_superblocks, write_label, write_superblock};
 pub use overlay::Overlay;
 pub use superblock::{SUPERBLOCK_PAYLOAD_MAX, SuperblockSlot};

@@ -1,5 +1,6 @@
-//! A disk at work: the handle of one core, and the health that all cores share.
+//! A disk at work: the handle of one core, beside the health that all cores share.
 
+use crate::health::Health;
 use crate::label::{LABEL_BYTES, Label, LabelError};
 use crate::layout::{DiskLayout, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS};
 use crate::superblock::SuperblockSlot;
@@ -7,38 +8,6 @@ use forebay_base::Id;
 use forebay_runtime::{Disk, DiskError, Rt};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// What all cores know of one disk. Counters only grow; `failed` and `empty` never go back within one import.
-#[derive(Default, Debug)]
-pub struct Health {
-    failed: AtomicBool,
-    empty: AtomicBool,
-    pub errors_read: AtomicU64,
-    pub errors_write: AtomicU64,
-    pub errors_checksum: AtomicU64,
-    pub repaired: AtomicU64,
-}
-
-impl Health {
-    pub fn is_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
-    }
-    /// Takes the disk out. True for the first caller.
-    pub fn fail(&self) -> bool {
-        !self.failed.swap(true, Ordering::AcqRel)
-    }
-    /// Whether nothing points to the disk any more, so that its failure is no loss.
-    pub fn is_empty(&self) -> bool {
-        self.empty.load(Ordering::Acquire)
-    }
-    pub fn emptied(&self) {
-        self.empty.store(true, Ordering::Release);
-    }
-    pub fn count(counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// A disk of a pool on one core.
 pub struct Member {

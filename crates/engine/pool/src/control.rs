@@ -4,6 +4,7 @@
 //! touches the data path.
 
 use crate::error::{Error, ErrorKind, IoError};
+use crate::faulty::FaultyDisks;
 use crate::format::ShardRoot;
 use crate::heal::Healer;
 use crate::registry::{PoolShared, call, registry};
@@ -21,7 +22,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// One disk as the coordinator sees it.
 pub(crate) struct ControlDisk {
@@ -64,6 +64,7 @@ pub(crate) struct Control {
     pub healer: Healer,
     pub scrub: PoolScrub,
     pub slow: SlowDisks,
+    pub faulty: FaultyDisks,
     pub trimming: Cell<bool>,
     /// Whether someone is looking for a chunk to evacuate.
     pub reclaiming: Cell<bool>,
@@ -103,6 +104,7 @@ impl Control {
             healer: Healer::default(),
             scrub: PoolScrub::default(),
             slow: SlowDisks::default(),
+            faulty: FaultyDisks::default(),
             trimming: Cell::new(false),
             reclaiming: Cell::new(false),
         }
@@ -328,10 +330,7 @@ impl Control {
                 rotational: handle.is_some_and(|disk| disk.geometry().rotational),
                 enclosure: disk.enclosure.name(),
                 state,
-                errors_read: health.errors_read.load(Ordering::Relaxed),
-                errors_write: health.errors_write.load(Ordering::Relaxed),
-                errors_checksum: health.errors_checksum.load(Ordering::Relaxed),
-                repaired: health.repaired.load(Ordering::Relaxed),
+                errors: health.errors(self.rt.now()),
             }
         });
         let layout = Layout::of(entry.data, entry.redundancy);

@@ -94,6 +94,16 @@ impl Engine {
         .await
     }
 
+    /// Forgets the errors that were counted of a disk.
+    pub async fn disk_clear(&self, pool: &str, disk: &str) -> Result<PoolStatus, Error> {
+        let disk = disk.to_string();
+        self.on_pool(pool, |control| async move {
+            control.disk_clear(&disk)?;
+            control.status().await
+        })
+        .await
+    }
+
     /// Makes a disk's light blink for a while, by reading from it.
     pub async fn disk_locate(&self, pool: &str, disk: &str, duration: Duration) -> Result<(), Error> {
         let disk = disk.to_string();

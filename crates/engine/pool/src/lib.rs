@@ -15,6 +15,7 @@ mod destage;
 mod disks;
 mod error;
 mod evacuate;
+mod faulty;
 mod forced;
 mod format;
 #[cfg(test)]
@@ -48,6 +49,7 @@ mod volumes;
 
 pub use attributes::ATTRIBUTES_BYTES_MAX;
 pub use error::{Error, ErrorKind, IoError};
+pub use forebay_device::ErrorCounts;
 pub use groups::GroupAdd;
 pub use members::{DiskAdd, DiskReplace};
 pub use spec::*;

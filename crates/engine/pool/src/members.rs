@@ -400,11 +400,27 @@ impl Control {
                 ));
             }
         }
-        self.shared.healths[index].fail();
+        {
+            // What is recorded from here on says offline, not failed.
+            let mut label = self.label.borrow_mut();
+            let entry = &mut label.disks[index];
+            (entry.status, entry.stale_since) = (DiskStatus::Offline, self.generation.get());
+            self.shared.healths[index].fail();
+        }
         self.record_failure(index as u16).await;
-        self.relabel(|label| label.disks[index].status = DiskStatus::Offline).await?;
+        if self.shared.is_suspended() {
+            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+        }
         let message = format!("disk {index} was taken out of service; what is written now it will miss");
         self.event(Severity::Warning, "disk.offline", &self.disk_name(index), message);
+        Ok(())
+    }
+
+    /// Forgets the errors that were counted of a disk: what comes from here on is judged by itself.
+    pub fn disk_clear(&self, disk: &str) -> Result<(), Error> {
+        let index = self.find_disk(disk)?;
+        self.shared.healths[index].clear();
+        self.faulty.forget(index);
         Ok(())
     }
 

@@ -61,8 +61,10 @@ impl Control {
         for (index, result) in join_all(writes).await {
             match result {
                 Ok(()) => good += 1,
-                Err(_) => {
-                    Health::count(&self.shared.healths[index].errors_write);
+                Err(error) => {
+                    if error.kind.is_of_device() {
+                        self.shared.healths[index].failed_write();
+                    }
                     self.shared.healths[index].fail();
                     self.record_failure(index as u16).await;
                 }

@@ -17,7 +17,8 @@ use crate::shard::Shard;
 use crate::spec::{Scrub, ScrubSchedule, ScrubState, Severity};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, MIB};
-use forebay_device::{Health, Label, SlotRef, read_labels, write_label};
+use forebay_device::{Label, SlotRef, read_labels, write_label};
+use forebay_raid::ArrayError;
 use forebay_space::{ChunkId, ChunkKind, Ptr, decode_record};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -356,10 +357,14 @@ impl Shard {
             let check = |bytes: &[u8]| decode_record(bytes, self.shared.id, &entry).is_some();
             for slot in &entry.slots {
                 let Some(member) = self.array.member(slot.disk) else { continue };
-                if self.array.read_record(&[*slot], entry.alternate, check).await.is_err() {
+                let read = self.array.read_record(&[*slot], entry.alternate, check).await;
+                if let Err(error) = read.map(drop) {
                     let is_same = |chunk: &forebay_space::Chunk| chunk.entry == entry && !chunk.dirty;
                     if self.space.borrow().chunk(id).is_some_and(is_same) {
-                        Health::count(&member.health.errors_checksum);
+                        if error == ArrayError::Corrupt {
+                            let at = member.layout.record_at(slot.slot, entry.alternate);
+                            member.health.failed_check(self.rt.now(), at..at + member.layout.record_bytes);
+                        }
                         self.space.borrow_mut().rewrite_record(id);
                         self.scrub_found(Found { repaired: 1, ..Found::default() });
                     }

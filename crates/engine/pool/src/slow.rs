@@ -72,7 +72,7 @@ impl Control {
     async fn look_at_disks(self: &Rc<Self>) {
         let vitals = self.vitals().await;
         self.note_loads(&vitals);
-        let is_moving = self.healer.status().is_some_and(|healing| healing.blocked.is_empty());
+        let is_moving = self.is_moving();
         for (index, own) in vitals.iter().enumerate() {
             if !self.serves(index) || self.shared.is_suspended() {
                 self.slow.suspects.borrow_mut().remove(&index);
@@ -145,7 +145,7 @@ impl Control {
     }
 
     /// Takes a disk out of service for good.
-    async fn evict(self: &Rc<Self>, index: usize, what: String) {
+    pub async fn evict(self: &Rc<Self>, index: usize, what: String) {
         self.slow.suspects.borrow_mut().remove(&index);
         let path = self.disks.borrow()[index].path.clone();
         let message = format!(
@@ -177,7 +177,12 @@ impl Control {
         all
     }
 
-    fn serves(&self, index: usize) -> bool {
+    /// Whether data moves between disks.
+    pub fn is_moving(&self) -> bool {
+        self.healer.status().is_some_and(|healing| healing.blocked.is_empty())
+    }
+
+    pub fn serves(&self, index: usize) -> bool {
         let is_there = self.disks.borrow()[index].disk.is_some();
         is_there
             && self.label.borrow().disks[index].status.in_service()
@@ -189,7 +194,7 @@ impl Control {
     }
 
     /// The other disks in service of its group.
-    fn peers(&self, index: usize) -> Vec<usize> {
+    pub fn peers(&self, index: usize) -> Vec<usize> {
         let group = |disk: usize| self.label.borrow().disks[disk].group;
         let count = self.disks.borrow().len();
         (0..count)
@@ -197,12 +202,12 @@ impl Control {
             .collect()
     }
 
-    fn can_lose(&self, index: usize) -> bool {
+    pub fn can_lose(&self, index: usize) -> bool {
         active(Bug::EvictsBeyondTolerance) || !self.is_lost_without(Some(index))
     }
 
     /// Whether every other disk of the group makes durable what it has, now.
-    async fn others_answer(&self, index: usize) -> bool {
+    pub async fn others_answer(&self, index: usize) -> bool {
         let flushing = self.peers(index).into_iter().filter_map(|peer| {
             let flushing = self.disks.borrow()[peer].disk.as_ref()?.flush();
             Some(async move {
@@ -251,6 +256,7 @@ async fn watch(control: Weak<Control>, rt: forebay_runtime::Rt) {
         let Some(control) = control.upgrade().filter(|control| !control.slow.ended.get()) else { return };
         control.slow.looking.set(true);
         control.look_at_disks().await;
+        control.look_at_errors().await;
         control.slow.looking.set(false);
         control.turnstile.changed();
     }

@@ -1,6 +1,7 @@
 //! What callers ask for and what they are told: plain values, `Send`, in base units.
 
 use forebay_base::{Id, WallTime};
+use forebay_device::ErrorCounts;
 
 /// How a group of disks protects data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -240,11 +241,7 @@ pub struct DiskStatus {
     /// The box it is in; empty when nobody said.
     pub enclosure: String,
     pub state: DiskState,
-    pub errors_read: u64,
-    pub errors_write: u64,
-    /// Blocks from this disk that failed their checksum, and how many of them were repaired in place.
-    pub errors_checksum: u64,
-    pub repaired: u64,
+    pub errors: ErrorCounts,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

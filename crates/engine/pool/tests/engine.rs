@@ -3,11 +3,11 @@
 use forebay_base::{KIB, MIB, WallTime};
 use forebay_pool::check::check;
 use forebay_pool::{
-    ATTRIBUTES_BYTES_MAX, DiskAdd, DiskReplace, Engine, EngineConfig, ErrorKind, Host, Import, IoError,
-    Layout, PoolSpec, PoolState, ScrubSchedule, ScrubState, SyncPolicy, Volume, VolumeSpec,
+    ATTRIBUTES_BYTES_MAX, DiskAdd, DiskReplace, Engine, EngineConfig, ErrorCounts, ErrorKind, Host, Import,
+    IoError, Layout, PoolSpec, PoolState, ScrubSchedule, ScrubState, SyncPolicy, Volume, VolumeSpec,
 };
-use forebay_runtime::{Buf, Cores, Rt};
-use forebay_simulation::{Action, Image, Rule, World, WorldConfig};
+use forebay_runtime::{Buf, Cores, DiskErrorKind, Rt};
+use forebay_simulation::{Action, Image, OpKind, Rule, World, WorldConfig};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -588,4 +588,51 @@ fn a_pool_belongs_to_its_host_until_it_is_exported() {
     assert_eq!(on_host(&world, 2, forced, false), (Ok(()), Some("host2".into())));
     assert_eq!(on_host(&world, 2, usual, true), (Ok(()), None));
     assert_eq!(on_host(&world, 3, usual, false).0, Ok(()), "anybody's once it is exported");
+}
+
+/// Goal: a disk that its administrator takes offline has not failed, neither in what is told nor in what is counted; errors can be
+/// cleared, and are told of anew.
+/// Method: writes in flight while the disk is taken out; then ten bad places of another, twice.
+#[test]
+fn errors_of_disks_are_told_once_and_those_of_nobody_are_not() {
+    let world = World::new(WorldConfig::new(1));
+    for _ in 0..3 {
+        world.add_disk(Image::new(32 * MIB));
+    }
+    let (executor, cores) = world.executor(1);
+    let (rt, faults) = (executor.rt().clone(), world.clone());
+    let main = async move {
+        let events = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = events.clone();
+        let tell = move |event: forebay_pool::Event| seen.lock().expect("one thread").push(event.code);
+        let told =
+            |code: &str| events.lock().expect("one thread").iter().filter(|told| **told == code).count();
+        let host = Host::default();
+        let engine = Engine::new(cores, EngineConfig { memory: 16 << 20, events: Arc::new(tell), host });
+        engine.pool_create(spec(Layout::Mirror3, &["sim0", "sim1", "sim2"], &[], 1)).await.expect("created");
+        let info = engine.volume_create(volume("a", 8 * MIB, 8192)).await.expect("created");
+        let a = Volume::open(&rt, info.id).expect("open");
+        let errors = async |disk: usize| engine.pools().await.remove(0).groups[0].disks[disk].errors;
+        let writes = async {
+            for at in (0..2 * MIB).step_by(64 << 10) {
+                a.write(at, vec![pattern(&rt, at, 64 << 10)], false).await.expect("written");
+            }
+        };
+        let (offline, ()) = futures_util::future::join(engine.disk_offline("tank", "0"), writes).await;
+        offline.expect("taken offline");
+        assert_eq!((errors(0).await.write, told("disk.failed"), told("disk.offline")), (0, 0, 1));
+        for round in 1..3 {
+            faults.add_rule(Rule::new(1, Action::Fail(DiskErrorKind::Unreadable)).on(OpKind::Read).times(20));
+            engine.scrub_start("tank").await.expect("started");
+            engine.pool_scrubbed("tank").await.expect("scrubbed");
+            faults.take_rules();
+            let counted = errors(1).await;
+            assert!((10..=20).contains(&counted.read_recent) && counted.read == 20, "{counted:?}");
+            rt.sleep(Duration::from_secs(60)).await;
+            assert_eq!((told("disk.errors"), errors(1).await), (round, counted));
+            engine.disk_clear("tank", "1").await.expect("cleared");
+            assert_eq!(errors(1).await, ErrorCounts::default());
+        }
+    };
+    world.run(&executor, LIMIT, main).expect("finishes");
 }

@@ -8,7 +8,7 @@ use crate::hedge::avoids;
 use crate::lines::{Extent, Lines};
 use crate::subset::Subset;
 use crate::{Array, SlotRef, Way};
-use forebay_device::{Health, Member};
+use forebay_device::Member;
 use forebay_runtime::{BufMut, DiskError, DiskErrorKind};
 use futures_util::future::join_all;
 use std::ops::Range;
@@ -138,8 +138,8 @@ impl Array {
         member.reads.set(member.reads.get() + 1);
         let (bytes, result) = reading.await;
         member.reads.set(member.reads.get() - 1);
-        if result.is_err_and(|error| error.kind != DiskErrorKind::Late) {
-            Health::count(&member.health.errors_read);
+        if result.is_err_and(|error| error.kind.is_of_device()) {
+            member.health.failed_read(self.rt.now(), at..at + bytes.len() as u64);
         }
         (bytes, result)
     }

@@ -16,7 +16,7 @@ use crate::subset::Subset;
 use crate::{Array, ArrayError, Good, SlotRef, Way};
 use forebay_base::KIB;
 use forebay_base::planted::{Bug, active};
-use forebay_device::{Health, Member};
+use forebay_device::Member;
 use forebay_runtime::{BufMut, yield_now};
 use std::ops::Range;
 use std::rc::Rc;
@@ -119,10 +119,11 @@ impl Array {
         if !refused || is_late(bands) {
             return Err(ArrayError::Io);
         }
-        let read: Subset =
-            bands.iter().flat_map(|band| band.touched.intersection(band.read()).iter()).collect();
-        for member in read.iter().filter_map(|index| self.of_slot(&slots[index])) {
-            Health::count(&member.health.errors_checksum);
+        for band in bands.iter() {
+            band.touched
+                .intersection(band.read())
+                .iter()
+                .for_each(|index| self.is_wrong(&slots[index], band));
         }
         Err(ArrayError::Corrupt)
     }
@@ -164,27 +165,29 @@ impl Array {
         offset: u64,
         good: &[u8],
     ) -> Vec<SlotRef> {
-        let (mut unreadable, mut wrong) = (Subset::default(), Subset::default());
+        let mut bad = Subset::default();
         for band in bands {
             for index in band.touched.iter() {
                 let at = place(lines, band, index, offset);
                 match &band.cells[index] {
-                    Cell::Lost | Cell::Unread => unreadable.insert(index),
-                    Cell::Read(bytes) if bytes[..] != good[at..at + band.len] => wrong.insert(index),
+                    Cell::Lost | Cell::Unread => bad.insert(index),
+                    Cell::Read(bytes) if bytes[..] != good[at..at + band.len] => {
+                        self.is_wrong(&slots[index], band);
+                        bad.insert(index);
+                    }
                     Cell::Read(_) | Cell::Late => {}
                 }
             }
         }
-        let mut bad = Vec::new();
-        for index in unreadable.union(wrong).iter() {
-            if let Some(member) = self.of_slot(&slots[index]) {
-                if wrong.contains(index) {
-                    Health::count(&member.health.errors_checksum);
-                }
-                bad.push(slots[index]);
-            }
+        bad.iter().map(|index| slots[index]).filter(|slot| self.of_slot(slot).is_some()).collect()
+    }
+
+    /// A slot was read in a band, and is not what was written.
+    fn is_wrong(&self, slot: &SlotRef, band: &Band) {
+        if let Some(member) = self.of_slot(slot) {
+            let at = member.layout.slot_at(slot.slot) + band.at;
+            member.health.failed_check(self.rt.now(), at..at + band.len as u64);
         }
-        bad
     }
 }
 

@@ -264,7 +264,8 @@ impl Array {
             match result {
                 Ok(()) if check(&buffer) => return Ok(Good { bytes: buffer, bad }),
                 Ok(()) => {
-                    Health::count(&member.health.errors_checksum);
+                    let at = member.layout.slot_at(slot.slot) + offset;
+                    member.health.failed_check(self.rt.now(), at..at + len as u64);
                     error = ArrayError::Corrupt;
                 }
                 Err(DiskError { kind: DiskErrorKind::Late, .. }) => {
@@ -354,22 +355,31 @@ impl Array {
     }
 
     /// Reads the chunk record in an alternate, from the first copy that `check` accepts.
+    ///
+    /// # Errors
+    /// `Corrupt` when something could be read and no copy passed; `Io` when none could be read.
     pub async fn read_record(
         &self,
         slots: &[SlotRef],
         alternate: u8,
         check: impl Fn(&[u8]) -> bool,
     ) -> Result<BufMut, ArrayError> {
+        let mut error = ArrayError::Io;
         for slot in slots {
             let Some(member) = self.of_slot(slot) else { continue };
-            let buffer = self.rt.buffer(member.layout.record_bytes as usize);
+            let at = member.layout.record_at(slot.slot, alternate);
             let (bytes, result) =
-                member.disk.read(member.layout.record_at(slot.slot, alternate), buffer).await;
-            if result.is_ok() && check(&bytes) {
-                return Ok(bytes);
+                member.disk.read(at, self.rt.buffer(member.layout.record_bytes as usize)).await;
+            match result {
+                Ok(()) if check(&bytes) => return Ok(bytes),
+                Ok(()) => error = ArrayError::Corrupt,
+                Err(failed) if failed.kind.is_of_device() => {
+                    member.health.failed_read(self.rt.now(), at..at + member.layout.record_bytes);
+                }
+                Err(_) => {}
             }
         }
-        Err(ArrayError::Corrupt)
+        Err(error)
     }
 
     /// Waits for a write. Ok when what reached the disks holds the data (of a mirror one copy; of a chunk with parity, all
@@ -379,8 +389,8 @@ impl Array {
             match completion.await {
                 Ok(()) => touched.insert(disk),
                 Err(_) if active(Bug::WriteErrorIgnored) => {}
-                Err(_) => {
-                    self.fail(disk);
+                Err(error) => {
+                    self.fail(disk, error);
                     writing.lack(disk);
                 }
             }
@@ -399,8 +409,10 @@ impl Array {
             .collect();
         let mut lacking = Vec::new();
         for (disk, completion) in flushing {
-            if completion.await.is_err() && !active(Bug::FlushErrorIgnored) {
-                self.fail(disk);
+            if let Err(error) = completion.await
+                && !active(Bug::FlushErrorIgnored)
+            {
+                self.fail(disk, error);
                 lacking.push(disk);
             }
         }
@@ -410,9 +422,11 @@ impl Array {
         if self.is_lost() { Err(ArrayError::Io) } else { Ok(()) }
     }
 
-    fn fail(&self, disk: u16) {
+    fn fail(&self, disk: u16, error: DiskError) {
         if let Some(known) = self.known(disk) {
-            Health::count(&known.health.errors_write);
+            if error.kind.is_of_device() {
+                known.health.failed_write();
+            }
             known.health.fail();
         }
     }
@@ -425,7 +439,7 @@ impl Array {
         for slot in bad {
             let Some(member) = self.of_slot(slot) else { continue };
             if active(Bug::RepairWritesWrongCopy) {
-                Health::count(&member.health.repaired);
+                member.health.repaired();
                 repaired += 1;
                 continue;
             }
@@ -443,7 +457,7 @@ impl Array {
                 }
             }
             if written {
-                Health::count(&member.health.repaired);
+                member.health.repaired();
                 repaired += 1;
             }
         }
@@ -472,17 +486,15 @@ impl Array {
                 for slot in slots {
                     let Some(member) = self.of_slot(slot) else { continue };
                     let at = member.layout.slot_at(slot.slot) + offset;
-                    match member.disk.read(at, self.rt.buffer(len)).await {
-                        (bytes, Ok(())) if check(&bytes) => good = good.or(Some(bytes)),
-                        (_, result) => {
-                            let errors = &member.health;
-                            Health::count(if result.is_ok() {
-                                &errors.errors_checksum
-                            } else {
-                                &errors.errors_read
-                            });
+                    let (bytes, result) =
+                        self.read_slot(member, slot, offset, self.rt.buffer(len), Way::Only).await;
+                    match result {
+                        Ok(()) if check(&bytes) => good = good.or(Some(bytes)),
+                        Ok(()) => {
+                            member.health.failed_check(self.rt.now(), at..at + len as u64);
                             bad.push(*slot);
                         }
+                        Err(_) => bad.push(*slot),
                     }
                 }
                 (good?, bad)

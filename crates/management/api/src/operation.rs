@@ -113,6 +113,7 @@ pub enum Operation {
     DiskRemove,
     DiskOffline,
     DiskOnline,
+    DiskClear,
     DiskLocate,
     VolumeList,
     VolumeCreate,
@@ -147,7 +148,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 48] = [
+    pub const ALL: [Operation; 49] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -167,6 +168,7 @@ impl Operation {
         DiskRemove,
         DiskOffline,
         DiskOnline,
+        DiskClear,
         DiskLocate,
         VolumeList,
         VolumeCreate,
@@ -204,7 +206,7 @@ impl Operation {
                 Method::Post
             }
             PoolAdd | PoolScrub | PoolTrim => Method::Post,
-            DiskReplace | DiskOffline | DiskOnline | DiskLocate => Method::Post,
+            DiskReplace | DiskOffline | DiskOnline | DiskClear | DiskLocate => Method::Post,
             HostCreate | HostGroupCreate | MappingCreate => Method::Post,
             VolumeSet | HostSet | HostGroupSet => Method::Patch,
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | TokenDelete => Method::Delete,
@@ -232,6 +234,7 @@ impl Operation {
             DiskReplace => "/api/v1/disks/{disk}/replace",
             DiskOffline => "/api/v1/disks/{disk}/offline",
             DiskOnline => "/api/v1/disks/{disk}/online",
+            DiskClear => "/api/v1/disks/{disk}/clear",
             DiskLocate => "/api/v1/disks/{disk}/locate",
             VolumeList | VolumeCreate => "/api/v1/volumes",
             VolumeShow | VolumeSet | VolumeDelete => "/api/v1/volumes/{volume}",
@@ -272,7 +275,7 @@ impl Operation {
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
             PoolCreate | PoolDestroy | PoolImport | PoolExport | DiskScan => Access::Admin,
             PoolAdd | PoolScrub | PoolTrim | GroupRemove => Access::Admin,
-            DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskLocate => Access::Admin,
+            DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => Access::Admin,
             TokenList | TokenCreate | TokenDelete => Access::Admin,
             _ => Access::Viewer,
         }
@@ -300,6 +303,7 @@ impl Operation {
             DiskRemove => "Have a disk leave its pool: what is on it moves to the others first",
             DiskOffline => "Take a disk out of service, to come back later",
             DiskOnline => "Take a disk back that was out of service",
+            DiskClear => "Set a disk's error counters back",
             DiskLocate => "Make a disk's light blink",
             VolumeList => "All volumes",
             VolumeCreate => "Create a volume",
@@ -366,7 +370,7 @@ impl Operation {
             DiskScan => ReplyBody::Object("PoolsFound"),
             DiskShow => ReplyBody::Object("Disk"),
             PoolAdd | PoolScrub | PoolTrim | GroupRemove => ReplyBody::Task,
-            DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskLocate => ReplyBody::Task,
+            DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => ReplyBody::Task,
             VolumeList => ReplyBody::Page("Volume"),
             VolumeCreate => ReplyBody::Created("Volume"),
             VolumeShow | VolumeSet => ReplyBody::Object("Volume"),
@@ -400,7 +404,7 @@ impl Operation {
             EventList => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
             TaskShow => &[Parameter::WaitSeconds],
             PoolCreate | PoolDestroy | PoolImport | PoolExport | GroupRemove => &[Parameter::DryRun],
-            PoolAdd | DiskReplace | DiskRemove | DiskOffline | DiskOnline => &[Parameter::DryRun],
+            PoolAdd | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear => &[Parameter::DryRun],
             VolumeCreate | VolumeSet | VolumeDelete => &[Parameter::DryRun],
             TaskCancel | TokenCreate | TokenDelete => &[Parameter::DryRun],
             HostCreate | HostSet | HostGroupCreate | HostGroupSet => &[Parameter::DryRun],

@@ -469,11 +469,17 @@ pub struct DiskStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sector_reported_bytes: Option<u32>,
     pub rotational: bool,
+    /// Requests that it failed, since the pool was imported or the disk cleared.
     pub errors_read: u64,
     pub errors_write: u64,
+    /// Reads that were not what had been written.
     pub errors_checksum: u64,
-    /// Blocks that failed their checksum and were repaired in place.
+    /// Places that were unreadable or wrong and were rewritten.
     pub repaired: u64,
+    /// Places of late that it could not read, each counted once, and less as time goes by: half after a day. At most 256.
+    pub errors_read_recent: u64,
+    /// The same of places that were not what had been written.
+    pub errors_checksum_recent: u64,
 }
 
 /// A volume: a virtual disk. Its name is `POOL/NAME`.
@@ -571,7 +577,7 @@ pub struct Task {
     #[schema(format = "uuid")]
     pub id: String,
     /// `pool.create`, `pool.import`, `pool.export`, `pool.destroy`, `pool.add`, `disk.replace`, `disk.remove`, `disk.offline`,
-    /// `disk.online`, `disk.locate`.
+    /// `disk.online`, `disk.clear`, `disk.locate`.
     pub name: String,
     pub object: String,
     pub state: TaskState,

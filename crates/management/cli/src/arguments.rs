@@ -1,6 +1,7 @@
 //! The command line as clap sees it. What it says is committed as `docs/cli.md`.
 
-use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_sector_size, parse_size};
+use crate::disks::Disk;
+use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use forebay_api::{Access, Layout, Sync};
@@ -325,77 +326,6 @@ pub enum Pool {
         yes: Yes,
         #[command(flatten)]
         dry_run: DryRun,
-        #[command(flatten)]
-        wait: Wait,
-    },
-}
-
-#[derive(Subcommand, Debug)]
-pub enum Disk {
-    /// List the disks of all pools
-    List {
-        /// Only this pool's
-        #[arg(long)]
-        pool: Option<String>,
-    },
-    /// Put another disk in a disk's place: what is on it moves, or is rebuilt, and then it leaves the pool
-    Replace {
-        /// POOL/NUMBER, POOL/PATH or UUID
-        disk: String,
-        /// The new block device or file; without it a spare disk of the pool
-        new: Option<String>,
-        /// Physical sector of the new disk, if it does not say it right: 512 to 64K
-        #[arg(long, value_name = "SIZE", value_parser = parse_sector_size, requires = "new")]
-        sector: Option<u32>,
-        /// Take a disk that carries another pool or a file system
-        #[arg(long)]
-        force: bool,
-        #[command(flatten)]
-        dry_run: DryRun,
-        #[command(flatten)]
-        wait: Wait,
-    },
-    /// Have a disk leave its pool: what is on it moves to the others first
-    Remove {
-        /// POOL/NUMBER, POOL/PATH or UUID
-        disk: String,
-        #[command(flatten)]
-        yes: Yes,
-        #[command(flatten)]
-        dry_run: DryRun,
-        #[command(flatten)]
-        wait: Wait,
-    },
-    /// Take a disk out of service, to come back later; what is written meanwhile it misses
-    Offline {
-        /// POOL/NUMBER, POOL/PATH or UUID
-        disk: String,
-        #[command(flatten)]
-        yes: Yes,
-        #[command(flatten)]
-        dry_run: DryRun,
-        #[command(flatten)]
-        wait: Wait,
-    },
-    /// Take a disk back that was out of service; it gets what it missed, and a new number
-    Online {
-        /// POOL/NUMBER, POOL/PATH or UUID
-        disk: String,
-        /// Where it is now, if not where it was
-        #[arg(long)]
-        path: Option<String>,
-        #[command(flatten)]
-        dry_run: DryRun,
-        #[command(flatten)]
-        wait: Wait,
-    },
-    /// Make a disk's light blink, by reading from it a second on and a second off
-    Locate {
-        /// POOL/NUMBER, POOL/PATH or UUID
-        disk: String,
-        /// How long
-        #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
-        seconds: u32,
         #[command(flatten)]
         wait: Wait,
     },

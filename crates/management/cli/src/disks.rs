@@ -2,13 +2,95 @@
 //!
 //! A disk is named as its pool's part: `tank/3` by number, `tank//dev/sdb` or `tank/disk0` by path, or by UUID alone.
 
-use crate::arguments::Disk;
+use crate::arguments::{DryRun, Wait, Yes};
 use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure};
 use crate::show;
+use crate::size::parse_sector_size;
+use clap::Subcommand;
 use forebay_api as api;
 use forebay_api::{DiskLocate, DiskOnline, DiskReplace, Operation};
+
+#[derive(Subcommand, Debug)]
+pub enum Disk {
+    /// List the disks of all pools
+    List {
+        /// Only this pool's
+        #[arg(long)]
+        pool: Option<String>,
+    },
+    /// Put another disk in a disk's place: what is on it moves, or is rebuilt, and then it leaves the pool
+    Replace {
+        /// POOL/NUMBER, POOL/PATH or UUID
+        disk: String,
+        /// The new block device or file; without it a spare disk of the pool
+        new: Option<String>,
+        /// Physical sector of the new disk, if it does not say it right: 512 to 64K
+        #[arg(long, value_name = "SIZE", value_parser = parse_sector_size, requires = "new")]
+        sector: Option<u32>,
+        /// Take a disk that carries another pool or a file system
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Have a disk leave its pool: what is on it moves to the others first
+    Remove {
+        /// POOL/NUMBER, POOL/PATH or UUID
+        disk: String,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Take a disk out of service, to come back later; what is written meanwhile it misses
+    Offline {
+        /// POOL/NUMBER, POOL/PATH or UUID
+        disk: String,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Take a disk back that was out of service; it gets what it missed, and a new number
+    Online {
+        /// POOL/NUMBER, POOL/PATH or UUID
+        disk: String,
+        /// Where it is now, if not where it was
+        #[arg(long)]
+        path: Option<String>,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Set a disk's error counters back, once the cause is dealt with
+    Clear {
+        /// POOL/NUMBER, POOL/PATH or UUID
+        disk: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Make a disk's light blink, by reading from it a second on and a second off
+    Locate {
+        /// POOL/NUMBER, POOL/PATH or UUID
+        disk: String,
+        /// How long
+        #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
+        seconds: u32,
+        #[command(flatten)]
+        wait: Wait,
+    },
+}
 
 impl Session {
     pub fn disk(&self, command: Disk) -> Outcome {
@@ -58,6 +140,15 @@ impl Session {
                 }
                 let again = "serves again, under a new number: `forebay disk list` shows it.";
                 self.task(call, wait, |task| format!("The disk that was {} {again}", task.object))?;
+                Ok(Exit::Ok)
+            }
+            Disk::Clear { disk, dry_run, wait } => {
+                let name = self.disk_name(&disk)?;
+                let call = Call::of(Operation::DiskClear, &name).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                self.task(call, wait, |task| format!("The errors of disk {} are forgotten.", task.object))?;
                 Ok(Exit::Ok)
             }
             Disk::Locate { disk, seconds, wait } => {

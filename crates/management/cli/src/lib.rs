@@ -220,6 +220,7 @@ mod tests {
             "disk remove tank/3 --yes --dry-run",
             "disk offline tank/b --yes",
             "disk online tank/3 --path /dev/sdc",
+            "disk clear tank/3 --dry-run",
             "disk locate tank/3 --seconds 5 --no-wait",
             "volume create tank/a --size 100G --block-size 8K --sync standard",
             "volume list",

@@ -155,10 +155,12 @@ fn disk_titles(role: Option<&'static str>) -> Vec<&'static str> {
 }
 
 fn disk_row(name: Cell, role: Option<Cell>, disk: &Disk) -> Vec<Cell> {
-    let checksum = match disk.status.repaired {
-        0 => disk.status.errors_checksum.to_string(),
-        repaired => format!("{} ({repaired} repaired)", disk.status.errors_checksum),
-    };
+    let status = &disk.status;
+    let checksum = errors(
+        status.errors_checksum,
+        &[(status.repaired, "repaired"), (status.errors_checksum_recent, "places of late")],
+    );
+    let read = errors(status.errors_read, &[(status.errors_read_recent, "places of late")]);
     let sector = show_size(u64::from(disk.status.sector_physical_bytes));
     let reported =
         disk.status.sector_reported_bytes.filter(|&said| said != disk.status.sector_physical_bytes);
@@ -171,12 +173,19 @@ fn disk_row(name: Cell, role: Option<Cell>, disk: &Disk) -> Vec<Cell> {
         Cell::text(disk.spec.enclosure.as_deref().unwrap_or("-")),
         Cell::number(show_size(disk.status.size_bytes)),
         Cell::number(sector),
-        Cell::number(disk.status.errors_read),
+        Cell::number(read),
         Cell::number(disk.status.errors_write),
         Cell::number(checksum),
         Cell::text(if disk.name.is_empty() { "-" } else { &disk.name }),
     ];
     [name].into_iter().chain(role).chain(cells).collect()
+}
+
+/// A total, with what else there is to say of it.
+fn errors(total: u64, more: &[(u64, &str)]) -> String {
+    let more: Vec<String> =
+        more.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if more.is_empty() { total.to_string() } else { format!("{total} ({})", more.join(", ")) }
 }
 
 /// Each by the name under which the other commands know it.

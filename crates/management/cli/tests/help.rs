@@ -31,6 +31,7 @@ fn every_command_of_the_interface_is_described() {
         "forebay pool add",
         "forebay disk list",
         "forebay disk replace",
+        "forebay disk clear",
         "forebay disk locate",
         "forebay volume resize",
         "forebay volume map",

@@ -62,6 +62,7 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::DiskRemove => delete(disks::remove),
         Operation::DiskOffline => post(disks::offline),
         Operation::DiskOnline => post(disks::online),
+        Operation::DiskClear => post(disks::clear),
         Operation::DiskLocate => post(disks::locate),
         Operation::VolumeList => get(volumes::list),
         Operation::VolumeCreate => post(volumes::create),

@@ -461,10 +461,7 @@ mod tests {
             rotational: false,
             enclosure: String::new(),
             state,
-            errors_read: 0,
-            errors_write: 0,
-            errors_checksum: 0,
-            repaired: 0,
+            errors: forebay_pool::ErrorCounts::default(),
         };
         // A layout that needs three disks and can lose one.
         let group = |states: &[DiskState]| GroupStatus {

@@ -6,7 +6,6 @@ use forebay_base::Random;
 use forebay_device::SlotRef;
 use forebay_runtime::{DiskErrorKind, Rt};
 use forebay_simulation::{Action, OpKind, Rule, World, WorldConfig};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const WIDE: Shape = Shape { data: 8, parity: 2, cell: 65536, slot: 256 << 10, spares: 1 };
@@ -59,7 +58,7 @@ fn a_block_is_read_from_one_disk_and_computed_from_as_few_as_it_takes() {
         let before = counts(&rig, OpKind::Read);
         let good = rig.array.read(&rig.slots, offset, len, rig.check(offset, len)).await.expect("two of two");
         assert_eq!((good.bad, since(&rig, OpKind::Read, &before)), (vec![], 9));
-        assert_eq!(rig.health(other).errors_read.load(Ordering::Relaxed), 1);
+        assert_eq!(rig.errors(other).read, 1);
     });
 }
 
@@ -71,14 +70,13 @@ fn rot_is_found_counted_where_it_is_and_repaired_there_alone() {
         rig.rot(index, at / UNIT, &mut random);
         let good = rig.array.read(&rig.slots, offset, len, rig.check(offset, len)).await.expect("one of two");
         assert_eq!(good.bad, [rig.slots[index]]);
-        assert_eq!(rig.health(index).errors_checksum.load(Ordering::Relaxed), 1);
+        assert_eq!(rig.errors(index).checksum, 1);
         let before = counts(&rig, OpKind::Write);
         assert_eq!(rig.array.repair(&rig.slots, &good.bad, offset, &good.bytes.freeze()).await, 1);
         assert_eq!(since(&rig, OpKind::Write, &before), 1);
-        assert_eq!(rig.health(index).repaired.load(Ordering::Relaxed), 1);
+        assert_eq!(rig.errors(index).repaired, 1);
         assert!(rig.rotten(at / UNIT).is_empty());
-        let others: u64 =
-            (0..rig.width()).map(|n| rig.health(n).errors_checksum.load(Ordering::Relaxed)).sum();
+        let others: u64 = (0..rig.width()).map(|n| rig.errors(n).checksum).sum();
         assert_eq!(others, 1, "nobody else is blamed");
     });
 }

@@ -4,8 +4,8 @@
 //! the layout and the code, which this file states anew; what is wrong is seen by looking at the disks, not kept in
 //! books. A *unit* is 4 KiB of a slot; the same unit of every slot is a column in which up to P slots may be wrong.
 
-use forebay_base::{Checksum, MIB, Random};
-use forebay_device::{DiskLayout, GroupEntry, Health, Member, SlotRef};
+use forebay_base::{Checksum, MIB, Nanos, Random};
+use forebay_device::{DiskLayout, ErrorCounts, GroupEntry, Health, Member, SlotRef};
 use forebay_raid::{Array, Code, DiskSet, Subset};
 use forebay_runtime::{Buf, OpenMode, Rt};
 use forebay_simulation::{Image, World};
@@ -105,6 +105,9 @@ impl Rig {
         self.array.attached(self.slots[index].disk).expect("every disk was there once")
     }
 
+    pub fn errors(&self, index: usize) -> ErrorCounts {
+        self.health(index).errors(Nanos(0))
+    }
     pub fn health(&self, index: usize) -> &Health {
         &self.member(index).health
     }

@@ -376,6 +376,27 @@ pub async fn online(
     accepted(shared.tasks.start_long("disk.online", &object, work))
 }
 
+pub async fn clear(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
+    let found = find(&shared, &name).await?;
+    if ask.dry_run {
+        let errors = found.disk.errors;
+        let change = format!(
+            "{}: its counters of {} read, {} write and {} checksum errors go back to 0.",
+            found.words(),
+            errors.read,
+            errors.write,
+            errors.checksum
+        );
+        return plan("disk.clear", &found.name(), vec![change]);
+    }
+    let (object, by) = (found.name(), shared.clone());
+    let work = async move {
+        let (pool, disk) = (found.pool.id.to_string(), found.disk.id.to_string());
+        result(&by.engine.disk_clear(&pool, &disk).await.map_err(convert::problem)?)
+    };
+    accepted(shared.tasks.start("disk.clear", &object, work))
+}
+
 pub async fn locate(
     State(shared): State<Arc<Shared>>,
     Path(name): Path<String>,
