@@ -17,7 +17,9 @@ pub mod numbers;
 mod oracle;
 #[cfg(test)]
 mod oracle_test;
+mod rows_combined;
 mod rows_disk;
+mod rows_faulty;
 mod rows_heal;
 mod rows_import;
 mod rows_pool;

@@ -8,7 +8,9 @@
 
 use crate::crash::{self, Plan};
 use crate::harness::Failure;
+use crate::rows_combined as combined;
 use crate::rows_disk as disk;
+use crate::rows_faulty as faulty;
 use crate::rows_heal as heal;
 use crate::rows_import as import;
 use crate::rows_pool as pool;
@@ -221,6 +223,54 @@ pub const ROWS: &[Row] = &[
         strikes: false,
     },
     Row {
+        name: "unfit-evicted",
+        fault: "a disk fails every other read, and is taken out; then further disks go",
+        holds: "D W L",
+        applies: redundant,
+        run: faulty::evicted,
+        strikes: false,
+    },
+    Row {
+        name: "unfit-beyond",
+        fault: "a disk fails reads that the pool cannot lose",
+        holds: "D",
+        applies: redundant,
+        run: faulty::beyond,
+        strikes: false,
+    },
+    Row {
+        name: "bad-sector",
+        fault: "one sector stays unreadable, whatever is written there",
+        holds: "D R",
+        applies: redundant,
+        run: faulty::one_sector,
+        strikes: true,
+    },
+    Row {
+        name: "combined",
+        fault: "as many disks at fault as the layout can lose, each in another way; power loss meanwhile; then others go",
+        holds: "D A W R",
+        applies: redundant,
+        run: combined::tolerated,
+        strikes: false,
+    },
+    Row {
+        name: "gone-together",
+        fault: "as many disks go as the layout can lose, one right after the other; power loss meanwhile, and they are back",
+        holds: "D A W",
+        applies: redundant,
+        run: combined::together,
+        strikes: false,
+    },
+    Row {
+        name: "combined-beyond",
+        fault: "as many disks go as the layout can lose, and one more is damaged or goes, while they are rebuilt",
+        holds: "W H",
+        applies: always,
+        run: combined::beyond,
+        strikes: false,
+    },
+    Row {
         name: "gone",
         fault: "a device that goes away and comes back stale",
         holds: "D W",
@@ -278,7 +328,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "scrubbed",
-        fault: "rot of a third of one disk; a scrub under load puts it right; then further disks go",
+        fault: "rot of a third of one disk, or unreadable sectors; a scrub under load puts them right; then further disks go",
         holds: "D W R",
         applies: redundant,
         run: heal::scrubbed,

@@ -5,6 +5,8 @@
 
 use crate::harness::Failure;
 use crate::matrix::Shown;
+use crate::rows_faulty::with_data;
+use crate::rows_slow::expect;
 use crate::scene::{self, Scene};
 use crate::setup::{POOL, Setup};
 use crate::verify::{Demand, verify};
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 const NO_ERRORS: Tolerance = Tolerance { errors: false, no_space: true };
 /// Power losses that are judged of each run.
-const CRASHES: u64 = 12;
+pub(crate) const CRASHES: u64 = 12;
 
 /// What a power loss left.
 pub(crate) struct Crash {
@@ -29,15 +31,17 @@ pub(crate) struct Crash {
     absent: u64,
     /// How many disks' contents are missing.
     spent: u32,
+    /// Whether nothing on the disks is wrong.
+    pub sound: bool,
 }
 pub(crate) type Crashes = Rc<RefCell<Vec<Crash>>>;
 
 /// Keeps what a power loss leaves, at a moment of the next `most` microseconds.
-async fn fail_power(scene: &Scene, most: u64, absent: u64, spent: u32, crashes: &Crashes) {
+pub(crate) async fn fail_power(scene: &Scene, most: u64, absent: u64, spent: u32, crashes: &Crashes) {
     scene.rt.sleep(Duration::from_micros(scene.clients.below(most))).await;
     let images = scene.world.power_loss(|_, _| Fate::Lost);
     let (history, spent) = (scene.clients.history(), spent.max(absent.count_ones()));
-    crashes.borrow_mut().push(Crash { images, history, absent, spent });
+    crashes.borrow_mut().push(Crash { images, history, absent, spent, sound: true });
 }
 
 /// Lets clients run and the power fail while the pool heals; then everything must have moved.
@@ -120,7 +124,7 @@ fn judged_from(
     shown.cases += 1;
     let mut random = Random::new(setup.seed);
     for (nth, crash) in crashes.take().into_iter().enumerate() {
-        let Crash { images, history, mut absent, spent } = crash;
+        let Crash { images, history, mut absent, spent, sound } = crash;
         // Whatever was about to move, the power may take as many disks with it as the layout can lose.
         for _ in spent..u32::from(setup.layout.redundancy()) {
             absent |= 1 << random.below(setup.data_disks() as u64);
@@ -130,7 +134,7 @@ fn judged_from(
                 absent |= 1 << (others.start as u64 + random.below(others.len() as u64));
             }
         }
-        let demand = Demand { absent, export: nth % 2 == 0, check: nth % 2 == 0, ..Demand::STRICT };
+        let demand = Demand { absent, export: nth % 2 == 0, check: sound && nth % 2 == 0, ..Demand::STRICT };
         verify(setup, images, &Rc::new(history), demand, setup.seed + nth as u64).map_err(|failure| {
             failure.because(&format!("the power failed (case {nth}) while slots moved"))
         })?;
@@ -358,34 +362,53 @@ pub fn trimmed(setup: &Setup) -> Result<Shown, Failure> {
     Ok(Shown { faults: u64::from(discarded.get() > 0), ..shown })
 }
 
-/// A third of what one disk holds rots; a scrub puts it right while clients work, and a second one finds nothing; then others go.
+/// A scrub while clients work puts everything right, and a second one finds nothing; how many places were repaired.
+pub(crate) async fn scrub(scene: &Scene, operations: u64) -> Result<u64, Failure> {
+    let mut repaired = 0;
+    for round in 0..2 {
+        scene.engine.scrub_start(POOL).await.map_err(failed("starting a scrub failed"))?;
+        if round == 0 {
+            scene.clients.run(operations).await?;
+        }
+        let status = scene.engine.pool_scrubbed(POOL).await.map_err(failed("scrubbing failed"))?;
+        let scrub = status.scrub.ok_or_else(|| Failure::Outcome("the scrub has gone".into()))?;
+        repaired += scrub.repaired;
+        if scrub.state != ScrubState::Done || scrub.lost > 0 || (round == 1 && scrub.repaired > 0) {
+            return Err(Failure::Outcome(format!("scrub number {round}: {scrub:?}")));
+        }
+    }
+    Ok(repaired)
+}
+
+/// A third of what one disk holds rots, or some of it becomes unreadable; a scrub puts it right while clients work, and a second one finds nothing; then others go.
 pub fn scrubbed(setup: &Setup) -> Result<Shown, Failure> {
-    let setup = &Setup { groups: 1, ..setup.clone() };
+    // Enough that the wrong places would make a disk unfit, if they were unreadable.
+    let is_rot = setup.seed.is_multiple_of(2);
+    let setup = &if is_rot { with_data(setup) } else { Setup { groups: 1, ..setup.clone() } };
     let own = setup.clone();
     let (found, rotten) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let (repaired, rot) = (found.clone(), rotten.clone());
     let shown = judged(setup, async move |scene: &Scene, _: &Crashes| {
         let victim = own.seed as usize % own.data_disks();
         let image = scene.world.image(victim);
-        for page in (0..image.size() / 4096).filter(|page| image.page(*page).is_some()) {
-            if scene.clients.below(3) == 0 {
+        let pages: Vec<u64> = (0..image.size() / 4096).filter(|page| image.page(*page).is_some()).collect();
+        if is_rot {
+            for page in pages.iter().filter(|_| scene.clients.below(3) == 0) {
                 let at = page * 4096 + scene.clients.below(4096);
                 scene.world.rot(victim, at, &[1 << scene.clients.below(8)]);
                 rot.set(rot.get() + 1);
             }
-        }
-        for round in 0..2 {
-            scene.engine.scrub_start(POOL).await.map_err(failed("starting a scrub failed"))?;
-            if round == 0 {
-                scene.clients.run(own.operations / 2).await?;
-            }
-            let status = scene.engine.pool_scrubbed(POOL).await.map_err(failed("scrubbing failed"))?;
-            let scrub = status.scrub.ok_or_else(|| Failure::Outcome("the scrub has gone".into()))?;
-            repaired.set(repaired.get() + scrub.repaired);
-            if scrub.state != ScrubState::Done || scrub.lost > 0 || (round == 1 && scrub.repaired > 0) {
-                return Err(Failure::Outcome(format!("scrub number {round}: {scrub:?}")));
+        } else {
+            // Fewer than make a disk unfit.
+            for _ in 0..80 {
+                let at = pages[scene.clients.below(pages.len() as u64) as usize] * 4096;
+                scene.world.set_unreadable(victim, at..at + 512);
+                rot.set(rot.get() + 1);
             }
         }
+        repaired.set(scrub(scene, own.operations / 2).await?);
+        scene.rt.sleep(Duration::from_secs(3)).await;
+        expect(scene.disk(victim).await?.state, &[DiskState::Online], "a disk was put right by a scrub")?;
         let others = (0..own.data_disks()).filter(|disk| *disk != victim);
         lose(scene, &own, others.skip(own.seed as usize % 2)).await
     })?;

@@ -19,33 +19,24 @@ const SLOW: Action = Action::Slow(400);
 /// Virtual time in which reads must go around a disk that hangs: it is taken out only after ten seconds.
 const HEDGED: Duration = Duration::from_secs(2);
 
-fn victim(setup: &Setup) -> usize {
+pub(crate) fn victim(setup: &Setup) -> usize {
     setup.seed as usize % setup.data_disks()
 }
 
-async fn state(scene: &Scene, disk: usize) -> Result<DiskState, Failure> {
-    let pools = scene.engine.pools().await;
-    let mut disks = pools.iter().flat_map(|pool| &pool.groups).flat_map(|group| &group.disks);
-    let found = disks.find(|status| usize::from(status.number) == disk);
-    found
-        .map(|status| status.state)
-        .ok_or_else(|| Failure::Outcome(format!("disk {disk} is no part of the pool")))
-}
-
 /// Clients work, now and then, for so many seconds, or until the disk is no longer online.
-async fn work(scene: &Scene, seconds: u64, disk: usize) -> Result<DiskState, Failure> {
+pub(crate) async fn work(scene: &Scene, seconds: u64, disk: usize) -> Result<DiskState, Failure> {
     let begun = scene.rt.now();
     loop {
         scene.clients.run(8).await?;
         scene.rt.sleep(Duration::from_millis(250)).await;
-        let state = state(scene, disk).await?;
+        let state = scene.disk(disk).await?.state;
         if state != DiskState::Online || scene.rt.now().since(begun) > seconds * 1_000_000_000 {
             return Ok(state);
         }
     }
 }
 
-fn expect(state: DiskState, expected: &[DiskState], what: &str) -> Result<(), Failure> {
+pub(crate) fn expect(state: DiskState, expected: &[DiskState], what: &str) -> Result<(), Failure> {
     if expected.contains(&state) {
         return Ok(());
     }
@@ -97,7 +88,11 @@ pub fn all_slow(setup: &Setup) -> Result<Shown, Failure> {
         }
         work(scene, 60, 0).await?;
         for disk in 0..own.data_disks() {
-            expect(state(scene, disk).await?, &[DiskState::Online], "all disks were slow for 60 seconds")?;
+            expect(
+                scene.disk(disk).await?.state,
+                &[DiskState::Online],
+                "all disks were slow for 60 seconds",
+            )?;
         }
         scene.world.take_rules();
         lose(scene, &own, own.seed as usize % 2..own.data_disks()).await
@@ -154,7 +149,7 @@ pub fn hung_beyond(setup: &Setup) -> Result<Shown, Failure> {
         let (ran, ()) = join(scene.clients.run(own.operations), over).await;
         ran?;
         expect(
-            state(scene, victim).await?,
+            scene.disk(victim).await?.state,
             &[DiskState::Online],
             "the pool could not lose a disk that hung",
         )?;

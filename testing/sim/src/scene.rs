@@ -1,9 +1,9 @@
 //! A pool in a world, with clients on it: what every scenario starts from.
 
-use crate::harness::{Failure, LIMIT, engine, in_world};
+use crate::harness::{Events, Failure, LIMIT, engine, in_world};
 use crate::setup::{POOL, Setup};
 use crate::workload::{Clients, History, Tolerance};
-use forebay_pool::Engine;
+use forebay_pool::{DiskStatus, Engine};
 use forebay_runtime::Rt;
 use forebay_simulation::{Image, World, WorldConfig};
 use std::rc::Rc;
@@ -14,6 +14,7 @@ pub struct Scene {
     pub world: World,
     pub rt: Rt,
     pub engine: Engine,
+    pub events: Events,
     pub clients: Rc<Clients>,
 }
 
@@ -22,6 +23,21 @@ impl Scene {
     pub async fn export(&self) -> Result<(), Failure> {
         let failed = |error| Failure::Outcome(format!("the export failed: {error}"));
         self.engine.pool_export(POOL).await.map_err(failed)
+    }
+
+    /// How many events of this code tell of a disk.
+    pub fn told(&self, code: &str, disk: usize) -> usize {
+        let object = format!("{POOL}/{disk}");
+        let events = self.events.lock().expect("no holder of this lock panics");
+        events.iter().filter(|event| event.code == code && event.object == object).count()
+    }
+
+    /// What the pool says of a disk.
+    pub async fn disk(&self, number: usize) -> Result<DiskStatus, Failure> {
+        let pools = self.engine.pools().await;
+        let mut disks = pools.iter().flat_map(|pool| &pool.groups).flat_map(|group| &group.disks);
+        let found = disks.find(|status| usize::from(status.number) == number);
+        found.cloned().ok_or_else(|| Failure::Outcome(format!("disk {number} is no part of the pool")))
     }
 
     /// Has the setup's second group join, if it has one.
@@ -80,11 +96,11 @@ pub fn play_first(
     let (world2, setup2) = (world.clone(), setup.clone());
     let limit = LIMIT.max(Duration::from_millis(50) * setup.operations as u32);
     in_world(world, setup.shards, limit, move |rt, cores| async move {
-        let (engine, _) = engine(cores);
+        let (engine, events) = engine(cores);
         let failed = |error| Failure::Outcome(format!("creating the pool failed: {error}"));
         engine.pool_create(setup2.pool_spec()).await.map_err(failed)?;
         let clients = Clients::new(&world2, &rt, &engine, &setup2, tolerance);
-        let scene = Scene { world: world2, rt, engine, clients };
+        let scene = Scene { world: world2, rt, engine, events, clients };
         script(&scene).await?;
         Ok(Ended { history: Rc::new(scene.clients.history()), excused: scene.clients.excused.get() })
     })

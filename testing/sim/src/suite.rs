@@ -55,16 +55,21 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::ParityNotUpdated | Bug::ParityWrongRotation => &["gone", "rot"],
         Bug::DegradedReadUnchecked => &["rot-same-place", "gone"],
         Bug::ResilverMissesChunk => &["returned"],
-        Bug::ScrubOnlyLooks => &["scrubbed"],
+        Bug::ScrubOnlyLooks | Bug::ScrubLeavesUnread => &["scrubbed"],
         Bug::JoiningDisksDecide => &["group-added"],
         Bug::TrimsOpenChunk => &["trimmed"],
         Bug::FailureNotRecorded => &["hung-evicted", "gone"],
         Bug::HedgeUnchecked => &["slow-rotten"],
-        Bug::EvictsBeyondTolerance => &["hung-beyond"],
+        Bug::EvictsBeyondTolerance => &["unfit-beyond", "hung-beyond"],
         Bug::ReadOnlyImportWrites => &["read-only"],
         Bug::CutStaysBehindLog => &["log-lost"],
         Bug::ForeignHostIgnored => &["another-host"],
         Bug::GroupLeavesEarly | Bug::LogMovesWithoutFrames => &["group-removed"],
+        Bug::ErrorsToldAgain => &["unfit-evicted"],
+        Bug::SamePlaceCountsAgain => &["bad-sector"],
+        Bug::WrongCountsAsUnreadable => &["scrubbed"],
+        Bug::FailureCountsAsRecorded => &["gone-together"],
+        Bug::OverlayForgets => &["read-only"],
         Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],
     }
@@ -82,6 +87,9 @@ fn is_of_parity(bug: Bug) -> bool {
             | Bug::ParityNotUpdated
             | Bug::ParityWrongRotation
             | Bug::DegradedReadUnchecked
+            | Bug::ScrubLeavesUnread
+            | Bug::FailureCountsAsRecorded
+            | Bug::OverlayForgets
             | Bug::HedgeUnchecked
     )
 }
