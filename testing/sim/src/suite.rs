@@ -69,7 +69,6 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::SamePlaceCountsAgain => &["bad-sector"],
         Bug::WrongCountsAsUnreadable => &["scrubbed"],
         Bug::FailureCountsAsRecorded => &["gone-together"],
-        Bug::OverlayForgets => &["read-only"],
         Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],
     }
@@ -89,7 +88,6 @@ fn is_of_parity(bug: Bug) -> bool {
             | Bug::DegradedReadUnchecked
             | Bug::ScrubLeavesUnread
             | Bug::FailureCountsAsRecorded
-            | Bug::OverlayForgets
             | Bug::HedgeUnchecked
     )
 }

@@ -126,13 +126,11 @@ pub enum Bug {
     FailureCountsAsRecorded,
     /// A scrub leaves parity as it is that cannot be read.
     ScrubLeavesUnread,
-    /// A read-only import forgets what it completed in memory.
-    OverlayForgets,
 }
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 58] = [
+    pub const ALL: [Bug; 57] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -190,7 +188,6 @@ impl Bug {
         Bug::WrongCountsAsUnreadable,
         Bug::FailureCountsAsRecorded,
         Bug::ScrubLeavesUnread,
-        Bug::OverlayForgets,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
