@@ -260,6 +260,10 @@ impl Volume {
             if self.shard.stopping.get() {
                 return Err(IoError::Gone);
             }
+            // What failed may be on disk all the same, and come back: that nothing is here now says nothing.
+            if self.shard.is_suspended() {
+                return Err(IoError::Suspended);
+            }
             if !self.dataset.has_newer(at, end) {
                 match self.dataset.tree.borrow().next_leaf(at / FANOUT) {
                     Some(leaf) if leaf * FANOUT < end => at = at.max(leaf * FANOUT),

@@ -636,3 +636,25 @@ fn errors_of_disks_are_told_once_and_those_of_nobody_are_not() {
     };
     world.run(&executor, LIMIT, main).expect("finishes");
 }
+
+/// Goal: a pool that has stopped writing acknowledges no discard, also where nothing is: the write that failed may have reached the disk, and
+/// would come back after the next import.
+#[test]
+fn what_is_discarded_after_a_failure_is_not_acknowledged() {
+    let world = World::new(WorldConfig::new(1));
+    world.add_disk(Image::new(32 * MIB));
+    let (executor, cores) = world.executor(1);
+    let (rt, faults) = (executor.rt().clone(), world.clone());
+    let main = async move {
+        let engine = engine(cores);
+        engine.pool_create(spec(Layout::Single, &["sim0"], &[], 1)).await.expect("created");
+        let info = engine.volume_create(volume("a", 8 * MIB, 8192)).await.expect("created");
+        let a = Volume::open(&rt, info.id).expect("open");
+        faults.add_rule(Rule::new(0, Action::FailAfter(DiskErrorKind::Io)).on(OpKind::Write));
+        a.write(0, vec![pattern(&rt, 1, 8192)], false).await.expect_err("the disk fails");
+        assert_eq!(a.discard(0, MIB, true).await, Err(IoError::Suspended));
+        assert_eq!(a.write_zeroes(0, MIB, true).await, Err(IoError::Suspended));
+        assert_eq!(bytes(&a, 0, 8192).await, [0; 8192]);
+    };
+    world.run(&executor, LIMIT, main).expect("finishes");
+}
