@@ -113,6 +113,15 @@ pub fn check(root: &Path) -> Vec<Breach> {
     breaches
 }
 
+/// The Rust files below a directory of the tree, in order.
+pub fn rust_files(root: &Path, below: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    walk(root, Path::new(below), &mut files);
+    files.retain(|path| Kind::of(path) == Kind::Rust);
+    files.sort();
+    files
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Rust,

@@ -212,3 +212,23 @@ fn links_that_lead_nowhere() {
     tree.write("docs/b.md", "# B\n\n[a](a.md#nothing)\n");
     tree.expect("link", "docs/b.md:3");
 }
+
+#[test]
+fn an_event_that_no_page_explains_and_one_that_nothing_tells() {
+    let tree = Tree::tidy();
+    let page = |rows: &str| {
+        tree.write(
+            "docs/operating.md",
+            &format!("# A\n\n<!-- table: events -->\n| code |\n|---|\n{rows}\n| `x.y` |\n"),
+        )
+    };
+    tree.write(
+        "crates/engine/raid/src/lib.rs",
+        "//! A crate.\nfn f() { g(Severity::Error,\n  \"disk.gone\") }\n",
+    );
+    tree.expect("event", "crates/engine/raid/src/lib.rs");
+    page("| `disk.gone` | what it means |\n\nelsewhere");
+    assert_eq!(tree.breaches(), []);
+    page("| `disk.gone` | what it means |\n| `disk.back` | never told |\n\nelsewhere");
+    tree.expect("event", "docs/operating.md");
+}
