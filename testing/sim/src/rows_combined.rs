@@ -8,6 +8,7 @@
 use crate::content::{SECTOR, Seen, parse};
 use crate::harness::Failure;
 use crate::matrix::Shown;
+use crate::rows_disk::written_pages;
 use crate::rows_heal::{CRASHES, Crashes, fail_power, failed, judged, lose, scrub};
 use crate::scene::{self, Scene};
 use crate::setup::{POOL, Setup};
@@ -77,16 +78,8 @@ impl Fault {
     }
 }
 
-fn written_pages(image: &Image) -> Vec<u64> {
-    (0..image.size() / 4096).filter(|page| image.page(*page).is_some()).collect()
-}
-
 fn has_lines(setup: &Setup) -> bool {
     matches!(setup.layout, Layout::Parity { .. })
-}
-
-fn redundancy(setup: &Setup) -> usize {
-    usize::from(setup.layout.redundancy())
 }
 
 /// Data disks of the setup, beginning where its seed says.
@@ -99,7 +92,7 @@ fn disks_from(setup: &Setup) -> impl Iterator<Item = usize> + use<> {
 pub fn tolerated(setup: &Setup) -> Result<Shown, Failure> {
     let own = setup.clone();
     let drawn = (setup.seed as usize / 3..).map(|nth| FAULTS[nth % FAULTS.len()]);
-    let mut struck: Vec<(usize, Fault)> = disks_from(setup).take(redundancy(setup)).zip(drawn).collect();
+    let mut struck: Vec<(usize, Fault)> = disks_from(setup).take(setup.redundancy()).zip(drawn).collect();
     // What is written into lines of which a cell is wrong and another missing may be lost: not promised before a scrub.
     let silent = struck.iter().filter(|(_, fault)| fault.is_silent()).count();
     let is_quiet = has_lines(setup) && (1..struck.len()).contains(&silent);
@@ -138,7 +131,7 @@ pub fn tolerated(setup: &Setup) -> Result<Shown, Failure> {
         // Without a disk, a scrub cannot tell which of a line's parity is right.
         let is_sound = lacking == 0 || !has_lines(&own);
         scene.clients.mix.set(if is_sound { Mix::default() } else { Mix::READS });
-        let more = if is_sound { redundancy(&own) - lacking } else { 0 };
+        let more = if is_sound { own.redundancy() - lacking } else { 0 };
         let others = disks_from(&own).skip(struck.len()).take(more);
         Ok(gone | lose(scene, &own, others).await?)
     })
@@ -156,13 +149,13 @@ pub fn together(setup: &Setup) -> Result<Shown, Failure> {
             let gone = Cell::new(0);
             let going = async {
                 scene.rt.sleep(Duration::from_micros(scene.clients.below(2000))).await;
-                for disk in disks_from(&script).take(redundancy(&script)) {
+                for disk in disks_from(&script).take(script.redundancy()) {
                     scene.world.set_gone(disk, true);
                     gone.set(gone.get() | 1 << disk);
                     scene.rt.sleep(Duration::from_micros(scene.clients.below(1500))).await;
                 }
             };
-            let spent = redundancy(&script) as u32;
+            let spent = script.redundancy() as u32;
             let crash = async {
                 for _ in 0..CRASHES {
                     fail_power(scene, 2000, 0, spent, crashes).await;
@@ -203,18 +196,18 @@ fn data_pages(scene: &Scene, disk: usize) -> Vec<u64> {
 pub fn beyond(setup: &Setup) -> Result<Shown, Failure> {
     let last = [Last::Unreadable, Last::Rot, Last::Gone][setup.seed as usize / 2 % 3];
     // With no other disk, its going is another row's.
-    let last = if redundancy(setup) == 0 && last == Last::Gone { Last::Rot } else { last };
+    let last = if setup.redundancy() == 0 && last == Last::Gone { Last::Rot } else { last };
     let world = scene::world(setup);
     let (own, damaged) = (setup.clone(), Rc::new(RefCell::new(Vec::new())));
     let (places, absent) = (damaged.clone(), Rc::new(Cell::new(0)));
     let missing = absent.clone();
     let tolerance = Tolerance { errors: true, no_space: true };
-    let victim = disks_from(setup).nth(redundancy(setup)).expect("a layout has more disks than it can lose");
+    let victim = disks_from(setup).nth(setup.redundancy()).expect("a layout has more disks than it can lose");
     let ended = scene::play(&world, setup, tolerance, async move |scene: &Scene| {
         scene.clients.create_volumes().await?;
         scene.clients.run(own.operations).await?;
         scene.engine.checkpoint(POOL).await.map_err(failed("a checkpoint failed"))?;
-        for disk in disks_from(&own).take(redundancy(&own)) {
+        for disk in disks_from(&own).take(own.redundancy()) {
             scene.world.set_gone(disk, true);
             missing.set(missing.get() | 1 << disk);
         }
@@ -264,7 +257,7 @@ pub fn beyond(setup: &Setup) -> Result<Shown, Failure> {
     let verified = verify_in(setup, images, &ended.history, demand, setup.seed, &again)
         .map_err(|failure| failure.because(&told))?;
     // A page lies in one block of its disk, and in the columns of one block of each disk that is gone.
-    let blocks = places.len() * (1 + redundancy(setup));
+    let blocks = places.len() * (1 + setup.redundancy());
     let most = blocks as u64 * u64::from(setup.block_bytes_max()) / SECTOR as u64;
     if verified.unreadable_sectors > most {
         let text =

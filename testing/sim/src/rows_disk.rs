@@ -198,7 +198,7 @@ fn mask(random: &mut Random) -> Vec<u8> {
 }
 
 /// Pages that hold something, in order: rot in what was never written shows nothing.
-fn written_pages(image: &Image) -> Vec<u64> {
+pub(crate) fn written_pages(image: &Image) -> Vec<u64> {
     (0..image.size() / 4096).filter(|&page| image.page(page).is_some()).collect()
 }
 

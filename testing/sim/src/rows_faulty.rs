@@ -64,12 +64,8 @@ pub fn evicted(setup: &Setup) -> Result<Shown, Failure> {
         scene.clients.run(own.operations).await?;
         let others = (0..own.data_disks()).filter(|disk| *disk != victim);
         Ok(1 << victim
-            | lose(scene, &own, others.skip(own.seed as usize % 2).take(redundancy(&own) - 1)).await?)
+            | lose(scene, &own, others.skip(own.seed as usize % 2).take(own.redundancy() - 1)).await?)
     })
-}
-
-fn redundancy(setup: &Setup) -> usize {
-    usize::from(setup.layout.redundancy())
 }
 
 /// A disk is unfit, and before anybody looks, as many others have gone as the pool can lose: it stays, and has everything.
@@ -96,7 +92,7 @@ pub fn beyond(setup: &Setup) -> Result<Shown, Failure> {
         let others = (0..own.data_disks()).filter(|disk| *disk != victim);
         if scene.disk(victim).await?.state != DiskState::Online {
             // It was looked at meanwhile.
-            return Ok(1 << victim | lose(scene, &own, others.take(redundancy(&own) - 1)).await?);
+            return Ok(1 << victim | lose(scene, &own, others.take(own.redundancy() - 1)).await?);
         }
         let gone = lose(scene, &own, others).await?;
         scene.rt.sleep(Duration::from_secs(30)).await;

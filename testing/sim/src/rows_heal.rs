@@ -77,7 +77,7 @@ pub(crate) async fn lose(
     from: impl Iterator<Item = usize>,
 ) -> Result<u64, Failure> {
     let mut gone = 0;
-    for disk in from.take(usize::from(setup.layout.redundancy())) {
+    for disk in from.take(setup.redundancy()) {
         scene.world.set_gone(disk, true);
         gone |= 1 << disk;
     }
@@ -126,7 +126,7 @@ fn judged_from(
     for (nth, crash) in crashes.take().into_iter().enumerate() {
         let Crash { images, history, mut absent, spent, sound } = crash;
         // Whatever was about to move, the power may take as many disks with it as the layout can lose.
-        for _ in spent..u32::from(setup.layout.redundancy()) {
+        for _ in spent..setup.redundancy() as u32 {
             absent |= 1 << random.below(setup.data_disks() as u64);
             // Of each group.
             if setup.second {

@@ -27,11 +27,7 @@ pub fn read_only(setup: &Setup) -> Result<Shown, Failure> {
     let mut cursor = Cursor::new(&run.recording);
     let (mut tick, mut shown) = (0, Shown::default());
     for moment in moments {
-        while cursor.position() < moment {
-            if let Some(Event::Mark(mark)) = cursor.advance() {
-                tick = *mark;
-            }
-        }
+        tick = go_to(&mut cursor, moment, tick);
         let fates: Vec<Fate> = cursor
             .pending()
             .map(|(_, write)| match random.below(4) {
@@ -112,7 +108,7 @@ pub fn rescued(setup: &Setup) -> Result<Shown, Failure> {
     let mut shown = Shown::default();
     for _ in 0..MOMENTS / 2 {
         let mut absent = 0u64;
-        while absent.count_ones() <= setup.layout.redundancy() as u32 {
+        while absent.count_ones() <= setup.redundancy() as u32 {
             absent |= 1 << random.below(setup.data_disks() as u64);
         }
         let told = |failure: Failure| failure.because(&format!("without disks {absent:#b}"));
@@ -141,15 +137,20 @@ pub fn rescued(setup: &Setup) -> Result<Shown, Failure> {
     Ok(shown)
 }
 
-/// The tick and the disks at a moment of a run, all that was under way done.
-fn stopped_at(run: &Run, moment: usize) -> (u64, Vec<Image>) {
-    let mut cursor = Cursor::new(&run.recording);
-    let mut tick = 0;
+/// Goes on to a moment; the tick there, from the one where the cursor was.
+fn go_to(cursor: &mut Cursor, moment: usize, mut tick: u64) -> u64 {
     while cursor.position() < moment {
         if let Some(Event::Mark(mark)) = cursor.advance() {
             tick = *mark;
         }
     }
+    tick
+}
+
+/// The tick and the disks at a moment of a run, all that was under way done.
+fn stopped_at(run: &Run, moment: usize) -> (u64, Vec<Image>) {
+    let mut cursor = Cursor::new(&run.recording);
+    let tick = go_to(&mut cursor, moment, 0);
     let fates = vec![Fate::Whole; cursor.pending_count()];
     (tick, cursor.crash(&fates))
 }

@@ -73,6 +73,11 @@ impl Setup {
         }
     }
 
+    /// Slots that a chunk can lose.
+    pub fn redundancy(&self) -> usize {
+        usize::from(self.layout.redundancy())
+    }
+
     pub fn data_disks(&self) -> usize {
         self.disks.unwrap_or(self.layout.width() * self.groups)
     }

@@ -113,36 +113,26 @@ fn place(
         let message = format!("disk {} has shrunk: {size} bytes where {expected} are in use", disk.path);
         return Err(refuse(name, message, "Restore its size; nothing was changed"));
     }
+    let parted = || {
+        let path = &disk.path;
+        let message =
+            format!("disk {path} and the others each went on without the other: their contents have parted");
+        refuse(name, message, "Decide which side to keep and import only its disks; nothing was changed")
+    };
     if !entry.status.in_service() && !active(Bug::StaleDiskAccepted) {
         let own_view = disk.label.disks.iter().zip(&label.disks);
         let contradicts = |(own, newest): (&forebay_device::DiskEntry, &forebay_device::DiskEntry)| {
             own.status == DiskStatus::Failed && newest.status == DiskStatus::Online
         };
         if own_view.clone().any(contradicts) {
-            let message = format!(
-                "disk {} and the others each went on without the other: their contents have parted",
-                disk.path
-            );
-            return Err(refuse(
-                name,
-                message,
-                "Decide which side to keep and import only its disks; nothing was changed",
-            ));
+            return Err(parted());
         }
         stale.push((index, disk.path));
         return Ok(());
     }
     let same_generation = disk.label.generation == label.generation;
     if same_generation && (disk.label.disks != label.disks || disk.label.groups != label.groups) {
-        let message = format!(
-            "disk {} and the others each went on without the other: their contents have parted",
-            disk.path
-        );
-        return Err(refuse(
-            name,
-            message,
-            "Decide which side to keep and import only its disks; nothing was changed",
-        ));
+        return Err(parted());
     }
     disks[index] = Some(disk);
     Ok(())
