@@ -5,7 +5,6 @@
 //! 2 Data    1 kind | 4 dataset | 8 first block | 4 count | 4 bytes per block | the blocks
 //! 3 Clear   1 kind | 4 dataset | 8 first block | 8 count
 //! 4 Put     1 kind | 4 dataset | 4 length | dataset record
-//! 5 Remove  1 kind | 4 dataset
 //! 6 Grant   1 kind | 160 chunk table entry
 //! 7 Plug    1 kind | 4 chunk | 4 count | count × (1 slot, 8 byte in the slot, 4 length) | the bytes, one after the other
 //! 8 Plugged 1 kind
@@ -23,42 +22,18 @@ use forebay_space::{CHUNK_ENTRY_BYTES, ChunkEntry, PTR_BYTES, Ptr};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record<'a> {
     /// The blocks from `first` are at `ptrs`. One client write is one record: it is there whole or not at all.
-    Write {
-        dataset: u32,
-        first: u64,
-        ptrs: Cow<'a, [Ptr]>,
-    },
+    Write { dataset: u32, first: u64, ptrs: Cow<'a, [Ptr]> },
     /// The blocks from `first` have these contents, which are nowhere else yet.
-    Data {
-        dataset: u32,
-        first: u64,
-        block_bytes: u32,
-        blocks: Vec<&'a [u8]>,
-    },
+    Data { dataset: u32, first: u64, block_bytes: u32, blocks: Vec<&'a [u8]> },
     /// The blocks read as zeros.
-    Clear {
-        dataset: u32,
-        first: u64,
-        count: u64,
-    },
+    Clear { dataset: u32, first: u64, count: u64 },
     /// The dataset has these properties; it is new if it was not there.
-    Put {
-        dataset: u32,
-        record: &'a [u8],
-    },
-    Remove {
-        dataset: u32,
-    },
+    Put { dataset: u32, record: &'a [u8] },
     /// The shard owns this chunk from here on.
-    Grant {
-        chunk: ChunkEntry,
-    },
+    Grant { chunk: ChunkEntry },
     /// These bytes go into lines in use of a chunk with parity: data and parity, all of it. The last one that no
     /// [`Record::Plugged`] follows is written again after a crash.
-    Plug {
-        chunk: u32,
-        pieces: Vec<PlugPiece<'a>>,
-    },
+    Plug { chunk: u32, pieces: Vec<PlugPiece<'a>> },
     /// The bytes of the last [`Record::Plug`] are in place.
     Plugged,
 }
@@ -94,7 +69,6 @@ impl Record<'_> {
             Record::Data { blocks, .. } => 21 + blocks.iter().map(|block| block.len()).sum::<usize>(),
             Record::Clear { .. } => 21,
             Record::Put { record, .. } => 9 + record.len(),
-            Record::Remove { .. } => 5,
             Record::Grant { .. } => 1 + CHUNK_ENTRY_BYTES,
             Record::Plug { pieces, .. } => {
                 9 + pieces.iter().map(|piece| PIECE_HEADER + piece.bytes.len()).sum::<usize>()
@@ -126,9 +100,6 @@ impl Record<'_> {
             }
             Record::Put { dataset, record } => {
                 w.u8(4).u32(*dataset).u32(record.len() as u32).bytes(record);
-            }
-            Record::Remove { dataset } => {
-                w.u8(5).u32(*dataset);
             }
             Record::Grant { chunk } => {
                 w.u8(6);
@@ -172,7 +143,6 @@ impl Record<'_> {
                 let (dataset, len) = (r.u32()?, r.u32()? as usize);
                 Record::Put { dataset, record: r.bytes(len)? }
             }
-            5 => Record::Remove { dataset: r.u32()? },
             6 => Record::Grant { chunk: ChunkEntry::decode(r)?.ok_or(RecordError)? },
             7 => {
                 let (chunk, count) = (r.u32()?, r.u32()? as usize);
@@ -222,7 +192,6 @@ mod tests {
             Record::Data { dataset: 1, first: 9, block_bytes: 4096, blocks: vec![&block, &block] },
             Record::Clear { dataset: 1, first: 2, count: u64::MAX },
             Record::Put { dataset: 5, record: b"properties" },
-            Record::Remove { dataset: 5 },
             Record::Grant { chunk },
             Record::Plug {
                 chunk: 3,

@@ -7,14 +7,12 @@
 
 use crate::dataset::Dataset;
 use crate::error::IoError;
-use crate::format::{DatasetKind, DatasetRecord, DatasetState};
+use crate::record::{DatasetKind, DatasetRecord};
 use crate::shard::Shard;
-use crate::spec::SyncPolicy;
 use crate::tables::DATASETS_MAX;
 use crate::volume::Volume;
 use forebay_base::Id;
 use forebay_runtime::Buf;
-use forebay_space::Ptr;
 use std::rc::Rc;
 
 /// Most bytes that are kept with a volume.
@@ -75,21 +73,11 @@ impl Shard {
     }
 
     async fn create_attributes(self: &Rc<Self>) -> Result<Volume, IoError> {
-        let record = DatasetRecord {
-            number: 0,
-            kind: DatasetKind::Attributes,
-            state: DatasetState::Live,
-            sync: SyncPolicy::Always,
-            block_shift: BLOCK_BYTES.trailing_zeros() as u8,
-            id: Id::from_random(self.rt.random(), self.rt.random()),
-            size: (DATASETS_MAX * SLOT_BYTES) as u64,
-            created: self.rt.wall(),
-            root: Ptr::HOLE,
-            mapped: 0,
-            height: 0,
-            name: String::new(),
-        };
-        let dataset = self.create_dataset(record).await?;
+        let id = Id::from_random(self.rt.random(), self.rt.random());
+        let (shift, size) = (BLOCK_BYTES.trailing_zeros() as u8, (DATASETS_MAX * SLOT_BYTES) as u64);
+        let fresh = DatasetRecord::new(DatasetKind::Attributes, id, shift, size, String::new());
+        let record = DatasetRecord { created: self.rt.wall(), ..fresh };
+        let dataset = self.create_dataset(record, None).await?;
         Ok(Volume::of(self.clone(), dataset))
     }
 

@@ -5,19 +5,20 @@
 //! and 10); checks that births grow towards the root (3); follows the log and checks that what it points to
 //! lies in space that the checkpoint does not use (2). It writes nothing, not even repairs.
 
+mod trees;
+
 use crate::Import;
 use crate::assembly::assemble;
 use crate::error::Error;
-use crate::format::{DatasetRecord, ShardRoot};
+use crate::format::ShardRoot;
 use crate::import::{Found, Probe, build_array, line_units, open_error, probe};
 use crate::open::{FrameReader, log_ring, read_catalog, read_chunk_table};
-use forebay_base::{Checksum, Id};
+use forebay_base::Id;
 use forebay_device::Health;
 use forebay_log::{FrameContext, Record, decode_records};
 use forebay_raid::Array;
 use forebay_runtime::{OpenMode, Rt};
 use forebay_space::{Addr, Bits, ChunkEntry, ChunkId, ChunkKind, Ptr, decode_record};
-use forebay_tree::{NODE_BYTES, NodeHeader, decode_node, decode_ptrs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -136,18 +137,7 @@ impl Checker {
         for ptr in catalog {
             self.reach(&mut space, &ptr, "a catalogue block");
         }
-        for record in &records {
-            self.report.volumes += 1;
-            let mut mapped = 0;
-            self.tree(&mut space, record, record.root, record.height, 0, &mut mapped).await;
-            if mapped != record.mapped {
-                let message = format!(
-                    "volume {}: {mapped} blocks are mapped, its record says {}",
-                    record.name, record.mapped
-                );
-                self.report.problem(message);
-            }
-        }
+        self.trees(&mut space, &records).await;
         self.bitmaps(index, &space, &entries).await;
         self.parity(index, &space).await;
         self.log(index, root, incarnation, &space, &entries).await;
@@ -181,60 +171,6 @@ impl Checker {
             self.report.problem(format!("{what} at {addr:?} shares space with something else"));
         }
         true
-    }
-
-    async fn tree(
-        &mut self,
-        space: &mut Space,
-        record: &DatasetRecord,
-        ptr: Ptr,
-        level: u8,
-        index: u64,
-        mapped: &mut u64,
-    ) {
-        if ptr.is_hole() {
-            return;
-        }
-        let what = format!("volume {}: node {index} of level {level}", record.name);
-        if !self.reach(space, &ptr, &what) {
-            return;
-        }
-        let slots = space.slots(&ptr).expect("reached");
-        let header = NodeHeader { pool: self.pool, owner: record.id, level, index };
-        let check = |bytes: &[u8]| decode_node(bytes, &header, &ptr).is_ok();
-        let body = match self.array.read(&slots, ptr.addr().offset(), NODE_BYTES, check).await {
-            Ok(good) => decode_node(&good.bytes, &header, &ptr).expect("checked on reading").to_vec(),
-            Err(error) => return self.report.problem(format!("{what} is lost: {error:?}")),
-        };
-        self.report.nodes += 1;
-        for (slot, child) in decode_ptrs(&body).into_iter().enumerate() {
-            if child.birth() > ptr.birth() && !child.is_hole() {
-                self.report.problem(format!("{what} points to something born after it"));
-            }
-            let place = index * forebay_tree::FANOUT + slot as u64;
-            if level > 0 {
-                Box::pin(self.tree(space, record, child, level - 1, place, mapped)).await;
-            } else if !child.is_hole() {
-                *mapped += 1;
-                self.block(space, record, &child, place).await;
-            }
-        }
-    }
-
-    async fn block(&mut self, space: &mut Space, record: &DatasetRecord, ptr: &Ptr, block: u64) {
-        let what = format!("volume {}: block {block}", record.name);
-        if block >= record.blocks() || ptr.bytes() != 1 << record.block_shift {
-            self.report.problem(format!("{what} does not belong to a volume of its size"));
-        }
-        if !self.reach(space, ptr, &what) {
-            return;
-        }
-        let slots = space.slots(ptr).expect("reached");
-        let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
-        match self.array.read(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await {
-            Ok(_) => self.report.blocks += 1,
-            Err(error) => self.report.problem(format!("{what} is lost: {error:?}")),
-        }
     }
 
     async fn bitmaps(&mut self, shard: usize, space: &Space, entries: &[ChunkEntry]) {

@@ -7,6 +7,8 @@
 use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::format::ShardRoot;
+use crate::lineage::FrozenDataset;
+use crate::record::{DatasetKind, DatasetRecord};
 use crate::shard::{FrozenShard, Shard};
 use crate::tables::{
     Table, chunk_blocks, chunk_table_fits, encode_catalog, encode_chunks, encode_index, header,
@@ -76,27 +78,36 @@ impl Shard {
     /// Writes what was frozen. Durable, and unreachable until the superblock says otherwise.
     pub async fn write_checkpoint(self: &Rc<Self>, generation: u64) -> Result<ShardRoot, IoError> {
         let frozen = self.frozen.borrow_mut().take().expect("frozen before it is written");
-        let FrozenShard { datasets, tail, cut, unflushed } = frozen;
+        let FrozenShard { datasets, snapshots, tail, cut, unflushed } = frozen;
         let mut writer = NodeWriter { shard: self, ready: Vec::new(), touched: unflushed };
         let mut records = Vec::with_capacity(datasets.len());
         let mut catalog_early = None;
         if active(Bug::CatalogBeforeTree) {
-            let records: Vec<_> = datasets.iter().map(|(record, _)| record.clone()).collect();
+            let records: Vec<_> = datasets.iter().map(|dataset| dataset.record.clone()).collect();
             catalog_early = Some(self.write_catalog(&mut writer, &records).await?);
         }
-        for (mut record, frozen) in datasets {
+        for FrozenDataset { mut record, frozen, snapshot } in datasets {
             if let Some(frozen) = frozen {
-                let dataset = self.datasets.borrow().get(&record.number).cloned();
-                (record.root, record.height, record.mapped) = self
-                    .write_tree(
-                        &mut writer,
-                        NodeOwner { dataset, id: record.id, number: record.number },
-                        frozen,
-                    )
-                    .await?;
+                // What was of a volume that has gone back to a snapshot is not in memory any more.
+                let dataset = match record.kind {
+                    DatasetKind::Snapshot => None,
+                    _ => self.datasets.borrow().get(&record.number).cloned(),
+                };
+                let owner = NodeOwner { dataset, id: record.family, number: record.number };
+                (record.root, record.height, record.mapped) =
+                    self.write_tree(&mut writer, owner, frozen).await?;
             }
-            records.push(record);
+            if let Some(snapshot) = snapshot {
+                let (root, height, mapped) = (record.root, record.height, record.mapped);
+                self.seal_snapshot(DatasetRecord { root, height, mapped, ..snapshot });
+            }
+            match record.kind {
+                DatasetKind::Snapshot => self.seal_snapshot(record),
+                _ => records.push(record),
+            }
         }
+        records.extend(snapshots);
+        records.extend(self.sealed_snapshots.borrow().iter().cloned());
         let (catalog, mut tables) = match catalog_early {
             Some(early) => early,
             None => self.write_catalog(&mut writer, &records).await?,
@@ -137,14 +148,16 @@ impl Shard {
                 if !active(Bug::ColdLeafForgetsOldPointer) {
                     freed.iter().for_each(|ptr| self.space.borrow_mut().freed_frozen(ptr));
                 }
-                let ptr = self.replace(writer, &owner, 0, leaf.index, leaf.home, body).await?;
+                let owns = frozen.owns(&leaf.home, 0, leaf.index);
+                let ptr = self.replace(writer, &owner, (0, leaf.index), (leaf.home, owns), body).await?;
                 frozen.wrote(0, leaf.index, ptr);
             }
         }
         drop(leaves);
         for level in 1..=frozen.height() {
             for (index, home, body) in frozen.dirty_inner(level) {
-                let ptr = self.replace(writer, &owner, level, index, home, body).await?;
+                let owns = frozen.owns(&home, level, index);
+                let ptr = self.replace(writer, &owner, (level, index), (home, owns), body).await?;
                 frozen.wrote(level, index, ptr);
             }
         }
@@ -186,17 +199,16 @@ impl Shard {
         NodeHeader { pool: self.shared.id, owner: owner.id, level, index }
     }
 
-    /// Writes a node in a new place and frees the old one.
+    /// Writes a node in a new place and frees the old one, if the tree owns it.
     async fn replace(
         &self,
         writer: &mut NodeWriter<'_>,
         owner: &NodeOwner,
-        level: u8,
-        index: u64,
-        home: Ptr,
+        (level, index): (u8, u64),
+        (home, owns): (Ptr, bool),
         body: Option<Vec<u8>>,
     ) -> Result<Ptr, IoError> {
-        if !home.is_hole() {
+        if !home.is_hole() && owns {
             self.space.borrow_mut().freed_frozen(&home);
         }
         match body {
@@ -209,7 +221,7 @@ impl Shard {
     async fn write_catalog(
         &self,
         writer: &mut NodeWriter<'_>,
-        records: &[crate::format::DatasetRecord],
+        records: &[DatasetRecord],
     ) -> Result<(Ptr, Vec<Ptr>), IoError> {
         if records.is_empty() {
             return Ok((Ptr::HOLE, Vec::new()));
@@ -294,6 +306,8 @@ impl Shard {
     /// The superblock is durable: old space is free, the log is cut. Gives the chunks that leave the shard.
     pub async fn committed(self: &Rc<Self>) -> Vec<ChunkEntry> {
         self.progress.until(|| self.repairs.get() == 0).await;
+        self.checkpointing.set(false);
+        self.add_sealed();
         let leaving = self.space.borrow_mut().release();
         self.log.borrow_mut().tail = self.frozen_tail.get().position;
         self.checkpoints.set(self.checkpoints.get() + 1);

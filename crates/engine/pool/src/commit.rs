@@ -11,8 +11,7 @@
 use crate::dataset::{Dataset, Staged};
 use crate::destage::LogClaim;
 use crate::error::IoError;
-use crate::format::{DatasetKind, DatasetRecord, DatasetState};
-use crate::registry::registry;
+use crate::record::DatasetRecord;
 use crate::shard::{NodesClaim, Shard};
 use crate::signal::Pass;
 use forebay_base::codec::Writer;
@@ -64,12 +63,11 @@ pub(crate) enum Change {
         first: u64,
         count: u64,
     },
+    /// With the tree of a dataset that begins as a clone.
     Put {
         record: Box<DatasetRecord>,
         encoded: Vec<u8>,
-    },
-    Remove {
-        number: u32,
+        tree: Option<Tree>,
     },
     Grant {
         chunk: ChunkEntry,
@@ -152,6 +150,14 @@ impl Entry {
         }
     }
 
+    /// Sets when the entry's blocks are born.
+    fn born_in(&mut self, epoch: u64) {
+        for change in &mut self.changes {
+            let Change::Write { ptrs, .. } = change else { continue };
+            ptrs.iter_mut().filter(|ptr| ptr.birth() != epoch).for_each(|ptr| ptr.set_birth(epoch));
+        }
+    }
+
     fn data_bytes(&self) -> usize {
         let bytes = |change: &Change| match change {
             Change::Write { parts, .. } => parts.iter().map(|part| part.len()).sum(),
@@ -168,7 +174,12 @@ impl Entry {
 impl Change {
     /// A dataset's new properties.
     pub fn put(record: DatasetRecord) -> Change {
-        Change::Put { encoded: record.encode().to_vec(), record: Box::new(record) }
+        Change::Put { encoded: record.encode().to_vec(), record: Box::new(record), tree: None }
+    }
+
+    /// A new dataset that begins with what `tree` has.
+    pub fn put_clone(record: DatasetRecord, tree: Tree) -> Change {
+        Change::Put { encoded: record.encode().to_vec(), record: Box::new(record), tree: Some(tree) }
     }
 
     fn is_forgotten(&self) -> bool {
@@ -206,8 +217,7 @@ impl Change {
             Change::Clear { dataset, first, count } => {
                 Record::Clear { dataset: dataset.number(), first: *first, count: *count }
             }
-            Change::Put { record, encoded } => Record::Put { dataset: record.number, record: encoded },
-            Change::Remove { number } => Record::Remove { dataset: *number },
+            Change::Put { record, encoded, .. } => Record::Put { dataset: record.number, record: encoded },
             Change::Grant { chunk } => Record::Grant { chunk: chunk.clone() },
             Change::Plug { chunk, pieces } => {
                 let pieces = pieces.iter().map(|piece| PlugPiece {
@@ -391,6 +401,8 @@ impl Shard {
             }
         }
         let mut writes = self.start_writes(data);
+        // Only now is it certain on which side of a snapshot they come to lie.
+        batch.entries.iter_mut().for_each(|entry| entry.born_in(self.epoch.get()));
         let frame = self.encode_batch(batch, payload, length);
         batch.bytes += length;
         writes.extend(self.start_frame(frame));
@@ -543,8 +555,7 @@ impl Shard {
                 staged.iter().for_each(|(_, staged)| self.unstage(staged));
                 self.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
             }
-            Change::Put { record, .. } => self.apply_put(*record),
-            Change::Remove { number } => self.apply_remove(number),
+            Change::Put { record, tree, .. } => self.apply_put(*record, tree),
             Change::Grant { chunk } => self.space.borrow_mut().grant_logged(chunk.id),
             Change::Plug { .. } | Change::Plugged => {}
         }
@@ -589,46 +600,6 @@ impl Shard {
             if loaded {
                 self.leaf_loaded(number, leaf);
             }
-        }
-    }
-
-    pub fn apply_put(self: &Rc<Self>, record: DatasetRecord) {
-        let known = self.datasets.borrow().get(&record.number).cloned();
-        let dataset = match known {
-            Some(dataset) => {
-                self.change_tree(&dataset, |tree| tree.grow(record.blocks()));
-                let mut now = dataset.record.borrow_mut();
-                (now.size, now.sync, now.state, now.name) =
-                    (record.size, record.sync, record.state, record.name);
-                drop(now);
-                dataset
-            }
-            None => {
-                let tree = Tree::empty(record.blocks());
-                let number = record.number;
-                let record = DatasetRecord { root: Ptr::HOLE, mapped: 0, height: tree.height(), ..record };
-                let dataset = Rc::new(Dataset::new(record, tree));
-                self.datasets.borrow_mut().insert(number, dataset.clone());
-                dataset
-            }
-        };
-        let registry = registry(&self.rt);
-        let (kind, state) = (dataset.record.borrow().kind, dataset.record.borrow().state);
-        match (kind, state) {
-            (DatasetKind::Volume, DatasetState::Live) => registry.add_volume(self, dataset),
-            (DatasetKind::Attributes, DatasetState::Live) => {}
-            (_, DatasetState::Deleting) => {
-                dataset.gone.set(true);
-                registry.remove_volume(dataset.id());
-            }
-        }
-    }
-
-    pub fn apply_remove(&self, number: u32) {
-        let removed = self.datasets.borrow_mut().remove(&number);
-        if let Some(dataset) = removed {
-            dataset.gone.set(true);
-            registry(&self.rt).remove_volume(dataset.id());
         }
     }
 

@@ -7,11 +7,13 @@ use crate::error::{Error, ErrorKind, IoError};
 use crate::faulty::FaultyDisks;
 use crate::format::ShardRoot;
 use crate::heal::Healer;
+use crate::locks::RangeLocks;
 use crate::registry::{PoolShared, call, registry};
 use crate::scrub::PoolScrub;
 use crate::signal::Turnstile;
 use crate::slots::{DATA, SlotMap};
 use crate::slow::SlowDisks;
+use crate::snapshots::SealRequest;
 use crate::spec::{DiskState, DiskStatus, Event, GroupStatus, Layout, PoolState, PoolStatus, Role, Severity};
 use forebay_base::Id;
 use forebay_device::{self as device, DiskEntry, Label, UNIT};
@@ -47,9 +49,13 @@ pub(crate) struct Control {
     pub slots: RefCell<SlotMap>,
     pub generation: Cell<u64>,
     pub incarnation: u64,
-    pub epoch: u64,
+    pub epoch: Cell<u64>,
     /// Live volumes by name.
     pub names: RefCell<BTreeMap<String, Place>>,
+    /// Held (as range 0) while it changes who grew from which.
+    pub lineage: RangeLocks,
+    /// Snapshots that the next checkpoint is to seal.
+    pub seals: RefCell<Vec<Rc<SealRequest>>>,
     /// Whether the pool is being closed, and whether all that clients did is over.
     pub closing: Cell<bool>,
     pub exporting: Cell<bool>,
@@ -90,7 +96,9 @@ impl Control {
             slots: RefCell::new(slots),
             generation: Cell::new(generation),
             incarnation,
-            epoch,
+            epoch: Cell::new(epoch),
+            lineage: RangeLocks::default(),
+            seals: RefCell::default(),
             names: RefCell::default(),
             closing: Cell::new(false),
             exporting: Cell::new(false),
@@ -231,9 +239,19 @@ impl Control {
         }
         let shards = self.shard_count();
         let generation = self.generation.get() + 1;
-        let freezing =
-            (0..shards).map(|index| self.on_shard(index, |shard| async move { shard.freeze().await }));
+        let seals = self.prepare_seals().await?;
+        let ends_epoch = !seals.is_empty();
+        let freezing = (0..shards).map(|index| {
+            self.on_shard(index, move |shard| async move {
+                shard.freeze_order.borrow_mut().ends_epoch = ends_epoch;
+                shard.freeze().await
+            })
+        });
         join_all(freezing).await.into_iter().collect::<Result<Vec<()>, Error>>()?;
+        if ends_epoch {
+            self.epoch.set(self.epoch.get() + 1);
+            self.release_volumes().await?;
+        }
         let writing = (0..shards).map(|index| {
             self.on_shard(index, move |shard| async move { shard.write_checkpoint(generation).await })
         });
@@ -248,6 +266,7 @@ impl Control {
             let mut slots = self.slots.borrow_mut();
             leaving?.iter().for_each(|chunk| slots.release(chunk));
         }
+        seals.iter().for_each(|seal| seal.done.set(Some(Ok(()))));
         Ok(())
     }
 

@@ -355,6 +355,7 @@ async fn format_shards(
         let parts = ShardParts {
             space,
             datasets: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
             log,
             tables: Vec::new(),
             sealed: 1,

@@ -5,9 +5,9 @@
 //! clients see pending blocks only where their acknowledgement did not wait for the disk, so that no client
 //! ever reads what a crash could take back.
 
-use crate::format::DatasetRecord;
 use crate::locks::RangeLocks;
 use crate::pending::Pending;
+use crate::record::DatasetRecord;
 use crate::signal::Turnstile;
 use crate::spec::SyncPolicy;
 use forebay_base::Id;
@@ -39,8 +39,11 @@ pub(crate) struct Dataset {
     pub properties: RangeLocks,
     pub pending: RefCell<Pending>,
     pub staged: RefCell<BTreeMap<u64, Staged>>,
-    /// Client operations in flight; deletion waits for none.
+    /// Client operations in flight, and those among them that change something; deletion waits for none.
     active: Cell<usize>,
+    changing: Cell<usize>,
+    /// A snapshot is about to be taken: no client's change starts.
+    held: Cell<bool>,
     idle: Turnstile,
     /// Deleted or exported: no new client operation starts.
     pub gone: Cell<bool>,
@@ -48,6 +51,9 @@ pub(crate) struct Dataset {
 
 /// A client operation in flight.
 pub(crate) struct Active(Rc<Dataset>);
+
+/// One that changes something.
+pub(crate) struct Changing(Rc<Dataset>);
 
 impl Dataset {
     pub fn new(record: DatasetRecord, tree: Tree) -> Dataset {
@@ -60,6 +66,8 @@ impl Dataset {
             pending: RefCell::new(Pending::new(block_bytes)),
             staged: RefCell::default(),
             active: Cell::new(0),
+            changing: Cell::new(0),
+            held: Cell::new(false),
             idle: Turnstile::default(),
             gone: Cell::new(false),
         }
@@ -70,6 +78,10 @@ impl Dataset {
     }
     pub fn id(&self) -> Id {
         self.record.borrow().id
+    }
+    /// What the nodes of its tree belong to.
+    pub fn family(&self) -> Id {
+        self.record.borrow().family
     }
     pub fn size(&self) -> u64 {
         self.record.borrow().size
@@ -96,6 +108,26 @@ impl Dataset {
         Some(Active(self.clone()))
     }
 
+    /// Counts a client's change in, once no snapshot is about to be taken.
+    pub async fn begin_change(self: &Rc<Self>) -> Changing {
+        if self.held.get() {
+            self.idle.until(|| !self.held.get()).await;
+        }
+        self.changing.set(self.changing.get() + 1);
+        Changing(self.clone())
+    }
+
+    /// Lets no client's change start until it is told otherwise.
+    pub fn hold(&self, held: bool) {
+        self.held.set(held);
+        self.idle.changed();
+    }
+
+    /// Whether all that clients did is in the tree.
+    pub fn is_settled(&self) -> bool {
+        self.changing.get() == 0 && self.pending.borrow().is_empty() && self.staged.borrow().is_empty()
+    }
+
     /// Waits until no client operation is in flight.
     pub async fn quiesce(&self) {
         self.idle.until(|| self.active.get() == 0).await;
@@ -120,6 +152,12 @@ impl Dataset {
     /// Whether the newest contents of any of the blocks `first..end` may be in memory outside the cache.
     pub fn has_newer(&self, first: u64, end: u64) -> bool {
         self.pending.borrow().overlaps(first, end) || self.staged.borrow().range(first..end).next().is_some()
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        self.0.changing.set(self.0.changing.get() - 1);
     }
 }
 

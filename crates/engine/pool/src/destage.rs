@@ -7,7 +7,7 @@
 use crate::commit::{Change, Entry};
 use crate::dataset::Dataset;
 use crate::error::IoError;
-use crate::format::DatasetState;
+use crate::record::DatasetState;
 use crate::shard::Shard;
 use forebay_base::Checksum;
 use forebay_log::Frame;
@@ -133,8 +133,9 @@ impl Shard {
 
     /// Whether a deleted volume is still being emptied.
     fn is_deleting(&self) -> bool {
-        let datasets = self.datasets.borrow();
+        let (datasets, snapshots) = (self.datasets.borrow(), self.snapshots.borrow());
         datasets.values().any(|dataset| dataset.record.borrow().state == DatasetState::Deleting)
+            || snapshots.values().any(|snapshot| snapshot.record.borrow().state == DatasetState::Deleting)
     }
 
     /// Whether so many blocks could ever go to the log at once.
@@ -247,7 +248,7 @@ impl Shard {
                 None => self.allocate(dataset.block_bytes(), 1, 0).await?.0.remove(0),
             };
             let data = staged.data;
-            let ptr = Ptr::new(place.addr(), data.len() as u32, self.epoch, Checksum::of(&data));
+            let ptr = Ptr::new(place.addr(), data.len() as u32, 0, Checksum::of(&data));
             let (dataset, ptrs, parts) = (dataset.clone(), vec![ptr], vec![data]);
             changes.push(Change::Write { dataset, first: block, ptrs, parts, destage: true });
         }

@@ -95,7 +95,7 @@ impl Shard {
         let run_max = (bytes / dataset.block_bytes()).max(1);
         let inside: Vec<bool> = {
             let ptrs = self.leaf_pointers(dataset, leaf).await?;
-            ptrs.iter().map(|ptr| is_inside(ptr, closed)).collect()
+            ptrs.iter().map(|ptr| is_inside(ptr, closed) && self.may_move(dataset, ptr, leaf)).collect()
         };
         let (mut at, mut moved) = (0, 0);
         while at < inside.len() {
@@ -120,7 +120,7 @@ impl Shard {
                 Found::Hole | Found::At(_) => None,
             });
             let Some(home) = cold else { return Ok(found.into_iter().map(pointer).collect()) };
-            let header = NodeHeader { pool: self.shared.id, owner: dataset.id(), level: 0, index: leaf };
+            let header = NodeHeader { pool: self.shared.id, owner: dataset.family(), level: 0, index: leaf };
             let still = || dataset.tree.borrow().overlaid(leaf, home, 0, &[Ptr::HOLE]).is_some();
             let Some(body) = self.read_node(&header, home, still).await? else { continue };
             let stored = decode_ptrs(&body);
@@ -174,7 +174,11 @@ impl Shard {
         let mut moving = Vec::new();
         for (block, ptr) in (first..).zip(&ptrs[(first % FANOUT) as usize..][..count]) {
             // What is newer than the tree has a place of its own, and its coming frees this one.
-            if is_inside(ptr, closed) && dataset.newest(block, false).is_none() {
+            let leaf = first / FANOUT;
+            if is_inside(ptr, closed)
+                && self.may_move(dataset, ptr, leaf)
+                && dataset.newest(block, false).is_none()
+            {
                 // A block that cannot be read stays where it is, and so does its chunk.
                 moving.extend(self.read_block(dataset, block, false).await.ok().map(|data| (block, data)));
             }
@@ -191,7 +195,7 @@ impl Shard {
             if has_lines {
                 return Change::Data { dataset, first: block, blocks: vec![(data, Some(place))] };
             }
-            let ptr = Ptr::new(place.addr(), data.len() as u32, self.epoch, Checksum::of(&data));
+            let ptr = Ptr::new(place.addr(), data.len() as u32, 0, Checksum::of(&data));
             Change::Write { dataset, first: block, ptrs: vec![ptr], parts: vec![data], destage: true }
         };
         let changes = moving.into_iter().zip(places).map(change).collect();
@@ -200,6 +204,11 @@ impl Shard {
         let done = entry.awaited();
         self.submit(entry);
         done.await.map(|()| bytes)
+    }
+
+    /// Whether nobody else points to a block, and its dataset will not be looked at by a deletion.
+    fn may_move(&self, dataset: &Dataset, ptr: &Ptr, leaf: u64) -> bool {
+        !dataset.gone.get() && dataset.tree.borrow().shared.owns(ptr, 0, leaf)
     }
 
     /// Waits for a checkpoint when the log is nearly full. Gives up when that does not help: blocks that are durable in the log

@@ -1,4 +1,4 @@
-//! What the pool itself writes: the superblock's payload and the records of the catalogue.
+//! The superblock's payload: the roots of the shards, and what is the pool's as a whole.
 //!
 //! ```text
 //! superblock payload: 128 bytes, then 288 per shard
@@ -8,16 +8,10 @@
 //!   shard: 0 catalogue index 32   32 chunk table index 32   64 entry of the chunk that holds the latter 160
 //!          224 tail position 8   232 tail sequence 8   240 tail link 16   256 cut sequence 8   264 sealed sequence 8
 //!          272 scrub: dataset number plus one 4, leaf 8   284 zero 4
-//!
-//! dataset record: 512 bytes
-//!   0 number 4   4 kind 1 (1 volume, 2 attributes)   5 state 1   6 sync 1   7 block shift 1   8 id 16   24 size 8   32 created 8
-//!   40 root 32   72 mapped blocks 8   80 height 1   81 zero 15   96 name length 2   98 name 200   298 zero …
 //! ```
-//!
-//! The zero bytes of a dataset record are reserved: project, service level, deadlists, further range roots.
 
 use crate::scrub::ScrubPosition;
-use crate::spec::{Host, ScrubSchedule, SyncPolicy};
+use crate::spec::{Host, ScrubSchedule};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::SUPERBLOCK_PAYLOAD_MAX;
@@ -118,111 +112,6 @@ impl Super {
 
 const _: () = assert!(64 + CHUNK_ENTRY_BYTES == 224);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DatasetState {
-    Live,
-    /// Being emptied in the background; gone for everyone else.
-    Deleting,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DatasetKind {
-    Volume,
-    /// The pool's own: see [`crate::attributes`].
-    Attributes,
-}
-
-/// A dataset's line in the catalogue.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct DatasetRecord {
-    /// Number within the shard, as log records use it.
-    pub number: u32,
-    pub kind: DatasetKind,
-    pub state: DatasetState,
-    pub sync: SyncPolicy,
-    pub block_shift: u8,
-    pub id: Id,
-    pub size: u64,
-    pub created: WallTime,
-    pub root: Ptr,
-    pub mapped: u64,
-    pub height: u8,
-    pub name: String,
-}
-
-pub(crate) const DATASET_BYTES: usize = 512;
-/// Longest volume name in bytes.
-pub(crate) const NAME_MAX: usize = 200;
-
-impl DatasetRecord {
-    pub fn blocks(&self) -> u64 {
-        self.size >> self.block_shift
-    }
-
-    pub fn encode(&self) -> [u8; DATASET_BYTES] {
-        let mut bytes = [0; DATASET_BYTES];
-        let mut w = Writer::new(&mut bytes);
-        let sync = match self.sync {
-            SyncPolicy::Always => 0,
-            SyncPolicy::Standard => 1,
-            SyncPolicy::Disabled => 2,
-        };
-        let kind = match self.kind {
-            DatasetKind::Volume => 1,
-            DatasetKind::Attributes => 2,
-        };
-        w.u32(self.number)
-            .u8(kind)
-            .u8(u8::from(self.state == DatasetState::Deleting))
-            .u8(sync)
-            .u8(self.block_shift);
-        w.u128(self.id.0).u64(self.size).u64(self.created.0);
-        self.root.encode(&mut w);
-        w.u64(self.mapped).u8(self.height).zeros(15);
-        w.u16(self.name.len() as u16).text(&self.name, NAME_MAX);
-        bytes
-    }
-
-    /// Nothing when a field is impossible or the place is unused.
-    pub fn decode(bytes: &[u8]) -> Result<Option<DatasetRecord>, Truncated> {
-        let mut r = Reader::new(bytes);
-        let (number, kind, state, sync, block_shift) = (r.u32()?, r.u8()?, r.u8()?, r.u8()?, r.u8()?);
-        let (id, size, created) = (Id(r.u128()?), r.u64()?, WallTime(r.u64()?));
-        let root = Ptr::decode(&mut r)?;
-        let (mapped, height) = (r.u64()?, r.u8()?);
-        r.bytes(15)?;
-        let (_, name) = (r.u16()?, r.text(NAME_MAX)?);
-        let state = if state == 0 { DatasetState::Live } else { DatasetState::Deleting };
-        let sync = match sync {
-            0 => SyncPolicy::Always,
-            1 => SyncPolicy::Standard,
-            2 => SyncPolicy::Disabled,
-            _ => return Ok(None),
-        };
-        let kind = match kind {
-            1 => DatasetKind::Volume,
-            2 => DatasetKind::Attributes,
-            _ => return Ok(None),
-        };
-        let sane = (12..=17).contains(&block_shift) && height <= 4 && size <= 64 << 40;
-        let record = DatasetRecord {
-            number,
-            kind,
-            state,
-            sync,
-            block_shift,
-            id,
-            size,
-            created,
-            root,
-            mapped,
-            height,
-            name,
-        };
-        Ok(sane.then_some(record))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,7 +119,7 @@ mod tests {
     use forebay_space::{Addr, ChunkId, ChunkKind};
 
     #[test]
-    fn superblock_and_dataset_round_trip() {
+    fn superblocks_round_trip() {
         let ptr = Ptr::new(Addr::new(ChunkId(3), 4), 16384, 1, Checksum(9));
         let slots = vec![SlotRef { disk: 1, slot: 2 }; 3];
         let (id, kind, record_sum) = (ChunkId(3), ChunkKind::Node, Checksum(7));
@@ -262,21 +151,5 @@ mod tests {
             kept.map(|kept| kept.map(|kept| kept.host.name)),
             Ok(Some(format!("a{}", "ö".repeat(31))))
         );
-        let record = DatasetRecord {
-            number: 7,
-            kind: DatasetKind::Attributes,
-            state: DatasetState::Deleting,
-            sync: SyncPolicy::Disabled,
-            block_shift: 13,
-            id: Id(5),
-            size: 1 << 40,
-            created: WallTime(3),
-            root: ptr,
-            mapped: 77,
-            height: 2,
-            name: "project/db-1".into(),
-        };
-        assert_eq!(DatasetRecord::decode(&record.encode()), Ok(Some(record)));
-        assert_eq!(DatasetRecord::decode(&[0; DATASET_BYTES]), Ok(None));
     }
 }

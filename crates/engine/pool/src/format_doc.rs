@@ -1,7 +1,8 @@
 //! Holds `docs/disk-format.md` against the code: every row of its tables must find the field's value where it says.
 
-use crate::format::{DatasetKind, DatasetRecord, DatasetState, ShardRoot, Super};
-use crate::spec::{Host, ScrubSchedule, SyncPolicy};
+use crate::format::{ShardRoot, Super};
+use crate::record::{DatasetKind, DatasetRecord, DatasetState};
+use crate::spec::{Host, ScrubSchedule, SnapshotSchedule, SyncPolicy};
 use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::{
@@ -279,17 +280,22 @@ fn payload_dataset_node_and_frame() {
     );
     let record = DatasetRecord {
         number: 0x61,
-        kind: DatasetKind::Attributes,
         state: DatasetState::Deleting,
         sync: SyncPolicy::Standard,
-        block_shift: 13,
-        id: Id(0x62),
-        size: 0x63,
         created: WallTime(0x64),
         root: catalog,
         mapped: 0x65,
         height: 2,
-        name: "a/b".into(),
+        family: Id(0x66),
+        epoch: 0x67,
+        cursor: 0x68,
+        parent: Some(0x69),
+        volume: 0x6b,
+        held: true,
+        template: true,
+        scheduled: true,
+        schedule: SnapshotSchedule { every_seconds: 0x6c, keep: 0x6d },
+        ..DatasetRecord::new(DatasetKind::Attributes, Id(0x62), 13, 0x63, "a/b".into())
     };
     check(
         "dataset",
@@ -308,6 +314,14 @@ fn payload_dataset_node_and_frame() {
             ("tree height", &[2]),
             ("name bytes", &[3]),
             ("name", b"a/b"),
+            ("family", &[0x66]),
+            ("epoch", &[0x67]),
+            ("deleted before leaf", &[0x68]),
+            ("parent", &[0x6a]),
+            ("volume", &[0x6b]),
+            ("flags", &[7]),
+            ("seconds between snapshots", &[0x6c]),
+            ("kept", &[0x6d]),
         ],
     );
     let header = NodeHeader { pool: Id(0xabc), owner: Id(0xdef), level: 3, index: 0x71 };

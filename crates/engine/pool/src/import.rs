@@ -4,7 +4,7 @@ use crate::assembly::{Assembly, assemble, check_tolerance, refuse};
 use crate::control::{Control, ControlDisk, Place};
 use crate::error::{Error, ErrorKind};
 use crate::forced::check_host;
-use crate::format::{DatasetState, ShardRoot, Super};
+use crate::format::{ShardRoot, Super};
 use crate::open::OpenShard;
 use crate::registry::{PoolShared, call, registry};
 use crate::slots::SlotMap;
@@ -422,6 +422,7 @@ impl Engine {
         control.start_healer();
         control.watch_disks();
         control.schedule_scrubs();
+        control.schedule_snapshots();
         let is_scrubbing = pool.shards.iter().any(|root| root.scrub.is_some());
         if is_cut_short {
             control.scrub_start().await?;
@@ -493,16 +494,7 @@ impl crate::shard::Shard {
             self.spawn(self.clone().destage_task());
             self.destage_work.send();
         }
-        let deleting: Vec<_> = {
-            let datasets = self.datasets.borrow();
-            let gone =
-                datasets.values().filter(|dataset| dataset.record.borrow().state == DatasetState::Deleting);
-            gone.cloned().collect()
-        };
-        for dataset in deleting {
-            dataset.gone.set(true);
-            self.spawn(self.clone().deletion_task(dataset));
-        }
+        self.spawn(self.clone().deletion_task());
         if self.log.borrow().fill_permille() > 500 {
             self.want_checkpoint();
         }

@@ -307,7 +307,7 @@ impl Shard {
         let changes = batch.moving.iter().map(|moving| {
             let point = |staged: &Staged| {
                 let place = staged.place.expect("what moves has a place");
-                Ptr::new(place.addr(), staged.data.len() as u32, self.epoch, Checksum::of(&staged.data))
+                Ptr::new(place.addr(), staged.data.len() as u32, 0, Checksum::of(&staged.data))
             };
             Change::Write {
                 dataset: moving.dataset.clone(),
@@ -325,7 +325,7 @@ impl Shard {
     /// Writes blocks into lines in use.
     async fn plug(self: &Rc<Self>, oldest: Addr, batch: Batch) -> Result<(), IoError> {
         let mut entry = self.pointers(&batch).await?;
-        let slots = self.slots(&Ptr::new(oldest, UNIT as u32, self.epoch, Checksum::default()));
+        let slots = self.slots(&Ptr::new(oldest, UNIT as u32, 0, Checksum::default()));
         let slots = slots.expect("staged places are owned");
         let blocks = batch.moving.iter().flat_map(|moving| &moving.staged);
         let blocks: Vec<(Addr, Buf)> = blocks
@@ -454,9 +454,7 @@ impl Shard {
             let Some((addr, size)) = found else { break };
             let place = |nth: u32| addr.plus(u64::from(nth * units) * UNIT);
             let places = (0..size / units).map(place);
-            claim
-                .places
-                .extend(places.map(|at| Ptr::new(at, block_bytes as u32, self.epoch, Checksum::default())));
+            claim.places.extend(places.map(|at| Ptr::new(at, block_bytes as u32, 0, Checksum::default())));
         }
         Ok(claim)
     }

@@ -40,7 +40,7 @@ impl Control {
         let label_generation = self.label.borrow().generation;
         let pool = Super {
             incarnation: self.incarnation,
-            epoch: self.epoch,
+            epoch: self.epoch.get(),
             label_generation,
             exported,
             scrubs: self.scrub.schedule.get(),

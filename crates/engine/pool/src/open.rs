@@ -2,7 +2,9 @@
 
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind};
-use crate::format::{DatasetRecord, ShardRoot};
+use crate::format::ShardRoot;
+use crate::lineage::Snapshot;
+use crate::record::{DatasetKind, DatasetRecord};
 use crate::registry::PoolShared;
 use crate::replay::Replay;
 use crate::shard::{Log, Shard, ShardParts};
@@ -313,6 +315,7 @@ impl OpenShard<'_> {
                 format!("the free-space record of chunk {chunk} is lost; its free space stays unused");
             shard.event(Severity::Warning, "space.record_lost", &shard.shared.name.clone(), message);
         }
+        shard.share_with_snapshots();
         Replay::new(shard.clone(), root.clone(), incarnation).run().await?;
         if root.needed() < was.needed() {
             shard.tell_cut_short(root.sealed, &was);
@@ -334,13 +337,18 @@ impl OpenShard<'_> {
         let slots = |ptr: &Ptr| space.chunk(ptr.addr().chunk()).map(|chunk| chunk.entry.slots.clone());
         let (records, catalog) = read_catalog(&self.array, pool, index, root.catalog, slots).await?;
         tables.extend(catalog);
-        let mut datasets = BTreeMap::new();
+        let (mut datasets, mut snapshots) = (BTreeMap::new(), BTreeMap::new());
         for record in records {
+            if record.kind == DatasetKind::Snapshot {
+                snapshots.insert(record.number, Snapshot::new(record));
+                continue;
+            }
             let tree = self.load_tree(&space, &record).await?;
             datasets.insert(record.number, Rc::new(Dataset::new(record, tree)));
         }
         let log = Log::new(ring, log_chunks, root.tail, self.incarnation);
-        let parts = ShardParts { space, datasets, log, tables, sealed: root.sealed, epoch: self.epoch };
+        let (sealed, epoch) = (root.sealed, self.epoch);
+        let parts = ShardParts { space, datasets, snapshots, log, tables, sealed, epoch };
         Ok((root, parts, lost))
     }
 
@@ -350,6 +358,7 @@ impl OpenShard<'_> {
         ShardParts {
             space: Space::new(self.line_units.clone()),
             datasets: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
             log: Log::new(ring, vec![Vec::new()], self.root.tail, self.incarnation),
             tables: Vec::new(),
             sealed: self.root.sealed,
@@ -417,7 +426,7 @@ impl OpenShard<'_> {
             }
             for batch in missing.chunks(BATCH) {
                 let read = batch.iter().map(|&(level, index, ptr)| async move {
-                    let header = NodeHeader { pool: self.shared.id, owner: record.id, level, index };
+                    let header = NodeHeader { pool: self.shared.id, owner: record.family, level, index };
                     let chunk = space
                         .chunk(ptr.addr().chunk())
                         .ok_or("a tree node is in a chunk that the table lacks")?;

@@ -68,7 +68,7 @@ impl Shard {
                 Found::Unloaded { leaf, home } => (leaf, home),
             };
             let still = || dataset.tree.borrow().lookup(block) == found;
-            let header = NodeHeader { pool: self.shared.id, owner: dataset.id(), level: 0, index: leaf };
+            let header = NodeHeader { pool: self.shared.id, owner: dataset.family(), level: 0, index: leaf };
             let Some(ptrs) = self.read_node(&header, home, still).await?.map(|body| decode_ptrs(&body))
             else {
                 continue;

@@ -70,6 +70,7 @@ impl PoolShared {
                 for shard in registry(rt).shards(pool) {
                     shard.work.send();
                     shard.destage_work.send();
+                    shard.deletion_work.send();
                     shard.progress.changed();
                 }
             });

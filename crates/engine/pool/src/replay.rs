@@ -11,8 +11,9 @@
 
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind};
-use crate::format::{DatasetRecord, ShardRoot};
+use crate::format::ShardRoot;
 use crate::open::{FrameReader, read_ring};
+use crate::record::DatasetRecord;
 use crate::shard::Shard;
 use forebay_base::Checksum;
 use forebay_base::planted::{Bug, active};
@@ -56,7 +57,7 @@ impl Replay {
             waiting.push_back((start, frame, payload));
             while waiting.front().is_some_and(|(_, frame, _)| frame.sequence <= certain) {
                 let (start, frame, payload) = waiting.pop_front().expect("just seen");
-                self.apply(start, &frame, &payload)?;
+                self.apply(start, &frame, &payload).await?;
             }
         }
         let needed = self.root.needed();
@@ -82,7 +83,7 @@ impl Replay {
                 break;
             }
             self.settle(&start, &frame).await;
-            self.apply(start, &frame, &payload)?;
+            self.apply(start, &frame, &payload).await?;
             self.unless_rescued(self.restore_parity(&frame, &payload).await)?;
         }
         self.unless_rescued(self.plug_again().await)?;
@@ -109,7 +110,7 @@ impl Replay {
     }
 
     /// Applies a frame that counts.
-    fn apply(&self, start: Chain, frame: &Frame, payload: &[u8]) -> Result<(), Error> {
+    async fn apply(&self, start: Chain, frame: &Frame, payload: &[u8]) -> Result<(), Error> {
         let impossible = || self.error(ErrorKind::Corrupt, "the log holds an impossible record");
         let records = decode_records(payload, frame.records).map_err(|_| impossible())?;
         {
@@ -119,8 +120,34 @@ impl Replay {
         }
         let staged_only = frame.sequence < self.root.cut;
         for record in records {
+            if let Record::Put { record, .. } = record
+                && !staged_only
+            {
+                let record = DatasetRecord::decode(record).ok().flatten().ok_or_else(impossible)?;
+                self.put(record).await?;
+                continue;
+            }
             self.replay(record, frame, staged_only).ok_or_else(impossible)?;
         }
+        Ok(())
+    }
+
+    /// Applies a dataset's properties; a clone begins with its snapshot's tree.
+    async fn put(&self, record: DatasetRecord) -> Result<(), Error> {
+        let shard = &self.shard;
+        let is_known = shard.datasets.borrow().contains_key(&record.number)
+            || shard.snapshots.borrow().contains_key(&record.number);
+        let is_clone = record.parent.is_some() && !record.root.is_hole() && !is_known;
+        let tree = match is_clone {
+            true => Some(shard.load_tree(&record).await.map_err(|error| {
+                self.error(
+                    ErrorKind::Corrupt,
+                    &format!("the clone '{}' cannot be read: {error}", record.name),
+                )
+            })?),
+            false => None,
+        };
+        shard.apply_put(record, tree);
         Ok(())
     }
 
@@ -175,10 +202,6 @@ impl Replay {
                     freed.iter().for_each(|ptr| space.freed(ptr));
                 }
             }
-            Record::Put { record, .. } if !staged_only => {
-                shard.apply_put(DatasetRecord::decode(record).ok().flatten()?)
-            }
-            Record::Remove { dataset } if !staged_only => shard.apply_remove(dataset),
             Record::Grant { chunk } if !staged_only => {
                 let mut space = shard.space.borrow_mut();
                 let id = chunk.id;
@@ -187,7 +210,7 @@ impl Replay {
                 }
                 space.grant_logged(id);
             }
-            Record::Put { .. } | Record::Remove { .. } | Record::Grant { .. } => {}
+            Record::Put { .. } | Record::Grant { .. } => {}
             // What an earlier incarnation left half written, the import after it has completed.
             Record::Plug { .. } if frame.incarnation != self.incarnation => {}
             Record::Plug { chunk, pieces } => {

@@ -7,9 +7,10 @@
 use crate::commit::Entry;
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
-use crate::format::{DatasetKind, DatasetRecord, DatasetState};
+use crate::lineage::{FreezeOrder, FrozenDataset, Snapshot};
 use crate::lines::Places;
 use crate::locks::RangeLocks;
+use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::{PoolShared, call, registry};
 use crate::relocate::Twin;
 use crate::scrub::ShardScrub;
@@ -22,7 +23,7 @@ use forebay_log::{Chain, FrameContext, Ring};
 use forebay_raid::{Array, DiskSet};
 use forebay_runtime::{Buf, Completer, Rt};
 use forebay_space::{Chunk, ChunkEntry, ChunkKind, NODE_UNITS, Ptr, Space};
-use forebay_tree::Frozen;
+use forebay_tree::Tree;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -97,7 +98,9 @@ impl Log {
 
 /// What a freeze captured of one shard.
 pub(crate) struct FrozenShard {
-    pub datasets: Vec<(DatasetRecord, Option<Frozen>)>,
+    pub datasets: Vec<FrozenDataset>,
+    /// The snapshots there are.
+    pub snapshots: Vec<DatasetRecord>,
     pub tail: Chain,
     pub cut: u64,
     /// Disks whose completed writes no flush had covered: among them the data of records before the cut.
@@ -157,11 +160,22 @@ pub(crate) struct Shard {
     pub data_in_log: bool,
     pub space: RefCell<Space>,
     pub datasets: RefCell<BTreeMap<u32, Rc<Dataset>>>,
+    /// By number; numbers are those of datasets, too.
+    pub snapshots: RefCell<BTreeMap<u32, Rc<Snapshot>>>,
+    /// Those that the running checkpoint seals.
+    pub sealed_snapshots: RefCell<Vec<DatasetRecord>>,
+    /// The tree of the snapshot that was last cloned, with all its interior nodes.
+    pub cloned: RefCell<Option<(u32, Tree)>>,
+    pub deletion_work: Signal,
     pub log: RefCell<Log>,
     pub queue: RefCell<VecDeque<Entry>>,
     /// Tells the commit task that there is something to do.
     pub work: Signal,
     pub freeze_request: RefCell<Option<Completer<()>>>,
+    /// What the next freeze seals.
+    pub freeze_order: RefCell<FreezeOrder>,
+    /// Whether something is frozen that no superblock has yet.
+    pub checkpointing: Cell<bool>,
     pub frozen: RefCell<Option<FrozenShard>>,
     /// The log's tail once the running checkpoint is durable.
     pub frozen_tail: Cell<Chain>,
@@ -185,7 +199,9 @@ pub(crate) struct Shard {
     /// Repairs of bad copies in flight: space is not released under them.
     pub repairs: Cell<u32>,
     pub sealed: Cell<u64>,
-    pub epoch: u64,
+    /// When what is written now is born, and what the running checkpoint writes.
+    pub epoch: Cell<u64>,
+    pub epoch_frozen: Cell<u64>,
     /// Bytes of records that queued entries bring to the log.
     pub queued_bytes: Cell<usize>,
     /// Bytes of the log that are claimed for blocks which are not staged yet.
@@ -245,6 +261,7 @@ impl Drop for NodesClaim {
 pub(crate) struct ShardParts {
     pub space: Space,
     pub datasets: BTreeMap<u32, Rc<Dataset>>,
+    pub snapshots: BTreeMap<u32, Rc<Snapshot>>,
     pub log: Log,
     pub tables: Vec<Ptr>,
     pub sealed: u64,
@@ -280,10 +297,16 @@ impl Shard {
             data_in_log,
             space: RefCell::new(parts.space),
             datasets: RefCell::new(parts.datasets),
+            snapshots: RefCell::new(parts.snapshots),
+            sealed_snapshots: RefCell::default(),
+            cloned: RefCell::default(),
+            deletion_work: Signal::default(),
             log: RefCell::new(parts.log),
             queue: RefCell::default(),
             work: Signal::default(),
             freeze_request: RefCell::default(),
+            freeze_order: RefCell::default(),
+            checkpointing: Cell::new(false),
             frozen: RefCell::default(),
             frozen_tail: Cell::default(),
             cache: RefCell::new(cache),
@@ -300,7 +323,8 @@ impl Shard {
             tables: RefCell::new(parts.tables),
             repairs: Cell::new(0),
             sealed: Cell::new(parts.sealed),
-            epoch: parts.epoch,
+            epoch: Cell::new(parts.epoch),
+            epoch_frozen: Cell::new(parts.epoch),
             queued_bytes: Cell::new(0),
             claimed_bytes: Cell::new(0),
             log_waiters: Cell::new(0),
@@ -384,7 +408,7 @@ impl Shard {
     /// Waits until a checkpoint that began after this call is durable. False when the pool cannot.
     pub async fn next_checkpoint(self: &Rc<Self>) -> bool {
         // One may be running already, and what is needed may be frozen in it or come after it: two are enough for both.
-        let goal = self.checkpoints.get() + if self.frozen_running() { 2 } else { 1 };
+        let goal = self.checkpoints.get() + if self.checkpointing.get() { 2 } else { 1 };
         self.progress
             .until(|| {
                 if self.checkpoints.get() < goal && !self.is_suspended() && !self.stopping.get() {
@@ -395,10 +419,6 @@ impl Shard {
             })
             .await;
         self.checkpoints.get() >= goal
-    }
-
-    fn frozen_running(&self) -> bool {
-        self.nodes_frozen.get() > 0 || self.frozen.borrow().is_some()
     }
 
     /// Slows writers as the log fills, from 60 % on, smoothly: there is no cliff at the end.
@@ -417,7 +437,7 @@ impl Shard {
     /// Nodes that must stay allocatable whatever happens: dirty ones, those being written, and the tables.
     pub fn nodes_needed(&self) -> u64 {
         let dirty = self.nodes_dirty.get();
-        let tables = (self.datasets.borrow().len() / 31 + 3) as u64
+        let tables = ((self.datasets.borrow().len() + self.snapshots.borrow().len()) / 31 + 3) as u64
             + (self.space.borrow().table_len() / 102 + 3) as u64;
         dirty + self.nodes_frozen.get() + self.nodes_queued.get() + 2 * tables
     }
@@ -522,10 +542,10 @@ impl Shard {
         while places.len() < count {
             let left = (count - places.len()) as u32;
             let Ok((first, run)) = space.allocate_run(kind, units, left) else { return false };
-            // The checksum is filled in by the caller; until then only place and size count.
+            // The checksum is filled in by the caller, the birth by the commit; until then only place and size count.
             let bytes = units * UNIT as u32;
             let place = |nth| first.plus(u64::from(nth * bytes));
-            places.extend((0..run).map(|nth| Ptr::new(place(nth), bytes, self.epoch, Default::default())));
+            places.extend((0..run).map(|nth| Ptr::new(place(nth), bytes, 0, Default::default())));
         }
         true
     }
@@ -564,7 +584,8 @@ impl Shard {
         loop {
             let found = self.space.borrow_mut().allocate(ChunkKind::Node, NODE_UNITS);
             if let Ok(addr) = found {
-                let ptr = Ptr::new(addr, forebay_tree::NODE_BYTES as u32, self.epoch, Default::default());
+                let epoch = self.epoch_frozen.get();
+                let ptr = Ptr::new(addr, forebay_tree::NODE_BYTES as u32, epoch, Default::default());
                 self.nodes_frozen.set(self.nodes_frozen.get().saturating_sub(1));
                 return Ok(ptr);
             }
@@ -637,21 +658,16 @@ impl Shard {
     pub fn freeze_now(&self) -> FrozenShard {
         self.space.borrow_mut().freeze();
         let log = self.log.borrow();
-        let mut nodes = 0;
-        let datasets = self.datasets.borrow();
-        let frozen = datasets.values().map(|dataset| {
-            let mut tree = dataset.tree.borrow_mut();
-            let record = dataset.record.borrow().clone();
-            nodes += tree.dirty();
-            let frozen = tree.is_dirty().then(|| tree.freeze());
-            (record, frozen)
-        });
-        let datasets: Vec<_> = frozen.collect();
-        self.nodes_frozen.set(nodes);
+        self.checkpointing.set(true);
+        self.nodes_frozen.set(self.nodes_dirty.get());
+        let order = self.freeze_order.take();
+        let datasets = self.freeze_datasets(order);
+        let snapshots = self.snapshots.borrow();
+        let snapshots = snapshots.values().map(|snapshot| snapshot.record.borrow().clone()).collect();
         self.nodes_dirty.set(0);
         self.dirty_bytes.set(0);
         let tail = log.staged.values().next().map_or(log.chain, |(chain, _)| *chain);
-        FrozenShard { datasets, tail, cut: log.chain.sequence, unflushed: log.unflushed }
+        FrozenShard { datasets, snapshots, tail, cut: log.chain.sequence, unflushed: log.unflushed }
     }
 
     /// Lets no client operation start any more and waits for those in flight.
@@ -668,6 +684,7 @@ impl Shard {
         self.stopping.set(true);
         self.work.send();
         self.destage_work.send();
+        self.deletion_work.send();
         self.progress.changed();
         self.progress.until(|| self.tasks.get() == 0).await;
     }

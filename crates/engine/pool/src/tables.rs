@@ -14,7 +14,7 @@ use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_space::{CHUNK_ENTRY_BYTES, ChunkEntry, PTR_BYTES, Ptr};
 use forebay_tree::{NODE_BODY, NodeHeader, TABLE_LEVEL};
 
-use crate::format::{DATASET_BYTES, DatasetRecord};
+use crate::record::{DATASET_BYTES, DatasetRecord};
 
 /// Chunks that may hold the blocks of one shard's chunk table.
 const TABLE_CHUNKS_MAX: usize = 24;

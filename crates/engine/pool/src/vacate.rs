@@ -308,6 +308,12 @@ impl Control {
     /// Has a group leave the pool.
     pub async fn group_remove(&self, group: u16) -> Result<(), Error> {
         let bytes = self.group_remove_check(group).await?;
+        let _turn = self.lineage.lock(0, 0).await;
+        let snapshots = self.snapshot_count().await?;
+        if snapshots > 0 {
+            let message = format!("the pool has {snapshots} snapshots, and what a snapshot has cannot move");
+            return Err(self.group_refused(group, &message, "Delete them, then try again"));
+        }
         self.relabel(|label| label.groups[usize::from(group)].leaving = true).await?;
         let message = format!("group {group} is to leave: {} MiB move to other groups", bytes.div_ceil(MIB));
         self.event(Severity::Info, "group.leaving", self.name(), message);

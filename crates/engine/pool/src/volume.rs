@@ -4,8 +4,8 @@ use crate::commit::{AHEAD_BYTES, Change, Entry};
 use crate::dataset::{Active, Dataset};
 use crate::destage::LogClaim;
 use crate::error::IoError;
-use crate::format::DatasetRecord;
 use crate::lines::LinesClaim;
+use crate::record::DatasetRecord;
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{Extent, SyncPolicy};
@@ -111,6 +111,7 @@ impl Volume {
         }
         let pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
+        let _changing = self.dataset.begin_change().await;
         let (first, last) = self.blocks(at, len as u64);
         let lines = self.shard.claim_lines(self.dataset.block_bytes(), last - first + 1).await?;
         let room = self.claim_log(last - first + 1 - lines.blocks()).await?;
@@ -271,6 +272,7 @@ impl Volume {
                 }
             }
             let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
+            let _changing = self.dataset.begin_change().await;
             // Without room it goes on all the same: it may be what makes room.
             let room = self.claim_log(0).await.ok().flatten();
             let guard = self.dataset.locks.lock(at, to - 1).await;
@@ -330,6 +332,7 @@ impl Volume {
         }
         let pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
+        let _changing = self.dataset.begin_change().await;
         let (first, last) = self.blocks(at, len as u64);
         let room = self.claim_log(last - first + 1).await?;
         let guard = self.dataset.locks.lock(first, last).await;
@@ -401,12 +404,6 @@ impl Volume {
         let mut entry = Entry::new(self.shard.entry_id(), vec![Change::put(record)], true);
         entry.nodes = Some(nodes);
         finish(self.queue(entry, true)).await
-    }
-
-    /// Empties a volume that is gone for clients.
-    pub(crate) async fn clear_all(&self) -> Result<(), IoError> {
-        let blocks = self.dataset.record.borrow().blocks();
-        self.clear(0, blocks, true).await
     }
 
     /// The shard and the volume's number in it.

@@ -4,13 +4,13 @@ use crate::commit::{Change, Entry};
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
-use crate::format::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
+use crate::record::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
 use crate::shard::Shard;
 use crate::spec::{Severity, SyncPolicy, VolumeInfo, VolumeSpec};
 use crate::tables::DATASETS_MAX;
 use crate::volume::Volume;
 use forebay_base::{Id, MIB, TIB};
-use forebay_space::Ptr;
+use forebay_tree::Tree;
 use std::rc::Rc;
 
 const SIZE_MIN: u64 = MIB;
@@ -65,70 +65,46 @@ impl Shard {
             core: self.index % self.shared.cores.count(),
             mapped: (dataset.tree.borrow().mapped()) << record.block_shift,
             created: record.created,
+            origin: self.origin_of(dataset),
+            snapshots: self.snapshots_of(record.number).len() as u32,
+            snapshot_bytes: None,
+            schedule: record.schedule,
         }
     }
 
     pub(crate) async fn create_dataset(
         self: &Rc<Self>,
         record: DatasetRecord,
+        tree: Option<Tree>,
     ) -> Result<Rc<Dataset>, IoError> {
-        // Deleted ones count until they are gone.
-        if self.datasets.borrow().len() + self.numbers.borrow().len() >= DATASETS_MAX {
-            return Err(IoError::NoSpace);
-        }
-        let number = (0..).find(|number| {
-            !self.datasets.borrow().contains_key(number) && !self.numbers.borrow().contains(number)
-        });
-        let number = number.expect("numbers do not run out");
         // Until the record is applied the number is taken by nothing else.
-        self.numbers.borrow_mut().insert(number);
-        let result = self.put_new(DatasetRecord { number, ..record }).await;
+        let number = self.new_number()?;
+        let result = self.put_new(DatasetRecord { number, ..record }, tree).await;
         self.numbers.borrow_mut().remove(&number);
         result?;
         self.datasets.borrow().get(&number).cloned().ok_or(IoError::Gone)
     }
 
-    async fn put_new(self: &Rc<Self>, record: DatasetRecord) -> Result<(), IoError> {
+    async fn put_new(self: &Rc<Self>, record: DatasetRecord, tree: Option<Tree>) -> Result<(), IoError> {
         let nodes = self.reserve_nodes(2, false).await?;
-        let mut entry = Entry::new(self.entry_id(), vec![Change::put(record)], true);
+        let change = match tree {
+            Some(tree) => Change::put_clone(record, tree),
+            None => Change::put(record),
+        };
+        let mut entry = Entry::new(self.entry_id(), vec![change], true);
         entry.nodes = Some(nodes);
         let done = entry.awaited();
         self.submit(entry);
         done.await
     }
-
-    /// Empties a deleted dataset and removes it, bit by bit; an import takes it up again.
-    pub(crate) async fn deletion_task(self: Rc<Self>, dataset: Rc<Dataset>) {
-        dataset.quiesce().await;
-        let volume = Volume::of(self.clone(), dataset.clone());
-        loop {
-            if volume.clear_all().await.is_err() {
-                return;
-            }
-            // The nodes go with the next checkpoint.
-            if !self.next_checkpoint().await {
-                return;
-            }
-            if dataset.tree.borrow().is_empty() {
-                break;
-            }
-        }
-        let number = dataset.number();
-        // The number may soon be another volume's. If this fails, an import goes on from here.
-        if self.forget_attributes(number).await.is_err() {
-            return;
-        }
-        let entry = Entry::new(self.entry_id(), vec![Change::Remove { number }], true);
-        self.submit(entry);
-    }
 }
 
 impl Control {
-    fn object(&self, name: &str) -> String {
+    pub fn object(&self, name: &str) -> String {
         format!("{}/{name}", self.name())
     }
 
-    fn io_error(&self, name: &str, error: IoError) -> Error {
+    pub fn io_error(&self, name: &str, error: IoError) -> Error {
         let (kind, remedy) = match error {
             IoError::NoSpace => (ErrorKind::NoSpace, "Delete volumes or discard data, then try again"),
             IoError::Suspended => {
@@ -151,7 +127,7 @@ impl Control {
         names.iter().find(|(_, place)| place.id == id).map(|(name, place)| (name.clone(), *place))
     }
 
-    fn existing(&self, name: &str) -> Result<(String, Place), Error> {
+    pub fn existing(&self, name: &str) -> Result<(String, Place), Error> {
         let missing = || {
             Error::new(ErrorKind::NotFound, self.object(name), "no such volume")
                 .remedy("List them with: forebay volume list")
@@ -183,22 +159,11 @@ impl Control {
         let id = Id::from_random(self.rt.random(), self.rt.random());
         // The name is taken from here on, so that two requests cannot both have it.
         self.names.borrow_mut().insert(spec.name.clone(), Place { shard, id });
-        let record = DatasetRecord {
-            number: 0,
-            kind: DatasetKind::Volume,
-            state: DatasetState::Live,
-            sync: spec.sync,
-            block_shift: spec.block_size.trailing_zeros() as u8,
-            id,
-            size: spec.size,
-            created: self.rt.wall(),
-            root: Ptr::HOLE,
-            mapped: 0,
-            height: 0,
-            name: spec.name.clone(),
-        };
+        let shift = spec.block_size.trailing_zeros() as u8;
+        let fresh = DatasetRecord::new(DatasetKind::Volume, id, shift, spec.size, spec.name.clone());
+        let record = DatasetRecord { sync: spec.sync, created: self.rt.wall(), ..fresh };
         let create = move |shard: Rc<Shard>| async move {
-            let dataset = shard.create_dataset(record).await?;
+            let dataset = shard.create_dataset(record, None).await?;
             Ok(shard.info(&dataset))
         };
         let created = self.on_shard(shard, create).await;
@@ -224,7 +189,7 @@ impl Control {
     }
 
     /// Runs `work` on the shard of a live volume.
-    async fn on_volume<T, F, W>(&self, name: &str, work: F) -> Result<T, Error>
+    pub async fn on_volume<T, F, W>(&self, name: &str, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(Rc<Shard>, Rc<Dataset>) -> W + Send + 'static,
@@ -242,7 +207,14 @@ impl Control {
     }
 
     pub async fn volume_info(&self, name: &str) -> Result<VolumeInfo, Error> {
-        self.on_volume(name, |shard, dataset| async move { Ok(shard.info(&dataset)) }).await
+        self.on_volume(name, |shard, dataset| async move {
+            let mut bytes = 0;
+            for snapshot in shard.snapshots_of(dataset.number()) {
+                bytes += shard.kept_by(&snapshot).await?.all;
+            }
+            Ok(VolumeInfo { snapshot_bytes: Some(bytes), ..shard.info(&dataset) })
+        })
+        .await
     }
 
     pub async fn volume_resize(&self, name: &str, size: u64) -> Result<VolumeInfo, Error> {
@@ -270,15 +242,27 @@ impl Control {
         .await
     }
 
-    pub async fn volume_delete(&self, name: &str) -> Result<(), Error> {
+    pub async fn volume_delete(&self, name: &str, with_snapshots: bool) -> Result<(), Error> {
+        let _turn = self.lineage.lock(0, 0).await;
         let (name, _) = self.existing(name)?;
-        self.on_volume(&name, |shard, dataset| async move {
+        let refused = self.on_volume(&name, move |shard, dataset| async move {
+            let (number, snapshots) = (dataset.number(), shard.snapshots_of(dataset.number()));
+            if !with_snapshots && !snapshots.is_empty() {
+                return Ok(Err(format!("it has {} snapshots, which would be lost with it", snapshots.len())));
+            }
+            let objections = shard.objections(number);
+            if !objections.is_empty() {
+                return Ok(Err(objections.join("; ")));
+            }
+            shard.doom(&snapshots).await?;
             let volume = Volume::of(shard.clone(), dataset.clone());
-            volume.put(|record| record.state = DatasetState::Deleting).await?;
-            shard.spawn(shard.clone().deletion_task(dataset));
-            Ok(())
-        })
-        .await?;
+            volume.put(|record| record.state = DatasetState::Deleting).await.map(Ok)
+        });
+        refused.await?.map_err(|why| {
+            let kind = if with_snapshots { ErrorKind::Conflict } else { ErrorKind::Unsafe };
+            Error::new(kind, self.object(&name), format!("it cannot be deleted: {why}"))
+                .remedy("Delete its snapshots first, or with it ('--with-snapshots'); clones can be promoted")
+        })?;
         self.names.borrow_mut().remove(&name);
         Ok(())
     }

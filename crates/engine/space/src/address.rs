@@ -106,6 +106,11 @@ impl Ptr {
     pub fn birth(&self) -> u64 {
         self.birth & LOW_48
     }
+    /// The same, written in `epoch`.
+    pub fn set_birth(&mut self, epoch: u64) {
+        assert!(epoch <= LOW_48);
+        self.birth = (self.birth & !LOW_48) | epoch;
+    }
     pub fn encode(&self, w: &mut Writer) {
         let mut bytes = [0; PTR_BYTES];
         bytes[..8].copy_from_slice(&self.place.to_le_bytes());

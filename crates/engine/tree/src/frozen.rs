@@ -6,6 +6,7 @@
 
 use crate::delta::Delta;
 use crate::node::FANOUT;
+use crate::shared::Shared;
 use crate::tree::{Child, Inner, Leaf};
 use forebay_base::codec::Writer;
 use forebay_space::{PTR_BYTES, Ptr};
@@ -18,6 +19,7 @@ pub struct DirtyLeaf {
     /// Where it was stored before; a hole when never.
     pub home: Ptr,
     content: Content,
+    shared: Shared,
 }
 
 enum Content {
@@ -28,14 +30,14 @@ enum Content {
 /// A leaf from disk with the changes made to it in memory.
 pub struct Merged {
     pub ptrs: Vec<Ptr>,
-    /// Stored pointers that were replaced.
+    /// Stored pointers that were replaced, without those that a snapshot still has.
     pub freed: Vec<Ptr>,
     /// Blocks mapped, after minus before.
     pub mapped: i64,
 }
 
-/// Applies `delta` to the pointers of a stored leaf.
-pub(crate) fn merge(mut ptrs: Vec<Ptr>, delta: &Delta) -> Merged {
+/// Applies `delta` to the pointers of stored leaf `leaf`.
+pub(crate) fn merge(leaf: u64, mut ptrs: Vec<Ptr>, delta: &Delta, shared: &Shared) -> Merged {
     let count = |ptrs: &[Ptr]| ptrs.iter().filter(|ptr| !ptr.is_hole()).count() as i64;
     let before = count(&ptrs);
     let mut freed = Vec::new();
@@ -50,6 +52,7 @@ pub(crate) fn merge(mut ptrs: Vec<Ptr>, delta: &Delta) -> Merged {
         }
     }
     let mapped = count(&ptrs) - before;
+    freed.retain(|ptr| shared.owns(ptr, 0, leaf));
     Merged { ptrs, freed, mapped }
 }
 
@@ -65,7 +68,7 @@ impl DirtyLeaf {
     /// Applies the changes in memory to the pointers `stored` at its home.
     pub fn merge(&self, stored: Vec<Ptr>) -> Merged {
         match &self.content {
-            Content::Cold(delta) => merge(stored, delta),
+            Content::Cold(delta) => merge(self.index, stored, delta, &self.shared),
             Content::Hot(_) => unreachable!("leaves in memory are not merged"),
         }
     }
@@ -79,11 +82,25 @@ pub struct Frozen {
     mapped_resolved: i64,
     written: HashMap<(u8, u64), Ptr>,
     order: Vec<(u8, u64, Ptr)>,
+    shared: Shared,
 }
 
 impl Frozen {
-    pub(crate) fn new(root: Child, height: u8, mapped: i64) -> Frozen {
-        Frozen { root, height, mapped, mapped_resolved: 0, written: HashMap::new(), order: Vec::new() }
+    pub(crate) fn new(root: Child, height: u8, mapped: i64, shared: Shared) -> Frozen {
+        Frozen {
+            root,
+            height,
+            mapped,
+            mapped_resolved: 0,
+            written: HashMap::new(),
+            order: Vec::new(),
+            shared,
+        }
+    }
+
+    /// Whether nothing but this tree has the stored node `index` of `level`.
+    pub fn owns(&self, home: &Ptr, level: u8, index: u64) -> bool {
+        self.shared.owns(home, level, index)
     }
 
     pub fn height(&self) -> u8 {
@@ -102,24 +119,26 @@ impl Frozen {
 
     /// The leaves to write, in order of their index.
     pub fn dirty_leaves(&self) -> Vec<DirtyLeaf> {
-        fn visit(child: &Child, index: u64, out: &mut Vec<DirtyLeaf>) {
+        fn visit(child: &Child, index: u64, shared: Shared, out: &mut Vec<DirtyLeaf>) {
             match child {
                 Child::Leaf(leaf) if leaf.stamp != 0 => {
-                    out.push(DirtyLeaf { index, home: leaf.home, content: Content::Hot(leaf.clone()) });
+                    let content = Content::Hot(leaf.clone());
+                    out.push(DirtyLeaf { index, home: leaf.home, content, shared });
                 }
                 Child::Cold { home, delta: Some(delta) } => {
-                    out.push(DirtyLeaf { index, home: *home, content: Content::Cold(delta.clone()) });
+                    let content = Content::Cold(delta.clone());
+                    out.push(DirtyLeaf { index, home: *home, content, shared });
                 }
                 Child::Inner(inner) if inner.stamp != 0 => {
                     for (slot, child) in inner.children.iter().enumerate() {
-                        visit(child, index * FANOUT + slot as u64, out);
+                        visit(child, index * FANOUT + slot as u64, shared, out);
                     }
                 }
                 _ => {}
             }
         }
         let mut out = Vec::new();
-        visit(&self.root, 0, &mut out);
+        visit(&self.root, 0, self.shared, &mut out);
         out
     }
 

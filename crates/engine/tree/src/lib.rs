@@ -11,11 +11,13 @@ mod delta;
 mod frozen;
 mod node;
 mod path;
+mod shared;
 mod tree;
 
 pub use frozen::{DirtyLeaf, Frozen, Merged, leaf_body};
 pub use node::{
     FANOUT, NODE_BODY, NODE_BYTES, NodeError, NodeHeader, TABLE_LEVEL, decode_node, decode_ptrs, encode_node,
 };
-pub use path::nodes_over;
+pub use path::{LeafState, nodes_over};
+pub use shared::{Shared, leaves_end};
 pub use tree::{Found, Tree, height_for};

@@ -7,6 +7,17 @@ use forebay_space::Ptr;
 use std::ops::Range;
 use std::rc::Rc;
 
+/// What memory has of a leaf.
+pub enum LeafState<'a> {
+    Hole,
+    Loaded(&'a [Ptr]),
+    /// On disk, perhaps with changes in memory that are not merged with it.
+    Stored {
+        home: Ptr,
+        changed: bool,
+    },
+}
+
 impl Tree {
     /// The stored nodes on the way from the root to a leaf, as far as there are any.
     pub fn path(&self, leaf: u64) -> Vec<Ptr> {
@@ -26,6 +37,34 @@ impl Tree {
             child = &inner.children[(leaf / FANOUT.pow(level) % FANOUT) as usize];
         }
         homes
+    }
+
+    /// Where node `index` of `level` is stored, and whether all below it is stored as it is. The tree may be higher than `level`,
+    /// not lower.
+    pub fn stored_at(&self, level: u8, index: u64) -> (Ptr, bool) {
+        let (mut child, mut at) = (&self.root, self.height);
+        while at > level {
+            let Child::Inner(inner) = child else { break };
+            at -= 1;
+            let slot = index / FANOUT.pow(u32::from(at - level)) % FANOUT;
+            child = &inner.children[slot as usize];
+        }
+        match child {
+            Child::Hole => (Ptr::HOLE, true),
+            Child::Cold { home, delta } => (*home, delta.is_none()),
+            Child::Leaf(leaf) => (leaf.home, leaf.stamp == 0),
+            Child::Inner(inner) => (inner.home, inner.stamp == 0),
+        }
+    }
+
+    /// What there is of a leaf.
+    pub fn leaf_state(&self, leaf: u64) -> LeafState<'_> {
+        match self.leaf(leaf) {
+            Child::Hole => LeafState::Hole,
+            Child::Leaf(node) => LeafState::Loaded(&node.ptrs),
+            Child::Cold { home, delta } => LeafState::Stored { home: *home, changed: delta.is_some() },
+            Child::Inner(_) => unreachable!("leaves are at level 0"),
+        }
     }
 
     /// Has the next checkpoint write a leaf and the nodes above it once more, elsewhere, as they are.

@@ -15,6 +15,7 @@
 use crate::delta::Delta;
 use crate::frozen::{Frozen, merge};
 use crate::node::FANOUT;
+use crate::shared::Shared;
 use forebay_space::Ptr;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -72,6 +73,8 @@ pub struct Tree {
     pub(crate) dirty: u64,
     /// Bytes of memory that the changes of this period hold, roughly.
     pub(crate) dirty_bytes: u64,
+    /// What of it a snapshot has, too: that is never given as freed.
+    pub shared: Shared,
 }
 
 /// Memory of a changed node, of the changes to a leaf that is not in memory, and of one of these, in bytes.
@@ -97,13 +100,23 @@ fn reach(level: u8) -> u64 {
 impl Tree {
     /// A tree for `blocks` blocks, all holes.
     pub fn empty(blocks: u64) -> Tree {
-        Tree { height: height_for(blocks), root: Child::Hole, period: 1, mapped: 0, dirty: 0, dirty_bytes: 0 }
+        Tree::new(height_for(blocks), Child::Hole, 0)
     }
 
     /// A tree as it was stored; its interior nodes must be fed to [`Tree::load_inner`] until [`Tree::missing_inner`] is empty.
     pub fn stored(root: Ptr, height: u8, mapped: u64) -> Tree {
         let root = if root.is_hole() { Child::Hole } else { Child::Cold { home: root, delta: None } };
-        Tree { height, root, period: 1, mapped: mapped as i64, dirty: 0, dirty_bytes: 0 }
+        Tree::new(height, root, mapped as i64)
+    }
+
+    fn new(height: u8, root: Child, mapped: i64) -> Tree {
+        Tree { height, root, period: 1, mapped, dirty: 0, dirty_bytes: 0, shared: Shared::default() }
+    }
+
+    /// Another tree with the same nodes, of one that equals what is stored. What of it is in memory serves both.
+    pub fn twin(&self) -> Tree {
+        assert!(!self.is_dirty(), "what is not stored has one owner");
+        Tree::new(self.height, self.root.clone(), self.mapped)
     }
 
     pub fn height(&self) -> u8 {
@@ -183,7 +196,7 @@ impl Tree {
     }
 
     /// The child slot of a leaf, or what stands for it, without copying.
-    fn leaf(&self, leaf: u64) -> &Child {
+    pub(crate) fn leaf(&self, leaf: u64) -> &Child {
         let (mut child, mut at) = (&self.root, self.height);
         while at > 0 {
             let Child::Inner(inner) = child else { return child };
@@ -235,6 +248,7 @@ impl Tree {
     fn set_in_leaf(&mut self, first: u64, ptrs: &[Ptr], freed: &mut Vec<Ptr>) {
         assert!(first < reach(self.height), "block {first} beyond the tree");
         let (leaf, slot, period) = (first / FANOUT, (first % FANOUT) as usize, self.period);
+        let shared = self.shared;
         let clears = || ptrs.iter().all(Ptr::is_hole);
         let (mut child, mut at) = (&mut self.root, self.height);
         while at > 0 {
@@ -276,7 +290,7 @@ impl Tree {
                 for (place, ptr) in node.ptrs[slot..].iter_mut().zip(ptrs) {
                     let old = std::mem::replace(place, *ptr);
                     self.mapped += i64::from(!ptr.is_hole()) - i64::from(!old.is_hole());
-                    if !old.is_hole() {
+                    if !old.is_hole() && shared.owns(&old, 0, leaf) {
                         freed.push(old);
                     }
                 }
@@ -361,7 +375,7 @@ impl Tree {
     /// Brings a leaf into memory that was read through `home`. False when it changed meanwhile, or has changes that a running
     /// checkpoint is resolving: look up again, or use the pointers read without keeping them.
     pub fn load_leaf(&mut self, leaf: u64, home: Ptr, ptrs: Vec<Ptr>, freed: &mut Vec<Ptr>) -> bool {
-        let period = self.period;
+        let (period, shared) = (self.period, self.shared);
         let Some(child) = self.place(0, leaf) else { return false };
         let Child::Cold { home: now, delta } = child else { return false };
         if *now != home || delta.as_ref().is_some_and(|delta| delta.since != period) {
@@ -370,7 +384,7 @@ impl Tree {
         let (stamp, ptrs, mapped) = match delta.as_deref() {
             None => (0, ptrs, 0),
             Some(delta) => {
-                let merged = merge(ptrs, delta);
+                let merged = merge(leaf, ptrs, delta, &shared);
                 freed.extend(merged.freed);
                 (period, merged.ptrs, merged.mapped)
             }
@@ -413,7 +427,7 @@ impl Tree {
 
     /// Closes the period: what a checkpoint will write. Changes go on in the next one.
     pub fn freeze(&mut self) -> Frozen {
-        let frozen = Frozen::new(self.root.clone(), self.height, self.mapped);
+        let frozen = Frozen::new(self.root.clone(), self.height, self.mapped, self.shared);
         self.period += 1;
         self.dirty = 0;
         self.dirty_bytes = 0;
@@ -424,7 +438,7 @@ impl Tree {
     /// is copied.
     pub fn install(&mut self, written: &[(u8, u64, Ptr)], mapped_resolved: i64) {
         let mut mapped = mapped_resolved;
-        let period = self.period;
+        let (period, shared) = (self.period, self.shared);
         for &(level, index, home) in written {
             let place = self.place(level, index).expect("nodes leave only here, children before parents");
             match place {
@@ -447,7 +461,7 @@ impl Tree {
                         Child::Hole
                     } else {
                         // Nothing is on disk any more: what memory has is all there is.
-                        let merged = merge(vec![Ptr::HOLE; FANOUT as usize], &rest);
+                        let merged = merge(index, vec![Ptr::HOLE; FANOUT as usize], &rest, &shared);
                         mapped += merged.mapped;
                         let touched = Cell::new(false);
                         Child::Leaf(Rc::new(Leaf { stamp: period, home, ptrs: merged.ptrs, touched }))

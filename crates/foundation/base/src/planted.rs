@@ -118,6 +118,16 @@ pub enum Bug {
     LogMovesWithoutFrames,
     /// A disk that errs again and again is told of again and again.
     ErrorsToldAgain,
+    /// A snapshot is taken while changes that were acknowledged before are on their way to the tree, and others go on.
+    SnapshotWithoutHold,
+    /// What a volume replaces is freed though its snapshot has it, too.
+    SnapshotSharesNothing,
+    /// What is written after a snapshot is born as if it had been before.
+    SnapshotKeepsEpoch,
+    /// Deleting a snapshot frees what the snapshot before it has, too.
+    DeletionIgnoresParent,
+    /// While a snapshot is deleted, its volume does not learn what is left to it alone.
+    DeletionForgetsCursor,
     /// A bad sector that is read again counts as another one.
     SamePlaceCountsAgain,
     /// Wrong data counts as what the device could not read.
@@ -130,7 +140,7 @@ pub enum Bug {
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 57] = [
+    pub const ALL: [Bug; 62] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -184,6 +194,11 @@ impl Bug {
         Bug::GroupLeavesEarly,
         Bug::LogMovesWithoutFrames,
         Bug::ErrorsToldAgain,
+        Bug::SnapshotWithoutHold,
+        Bug::SnapshotSharesNothing,
+        Bug::SnapshotKeepsEpoch,
+        Bug::DeletionIgnoresParent,
+        Bug::DeletionForgetsCursor,
         Bug::SamePlaceCountsAgain,
         Bug::WrongCountsAsUnreadable,
         Bug::FailureCountsAsRecorded,

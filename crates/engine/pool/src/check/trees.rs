@@ -1,0 +1,209 @@
+//! The trees of a shard, those of snapshots and of what grew from them.
+//!
+//! What a dataset shares is looked at where it was born, so every block and node is reached once. The rest of the proof is that what a
+//! dataset takes for shared its parent has indeed, at the same place: otherwise it points to space that somebody freed.
+
+use super::{Checker, Space};
+use crate::record::{DatasetKind, DatasetRecord};
+use forebay_base::Checksum;
+use forebay_space::Ptr;
+use forebay_tree::{FANOUT, NODE_BYTES, NodeHeader, Shared, decode_node, decode_ptrs, leaves_end};
+
+/// A node of a parent: at the same place as the child's, or the root of a tree that is not as high.
+#[derive(Clone, Copy)]
+struct Beside {
+    level: u8,
+    ptr: Ptr,
+}
+
+impl Beside {
+    const NOTHING: Beside = Beside { level: 0, ptr: Ptr::HOLE };
+
+    fn of(record: Option<&DatasetRecord>) -> Beside {
+        record.map_or(Beside::NOTHING, |record| Beside { level: record.height, ptr: record.root })
+    }
+
+    /// What is there, if it is of this level.
+    fn at(&self, level: u8) -> Ptr {
+        if self.level == level { self.ptr } else { Ptr::HOLE }
+    }
+}
+
+/// A dataset, and from whom it has what.
+struct Lineage<'a> {
+    record: &'a DatasetRecord,
+    shared: Shared,
+    /// Leaves before this one are given back already.
+    gone: u64,
+}
+
+/// A place in a dataset's tree, with what its parent and the parent of that have there.
+#[derive(Clone, Copy)]
+struct Place {
+    level: u8,
+    index: u64,
+    ptr: Ptr,
+    parent: Beside,
+    before: Beside,
+}
+
+impl Checker {
+    pub(super) async fn trees(&mut self, space: &mut Space, records: &[DatasetRecord]) {
+        let find = |number: Option<u32>| {
+            records
+                .iter()
+                .find(|record| Some(record.number) == number && record.kind == DatasetKind::Snapshot)
+        };
+        for record in records {
+            let parent = find(record.parent);
+            if record.parent.is_some() && parent.is_none() {
+                self.report.problem(format!("{}: its parent is not there", name(record)));
+            }
+            let before = parent.and_then(|parent| find(parent.parent));
+            let shared = Shared {
+                upto: parent.map_or(0, |parent| parent.epoch),
+                passed: parent.map_or(0, |parent| parent.cursor),
+                before: before.map_or(0, |before| before.epoch),
+            };
+            let is_snapshot = record.kind == DatasetKind::Snapshot;
+            let lineage = Lineage { record, shared, gone: if is_snapshot { record.cursor } else { 0 } };
+            let (level, ptr) = (record.height, record.root);
+            let (parent, before) = (Beside::of(parent), Beside::of(before));
+            let root = Place { level, index: 0, ptr, parent, before };
+            let mapped = self.tree(space, &lineage, root).await;
+            if !is_snapshot {
+                self.report.volumes += 1;
+            }
+            if lineage.gone == 0 && mapped != record.mapped {
+                let message = format!(
+                    "{}: {mapped} blocks are mapped, its record says {}",
+                    name(record),
+                    record.mapped
+                );
+                self.report.problem(message);
+            }
+        }
+    }
+
+    /// Checks what is below a place; how many blocks are mapped there.
+    async fn tree(&mut self, space: &mut Space, of: &Lineage<'_>, place: Place) -> u64 {
+        let Place { level, index, ptr, .. } = place;
+        if ptr.is_hole() || leaves_end(level, index) <= of.gone {
+            return 0;
+        }
+        let what = format!("{}: node {index} of level {level}", name(of.record));
+        let is_own = of.shared.owns(&ptr, level, index);
+        if !is_own && !self.is_shared(of, &place, &what) {
+            return 0;
+        }
+        if is_own && !self.reach(space, &ptr, &what) {
+            return 0;
+        }
+        let body = match self.node(space, of.record, level, index, &ptr).await {
+            Ok(body) => body,
+            Err(error) => {
+                self.report.problem(format!("{what} is lost: {error}"));
+                return 0;
+            }
+        };
+        self.report.nodes += u64::from(is_own);
+        let parent = self.beside(space, of.record, place.parent, level, index).await;
+        let before = self.beside(space, of.record, place.before, level, index).await;
+        let mut mapped = 0;
+        for (slot, child) in body.into_iter().enumerate() {
+            if child.birth() > ptr.birth() && !child.is_hole() {
+                self.report.problem(format!("{what} points to something born after it"));
+            }
+            let index = index * FANOUT + slot as u64;
+            let (parent, before) = (parent[slot], before[slot]);
+            if level > 0 {
+                let place = Place { level: level - 1, index, ptr: child, parent, before };
+                mapped += Box::pin(self.tree(space, of, place)).await;
+            } else if !child.is_hole() {
+                mapped += 1;
+                // Blocks are asked for by their leaf.
+                let place = Place { level: 0, index: index / FANOUT, ptr: child, parent, before };
+                self.block(space, of, place, index).await;
+            }
+        }
+        mapped
+    }
+
+    /// Whether a dataset has from its parent what it takes for shared.
+    fn is_shared(&mut self, of: &Lineage<'_>, place: &Place, what: &str) -> bool {
+        let is_passed = leaves_end(place.level, place.index) <= of.shared.passed;
+        let theirs = if is_passed { place.before } else { place.parent };
+        let is_shared = theirs.at(place.level) == place.ptr;
+        if !is_shared {
+            self.report
+                .problem(format!("{what} is not its own, and who it should be shared with does not have it"));
+        }
+        is_shared
+    }
+
+    async fn node(
+        &self,
+        space: &Space,
+        record: &DatasetRecord,
+        level: u8,
+        index: u64,
+        ptr: &Ptr,
+    ) -> Result<Vec<Ptr>, String> {
+        let slots = space.slots(ptr).ok_or("it is in a chunk that its shard does not own")?;
+        let header = NodeHeader { pool: self.pool, owner: record.family, level, index };
+        let check = |bytes: &[u8]| decode_node(bytes, &header, ptr).is_ok();
+        let read = self.array.read(&slots, ptr.addr().offset(), NODE_BYTES, check).await;
+        let good = read.map_err(|error| format!("{error:?}"))?;
+        Ok(decode_ptrs(decode_node(&good.bytes, &header, ptr).expect("checked on reading")))
+    }
+
+    /// What a parent has below a place. Nothing of what cannot be read: that is told where the parent itself is looked at.
+    async fn beside(
+        &self,
+        space: &Space,
+        record: &DatasetRecord,
+        beside: Beside,
+        level: u8,
+        index: u64,
+    ) -> Vec<Beside> {
+        let mut below = vec![Beside::NOTHING; FANOUT as usize];
+        if beside.ptr.is_hole() {
+            return below;
+        }
+        if beside.level < level {
+            below[0] = beside;
+        } else if let Ok(ptrs) = self.node(space, record, level, index, &beside.ptr).await {
+            let under = |ptr| Beside { level: level.saturating_sub(1), ptr };
+            below = ptrs.into_iter().map(under).collect();
+        }
+        below
+    }
+
+    async fn block(&mut self, space: &mut Space, of: &Lineage<'_>, place: Place, block: u64) {
+        let (record, ptr) = (of.record, &place.ptr);
+        let what = format!("{}: block {block}", name(record));
+        if block >= record.blocks() || ptr.bytes() != 1 << record.block_shift {
+            self.report.problem(format!("{what} does not belong to a volume of its size"));
+        }
+        if !of.shared.owns(ptr, 0, place.index) {
+            self.is_shared(of, &place, &what);
+            return;
+        }
+        if !self.reach(space, ptr, &what) {
+            return;
+        }
+        let slots = space.slots(ptr).expect("reached");
+        let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
+        match self.array.read(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await {
+            Ok(_) => self.report.blocks += 1,
+            Err(error) => self.report.problem(format!("{what} is lost: {error:?}")),
+        }
+    }
+}
+
+fn name(record: &DatasetRecord) -> String {
+    match record.kind {
+        DatasetKind::Snapshot => format!("snapshot {} of volume number {}", record.name, record.volume),
+        DatasetKind::Volume | DatasetKind::Attributes => format!("volume {}", record.name),
+    }
+}

@@ -1,0 +1,540 @@
+//! Deletion: giving back what nothing but a deleted volume or snapshot has.
+//!
+//! Trees are positional, so what a snapshot alone has is found without a list of what died: walk its tree beside that of its
+//! only *child*, the dataset that grew from it. Where both have the same node, everything below it is shared. What was
+//! born before the snapshot's own parent was sealed belongs to that as well. The rest is the snapshot's own, and each
+//! node that is looked at on the way is freed at the end: deletion costs what it frees.
+//!
+//! A deleted volume becomes a snapshot without a child once its tree has come to rest.
+//!
+//! The walk goes from left to right, and how far it has come (the *cursor*) is in the record that checkpoints write, in the same freeze
+//! as what was freed: after a crash it goes on where the last checkpoint was. It takes its steps only while no checkpoint is
+//! between its freeze and its superblock. Left of the cursor the child owns what it shared with the snapshot.
+
+use crate::commit::{Change, Entry};
+use crate::dataset::Dataset;
+use crate::error::IoError;
+use crate::lineage::Snapshot;
+use crate::record::{DatasetKind, DatasetRecord, DatasetState};
+use crate::shard::Shard;
+use crate::spec::Severity;
+use forebay_base::planted::{Bug, active};
+use forebay_space::Ptr;
+use forebay_tree::{FANOUT, LeafState, NodeHeader, decode_ptrs, leaves_end};
+use futures_util::future::join_all;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Leaves that are read together.
+const BATCH: usize = 16;
+/// Places freed in one period after which a checkpoint is worth its cost.
+const FREED_MAX: u64 = 64 << 10;
+/// Runs of staged blocks that are dropped with one entry.
+const RUNS_MAX: usize = 256;
+
+/// Bytes of blocks that a snapshot has and its child has not.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Kept {
+    pub all: u64,
+    /// Without those that older snapshots have, too.
+    pub unique: u64,
+}
+
+/// Who grew from the snapshot that is walked.
+#[derive(Clone)]
+enum Child {
+    Nobody,
+    Volume(Rc<Dataset>),
+    Snapshot(Rc<Snapshot>),
+}
+
+/// A node of the snapshot, and where the child's node at the same place is stored, if that is a snapshot.
+#[derive(Clone, Copy)]
+struct Place {
+    level: u8,
+    index: u64,
+    own: Ptr,
+    child: Ptr,
+}
+
+impl Place {
+    /// The first leaf below.
+    fn first(&self) -> u64 {
+        self.index.saturating_mul(FANOUT.saturating_pow(u32::from(self.level)))
+    }
+
+    /// The leaf after the last one below.
+    fn end(&self) -> u64 {
+        leaves_end(self.level, self.index)
+    }
+}
+
+/// A walk over what a snapshot has and its child has not.
+struct Walk<'a> {
+    shard: &'a Rc<Shard>,
+    snapshot: Rc<Snapshot>,
+    child: Child,
+    /// The epoch of the snapshot's parent: what was born up to then is that one's.
+    limit: u64,
+    /// Where it only counts and frees nothing.
+    counted: Option<Cell<Kept>>,
+    freed: Cell<u64>,
+}
+
+impl Shard {
+    /// The task that deletes, one dataset after the other, until the shard stops.
+    pub async fn deletion_task(self: Rc<Self>) {
+        loop {
+            while !self.stopping.get() && !self.is_suspended() {
+                if let Some(dataset) = self.next_gone() {
+                    if self.lay_to_rest(&dataset).await.is_err() {
+                        break;
+                    }
+                } else if let Some(snapshot) = self.next_deleted() {
+                    if let Err(error) = self.delete_snapshot(&snapshot).await {
+                        self.tell_stuck(&snapshot, error);
+                        break;
+                    }
+                } else {
+                    break;
+                }
+            }
+            if self.stopping.get() {
+                return;
+            }
+            self.deletion_work.wait().await;
+        }
+    }
+
+    fn tell_stuck(&self, snapshot: &Snapshot, error: IoError) {
+        if !matches!(error, IoError::Gone | IoError::Suspended) {
+            let (object, record) = (&self.shared.name, snapshot.record.borrow());
+            let message = format!(
+                "the deletion of '{}' cannot go on ({error}), and the space of what is left of it stays in use; it is tried again \
+                 after the next import",
+                record.name
+            );
+            self.event(Severity::Error, "deletion.stuck", object, message);
+        }
+    }
+
+    /// A deleted volume whose tree is not at rest yet.
+    fn next_gone(&self) -> Option<Rc<Dataset>> {
+        let datasets = self.datasets.borrow();
+        datasets.values().find(|dataset| dataset.record.borrow().state == DatasetState::Deleting).cloned()
+    }
+
+    /// The deleted snapshot to go on with: one that was begun first, then one whose child, if there is one, stays.
+    fn next_deleted(&self) -> Option<Rc<Snapshot>> {
+        let snapshots: Vec<Rc<Snapshot>> = self.snapshots.borrow().values().cloned().collect();
+        let deleted: Vec<_> = snapshots
+            .into_iter()
+            .filter(|snapshot| snapshot.record.borrow().state == DatasetState::Deleting)
+            .collect();
+        let begun = deleted.iter().find(|snapshot| snapshot.record.borrow().cursor > 0);
+        begun.or_else(|| deleted.iter().find(|snapshot| self.is_deletable(snapshot))).cloned()
+    }
+
+    fn is_deletable(&self, snapshot: &Snapshot) -> bool {
+        let (volumes, snapshots) =
+            (self.volumes_from(snapshot.number()), self.snapshots_from(snapshot.number()));
+        volumes.len() + snapshots.len() <= 1
+            && snapshots.iter().all(|child| child.record.borrow().state == DatasetState::Live)
+            && volumes.iter().all(|child| !child.gone.get())
+    }
+
+    /// Makes a snapshot without a child of a deleted volume.
+    async fn lay_to_rest(self: &Rc<Self>, dataset: &Rc<Dataset>) -> Result<(), IoError> {
+        dataset.quiesce().await;
+        let number = dataset.number();
+        loop {
+            self.drop_staged(dataset).await?;
+            if !self.next_checkpoint().await {
+                return Err(IoError::Suspended);
+            }
+            let is_at_rest = dataset.is_settled() && !dataset.tree.borrow().is_dirty();
+            if is_at_rest && !self.checkpointing.get() {
+                break;
+            }
+        }
+        // The number may soon be another volume's. If this fails, an import goes on from here.
+        self.forget_attributes(number).await?;
+        self.between_checkpoints().await?;
+        let record = dataset.record.borrow().clone();
+        self.datasets.borrow_mut().remove(&number);
+        let kind = DatasetKind::Snapshot;
+        let rest = DatasetRecord { kind, epoch: self.epoch.get(), volume: number, cursor: 0, ..record };
+        self.snapshots.borrow_mut().insert(number, Snapshot::new(rest));
+        Ok(())
+    }
+
+    /// Forgets what of a volume is durable in the log only.
+    async fn drop_staged(self: &Rc<Self>, dataset: &Rc<Dataset>) -> Result<(), IoError> {
+        loop {
+            let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
+            for &block in dataset.staged.borrow().keys() {
+                let is_full = runs.len() == RUNS_MAX;
+                match runs.last_mut() {
+                    Some(run) if run.end == block => run.end += 1,
+                    _ if is_full => break,
+                    _ => runs.push(block..block + 1),
+                }
+            }
+            let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(()) };
+            let _guard = dataset.locks.lock(first.start, last.end - 1).await;
+            let nodes = self.reserve_nodes(dataset.nodes_over(runs.iter().cloned()), true).await?;
+            let clear = |run: std::ops::Range<u64>| Change::Clear {
+                dataset: dataset.clone(),
+                first: run.start,
+                count: run.end - run.start,
+            };
+            let changes = runs.into_iter().map(clear).collect();
+            let mut entry = Entry::new(self.entry_id(), changes, true);
+            entry.nodes = Some(nodes);
+            let done = entry.awaited();
+            self.submit(entry);
+            done.await?;
+        }
+    }
+
+    /// Waits until no checkpoint is between its freeze and its superblock.
+    async fn between_checkpoints(&self) -> Result<(), IoError> {
+        let is_over = || !self.checkpointing.get() || self.stopping.get() || self.is_suspended();
+        if !is_over() {
+            self.progress.until(is_over).await;
+        }
+        match (self.stopping.get(), self.is_suspended()) {
+            (true, _) => Err(IoError::Gone),
+            (_, true) => Err(IoError::Suspended),
+            _ => Ok(()),
+        }
+    }
+
+    fn child_of(&self, snapshot: u32) -> Child {
+        let (volume, child) = (self.volumes_from(snapshot).pop(), self.snapshots_from(snapshot).pop());
+        match (volume, child) {
+            (_, Some(child)) => Child::Snapshot(child),
+            (Some(volume), None) => Child::Volume(volume),
+            (None, None) => Child::Nobody,
+        }
+    }
+
+    /// Frees what nothing but the snapshot has, and forgets it.
+    async fn delete_snapshot(self: &Rc<Self>, snapshot: &Rc<Snapshot>) -> Result<(), IoError> {
+        let record = snapshot.record.borrow().clone();
+        let shared = self.shared_with(Some(record.number));
+        let walk = Walk {
+            shard: self,
+            snapshot: snapshot.clone(),
+            child: self.child_of(record.number),
+            limit: if active(Bug::DeletionIgnoresParent) { 0 } else { shared.before },
+            counted: None,
+            freed: Cell::new(0),
+        };
+        self.between_checkpoints().await?;
+        walk.pass(record.cursor);
+        walk.visit(walk.root().await?).await?;
+        self.between_checkpoints().await?;
+        match &walk.child {
+            Child::Nobody => {}
+            Child::Volume(volume) => {
+                volume.record.borrow_mut().parent = record.parent;
+                volume.tree.borrow_mut().shared = self.shared_with(record.parent);
+            }
+            Child::Snapshot(child) => child.record.borrow_mut().parent = record.parent,
+        }
+        // What older snapshots have for themselves has changed.
+        self.snapshots.borrow().values().for_each(|snapshot| snapshot.kept.set(None));
+        self.snapshots.borrow_mut().remove(&record.number);
+        self.cloned.borrow_mut().take_if(|(number, _)| *number == record.number);
+        // Its number is free when no import can find it any more.
+        self.numbers.borrow_mut().insert(record.number);
+        let shard = self.clone();
+        self.spawn(async move {
+            if shard.next_checkpoint().await {
+                shard.numbers.borrow_mut().remove(&record.number);
+            }
+        });
+        Ok(())
+    }
+
+    /// What a snapshot has that its child has not.
+    pub async fn kept_by(self: &Rc<Self>, snapshot: &Rc<Snapshot>) -> Result<Kept, IoError> {
+        if let Some(kept) = snapshot.kept.get() {
+            return Ok(kept);
+        }
+        let number = snapshot.number();
+        let child = self.child_of(number);
+        let limit = self.shared_with(Some(number)).before;
+        let is_final = matches!(child, Child::Snapshot(_));
+        let counted = Some(Cell::default());
+        let freed = Cell::new(0);
+        let walk = Walk { shard: self, snapshot: snapshot.clone(), child, limit, counted, freed };
+        walk.visit(walk.root().await?).await?;
+        let kept = walk.counted.map(Cell::into_inner).unwrap_or_default();
+        if is_final {
+            snapshot.kept.set(Some(kept));
+        }
+        Ok(kept)
+    }
+}
+
+impl Walk<'_> {
+    async fn root(&self) -> Result<Place, IoError> {
+        let (level, own) = {
+            let record = self.snapshot.record.borrow();
+            (record.height, record.root)
+        };
+        let (mut height, mut child) = match &self.child {
+            Child::Snapshot(child) => (child.record.borrow().height, child.record.borrow().root),
+            Child::Nobody | Child::Volume(_) => (level, Ptr::HOLE),
+        };
+        // A volume that has grown is higher: what it was is on the left.
+        while height > level {
+            child = self.read(height, 0, child).await?[0];
+            height -= 1;
+        }
+        Ok(Place { level, index: 0, own, child })
+    }
+
+    fn header(&self, level: u8, index: u64) -> NodeHeader {
+        let owner = self.snapshot.record.borrow().family;
+        NodeHeader { pool: self.shard.shared.id, owner, level, index }
+    }
+
+    async fn read(&self, level: u8, index: u64, ptr: Ptr) -> Result<Vec<Ptr>, IoError> {
+        if ptr.is_hole() {
+            return Ok(vec![Ptr::HOLE; FANOUT as usize]);
+        }
+        let body = self.shard.read_node(&self.header(level, index), ptr, || true).await?;
+        body.map(|body| decode_ptrs(&body)).ok_or(IoError::Corrupt)
+    }
+
+    /// Nobody but the snapshot can have it, as far as its birth tells.
+    fn is_recent(&self, ptr: &Ptr) -> bool {
+        !ptr.is_hole() && ptr.birth() > self.limit
+    }
+
+    /// Waits until the next step may be taken; what is looked at afterwards stays as it is until somebody is awaited.
+    async fn step(&self) -> Result<(), IoError> {
+        match &self.counted {
+            Some(_) if self.shard.stopping.get() => Err(IoError::Gone),
+            Some(_) => Ok(()),
+            None => self.shard.between_checkpoints().await,
+        }
+    }
+
+    /// The leaves before `end` are done.
+    fn pass(&self, end: u64) {
+        if self.counted.is_some() {
+            return;
+        }
+        self.snapshot.record.borrow_mut().cursor = end;
+        if let Child::Volume(volume) = &self.child
+            && !active(Bug::DeletionForgetsCursor)
+        {
+            let shared = self.shard.shared_with(volume.record.borrow().parent);
+            volume.tree.borrow_mut().shared = shared;
+        }
+    }
+
+    fn free_block(&self, ptr: &Ptr) {
+        match &self.counted {
+            None => self.shard.space.borrow_mut().freed(ptr),
+            Some(counted) => {
+                let (bytes, mut kept) = (u64::from(ptr.bytes()), counted.get());
+                kept.all += bytes;
+                kept.unique += if self.is_recent(ptr) { bytes } else { 0 };
+                counted.set(kept);
+            }
+        }
+        self.freed.set(self.freed.get() + 1);
+    }
+
+    /// Where the child's node at a place is stored, and whether all below is stored as it is.
+    fn child_at(&self, place: &Place) -> (Ptr, bool) {
+        match &self.child {
+            Child::Nobody => (Ptr::HOLE, true),
+            Child::Volume(volume) => volume.tree.borrow().stored_at(place.level, place.index),
+            Child::Snapshot(_) => (place.child, true),
+        }
+    }
+
+    /// Whether there is something to do below a place.
+    fn is_open(&self, place: &Place) -> bool {
+        match self.counted {
+            Some(_) => !place.own.is_hole(),
+            None => self.is_recent(&place.own) && place.end() > self.snapshot.record.borrow().cursor,
+        }
+    }
+
+    /// Whether the child has the same at a place, all of it.
+    fn is_shared(&self, place: &Place) -> bool {
+        let (first, end) = (place.first() * FANOUT, place.end().saturating_mul(FANOUT));
+        let is_newer = |volume: &Rc<Dataset>| self.counted.is_some() && volume.has_newer(first, end);
+        self.child_at(place) == (place.own, true)
+            && !matches!(&self.child, Child::Volume(volume) if is_newer(volume))
+    }
+
+    /// Frees what only the snapshot has below a node above the leaves, and the node.
+    async fn visit(&self, place: Place) -> Result<(), IoError> {
+        if !self.is_open(&place) {
+            return Ok(());
+        }
+        if place.level == 0 {
+            let own = self.read(0, place.index, place.own).await?;
+            return self.visit_leaf(&place, own).await;
+        }
+        self.step().await?;
+        if self.is_shared(&place) {
+            self.pass(place.end());
+            return Ok(());
+        }
+        let below = self.below(&place).await?;
+        if place.level == 1 {
+            for batch in below.chunks(BATCH) {
+                self.visit_leaves(batch).await?;
+            }
+        } else {
+            for place in below {
+                Box::pin(self.visit(place)).await?;
+            }
+        }
+        self.step().await?;
+        self.free_node(&place);
+        self.pass(place.end());
+        Ok(())
+    }
+
+    /// The places of the children of a node.
+    async fn below(&self, place: &Place) -> Result<Vec<Place>, IoError> {
+        let own = self.read(place.level, place.index, place.own).await?;
+        let child = self.read(place.level, place.index, place.child).await?;
+        let (level, first) = (place.level - 1, place.index * FANOUT);
+        let place = |((own, child), index)| Place { level, index, own, child };
+        Ok(own.into_iter().zip(child).zip(first..).map(place).collect())
+    }
+
+    async fn visit_leaves(&self, places: &[Place]) -> Result<(), IoError> {
+        let (start, mut served) = (self.shard.rt.now(), self.shard.served.get());
+        // Those that are shared are looked at once more below, when a step may be taken.
+        let read = places.iter().filter(|place| self.is_open(place)).map(|place| async move {
+            let own = match self.is_shared(place) {
+                true => None,
+                false => Some(self.read(0, place.index, place.own).await?),
+            };
+            Ok((place, own))
+        });
+        let mut has_read = false;
+        for read in join_all(read).await {
+            let (place, own): (&Place, Option<Vec<Ptr>>) = read?;
+            self.step().await?;
+            if self.is_shared(place) {
+                self.pass(place.end());
+                continue;
+            }
+            let own = match own {
+                Some(own) => own,
+                None => self.read(0, place.index, place.own).await?,
+            };
+            has_read = true;
+            self.visit_leaf(place, own).await?;
+        }
+        if has_read {
+            self.shard.give_way(start, &mut served).await;
+        }
+        if self.counted.is_none() && self.freed.get() > FREED_MAX {
+            self.freed.set(0);
+            self.shard.want_checkpoint();
+        }
+        Ok(())
+    }
+
+    /// Frees what only the snapshot has of a leaf with these pointers.
+    async fn visit_leaf(&self, place: &Place, own: Vec<Ptr>) -> Result<(), IoError> {
+        let mut read: Option<(Ptr, Vec<Ptr>)> = None;
+        loop {
+            let counted = match (&self.child, &self.counted) {
+                (Child::Volume(volume), Some(_)) => {
+                    let mut ptrs = self.shard.leaf_pointers(volume, place.index).await?;
+                    // What is on its way to the tree will replace what is there.
+                    let blocks = place.index * FANOUT..;
+                    let newer =
+                        ptrs.iter_mut().zip(blocks).filter(|(_, block)| volume.has_newer(*block, block + 1));
+                    newer.for_each(|(ptr, _)| *ptr = Ptr::HOLE);
+                    Some(ptrs)
+                }
+                _ => None,
+            };
+            self.step().await?;
+            let child = match counted {
+                Some(ptrs) => ptrs,
+                None => match self.leaf_of_child(place) {
+                    ChildLeaf::Here(ptrs) => ptrs,
+                    ChildLeaf::Stored(home) => match read.take().filter(|(at, _)| *at == home) {
+                        Some((_, ptrs)) => ptrs,
+                        None => {
+                            read = Some((home, self.read(0, place.index, home).await?));
+                            continue;
+                        }
+                    },
+                    ChildLeaf::Changed(home) => {
+                        self.load(place.index, home).await?;
+                        continue;
+                    }
+                },
+            };
+            let is_own =
+                |own: &Ptr| if self.counted.is_some() { !own.is_hole() } else { self.is_recent(own) };
+            let gone = own.iter().zip(&child).filter(|(own, child)| own != child && is_own(own));
+            gone.for_each(|(own, _)| self.free_block(own));
+            self.free_node(place);
+            self.pass(place.end());
+            return Ok(());
+        }
+    }
+
+    /// The node goes, unless it is the child's, too.
+    fn free_node(&self, place: &Place) {
+        if self.counted.is_none() && self.child_at(place).0 != place.own {
+            self.shard.space.borrow_mut().freed(&place.own);
+        }
+    }
+
+    /// What the child has in place of a leaf.
+    fn leaf_of_child(&self, place: &Place) -> ChildLeaf {
+        let holes = || ChildLeaf::Here(vec![Ptr::HOLE; FANOUT as usize]);
+        match &self.child {
+            Child::Nobody => holes(),
+            Child::Snapshot(_) => ChildLeaf::Stored(place.child),
+            Child::Volume(volume) => match volume.tree.borrow().leaf_state(place.index) {
+                LeafState::Hole => holes(),
+                LeafState::Loaded(ptrs) => ChildLeaf::Here(ptrs.to_vec()),
+                LeafState::Stored { home, changed: false } => ChildLeaf::Stored(home),
+                LeafState::Stored { home, changed: true } => ChildLeaf::Changed(home),
+            },
+        }
+    }
+
+    /// Brings a leaf of the child into memory: what its changes replaced is known then.
+    async fn load(&self, leaf: u64, home: Ptr) -> Result<(), IoError> {
+        let Child::Volume(volume) = &self.child else { return Ok(()) };
+        let ptrs = self.read(0, leaf, home).await?;
+        let mut freed = Vec::new();
+        if self.shard.change_tree(volume, |tree| tree.load_leaf(leaf, home, ptrs, &mut freed)) {
+            let mut space = self.shard.space.borrow_mut();
+            freed.iter().for_each(|ptr| space.freed(ptr));
+            drop(space);
+            self.shard.leaf_loaded(volume.number(), leaf);
+        }
+        Ok(())
+    }
+}
+
+/// A leaf of the child.
+enum ChildLeaf {
+    Here(Vec<Ptr>),
+    Stored(Ptr),
+    /// With changes in memory that are not merged with it.
+    Changed(Ptr),
+}

@@ -1,0 +1,416 @@
+//! Snapshots, and who grew from which.
+//!
+//! A snapshot is a root that a checkpoint wrote, and an epoch that the checkpoint ended: whatever is below the root was born up
+//! to then, and what is written afterwards is born later. So taking one costs the same for any volume. From then on
+//! the volume's tree leaves alone what it replaces of the snapshot's ([`forebay_tree::Shared`]).
+//!
+//! The snapshot is the volume's *parent*; clones have it as their parent as well, and so has a volume that was put back to
+//! it. Each dataset has one parent at most, and who can still be reached from a root follows from that alone. Which
+//! volume a snapshot is listed under is a matter of names.
+//!
+//! What was acknowledged before a snapshot is asked for is in it: new changes are held, those in flight end, what is staged in the
+//! log moves to its place, and then all shards freeze. So snapshots of several volumes are of one moment, whichever
+//! shards they are on.
+
+use crate::commit::{Change, Entry};
+use crate::dataset::Dataset;
+use crate::deletion::Kept;
+use crate::error::IoError;
+use crate::record::{DatasetKind, DatasetRecord, DatasetState};
+use crate::registry::registry;
+use crate::shard::Shard;
+use forebay_base::planted::{Bug, active};
+use forebay_base::{Id, WallTime};
+use forebay_tree::{Frozen, NodeHeader, Shared, Tree, decode_ptrs};
+use futures_util::future::join_all;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long clients' changes are held at most. If they do not come to rest meanwhile, one of them waits for a checkpoint.
+const HOLD_MAX: Duration = Duration::from_secs(2);
+const HOLD_LOOK: Duration = Duration::from_micros(100);
+/// Nodes that are read together.
+const BATCH: usize = 64;
+
+/// A volume as it was.
+pub(crate) struct Snapshot {
+    pub record: RefCell<DatasetRecord>,
+    /// Clones that are being made of it: it is not deleted meanwhile.
+    pub uses: Cell<u32>,
+    /// Its deletion is on its way to the log.
+    pub doomed: Cell<bool>,
+    /// What it alone has, as it was last counted.
+    pub kept: Cell<Option<Kept>>,
+}
+
+impl Snapshot {
+    pub fn new(record: DatasetRecord) -> Rc<Snapshot> {
+        let (uses, doomed, kept) = (Cell::new(0), Cell::new(false), Cell::new(None));
+        Rc::new(Snapshot { record: RefCell::new(record), uses, doomed, kept })
+    }
+
+    pub fn number(&self) -> u32 {
+        self.record.borrow().number
+    }
+    pub fn epoch(&self) -> u64 {
+        self.record.borrow().epoch
+    }
+    pub fn is_live(&self) -> bool {
+        self.record.borrow().state == DatasetState::Live && !self.doomed.get()
+    }
+}
+
+/// A snapshot that is to be taken.
+#[derive(Clone, Debug)]
+pub(crate) struct SealOrder {
+    pub volume: Id,
+    pub snapshot: Id,
+    pub name: String,
+    pub created: WallTime,
+    pub scheduled: bool,
+    /// The volume goes back to this snapshot, and the new one, of what it was, is deleted.
+    pub back_to: Option<Id>,
+}
+
+/// The same, when all is known.
+pub(crate) struct Seal {
+    volume: u32,
+    snapshot: DatasetRecord,
+    back_to: Option<(Rc<Snapshot>, Tree)>,
+}
+
+/// What a freeze does beside freezing.
+#[derive(Default)]
+pub(crate) struct FreezeOrder {
+    pub seals: Vec<Seal>,
+    /// Whether the epoch ends, here or on another shard.
+    pub ends_epoch: bool,
+}
+
+/// What a freeze captured of one dataset.
+pub(crate) struct FrozenDataset {
+    pub record: DatasetRecord,
+    pub frozen: Option<Frozen>,
+    /// Gets the same root.
+    pub snapshot: Option<DatasetRecord>,
+}
+
+impl Shard {
+    /// Freezes all datasets, and seals what is to be sealed. Called between commits only.
+    pub fn freeze_datasets(&self, mut order: FreezeOrder) -> Vec<FrozenDataset> {
+        let epoch = self.epoch.get();
+        self.epoch_frozen.set(epoch);
+        if order.ends_epoch && !active(Bug::SnapshotKeepsEpoch) {
+            self.epoch.set(epoch + 1);
+        }
+        let mut all = Vec::new();
+        for dataset in self.datasets.borrow().values() {
+            let mut tree = dataset.tree.borrow_mut();
+            let frozen = tree.is_dirty().then(|| tree.freeze());
+            let mut record = dataset.record.borrow_mut();
+            let seal = order.seals.iter().position(|seal| seal.volume == record.number);
+            let Some(seal) = seal.filter(|_| !dataset.gone.get()) else {
+                all.push(FrozenDataset { record: record.clone(), frozen, snapshot: None });
+                continue;
+            };
+            let Seal { snapshot, back_to, .. } = order.seals.swap_remove(seal);
+            let was = DatasetRecord {
+                kind: DatasetKind::Snapshot,
+                number: snapshot.number,
+                id: snapshot.id,
+                name: snapshot.name,
+                created: snapshot.created,
+                scheduled: snapshot.scheduled,
+                state: snapshot.state,
+                volume: record.number,
+                schedule: Default::default(),
+                epoch,
+                ..record.clone()
+            };
+            let Some((target, stored)) = back_to else {
+                tree.shared = Shared::upto(if active(Bug::SnapshotSharesNothing) { 0 } else { epoch });
+                record.parent = Some(was.number);
+                all.push(FrozenDataset { record: record.clone(), frozen, snapshot: Some(was) });
+                continue;
+            };
+            *tree = stored;
+            tree.shared = Shared::upto(target.epoch());
+            let target = target.record.borrow();
+            (record.root, record.height, record.mapped) = (target.root, target.height, target.mapped);
+            (record.size, record.parent) = (target.size, Some(target.number));
+            all.push(FrozenDataset { record: record.clone(), frozen: None, snapshot: None });
+            all.push(FrozenDataset { record: was, frozen, snapshot: None });
+        }
+        all
+    }
+
+    /// The checkpoint will have this snapshot.
+    pub fn seal_snapshot(&self, record: DatasetRecord) {
+        self.sealed_snapshots.borrow_mut().push(record);
+    }
+
+    /// It has them.
+    pub fn add_sealed(self: &Rc<Self>) {
+        for record in self.sealed_snapshots.take() {
+            self.numbers.borrow_mut().remove(&record.number);
+            self.snapshots.borrow_mut().insert(record.number, Snapshot::new(record));
+        }
+        self.deletion_work.send();
+    }
+
+    /// A live volume by id.
+    pub fn volume(&self, id: Id) -> Option<Rc<Dataset>> {
+        self.live().into_iter().find(|dataset| dataset.id() == id)
+    }
+
+    /// A snapshot by id, unless it is being deleted.
+    pub fn snapshot(&self, id: Id) -> Option<Rc<Snapshot>> {
+        let snapshots = self.snapshots.borrow();
+        snapshots.values().find(|known| known.record.borrow().id == id && known.is_live()).cloned()
+    }
+
+    /// The live snapshots listed under a volume, oldest first.
+    pub fn snapshots_of(&self, volume: u32) -> Vec<Rc<Snapshot>> {
+        let snapshots = self.snapshots.borrow();
+        let own = |known: &&Rc<Snapshot>| known.is_live() && known.record.borrow().volume == volume;
+        let mut found: Vec<_> = snapshots.values().filter(own).cloned().collect();
+        found.sort_by_key(|snapshot| snapshot.epoch());
+        found
+    }
+
+    /// Volumes that grew from a snapshot, gone ones too.
+    pub fn volumes_from(&self, snapshot: u32) -> Vec<Rc<Dataset>> {
+        let datasets = self.datasets.borrow();
+        datasets
+            .values()
+            .filter(|dataset| dataset.record.borrow().parent == Some(snapshot))
+            .cloned()
+            .collect()
+    }
+
+    /// Snapshots that grew from a snapshot, those that are being deleted too.
+    pub fn snapshots_from(&self, snapshot: u32) -> Vec<Rc<Snapshot>> {
+        let snapshots = self.snapshots.borrow();
+        snapshots.values().filter(|known| known.record.borrow().parent == Some(snapshot)).cloned().collect()
+    }
+
+    /// What a dataset with this parent has in common with it, and how far its parent is being deleted.
+    pub fn shared_with(&self, parent: Option<u32>) -> Shared {
+        let snapshots = self.snapshots.borrow();
+        let Some(parent) = parent.and_then(|number| snapshots.get(&number)) else { return Shared::default() };
+        let record = parent.record.borrow();
+        let before =
+            record.parent.and_then(|number| snapshots.get(&number)).map_or(0, |before| before.epoch());
+        Shared { upto: record.epoch, passed: record.cursor, before }
+    }
+
+    /// Tells every tree what it shares, after an import.
+    pub fn share_with_snapshots(&self) {
+        for dataset in self.datasets.borrow().values() {
+            let shared = self.shared_with(dataset.record.borrow().parent);
+            dataset.tree.borrow_mut().shared = shared;
+        }
+    }
+
+    /// Makes ready for a freeze that seals: nothing changes these volumes until [`Shard::release_volumes`]. False when they do not come
+    /// to rest; they are released then.
+    pub async fn hold_volumes(self: &Rc<Self>, orders: Vec<SealOrder>) -> Result<bool, IoError> {
+        let mut prepared = Vec::with_capacity(orders.len());
+        for order in &orders {
+            let dataset = self.volume(order.volume).ok_or(IoError::Gone)?;
+            let back_to = match order.back_to {
+                None => None,
+                Some(id) => {
+                    let target = self.snapshot(id).ok_or(IoError::Gone)?;
+                    let stored = self.load_tree(&target.record.borrow().clone()).await?;
+                    Some((target, stored))
+                }
+            };
+            prepared.push((order, dataset, back_to));
+        }
+        let held: Vec<Rc<Dataset>> = prepared.iter().map(|(_, dataset, _)| dataset.clone()).collect();
+        held.iter().for_each(|dataset| dataset.hold(!active(Bug::SnapshotWithoutHold)));
+        let start = self.rt.now();
+        while !held.iter().all(|dataset| dataset.is_settled() || active(Bug::SnapshotWithoutHold)) {
+            if self.rt.now().since(start) > HOLD_MAX.as_nanos() as u64
+                || self.is_suspended()
+                || self.stopping.get()
+            {
+                held.iter().for_each(|dataset| dataset.hold(false));
+                self.draining.set(false);
+                return Ok(false);
+            }
+            self.draining.set(true);
+            self.destage_work.send();
+            self.rt.sleep(HOLD_LOOK).await;
+        }
+        self.draining.set(false);
+        let mut seals = Vec::with_capacity(prepared.len());
+        for (order, dataset, back_to) in prepared {
+            let number = match self.new_number() {
+                Ok(number) => number,
+                Err(error) => {
+                    held.iter().for_each(|dataset| dataset.hold(false));
+                    return Err(error);
+                }
+            };
+            let state = if back_to.is_some() { DatasetState::Deleting } else { DatasetState::Live };
+            let (created, scheduled) = (order.created, order.scheduled);
+            let fresh = DatasetRecord::new(DatasetKind::Snapshot, order.snapshot, 12, 0, order.name.clone());
+            let snapshot = DatasetRecord { number, state, created, scheduled, ..fresh };
+            seals.push(Seal { volume: dataset.number(), snapshot, back_to });
+        }
+        self.freeze_order.borrow_mut().seals = seals;
+        Ok(true)
+    }
+
+    /// There will be no freeze for them.
+    pub fn forget_seals(&self) {
+        let seals = std::mem::take(&mut self.freeze_order.borrow_mut().seals);
+        let mut numbers = self.numbers.borrow_mut();
+        numbers.retain(|number| seals.iter().all(|seal| seal.snapshot.number != *number));
+    }
+
+    /// Lets changes go on.
+    pub fn release_volumes(&self) {
+        self.datasets.borrow().values().for_each(|dataset| dataset.hold(false));
+    }
+
+    /// A number that nothing has, taken.
+    pub fn new_number(&self) -> Result<u32, IoError> {
+        let (datasets, snapshots) = (self.datasets.borrow(), self.snapshots.borrow());
+        let mut numbers = self.numbers.borrow_mut();
+        // Deleted ones count until they are gone.
+        if datasets.len() + snapshots.len() + numbers.len() >= crate::tables::DATASETS_MAX {
+            return Err(IoError::NoSpace);
+        }
+        let is_free = |number: &u32| {
+            !datasets.contains_key(number) && !snapshots.contains_key(number) && !numbers.contains(number)
+        };
+        let number = (0..).find(is_free).expect("numbers do not run out");
+        numbers.insert(number);
+        Ok(number)
+    }
+
+    /// The stored tree of a snapshot, with all its interior nodes.
+    pub async fn load_tree(&self, record: &DatasetRecord) -> Result<Tree, IoError> {
+        let mut tree = Tree::stored(record.root, record.height, record.mapped);
+        loop {
+            let missing = tree.missing_inner();
+            if missing.is_empty() {
+                return Ok(tree);
+            }
+            for batch in missing.chunks(BATCH) {
+                let read = batch.iter().map(|&(level, index, ptr)| async move {
+                    let header = NodeHeader { pool: self.shared.id, owner: record.family, level, index };
+                    self.read_node(&header, ptr, || true).await
+                });
+                for (&(level, index, ptr), body) in batch.iter().zip(join_all(read).await) {
+                    tree.load_inner(level, index, ptr, decode_ptrs(&body?.ok_or(IoError::Corrupt)?));
+                }
+            }
+        }
+    }
+
+    /// Makes a volume with this record's identity out of a snapshot.
+    pub async fn clone_snapshot(
+        self: &Rc<Self>,
+        snapshot: &Rc<Snapshot>,
+        new: DatasetRecord,
+    ) -> Result<Rc<Dataset>, IoError> {
+        if !snapshot.is_live() {
+            return Err(IoError::Gone);
+        }
+        let was = snapshot.record.borrow().clone();
+        snapshot.uses.set(snapshot.uses.get() + 1);
+        let result = self.clone_used(&was, new).await;
+        snapshot.uses.set(snapshot.uses.get() - 1);
+        result
+    }
+
+    async fn clone_used(
+        self: &Rc<Self>,
+        was: &DatasetRecord,
+        new: DatasetRecord,
+    ) -> Result<Rc<Dataset>, IoError> {
+        let known = self
+            .cloned
+            .borrow()
+            .as_ref()
+            .filter(|(number, _)| *number == was.number)
+            .map(|(_, tree)| tree.twin());
+        let tree = match known {
+            Some(tree) => tree,
+            None => {
+                let tree = self.load_tree(was).await?;
+                *self.cloned.borrow_mut() = Some((was.number, tree.twin()));
+                tree
+            }
+        };
+        let record = DatasetRecord {
+            root: was.root,
+            height: was.height,
+            mapped: was.mapped,
+            size: was.size,
+            block_shift: was.block_shift,
+            family: was.family,
+            parent: Some(was.number),
+            ..new
+        };
+        self.create_dataset(record, Some(tree)).await
+    }
+
+    /// Makes new properties of datasets durable, all at once.
+    pub async fn put_all(self: &Rc<Self>, records: Vec<DatasetRecord>) -> Result<(), IoError> {
+        let changes = records.into_iter().map(Change::put).collect();
+        let mut entry = Entry::new(self.entry_id(), changes, true);
+        let done = entry.awaited();
+        self.submit(entry);
+        done.await
+    }
+
+    /// Applies new properties; `tree` is that of a clone.
+    pub fn apply_put(self: &Rc<Self>, record: DatasetRecord, tree: Option<Tree>) {
+        if let Some(snapshot) = self.snapshots.borrow().get(&record.number) {
+            let mut now = snapshot.record.borrow_mut();
+            (now.name, now.state, now.volume) = (record.name, record.state, record.volume);
+            (now.held, now.template, now.scheduled) = (record.held, record.template, record.scheduled);
+            if now.state == DatasetState::Deleting {
+                self.deletion_work.send();
+            }
+            return;
+        }
+        let known = self.datasets.borrow().get(&record.number).cloned();
+        let dataset = match known {
+            Some(dataset) => {
+                self.change_tree(&dataset, |tree| tree.grow(record.blocks()));
+                let mut now = dataset.record.borrow_mut();
+                (now.size, now.sync, now.state, now.name, now.schedule) =
+                    (record.size, record.sync, record.state, record.name, record.schedule);
+                drop(now);
+                dataset
+            }
+            None => {
+                let mut tree = tree.unwrap_or_else(|| Tree::empty(record.blocks()));
+                tree.shared = self.shared_with(record.parent);
+                let number = record.number;
+                let record = DatasetRecord { height: tree.height(), ..record };
+                let dataset = Rc::new(Dataset::new(record, tree));
+                self.datasets.borrow_mut().insert(number, dataset.clone());
+                dataset
+            }
+        };
+        let registry = registry(&self.rt);
+        let (kind, state) = (dataset.record.borrow().kind, dataset.record.borrow().state);
+        match (kind, state) {
+            (DatasetKind::Volume, DatasetState::Live) => registry.add_volume(self, dataset),
+            (_, DatasetState::Live) => {}
+            (_, DatasetState::Deleting) => {
+                dataset.gone.set(true);
+                registry.remove_volume(dataset.id());
+                self.deletion_work.send();
+            }
+        }
+    }
+}

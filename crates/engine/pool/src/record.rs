@@ -1,0 +1,220 @@
+//! A dataset's line in the catalogue: a volume, a snapshot of one, or the pool's own.
+//!
+//! ```text
+//!   0 number 4     4 kind 1    5 state 1   6 sync 1   7 log2 of block bytes 1   8 id 16   24 size 8   32 created 8
+//!  40 root 32     72 mapped blocks 8   80 height 1   81 zero 15   96 name length 2   98 name 200   298 zero 6
+//! 304 family 16  320 epoch 8   328 deleted before leaf 8   336 parent 4   340 volume 4   344 flags 4   348 seconds 4
+//! 352 keep 4     356 zero …
+//! ```
+//!
+//! The zero bytes at the end are reserved: project, service level, further range roots.
+
+use crate::spec::{SnapshotSchedule, SyncPolicy};
+use forebay_base::codec::{Reader, Truncated, Writer};
+use forebay_base::{Id, WallTime};
+use forebay_space::Ptr;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DatasetState {
+    Live,
+    /// Being emptied in the background; gone for everyone else.
+    Deleting,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DatasetKind {
+    Volume,
+    /// The pool's own: see [`crate::attributes`].
+    Attributes,
+    /// A volume as it was: see [`crate::lineage`].
+    Snapshot,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct DatasetRecord {
+    /// Number within the shard, as log records use it.
+    pub number: u32,
+    pub kind: DatasetKind,
+    pub state: DatasetState,
+    pub sync: SyncPolicy,
+    pub block_shift: u8,
+    pub id: Id,
+    pub size: u64,
+    pub created: WallTime,
+    pub root: Ptr,
+    pub mapped: u64,
+    pub height: u8,
+    /// A snapshot's is what stands behind the `@`.
+    pub name: String,
+    /// What the nodes of its tree say that they belong to: the first volume of those that descend from each other.
+    pub family: Id,
+    /// Of a snapshot: when it was sealed. Nothing in it was born later.
+    pub epoch: u64,
+    /// Of a snapshot that is being deleted: the leaves before this one are done.
+    pub cursor: u64,
+    /// Number of the snapshot that it grew from.
+    pub parent: Option<u32>,
+    /// Of a snapshot: the number of the volume that it is listed under.
+    pub volume: u32,
+    pub held: bool,
+    pub template: bool,
+    pub scheduled: bool,
+    pub schedule: SnapshotSchedule,
+}
+
+pub(crate) const DATASET_BYTES: usize = 512;
+/// Longest volume name in bytes.
+pub(crate) const NAME_MAX: usize = 200;
+
+const FLAG_HELD: u32 = 1;
+const FLAG_TEMPLATE: u32 = 2;
+const FLAG_SCHEDULED: u32 = 4;
+
+impl DatasetRecord {
+    /// A live dataset of which nothing is stored yet.
+    pub fn new(kind: DatasetKind, id: Id, block_shift: u8, size: u64, name: String) -> DatasetRecord {
+        DatasetRecord {
+            number: 0,
+            kind,
+            state: DatasetState::Live,
+            sync: SyncPolicy::Always,
+            block_shift,
+            id,
+            size,
+            created: WallTime(0),
+            root: Ptr::HOLE,
+            mapped: 0,
+            height: 0,
+            name,
+            family: id,
+            epoch: 0,
+            cursor: 0,
+            parent: None,
+            volume: 0,
+            held: false,
+            template: false,
+            scheduled: false,
+            schedule: SnapshotSchedule::default(),
+        }
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.size >> self.block_shift
+    }
+
+    pub fn encode(&self) -> [u8; DATASET_BYTES] {
+        let mut bytes = [0; DATASET_BYTES];
+        let mut w = Writer::new(&mut bytes);
+        let sync = match self.sync {
+            SyncPolicy::Always => 0,
+            SyncPolicy::Standard => 1,
+            SyncPolicy::Disabled => 2,
+        };
+        let kind = match self.kind {
+            DatasetKind::Volume => 1,
+            DatasetKind::Attributes => 2,
+            DatasetKind::Snapshot => 3,
+        };
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        let flags = flag(self.held, FLAG_HELD)
+            | flag(self.template, FLAG_TEMPLATE)
+            | flag(self.scheduled, FLAG_SCHEDULED);
+        w.u32(self.number)
+            .u8(kind)
+            .u8(u8::from(self.state == DatasetState::Deleting))
+            .u8(sync)
+            .u8(self.block_shift);
+        w.u128(self.id.0).u64(self.size).u64(self.created.0);
+        self.root.encode(&mut w);
+        w.u64(self.mapped).u8(self.height).zeros(15);
+        w.u16(self.name.len() as u16).text(&self.name, NAME_MAX).zeros(6);
+        w.u128(self.family.0).u64(self.epoch).u64(self.cursor);
+        w.u32(self.parent.map_or(0, |number| number + 1)).u32(self.volume).u32(flags);
+        w.u32(self.schedule.every_seconds).u32(self.schedule.keep);
+        bytes
+    }
+
+    /// Nothing when a field is impossible or the place is unused.
+    pub fn decode(bytes: &[u8]) -> Result<Option<DatasetRecord>, Truncated> {
+        let mut r = Reader::new(bytes);
+        let (number, kind, state, sync, block_shift) = (r.u32()?, r.u8()?, r.u8()?, r.u8()?, r.u8()?);
+        let (id, size, created) = (Id(r.u128()?), r.u64()?, WallTime(r.u64()?));
+        let root = Ptr::decode(&mut r)?;
+        let (mapped, height) = (r.u64()?, r.u8()?);
+        r.bytes(15)?;
+        let (_, name) = (r.u16()?, r.text(NAME_MAX)?);
+        r.bytes(6)?;
+        let (family, epoch, cursor) = (Id(r.u128()?), r.u64()?, r.u64()?);
+        let (parent, volume, flags) = (r.u32()?.checked_sub(1), r.u32()?, r.u32()?);
+        let schedule = SnapshotSchedule { every_seconds: r.u32()?, keep: r.u32()? };
+        let state = if state == 0 { DatasetState::Live } else { DatasetState::Deleting };
+        let sync = match sync {
+            0 => SyncPolicy::Always,
+            1 => SyncPolicy::Standard,
+            2 => SyncPolicy::Disabled,
+            _ => return Ok(None),
+        };
+        let kind = match kind {
+            1 => DatasetKind::Volume,
+            2 => DatasetKind::Attributes,
+            3 => DatasetKind::Snapshot,
+            _ => return Ok(None),
+        };
+        let sane = (12..=17).contains(&block_shift) && height <= 4 && size <= 64 << 40;
+        let record = DatasetRecord {
+            number,
+            kind,
+            state,
+            sync,
+            block_shift,
+            id,
+            size,
+            created,
+            root,
+            mapped,
+            height,
+            name,
+            family,
+            epoch,
+            cursor,
+            parent,
+            volume,
+            held: flags & FLAG_HELD != 0,
+            template: flags & FLAG_TEMPLATE != 0,
+            scheduled: flags & FLAG_SCHEDULED != 0,
+            schedule,
+        };
+        Ok(sane.then_some(record))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_base::Checksum;
+    use forebay_space::{Addr, ChunkId};
+
+    #[test]
+    fn records_round_trip() {
+        let record = DatasetRecord {
+            number: 7,
+            state: DatasetState::Deleting,
+            sync: SyncPolicy::Disabled,
+            created: WallTime(3),
+            root: Ptr::new(Addr::new(ChunkId(3), 4), 16384, 1, Checksum(9)),
+            mapped: 77,
+            height: 2,
+            family: Id(6),
+            epoch: 8,
+            cursor: 9,
+            parent: Some(0),
+            volume: 4,
+            held: true,
+            scheduled: true,
+            schedule: SnapshotSchedule { every_seconds: 60, keep: 5 },
+            ..DatasetRecord::new(DatasetKind::Snapshot, Id(5), 13, 1 << 40, "project/db-1".into())
+        };
+        assert_eq!(DatasetRecord::decode(&record.encode()), Ok(Some(record)));
+        assert_eq!(DatasetRecord::decode(&[0; DATASET_BYTES]), Ok(None));
+    }
+}

@@ -1,0 +1,720 @@
+//! Snapshots and clones as management sees them.
+
+use crate::control::{Control, Place};
+use crate::dataset::Dataset;
+use crate::error::{Error, ErrorKind, IoError};
+use crate::lineage::{SealOrder, Snapshot};
+use crate::record::{DatasetKind, DatasetRecord, DatasetState};
+use crate::registry::registry;
+use crate::shard::Shard;
+use crate::spec::{Severity, SnapshotChange, SnapshotInfo, SnapshotSchedule, VolumeInfo};
+use crate::volume::Volume;
+use crate::volumes::check_name;
+use crate::{Engine, find_pool};
+use forebay_base::{Id, WallTime};
+use forebay_runtime::Rt;
+use futures_util::future::join_all;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+/// Longest snapshot name in bytes.
+const NAME_MAX: usize = 100;
+/// How often volumes are given time to come to rest for a snapshot. In between a checkpoint helps who waits for one.
+const SEAL_TRIES: u32 = 5;
+/// How often it is looked whether a scheduled snapshot is due.
+const SCHEDULE_PERIOD: Duration = Duration::from_secs(5);
+
+/// Snapshots to be taken by one checkpoint, on one shard.
+pub(crate) struct SealRequest {
+    shard: usize,
+    orders: Vec<SealOrder>,
+    /// How it ended. `Ok(false)` before the checkpoint: the volumes did not come to rest.
+    pub done: Cell<Option<Result<(), IoError>>>,
+    busy: Cell<bool>,
+}
+
+impl Shard {
+    fn snapshot_info(&self, snapshot: &Snapshot, unique: u64) -> SnapshotInfo {
+        let record = snapshot.record.borrow();
+        let name = |number: u32| {
+            let datasets = self.datasets.borrow();
+            datasets.get(&number).map_or(String::new(), |dataset| dataset.record.borrow().name.clone())
+        };
+        // Who grew from it beside the volume's own next snapshot, or itself.
+        let volumes = self.volumes_from(record.number).into_iter().filter(|dataset| !dataset.gone.get());
+        let mut clones: Vec<String> = volumes
+            .filter(|dataset| dataset.number() != record.volume)
+            .map(|dataset| dataset.record.borrow().name.clone())
+            .collect();
+        let snapshots = self.snapshots_from(record.number).into_iter().filter(|child| child.is_live());
+        let others = snapshots.filter(|child| child.record.borrow().volume != record.volume);
+        clones.extend(others.map(|child| name(child.record.borrow().volume)));
+        clones.sort();
+        clones.dedup();
+        SnapshotInfo {
+            id: record.id,
+            pool: self.shared.name.clone(),
+            volume: name(record.volume),
+            name: record.name.clone(),
+            size: record.size,
+            block_size: 1 << record.block_shift,
+            created: record.created,
+            mapped: record.mapped << record.block_shift,
+            unique,
+            held: record.held,
+            template: record.template,
+            scheduled: record.scheduled,
+            clones,
+        }
+    }
+
+    async fn describe(self: &Rc<Self>, snapshot: &Rc<Snapshot>) -> Result<SnapshotInfo, IoError> {
+        let unique = self.kept_by(snapshot).await?.unique;
+        Ok(self.snapshot_info(snapshot, unique))
+    }
+
+    /// What a live volume grew from, `VOLUME@NAME`, if that is not its own.
+    pub(crate) fn origin_of(&self, dataset: &Dataset) -> Option<String> {
+        let record = dataset.record.borrow();
+        let snapshots = self.snapshots.borrow();
+        let parent = snapshots.get(&record.parent?)?.record.borrow();
+        if parent.volume == record.number {
+            return None;
+        }
+        let datasets = self.datasets.borrow();
+        let volume = datasets.get(&parent.volume)?.record.borrow();
+        Some(format!("{}@{}", volume.name, parent.name))
+    }
+
+    /// Why a snapshot is not to be deleted; nothing when it may be.
+    fn objection(&self, snapshot: &Snapshot) -> Option<String> {
+        let info = self.snapshot_info(snapshot, 0);
+        let live_children =
+            self.volumes_from(snapshot.number()).iter().filter(|child| !child.gone.get()).count()
+                + self.snapshots_from(snapshot.number()).iter().filter(|child| child.is_live()).count();
+        if info.held || info.template {
+            Some(format!("it is {}", if info.held { "held" } else { "a template" }))
+        } else if !info.clones.is_empty() {
+            Some(format!("volumes grew from it: {}", info.clones.join(", ")))
+        } else if live_children > 1 {
+            Some("its volume was put back to it while newer snapshots of it stay".into())
+        } else if snapshot.uses.get() > 0 {
+            Some("it is being cloned".into())
+        } else {
+            None
+        }
+    }
+
+    /// Has snapshots deleted in the background, once that is durable.
+    pub(crate) async fn doom(self: &Rc<Self>, snapshots: &[Rc<Snapshot>]) -> Result<(), IoError> {
+        snapshots.iter().for_each(|snapshot| snapshot.doomed.set(true));
+        let deleting = |snapshot: &Rc<Snapshot>| DatasetRecord {
+            state: DatasetState::Deleting,
+            ..snapshot.record.borrow().clone()
+        };
+        self.put_all(snapshots.iter().map(deleting).collect()).await
+    }
+
+    /// Snapshots of a volume that cannot go with it, with the reason.
+    pub(crate) fn objections(&self, volume: u32) -> Vec<String> {
+        let own = |known: &u32| *known == volume;
+        let snapshots = self.snapshots_of(volume);
+        let stays = |snapshot: &Rc<Snapshot>| {
+            let info = self.snapshot_info(snapshot, 0);
+            let foreign = self.volumes_from(snapshot.number());
+            let foreign = foreign.iter().any(|child| !child.gone.get() && !own(&child.number()));
+            let why = if info.held || info.template || snapshot.uses.get() > 0 {
+                self.objection(snapshot)
+            } else if foreign || !info.clones.is_empty() {
+                Some(format!("volumes grew from it: {}", info.clones.join(", ")))
+            } else {
+                None
+            };
+            why.map(|why| format!("@{}: {why}", info.name))
+        };
+        snapshots.iter().filter_map(stays).collect()
+    }
+
+    /// Makes a clone the owner of its snapshot and those before.
+    async fn promote(self: &Rc<Self>, dataset: &Rc<Dataset>) -> Result<Result<(), String>, IoError> {
+        let (number, parent) = {
+            let record = dataset.record.borrow();
+            (record.number, record.parent)
+        };
+        let before =
+            |parent: Option<u32>| parent.and_then(|parent| self.snapshots.borrow().get(&parent).cloned());
+        let Some(origin) = before(parent).filter(|origin| origin.record.borrow().volume != number) else {
+            return Ok(Err("it is not a clone, or owns the snapshot that it came from".into()));
+        };
+        let owner = origin.record.borrow().volume;
+        let own: Vec<String> =
+            self.snapshots_of(number).iter().map(|own| own.record.borrow().name.clone()).collect();
+        let (mut moved, mut next) = (Vec::new(), Some(origin));
+        while let Some(snapshot) = next.filter(|snapshot| snapshot.record.borrow().volume == owner) {
+            let record = snapshot.record.borrow().clone();
+            if own.contains(&record.name) {
+                let name = record.name;
+                return Ok(Err(format!("both have a snapshot named '{name}'; rename or delete one of them")));
+            }
+            next = before(record.parent);
+            moved.push(DatasetRecord { volume: number, ..record });
+        }
+        self.put_all(moved).await.map(Ok)
+    }
+}
+
+impl Control {
+    /// An error with a snapshot named within the pool.
+    fn snapshot_error(&self, name: &str, error: IoError) -> Error {
+        match error {
+            IoError::Gone => Error::new(ErrorKind::NotFound, self.object(name), "no such snapshot")
+                .remedy("List them with: forebay snapshot list"),
+            error => self.io_error(name, error),
+        }
+    }
+
+    /// The shard and the id of a snapshot named `VOLUME@NAME`, or by its UUID.
+    async fn find_snapshot(&self, name: &str) -> Result<Place, Error> {
+        let missing = || self.snapshot_error(name, IoError::Gone);
+        let found = match name.split_once('@') {
+            Some((volume, own)) => {
+                let (_, place) = self.find(volume).ok_or_else(missing)?;
+                let own = own.to_string();
+                let look = move |shard: Rc<Shard>| async move {
+                    let volume = shard.volume(place.id)?;
+                    let snapshots = shard.snapshots_of(volume.number());
+                    let found = snapshots.iter().find(|snapshot| snapshot.record.borrow().name == own);
+                    found.map(|snapshot| snapshot.record.borrow().id)
+                };
+                self.on_shard(place.shard, look).await?.map(|id| Place { shard: place.shard, id })
+            }
+            None => {
+                let id: Id = name.parse().map_err(|_| missing())?;
+                let mut found = None;
+                for shard in 0..self.shard_count() {
+                    let look = move |shard: Rc<Shard>| async move { shard.snapshot(id).is_some() };
+                    if self.on_shard(shard, look).await? {
+                        found = Some(Place { shard, id });
+                    }
+                }
+                found
+            }
+        };
+        found.ok_or_else(missing)
+    }
+
+    /// Runs `work` with a snapshot on its shard.
+    async fn on_snapshot<T, F, W>(&self, name: &str, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(Rc<Shard>, Rc<Snapshot>) -> W + Send + 'static,
+        W: Future<Output = Result<T, IoError>> + 'static,
+    {
+        let place = self.find_snapshot(name).await?;
+        let result = self.on_shard(place.shard, move |shard| async move {
+            match shard.snapshot(place.id) {
+                Some(snapshot) => work(shard, snapshot).await,
+                None => Err(IoError::Gone),
+            }
+        });
+        result.await?.map_err(|error| self.snapshot_error(name, error))
+    }
+
+    /// Brings the volumes of all requests to rest, on every shard. Gives those that the freeze will seal; the others are over, or
+    /// wait for the next checkpoint.
+    pub async fn prepare_seals(&self) -> Result<Vec<Rc<SealRequest>>, Error> {
+        let requests: Vec<Rc<SealRequest>> = self.seals.take();
+        if requests.is_empty() {
+            return Ok(requests);
+        }
+        let mut by_shard: BTreeMap<usize, Vec<SealOrder>> = BTreeMap::new();
+        for request in &requests {
+            by_shard.entry(request.shard).or_default().extend(request.orders.iter().cloned());
+        }
+        let holding = by_shard.into_iter().map(|(shard, orders)| {
+            self.on_shard(shard, move |shard| async move { shard.hold_volumes(orders).await })
+        });
+        let mut result = Ok(true);
+        for held in join_all(holding).await {
+            match held? {
+                Ok(at_rest) => result = result.map(|all| all && at_rest),
+                Err(error) => result = Err(error),
+            }
+        }
+        match result {
+            Ok(true) => return Ok(requests),
+            Ok(false) => requests.iter().for_each(|request| request.busy.set(true)),
+            Err(error) => requests.iter().for_each(|request| request.done.set(Some(Err(error)))),
+        }
+        self.release_volumes().await?;
+        Ok(Vec::new())
+    }
+
+    /// Lets changes go on after a freeze, or where there will be none.
+    pub async fn release_volumes(&self) -> Result<(), Error> {
+        for shard in 0..self.shard_count() {
+            let release = |shard: Rc<Shard>| async move {
+                shard.forget_seals();
+                shard.release_volumes();
+            };
+            self.on_shard(shard, release).await?;
+        }
+        Ok(())
+    }
+
+    /// Has one checkpoint seal these snapshots, all at one moment.
+    async fn seal(self: &Rc<Self>, name: &str, orders: Vec<(usize, SealOrder)>) -> Result<(), Error> {
+        let mut by_shard: BTreeMap<usize, Vec<SealOrder>> = BTreeMap::new();
+        orders.into_iter().for_each(|(shard, order)| by_shard.entry(shard).or_default().push(order));
+        for _ in 0..SEAL_TRIES {
+            let request = |(&shard, orders): (&usize, &Vec<SealOrder>)| {
+                let (done, busy) = (Cell::new(None), Cell::new(false));
+                Rc::new(SealRequest { shard, orders: orders.clone(), done, busy })
+            };
+            let requests: Vec<Rc<SealRequest>> = by_shard.iter().map(request).collect();
+            self.seals.borrow_mut().extend(requests.iter().cloned());
+            self.checkpoint().await?;
+            if requests.iter().any(|request| request.busy.get()) {
+                continue;
+            }
+            for request in &requests {
+                let done = request.done.get().unwrap_or(Err(IoError::Gone));
+                done.map_err(|error| self.snapshot_error(name, error))?;
+            }
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            self.object(name),
+            "changes that clients have begun did not end in time, so that no moment could be kept",
+        )
+        .remedy(
+            "Try again when the pool is less busy; 'forebay pool status' shows whether something is amiss",
+        ))
+    }
+
+    fn check_snapshot_name(object: &str, name: &str) -> Result<(), Error> {
+        let fine = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
+        if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(fine) {
+            let message = format!("the name '{}' cannot be used", name.escape_default());
+            let remedy = format!("Use 1 to {NAME_MAX} letters, digits and . _ - :");
+            return Err(Error::new(ErrorKind::Invalid("name"), object, message).remedy(remedy));
+        }
+        Ok(())
+    }
+
+    /// Refuses what would tie down blocks of a group that has to be emptied.
+    fn refuse_while_leaving(&self, object: &str) -> Result<(), Error> {
+        let label = self.label.borrow();
+        match label.groups.iter().position(|group| group.leaving) {
+            None => Ok(()),
+            Some(group) => {
+                let message =
+                    format!("group {group} is leaving the pool, and what a snapshot has cannot move");
+                Err(Error::new(ErrorKind::Conflict, object, message)
+                    .remedy("Try again when the group has left"))
+            }
+        }
+    }
+
+    /// How many snapshots there are, those that are being deleted too.
+    pub async fn snapshot_count(&self) -> Result<usize, Error> {
+        let mut count = 0;
+        for shard in 0..self.shard_count() {
+            count += self.on_shard(shard, |shard| async move { shard.snapshots.borrow().len() }).await?;
+        }
+        Ok(count)
+    }
+
+    async fn snapshot_create(
+        self: &Rc<Self>,
+        volumes: &[String],
+        name: &str,
+        scheduled: bool,
+    ) -> Result<Vec<SnapshotInfo>, Error> {
+        let first = format!("{}@{name}", volumes.first().map_or("", |name| name));
+        let object = self.object(&first);
+        Self::check_snapshot_name(&object, name)?;
+        self.refuse_while_leaving(&object)?;
+        let _turn = self.lineage.lock(0, 0).await;
+        let created = self.rt.wall();
+        let mut orders: Vec<(usize, SealOrder)> = Vec::new();
+        for volume in volumes {
+            let (_, place) = self.existing(volume)?;
+            let own = self.object(&format!("{volume}@{name}"));
+            if orders.iter().any(|(_, order)| order.volume == place.id) {
+                return Err(Error::new(ErrorKind::Conflict, own, "the volume is named twice"));
+            }
+            if self.find_snapshot(&format!("{volume}@{name}")).await.is_ok() {
+                return Err(Error::new(ErrorKind::Conflict, own, "a snapshot of this name exists")
+                    .remedy("Choose another name"));
+            }
+            let snapshot = Id::from_random(self.rt.random(), self.rt.random());
+            let name = name.to_string();
+            let order = SealOrder { volume: place.id, snapshot, name, created, scheduled, back_to: None };
+            orders.push((place.shard, order));
+        }
+        let ids: Vec<String> = orders.iter().map(|(_, order)| order.snapshot.to_string()).collect();
+        self.seal(&first, orders).await?;
+        let mut all = Vec::with_capacity(ids.len());
+        for id in ids {
+            all.push(self.snapshot_info(&id).await?);
+        }
+        Ok(all)
+    }
+
+    async fn snapshot_info(&self, name: &str) -> Result<SnapshotInfo, Error> {
+        self.on_snapshot(name, |shard, snapshot| async move { shard.describe(&snapshot).await }).await
+    }
+
+    async fn snapshot_list(&self) -> Result<Vec<SnapshotInfo>, Error> {
+        let mut all = Vec::new();
+        for index in 0..self.shard_count() {
+            let list = |shard: Rc<Shard>| async move {
+                let mut infos = Vec::new();
+                for volume in shard.live() {
+                    for snapshot in shard.snapshots_of(volume.number()) {
+                        // One that goes meanwhile is left out.
+                        infos.extend(shard.describe(&snapshot).await.ok());
+                    }
+                }
+                infos
+            };
+            all.extend(self.on_shard(index, list).await?);
+        }
+        all.sort_by(|a: &SnapshotInfo, b| {
+            (&a.volume, a.created.0, &a.name).cmp(&(&b.volume, b.created.0, &b.name))
+        });
+        Ok(all)
+    }
+
+    async fn snapshot_set(&self, name: &str, change: SnapshotChange) -> Result<SnapshotInfo, Error> {
+        let _turn = self.lineage.lock(0, 0).await;
+        self.on_snapshot(name, move |shard, snapshot| async move {
+            let mut record = snapshot.record.borrow().clone();
+            record.held = change.held.unwrap_or(record.held);
+            record.template = change.template.unwrap_or(record.template);
+            shard.put_all(vec![record]).await?;
+            shard.describe(&snapshot).await
+        })
+        .await
+    }
+
+    async fn snapshot_delete(&self, name: &str) -> Result<(), Error> {
+        let _turn = self.lineage.lock(0, 0).await;
+        let refused = self.on_snapshot(name, |shard, snapshot| async move {
+            match shard.objection(&snapshot) {
+                Some(why) => Ok(Err(why)),
+                None => shard.doom(&[snapshot]).await.map(Ok),
+            }
+        });
+        refused.await?.map_err(|why| {
+            Error::new(ErrorKind::Conflict, self.object(name), format!("it cannot be deleted: {why}")).remedy(
+                "Let it go with 'forebay snapshot release', or delete or promote the clones, then try again",
+            )
+        })
+    }
+
+    async fn volume_rollback(self: &Rc<Self>, name: &str) -> Result<VolumeInfo, Error> {
+        let object = self.object(name);
+        self.refuse_while_leaving(&object)?;
+        let _turn = self.lineage.lock(0, 0).await;
+        let place = self.find_snapshot(name).await?;
+        let volume = self
+            .on_snapshot(name, |shard, snapshot| async move {
+                let number = snapshot.record.borrow().volume;
+                let dataset = shard.datasets.borrow().get(&number).cloned();
+                dataset.map(|dataset| dataset.id()).ok_or(IoError::Gone)
+            })
+            .await?;
+        let snapshot = Id::from_random(self.rt.random(), self.rt.random());
+        let (created, back_to) = (self.rt.wall(), Some(place.id));
+        let order = SealOrder { volume, snapshot, name: String::new(), created, scheduled: false, back_to };
+        self.seal(name, vec![(place.shard, order)]).await?;
+        self.volume_info(&volume.to_string()).await
+    }
+
+    async fn volume_clone(&self, snapshot: &str, name: &str) -> Result<VolumeInfo, Error> {
+        let object = self.object(name);
+        check_name(&object, name, "name")?;
+        let place = self.find_snapshot(snapshot).await?;
+        self.refuse_while_leaving(&object)?;
+        if self.names.borrow().contains_key(name) {
+            return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
+                .remedy("Choose another name"));
+        }
+        let id = Id::from_random(self.rt.random(), self.rt.random());
+        // The name is taken from here on, so that two requests cannot both have it.
+        self.names.borrow_mut().insert(name.to_string(), Place { shard: place.shard, id });
+        let (created, own, from) = (self.rt.wall(), name.to_string(), place.id.to_string());
+        let cloned = self.on_snapshot(&from, move |shard, snapshot| async move {
+            let sync = {
+                let datasets = shard.datasets.borrow();
+                let volume = datasets.get(&snapshot.record.borrow().volume);
+                volume.map(|volume| volume.sync()).unwrap_or_default()
+            };
+            let fresh = DatasetRecord::new(DatasetKind::Volume, id, 12, 0, own);
+            let dataset = shard.clone_snapshot(&snapshot, DatasetRecord { created, sync, ..fresh }).await?;
+            Ok(shard.info(&dataset))
+        });
+        let cloned = cloned.await;
+        if cloned.is_err() {
+            self.names.borrow_mut().remove(name);
+        }
+        cloned
+    }
+
+    async fn volume_promote(&self, name: &str) -> Result<VolumeInfo, Error> {
+        let _turn = self.lineage.lock(0, 0).await;
+        let promoted = self.on_volume(name, |shard, dataset| async move { shard.promote(&dataset).await });
+        promoted.await?.map_err(|why| {
+            Error::new(ErrorKind::Conflict, self.object(name), format!("it cannot be promoted: {why}"))
+        })?;
+        self.volume_info(name).await
+    }
+
+    async fn volume_set_schedule(&self, name: &str, schedule: SnapshotSchedule) -> Result<VolumeInfo, Error> {
+        self.on_volume(name, move |shard, dataset| async move {
+            Volume::of(shard.clone(), dataset.clone()).put(|record| record.schedule = schedule).await?;
+            Ok(shard.info(&dataset))
+        })
+        .await
+    }
+
+    /// Has snapshots taken as the volumes' schedules say.
+    pub fn schedule_snapshots(self: &Rc<Self>) {
+        drop(self.rt.spawn(look(Rc::downgrade(self), self.rt.clone())));
+    }
+
+    /// Takes the snapshots that are due, of all volumes at one moment, and deletes those that are too many.
+    async fn scheduled_snapshots(self: &Rc<Self>) -> Result<(), Error> {
+        let now = self.rt.wall();
+        let (mut due, mut surplus) = (Vec::new(), Vec::new());
+        for index in 0..self.shard_count() {
+            let look = move |shard: Rc<Shard>| async move {
+                let volumes = shard.live().into_iter().map(|dataset| scheduled(&shard, &dataset, now));
+                volumes.collect::<Vec<_>>()
+            };
+            for (volume, is_due, old) in self.on_shard(index, look).await? {
+                due.extend(is_due.then_some(volume));
+                surplus.extend(old);
+            }
+        }
+        if !due.is_empty() {
+            self.snapshot_create(&due, &format!("auto-{}", utc(now)), true).await?;
+        }
+        for old in surplus {
+            // One that has got a clone stays.
+            let _ = self.snapshot_delete(&old).await;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a volume's next snapshot is due, and which of its scheduled ones are too many.
+fn scheduled(shard: &Shard, dataset: &Dataset, now: WallTime) -> (String, bool, Vec<String>) {
+    let record = dataset.record.borrow();
+    let SnapshotSchedule { every_seconds, keep } = record.schedule;
+    let mut taken = shard.snapshots_of(record.number);
+    taken.retain(|snapshot| snapshot.record.borrow().scheduled);
+    let last = taken.last().map_or(WallTime(0), |last| last.record.borrow().created);
+    // A clock that was ahead does not stop them.
+    let is_due = every_seconds > 0 && (last.0 > now.0 || now.0 - last.0 >= u64::from(every_seconds) * 1000);
+    let keep = if every_seconds > 0 { keep.max(1) as usize } else { taken.len() };
+    let stays = |snapshot: &&Rc<Snapshot>| shard.objection(snapshot).is_none();
+    let surplus = taken.len().saturating_sub(keep);
+    let old =
+        taken.iter().take(surplus).filter(stays).map(|snapshot| snapshot.record.borrow().id.to_string());
+    (record.name.clone(), is_due, old.collect())
+}
+
+async fn look(control: Weak<Control>, rt: Rt) {
+    loop {
+        rt.sleep(SCHEDULE_PERIOD).await;
+        let Some(control) = control.upgrade().filter(|control| !control.closing.get()) else { return };
+        if control.shared.is_suspended() {
+            continue;
+        }
+        if let Err(error) = control.scheduled_snapshots().await {
+            let message = format!("a scheduled snapshot could not be taken: {error}");
+            control.event(Severity::Warning, "snapshot.scheduled_failed", control.name(), message);
+            // It does not cry every few seconds.
+            rt.sleep(60 * SCHEDULE_PERIOD).await;
+        }
+    }
+}
+
+/// `2026-11-22T14:05:09Z`, with milliseconds left out (proleptic Gregorian calendar, as in ISO 8601).
+fn utc(at: WallTime) -> String {
+    let (seconds, mut days) = (at.0 / 1000 % 86400, at.0 / 1000 / 86400);
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
+}
+
+impl Engine {
+    /// Takes a snapshot of each of these volumes (`POOL/NAME`, all of one pool), all at one moment.
+    pub async fn snapshot_create(
+        &self,
+        volumes: Vec<String>,
+        name: &str,
+    ) -> Result<Vec<SnapshotInfo>, Error> {
+        let mut pool = None;
+        let mut names = Vec::with_capacity(volumes.len());
+        for volume in volumes {
+            let Some((own, within)) = volume.split_once('/') else {
+                return Err(Error::new(ErrorKind::Invalid("volumes"), volume, "a volume is named POOL/NAME"));
+            };
+            if *pool.get_or_insert_with(|| own.to_string()) != own {
+                let message = "snapshots of several volumes are of one pool";
+                return Err(Error::new(ErrorKind::Invalid("volumes"), volume, message));
+            }
+            names.push(within.to_string());
+        }
+        let Some(pool) = pool else {
+            return Err(Error::new(ErrorKind::Invalid("volumes"), name, "no volume is named"));
+        };
+        let name = name.to_string();
+        self.on_writable_pool(
+            &pool,
+            |control| async move { control.snapshot_create(&names, &name, false).await },
+        )
+        .await
+    }
+
+    /// All snapshots, of one pool or of all, oldest first within a volume.
+    pub async fn snapshots(&self, pool: Option<&str>) -> Result<Vec<SnapshotInfo>, Error> {
+        let pool = pool.map(str::to_string);
+        let gather = |rt: Rt| async move {
+            let controls = match pool {
+                Some(pool) => vec![find_pool(&rt, &pool)?],
+                None => registry(&rt).controls(),
+            };
+            let mut all = Vec::new();
+            for control in controls {
+                all.extend(control.snapshot_list().await?);
+            }
+            Ok(all)
+        };
+        self.on_core_0(gather).await
+    }
+
+    /// Runs `work` with the coordinator of the pool of `POOL/VOLUME@NAME`, or of the snapshot with that UUID.
+    async fn on_owner<T, F, W>(&self, snapshot: &str, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(Rc<Control>, String) -> W + Send + 'static,
+        W: Future<Output = Result<T, Error>> + 'static,
+    {
+        let name = snapshot.to_string();
+        let found = move |rt: Rt| async move {
+            if let Some((pool, own)) = name.split_once('/') {
+                return work(find_pool(&rt, pool)?, own.to_string()).await;
+            }
+            for control in registry(&rt).controls() {
+                if control.find_snapshot(&name).await.is_ok() {
+                    return work(control, name).await;
+                }
+            }
+            Err(Error::new(ErrorKind::NotFound, name, "no imported pool has a snapshot with this id")
+                .remedy("A snapshot is named POOL/VOLUME@NAME; list them with: forebay snapshot list"))
+        };
+        self.on_core_0(found).await
+    }
+
+    /// The same for what changes something.
+    async fn on_writable_owner<T, F, W>(&self, snapshot: &str, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(Rc<Control>, String) -> W + Send + 'static,
+        W: Future<Output = Result<T, Error>> + 'static,
+    {
+        self.on_owner(snapshot, |control, name| async move {
+            control.writable()?;
+            work(control, name).await
+        })
+        .await
+    }
+
+    /// A snapshot by `POOL/VOLUME@NAME` or UUID.
+    pub async fn snapshot(&self, name: &str) -> Result<SnapshotInfo, Error> {
+        self.on_owner(name, |control, name| async move { control.snapshot_info(&name).await }).await
+    }
+
+    pub async fn snapshot_set(&self, name: &str, change: SnapshotChange) -> Result<SnapshotInfo, Error> {
+        self.on_writable_owner(
+            name,
+            move |control, name| async move { control.snapshot_set(&name, change).await },
+        )
+        .await
+    }
+
+    /// Deletes a snapshot; what only it has comes back in the background.
+    pub async fn snapshot_delete(&self, name: &str) -> Result<(), Error> {
+        self.on_writable_owner(name, |control, name| async move { control.snapshot_delete(&name).await })
+            .await
+    }
+
+    /// Puts a volume back to what it was. Newer snapshots stay; what came after the newest is lost.
+    pub async fn volume_rollback(&self, snapshot: &str) -> Result<VolumeInfo, Error> {
+        self.on_writable_owner(snapshot, |control, name| async move { control.volume_rollback(&name).await })
+            .await
+    }
+
+    /// Makes a volume (named within the pool) out of a snapshot. It shares the snapshot's blocks until they are overwritten.
+    pub async fn volume_clone(&self, snapshot: &str, name: &str) -> Result<VolumeInfo, Error> {
+        let own = name.to_string();
+        self.on_writable_owner(
+            snapshot,
+            |control, name| async move { control.volume_clone(&name, &own).await },
+        )
+        .await
+    }
+
+    /// Makes a clone the owner of the snapshot it came from, and of those before it; the volume they were of becomes the clone.
+    pub async fn volume_promote(&self, volume: &str) -> Result<VolumeInfo, Error> {
+        self.on_writable_volume(volume, |control, name| async move { control.volume_promote(&name).await })
+            .await
+    }
+
+    pub async fn volume_set_schedule(
+        &self,
+        volume: &str,
+        schedule: SnapshotSchedule,
+    ) -> Result<VolumeInfo, Error> {
+        self.on_writable_volume(volume, move |control, name| async move {
+            control.volume_set_schedule(&name, schedule).await
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_as_people_write_them() {
+        assert_eq!(utc(WallTime(0)), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(WallTime(951_825_599_999)), "2000-02-29T11:59:59Z");
+        assert_eq!(utc(WallTime(1_798_761_600_000)), "2027-01-01T00:00:00Z");
+    }
+}
