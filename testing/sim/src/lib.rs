@@ -12,6 +12,7 @@
 mod content;
 pub mod crash;
 pub mod harness;
+mod lineage;
 pub mod matrix;
 pub mod numbers;
 mod oracle;

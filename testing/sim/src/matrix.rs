@@ -8,6 +8,7 @@
 
 use crate::crash::{self, Plan};
 use crate::harness::Failure;
+use crate::lineage;
 use crate::rows_combined as combined;
 use crate::rows_disk as disk;
 use crate::rows_faulty as faulty;
@@ -91,6 +92,14 @@ pub const ROWS: &[Row] = &[
         holds: "D W",
         applies: always,
         run: disk::label_torn,
+        strikes: false,
+    },
+    Row {
+        name: "lineage",
+        fault: "power loss amid snapshots, clones, promotions, rollbacks and deletions",
+        holds: "D A W S",
+        applies: always,
+        run: lineage::lineage,
         strikes: false,
     },
     Row { name: "lost", fault: "lost writes", holds: "W R", applies: always, run: disk::lost, strikes: true },

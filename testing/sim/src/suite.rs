@@ -69,6 +69,11 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::SamePlaceCountsAgain => &["bad-sector"],
         Bug::WrongCountsAsUnreadable => &["scrubbed"],
         Bug::FailureCountsAsRecorded => &["gone-together"],
+        Bug::SnapshotWithoutHold
+        | Bug::SnapshotSharesNothing
+        | Bug::SnapshotKeepsEpoch
+        | Bug::DeletionIgnoresParent
+        | Bug::DeletionForgetsCursor => &["lineage"],
         Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],
     }

@@ -69,6 +69,20 @@ impl Place {
     }
 }
 
+/// Why a walk ends before its end.
+#[derive(Debug)]
+enum Halt {
+    /// A snapshot was taken meanwhile, which may have come between.
+    ChildChanged,
+    Failed(IoError),
+}
+
+impl From<IoError> for Halt {
+    fn from(error: IoError) -> Halt {
+        Halt::Failed(error)
+    }
+}
+
 /// A walk over what a snapshot has and its child has not.
 struct Walk<'a> {
     shard: &'a Rc<Shard>,
@@ -76,6 +90,8 @@ struct Walk<'a> {
     child: Child,
     /// The epoch of the snapshot's parent: what was born up to then is that one's.
     limit: u64,
+    /// The shard's when the walk began.
+    epoch: u64,
     /// Where it only counts and frees nothing.
     counted: Option<Cell<Kept>>,
     freed: Cell<u64>,
@@ -91,9 +107,13 @@ impl Shard {
                         break;
                     }
                 } else if let Some(snapshot) = self.next_deleted() {
-                    if let Err(error) = self.delete_snapshot(&snapshot).await {
-                        self.tell_stuck(&snapshot, error);
-                        break;
+                    match self.delete_snapshot(&snapshot).await {
+                        // It goes on from its cursor, beside the new child.
+                        Ok(()) | Err(Halt::ChildChanged) => {}
+                        Err(Halt::Failed(error)) => {
+                            self.tell_stuck(&snapshot, error);
+                            break;
+                        }
                     }
                 } else {
                     break;
@@ -220,7 +240,8 @@ impl Shard {
     }
 
     /// Frees what nothing but the snapshot has, and forgets it.
-    async fn delete_snapshot(self: &Rc<Self>, snapshot: &Rc<Snapshot>) -> Result<(), IoError> {
+    async fn delete_snapshot(self: &Rc<Self>, snapshot: &Rc<Snapshot>) -> Result<(), Halt> {
+        self.between_checkpoints().await?;
         let record = snapshot.record.borrow().clone();
         let shared = self.shared_with(Some(record.number));
         let walk = Walk {
@@ -228,13 +249,13 @@ impl Shard {
             snapshot: snapshot.clone(),
             child: self.child_of(record.number),
             limit: if active(Bug::DeletionIgnoresParent) { 0 } else { shared.before },
+            epoch: self.epoch.get(),
             counted: None,
             freed: Cell::new(0),
         };
-        self.between_checkpoints().await?;
         walk.pass(record.cursor);
         walk.visit(walk.root().await?).await?;
-        self.between_checkpoints().await?;
+        walk.step().await?;
         match &walk.child {
             Child::Nobody => {}
             Child::Volume(volume) => {
@@ -264,18 +285,29 @@ impl Shard {
             return Ok(kept);
         }
         let number = snapshot.number();
-        let child = self.child_of(number);
-        let limit = self.shared_with(Some(number)).before;
-        let is_final = matches!(child, Child::Snapshot(_));
-        let counted = Some(Cell::default());
-        let freed = Cell::new(0);
-        let walk = Walk { shard: self, snapshot: snapshot.clone(), child, limit, counted, freed };
-        walk.visit(walk.root().await?).await?;
-        let kept = walk.counted.map(Cell::into_inner).unwrap_or_default();
-        if is_final {
-            snapshot.kept.set(Some(kept));
+        loop {
+            let child = self.child_of(number);
+            let is_final = matches!(child, Child::Snapshot(_));
+            let walk = Walk {
+                shard: self,
+                snapshot: snapshot.clone(),
+                child,
+                limit: self.shared_with(Some(number)).before,
+                epoch: self.epoch.get(),
+                counted: Some(Cell::default()),
+                freed: Cell::new(0),
+            };
+            match walk.visit(walk.root().await?).await {
+                Ok(()) => {}
+                Err(Halt::ChildChanged) => continue,
+                Err(Halt::Failed(error)) => return Err(error),
+            }
+            let kept = walk.counted.map(Cell::into_inner).unwrap_or_default();
+            if is_final {
+                snapshot.kept.set(Some(kept));
+            }
+            return Ok(kept);
         }
-        Ok(kept)
     }
 }
 
@@ -316,11 +348,13 @@ impl Walk<'_> {
     }
 
     /// Waits until the next step may be taken; what is looked at afterwards stays as it is until somebody is awaited.
-    async fn step(&self) -> Result<(), IoError> {
-        match &self.counted {
-            Some(_) if self.shard.stopping.get() => Err(IoError::Gone),
-            Some(_) => Ok(()),
-            None => self.shard.between_checkpoints().await,
+    async fn step(&self) -> Result<(), Halt> {
+        if self.counted.is_none() {
+            self.shard.between_checkpoints().await?;
+        }
+        match self.shard.epoch.get() == self.epoch {
+            true => Ok(()),
+            false => Err(Halt::ChildChanged),
         }
     }
 
@@ -377,7 +411,7 @@ impl Walk<'_> {
     }
 
     /// Frees what only the snapshot has below a node above the leaves, and the node.
-    async fn visit(&self, place: Place) -> Result<(), IoError> {
+    async fn visit(&self, place: Place) -> Result<(), Halt> {
         if !self.is_open(&place) {
             return Ok(());
         }
@@ -415,7 +449,7 @@ impl Walk<'_> {
         Ok(own.into_iter().zip(child).zip(first..).map(place).collect())
     }
 
-    async fn visit_leaves(&self, places: &[Place]) -> Result<(), IoError> {
+    async fn visit_leaves(&self, places: &[Place]) -> Result<(), Halt> {
         let (start, mut served) = (self.shard.rt.now(), self.shard.served.get());
         // Those that are shared are looked at once more below, when a step may be taken.
         let read = places.iter().filter(|place| self.is_open(place)).map(|place| async move {
@@ -423,7 +457,7 @@ impl Walk<'_> {
                 true => None,
                 false => Some(self.read(0, place.index, place.own).await?),
             };
-            Ok((place, own))
+            Ok::<_, Halt>((place, own))
         });
         let mut has_read = false;
         for read in join_all(read).await {
@@ -451,7 +485,7 @@ impl Walk<'_> {
     }
 
     /// Frees what only the snapshot has of a leaf with these pointers.
-    async fn visit_leaf(&self, place: &Place, own: Vec<Ptr>) -> Result<(), IoError> {
+    async fn visit_leaf(&self, place: &Place, own: Vec<Ptr>) -> Result<(), Halt> {
         let mut read: Option<(Ptr, Vec<Ptr>)> = None;
         loop {
             let counted = match (&self.child, &self.counted) {

@@ -195,6 +195,35 @@ impl Shard {
         snapshots.values().filter(|known| known.record.borrow().parent == Some(snapshot)).cloned().collect()
     }
 
+    /// Live volumes and snapshots that grew from a snapshot, and from ones in between that are being deleted.
+    pub fn heirs(&self, snapshot: u32) -> (Vec<Rc<Dataset>>, Vec<Rc<Snapshot>>) {
+        let mut volumes = self.volumes_from(snapshot);
+        let mut snapshots = Vec::new();
+        for child in self.snapshots_from(snapshot) {
+            if child.is_live() {
+                snapshots.push(child);
+            } else {
+                let (more, others) = self.heirs(child.number());
+                volumes.extend(more);
+                snapshots.extend(others);
+            }
+        }
+        volumes.retain(|volume| !volume.gone.get());
+        (volumes, snapshots)
+    }
+
+    /// The snapshot that a dataset with this parent grew from, of those that are not being deleted.
+    pub fn ancestor(&self, mut parent: Option<u32>) -> Option<Rc<Snapshot>> {
+        let snapshots = self.snapshots.borrow();
+        loop {
+            let found = snapshots.get(&parent?)?;
+            if found.is_live() {
+                return Some(found.clone());
+            }
+            parent = found.record.borrow().parent;
+        }
+    }
+
     /// What a dataset with this parent has in common with it, and how far its parent is being deleted.
     pub fn shared_with(&self, parent: Option<u32>) -> Shared {
         let snapshots = self.snapshots.borrow();

@@ -43,14 +43,11 @@ impl Shard {
             let datasets = self.datasets.borrow();
             datasets.get(&number).map_or(String::new(), |dataset| dataset.record.borrow().name.clone())
         };
-        // Who grew from it beside the volume's own next snapshot, or itself.
-        let volumes = self.volumes_from(record.number).into_iter().filter(|dataset| !dataset.gone.get());
-        let mut clones: Vec<String> = volumes
-            .filter(|dataset| dataset.number() != record.volume)
-            .map(|dataset| dataset.record.borrow().name.clone())
-            .collect();
-        let snapshots = self.snapshots_from(record.number).into_iter().filter(|child| child.is_live());
-        let others = snapshots.filter(|child| child.record.borrow().volume != record.volume);
+        // Who grew from it beside the volume itself and its own snapshots.
+        let (volumes, snapshots) = self.heirs(record.number);
+        let volumes = volumes.iter().filter(|dataset| dataset.number() != record.volume);
+        let mut clones: Vec<String> = volumes.map(|dataset| dataset.record.borrow().name.clone()).collect();
+        let others = snapshots.iter().filter(|child| child.record.borrow().volume != record.volume);
         clones.extend(others.map(|child| name(child.record.borrow().volume)));
         clones.sort();
         clones.dedup();
@@ -78,28 +75,26 @@ impl Shard {
 
     /// What a live volume grew from, `VOLUME@NAME`, if that is not its own.
     pub(crate) fn origin_of(&self, dataset: &Dataset) -> Option<String> {
-        let record = dataset.record.borrow();
-        let snapshots = self.snapshots.borrow();
-        let parent = snapshots.get(&record.parent?)?.record.borrow();
-        if parent.volume == record.number {
+        let (number, parent) = (dataset.number(), dataset.record.borrow().parent);
+        let origin = self.ancestor(parent)?;
+        let origin = origin.record.borrow();
+        if origin.volume == number {
             return None;
         }
         let datasets = self.datasets.borrow();
-        let volume = datasets.get(&parent.volume)?.record.borrow();
-        Some(format!("{}@{}", volume.name, parent.name))
+        let volume = datasets.get(&origin.volume)?.record.borrow();
+        Some(format!("{}@{}", volume.name, origin.name))
     }
 
     /// Why a snapshot is not to be deleted; nothing when it may be.
     fn objection(&self, snapshot: &Snapshot) -> Option<String> {
         let info = self.snapshot_info(snapshot, 0);
-        let live_children =
-            self.volumes_from(snapshot.number()).iter().filter(|child| !child.gone.get()).count()
-                + self.snapshots_from(snapshot.number()).iter().filter(|child| child.is_live()).count();
+        let (volumes, snapshots) = self.heirs(snapshot.number());
         if info.held || info.template {
             Some(format!("it is {}", if info.held { "held" } else { "a template" }))
         } else if !info.clones.is_empty() {
             Some(format!("volumes grew from it: {}", info.clones.join(", ")))
-        } else if live_children > 1 {
+        } else if volumes.len() + snapshots.len() > 1 {
             Some("its volume was put back to it while newer snapshots of it stay".into())
         } else if snapshot.uses.get() > 0 {
             Some("it is being cloned".into())
@@ -120,15 +115,12 @@ impl Shard {
 
     /// Snapshots of a volume that cannot go with it, with the reason.
     pub(crate) fn objections(&self, volume: u32) -> Vec<String> {
-        let own = |known: &u32| *known == volume;
         let snapshots = self.snapshots_of(volume);
         let stays = |snapshot: &Rc<Snapshot>| {
             let info = self.snapshot_info(snapshot, 0);
-            let foreign = self.volumes_from(snapshot.number());
-            let foreign = foreign.iter().any(|child| !child.gone.get() && !own(&child.number()));
             let why = if info.held || info.template || snapshot.uses.get() > 0 {
                 self.objection(snapshot)
-            } else if foreign || !info.clones.is_empty() {
+            } else if !info.clones.is_empty() {
                 Some(format!("volumes grew from it: {}", info.clones.join(", ")))
             } else {
                 None
@@ -144,9 +136,8 @@ impl Shard {
             let record = dataset.record.borrow();
             (record.number, record.parent)
         };
-        let before =
-            |parent: Option<u32>| parent.and_then(|parent| self.snapshots.borrow().get(&parent).cloned());
-        let Some(origin) = before(parent).filter(|origin| origin.record.borrow().volume != number) else {
+        let origin = self.ancestor(parent);
+        let Some(origin) = origin.filter(|origin| origin.record.borrow().volume != number) else {
             return Ok(Err("it is not a clone, or owns the snapshot that it came from".into()));
         };
         let owner = origin.record.borrow().volume;
@@ -159,7 +150,7 @@ impl Shard {
                 let name = record.name;
                 return Ok(Err(format!("both have a snapshot named '{name}'; rename or delete one of them")));
             }
-            next = before(record.parent);
+            next = self.ancestor(record.parent);
             moved.push(DatasetRecord { volume: number, ..record });
         }
         self.put_all(moved).await.map(Ok)

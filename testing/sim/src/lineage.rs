@@ -1,0 +1,516 @@
+//! Histories of volumes, snapshots and clones, held against a plain model.
+//!
+//! One thing is done after the other, so that the model knows what everything holds; the power fails in the middle of some. Then
+//! what was being done is done or not, whole, and everything else is as it was. Snapshots are looked at by way of clones. At
+//! other times a snapshot of several volumes is taken while somebody writes to them in turn: it must hold the
+//! writes up to one moment, those acknowledged before it among them. The offline checker recounts the space after every crash and at
+//! the end.
+
+mod model;
+
+use crate::harness::{Failure, LIMIT, engine, in_world};
+use crate::matrix::Shown;
+use crate::setup::{POOL, Setup};
+use crate::verify::offline_check;
+use forebay_base::Random;
+use forebay_pool::{
+    Engine, Error, ErrorKind, Import, IoError, SnapshotChange, SyncPolicy, Volume, VolumeSpec,
+};
+use forebay_runtime::{Buf, Rt};
+use forebay_simulation::{Fate, Image, World, WorldConfig};
+use futures_util::future::{Either, join, select};
+use model::{Content, Model, Op};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Histories that one run of the row plays.
+const HISTORIES: u64 = 12;
+/// Times that a machine is started in a history, and what is done in between.
+const STARTS: u64 = 3;
+const OPERATIONS: u64 = 18;
+const BLOCK: u64 = 4096;
+/// Blocks that are used: at the ends of leaves, of nodes above them, and of small volumes.
+const ISLANDS: [u64; 4] = [0, 500, 5 * 510 - 6, 510 * 510 - 6];
+const ISLAND: u64 = 16;
+/// Sizes of volumes in blocks: one leaf, some leaves, three levels.
+const SIZES: [u64; 4] = [256, 520, 5000, 510 * 510 + 300];
+const VOLUMES_MAX: usize = 5;
+const SNAPSHOTS_MAX: usize = 8;
+/// A crash comes this long after an operation began, at most.
+const CRASH_NANOS_MAX: u64 = 6_000_000;
+
+/// Plays histories on the setup's pool.
+pub fn lineage(setup: &Setup) -> Result<Shown, Failure> {
+    let mut shown = Shown::default();
+    for nth in 0..HISTORIES {
+        let seed = setup.seed.wrapping_mul(1009).wrapping_add(nth);
+        let crashes = history(setup, seed)
+            .map_err(|failure| failure.because(&format!("history {nth} of this seed")))?;
+        shown += Shown { cases: 1, faults: crashes, ..Shown::default() };
+    }
+    Ok(shown)
+}
+
+/// One history; how often the power failed.
+fn history(setup: &Setup, seed: u64) -> Result<u64, Failure> {
+    let setup = Setup { second: false, disk_mib: setup.disk_mib.max(24), ..setup.clone() };
+    let random = Rc::new(RefCell::new(Random::new(seed)));
+    // Where crashes are, every write is durable when it is acknowledged.
+    let crashes = random.borrow_mut().below(3) > 0;
+    let mut known = vec![Model::default()];
+    let mut images: Vec<Image> = setup.paths().iter().map(|_| Image::new(setup.disk_bytes())).collect();
+    let numbers = Rc::new(Cell::new(0));
+    for start in 0..STARTS {
+        let mut config = WorldConfig::new(random.borrow_mut().next_u64());
+        config.shuffle = setup.shuffle;
+        let world = World::new(config);
+        images.iter().for_each(|image| {
+            world.add_disk(image.clone());
+        });
+        let (random2, numbers, setup2, before) =
+            (random.clone(), numbers.clone(), setup.clone(), known.clone());
+        let ended = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
+            let (engine, _) = engine(cores);
+            if start == 0 {
+                engine
+                    .pool_create(setup2.pool_spec())
+                    .await
+                    .map_err(|error| told("creating the pool", error))?;
+            } else {
+                let imported = engine.pool_import(POOL, setup2.paths(), Import::default()).await;
+                imported.map_err(|error| told("the import", error))?;
+            }
+            let player = Player { rt, engine, random: random2, numbers, crashes, model: RefCell::default() };
+            player.recognise(before).await?;
+            player.play(start + 1 == STARTS).await
+        })?;
+        let Some(now) = ended else {
+            offline_check(world.power_loss(|_, _| Fate::Whole), 0, seed)?;
+            return Ok(start);
+        };
+        let mut random = Random::new(seed ^ (start + 1));
+        images = world.power_loss(|_, sectors| match random.below(4) {
+            0 => Fate::Whole,
+            1 if sectors > 1 => Fate::Head(1 + random.below(sectors as u64 - 1) as usize),
+            _ => Fate::Lost,
+        });
+        offline_check(images.clone(), 0, seed)?;
+        known = now;
+    }
+    unreachable!("the last start ends in good order")
+}
+
+fn told(what: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::Outcome(format!("{what} failed: {error}"))
+}
+
+/// Whoever does all this.
+struct Player {
+    rt: Rt,
+    engine: Engine,
+    random: Rc<RefCell<Random>>,
+    numbers: Rc<Cell<u32>>,
+    crashes: bool,
+    model: RefCell<Model>,
+}
+
+impl Player {
+    fn below(&self, bound: u64) -> u64 {
+        self.random.borrow_mut().below(bound)
+    }
+
+    fn number(&self) -> u32 {
+        self.numbers.set(self.numbers.get() + 1);
+        self.numbers.get()
+    }
+
+    /// Finds out which of the models is what the pool holds.
+    async fn recognise(&self, known: Vec<Model>) -> Result<(), Failure> {
+        let mut failures = Vec::new();
+        for model in known {
+            *self.model.borrow_mut() = model;
+            match self.verify().await {
+                Ok(()) => return Ok(()),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        Err(match failures.len() {
+            1 => failures.remove(0),
+            _ => Failure::Content(format!("neither done nor not done: {}; {}", failures[0], failures[1])),
+        })
+    }
+
+    /// Does many things. Gives what the pool may hold when the power failed in the middle of one; nothing when it is exported.
+    async fn play(&self, is_last: bool) -> Result<Option<Vec<Model>>, Failure> {
+        let operations = if is_last { OPERATIONS } else { self.below(OPERATIONS) + 1 };
+        for _ in 0..operations {
+            if self.below(6) == 0 && !self.model.borrow().volumes.is_empty() {
+                self.snapshot_while_written().await?;
+            } else if let Some(op) = self.draw() {
+                self.perform(&op).await?;
+            }
+        }
+        if is_last {
+            self.verify().await?;
+            self.engine.pool_export(POOL).await.map_err(|error| told("the export", error))?;
+            return Ok(None);
+        }
+        let before = self.model.borrow().clone();
+        let Some(op) = self.draw().filter(|_| self.crashes) else {
+            // Everything is made durable, and the power fails while nothing goes on.
+            self.engine.checkpoint(POOL).await.map_err(|error| told("a checkpoint", error))?;
+            return Ok(Some(vec![before]));
+        };
+        let mut after = before.clone();
+        after.apply(&op);
+        let moment = Duration::from_nanos(self.below(CRASH_NANOS_MAX));
+        let (doing, crash) = (pin!(self.perform(&op)), pin!(self.rt.sleep(moment)));
+        match select(doing, crash).await {
+            Either::Left((done, _)) => done.map(|()| Some(vec![self.model.borrow().clone()])),
+            Either::Right(_) => Ok(Some(vec![before, after])),
+        }
+    }
+
+    /// Something that can be done now.
+    fn draw(&self) -> Option<Op> {
+        let model = self.model.borrow();
+        let pick = |count: usize| self.below(count as u64) as usize;
+        let volumes: Vec<&String> = model.volumes.keys().collect();
+        let new = || format!("v{}", self.number());
+        if volumes.is_empty() || (volumes.len() < 2 && self.below(3) == 0) {
+            return Some(Op::Create { volume: new(), size: SIZES[pick(SIZES.len())] });
+        }
+        let volume = volumes[pick(volumes.len())].clone();
+        let size = model.volumes[&volume].size;
+        let range = || {
+            let islands: Vec<u64> = ISLANDS.into_iter().filter(|at| at + 2 * ISLAND <= size).collect();
+            let first = islands[pick(islands.len())] + self.below(ISLAND);
+            (first, 1 + self.below(ISLAND))
+        };
+        let snapshots: Vec<(&str, &str)> =
+            model.snapshots.values().map(|known| (&*known.volume, &*known.name)).collect();
+        let snapshot = (!snapshots.is_empty()).then(|| {
+            let (volume, name) = snapshots[pick(snapshots.len())];
+            (volume.to_string(), name.to_string())
+        });
+        Some(match (self.below(20), snapshot) {
+            (0, _) if volumes.len() < VOLUMES_MAX => {
+                Op::Create { volume: new(), size: SIZES[pick(SIZES.len())] }
+            }
+            (1, _) => Op::Checkpoint,
+            (2, _) => {
+                let larger: Vec<u64> = SIZES.into_iter().filter(|known| *known > size).collect();
+                Op::Resize { size: *larger.first()?, volume }
+            }
+            (3, _) => {
+                let (first, count) = range();
+                Op::Discard { volume, first, count }
+            }
+            (4..=6, _) if snapshots.len() < SNAPSHOTS_MAX => {
+                let volumes = volumes.into_iter().filter(|other| **other == volume || self.below(3) == 0);
+                // A name may be taken already.
+                Op::Snapshot { volumes: volumes.cloned().collect(), name: format!("s{}", self.below(6)) }
+            }
+            (7 | 8, Some((volume, name))) => Op::DeleteSnapshot { volume, name },
+            (9, Some((volume, name))) => Op::Rollback { volume, name },
+            (10 | 11, Some((volume, name))) if volumes.len() < VOLUMES_MAX => {
+                Op::Clone { volume, name, new: new() }
+            }
+            (12, _) => Op::Promote { volume },
+            (13, _) => Op::DeleteVolume { volume, with_snapshots: self.below(2) == 0 },
+            (14, Some((volume, name))) => Op::Hold { volume, name, held: self.below(3) == 0 },
+            _ => {
+                let (first, count) = range();
+                Op::Write { volume, first, count, number: self.number() }
+            }
+        })
+    }
+
+    /// Does something, and holds against the model whether it was refused.
+    async fn perform(&self, op: &Op) -> Result<(), Failure> {
+        let mut after = self.model.borrow().clone();
+        let expected = after.apply(op);
+        let result = self.ask(op).await;
+        let refused = |kind: ErrorKind| matches!(kind, ErrorKind::Conflict | ErrorKind::Unsafe);
+        match result {
+            Ok(()) if expected => *self.model.borrow_mut() = after,
+            Err(kind) if !expected && refused(kind) => {}
+            // There may be no room for something new; for less there always is.
+            Err(ErrorKind::NoSpace) if !matches!(op, Op::DeleteSnapshot { .. } | Op::DeleteVolume { .. }) => {
+            }
+            other => {
+                let text = format!(
+                    "{op:?}: {other:?}, but it should {}",
+                    if expected { "work" } else { "be refused" }
+                );
+                return Err(Failure::Outcome(text));
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, op: &Op) -> Result<(), ErrorKind> {
+        let engine = &self.engine;
+        let full = |volume: &str| format!("{POOL}/{volume}");
+        let snapshot = |volume: &str, name: &str| format!("{POOL}/{volume}@{name}");
+        let kind = |error: Error| error.kind;
+        match op {
+            Op::Create { volume, size } => {
+                let sync = match (self.crashes, self.below(3)) {
+                    (true, _) | (_, 0) => SyncPolicy::Always,
+                    (_, 1) => SyncPolicy::Standard,
+                    _ => SyncPolicy::Disabled,
+                };
+                let (pool, name, size) = (POOL.into(), volume.clone(), size * BLOCK);
+                let spec = VolumeSpec { pool, name, size, block_size: BLOCK as u32, sync };
+                engine.volume_create(spec).await.map(drop).map_err(kind)
+            }
+            Op::Write { volume, first, count, number } => {
+                let data = self.data(*first, *count, *number);
+                let volume = self.open(volume).await.map_err(kind)?;
+                volume.write(first * BLOCK, vec![data], false).await.map_err(io)
+            }
+            Op::Discard { volume, first, count } => {
+                let volume = self.open(volume).await.map_err(kind)?;
+                volume.discard(first * BLOCK, count * BLOCK, false).await.map_err(io)
+            }
+            Op::Resize { volume, size } => {
+                engine.volume_resize(&full(volume), size * BLOCK).await.map(drop).map_err(kind)
+            }
+            Op::Snapshot { volumes, name } => {
+                let volumes = volumes.iter().map(|volume| full(volume)).collect();
+                engine.snapshot_create(volumes, name).await.map(drop).map_err(kind)
+            }
+            Op::Hold { volume, name, held } => {
+                let change = SnapshotChange { held: Some(*held), template: None };
+                engine.snapshot_set(&snapshot(volume, name), change).await.map(drop).map_err(kind)
+            }
+            Op::DeleteSnapshot { volume, name } => {
+                engine.snapshot_delete(&snapshot(volume, name)).await.map_err(kind)
+            }
+            Op::Rollback { volume, name } => {
+                engine.volume_rollback(&snapshot(volume, name)).await.map(drop).map_err(kind)
+            }
+            Op::Clone { volume, name, new } => {
+                engine.volume_clone(&snapshot(volume, name), new).await.map(drop).map_err(kind)
+            }
+            Op::Promote { volume } => engine.volume_promote(&full(volume)).await.map(drop).map_err(kind),
+            Op::DeleteVolume { volume, with_snapshots } => {
+                engine.volume_delete(&full(volume), *with_snapshots).await.map_err(kind)
+            }
+            Op::Checkpoint => engine.checkpoint(POOL).await.map(drop).map_err(kind),
+        }
+    }
+
+    async fn open(&self, volume: &str) -> Result<Volume, Error> {
+        let info = self.engine.volume(&format!("{POOL}/{volume}")).await?;
+        Volume::open(&self.rt, info.id)
+            .map_err(|error| Error::new(ErrorKind::NotFound, volume, error.to_string()))
+    }
+
+    fn data(&self, first: u64, count: u64, number: u32) -> Buf {
+        let mut bytes = self.rt.buffer((count * BLOCK) as usize);
+        for (block, part) in (first..).zip(bytes.chunks_mut(BLOCK as usize)) {
+            let word = (block << 32 | u64::from(number)).to_le_bytes();
+            part.chunks_mut(8).for_each(|place| place.copy_from_slice(&word));
+        }
+        bytes.freeze()
+    }
+
+    /// Takes a snapshot of some volumes while they are written to in turn.
+    async fn snapshot_while_written(&self) -> Result<(), Failure> {
+        let name = format!("w{}", self.number());
+        let volumes: Vec<String> = {
+            let model = self.model.borrow();
+            let all =
+                model.volumes.keys().filter(|_| self.below(2) == 0).take(3).cloned().collect::<Vec<_>>();
+            if all.is_empty() { model.volumes.keys().take(1).cloned().collect() } else { all }
+        };
+        let mut opened = Vec::new();
+        for volume in &volumes {
+            opened.push(self.open(volume).await.map_err(|error| told("opening", error))?);
+        }
+        let writes: Vec<(usize, u64, u32)> =
+            (0..30).map(|nth| (nth % volumes.len(), self.below(2 * ISLAND), self.number())).collect();
+        let (begun, done, refused) = (Cell::new(0), Cell::new(0), Cell::new(false));
+        let start = self.below(20) as usize;
+        let write = async {
+            for (at, block, number) in &writes {
+                begun.set(begun.get() + 1);
+                let data = self.data(*block, 1, *number);
+                match opened[*at].write(block * BLOCK, vec![data], false).await {
+                    Ok(()) => done.set(done.get() + 1),
+                    Err(IoError::NoSpace) => {
+                        refused.set(true);
+                        begun.set(begun.get() - 1);
+                        return Ok(());
+                    }
+                    Err(error) => return Err(told("a write beside a snapshot", error)),
+                }
+            }
+            Ok(())
+        };
+        let take = async {
+            while done.get() < start && !refused.get() {
+                self.rt.sleep(Duration::from_micros(20)).await;
+            }
+            let least = done.get();
+            let full = volumes.iter().map(|volume| format!("{POOL}/{volume}")).collect();
+            let taken = self.engine.snapshot_create(full, &name).await.map_err(|error| error.kind);
+            (least, taken, begun.get())
+        };
+        let (written, (least, taken, most)) = join(write, take).await;
+        written?;
+        let before = self.model.borrow().clone();
+        let upto = |count: usize| {
+            let mut model = before.clone();
+            for (at, block, number) in &writes[..count] {
+                let (volume, first, number) = (volumes[*at].clone(), *block, *number);
+                model.apply(&Op::Write { volume, first, count: 1, number });
+            }
+            model
+        };
+        let now = upto(done.get());
+        match taken {
+            Ok(_) => {}
+            Err(ErrorKind::NoSpace) => {
+                *self.model.borrow_mut() = now;
+                return Ok(());
+            }
+            Err(kind) => return Err(Failure::Outcome(format!("a snapshot beside writes failed: {kind:?}"))),
+        }
+        let mut held = Vec::new();
+        for volume in &volumes {
+            held.push(self.look(volume, &name, before.volumes[volume].size).await?);
+        }
+        // Which moment it was.
+        let is_it = |count: &usize| {
+            let model = upto(*count);
+            volumes.iter().zip(&held).all(|(volume, held)| *model.volumes[volume].content == *held)
+        };
+        let Some(moment) = (least..=most.min(done.get())).find(is_it) else {
+            let text = format!(
+                "snapshot {name} of {volumes:?} is of no moment: {least} writes had ended when it was asked for, {most} begun when it was there"
+            );
+            return Err(Failure::Content(text));
+        };
+        let of_then = upto(moment);
+        let mut model = now;
+        for volume in &volumes {
+            model.snapshot(volume, &name, of_then.volumes[volume].content.clone());
+        }
+        *self.model.borrow_mut() = model;
+        Ok(())
+    }
+
+    /// What a snapshot holds.
+    async fn look(&self, volume: &str, name: &str, size: u64) -> Result<BTreeMap<u64, u32>, Failure> {
+        let (snapshot, look) = (format!("{POOL}/{volume}@{name}"), "look");
+        self.engine.volume_clone(&snapshot, look).await.map_err(|error| told("cloning a snapshot", error))?;
+        let content = self.read(look, size).await?;
+        let deleted = self.engine.volume_delete(&format!("{POOL}/{look}"), false).await;
+        deleted.map_err(|error| told("deleting a clone", error))?;
+        Ok(content)
+    }
+
+    /// What a volume holds where anything was ever written.
+    async fn read(&self, name: &str, size: u64) -> Result<BTreeMap<u64, u32>, Failure> {
+        let volume = self.open(name).await.map_err(|error| told("opening", error))?;
+        let mut content = BTreeMap::new();
+        for first in ISLANDS.into_iter().filter(|first| first + 2 * ISLAND <= size) {
+            let read = volume.read(first * BLOCK, (2 * ISLAND * BLOCK) as usize).await;
+            let parts = read.map_err(|error| told(&format!("reading {name}"), error))?;
+            let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+            for (block, part) in (first..).zip(bytes.chunks(BLOCK as usize)) {
+                let word = u64::from_le_bytes(part[..8].try_into().expect("8 bytes"));
+                let is_even = part.chunks(8).all(|other| other == &part[..8]);
+                if !is_even || (word != 0 && word >> 32 != block) {
+                    return Err(Failure::Content(format!(
+                        "{name}: block {block} holds {word:#x}, even: {is_even}"
+                    )));
+                }
+                if word != 0 {
+                    content.insert(block, word as u32);
+                }
+            }
+        }
+        Ok(content)
+    }
+
+    /// Holds everything against the model.
+    async fn verify(&self) -> Result<(), Failure> {
+        let model = self.model.borrow().clone();
+        let volumes =
+            self.engine.volumes(Some(POOL)).await.map_err(|error| told("listing volumes", error))?;
+        let found: Vec<_> = volumes
+            .iter()
+            .map(|info| (info.name.clone(), info.size / BLOCK, info.origin.clone(), info.snapshots as usize))
+            .collect();
+        let expected: Vec<_> = model
+            .volumes
+            .iter()
+            .map(|(name, volume)| {
+                let origin = volume.parent.map(|id| &model.snapshots[&id]);
+                let origin = origin.filter(|origin| origin.volume != *name);
+                let origin = origin.map(|origin| format!("{}@{}", origin.volume, origin.name));
+                (name.clone(), volume.size, origin, model.of(name).count())
+            })
+            .collect();
+        same("volumes", &found, &expected)?;
+        let snapshots =
+            self.engine.snapshots(Some(POOL)).await.map_err(|error| told("listing snapshots", error))?;
+        let mut found: Vec<_> = snapshots
+            .into_iter()
+            .map(|info| (info.volume, info.name, info.size / BLOCK, info.held, info.mapped / BLOCK))
+            .collect();
+        let mut expected: Vec<_> = model
+            .snapshots
+            .values()
+            .map(|known| {
+                let mapped = known.content.len() as u64;
+                (known.volume.clone(), known.name.clone(), known.size, known.held, mapped)
+            })
+            .collect();
+        found.sort();
+        expected.sort();
+        same("snapshots", &found, &expected)?;
+        for (name, volume) in &model.volumes {
+            agree(name, &self.read(name, volume.size).await?, &volume.content)?;
+        }
+        for known in model.snapshots.values() {
+            let held = self.look(&known.volume, &known.name, known.size).await?;
+            agree(&format!("{}@{}", known.volume, known.name), &held, &known.content)?;
+        }
+        Ok(())
+    }
+}
+
+fn io(error: IoError) -> ErrorKind {
+    match error {
+        IoError::NoSpace => ErrorKind::NoSpace,
+        IoError::Suspended => ErrorKind::Suspended,
+        _ => ErrorKind::Io,
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &[T], expected: &[T]) -> Result<(), Failure> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Failure::Content(format!("{what}: there are {found:?}, there should be {expected:?}")))
+}
+
+fn agree(what: &str, found: &BTreeMap<u64, u32>, expected: &Content) -> Result<(), Failure> {
+    let blocks = found.keys().chain(expected.keys());
+    match blocks.into_iter().find(|block| found.get(block) != expected.get(block)) {
+        None => Ok(()),
+        Some(block) => Err(Failure::Content(format!(
+            "{what}: block {block} holds write {:?}, not {:?}",
+            found.get(block),
+            expected.get(block)
+        ))),
+    }
+}

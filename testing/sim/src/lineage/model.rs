@@ -1,0 +1,187 @@
+//! What volumes and snapshots hold, told plainly: a map for each.
+//!
+//! It knows nothing of trees, births or checkpoints. A snapshot is a copy.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Who wrote what: by block, the number of the write.
+pub type Content = Rc<BTreeMap<u64, u32>>;
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Volume {
+    pub content: Content,
+    /// In blocks.
+    pub size: u64,
+    /// The snapshot that it grew from.
+    pub parent: Option<u32>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Snapshot {
+    pub volume: String,
+    pub name: String,
+    pub content: Content,
+    pub size: u64,
+    pub parent: Option<u32>,
+    pub held: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Model {
+    pub volumes: BTreeMap<String, Volume>,
+    pub snapshots: BTreeMap<u32, Snapshot>,
+    next: u32,
+}
+
+/// One thing that somebody does.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Op {
+    Create { volume: String, size: u64 },
+    Write { volume: String, first: u64, count: u64, number: u32 },
+    Discard { volume: String, first: u64, count: u64 },
+    Resize { volume: String, size: u64 },
+    Snapshot { volumes: Vec<String>, name: String },
+    Hold { volume: String, name: String, held: bool },
+    DeleteSnapshot { volume: String, name: String },
+    Rollback { volume: String, name: String },
+    Clone { volume: String, name: String, new: String },
+    Promote { volume: String },
+    DeleteVolume { volume: String, with_snapshots: bool },
+    Checkpoint,
+}
+
+impl Model {
+    pub fn find(&self, volume: &str, name: &str) -> Option<u32> {
+        let is_it = |snapshot: &Snapshot| snapshot.volume == volume && snapshot.name == name;
+        self.snapshots.iter().find(|(_, snapshot)| is_it(snapshot)).map(|(id, _)| *id)
+    }
+
+    /// Volumes, and owners of snapshots, that grew from a snapshot: each once for each.
+    fn children(&self, id: u32) -> Vec<&str> {
+        let volumes = self.volumes.iter().filter(|(_, volume)| volume.parent == Some(id));
+        let snapshots = self.snapshots.values().filter(|snapshot| snapshot.parent == Some(id));
+        volumes.map(|(name, _)| &**name).chain(snapshots.map(|snapshot| &*snapshot.volume)).collect()
+    }
+
+    fn forget(&mut self, id: u32) {
+        let parent = self.snapshots.remove(&id).expect("it is there").parent;
+        let parents = self.volumes.values_mut().map(|volume| &mut volume.parent);
+        let parents = parents.chain(self.snapshots.values_mut().map(|snapshot| &mut snapshot.parent));
+        parents.filter(|known| **known == Some(id)).for_each(|known| *known = parent);
+    }
+
+    /// Takes a snapshot of a volume that holds `content`.
+    pub fn snapshot(&mut self, volume: &str, name: &str, content: Content) {
+        let id = self.next;
+        self.next += 1;
+        let of = self.volumes.get_mut(volume).expect("it is there");
+        let (size, parent) = (of.size, of.parent.replace(id));
+        let (volume, name) = (volume.to_string(), name.to_string());
+        self.snapshots.insert(id, Snapshot { volume, name, content, size, parent, held: false });
+    }
+
+    /// Does it; false when it is refused, and nothing has changed.
+    pub fn apply(&mut self, op: &Op) -> bool {
+        match op {
+            Op::Checkpoint => true,
+            Op::Create { volume, size } => {
+                let fresh = Volume { content: Content::default(), size: *size, parent: None };
+                self.volumes.insert(volume.clone(), fresh).is_none()
+            }
+            Op::Write { volume, first, count, number } => {
+                let volume = self.volumes.get_mut(volume).expect("it is there");
+                Rc::make_mut(&mut volume.content)
+                    .extend((*first..first + count).map(|block| (block, *number)));
+                true
+            }
+            Op::Discard { volume, first, count } => {
+                let volume = self.volumes.get_mut(volume).expect("it is there");
+                Rc::make_mut(&mut volume.content).retain(|block, _| !(*first..first + count).contains(block));
+                true
+            }
+            Op::Resize { volume, size } => {
+                self.volumes.get_mut(volume).expect("it is there").size = *size;
+                true
+            }
+            Op::Snapshot { volumes, name } => {
+                if volumes.iter().any(|volume| self.find(volume, name).is_some()) {
+                    return false;
+                }
+                for volume in volumes {
+                    let content = self.volumes[volume].content.clone();
+                    self.snapshot(volume, name, content);
+                }
+                true
+            }
+            Op::Hold { volume, name, held } => {
+                let id = self.find(volume, name).expect("it is there");
+                self.snapshots.get_mut(&id).expect("found").held = *held;
+                true
+            }
+            Op::DeleteSnapshot { volume, name } => {
+                let id = self.find(volume, name).expect("it is there");
+                let children = self.children(id);
+                let is_free = children.len() <= 1 && children.iter().all(|child| child == volume);
+                if is_free && !self.snapshots[&id].held {
+                    self.forget(id);
+                    return true;
+                }
+                false
+            }
+            Op::Rollback { volume, name } => {
+                let id = self.find(volume, name).expect("it is there");
+                let Snapshot { content, size, .. } = self.snapshots[&id].clone();
+                self.volumes.insert(volume.clone(), Volume { content, size, parent: Some(id) });
+                true
+            }
+            Op::Clone { volume, name, new } => {
+                let id = self.find(volume, name).expect("it is there");
+                let Snapshot { content, size, .. } = self.snapshots[&id].clone();
+                if self.volumes.contains_key(new) {
+                    return false;
+                }
+                self.volumes.insert(new.clone(), Volume { content, size, parent: Some(id) });
+                true
+            }
+            Op::Promote { volume } => self.promote(volume),
+            Op::DeleteVolume { volume, with_snapshots } => {
+                let own: Vec<u32> = self.of(volume).map(|(id, _)| id).collect();
+                let is_held = own.iter().any(|id| self.snapshots[id].held);
+                let foreign = own.iter().any(|id| self.children(*id).iter().any(|child| child != volume));
+                if (!with_snapshots && !own.is_empty()) || is_held || foreign {
+                    return false;
+                }
+                self.volumes.remove(volume);
+                // The newest first: each then has nobody who grew from it.
+                own.into_iter().rev().for_each(|id| self.forget(id));
+                true
+            }
+        }
+    }
+
+    /// The snapshots listed under a volume.
+    pub fn of<'a>(&'a self, volume: &'a str) -> impl Iterator<Item = (u32, &'a Snapshot)> {
+        self.snapshots.iter().filter(move |(_, known)| known.volume == volume).map(|(id, known)| (*id, known))
+    }
+
+    fn promote(&mut self, volume: &str) -> bool {
+        let Some(origin) = self.volumes[volume].parent.filter(|id| self.snapshots[id].volume != volume)
+        else {
+            return false;
+        };
+        let owner = self.snapshots[&origin].volume.clone();
+        let (mut moved, mut next) = (Vec::new(), Some(origin));
+        while let Some(id) = next.filter(|id| self.snapshots[id].volume == owner) {
+            moved.push(id);
+            next = self.snapshots[&id].parent;
+        }
+        if moved.iter().any(|id| self.find(volume, &self.snapshots[id].name).is_some()) {
+            return false;
+        }
+        for id in moved {
+            self.snapshots.get_mut(&id).expect("found").volume = volume.to_string();
+        }
+        true
+    }
+}
