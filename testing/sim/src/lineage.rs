@@ -8,7 +8,7 @@
 
 mod model;
 
-use crate::harness::{Failure, LIMIT, engine, in_world};
+use crate::harness::{Failure, LIMIT, TELL_EVENTS, engine, in_world};
 use crate::matrix::Shown;
 use crate::setup::{POOL, Setup};
 use crate::verify::offline_check;
@@ -253,10 +253,18 @@ impl Player {
     }
 
     async fn ask(&self, op: &Op) -> Result<(), ErrorKind> {
+        if TELL_EVENTS.get() {
+            println!("  {op:?}");
+        }
         let engine = &self.engine;
         let full = |volume: &str| format!("{POOL}/{volume}");
         let snapshot = |volume: &str, name: &str| format!("{POOL}/{volume}@{name}");
-        let kind = |error: Error| error.kind;
+        let kind = |error: Error| {
+            if TELL_EVENTS.get() {
+                println!("  {op:?}: {error}");
+            }
+            error.kind
+        };
         match op {
             Op::Create { volume, size } => {
                 let sync = match (self.crashes, self.below(3)) {
@@ -410,10 +418,10 @@ impl Player {
     async fn look(&self, volume: &str, name: &str, size: u64) -> Result<BTreeMap<u64, u32>, Failure> {
         let (snapshot, look) = (format!("{POOL}/{volume}@{name}"), "look");
         self.engine.volume_clone(&snapshot, look).await.map_err(|error| told("cloning a snapshot", error))?;
-        let content = self.read(look, size).await?;
+        let content = self.read(look, size).await;
         let deleted = self.engine.volume_delete(&format!("{POOL}/{look}"), false).await;
         deleted.map_err(|error| told("deleting a clone", error))?;
-        Ok(content)
+        content
     }
 
     /// What a volume holds where anything was ever written.

@@ -7,7 +7,7 @@
 
 use crate::locks::RangeLocks;
 use crate::pending::Pending;
-use crate::record::DatasetRecord;
+use crate::record::{DatasetRecord, DatasetState};
 use crate::signal::Turnstile;
 use crate::spec::SyncPolicy;
 use forebay_base::Id;
@@ -57,7 +57,7 @@ pub(crate) struct Changing(Rc<Dataset>);
 
 impl Dataset {
     pub fn new(record: DatasetRecord, tree: Tree) -> Dataset {
-        let block_bytes = 1 << record.block_shift;
+        let (block_bytes, gone) = (1 << record.block_shift, record.state == DatasetState::Deleting);
         Dataset {
             record: RefCell::new(record),
             tree: RefCell::new(tree),
@@ -69,7 +69,7 @@ impl Dataset {
             changing: Cell::new(0),
             held: Cell::new(false),
             idle: Turnstile::default(),
-            gone: Cell::new(false),
+            gone: Cell::new(gone),
         }
     }
 

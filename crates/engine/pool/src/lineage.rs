@@ -252,7 +252,8 @@ impl Shard {
                 None => None,
                 Some(id) => {
                     let target = self.snapshot(id).ok_or(IoError::Gone)?;
-                    let stored = self.load_tree(&target.record.borrow().clone()).await?;
+                    let record = target.record.borrow().clone();
+                    let stored = self.load_tree(&record).await?;
                     Some((target, stored))
                 }
             };
@@ -328,6 +329,8 @@ impl Shard {
         loop {
             let missing = tree.missing_inner();
             if missing.is_empty() {
+                // Of one that is empty, nothing has told how high it is.
+                tree.grow(record.blocks());
                 return Ok(tree);
             }
             for batch in missing.chunks(BATCH) {

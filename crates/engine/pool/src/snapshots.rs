@@ -103,14 +103,16 @@ impl Shard {
         }
     }
 
-    /// Has snapshots deleted in the background, once that is durable.
-    pub(crate) async fn doom(self: &Rc<Self>, snapshots: &[Rc<Snapshot>]) -> Result<(), IoError> {
+    /// Has snapshots, and a volume with them, deleted in the background, once that is durable.
+    pub(crate) async fn doom(
+        self: &Rc<Self>,
+        snapshots: &[Rc<Snapshot>],
+        volume: Option<DatasetRecord>,
+    ) -> Result<(), IoError> {
         snapshots.iter().for_each(|snapshot| snapshot.doomed.set(true));
-        let deleting = |snapshot: &Rc<Snapshot>| DatasetRecord {
-            state: DatasetState::Deleting,
-            ..snapshot.record.borrow().clone()
-        };
-        self.put_all(snapshots.iter().map(deleting).collect()).await
+        let snapshots = snapshots.iter().map(|snapshot| snapshot.record.borrow().clone());
+        let deleting = |record| DatasetRecord { state: DatasetState::Deleting, ..record };
+        self.put_all(snapshots.chain(volume).map(deleting).collect()).await
     }
 
     /// Snapshots of a volume that cannot go with it, with the reason.
@@ -399,7 +401,7 @@ impl Control {
         let refused = self.on_snapshot(name, |shard, snapshot| async move {
             match shard.objection(&snapshot) {
                 Some(why) => Ok(Err(why)),
-                None => shard.doom(&[snapshot]).await.map(Ok),
+                None => shard.doom(&[snapshot], None).await.map(Ok),
             }
         });
         refused.await?.map_err(|why| {

@@ -4,7 +4,7 @@ use crate::commit::{Change, Entry};
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
-use crate::record::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
+use crate::record::{DatasetKind, DatasetRecord, NAME_MAX};
 use crate::shard::Shard;
 use crate::spec::{Severity, SyncPolicy, VolumeInfo, VolumeSpec};
 use crate::tables::DATASETS_MAX;
@@ -254,9 +254,9 @@ impl Control {
             if !objections.is_empty() {
                 return Ok(Err(objections.join("; ")));
             }
-            shard.doom(&snapshots).await?;
-            let volume = Volume::of(shard.clone(), dataset.clone());
-            volume.put(|record| record.state = DatasetState::Deleting).await.map(Ok)
+            let _turn = dataset.properties.lock(0, 0).await;
+            let volume = dataset.record.borrow().clone();
+            shard.doom(&snapshots, Some(volume)).await.map(Ok)
         });
         refused.await?.map_err(|why| {
             let kind = if with_snapshots { ErrorKind::Conflict } else { ErrorKind::Unsafe };
