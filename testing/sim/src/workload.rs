@@ -507,7 +507,7 @@ impl Clients {
             }
             deleted.issued = issued;
         }
-        let result = self.engine.volume_delete(&live.name).await;
+        let result = self.engine.volume_delete(&live.name, false).await;
         if result.is_ok() {
             let acknowledged = self.tick();
             self.history.borrow_mut().volumes[live.model].deleted.acknowledged = acknowledged;

@@ -40,6 +40,7 @@ mod shard;
 mod signal;
 mod slots;
 mod slow;
+mod snapshots;
 mod spec;
 mod tables;
 mod trim;
@@ -294,9 +295,12 @@ impl Engine {
         .await
     }
 
-    /// Deletes a volume; its space comes back in the background.
-    pub async fn volume_delete(&self, name: &str) -> Result<(), Error> {
-        self.on_writable_volume(name, |control, name| async move { control.volume_delete(&name).await }).await
+    /// Deletes a volume, with its snapshots or only if there are none; its space comes back in the background.
+    pub async fn volume_delete(&self, name: &str, with_snapshots: bool) -> Result<(), Error> {
+        self.on_writable_volume(name, move |control, name| async move {
+            control.volume_delete(&name, with_snapshots).await
+        })
+        .await
     }
 
     /// Checkpoints and closes everything.

@@ -196,6 +196,54 @@ pub struct VolumeInfo {
     /// Bytes of blocks that hold data.
     pub mapped: u64,
     pub created: WallTime,
+    /// The snapshot that it was cloned from, `VOLUME@NAME`; absent when it was not, or no longer needs it.
+    pub origin: Option<String>,
+    /// How many snapshots it has, and bytes of blocks that only they still have.
+    pub snapshots: u32,
+    pub snapshot_bytes: u64,
+    pub schedule: SnapshotSchedule,
+}
+
+/// A volume as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    pub id: Id,
+    pub pool: String,
+    /// The volume that it is a snapshot of, and its own name behind the `@`.
+    pub volume: String,
+    pub name: String,
+    /// The volume's then.
+    pub size: u64,
+    pub block_size: u32,
+    pub created: WallTime,
+    /// Bytes of blocks that held data.
+    pub mapped: u64,
+    /// Bytes of blocks that nothing else has: what deleting it, and it alone, gives back.
+    pub unique: u64,
+    /// Not to be deleted until it is let go.
+    pub held: bool,
+    /// Made to be cloned; it is not deleted either.
+    pub template: bool,
+    /// Taken by the volume's schedule, which will delete it.
+    pub scheduled: bool,
+    /// Volumes cloned from it, and others that go back to it: it cannot be deleted as long as there are any.
+    pub clones: Vec<String>,
+}
+
+/// What of a snapshot changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotChange {
+    pub held: Option<bool>,
+    pub template: Option<bool>,
+}
+
+/// When snapshots of a volume are taken without being asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotSchedule {
+    /// From one to the next; 0 for never.
+    pub every_seconds: u32,
+    /// How many of them are kept: the oldest is deleted when there are more.
+    pub keep: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -65,6 +65,10 @@ impl Shard {
             core: self.index % self.shared.cores.count(),
             mapped: (dataset.tree.borrow().mapped()) << record.block_shift,
             created: record.created,
+            origin: None,
+            snapshots: 0,
+            snapshot_bytes: 0,
+            schedule: Default::default(),
         }
     }
 
@@ -270,7 +274,7 @@ impl Control {
         .await
     }
 
-    pub async fn volume_delete(&self, name: &str) -> Result<(), Error> {
+    pub async fn volume_delete(&self, name: &str, _with_snapshots: bool) -> Result<(), Error> {
         let (name, _) = self.existing(name)?;
         self.on_volume(&name, |shard, dataset| async move {
             let volume = Volume::of(shard.clone(), dataset.clone());

@@ -165,6 +165,10 @@ mod tests {
             core,
             mapped: 0,
             created: WallTime(0),
+            origin: None,
+            snapshots: 0,
+            snapshot_bytes: 0,
+            schedule: Default::default(),
         }
     }
 

@@ -115,7 +115,7 @@ impl System for InProcess {
     }
     fn first_writes(&mut self, size: u64, seed: u64) -> Outcome<Option<(Measured, Measured)>> {
         if let Some(last) = self.thin.take() {
-            wait(self.engine.volume_delete(&last)).context("volume delete")?;
+            wait(self.engine.volume_delete(&last, false)).context("volume delete")?;
         }
         let volume = wait(self.engine.volume_create(thin_volume("thin", size))).context("volume create")?;
         self.thin = Some(format!("{POOL}/thin"));

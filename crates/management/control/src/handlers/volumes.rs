@@ -161,7 +161,7 @@ pub async fn delete(
         changes.extend(mappings::loss_in_words(&shared, &volume));
         return plan("volume.delete", &volume.name, changes);
     }
-    shared.engine.volume_delete(&volume.name).await?;
+    shared.engine.volume_delete(&volume.name, false).await?;
     told(&shared, &who, "volume.deleted", &volume.name, "deleted");
     mappings::drop_where(&shared, move |mapping| mapping.volume == volume.id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
