@@ -133,6 +133,12 @@ pub trait Iscsi: Send + Sync + 'static {
     fn set_fill(&self, target: &str, fill_permille: u32, threshold_permille: u32);
 }
 
+/// What management asks of the NBD server. Nothing here blocks.
+pub trait Nbd: Send + Sync + 'static {
+    /// Addresses of the clients that have an export open.
+    fn clients(&self, export: &str) -> Vec<String>;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
