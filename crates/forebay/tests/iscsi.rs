@@ -235,7 +235,9 @@ fn a_pool_that_is_imported_read_only_is_read_and_not_changed() {
     for words in [
         &["volume", "create", "tank/c", "--size", "64M"][..],
         &["volume", "resize", "tank/a", "--size", "128M"],
+        &["volume", "set", "tank/a", "--snapshot-every", "1h", "--snapshot-keep", "2"],
         &["volume", "delete", "tank/a", "--yes"],
+        &["snapshot", "create", "tank/a@s"],
         &["disk", "offline", "tank/0", "--yes"],
         &["pool", "add", "tank", "c"],
         &["pool", "destroy", "tank", "--yes"],

@@ -39,9 +39,9 @@ pub struct VolumeStatus {
     /// How many snapshots it has.
     #[serde(default)]
     pub snapshots: u32,
-    /// Bytes of blocks that only its snapshots still have.
-    #[serde(default)]
-    pub snapshot_bytes: u64,
+    /// Bytes of blocks that only its snapshots still have; absent in lists, where they are not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_bytes: Option<u64>,
     pub shard: u32,
     /// The name under which NBD clients find it.
     pub nbd_export: String,

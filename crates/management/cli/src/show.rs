@@ -249,11 +249,11 @@ pub fn volume(volume: &Volume) {
     println!("  created     {} UTC", show_time(volume.status.created_unix_ms));
 }
 
-/// How many, and what only they have.
+/// How many, and what only they have, where that is known.
 fn snapshots_in_words(volume: &Volume) -> String {
-    match volume.status.snapshots {
-        0 => "0".into(),
-        count => format!("{count} with {}", show_size(volume.status.snapshot_bytes)),
+    match (volume.status.snapshots, volume.status.snapshot_bytes) {
+        (count @ 1.., Some(bytes)) => format!("{count} with {}", show_size(bytes)),
+        (count, _) => count.to_string(),
     }
 }
 

@@ -140,7 +140,7 @@ pub trait Nbd: Send + Sync + 'static {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::hosts::{Group, Host, Mapping};
     use forebay_base::WallTime;
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    fn volume(id: u128, pool: &str, name: &str, core: usize) -> VolumeInfo {
+    pub fn volume(id: u128, pool: &str, name: &str, core: usize) -> VolumeInfo {
         VolumeInfo {
             id: Id(id),
             pool: pool.into(),

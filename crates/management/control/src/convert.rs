@@ -319,7 +319,7 @@ pub fn volume(volume: &engine::VolumeInfo) -> api::Volume {
             mapped_bytes: volume.mapped,
             origin: volume.origin.as_ref().map(|origin| format!("{}/{origin}", volume.pool)),
             snapshots: volume.snapshots,
-            snapshot_bytes: volume.snapshot_bytes,
+            snapshot_bytes: Some(volume.snapshot_bytes),
             shard: volume.shard as u32,
             nbd_export: name.clone(),
             iscsi_target: crate::iscsi_names::target_name(&volume.pool),

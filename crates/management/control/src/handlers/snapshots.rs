@@ -18,7 +18,7 @@ use forebay_api::{
     Code, Operation, Problem, Snapshot, SnapshotClone, SnapshotCreate, SnapshotRollback, SnapshotSet,
     Snapshots, VolumeCreate, show_size,
 };
-use forebay_pool::{SnapshotChange, VolumeInfo};
+use forebay_pool::{ErrorKind, SnapshotChange, VolumeInfo};
 use std::sync::Arc;
 
 fn etag(snapshot: &Snapshot) -> String {
@@ -71,13 +71,13 @@ pub async fn create(
     let pool = rules::group(&of)?;
     shared.engine.pool_changeable(pool).await?;
     let wanted: Vec<String> = of.iter().map(|volume| format!("{}@{}", full(volume), request.name)).collect();
-    let existing = shared.engine.snapshots(Some(pool)).await?;
-    if let Some(taken) = existing.iter().map(rules::full).find(|name| wanted.contains(name)) {
-        return Err(Problem::new(Code::Conflict, "a snapshot with this name exists")
-            .object(taken)
-            .field("name")
-            .remedy("Choose another name, or delete that one with `forebay snapshot delete`.")
-            .into());
+    for name in &wanted {
+        // Not looked up in the list: there, what each snapshot has is counted.
+        match shared.engine.snapshot(name).await {
+            Err(error) if error.kind == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+            Ok(_) => return Err(exists(name).into()),
+        }
     }
     let together = match wanted.len() {
         1 => String::new(),
@@ -94,6 +94,13 @@ pub async fn create(
     }
     // A header has room for one place: that of the first.
     made(StatusCode::CREATED, &Operation::SnapshotShow.path_of(&wanted[0]), &taken)
+}
+
+fn exists(name: &str) -> Problem {
+    Problem::new(Code::Conflict, "a snapshot with this name exists")
+        .object(name)
+        .field("name")
+        .remedy("Choose another name, or delete that one with `forebay snapshot delete`.")
 }
 
 pub async fn set(

@@ -198,21 +198,24 @@ pub async fn delete(
     let volume = find(&shared, &name).await?;
     check(&headers, &volume)?;
     changeable(&shared, &volume).await?;
-    let snapshots = snapshots_of(&shared, &volume).await?;
-    rules::snapshots::volume_delete(&volume.name, &snapshots, ask.with_snapshots)?;
+    let snapshots = volume.status.snapshots;
+    rules::snapshots::volume_delete(&volume.name, snapshots, ask.with_snapshots)?;
+    if snapshots > 0 {
+        snapshots_of(&shared, &volume).await?.iter().try_for_each(rules::snapshots::delete)?;
+    }
     if ask.dry_run {
         let mut changes =
             vec![format!("The volume and its data, {}, are lost.", show_size(volume.status.mapped_bytes))];
-        if !snapshots.is_empty() {
-            let count = rules::snapshots::counted(snapshots.len());
-            let alone = show_size(volume.status.snapshot_bytes);
+        if snapshots > 0 {
+            let count = rules::snapshots::counted(snapshots);
+            let alone = show_size(volume.status.snapshot_bytes.unwrap_or_default());
             changes.push(format!("So are {count}, with another {alone} of data."));
         }
         changes.extend(mappings::loss_in_words(&shared, &volume));
         return plan("volume.delete", &volume.name, changes);
     }
     shared.engine.volume_delete(&volume.name, ask.with_snapshots).await?;
-    let what = match snapshots.len() {
+    let what = match snapshots {
         0 => "deleted".to_string(),
         count => format!("deleted with {}", rules::snapshots::counted(count)),
     };
@@ -282,7 +285,7 @@ mod tests {
                 mapped_bytes: 0,
                 origin: None,
                 snapshots: 0,
-                snapshot_bytes: 0,
+                snapshot_bytes: None,
                 shard: 0,
                 nbd_export: "tank/a".into(),
                 iscsi_target: "iqn.2026-11.io.forebay:tank".into(),
