@@ -225,7 +225,7 @@ pub fn volumes(volumes: &[Volume]) {
         ]
     });
     table(
-        &["NAME", "SIZE", "USED", "BLOCK", "SYNC", "SNAPSHOTS", "EVERY", "ORIGIN"],
+        &["NAME", "SIZE", "USED", "BLOCK", "SYNC", "SNAPSHOTS", "SCHEDULE", "ORIGIN"],
         rows.collect(),
         "No volumes. Create one with: forebay volume create POOL/NAME --size 100G",
     );
@@ -239,7 +239,7 @@ pub fn volume(volume: &Volume) {
     println!("  block size  {}", show_size(u64::from(volume.spec.block_size_bytes)));
     println!("  sync        {}", word(&volume.spec.sync));
     println!("  snapshots   {}", snapshots_in_words(volume));
-    println!("  every       {}", snapshot_schedule(&volume.spec));
+    println!("  schedule    {}", snapshot_schedule(&volume.spec));
     if let Some(origin) = &volume.status.origin {
         println!("  origin      {}", printable(origin));
     }
@@ -252,7 +252,8 @@ pub fn volume(volume: &Volume) {
 /// How many, and what only they have, where that is known.
 fn snapshots_in_words(volume: &Volume) -> String {
     match (volume.status.snapshots, volume.status.snapshot_bytes) {
-        (count @ 1.., Some(bytes)) => format!("{count} with {}", show_size(bytes)),
+        (1, Some(bytes)) => format!("1 with {} of its own", show_size(bytes)),
+        (count @ 2.., Some(bytes)) => format!("{count} with {} of their own", show_size(bytes)),
         (count, _) => count.to_string(),
     }
 }
@@ -260,7 +261,7 @@ fn snapshots_in_words(volume: &Volume) -> String {
 fn snapshot_schedule(spec: &VolumeSpec) -> String {
     match spec.snapshot_every_seconds {
         0 => "-".into(),
-        every => format!("{}, {} kept", show_duration(every), spec.snapshot_keep),
+        seconds => format!("every {}, {} kept", show_duration(seconds), spec.snapshot_keep),
     }
 }
 

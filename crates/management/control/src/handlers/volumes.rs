@@ -209,7 +209,7 @@ pub async fn delete(
         if snapshots > 0 {
             let count = rules::snapshots::counted(snapshots);
             let alone = show_size(volume.status.snapshot_bytes.unwrap_or_default());
-            changes.push(format!("So are {count}, with another {alone} of data."));
+            changes.push(format!("It takes {count} along, with another {alone} of data."));
         }
         changes.extend(mappings::loss_in_words(&shared, &volume));
         return plan("volume.delete", &volume.name, changes);
