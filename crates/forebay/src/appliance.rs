@@ -9,7 +9,7 @@
 use crate::iscsi;
 use forebay_base::{Checksum, GIB, Id, MIB};
 use forebay_cli::{Exit, Failure, ServeOptions};
-use forebay_control::{Daemon, DataDir, EventLog, Options, problem};
+use forebay_control::{Daemon, DataDir, EventLog, Nbd, Options, problem};
 use forebay_pool::{Engine, EngineConfig, Host};
 use forebay_runtime::{Cores, uring};
 use forebay_target::{IscsiServer, NbdConfig, NbdServer, TlsFiles};
@@ -39,7 +39,7 @@ pub struct Appliance {
     pub cores: Cores,
     pub engine: Engine,
     pub daemon: Daemon,
-    nbd: Option<NbdServer>,
+    nbd: Option<Arc<NbdServer>>,
     iscsi: Option<Arc<IscsiServer>>,
     running: uring::Running,
 }
@@ -84,6 +84,8 @@ impl Appliance {
         let waiting = format!("{} is in use; waiting in case its owner was killed just now", options.nbd);
         let nbd = self.daemon.block_on_telling(start, &waiting).map_err(problem)?;
         let (nbd_address, nbd_uri) = (nbd.address().to_string(), format!("{scheme}://{}", nbd.address()));
+        let nbd = Arc::new(nbd);
+        self.daemon.attach_nbd(Arc::new(Desk(nbd.clone())));
         self.nbd = Some(nbd);
         let (cores, engine) = (self.cores.clone(), self.engine.clone());
         let iscsi = iscsi::start(&self.daemon, cores, engine, &options.iscsi, self.events.sink())?;
@@ -136,6 +138,16 @@ impl Appliance {
         self.running.stop().map_err(|error| {
             Failure::new(Exit::Failed, error.to_string(), "The pools are crash-safe; start the daemon again.")
         })
+    }
+}
+
+/// What management asks of the NBD server.
+struct Desk(Arc<NbdServer>);
+
+impl Nbd for Desk {
+    fn clients(&self, export: &str) -> Vec<String> {
+        let sessions = self.0.sessions().into_iter().filter(|session| session.export == export);
+        sessions.map(|session| session.peer).collect()
     }
 }
 

@@ -235,7 +235,9 @@ fn a_pool_that_is_imported_read_only_is_read_and_not_changed() {
     for words in [
         &["volume", "create", "tank/c", "--size", "64M"][..],
         &["volume", "resize", "tank/a", "--size", "128M"],
+        &["volume", "set", "tank/a", "--snapshot-every", "1h", "--snapshot-keep", "2"],
         &["volume", "delete", "tank/a", "--yes"],
+        &["snapshot", "create", "tank/a@s"],
         &["disk", "offline", "tank/0", "--yes"],
         &["pool", "add", "tank", "c"],
         &["pool", "destroy", "tank", "--yes"],
@@ -257,6 +259,37 @@ fn a_pool_that_is_imported_read_only_is_read_and_not_changed() {
     let mut nbd = Nbd::open(&daemon.nbd, "tank/a");
     assert!((0..64).all(|block| nbd.read(block * BLOCK as u64, BLOCK) == content(block)));
     nbd.write(0, &content(9));
+    daemon.stop();
+}
+
+/// Goal: a volume that a host is logged in to is not put back under it, unless that is meant; then the host reads what was.
+#[test]
+fn a_volume_that_a_host_uses_is_put_back_only_by_force() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    tank(&place);
+    place.run(&["volume", "create", "tank/c", "--size", "64M"]).expect(0);
+    place.run(&["snapshot", "create", "tank/a@s", "tank/c@s"]).expect(0);
+    place.run(&["volume", "resize", "tank/a", "--size", "128M"]).expect(0);
+    let mut path = Initiator::named(&daemon.iscsi[0], ESX1);
+    // The first command is told of what changed since the last one.
+    path.execute(&[0; 6], 0, &[]);
+    let (status, ..) = path.execute(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[7; 512]);
+    assert_eq!(status, 0, "WRITE(10)");
+    let words = ["snapshot", "rollback", "tank/a@s", "--yes"];
+    place.run(&words).expect(5).says("host esx1 (iSCSI session").says("--force");
+    // It does not see this one, though it is in the same pool.
+    place.run(&["snapshot", "rollback", "tank/c@s", "--yes"]).expect(0);
+    place.run(&[&words[..], &["--force"]].concat()).expect(0);
+    // READ CAPACITY(10), once it was told that the capacity has changed.
+    let mut capacity = || path.execute(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8, &[]);
+    let answer = match capacity() {
+        (0, _, data) => data,
+        _ => capacity().2,
+    };
+    assert_eq!(u32::from_be_bytes(answer[..4].try_into().unwrap()), (64 << 20) / 512 - 1);
+    let (status, _, data) = path.execute(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &[]);
+    assert!(status == 0 && data == [0; 512], "the old contents");
     daemon.stop();
 }
 

@@ -91,7 +91,9 @@ fn on_pools<W: Future<Output = ()> + 'static>(main: impl Fn(Rc<Pool>) -> W) {
         (Layout::Parity { data: 2, parity: 1 }, 3, 0, 1),
     ] {
         let world = World::new(WorldConfig::new(1));
-        (0..data + log).for_each(|_| drop(world.add_disk(Image::new(48 * MIB))));
+        (0..data + log).for_each(|_| {
+            world.add_disk(Image::new(48 * MIB));
+        });
         let (executor, cores): (_, Cores) = world.executor(shards);
         let rt = executor.rt().clone();
         let names = |range: std::ops::Range<usize>| range.map(|nth| format!("sim{nth}")).collect::<Vec<_>>();

@@ -78,6 +78,12 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::Volume>(&mut schemas);
     all::<crate::VolumeCreate>(&mut schemas);
     all::<crate::VolumeSet>(&mut schemas);
+    all::<crate::Snapshot>(&mut schemas);
+    all::<crate::Snapshots>(&mut schemas);
+    all::<crate::SnapshotCreate>(&mut schemas);
+    all::<crate::SnapshotSet>(&mut schemas);
+    all::<crate::SnapshotRollback>(&mut schemas);
+    all::<crate::SnapshotClone>(&mut schemas);
     all::<crate::Host>(&mut schemas);
     all::<crate::HostCreate>(&mut schemas);
     all::<crate::HostSet>(&mut schemas);
@@ -202,7 +208,9 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
             Parameter::Cursor | Parameter::Pool | Parameter::Volume | Parameter::Host => {
                 Object::with_type(Type::String)
             }
-            Parameter::DryRun | Parameter::Unmap => Object::with_type(Type::Boolean),
+            Parameter::DryRun | Parameter::Unmap | Parameter::WithSnapshots => {
+                Object::with_type(Type::Boolean)
+            }
             Parameter::Limit | Parameter::After | Parameter::WaitSeconds => ObjectBuilder::new()
                 .schema_type(Type::Integer)
                 .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))

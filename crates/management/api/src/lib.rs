@@ -12,13 +12,17 @@ mod document;
 mod hosts;
 mod operation;
 mod problem;
+mod snapshots;
 mod types;
+mod volumes;
 
 pub use document::document;
 pub use hosts::*;
 pub use operation::{Method, Operation, Parameter, ReplyBody};
 pub use problem::{Code, Problem};
+pub use snapshots::*;
 pub use types::*;
+pub use volumes::*;
 
 /// Percent-encodes one path segment or query value: everything but RFC 3986's unreserved characters. A volume's name
 /// holds slashes and is one segment of the path: `demo/web` is written `demo%2Fweb`.
@@ -55,6 +59,15 @@ pub fn show_size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
+/// A duration as texts for people have it and the command line takes it, `24h`: in the largest unit of which it is a multiple.
+pub fn show_duration(seconds: u32) -> String {
+    let units = [("d", 24 * 3600), ("h", 3600), ("m", 60)];
+    match units.into_iter().find(|&(_, unit)| seconds >= unit && seconds.is_multiple_of(unit)) {
+        Some((name, unit)) => format!("{}{name}", seconds / unit),
+        None => format!("{seconds}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +93,13 @@ mod tests {
         ] {
             assert_eq!(show_size(bytes), text);
         }
+    }
+    #[test]
+    fn durations_are_shown_in_one_unit() {
+        for (seconds, text) in [(0, "0s"), (59, "59s"), (60, "1m"), (90, "90s"), (3600, "1h"), (86_400, "1d")]
+        {
+            assert_eq!(show_duration(seconds), text);
+        }
+        assert_eq!(show_duration(36 * 3600), "36h");
     }
 }

@@ -41,6 +41,8 @@ pub enum Parameter {
     Host,
     /// Also remove what is mapped to it.
     Unmap,
+    /// Also delete its snapshots.
+    WithSnapshots,
 }
 
 impl Parameter {
@@ -55,6 +57,7 @@ impl Parameter {
             Parameter::Volume => "volume",
             Parameter::Host => "host",
             Parameter::Unmap => "unmap",
+            Parameter::WithSnapshots => "with_snapshots",
         }
     }
     pub fn description(self) -> &'static str {
@@ -67,9 +70,10 @@ impl Parameter {
             }
             Parameter::WaitSeconds => "Wait up to this long, at most 60, until there is something to tell.",
             Parameter::DryRun => "Check the request and answer with a Plan; change nothing.",
-            Parameter::Volume => "Only mappings of the volume with this name or UUID.",
+            Parameter::Volume => "Only what concerns the volume with this name or UUID.",
             Parameter::Host => "Only what the host or host group with this name or UUID sees or has.",
             Parameter::Unmap => "Also take from it what it sees; without it, that is refused.",
+            Parameter::WithSnapshots => "Also delete its snapshots; without it, that is refused.",
         }
     }
 }
@@ -120,6 +124,14 @@ pub enum Operation {
     VolumeShow,
     VolumeSet,
     VolumeDelete,
+    VolumePromote,
+    SnapshotList,
+    SnapshotCreate,
+    SnapshotShow,
+    SnapshotSet,
+    SnapshotDelete,
+    SnapshotRollback,
+    SnapshotClone,
     HostList,
     HostCreate,
     HostShow,
@@ -148,7 +160,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 49] = [
+    pub const ALL: [Operation; 57] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -175,6 +187,14 @@ impl Operation {
         VolumeShow,
         VolumeSet,
         VolumeDelete,
+        VolumePromote,
+        SnapshotList,
+        SnapshotCreate,
+        SnapshotShow,
+        SnapshotSet,
+        SnapshotDelete,
+        SnapshotRollback,
+        SnapshotClone,
         HostList,
         HostCreate,
         HostShow,
@@ -207,9 +227,12 @@ impl Operation {
             }
             PoolAdd | PoolScrub | PoolTrim => Method::Post,
             DiskReplace | DiskOffline | DiskOnline | DiskClear | DiskLocate => Method::Post,
+            VolumePromote | SnapshotCreate | SnapshotRollback | SnapshotClone => Method::Post,
             HostCreate | HostGroupCreate | MappingCreate => Method::Post,
-            VolumeSet | HostSet | HostGroupSet => Method::Patch,
-            PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | TokenDelete => Method::Delete,
+            VolumeSet | SnapshotSet | HostSet | HostGroupSet => Method::Patch,
+            PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
+                Method::Delete
+            }
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
             _ => Method::Get,
         }
@@ -238,6 +261,11 @@ impl Operation {
             DiskLocate => "/api/v1/disks/{disk}/locate",
             VolumeList | VolumeCreate => "/api/v1/volumes",
             VolumeShow | VolumeSet | VolumeDelete => "/api/v1/volumes/{volume}",
+            VolumePromote => "/api/v1/volumes/{volume}/promote",
+            SnapshotList | SnapshotCreate => "/api/v1/snapshots",
+            SnapshotShow | SnapshotSet | SnapshotDelete => "/api/v1/snapshots/{snapshot}",
+            SnapshotRollback => "/api/v1/snapshots/{snapshot}/rollback",
+            SnapshotClone => "/api/v1/snapshots/{snapshot}/clone",
             HostList | HostCreate => "/api/v1/hosts",
             HostShow | HostSet | HostDelete => "/api/v1/hosts/{host}",
             HostGroupList | HostGroupCreate => "/api/v1/host-groups",
@@ -270,6 +298,8 @@ impl Operation {
     pub fn access(self) -> Access {
         match self {
             VolumeCreate | VolumeSet | VolumeDelete | TaskCancel => Access::Operator,
+            VolumePromote | SnapshotCreate | SnapshotSet | SnapshotDelete => Access::Operator,
+            SnapshotRollback | SnapshotClone => Access::Operator,
             HostCreate | HostSet | HostDelete => Access::Operator,
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
@@ -306,10 +336,20 @@ impl Operation {
             DiskClear => "Set a disk's error counters back",
             DiskLocate => "Make a disk's light blink",
             VolumeList => "All volumes",
-            VolumeCreate => "Create a volume",
+            VolumeCreate => "Create a volume, empty or as a clone of a snapshot",
             VolumeShow => "One volume",
-            VolumeSet => "Grow a volume or change when it acknowledges writes",
+            VolumeSet => {
+                "Grow a volume, or change when it acknowledges writes and when snapshots of it are taken"
+            }
             VolumeDelete => "Delete a volume and its data",
+            VolumePromote => "Make a clone the owner of the snapshot that it came from",
+            SnapshotList => "All snapshots, oldest first within a volume",
+            SnapshotCreate => "Take a snapshot of a volume, or of several at one moment",
+            SnapshotShow => "One snapshot",
+            SnapshotSet => "Hold a snapshot or let it go; make it a template or none",
+            SnapshotDelete => "Delete a snapshot",
+            SnapshotRollback => "Put a volume back to what it was",
+            SnapshotClone => "Make a volume of a snapshot, in the same pool",
             HostList => "All hosts, without their secrets",
             HostCreate => "Make a host known by its initiator names",
             HostShow => "One host",
@@ -349,6 +389,10 @@ impl Operation {
             DiskLocate => Some("DiskLocate"),
             VolumeCreate => Some("VolumeCreate"),
             VolumeSet => Some("VolumeSet"),
+            SnapshotCreate => Some("SnapshotCreate"),
+            SnapshotSet => Some("SnapshotSet"),
+            SnapshotRollback => Some("SnapshotRollback"),
+            SnapshotClone => Some("SnapshotClone"),
             HostCreate => Some("HostCreate"),
             HostSet => Some("HostSet"),
             HostGroupCreate => Some("HostGroupCreate"),
@@ -373,7 +417,12 @@ impl Operation {
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => ReplyBody::Task,
             VolumeList => ReplyBody::Page("Volume"),
             VolumeCreate => ReplyBody::Created("Volume"),
-            VolumeShow | VolumeSet => ReplyBody::Object("Volume"),
+            VolumeShow | VolumeSet | VolumePromote => ReplyBody::Object("Volume"),
+            SnapshotList => ReplyBody::Page("Snapshot"),
+            SnapshotCreate => ReplyBody::Created("Snapshots"),
+            SnapshotShow | SnapshotSet => ReplyBody::Object("Snapshot"),
+            SnapshotRollback => ReplyBody::Object("Volume"),
+            SnapshotClone => ReplyBody::Created("Volume"),
             TaskList => ReplyBody::Page("Task"),
             TaskShow | TaskCancel => ReplyBody::Object("Task"),
             EventList => ReplyBody::Page("Event"),
@@ -389,7 +438,7 @@ impl Operation {
             MappingCreate => ReplyBody::Created("Mapping"),
             MappingShow => ReplyBody::Object("Mapping"),
             SessionList => ReplyBody::Page("Session"),
-            VolumeDelete | TokenDelete => ReplyBody::Nothing,
+            VolumeDelete | SnapshotDelete | TokenDelete => ReplyBody::Nothing,
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => ReplyBody::Nothing,
         }
     }
@@ -401,11 +450,15 @@ impl Operation {
             MappingList => &[Parameter::Limit, Parameter::Cursor, Parameter::Volume, Parameter::Host],
             SessionList => &[Parameter::Limit, Parameter::Cursor, Parameter::Host],
             DiskList | VolumeList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool],
+            SnapshotList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool, Parameter::Volume],
             EventList => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
             TaskShow => &[Parameter::WaitSeconds],
             PoolCreate | PoolDestroy | PoolImport | PoolExport | GroupRemove => &[Parameter::DryRun],
             PoolAdd | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear => &[Parameter::DryRun],
-            VolumeCreate | VolumeSet | VolumeDelete => &[Parameter::DryRun],
+            VolumeCreate | VolumeSet | VolumePromote => &[Parameter::DryRun],
+            VolumeDelete => &[Parameter::DryRun, Parameter::WithSnapshots],
+            SnapshotCreate | SnapshotSet | SnapshotDelete => &[Parameter::DryRun],
+            SnapshotRollback | SnapshotClone => &[Parameter::DryRun],
             TaskCancel | TokenCreate | TokenDelete => &[Parameter::DryRun],
             HostCreate | HostSet | HostGroupCreate | HostGroupSet => &[Parameter::DryRun],
             HostDelete | HostGroupDelete => &[Parameter::DryRun, Parameter::Unmap],
@@ -422,6 +475,10 @@ impl Operation {
                 | VolumeCreate
                 | VolumeSet
                 | VolumeDelete
+                | SnapshotShow
+                | SnapshotSet
+                | SnapshotDelete
+                | SnapshotClone
                 | HostShow
                 | HostCreate
                 | HostSet

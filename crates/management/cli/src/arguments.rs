@@ -2,7 +2,8 @@
 
 use crate::disks::Disk;
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::snapshots::{CloneCommand, Snapshot};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use forebay_api::{Access, Layout, Sync};
 use std::convert::Infallible;
@@ -46,6 +47,12 @@ pub enum Noun {
     /// Volumes: virtual disks
     #[command(subcommand)]
     Volume(Volume),
+    /// Snapshots: volumes as they were
+    #[command(subcommand)]
+    Snapshot(Snapshot),
+    /// Clones: volumes made of snapshots
+    #[command(subcommand)]
+    Clone(CloneCommand),
     /// Hosts: who may use volumes over iSCSI
     #[command(subcommand)]
     Host(Host),
@@ -333,19 +340,22 @@ pub enum Pool {
 
 #[derive(Subcommand, Debug)]
 pub enum Volume {
-    /// Create a thin volume
+    /// Create a thin volume, empty or as a clone of a snapshot
     Create {
         /// POOL/[PROJECT/]NAME
         name: String,
-        /// 1M to 64T
-        #[arg(long, value_parser = parse_size)]
-        size: u64,
-        /// A power of two from 4K to 128K
-        #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "8K")]
-        block_size: u64,
-        /// When a write is acknowledged
-        #[arg(long, default_value = "always")]
-        sync: SyncArgument,
+        /// 1M to 64T; a clone is as large as its snapshot, or as this if that is larger
+        #[arg(long, value_parser = parse_size, required_unless_present = "from")]
+        size: Option<u64>,
+        /// A power of two from 4K to 128K [default: 8K]
+        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        block_size: Option<u64>,
+        /// When a write is acknowledged [default: always]
+        #[arg(long)]
+        sync: Option<SyncArgument>,
+        /// A snapshot of the same pool: the volume begins as it is, and shares its blocks until they are overwritten
+        #[arg(long, value_name = "VOLUME@NAME", conflicts_with = "block_size")]
+        from: Option<String>,
         /// Hosts and host groups to map it to
         #[arg(long, value_name = "HOST", num_args = 1..)]
         host: Vec<String>,
@@ -367,12 +377,19 @@ pub enum Volume {
         name: String,
     },
     /// Change a volume's properties; clients notice nothing
+    #[command(group = ArgGroup::new("property").required(true).multiple(true))]
     Set {
         /// POOL/NAME or UUID
         name: String,
         /// When a write is acknowledged
-        #[arg(long)]
-        sync: SyncArgument,
+        #[arg(long, group = "property")]
+        sync: Option<SyncArgument>,
+        /// Have a snapshot taken so often, like 1h; 0 or off for never
+        #[arg(long, value_name = "DURATION", value_parser = parse_every, group = "property")]
+        snapshot_every: Option<u32>,
+        /// How many of these are kept, 1 to 1000: the oldest is deleted when there are more
+        #[arg(long, value_name = "N", group = "property")]
+        snapshot_keep: Option<u32>,
         #[command(flatten)]
         dry_run: DryRun,
     },
@@ -416,6 +433,9 @@ pub enum Volume {
     Delete {
         /// POOL/NAME or UUID
         name: String,
+        /// Also delete its snapshots
+        #[arg(long)]
+        with_snapshots: bool,
         #[command(flatten)]
         yes: Yes,
         #[command(flatten)]

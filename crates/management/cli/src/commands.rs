@@ -258,8 +258,8 @@ impl Session {
 
     pub fn volume(&self, command: Volume) -> Outcome {
         match command {
-            Volume::Create { name, size, block_size, sync, host, logical_block, dry_run } => {
-                let block_size_bytes = u32::try_from(block_size).map_err(|_| {
+            Volume::Create { name, size, block_size, sync, from, host, logical_block, dry_run } => {
+                let block_size_bytes = block_size.map(u32::try_from).transpose().map_err(|_| {
                     let remedy = "Give a power of two from 4K to 128K.";
                     Failure::new(Exit::Usage, "the block size is out of range", remedy)
                 })?;
@@ -267,7 +267,8 @@ impl Session {
                     name,
                     size_bytes: size,
                     block_size_bytes,
-                    sync: sync.into(),
+                    sync: sync.map(Into::into),
+                    from_snapshot: from,
                     hosts: host,
                     logical_block_bytes: hosts::logical_block(logical_block)?,
                 };
@@ -293,23 +294,35 @@ impl Session {
                 self.map(&MappingCreate { volume: name, host, lun, logical_block_bytes }, dry_run.dry_run)
             }
             Volume::Unmap { name, host, dry_run } => self.unmap(&name, &host, dry_run.dry_run),
-            Volume::Set { name, sync, dry_run } => {
-                let change = VolumeSet { sync: Some(sync.into()), ..VolumeSet::default() };
+            Volume::Set { name, sync, snapshot_every, snapshot_keep, dry_run } => {
+                let change = VolumeSet {
+                    size_bytes: None,
+                    sync: sync.map(Into::into),
+                    snapshot_every_seconds: snapshot_every,
+                    snapshot_keep,
+                };
                 self.volume_change(&name, &change, dry_run.dry_run)
             }
             Volume::Resize { name, size, dry_run } => {
                 let change = VolumeSet { size_bytes: Some(size), ..VolumeSet::default() };
                 self.volume_change(&name, &change, dry_run.dry_run)
             }
-            Volume::Delete { name, yes, dry_run } => {
+            Volume::Delete { name, with_snapshots, yes, dry_run } => {
+                let mut call = Call::of(Operation::VolumeDelete, &name).dry_run(dry_run.dry_run);
+                if with_snapshots {
+                    call = call.query("with_snapshots", true);
+                }
                 if dry_run.dry_run {
-                    let call = Call::of(Operation::VolumeDelete, &name).dry_run(true);
                     return self.plan(&self.client.call(call)?);
                 }
                 // What was confirmed is this volume as it is now, not another that takes its name meanwhile.
                 let seen = self.client.call(Call::of(Operation::VolumeShow, &name))?;
-                self.confirm(yes.yes, "Deleting a volume and its data cannot be undone", &name)?;
-                self.client.call(Call::of(Operation::VolumeDelete, &name).if_seen(&seen))?;
+                let what = match with_snapshots {
+                    true => "Deleting a volume, its snapshots and all their data cannot be undone",
+                    false => "Deleting a volume and its data cannot be undone",
+                };
+                self.confirm(yes.yes, what, &name)?;
+                self.client.call(call.if_seen(&seen))?;
                 self.done(&name, "volume.delete", format!("Volume {name} is deleted."))
             }
         }

@@ -15,6 +15,7 @@ mod progress;
 mod secret;
 mod show;
 mod size;
+mod snapshots;
 mod table;
 
 pub use failure::{Exit, Failure};
@@ -114,6 +115,8 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
         Noun::Pool(command) => session(data_given)?.pool(command),
         Noun::Disk(command) => session(data_given)?.disk(command),
         Noun::Volume(command) => session(data_given)?.volume(command),
+        Noun::Snapshot(command) => session(data_given)?.snapshot(command),
+        Noun::Clone(command) => session(data_given)?.clone_command(command),
         Noun::Host(command) => session(data_given)?.host(command),
         Noun::Session(command) => session(data_given)?.session(command),
         Noun::Task(command) => session(data_given)?.task_command(command),
@@ -228,6 +231,26 @@ mod tests {
             "volume set tank/a --sync disabled --dry-run",
             "volume resize tank/a --size 200G",
             "volume delete tank/a --yes",
+            "volume delete tank/a --with-snapshots --dry-run",
+            "volume create tank/b --from tank/a@s --host esx1",
+            "volume create tank/b --from tank/a@s --size 200G --sync standard --dry-run",
+            "volume set tank/a --snapshot-every 1h --snapshot-keep 24",
+            "volume set tank/a --snapshot-every 0 --sync always",
+            "volume set tank/a --snapshot-keep 7 --dry-run",
+            "snapshot create tank/a@s",
+            "snapshot create tank/a@s tank/b@s --dry-run --json",
+            "snapshot list",
+            "snapshot list tank/a",
+            "snapshot list --pool tank",
+            "snapshot show tank/a@s",
+            "snapshot delete tank/a@s --yes",
+            "snapshot rollback tank/a@s --force --yes",
+            "snapshot rollback tank/a@s --dry-run",
+            "snapshot hold tank/a@s",
+            "snapshot release tank/a@s --dry-run",
+            "snapshot set tank/a@s --template true",
+            "clone create tank/a@s tank/b --dry-run",
+            "clone promote tank/b",
             "volume create tank/a --size 100G --host esx1 esx2 --logical-block 4K",
             "volume map tank/a --host esx1 --lun 3 --dry-run",
             "volume unmap tank/a --host esx1",
@@ -279,6 +302,14 @@ mod tests {
             ("pool create tank --layout mirror", "<DISK>"),
             ("volume create tank/a", "--size"),
             ("volume create tank/a --size 10GB", "is not a size"),
+            ("volume create tank/a --from tank/b@s --block-size 4K", "cannot be used with"),
+            ("volume set tank/a", "--snapshot-every"),
+            ("volume set tank/a --snapshot-every daily", "is not a duration"),
+            ("snapshot create", "<VOLUME@NAME>"),
+            ("snapshot list tank/a --pool tank", "cannot be used with"),
+            ("snapshot set tank/a@s", "--template"),
+            ("snapshot set tank/a@s --template maybe", "possible values"),
+            ("clone create tank/a@s", "<NEW>"),
             ("volume create tank/a --size 1G --sync maybe", "possible values"),
             ("host create esx1", "--iqn"),
             ("host create esx1 --iqn iqn.a --chap-secret-file f", "--chap"),

@@ -3,11 +3,12 @@
 use crate::failure::printable;
 use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
-use forebay_api::show_size;
 use forebay_api::{
     Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, PoolStatus,
-    PoolTrimmed, Role, Scrub, ScrubSchedule, Session, Severity, Task, TaskState, Token, Volume,
+    PoolTrimmed, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot, Task, TaskState, Token, Volume,
+    VolumeSpec,
 };
+use forebay_api::{show_duration, show_size};
 use serde::Serialize;
 
 /// Prints JSON, indented.
@@ -218,10 +219,13 @@ pub fn volumes(volumes: &[Volume]) {
             Cell::number(show_size(volume.status.mapped_bytes)),
             Cell::number(show_size(u64::from(volume.spec.block_size_bytes))),
             Cell::text(word(&volume.spec.sync)),
+            Cell::number(snapshots_in_words(volume)),
+            Cell::text(snapshot_schedule(&volume.spec)),
+            Cell::text(volume.status.origin.as_deref().unwrap_or("-")),
         ]
     });
     table(
-        &["NAME", "SIZE", "USED", "BLOCK", "SYNC"],
+        &["NAME", "SIZE", "USED", "BLOCK", "SYNC", "SNAPSHOTS", "SCHEDULE", "ORIGIN"],
         rows.collect(),
         "No volumes. Create one with: forebay volume create POOL/NAME --size 100G",
     );
@@ -234,10 +238,75 @@ pub fn volume(volume: &Volume) {
     println!("  used        {}", show_size(volume.status.mapped_bytes));
     println!("  block size  {}", show_size(u64::from(volume.spec.block_size_bytes)));
     println!("  sync        {}", word(&volume.spec.sync));
+    println!("  snapshots   {}", snapshots_in_words(volume));
+    println!("  schedule    {}", snapshot_schedule(&volume.spec));
+    if let Some(origin) = &volume.status.origin {
+        println!("  origin      {}", printable(origin));
+    }
     println!("  shard       {}", volume.status.shard);
     println!("  NBD export  {}", printable(&volume.status.nbd_export));
     println!("  iSCSI       {}", printable(&volume.status.iscsi_target));
     println!("  created     {} UTC", show_time(volume.status.created_unix_ms));
+}
+
+/// How many, and what only they have, where that is known.
+fn snapshots_in_words(volume: &Volume) -> String {
+    match (volume.status.snapshots, volume.status.snapshot_bytes) {
+        (1, Some(bytes)) => format!("1 with {} of its own", show_size(bytes)),
+        (count @ 2.., Some(bytes)) => format!("{count} with {} of their own", show_size(bytes)),
+        (count, _) => count.to_string(),
+    }
+}
+
+fn snapshot_schedule(spec: &VolumeSpec) -> String {
+    match spec.snapshot_every_seconds {
+        0 => "-".into(),
+        seconds => format!("every {}, {} kept", show_duration(seconds), spec.snapshot_keep),
+    }
+}
+
+/// What sets a snapshot apart, in words.
+fn snapshot_flags(snapshot: &Snapshot) -> String {
+    let (spec, status) = (&snapshot.spec, &snapshot.status);
+    let flags = [(spec.held, "held"), (spec.template, "template"), (status.scheduled, "scheduled")];
+    let flags: Vec<&str> = flags.into_iter().filter_map(|(is, name)| is.then_some(name)).collect();
+    if flags.is_empty() { "-".into() } else { flags.join(" ") }
+}
+
+fn clones(snapshot: &Snapshot) -> String {
+    let clones = &snapshot.status.clones;
+    if clones.is_empty() { "-".into() } else { clones.join(" ") }
+}
+
+pub fn snapshots(snapshots: &[Snapshot]) {
+    let rows = snapshots.iter().map(|snapshot| {
+        vec![
+            Cell::text(&snapshot.name),
+            Cell::text(show_time(snapshot.status.created_unix_ms)),
+            Cell::number(show_size(snapshot.status.size_bytes)),
+            Cell::number(show_size(snapshot.status.mapped_bytes)),
+            Cell::number(show_size(snapshot.status.unique_bytes)),
+            Cell::text(snapshot_flags(snapshot)),
+            Cell::text(clones(snapshot)),
+        ]
+    });
+    table(
+        &["NAME", "CREATED (UTC)", "SIZE", "USED", "UNIQUE", "FLAGS", "CLONES"],
+        rows.collect(),
+        "No snapshots. Take one with: forebay snapshot create POOL/VOLUME@NAME",
+    );
+}
+
+pub fn snapshot(snapshot: &Snapshot) {
+    println!("{}", printable(&snapshot.name));
+    println!("  id          {}", printable(&snapshot.id));
+    println!("  size        {}", show_size(snapshot.status.size_bytes));
+    println!("  used        {}", show_size(snapshot.status.mapped_bytes));
+    println!("  unique      {}", show_size(snapshot.status.unique_bytes));
+    println!("  block size  {}", show_size(u64::from(snapshot.status.block_size_bytes)));
+    println!("  flags       {}", snapshot_flags(snapshot));
+    println!("  clones      {}", printable(&clones(snapshot)));
+    println!("  created     {} UTC", show_time(snapshot.status.created_unix_ms));
 }
 
 pub fn hosts(hosts: &[Host]) {

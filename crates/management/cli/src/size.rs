@@ -42,10 +42,10 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Seconds in `30d`, or 0 for `off`.
+/// Seconds in `30d`, or 0 for `off` and `0`.
 pub fn parse_every(text: &str) -> Result<u32, String> {
     match text {
-        "off" => Ok(0),
+        "off" | "0" => Ok(0),
         text => {
             u32::try_from(parse_duration(text)?).map_err(|_| format!("`{text}` is longer than anybody waits"))
         }
@@ -159,6 +159,7 @@ mod tests {
     fn durations_and_times() {
         assert_eq!(parse_duration("90d"), Ok(90 * 86_400));
         assert_eq!(parse_duration("45s"), Ok(45));
+        assert_eq!((parse_every("off"), parse_every("0"), parse_every("1h")), (Ok(0), Ok(0), Ok(3600)));
         for text in ["", "d", "1", "1w", "-1d", "1.5h", "1ü", "99999999999999999999d", "999999999999999999d"]
         {
             assert!(parse_duration(text).is_err(), "{text} is no duration");

@@ -133,8 +133,14 @@ pub trait Iscsi: Send + Sync + 'static {
     fn set_fill(&self, target: &str, fill_permille: u32, threshold_permille: u32);
 }
 
+/// What management asks of the NBD server. Nothing here blocks.
+pub trait Nbd: Send + Sync + 'static {
+    /// Addresses of the clients that have an export open.
+    fn clients(&self, export: &str) -> Vec<String>;
+}
+
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::hosts::{Group, Host, Mapping};
     use forebay_base::WallTime;
@@ -152,7 +158,7 @@ mod tests {
         }
     }
 
-    fn volume(id: u128, pool: &str, name: &str, core: usize) -> VolumeInfo {
+    pub fn volume(id: u128, pool: &str, name: &str, core: usize) -> VolumeInfo {
         VolumeInfo {
             id: Id(id),
             pool: pool.into(),

@@ -311,10 +311,15 @@ pub fn volume(volume: &engine::VolumeInfo) -> api::Volume {
             size_bytes: volume.size,
             block_size_bytes: volume.block_size,
             sync: sync(volume.sync),
+            snapshot_every_seconds: volume.schedule.every_seconds,
+            snapshot_keep: volume.schedule.keep,
         },
         status: api::VolumeStatus {
             pool: volume.pool.clone(),
             mapped_bytes: volume.mapped,
+            origin: volume.origin.as_ref().map(|origin| format!("{}/{origin}", volume.pool)),
+            snapshots: volume.snapshots,
+            snapshot_bytes: volume.snapshot_bytes,
             shard: volume.shard as u32,
             nbd_export: name.clone(),
             iscsi_target: crate::iscsi_names::target_name(&volume.pool),
@@ -322,6 +327,36 @@ pub fn volume(volume: &engine::VolumeInfo) -> api::Volume {
         },
         name,
         conditions: vec![condition("Ready", true, "Online", "")],
+    }
+}
+
+pub fn snapshot(snapshot: &engine::SnapshotInfo) -> api::Snapshot {
+    let in_pool = |name: &String| format!("{}/{name}", snapshot.pool);
+    let deletable = match snapshot {
+        _ if snapshot.held => condition("Deletable", false, "Held", "It is held."),
+        _ if snapshot.template => condition("Deletable", false, "Template", "It is a template."),
+        _ if !snapshot.clones.is_empty() => condition("Deletable", false, "Cloned", "Volumes grew from it."),
+        _ => condition("Deletable", true, "Free", ""),
+    };
+    api::Snapshot {
+        id: snapshot.id.to_string(),
+        name: crate::rules::snapshots::full(snapshot),
+        spec: api::SnapshotSpec {
+            volume: in_pool(&snapshot.volume),
+            held: snapshot.held,
+            template: snapshot.template,
+        },
+        status: api::SnapshotStatus {
+            pool: snapshot.pool.clone(),
+            size_bytes: snapshot.size,
+            block_size_bytes: snapshot.block_size,
+            mapped_bytes: snapshot.mapped,
+            unique_bytes: snapshot.unique,
+            scheduled: snapshot.scheduled,
+            clones: snapshot.clones.iter().map(in_pool).collect(),
+            created_unix_ms: snapshot.created.0,
+        },
+        conditions: vec![deletable],
     }
 }
 

@@ -6,6 +6,7 @@ pub mod mappings;
 pub mod others;
 pub mod pools;
 pub mod sessions;
+pub mod snapshots;
 pub mod volumes;
 
 use crate::Shared;

@@ -29,7 +29,7 @@ mod server;
 mod tasks;
 mod tokens;
 
-pub use access::{AccessMap, Admission, Iscsi, IscsiSession, MappedVolume};
+pub use access::{AccessMap, Admission, Iscsi, IscsiSession, MappedVolume, Nbd};
 pub use convert::problem;
 pub use directory::DataDir;
 pub use events::EventLog;
@@ -75,7 +75,9 @@ pub(crate) struct Shared {
     access: Arc<access::AccessMap>,
     /// There from [`Daemon::attach_iscsi`] on.
     iscsi: OnceLock<Arc<dyn access::Iscsi>>,
-    /// Volumes, and what is mapped to whom, change one at a time.
+    /// There from [`Daemon::attach_nbd`] on.
+    nbd: OnceLock<Arc<dyn access::Nbd>>,
+    /// Volumes, their snapshots, and what is mapped to whom change one at a time.
     volume_turn: Mutex<()>,
     /// So that an older list of volumes does not become the newer snapshot.
     access_turn: Mutex<()>,
@@ -147,6 +149,7 @@ impl Daemon {
             hosts: hosts::Hosts::open(dir.clone())?,
             access: Arc::default(),
             iscsi: OnceLock::new(),
+            nbd: OnceLock::new(),
             volume_turn: Mutex::new(()),
             access_turn: Mutex::new(()),
             stopping: watch::Sender::new(false),
@@ -210,6 +213,12 @@ impl Daemon {
         // What changed between its start and now.
         self.shared.tell_iscsi(|iscsi| iscsi.access_changed());
         self.runtime.spawn(watch_fill(self.shared.clone()));
+    }
+
+    /// From now on the server's clients are known. Once.
+    pub fn attach_nbd(&self, nbd: Arc<dyn Nbd>) {
+        // A second server would be the binary's mistake.
+        assert!(self.shared.nbd.set(nbd).is_ok(), "one NBD server is attached");
     }
 
     /// Where HTTP listens.

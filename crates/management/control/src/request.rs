@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use forebay_api::{Access, Code, Page, Plan, Problem};
+use forebay_base::Checksum;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -85,6 +86,12 @@ pub fn tagged(mut response: Response, tag: &str) -> Response {
     let tag = HeaderValue::from_str(tag).expect("tags are visible ASCII");
     response.headers_mut().insert(header::ETAG, tag);
     response
+}
+
+/// The ETag of an object that has no number of its own for it: a hash of its identity and `spec`.
+pub fn tag_of_spec(id: &str, name: &str, spec: &impl Serialize) -> String {
+    let identity = serde_json::to_vec(&(id, name, spec)).expect("plain data");
+    format!("\"{:016x}\"", Checksum::of(&identity).0 as u64)
 }
 
 /// RFC 9110, section 13.1.1: strong comparison, a list or `*`. `tag` is that of the object as it is, `kind` what it is.
@@ -179,6 +186,8 @@ pub struct Ask {
     pub host: Option<String>,
     #[serde(default)]
     pub unmap: bool,
+    #[serde(default)]
+    pub with_snapshots: bool,
 }
 
 impl<S: Sync> FromRequestParts<S> for Ask {
@@ -242,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_wrong_field_is_named() {
-        assert_eq!(wrong_field::<VolumeCreate>(r#"{"name":"a/b"}"#), "size_bytes");
+        assert_eq!(wrong_field::<VolumeCreate>(r#"{"size_bytes":1}"#), "name");
         assert_eq!(wrong_field::<VolumeCreate>(r#"{"name":1,"size_bytes":1}"#), "name");
         assert_eq!(wrong_field::<VolumeCreate>(r#"{"name":"a/b","size_bytes":-1}"#), "size_bytes");
         assert_eq!(wrong_field::<VolumeCreate>(r#"{"name":"a/b","size_bytes":1,"sise":2}"#), "sise");

@@ -3,7 +3,7 @@
 //! Authentication is around everything, also around paths that do not exist, so that a stranger learns nothing. What
 //! changes something runs as its own task: a client that hangs up in the middle does not leave it half done.
 
-use crate::handlers::{disks, hosts, mappings, others, pools, sessions, volumes};
+use crate::handlers::{disks, hosts, mappings, others, pools, sessions, snapshots, volumes};
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{Failure, Principal, collect};
 use crate::{Shared, events::now_unix_ms};
@@ -69,6 +69,14 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::VolumeShow => get(volumes::show),
         Operation::VolumeSet => patch(volumes::set),
         Operation::VolumeDelete => delete(volumes::delete),
+        Operation::VolumePromote => post(volumes::promote),
+        Operation::SnapshotList => get(snapshots::list),
+        Operation::SnapshotCreate => post(snapshots::create),
+        Operation::SnapshotShow => get(snapshots::show),
+        Operation::SnapshotSet => patch(snapshots::set),
+        Operation::SnapshotDelete => delete(snapshots::delete),
+        Operation::SnapshotRollback => post(snapshots::rollback),
+        Operation::SnapshotClone => post(snapshots::clone),
         Operation::HostList => get(hosts::list),
         Operation::HostCreate => post(hosts::create),
         Operation::HostShow => get(hosts::show),
@@ -97,8 +105,8 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
 
 async fn no_such_path(request: Request) -> Failure {
     let path = request.uri().path();
-    let remedy = if path.starts_with("/api/v1/volumes/") {
-        "A volume's name is one segment of the path: write demo%2Fweb for demo/web."
+    let remedy = if path.starts_with("/api/v1/volumes/") || path.starts_with("/api/v1/snapshots/") {
+        "A name is one segment of the path: write demo%2Fweb for demo/web."
     } else {
         "GET /api/v1/openapi.json describes every path."
     };

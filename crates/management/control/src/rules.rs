@@ -2,12 +2,14 @@
 //!
 //! Pure functions. The engine checks its own limits again; it does not trust this floor.
 
+pub mod snapshots;
+
 use crate::iscsi_names;
 use forebay_api::{
     Code, DiskReplace, PoolAdd, PoolCreate, PoolScrub, Problem, ScrubAction, VolumeCreate, show_size,
 };
 use forebay_base::{Id, KIB, MIB, TIB};
-use forebay_pool::{DiskState, DiskStatus, GroupStatus, Role};
+use forebay_pool::{DiskState, DiskStatus, GroupStatus, Role, SnapshotInfo};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -93,17 +95,43 @@ pub fn volume_size(size: u64, block_size: u32) -> Result<(), Problem> {
     Ok(())
 }
 
-pub fn volume(request: &VolumeCreate) -> Result<(&str, &str), Problem> {
-    let names = volume_name(&request.name)?;
-    let block = request.block_size_bytes;
-    if !block.is_power_of_two() || !(4 * KIB..=128 * KIB).contains(&u64::from(block)) {
+/// A volume that may be created.
+#[derive(Debug)]
+pub struct NewVolume<'a> {
+    pub pool: &'a str,
+    pub name: &'a str,
+    pub size: u64,
+    pub block_size: u32,
+}
+
+/// `source` is the snapshot that is asked for, if one is.
+pub fn volume<'a>(
+    request: &'a VolumeCreate,
+    source: Option<&SnapshotInfo>,
+) -> Result<NewVolume<'a>, Problem> {
+    let (pool, name) = volume_name(&request.name)?;
+    let (size, block_size) = match source {
+        Some(source) => clone_geometry(request, pool, source)?,
+        None => {
+            let block_size = request.block_size_bytes.unwrap_or(VolumeCreate::BLOCK_SIZE_DEFAULT);
+            let size = request.size_bytes.ok_or_else(|| {
+                invalid(
+                    "size_bytes",
+                    "how large it is to be is not said".into(),
+                    "Give between 1 MiB and 64 TiB.",
+                )
+            })?;
+            (size, block_size)
+        }
+    };
+    if !block_size.is_power_of_two() || !(4 * KIB..=128 * KIB).contains(&u64::from(block_size)) {
         return Err(invalid(
             "block_size_bytes",
-            format!("{block} bytes is not a block size"),
+            format!("{block_size} bytes is not a block size"),
             "Give a power of two from 4096 to 131072.",
         ));
     }
-    volume_size(request.size_bytes, block)?;
+    volume_size(size, block_size)?;
     iscsi_names::logical_block(request.logical_block_bytes)?;
     if request.logical_block_bytes.is_some() && request.hosts.is_empty() {
         return Err(invalid(
@@ -112,7 +140,25 @@ pub fn volume(request: &VolumeCreate) -> Result<(&str, &str), Problem> {
             "Name hosts, too, or choose it when the volume is mapped.",
         ));
     }
-    Ok(names)
+    Ok(NewVolume { pool, name, size, block_size })
+}
+
+/// A clone has its snapshot's blocks, and is as large or larger.
+fn clone_geometry(request: &VolumeCreate, pool: &str, source: &SnapshotInfo) -> Result<(u64, u32), Problem> {
+    if pool != source.pool {
+        let detail = format!("the snapshot is in pool {}, and a clone shares its blocks", source.pool);
+        return Err(invalid("name", detail, &format!("Name it {}/….", source.pool)));
+    }
+    if request.block_size_bytes.is_some() {
+        let detail = "a clone has its snapshot's block size".into();
+        return Err(invalid("block_size_bytes", detail, "Leave it out."));
+    }
+    let size = request.size_bytes.unwrap_or(source.size);
+    if size < source.size {
+        let detail = format!("the snapshot has {}, and a clone cannot be smaller", show_size(source.size));
+        return Err(invalid("size_bytes", detail, "Leave it out, or give a larger one."));
+    }
+    Ok((size, source.block_size))
 }
 
 /// What is asked of a pool's scrubs: how long after the last the next begins, where that is given.
@@ -305,7 +351,7 @@ mod tests {
     use super::*;
     use forebay_api::{Layout, Sync};
 
-    fn field<T: std::fmt::Debug>(result: Result<T, Problem>) -> String {
+    pub(super) fn field<T: std::fmt::Debug>(result: Result<T, Problem>) -> String {
         let problem = result.unwrap_err();
         assert_eq!(problem.code, Code::Invalid);
         assert!(problem.remedy.is_some(), "a remedy for: {}", problem.detail);
@@ -381,14 +427,17 @@ mod tests {
     fn sizes() {
         let request = |size_bytes, block_size_bytes| VolumeCreate {
             name: "tank/a".into(),
-            size_bytes,
-            block_size_bytes,
-            sync: Sync::Always,
+            size_bytes: Some(size_bytes),
+            block_size_bytes: Some(block_size_bytes),
+            sync: Some(Sync::Always),
+            from_snapshot: None,
             hosts: Vec::new(),
             logical_block_bytes: None,
         };
         for (size, block) in [(MIB, 4096), (64 * TIB, 131072), (MIB + 8192, 8192)] {
-            volume(&request(size, block)).unwrap();
+            let request = request(size, block);
+            let new = volume(&request, None).unwrap();
+            assert_eq!((new.pool, new.name, new.size), ("tank", "a", size));
         }
         for (size, block, name) in [
             (0, 8192, "size_bytes"),
@@ -401,8 +450,26 @@ mod tests {
             (MIB, 12288, "block_size_bytes"),
             (MIB, 262144, "block_size_bytes"),
         ] {
-            assert_eq!(field(volume(&request(size, block))), name, "{size} {block}");
+            assert_eq!(field(volume(&request(size, block), None)), name, "{size} {block}");
         }
+        let bare = VolumeCreate { size_bytes: None, block_size_bytes: None, ..request(0, 0) };
+        assert_eq!(field(volume(&bare, None)), "size_bytes");
+        let sized = VolumeCreate { size_bytes: Some(MIB), ..bare.clone() };
+        assert_eq!(volume(&sized, None).unwrap().block_size, 8192);
+
+        // A clone.
+        let source = SnapshotInfo { size: 2 * MIB, block_size: 16384, ..snapshots::tests::snapshot() };
+        let new = volume(&bare, Some(&source)).unwrap();
+        assert_eq!((new.size, new.block_size), (2 * MIB, 16384));
+        let grown = VolumeCreate { size_bytes: Some(3 * MIB), ..bare.clone() };
+        assert_eq!(volume(&grown, Some(&source)).unwrap().size, 3 * MIB);
+        let uneven = VolumeCreate { size_bytes: Some(2 * MIB + 8192), ..bare.clone() };
+        assert_eq!(field(volume(&uneven, Some(&source))), "size_bytes");
+        assert_eq!(field(volume(&sized, Some(&source))), "size_bytes");
+        let blocks = VolumeCreate { block_size_bytes: Some(16384), ..bare.clone() };
+        assert_eq!(field(volume(&blocks, Some(&source))), "block_size_bytes");
+        let elsewhere = VolumeCreate { name: "other/a".into(), ..bare };
+        assert_eq!(field(volume(&elsewhere, Some(&source))), "name");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use forebay_api::{Code, Problem, Session};
+use forebay_pool::VolumeInfo;
 use std::sync::Arc;
 
 fn shown(shared: &Shared, session: IscsiSession) -> Session {
@@ -30,6 +31,20 @@ fn shown(shared: &Shared, session: IscsiSession) -> Session {
 fn all(shared: &Shared) -> Vec<Session> {
     let sessions = shared.iscsi.get().map(|iscsi| iscsi.sessions()).unwrap_or_default();
     sessions.into_iter().map(|session| shown(shared, session)).collect()
+}
+
+/// Who is connected to a volume now, over either protocol.
+pub fn users(shared: &Shared, volume: &VolumeInfo) -> Vec<String> {
+    let sessions = shared.iscsi.get().map(|iscsi| iscsi.sessions()).unwrap_or_default();
+    let over_iscsi = sessions.into_iter().filter_map(|session| {
+        let admission = shared.access.admit(&session.initiator)?;
+        let luns = admission.luns(session.target.as_ref()?);
+        let sees = luns.iter().any(|mapped| mapped.volume == volume.id);
+        sees.then(|| format!("host {} (iSCSI session {} from {})", admission.host, session.id, session.peer))
+    });
+    let export = format!("{}/{}", volume.pool, volume.name);
+    let clients = shared.nbd.get().map(|nbd| nbd.clients(&export)).unwrap_or_default();
+    over_iscsi.chain(clients.into_iter().map(|address| format!("NBD client {address}"))).collect()
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {

@@ -1,26 +1,25 @@
 //! Volumes.
 //!
 //! A volume's ETag is a hash of its identity and `spec`: it changes when somebody resizes the volume or sets
-//! something, not when clients write. Changes run one at a time, so that the comparison with `If-Match` and the change
+//! something, not when clients write or snapshots are taken. Changes run one at a time, so that the comparison with `If-Match` and the change
 //! are one step.
 
 use super::{mappings, told};
 use crate::request::{
-    Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tagged,
+    Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tag_of_spec, tagged,
 };
+use crate::rules::NewVolume;
 use crate::{Shared, convert, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use forebay_api::{Code, Operation, Problem, Volume, VolumeCreate, VolumeSet, show_size};
-use forebay_base::Checksum;
-use forebay_pool::VolumeSpec;
+use forebay_pool::{SnapshotInfo, VolumeInfo, VolumeSpec};
 use std::sync::Arc;
 
 fn etag(volume: &Volume) -> String {
-    let identity = serde_json::to_vec(&(&volume.id, &volume.name, &volume.spec)).expect("plain data");
-    format!("\"{:016x}\"", Checksum::of(&identity).0 as u64)
+    tag_of_spec(&volume.id, &volume.name, &volume.spec)
 }
 
 fn check(headers: &HeaderMap, volume: &Volume) -> Result<(), Problem> {
@@ -32,15 +31,7 @@ async fn find(shared: &Shared, name: &str) -> Result<Volume, Failure> {
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
-    let pool = match &ask.pool {
-        Some(wanted) => {
-            let pools = shared.engine.pools().await;
-            let by_id = pools.into_iter().find(|pool| pool.id.to_string() == *wanted);
-            Some(by_id.map_or(wanted.clone(), |pool| pool.name))
-        }
-        None => None,
-    };
-    let volumes = shared.engine.volumes(pool.as_deref()).await?;
+    let volumes = shared.engine.volumes(ask.pool.as_deref()).await?;
     let volumes: Vec<Volume> = volumes.iter().map(convert::volume).collect();
     ok(&ask.page(volumes, |volume| volume.name.clone()))
 }
@@ -56,40 +47,86 @@ pub async fn create(
     ask: Ask,
     Input(request): Input<VolumeCreate>,
 ) -> Answered {
-    let (pool, name) = rules::volume(&request)?;
+    make(&shared, &who, ask.dry_run, request).await
+}
+
+/// Creates a volume, empty or as a clone.
+pub async fn make(shared: &Arc<Shared>, who: &Principal, dry_run: bool, request: VolumeCreate) -> Answered {
     let _turn = shared.volume_turn.lock().await;
-    let existing = shared.engine.volumes(Some(pool)).await?;
-    shared.engine.pool_changeable(pool).await?;
-    if existing.iter().any(|volume| volume.name == name) {
+    let source = match &request.from_snapshot {
+        Some(snapshot) => Some(shared.engine.snapshot(snapshot).await?),
+        None => None,
+    };
+    let new = rules::volume(&request, source.as_ref())?;
+    let existing = shared.engine.volumes(Some(new.pool)).await?;
+    shared.engine.pool_changeable(new.pool).await?;
+    if existing.iter().any(|volume| volume.name == new.name) {
         return Err(Problem::new(Code::Conflict, "a volume with this name exists")
             .object(request.name)
             .field("name")
             .remedy("Choose another name, or change that one with `forebay volume set` and `resize`.")
             .into());
     }
-    let wanted = mappings::Wanted::check(&shared, &request).await?;
-    if ask.dry_run {
-        let mut changes = vec![format!(
-            "A thin volume of {} with blocks of {} is created.",
-            show_size(request.size_bytes),
-            show_size(u64::from(request.block_size_bytes))
-        )];
-        changes.extend(wanted.in_words());
-        return plan("volume.create", &request.name, changes);
+    let wanted = mappings::Wanted::check(shared, &request).await?;
+    let size = show_size(new.size);
+    if dry_run {
+        let (action, what) = match &source {
+            None => {
+                let blocks = show_size(u64::from(new.block_size));
+                ("volume.create", format!("A thin volume of {size} with blocks of {blocks} is created."))
+            }
+            Some(source) => {
+                let source = rules::snapshots::full(source);
+                ("volume.clone", format!("A volume of {size} is created that begins as {source}."))
+            }
+        };
+        return plan(action, &request.name, [what].into_iter().chain(wanted.in_words()).collect());
     }
-    let spec = VolumeSpec {
-        pool: pool.into(),
-        name: name.into(),
-        size: request.size_bytes,
-        block_size: request.block_size_bytes,
-        sync: convert::sync_in(request.sync),
+    let volume = match &source {
+        None => {
+            let spec = VolumeSpec {
+                pool: new.pool.into(),
+                name: new.name.into(),
+                size: new.size,
+                block_size: new.block_size,
+                sync: convert::sync_in(request.sync.unwrap_or_default()),
+            };
+            let volume = convert::volume(&shared.engine.volume_create(spec).await?);
+            told(shared, who, "volume.created", &volume.name, &format!("created with {size}"));
+            volume
+        }
+        Some(source) => {
+            let snapshot = rules::snapshots::full(source);
+            let made = shared.engine.volume_clone(&snapshot, new.name).await?;
+            told(shared, who, "volume.cloned", &request.name, &format!("cloned from {snapshot}"));
+            convert::volume(&adapt(shared, made, &new, &request).await?)
+        }
     };
-    let volume = convert::volume(&shared.engine.volume_create(spec).await?);
-    let what = format!("created with {}", show_size(volume.spec.size_bytes));
-    told(&shared, &who, "volume.created", &volume.name, &what);
-    wanted.carry_out(&shared, &who, &volume).await?;
+    wanted.carry_out(shared, who, &volume).await?;
     let place = Operation::VolumeShow.path_of(&volume.name);
     Ok(tagged(made(StatusCode::CREATED, &place, &volume)?, &etag(&volume)))
+}
+
+/// Gives a new clone what of it is not to be as its snapshot was.
+async fn adapt(
+    shared: &Shared,
+    made: VolumeInfo,
+    new: &NewVolume<'_>,
+    request: &VolumeCreate,
+) -> Result<VolumeInfo, Problem> {
+    let mut volume = made;
+    let half = |error| {
+        let problem = convert::problem(error);
+        let detail = format!("the volume is created, but not as asked for: {}", problem.detail);
+        Problem { detail, ..problem }
+    };
+    if let Some(sync) = request.sync.map(convert::sync_in).filter(|&sync| sync != volume.sync) {
+        volume = shared.engine.volume_set_sync(&request.name, sync).await.map_err(half)?;
+    }
+    if new.size > volume.size {
+        volume = shared.engine.volume_resize(&request.name, new.size).await.map_err(half)?;
+    }
+    Ok(volume)
 }
 
 pub async fn set(
@@ -101,9 +138,11 @@ pub async fn set(
     Input(request): Input<VolumeSet>,
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
-    let before = find(&shared, &name).await?;
+    let info = shared.engine.volume(&name).await?;
+    let before = convert::volume(&info);
     check(&headers, &before)?;
     changeable(&shared, &before).await?;
+    let schedule = rules::snapshots::schedule(info.schedule, &request)?;
     let size = request.size_bytes.filter(|&size| size != before.spec.size_bytes);
     let sync = request.sync.filter(|&sync| sync != before.spec.sync);
     let mut changes = Vec::new();
@@ -127,11 +166,15 @@ pub async fn set(
     if let Some(sync) = sync {
         changes.push(format!("sync set to {}", convert::sync_in(sync).name()));
     }
+    changes.extend(schedule.map(rules::snapshots::schedule_in_words));
     if ask.dry_run {
         return plan("volume.set", &before.name, changes);
     }
     if let Some(sync) = sync {
         shared.engine.volume_set_sync(&before.name, convert::sync_in(sync)).await?;
+    }
+    if let Some(schedule) = schedule {
+        shared.engine.volume_set_schedule(&before.name, schedule).await?;
     }
     if let Some(size) = size {
         shared.engine.volume_resize(&before.name, size).await?;
@@ -155,22 +198,70 @@ pub async fn delete(
     let volume = find(&shared, &name).await?;
     check(&headers, &volume)?;
     changeable(&shared, &volume).await?;
+    let snapshots = volume.status.snapshots;
+    rules::snapshots::volume_delete(&volume.name, snapshots, ask.with_snapshots)?;
+    if snapshots > 0 {
+        snapshots_of(&shared, &volume).await?.iter().try_for_each(rules::snapshots::delete)?;
+    }
     if ask.dry_run {
         let mut changes =
             vec![format!("The volume and its data, {}, are lost.", show_size(volume.status.mapped_bytes))];
+        if snapshots > 0 {
+            let count = rules::snapshots::counted(snapshots);
+            let alone = show_size(volume.status.snapshot_bytes.unwrap_or_default());
+            changes.push(format!("It takes {count} along, with another {alone} of data."));
+        }
         changes.extend(mappings::loss_in_words(&shared, &volume));
         return plan("volume.delete", &volume.name, changes);
     }
-    shared.engine.volume_delete(&volume.name, false).await?;
-    told(&shared, &who, "volume.deleted", &volume.name, "deleted");
+    shared.engine.volume_delete(&volume.name, ask.with_snapshots).await?;
+    let what = match snapshots {
+        0 => "deleted".to_string(),
+        count => format!("deleted with {}", rules::snapshots::counted(count)),
+    };
+    told(&shared, &who, "volume.deleted", &volume.name, &what);
     mappings::drop_where(&shared, move |mapping| mapping.volume == volume.id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
+async fn snapshots_of(shared: &Shared, volume: &Volume) -> Result<Vec<SnapshotInfo>, Problem> {
+    let all = shared.engine.snapshots(Some(&volume.status.pool)).await.map_err(convert::problem)?;
+    let is_its = |snapshot: &SnapshotInfo| format!("{}/{}", snapshot.pool, snapshot.volume) == volume.name;
+    Ok(all.into_iter().filter(is_its).collect())
+}
+
+pub async fn promote(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+) -> Answered {
+    let _turn = shared.volume_turn.lock().await;
+    let volume = find(&shared, &name).await?;
+    changeable(&shared, &volume).await?;
+    let Some(origin) = &volume.status.origin else {
+        return Err(Problem::new(Code::Conflict, "it is not a clone")
+            .object(volume.name)
+            .remedy("`forebay volume list` shows the origins of those that are.")
+            .into());
+    };
+    if ask.dry_run {
+        let former = origin.split('@').next().unwrap_or_default();
+        let changes = vec![
+            format!("It becomes the owner of {origin} and of the snapshots of {former} before that."),
+            format!("{former} becomes a clone of it."),
+        ];
+        return plan("volume.promote", &volume.name, changes);
+    }
+    let promoted = convert::volume(&shared.engine.volume_promote(&volume.name).await?);
+    let what = format!("made the owner of {origin} and of the snapshots before that");
+    told(&shared, &who, "volume.promoted", &volume.name, &what);
+    ok(&promoted)
+}
+
 /// Refuses a change of a volume whose pool is only to be read.
 async fn changeable(shared: &Shared, volume: &Volume) -> Result<(), Problem> {
-    let pool = volume.name.split_once('/').map_or("", |(pool, _)| pool);
-    shared.engine.pool_changeable(pool).await.map_err(convert::problem)
+    shared.engine.pool_changeable(&volume.status.pool).await.map_err(convert::problem)
 }
 
 #[cfg(test)]
@@ -182,10 +273,19 @@ mod tests {
         Volume {
             id: "1".into(),
             name: "tank/a".into(),
-            spec: VolumeSpec { size_bytes: 1 << 20, block_size_bytes: 8192, sync: Sync::Always },
+            spec: VolumeSpec {
+                size_bytes: 1 << 20,
+                block_size_bytes: 8192,
+                sync: Sync::Always,
+                snapshot_every_seconds: 0,
+                snapshot_keep: 0,
+            },
             status: VolumeStatus {
                 pool: "tank".into(),
                 mapped_bytes: 0,
+                origin: None,
+                snapshots: 0,
+                snapshot_bytes: None,
                 shard: 0,
                 nbd_export: "tank/a".into(),
                 iscsi_target: "iqn.2026-11.io.forebay:tank".into(),
@@ -200,7 +300,11 @@ mod tests {
         let before = volume();
         let mut written = volume();
         written.status.mapped_bytes = 8192;
+        written.status.snapshots = 1;
         assert_eq!(etag(&before), etag(&written));
+        let mut scheduled = volume();
+        scheduled.spec.snapshot_keep = 24;
+        assert_ne!(etag(&before), etag(&scheduled));
         let mut grown = volume();
         grown.spec.size_bytes += 8192;
         assert_ne!(etag(&before), etag(&grown));

@@ -1,0 +1,99 @@
+//! Volumes.
+
+use crate::{Condition, Sync};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A volume: a virtual disk. Its name is `POOL/NAME`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Volume {
+    #[schema(format = "uuid")]
+    pub id: String,
+    pub name: String,
+    pub spec: VolumeSpec,
+    pub status: VolumeStatus,
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct VolumeSpec {
+    pub size_bytes: u64,
+    pub block_size_bytes: u32,
+    pub sync: Sync,
+    /// From one snapshot that is taken by itself to the next; 0 for never.
+    #[serde(default)]
+    pub snapshot_every_seconds: u32,
+    /// How many of these are kept: the oldest is deleted when there are more.
+    #[serde(default)]
+    pub snapshot_keep: u32,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct VolumeStatus {
+    pub pool: String,
+    /// Bytes of blocks that hold data.
+    pub mapped_bytes: u64,
+    /// The snapshot that it was cloned from; absent when it was not, or needs it no longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// How many snapshots it has.
+    #[serde(default)]
+    pub snapshots: u32,
+    /// Bytes of blocks that only its snapshots still have; absent in lists, where they are not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_bytes: Option<u64>,
+    pub shard: u32,
+    /// The name under which NBD clients find it.
+    pub nbd_export: String,
+    /// The iSCSI target at which hosts see it once it is mapped to them.
+    pub iscsi_target: String,
+    pub created_unix_ms: u64,
+}
+
+/// A volume to create, empty or as a clone of a snapshot.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeCreate {
+    /// `POOL/[PROJECT/]NAME`; after the pool 1 to 200 letters, digits and `._-/`.
+    pub name: String,
+    /// 1 MiB to 64 TiB, a multiple of the block size. Needed, except for a clone, which is as large as its snapshot or larger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// A power of two from 4096 to 131072. Default: 8192. A clone has its snapshot's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_size_bytes: Option<u32>,
+    /// Default: `always`; for a clone, that of the volume that its snapshot is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Sync>,
+    /// Name or UUID of a snapshot in the same pool: the volume becomes a clone of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_snapshot: Option<String>,
+    /// Hosts and host groups to map it to, by name or UUID, each with its lowest free LUN.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// The logical block that iSCSI shows, 512 or 4096. Default: 512. Only with `hosts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logical_block_bytes: Option<u32>,
+}
+
+impl VolumeCreate {
+    /// Bytes.
+    pub const BLOCK_SIZE_DEFAULT: u32 = 8192;
+}
+
+/// What to change of a volume; what is absent stays.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSet {
+    /// The new size; a volume grows and never shrinks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Sync>,
+    /// A snapshot is taken by itself so often: 60 (a minute) to 31622400 (366 days), or 0 for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_every_seconds: Option<u32>,
+    /// How many of these are kept, 1 to 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_keep: Option<u32>,
+}

@@ -1,0 +1,244 @@
+//! The commands about snapshots and clones.
+//!
+//! A snapshot is named `POOL/VOLUME@NAME`, or by its UUID once there is one.
+
+use crate::arguments::{DryRun, Yes};
+use crate::client::Call;
+use crate::commands::{Outcome, Session, of_pool};
+use crate::failure::{Exit, Failure, printable};
+use crate::show;
+use clap::{ArgAction, Subcommand};
+use forebay_api as api;
+use forebay_api::{Operation, SnapshotClone, SnapshotCreate, SnapshotRollback, SnapshotSet};
+
+#[derive(Subcommand, Debug)]
+pub enum Snapshot {
+    /// Take a snapshot of a volume, or of several at one moment
+    Create {
+        /// POOL/VOLUME@NAME; of several volumes the pool and the name are the same
+        #[arg(value_name = "VOLUME@NAME", required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// List snapshots, the oldest of a volume first
+    List {
+        /// Only this volume's
+        #[arg(conflicts_with = "pool")]
+        volume: Option<String>,
+        /// Only this pool's
+        #[arg(long)]
+        pool: Option<String>,
+    },
+    /// Show a snapshot
+    Show {
+        /// POOL/VOLUME@NAME or UUID
+        name: String,
+    },
+    /// Delete a snapshot; what only it has comes back in the background
+    Delete {
+        /// POOL/VOLUME@NAME or UUID
+        name: String,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Put a volume back to what it was; newer snapshots stay
+    Rollback {
+        /// POOL/VOLUME@NAME or UUID
+        name: String,
+        /// Although clients are connected to the volume
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Keep a snapshot from being deleted, by anybody or a schedule
+    Hold {
+        /// POOL/VOLUME@NAME or UUID
+        name: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Let a snapshot go that was held
+    Release {
+        /// POOL/VOLUME@NAME or UUID
+        name: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Change a snapshot's properties
+    Set {
+        /// POOL/VOLUME@NAME or UUID
+        name: String,
+        /// It is made to be cloned, and not to be deleted
+        #[arg(long, value_name = "true|false", action = ArgAction::Set, required = true)]
+        template: bool,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum CloneCommand {
+    /// Make a volume of a snapshot; it shares the snapshot's blocks until they are overwritten
+    Create {
+        /// POOL/VOLUME@NAME or UUID of the snapshot
+        #[arg(value_name = "VOLUME@NAME")]
+        snapshot: String,
+        /// POOL/[PROJECT/]NAME, in the same pool
+        #[arg(value_name = "NEW")]
+        name: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Make a clone the owner of its snapshot; the volume that it was cloned from becomes a clone of it, and can be deleted
+    Promote {
+        /// POOL/NAME or UUID
+        name: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+}
+
+/// What the API is asked for; the names have one behind the `@`.
+fn group(names: &[String]) -> Result<SnapshotCreate, Failure> {
+    let mut request = SnapshotCreate { volumes: Vec::new(), name: String::new() };
+    for full in names {
+        let wrong = |detail: String, remedy: &str| {
+            Err(Failure::new(Exit::Usage, detail, remedy).object(full.as_str()))
+        };
+        let Some((volume, name)) = full.rsplit_once('@') else {
+            return wrong("it is not a snapshot's name".into(), "Write POOL/VOLUME@NAME.");
+        };
+        if !request.volumes.is_empty() && request.name != name {
+            let detail = format!("of snapshots of one moment another is named {}", request.name);
+            return wrong(detail, "Give all of them the same name, or take them one after the other.");
+        }
+        request.name = name.into();
+        request.volumes.push(volume.into());
+    }
+    Ok(request)
+}
+
+impl Session {
+    pub fn snapshot(&self, command: Snapshot) -> Outcome {
+        match command {
+            Snapshot::Create { names, dry_run } => {
+                let body = group(&names)?;
+                let call = Call::new(Operation::SnapshotCreate).body(&body).dry_run(dry_run.dry_run);
+                let answer = self.client.call(call)?;
+                if dry_run.dry_run {
+                    return self.plan(&answer);
+                }
+                self.one(&answer.parse::<api::Snapshots>()?, |taken| {
+                    for snapshot in &taken.items {
+                        println!("Snapshot {} is taken.", printable(&snapshot.name));
+                    }
+                })
+            }
+            Snapshot::List { volume, pool } => {
+                let mut query = of_pool(pool);
+                query.extend(volume.map(|volume| ("volume", volume)));
+                self.list(&self.client.all(Operation::SnapshotList, &query)?, show::snapshots)
+            }
+            Snapshot::Show { name } => {
+                let snapshot: api::Snapshot = self.client.get(Call::of(Operation::SnapshotShow, &name))?;
+                self.one(&snapshot, show::snapshot)
+            }
+            Snapshot::Delete { name, yes, dry_run } => {
+                let call = Call::of(Operation::SnapshotDelete, &name).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                // What was confirmed is this snapshot as it is now, not another that takes its name meanwhile.
+                let seen = self.client.call(Call::of(Operation::SnapshotShow, &name))?;
+                self.confirm(yes.yes, "Deleting a snapshot cannot be undone", &name)?;
+                self.client.call(call.if_seen(&seen))?;
+                self.done(&name, "snapshot.delete", format!("Snapshot {name} is deleted."))
+            }
+            Snapshot::Rollback { name, force, yes, dry_run } => {
+                let body = SnapshotRollback { force };
+                if dry_run.dry_run {
+                    let call = Call::of(Operation::SnapshotRollback, &name).body(&body).dry_run(true);
+                    return self.plan(&self.client.call(call)?);
+                }
+                // By its UUID, which no other has, for the same reason.
+                let seen: api::Snapshot = self.client.get(Call::of(Operation::SnapshotShow, &name))?;
+                let what = "Rolling a volume back loses what no snapshot has of it, and cannot be undone";
+                self.confirm(yes.yes, what, &name)?;
+                let call = Call::of(Operation::SnapshotRollback, &seen.id).body(&body);
+                self.one(&self.client.get::<api::Volume>(call)?, |volume| {
+                    println!("Volume {} is as it was at {}.", printable(&volume.name), printable(&seen.name));
+                })
+            }
+            Snapshot::Hold { name, dry_run } => {
+                let change = SnapshotSet { held: Some(true), template: None };
+                self.snapshot_change(&name, &change, dry_run)
+            }
+            Snapshot::Release { name, dry_run } => {
+                let change = SnapshotSet { held: Some(false), template: None };
+                self.snapshot_change(&name, &change, dry_run)
+            }
+            Snapshot::Set { name, template, dry_run } => {
+                let change = SnapshotSet { held: None, template: Some(template) };
+                self.snapshot_change(&name, &change, dry_run)
+            }
+        }
+    }
+
+    fn snapshot_change(&self, name: &str, change: &SnapshotSet, dry_run: DryRun) -> Outcome {
+        let call = Call::of(Operation::SnapshotSet, name).body(change).dry_run(dry_run.dry_run);
+        let answer = self.client.call(call)?;
+        if dry_run.dry_run {
+            return self.plan(&answer);
+        }
+        self.one(&answer.parse::<api::Snapshot>()?, show::snapshot)
+    }
+
+    pub fn clone_command(&self, command: CloneCommand) -> Outcome {
+        match command {
+            CloneCommand::Create { snapshot, name, dry_run } => {
+                let body = SnapshotClone { name };
+                let call = Call::of(Operation::SnapshotClone, &snapshot).body(&body).dry_run(dry_run.dry_run);
+                let answer = self.client.call(call)?;
+                if dry_run.dry_run {
+                    return self.plan(&answer);
+                }
+                self.one(&answer.parse::<api::Volume>()?, |volume| {
+                    println!("Volume {} is a clone of {}.", printable(&volume.name), printable(&snapshot));
+                })
+            }
+            CloneCommand::Promote { name, dry_run } => {
+                let call = Call::of(Operation::VolumePromote, &name).dry_run(dry_run.dry_run);
+                let answer = self.client.call(call)?;
+                if dry_run.dry_run {
+                    return self.plan(&answer);
+                }
+                self.one(&answer.parse::<api::Volume>()?, |volume| {
+                    println!("Volume {} owns the snapshot that it came from.", printable(&volume.name));
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_has_one_name() {
+        let group =
+            |names: &[&str]| super::group(&names.iter().map(|name| name.to_string()).collect::<Vec<_>>());
+        let request = group(&["tank/a@s", "tank/web/b@s"]).unwrap();
+        assert_eq!((request.volumes.join(" "), request.name), ("tank/a tank/web/b".into(), "s".into()));
+        for names in [&["tank/a"][..], &["tank/a@s", "tank/b@t"], &["tank/a@s", "tank/b"]] {
+            let failure = group(names).unwrap_err();
+            assert!(failure.exit == Exit::Usage && failure.remedy.is_some(), "{names:?}");
+        }
+    }
+}

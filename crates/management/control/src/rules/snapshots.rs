@@ -1,0 +1,284 @@
+//! What may be done with snapshots.
+//!
+//! What would lose something that somebody holds on to is a conflict and not `unsafe`: no flag overrides it, it has to be let go.
+
+use super::{invalid, shown};
+use forebay_api::{Code, Problem, SnapshotCreate, VolumeSet, show_duration};
+use forebay_pool::{SnapshotInfo, SnapshotSchedule, VolumeInfo};
+use std::ops::RangeInclusive;
+
+const NAME_BYTES_MAX: usize = 100;
+/// All of them halt for the moment in which they are taken.
+const GROUP_MAX: usize = 256;
+/// From a minute, in which a snapshot that nobody looks at costs more than it is worth, to a leap year.
+const EVERY_SECONDS: RangeInclusive<u32> = 60..=366 * 24 * 3600;
+/// Each is a dataset of the pool.
+const KEEP: RangeInclusive<u32> = 1..=1000;
+/// Names in a message; there may be hundreds.
+const NAMES_SHOWN: usize = 5;
+
+/// What follows the `@`.
+fn name(name: &str) -> Result<(), Problem> {
+    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte);
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_fine) {
+        return Ok(());
+    }
+    let detail = format!("`{}` is not a snapshot's name", shown(name));
+    Err(invalid("name", detail, "Use 1 to 100 letters, digits and `._-:`."))
+}
+
+/// What needs no look at the volumes.
+pub fn create(request: &SnapshotCreate) -> Result<(), Problem> {
+    name(&request.name)?;
+    match request.volumes.len() {
+        0 => Err(invalid("volumes", "no volumes are given".into(), "Name at least one.")),
+        1..=GROUP_MAX => Ok(()),
+        more => Err(invalid("volumes", format!("{more} volumes are given"), "Give at most 256 at once.")),
+    }
+}
+
+/// Whether there is one moment for all of these volumes, and none is twice among them. Gives their pool.
+pub fn group(volumes: &[VolumeInfo]) -> Result<&str, Problem> {
+    let first = volumes.first().ok_or_else(|| invalid("volumes", "no volumes are given".into(), ""))?;
+    for (index, volume) in volumes.iter().enumerate() {
+        let (pool, name) = (&volume.pool, &volume.name);
+        if *pool != first.pool {
+            let detail = format!(
+                "{}/{} and {pool}/{name} are in two pools, which have no moment in common",
+                first.pool, first.name
+            );
+            return Err(invalid("volumes", detail, "Take a snapshot in each pool, one after the other."));
+        }
+        if volumes[..index].iter().any(|other| other.id == volume.id) {
+            return Err(invalid(
+                "volumes",
+                format!("{pool}/{name} is given twice"),
+                "Give each volume once.",
+            ));
+        }
+    }
+    Ok(&first.pool)
+}
+
+/// Full name.
+pub fn full(snapshot: &SnapshotInfo) -> String {
+    format!("{}/{}@{}", snapshot.pool, snapshot.volume, snapshot.name)
+}
+
+/// The first few of many names.
+pub fn few(names: &[String]) -> String {
+    let first = names.iter().take(NAMES_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_SHOWN) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+/// Whether nobody holds on to a snapshot.
+pub fn delete(snapshot: &SnapshotInfo) -> Result<(), Problem> {
+    let refused = |detail: String, remedy: String| {
+        Err(Problem::new(Code::Conflict, detail).object(full(snapshot)).remedy(remedy))
+    };
+    if snapshot.held {
+        let remedy = format!("Let it go with `forebay snapshot release {}`.", full(snapshot));
+        return refused("it is held".into(), remedy);
+    }
+    if snapshot.template {
+        let remedy = format!("Make it none with `forebay snapshot set {} --template false`.", full(snapshot));
+        return refused("it is a template".into(), remedy);
+    }
+    if !snapshot.clones.is_empty() {
+        let clones: Vec<String> =
+            snapshot.clones.iter().map(|clone| format!("{}/{clone}", snapshot.pool)).collect();
+        let remedy = "Delete them first, or make one the owner of the snapshot with `forebay clone promote`.";
+        return refused(format!("volumes grew from it: {}", few(&clones)), remedy.into());
+    }
+    Ok(())
+}
+
+/// Whether a volume with so many snapshots may be deleted, as far as nobody holds on to one of them.
+pub fn volume_delete(volume: &str, snapshots: u32, with_snapshots: bool) -> Result<(), Problem> {
+    if with_snapshots || snapshots == 0 {
+        return Ok(());
+    }
+    let detail = format!("it has {}, which would be deleted with it", counted(snapshots));
+    Err(Problem::new(Code::Unsafe, detail)
+        .object(volume)
+        .field("with_snapshots")
+        .remedy("Delete them first, or all together with --with-snapshots."))
+}
+
+pub fn counted(snapshots: u32) -> String {
+    if snapshots == 1 { "1 snapshot".into() } else { format!("{snapshots} snapshots") }
+}
+
+/// The schedule that is asked for, unless it is as it was.
+pub fn schedule(before: SnapshotSchedule, request: &VolumeSet) -> Result<Option<SnapshotSchedule>, Problem> {
+    let every = request.snapshot_every_seconds.unwrap_or(before.every_seconds);
+    if every == 0 {
+        if request.snapshot_keep.is_some_and(|keep| keep > 0) {
+            let detail = "no snapshots are taken by themselves, so none are kept".into();
+            return Err(invalid("snapshot_keep", detail, "Say also how often, with --snapshot-every."));
+        }
+        return Ok(Some(SnapshotSchedule::default()).filter(|_| before.every_seconds != 0));
+    }
+    if !EVERY_SECONDS.contains(&every) {
+        let detail = format!("a snapshot every {} is not possible", show_duration(every));
+        let remedy = "Give 60 (a minute) to 31622400 (366 days), or 0 for never.";
+        return Err(invalid("snapshot_every_seconds", detail, remedy));
+    }
+    let keep = request.snapshot_keep.unwrap_or(before.keep);
+    if !KEEP.contains(&keep) {
+        let detail = match request.snapshot_keep {
+            None => "how many are kept is not said".into(),
+            Some(keep) => format!("{keep} snapshots cannot be kept"),
+        };
+        return Err(invalid("snapshot_keep", detail, "Give 1 to 1000, with --snapshot-keep."));
+    }
+    let after = SnapshotSchedule { every_seconds: every, keep };
+    Ok(Some(after).filter(|after| *after != before))
+}
+
+pub fn schedule_in_words(schedule: SnapshotSchedule) -> String {
+    match schedule {
+        SnapshotSchedule { every_seconds: 0, .. } => "no more snapshots by themselves".into(),
+        SnapshotSchedule { every_seconds, keep } => {
+            format!("a snapshot every {}, the newest {keep} of them kept", show_duration(every_seconds))
+        }
+    }
+}
+
+/// Refuses to put back a volume that somebody uses: what a client remembers of it would be mixed with what it finds.
+pub fn rollback(volume: &str, users: &[String], force: bool) -> Result<(), Problem> {
+    if users.is_empty() || force {
+        return Ok(());
+    }
+    let detail = format!(
+        "it is in use by {}: what they keep in memory would be mixed with the old contents",
+        few(users)
+    );
+    Err(Problem::new(Code::Unsafe, detail)
+        .object(volume)
+        .field("force")
+        .remedy("Unmount it there and log out or disconnect, or, if nobody writes, use --force."))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::tests::field;
+    use super::*;
+    use crate::access::tests::volume;
+    use forebay_base::{Id, WallTime};
+
+    pub fn snapshot() -> SnapshotInfo {
+        SnapshotInfo {
+            id: Id(9),
+            pool: "tank".into(),
+            volume: "a".into(),
+            name: "s".into(),
+            size: 1 << 20,
+            block_size: 8192,
+            created: WallTime(0),
+            mapped: 0,
+            unique: 0,
+            held: false,
+            template: false,
+            scheduled: false,
+            clones: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn names_and_groups() {
+        let request = |volumes: usize, name: &str| SnapshotCreate {
+            volumes: vec!["tank/a".into(); volumes],
+            name: name.into(),
+        };
+        let long = "x".repeat(101);
+        for good in ["a", "1", "before-upgrade_2", "2026-11-22T14:45:33", "..", &long[..100]] {
+            create(&request(1, good)).unwrap();
+        }
+        for bad in ["", "a/b", "a@b", "a b", "ä", "a\n", &long] {
+            assert_eq!(field(create(&request(1, bad))), "name", "{bad:?}");
+        }
+        create(&request(256, "s")).unwrap();
+        assert_eq!(field(create(&request(0, "s"))), "volumes");
+        assert_eq!(field(create(&request(257, "s"))), "volumes");
+
+        let (a, b) = (volume(1, "tank", "a", 0), volume(2, "tank", "b", 0));
+        assert_eq!(group(&[a.clone(), b.clone()]).unwrap(), "tank");
+        assert_eq!(field(group(&[a.clone(), b, a.clone()])), "volumes");
+        let problem = group(&[a, volume(3, "other", "c", 0)]).unwrap_err();
+        assert!(problem.detail.contains("tank/a and other/c are in two pools"), "{}", problem.detail);
+    }
+
+    #[test]
+    fn what_is_held_on_to_stays() {
+        delete(&snapshot()).unwrap();
+        let held = SnapshotInfo { held: true, ..snapshot() };
+        let template = SnapshotInfo { template: true, ..snapshot() };
+        let cloned = SnapshotInfo { clones: vec!["web/b".into()], ..snapshot() };
+        for (snapshot, detail, remedy) in [
+            (&held, "it is held", "snapshot release tank/a@s"),
+            (&template, "it is a template", "set tank/a@s --template false"),
+            (&cloned, "grew from it: tank/web/b", "clone promote"),
+        ] {
+            let problem = delete(snapshot).unwrap_err();
+            assert_eq!((problem.code, problem.object.as_deref()), (Code::Conflict, Some("tank/a@s")));
+            assert!(problem.detail.contains(detail), "{}", problem.detail);
+            assert!(problem.remedy.as_ref().unwrap().contains(remedy), "{:?}", problem.remedy);
+        }
+        volume_delete("tank/a", 0, false).unwrap();
+        volume_delete("tank/a", 2, true).unwrap();
+        let problem = volume_delete("tank/a", 2, false).unwrap_err();
+        assert_eq!((problem.code, problem.object.as_deref()), (Code::Unsafe, Some("tank/a")));
+        assert!(problem.detail.contains("2 snapshots"), "{}", problem.detail);
+    }
+
+    #[test]
+    fn schedules() {
+        let set = |every, keep| VolumeSet {
+            snapshot_every_seconds: every,
+            snapshot_keep: keep,
+            ..VolumeSet::default()
+        };
+        let of = |every_seconds, keep| SnapshotSchedule { every_seconds, keep };
+        let (never, hourly) = (of(0, 0), of(3600, 24));
+        for (before, request, after) in [
+            (never, set(None, None), None),
+            (never, set(Some(0), None), None),
+            (never, set(Some(0), Some(0)), None),
+            (never, set(Some(3600), Some(24)), Some(hourly)),
+            (hourly, set(Some(3600), Some(24)), None),
+            (hourly, set(Some(60), None), Some(of(60, 24))),
+            (hourly, set(None, Some(1000)), Some(of(3600, 1000))),
+            (hourly, set(Some(0), None), Some(never)),
+            (hourly, set(None, None), None),
+        ] {
+            assert_eq!(schedule(before, &request).unwrap(), after, "{before:?} {request:?}");
+        }
+        for (before, request, name) in [
+            (never, set(Some(3600), None), "snapshot_keep"),
+            (never, set(None, Some(24)), "snapshot_keep"),
+            (hourly, set(Some(0), Some(24)), "snapshot_keep"),
+            (hourly, set(None, Some(0)), "snapshot_keep"),
+            (hourly, set(None, Some(1001)), "snapshot_keep"),
+            (hourly, set(Some(59), None), "snapshot_every_seconds"),
+            (hourly, set(Some(u32::MAX), None), "snapshot_every_seconds"),
+        ] {
+            assert_eq!(field(schedule(before, &request)), name, "{before:?} {request:?}");
+        }
+        assert_eq!(schedule_in_words(hourly), "a snapshot every 1h, the newest 24 of them kept");
+    }
+
+    #[test]
+    fn a_volume_in_use_is_put_back_only_by_force() {
+        rollback("tank/a", &[], false).unwrap();
+        let users: Vec<String> = (1..8).map(|n| format!("NBD client 10.0.0.{n}:5")).collect();
+        rollback("tank/a", &users, true).unwrap();
+        let problem = rollback("tank/a", &users, false).unwrap_err();
+        assert_eq!((problem.code, problem.field.as_deref()), (Code::Unsafe, Some("force")));
+        assert!(problem.detail.contains("10.0.0.5:5 and 2 more"), "{}", problem.detail);
+        assert!(problem.remedy.unwrap().contains("--force"));
+    }
+}
