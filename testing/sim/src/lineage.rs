@@ -72,6 +72,7 @@ fn history(setup: &Setup, seed: u64) -> Result<u64, Failure> {
         });
         let (random2, numbers, setup2, before) =
             (random.clone(), numbers.clone(), setup.clone(), known.clone());
+        let world2 = world.clone();
         let ended = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
             let (engine, _) = engine(cores);
             if start == 0 {
@@ -83,13 +84,18 @@ fn history(setup: &Setup, seed: u64) -> Result<u64, Failure> {
                 let imported = engine.pool_import(POOL, setup2.paths(), Import::default()).await;
                 imported.map_err(|error| told("the import", error))?;
             }
-            let player = Player { rt, engine, random: random2, numbers, crashes, model: RefCell::default() };
+            let model = RefCell::default();
+            let player =
+                Player { world: world2, setup: setup2, rt, engine, random: random2, numbers, crashes, model };
             player.recognise(before).await?;
             player.play(start + 1 == STARTS).await
         })?;
-        let Some(now) = ended else {
-            offline_check(world.power_loss(|_, _| Fate::Whole), 0, seed)?;
-            return Ok(start);
+        let now = match ended {
+            End::Crash(now) => now,
+            End::Export { absent } => {
+                offline_check(world.power_loss(|_, _| Fate::Whole), absent, seed)?;
+                return Ok(start);
+            }
         };
         let mut random = Random::new(seed ^ (start + 1));
         images = world.power_loss(|_, sectors| match random.below(4) {
@@ -107,8 +113,18 @@ fn told(what: &str, error: impl std::fmt::Display) -> Failure {
     Failure::Outcome(format!("{what} failed: {error}"))
 }
 
+/// How a start of the machine ends.
+enum End {
+    /// With a power loss: what the pool may hold then.
+    Crash(Vec<Model>),
+    /// In good order, without some disks.
+    Export { absent: u64 },
+}
+
 /// Whoever does all this.
 struct Player {
+    world: World,
+    setup: Setup,
     rt: Rt,
     engine: Engine,
     random: Rc<RefCell<Random>>,
@@ -137,14 +153,15 @@ impl Player {
                 Err(failure) => failures.push(failure),
             }
         }
-        Err(match failures.len() {
-            1 => failures.remove(0),
-            _ => Failure::Content(format!("neither done nor not done: {}; {}", failures[0], failures[1])),
+        let (count, first, last) = (failures.len(), failures.swap_remove(0), failures.pop());
+        Err(match last {
+            None => first,
+            Some(last) => first.because(&format!("the first of {count} that it might be; the last: {last}")),
         })
     }
 
-    /// Does many things. Gives what the pool may hold when the power failed in the middle of one; nothing when it is exported.
-    async fn play(&self, is_last: bool) -> Result<Option<Vec<Model>>, Failure> {
+    /// Does many things. The power fails in the middle of one, or the pool is exported.
+    async fn play(&self, is_last: bool) -> Result<End, Failure> {
         let operations = if is_last { OPERATIONS } else { self.below(OPERATIONS) + 1 };
         for _ in 0..operations {
             if self.below(6) == 0 && !self.model.borrow().volumes.is_empty() {
@@ -154,24 +171,103 @@ impl Player {
             }
         }
         if is_last {
+            let absent = if self.below(3) == 0 { self.scrub_and_lose().await? } else { 0 };
             self.verify().await?;
             self.engine.pool_export(POOL).await.map_err(|error| told("the export", error))?;
-            return Ok(None);
+            return Ok(End::Export { absent });
         }
         let before = self.model.borrow().clone();
         let Some(op) = self.draw().filter(|_| self.crashes) else {
             // Everything is made durable, and the power fails while nothing goes on.
             self.engine.checkpoint(POOL).await.map_err(|error| told("a checkpoint", error))?;
-            return Ok(Some(vec![before]));
+            return Ok(End::Crash(vec![before]));
         };
-        let mut after = before.clone();
-        after.apply(&op);
+        self.crash_amid(before, &op).await
+    }
+
+    /// The power fails while something is done and somebody writes. It is done at one moment between the writes or not at all, and each write that was
+    /// acknowledged is there, on the side of that moment where it belongs.
+    async fn crash_amid(&self, before: Model, op: &Op) -> Result<End, Failure> {
+        let writable =
+            |volume: &&String| !matches!(op, Op::DeleteVolume { volume: gone, .. } if gone == *volume);
+        let volume = before.volumes.keys().filter(writable).last().cloned();
+        let writes: Vec<Op> = match &volume {
+            None => Vec::new(),
+            Some(volume) => (0..8)
+                .map(|_| {
+                    let (volume, first, number) = (volume.clone(), self.below(2 * ISLAND), self.number());
+                    Op::Write { volume, first, count: 1, number }
+                })
+                .collect(),
+        };
+        let (begun, done, asked) = (Cell::new(0), Cell::new(0), Cell::new(None));
+        let write = async {
+            for write in &writes {
+                begun.set(begun.get() + 1);
+                match self.ask(write).await {
+                    Ok(()) => done.set(done.get() + 1),
+                    Err(ErrorKind::NoSpace) => {
+                        begun.set(done.get());
+                        return Ok(());
+                    }
+                    Err(kind) => return Err(Failure::Outcome(format!("{write:?} beside {op:?}: {kind:?}"))),
+                }
+            }
+            Ok(())
+        };
+        let ask = async {
+            let result = self.ask(op).await;
+            asked.set(Some(result.is_ok()));
+        };
         let moment = Duration::from_nanos(self.below(CRASH_NANOS_MAX));
-        let (doing, crash) = (pin!(self.perform(&op)), pin!(self.rt.sleep(moment)));
-        match select(doing, crash).await {
-            Either::Left((done, _)) => done.map(|()| Some(vec![self.model.borrow().clone()])),
-            Either::Right(_) => Ok(Some(vec![before, after])),
+        let (doing, crash) = (pin!(join(write, ask)), pin!(self.rt.sleep(moment)));
+        if let Either::Left(((written, ()), _)) = select(doing, crash).await {
+            written?;
         }
+        let mut known = Vec::new();
+        for count in done.get()..=begun.get() {
+            let apply = |mut model: Model, ops: &[Op]| {
+                for op in ops {
+                    model.apply(op);
+                }
+                model
+            };
+            if asked.get() != Some(true) {
+                known.push(apply(before.clone(), &writes[..count]));
+            }
+            for moment in (0..=count).filter(|_| asked.get() != Some(false)) {
+                let mut model = apply(before.clone(), &writes[..moment]);
+                model.apply(op);
+                known.push(apply(model, &writes[moment..count]));
+            }
+        }
+        known.dedup();
+        Ok(End::Crash(known))
+    }
+
+    /// Some of what one disk holds rots, a scrub puts it right, and as many others go as the layout allows: what only snapshots have
+    /// was scrubbed, too, or it is lost now. Gives who went, bit by bit.
+    async fn scrub_and_lose(&self) -> Result<u64, Failure> {
+        let victim = self.below(self.setup.data_disks() as u64) as usize;
+        let others = (0..self.setup.data_disks()).filter(|disk| *disk != victim);
+        let lost: Vec<usize> = others.take(self.setup.redundancy()).collect();
+        if lost.is_empty() {
+            return Ok(0);
+        }
+        // What is on its way to the disks is not met by a scrub that begins now.
+        self.engine.checkpoint(POOL).await.map_err(|error| told("a checkpoint", error))?;
+        let image = self.world.image(victim);
+        let pages = (0..image.size() / BLOCK).filter(|page| image.page(*page).is_some());
+        for page in pages.filter(|_| self.below(3) == 0) {
+            self.world.rot(victim, page * BLOCK + self.below(BLOCK), &[1 << self.below(8)]);
+        }
+        self.engine.scrub_start(POOL).await.map_err(|error| told("starting a scrub", error))?;
+        let status = self.engine.pool_scrubbed(POOL).await.map_err(|error| told("scrubbing", error))?;
+        if let Some(scrub) = status.scrub.filter(|scrub| scrub.lost > 0) {
+            return Err(Failure::Outcome(format!("rot of one disk was too much for the scrub: {scrub:?}")));
+        }
+        lost.iter().for_each(|disk| self.world.set_gone(*disk, true));
+        Ok(lost.iter().map(|disk| 1 << disk).sum())
     }
 
     /// Something that can be done now.

@@ -3,6 +3,8 @@
 //! Virtual time, so the figures are the same on every machine, and only ratios are meant: what the layout and the engine make of the
 //! disks. Processor time costs nothing here.
 
+mod snapshots;
+
 use crate::harness::{Failure, all, engine, in_world};
 use forebay_base::{MIB, Random};
 use forebay_pool::{DiskReplace, Engine, Layout, PoolSpec, SyncPolicy, Volume, VolumeInfo, VolumeSpec};
@@ -189,7 +191,7 @@ impl Bench {
 pub fn figures() -> Result<Vec<Figure>, Failure> {
     std::thread::scope(|scope| {
         let filled = [70, 80, 90].map(|percent| scope.spawn(move || write_amplification(percent)));
-        let others = [reads, healing, space].map(|figures| scope.spawn(figures));
+        let others = [reads, healing, space, snapshots::snapshots].map(|figures| scope.spawn(figures));
         let joined = others.into_iter().chain(filled).map(|thread| thread.join().expect("no panic"));
         joined.collect::<Result<Vec<_>, _>>().map(|figures| figures.into_iter().flatten().collect())
     })

@@ -73,6 +73,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         | Bug::SnapshotSharesNothing
         | Bug::SnapshotKeepsEpoch
         | Bug::DeletionIgnoresParent
+        | Bug::ScrubForgetsSnapshots
         | Bug::DeletionForgetsCursor => &["lineage"],
         Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],

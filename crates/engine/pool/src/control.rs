@@ -241,6 +241,8 @@ impl Control {
         let generation = self.generation.get() + 1;
         let seals = self.prepare_seals().await?;
         let ends_epoch = !seals.is_empty();
+        // What a volume goes back to is nothing to build upon before it is durable.
+        let goes_back = seals.iter().any(|seal| seal.goes_back());
         let freezing = (0..shards).map(|index| {
             self.on_shard(index, move |shard| async move {
                 shard.freeze_order.borrow_mut().ends_epoch = ends_epoch;
@@ -250,16 +252,15 @@ impl Control {
         join_all(freezing).await.into_iter().collect::<Result<Vec<()>, Error>>()?;
         if ends_epoch {
             self.epoch.set(self.epoch.get() + 1);
+            if !goes_back {
+                self.release_volumes().await?;
+            }
+        }
+        let written = self.write_frozen(generation).await;
+        if goes_back {
             self.release_volumes().await?;
         }
-        let writing = (0..shards).map(|index| {
-            self.on_shard(index, move |shard| async move { shard.write_checkpoint(generation).await })
-        });
-        let mut roots: Vec<ShardRoot> = Vec::with_capacity(shards);
-        for written in join_all(writing).await {
-            roots.push(written?.map_err(|error: IoError| self.error(ErrorKind::Io, error.to_string()))?);
-        }
-        self.write_super(generation, roots, self.exporting.get()).await?;
+        written?;
         let committing =
             (0..shards).map(|index| self.on_shard(index, |shard| async move { shard.committed().await }));
         for leaving in join_all(committing).await {
@@ -268,6 +269,19 @@ impl Control {
         }
         seals.iter().for_each(|seal| seal.done.set(Some(Ok(()))));
         Ok(())
+    }
+
+    /// Writes what is frozen, and the superblock.
+    async fn write_frozen(&self, generation: u64) -> Result<(), Error> {
+        let shards = self.shard_count();
+        let writing = (0..shards).map(|index| {
+            self.on_shard(index, move |shard| async move { shard.write_checkpoint(generation).await })
+        });
+        let mut roots: Vec<ShardRoot> = Vec::with_capacity(shards);
+        for written in join_all(writing).await {
+            roots.push(written?.map_err(|error: IoError| self.error(ErrorKind::Io, error.to_string()))?);
+        }
+        self.write_super(generation, roots, self.exporting.get()).await
     }
 
     pub async fn status(&self) -> Result<PoolStatus, Error> {

@@ -123,9 +123,17 @@ impl Dataset {
         self.idle.changed();
     }
 
-    /// Whether all that clients did is in the tree.
+    /// Whether all that was begun is in the tree.
     pub fn is_settled(&self) -> bool {
-        self.changing.get() == 0 && self.pending.borrow().is_empty() && self.staged.borrow().is_empty()
+        self.changing.get() == 0
+            && self.locks.is_free()
+            && self.pending.borrow().is_empty()
+            && self.staged.borrow().is_empty()
+    }
+
+    /// Whether the pool itself may write blocks of it anew, elsewhere.
+    pub fn may_move(&self) -> bool {
+        !self.gone.get() && !self.held.get()
     }
 
     /// Waits until no client operation is in flight.

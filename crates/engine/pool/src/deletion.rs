@@ -22,7 +22,8 @@ use forebay_base::planted::{Bug, active};
 use forebay_space::Ptr;
 use forebay_tree::{FANOUT, LeafState, NodeHeader, decode_ptrs, leaves_end};
 use futures_util::future::join_all;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Leaves that are read together.
@@ -90,8 +91,10 @@ struct Walk<'a> {
     child: Child,
     /// The epoch of the snapshot's parent: what was born up to then is that one's.
     limit: u64,
-    /// The shard's when the walk began.
-    epoch: u64,
+    /// The shard's when it was last looked who the child is.
+    epoch: Cell<u64>,
+    /// The nodes that the walk is below, from the root on.
+    above: RefCell<Vec<Place>>,
     /// Where it only counts and frees nothing.
     counted: Option<Cell<Kept>>,
     freed: Cell<u64>,
@@ -110,10 +113,7 @@ impl Shard {
                     match self.delete_snapshot(&snapshot).await {
                         // It goes on from its cursor, beside the new child.
                         Ok(()) | Err(Halt::ChildChanged) => {}
-                        Err(Halt::Failed(error)) => {
-                            self.tell_stuck(&snapshot, error);
-                            break;
-                        }
+                        Err(Halt::Failed(error)) => self.tell_stuck(&snapshot, error),
                     }
                 } else {
                     break;
@@ -127,6 +127,7 @@ impl Shard {
     }
 
     fn tell_stuck(&self, snapshot: &Snapshot, error: IoError) {
+        snapshot.stuck.set(true);
         if !matches!(error, IoError::Gone | IoError::Suspended) {
             let (object, record) = (&self.shared.name, snapshot.record.borrow());
             let message = format!(
@@ -146,27 +147,44 @@ impl Shard {
 
     /// The deleted snapshot to go on with: one that was begun first, then one whose child, if there is one, stays.
     fn next_deleted(&self) -> Option<Rc<Snapshot>> {
-        let snapshots: Vec<Rc<Snapshot>> = self.snapshots.borrow().values().cloned().collect();
-        let deleted: Vec<_> = snapshots
-            .into_iter()
-            .filter(|snapshot| snapshot.record.borrow().state == DatasetState::Deleting)
+        let snapshots = self.snapshots.borrow();
+        let is_deleting = |snapshot: &Snapshot| snapshot.record.borrow().state == DatasetState::Deleting;
+        let cursor = |snapshot: &Snapshot| snapshot.record.borrow().cursor;
+        // How many grew from a snapshot; one that does not stay counts as many.
+        let mut children: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut count = |parent: Option<u32>, stays: bool| {
+            if let Some(parent) = parent {
+                *children.entry(parent).or_default() += if stays { 1 } else { 2 };
+            }
+        };
+        for snapshot in snapshots.values() {
+            count(snapshot.record.borrow().parent, !is_deleting(snapshot));
+        }
+        for dataset in self.datasets.borrow().values() {
+            count(dataset.record.borrow().parent, !dataset.gone.get());
+        }
+        let parent_is_begun = |snapshot: &Snapshot| {
+            let parent = snapshot.record.borrow().parent;
+            parent.and_then(|parent| snapshots.get(&parent)).is_some_and(|parent| cursor(parent) > 0)
+        };
+        let is_free = |snapshot: &Snapshot| {
+            children.get(&snapshot.number()).is_none_or(|count| *count == 1) && !parent_is_begun(snapshot)
+        };
+        let mut deleted: Vec<_> = snapshots
+            .values()
+            .filter(|snapshot| is_deleting(snapshot) && !snapshot.stuck.get())
+            .filter(|snapshot| cursor(snapshot) > 0 || is_free(snapshot))
             .collect();
-        let begun = deleted.iter().find(|snapshot| snapshot.record.borrow().cursor > 0);
-        begun.or_else(|| deleted.iter().find(|snapshot| self.is_deletable(snapshot))).cloned()
-    }
-
-    fn is_deletable(&self, snapshot: &Snapshot) -> bool {
-        let (volumes, snapshots) =
-            (self.volumes_from(snapshot.number()), self.snapshots_from(snapshot.number()));
-        volumes.len() + snapshots.len() <= 1
-            && snapshots.iter().all(|child| child.record.borrow().state == DatasetState::Live)
-            && volumes.iter().all(|child| !child.gone.get())
+        deleted.sort_by_key(|snapshot| cursor(snapshot) == 0);
+        deleted.first().map(|snapshot| Rc::clone(snapshot))
     }
 
     /// Makes a snapshot without a child of a deleted volume.
     async fn lay_to_rest(self: &Rc<Self>, dataset: &Rc<Dataset>) -> Result<(), IoError> {
         dataset.quiesce().await;
         let number = dataset.number();
+        // What the pool itself has begun to move ends, and nothing more is moved.
+        drop(dataset.locks.lock(0, u64::MAX).await);
         loop {
             self.drop_staged(dataset).await?;
             if !self.next_checkpoint().await {
@@ -249,12 +267,13 @@ impl Shard {
             snapshot: snapshot.clone(),
             child: self.child_of(record.number),
             limit: if active(Bug::DeletionIgnoresParent) { 0 } else { shared.before },
-            epoch: self.epoch.get(),
+            epoch: self.epoch.clone(),
+            above: RefCell::default(),
             counted: None,
             freed: Cell::new(0),
         };
         walk.pass(record.cursor);
-        walk.visit(walk.root().await?).await?;
+        walk.whole().await?;
         walk.step().await?;
         match &walk.child {
             Child::Nobody => {}
@@ -286,6 +305,9 @@ impl Shard {
         }
         let number = snapshot.number();
         loop {
+            if !snapshot.is_live() {
+                return Err(IoError::Gone);
+            }
             let child = self.child_of(number);
             let is_final = matches!(child, Child::Snapshot(_));
             let walk = Walk {
@@ -293,11 +315,12 @@ impl Shard {
                 snapshot: snapshot.clone(),
                 child,
                 limit: self.shared_with(Some(number)).before,
-                epoch: self.epoch.get(),
+                epoch: self.epoch.clone(),
+                above: RefCell::default(),
                 counted: Some(Cell::default()),
                 freed: Cell::new(0),
             };
-            match walk.visit(walk.root().await?).await {
+            match walk.whole().await {
                 Ok(()) => {}
                 Err(Halt::ChildChanged) => continue,
                 Err(Halt::Failed(error)) => return Err(error),
@@ -312,7 +335,7 @@ impl Shard {
 }
 
 impl Walk<'_> {
-    async fn root(&self) -> Result<Place, IoError> {
+    async fn root(&self) -> Result<Place, Halt> {
         let (level, own) = {
             let record = self.snapshot.record.borrow();
             (record.height, record.root)
@@ -323,7 +346,8 @@ impl Walk<'_> {
         };
         // A volume that has grown is higher: what it was is on the left.
         while height > level {
-            child = self.read(height, 0, child).await?[0];
+            let place = Place { level: height, index: 0, own: Ptr::HOLE, child };
+            child = self.read_stable(&place, child).await?[0];
             height -= 1;
         }
         Ok(Place { level, index: 0, own, child })
@@ -334,12 +358,32 @@ impl Walk<'_> {
         NodeHeader { pool: self.shard.shared.id, owner, level, index }
     }
 
-    async fn read(&self, level: u8, index: u64, ptr: Ptr) -> Result<Vec<Ptr>, IoError> {
+    /// The pointers of a node; nothing when it cannot be read since it is the snapshot's, or its child's, no longer.
+    async fn read(&self, place: &Place, ptr: Ptr) -> Result<Option<Vec<Ptr>>, IoError> {
         if ptr.is_hole() {
-            return Ok(vec![Ptr::HOLE; FANOUT as usize]);
+            return Ok(Some(vec![Ptr::HOLE; FANOUT as usize]));
         }
-        let body = self.shard.read_node(&self.header(level, index), ptr, || true).await?;
-        body.map(|body| decode_ptrs(&body)).ok_or(IoError::Corrupt)
+        let still = || {
+            let is_of_child = ptr == place.own || self.child_at(place).0 == ptr;
+            is_of_child && (self.counted.is_none() || self.is_live())
+        };
+        let body = self.shard.read_node(&self.header(place.level, place.index), ptr, still).await?;
+        Ok(body.map(|body| decode_ptrs(&body)))
+    }
+
+    /// The pointers of a node that only a change of who grew from whom can take away.
+    async fn read_stable(&self, place: &Place, ptr: Ptr) -> Result<Vec<Ptr>, Halt> {
+        self.read(place, ptr).await?.ok_or(Halt::ChildChanged)
+    }
+
+    /// Whether what the walk goes through is there to stay: neither the snapshot nor its child is being deleted.
+    fn is_live(&self) -> bool {
+        let child_is_live = match &self.child {
+            Child::Nobody => true,
+            Child::Volume(volume) => !volume.gone.get(),
+            Child::Snapshot(child) => child.is_live(),
+        };
+        self.snapshot.is_live() && child_is_live
     }
 
     /// Nobody but the snapshot can have it, as far as its birth tells.
@@ -352,17 +396,30 @@ impl Walk<'_> {
         if self.counted.is_none() {
             self.shard.between_checkpoints().await?;
         }
-        match self.shard.epoch.get() == self.epoch {
-            true => Ok(()),
-            false => Err(Halt::ChildChanged),
+        // Only a checkpoint that seals changes who the child is.
+        let epoch = self.shard.epoch.get();
+        if self.epoch.replace(epoch) != epoch && !self.is_same_child() {
+            return Err(Halt::ChildChanged);
+        }
+        Ok(())
+    }
+
+    fn is_same_child(&self) -> bool {
+        match (&self.child, self.shard.child_of(self.snapshot.number())) {
+            (Child::Nobody, Child::Nobody) => true,
+            (Child::Volume(known), Child::Volume(now)) => Rc::ptr_eq(known, &now),
+            (Child::Snapshot(known), Child::Snapshot(now)) => Rc::ptr_eq(known, &now),
+            _ => false,
         }
     }
 
-    /// The leaves before `end` are done.
+    /// The leaves before `end` are done, and so are the nodes above that end there: they go in the same step.
     fn pass(&self, end: u64) {
         if self.counted.is_some() {
             return;
         }
+        let above = self.above.borrow();
+        above.iter().rev().take_while(|place| place.end() == end).for_each(|place| self.free_node(place));
         self.snapshot.record.borrow_mut().cursor = end;
         if let Child::Volume(volume) = &self.child
             && !active(Bug::DeletionForgetsCursor)
@@ -410,14 +467,17 @@ impl Walk<'_> {
             && !matches!(&self.child, Child::Volume(volume) if is_newer(volume))
     }
 
-    /// Frees what only the snapshot has below a node above the leaves, and the node.
+    async fn whole(&self) -> Result<(), Halt> {
+        self.visit(self.root().await?).await
+    }
+
+    /// Frees what only the snapshot has below a node, and the node.
     async fn visit(&self, place: Place) -> Result<(), Halt> {
         if !self.is_open(&place) {
             return Ok(());
         }
         if place.level == 0 {
-            let own = self.read(0, place.index, place.own).await?;
-            return self.visit_leaf(&place, own).await;
+            return self.visit_leaves(&[place]).await;
         }
         self.step().await?;
         if self.is_shared(&place) {
@@ -425,6 +485,7 @@ impl Walk<'_> {
             return Ok(());
         }
         let below = self.below(&place).await?;
+        self.above.borrow_mut().push(place);
         if place.level == 1 {
             for batch in below.chunks(BATCH) {
                 self.visit_leaves(batch).await?;
@@ -435,15 +496,17 @@ impl Walk<'_> {
             }
         }
         self.step().await?;
-        self.free_node(&place);
-        self.pass(place.end());
+        if self.is_open(&place) {
+            self.pass(place.end());
+        }
+        self.above.borrow_mut().pop();
         Ok(())
     }
 
     /// The places of the children of a node.
-    async fn below(&self, place: &Place) -> Result<Vec<Place>, IoError> {
-        let own = self.read(place.level, place.index, place.own).await?;
-        let child = self.read(place.level, place.index, place.child).await?;
+    async fn below(&self, place: &Place) -> Result<Vec<Place>, Halt> {
+        let own = self.read_stable(place, place.own).await?;
+        let child = self.read_stable(place, place.child).await?;
         let (level, first) = (place.level - 1, place.index * FANOUT);
         let place = |((own, child), index)| Place { level, index, own, child };
         Ok(own.into_iter().zip(child).zip(first..).map(place).collect())
@@ -451,28 +514,32 @@ impl Walk<'_> {
 
     async fn visit_leaves(&self, places: &[Place]) -> Result<(), Halt> {
         let (start, mut served) = (self.shard.rt.now(), self.shard.served.get());
-        // Those that are shared are looked at once more below, when a step may be taken.
+        // All at once; what the child has may be something else when its turn comes, and is then read again.
         let read = places.iter().filter(|place| self.is_open(place)).map(|place| async move {
-            let own = match self.is_shared(place) {
-                true => None,
-                false => Some(self.read(0, place.index, place.own).await?),
+            if self.is_shared(place) {
+                return Ok::<_, Halt>((place, None));
+            }
+            let own = self.read_stable(place, place.own).await?;
+            let child = match self.leaf_of_child(place) {
+                ChildLeaf::Stored(home) => self.read(place, home).await?.map(|ptrs| (home, ptrs)),
+                ChildLeaf::Here(_) | ChildLeaf::Changed(_) => None,
             };
-            Ok::<_, Halt>((place, own))
+            Ok((place, Some((own, child))))
         });
         let mut has_read = false;
         for read in join_all(read).await {
-            let (place, own): (&Place, Option<Vec<Ptr>>) = read?;
+            let (place, read) = read?;
             self.step().await?;
             if self.is_shared(place) {
                 self.pass(place.end());
                 continue;
             }
-            let own = match own {
-                Some(own) => own,
-                None => self.read(0, place.index, place.own).await?,
-            };
             has_read = true;
-            self.visit_leaf(place, own).await?;
+            let (own, child) = match read {
+                Some(read) => read,
+                None => (self.read_stable(place, place.own).await?, None),
+            };
+            self.visit_leaf(place, own, child).await?;
         }
         if has_read {
             self.shard.give_way(start, &mut served).await;
@@ -484,9 +551,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Frees what only the snapshot has of a leaf with these pointers.
-    async fn visit_leaf(&self, place: &Place, own: Vec<Ptr>) -> Result<(), Halt> {
-        let mut read: Option<(Ptr, Vec<Ptr>)> = None;
+    /// Frees what only the snapshot has of a leaf with these pointers; the child's are known as they are at some home.
+    async fn visit_leaf(
+        &self,
+        place: &Place,
+        own: Vec<Ptr>,
+        mut read: Option<(Ptr, Vec<Ptr>)>,
+    ) -> Result<(), Halt> {
         loop {
             let counted = match (&self.child, &self.counted) {
                 (Child::Volume(volume), Some(_)) => {
@@ -508,12 +579,12 @@ impl Walk<'_> {
                     ChildLeaf::Stored(home) => match read.take().filter(|(at, _)| *at == home) {
                         Some((_, ptrs)) => ptrs,
                         None => {
-                            read = Some((home, self.read(0, place.index, home).await?));
+                            read = self.read(place, home).await?.map(|ptrs| (home, ptrs));
                             continue;
                         }
                     },
                     ChildLeaf::Changed(home) => {
-                        self.load(place.index, home).await?;
+                        self.load(place, home).await?;
                         continue;
                     }
                 },
@@ -551,9 +622,9 @@ impl Walk<'_> {
     }
 
     /// Brings a leaf of the child into memory: what its changes replaced is known then.
-    async fn load(&self, leaf: u64, home: Ptr) -> Result<(), IoError> {
+    async fn load(&self, place: &Place, home: Ptr) -> Result<(), IoError> {
         let Child::Volume(volume) = &self.child else { return Ok(()) };
-        let ptrs = self.read(0, leaf, home).await?;
+        let (Some(ptrs), leaf) = (self.read(place, home).await?, place.index) else { return Ok(()) };
         let mut freed = Vec::new();
         if self.shard.change_tree(volume, |tree| tree.load_leaf(leaf, home, ptrs, &mut freed)) {
             let mut space = self.shard.space.borrow_mut();

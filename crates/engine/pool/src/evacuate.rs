@@ -208,7 +208,7 @@ impl Shard {
 
     /// Whether nobody else points to a block, and its dataset will not be looked at by a deletion.
     fn may_move(&self, dataset: &Dataset, ptr: &Ptr, leaf: u64) -> bool {
-        !dataset.gone.get() && dataset.tree.borrow().shared.owns(ptr, 0, leaf)
+        dataset.may_move() && dataset.tree.borrow().shared.owns(ptr, 0, leaf)
     }
 
     /// Waits for a checkpoint when the log is nearly full. Gives up when that does not help: blocks that are durable in the log

@@ -385,7 +385,8 @@ impl Engine {
             slots,
             generation,
             incarnation,
-            pool.epoch,
+            // A freeze may have ended the epoch whose superblock never came to be; what was written after it counts all the same.
+            pool.epoch + 1,
         ));
         control.scrub.schedule.set(pool.scrubs);
         control.tell_forced(&pool);
@@ -461,7 +462,7 @@ impl Engine {
                 index,
                 old_incarnation: pool.incarnation,
                 incarnation,
-                epoch: pool.epoch,
+                epoch: pool.epoch + 1,
             };
             call(shared.cores.core(index), move |rt| open_shard(rt, order))
         });

@@ -5,6 +5,7 @@
 
 mod assembly;
 mod attributes;
+mod cache;
 pub mod check;
 mod checkpoint;
 mod commit;
@@ -338,6 +339,8 @@ async fn close(control: &Rc<Control>) -> Result<(), Error> {
         return Err(control.error(ErrorKind::Conflict, "the pool is being exported already"));
     }
     control.wait_for_healer().await;
+    // A snapshot that is being taken is there before the pool goes.
+    let _turn = control.lineage.lock(0, 0).await;
     control.halt_scrub().await?;
     let shards = control.shard_count();
     for index in 0..shards {

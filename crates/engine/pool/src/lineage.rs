@@ -40,14 +40,16 @@ pub(crate) struct Snapshot {
     pub uses: Cell<u32>,
     /// Its deletion is on its way to the log.
     pub doomed: Cell<bool>,
+    /// Its deletion cannot go on: something of it cannot be read.
+    pub stuck: Cell<bool>,
     /// What it alone has, as it was last counted.
     pub kept: Cell<Option<Kept>>,
 }
 
 impl Snapshot {
     pub fn new(record: DatasetRecord) -> Rc<Snapshot> {
-        let (uses, doomed, kept) = (Cell::new(0), Cell::new(false), Cell::new(None));
-        Rc::new(Snapshot { record: RefCell::new(record), uses, doomed, kept })
+        let (doomed, stuck, kept) = (Cell::new(false), Cell::new(false), Cell::new(None));
+        Rc::new(Snapshot { record: RefCell::new(record), uses: Cell::new(0), doomed, stuck, kept })
     }
 
     pub fn number(&self) -> u32 {
@@ -155,8 +157,8 @@ impl Shard {
         for record in self.sealed_snapshots.take() {
             self.numbers.borrow_mut().remove(&record.number);
             self.snapshots.borrow_mut().insert(record.number, Snapshot::new(record));
+            self.deletion_work.send();
         }
-        self.deletion_work.send();
     }
 
     /// A live volume by id.
@@ -197,16 +199,13 @@ impl Shard {
 
     /// Live volumes and snapshots that grew from a snapshot, and from ones in between that are being deleted.
     pub fn heirs(&self, snapshot: u32) -> (Vec<Rc<Dataset>>, Vec<Rc<Snapshot>>) {
-        let mut volumes = self.volumes_from(snapshot);
-        let mut snapshots = Vec::new();
-        for child in self.snapshots_from(snapshot) {
-            if child.is_live() {
-                snapshots.push(child);
-            } else {
-                let (more, others) = self.heirs(child.number());
-                volumes.extend(more);
-                snapshots.extend(others);
-            }
+        let (mut volumes, mut snapshots, mut from) = (Vec::new(), Vec::new(), vec![snapshot]);
+        while let Some(number) = from.pop() {
+            volumes.extend(self.volumes_from(number));
+            let (live, deleted): (Vec<_>, Vec<_>) =
+                self.snapshots_from(number).into_iter().partition(|child| child.is_live());
+            snapshots.extend(live);
+            from.extend(deleted.iter().map(|child| child.number()));
         }
         volumes.retain(|volume| !volume.gone.get());
         (volumes, snapshots)
@@ -252,8 +251,7 @@ impl Shard {
                 None => None,
                 Some(id) => {
                     let target = self.snapshot(id).ok_or(IoError::Gone)?;
-                    let record = target.record.borrow().clone();
-                    let stored = self.load_tree(&record).await?;
+                    let stored = self.stored_tree(&target).await?;
                     Some((target, stored))
                 }
             };
@@ -281,6 +279,8 @@ impl Shard {
             let number = match self.new_number() {
                 Ok(number) => number,
                 Err(error) => {
+                    self.freeze_order.borrow_mut().seals = seals;
+                    self.forget_seals();
                     held.iter().for_each(|dataset| dataset.hold(false));
                     return Err(error);
                 }
@@ -323,8 +323,21 @@ impl Shard {
         Ok(number)
     }
 
-    /// The stored tree of a snapshot, with all its interior nodes.
-    pub async fn load_tree(&self, record: &DatasetRecord) -> Result<Tree, IoError> {
+    /// A tree that begins as a snapshot's, which nobody deletes meanwhile. The last one is remembered.
+    pub async fn stored_tree(&self, snapshot: &Snapshot) -> Result<Tree, IoError> {
+        let record = snapshot.record.borrow().clone();
+        let is_it = |(number, _): &&(u32, Tree)| *number == record.number;
+        let known = self.cloned.borrow().as_ref().filter(is_it).map(|(_, tree)| tree.twin());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let tree = self.load_tree(&record, || true).await?;
+        *self.cloned.borrow_mut() = Some((record.number, tree.twin()));
+        Ok(tree)
+    }
+
+    /// The stored tree of a snapshot, with all its interior nodes, as long as it is there `still`.
+    pub async fn load_tree(&self, record: &DatasetRecord, still: impl Fn() -> bool) -> Result<Tree, IoError> {
         let mut tree = Tree::stored(record.root, record.height, record.mapped);
         loop {
             let missing = tree.missing_inner();
@@ -334,9 +347,10 @@ impl Shard {
                 return Ok(tree);
             }
             for batch in missing.chunks(BATCH) {
+                let still = &still;
                 let read = batch.iter().map(|&(level, index, ptr)| async move {
                     let header = NodeHeader { pool: self.shared.id, owner: record.family, level, index };
-                    self.read_node(&header, ptr, || true).await
+                    self.read_node(&header, ptr, still).await
                 });
                 for (&(level, index, ptr), body) in batch.iter().zip(join_all(read).await) {
                     tree.load_inner(level, index, ptr, decode_ptrs(&body?.ok_or(IoError::Corrupt)?));
@@ -354,32 +368,19 @@ impl Shard {
         if !snapshot.is_live() {
             return Err(IoError::Gone);
         }
-        let was = snapshot.record.borrow().clone();
         snapshot.uses.set(snapshot.uses.get() + 1);
-        let result = self.clone_used(&was, new).await;
+        let result = self.clone_used(snapshot, new).await;
         snapshot.uses.set(snapshot.uses.get() - 1);
         result
     }
 
     async fn clone_used(
         self: &Rc<Self>,
-        was: &DatasetRecord,
+        snapshot: &Snapshot,
         new: DatasetRecord,
     ) -> Result<Rc<Dataset>, IoError> {
-        let known = self
-            .cloned
-            .borrow()
-            .as_ref()
-            .filter(|(number, _)| *number == was.number)
-            .map(|(_, tree)| tree.twin());
-        let tree = match known {
-            Some(tree) => tree,
-            None => {
-                let tree = self.load_tree(was).await?;
-                *self.cloned.borrow_mut() = Some((was.number, tree.twin()));
-                tree
-            }
-        };
+        let tree = self.stored_tree(snapshot).await?;
+        let was = snapshot.record.borrow().clone();
         let record = DatasetRecord {
             root: was.root,
             height: was.height,

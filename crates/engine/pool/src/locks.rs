@@ -39,6 +39,11 @@ impl RangeLocks {
         guard
     }
 
+    /// Whether nobody holds or waits for anything.
+    pub fn is_free(&self) -> bool {
+        self.ranges.borrow().is_empty()
+    }
+
     /// Holds `first..=last` if nobody holds or waits for any of it.
     pub fn try_lock(&self, first: u64, last: u64) -> Option<RangeGuard<'_>> {
         let overlaps =

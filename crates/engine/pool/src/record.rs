@@ -174,7 +174,8 @@ impl DatasetRecord {
             mapped,
             height,
             name,
-            family,
+            // Of one from before there were any.
+            family: if family == Id(0) { id } else { family },
             epoch,
             cursor,
             parent,

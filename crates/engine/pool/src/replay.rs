@@ -139,7 +139,7 @@ impl Replay {
             || shard.snapshots.borrow().contains_key(&record.number);
         let is_clone = record.parent.is_some() && !record.root.is_hole() && !is_known;
         let tree = match is_clone {
-            true => Some(shard.load_tree(&record).await.map_err(|error| {
+            true => Some(shard.load_tree(&record, || true).await.map_err(|error| {
                 self.error(
                     ErrorKind::Corrupt,
                     &format!("the clone '{}' cannot be read: {error}", record.name),

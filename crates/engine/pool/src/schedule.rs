@@ -1,12 +1,16 @@
-//! Scrubs that begin by themselves, so long after the last was through as the pool's superblock says.
+//! What begins by itself: scrubs, so long after the last was through as the pool's superblock says, and snapshots of volumes that
+//! have a schedule.
 //!
-//! One pool at a time, and not while something has to heal: a scrub that is due waits. After a time in which the pool was not
+//! Of scrubs one pool at a time, and not while something has to heal: a scrub that is due waits. After a time in which the pool was not
 //! imported, it is due at once. A scrub that somebody paused stays paused.
 
 use crate::control::Control;
+use crate::dataset::Dataset;
 use crate::error::Error;
+use crate::lineage::Snapshot;
 use crate::registry::registry;
-use crate::spec::{ScrubSchedule, ScrubState, Severity};
+use crate::shard::Shard;
+use crate::spec::{ScrubSchedule, ScrubState, Severity, SnapshotSchedule};
 use forebay_base::WallTime;
 use forebay_runtime::Rt;
 use std::rc::{Rc, Weak};
@@ -14,10 +18,13 @@ use std::time::Duration;
 
 /// How often it is looked whether a scrub is due.
 const PERIOD: Duration = Duration::from_secs(60);
+/// The same for snapshots; and how long it rests after one could not be taken.
+const SNAPSHOT_PERIOD: Duration = Duration::from_secs(5);
+const SNAPSHOT_REST: Duration = Duration::from_secs(300);
 
 impl Control {
     pub fn schedule_scrubs(self: &Rc<Self>) {
-        drop(self.rt.spawn(look(Rc::downgrade(self), self.rt.clone())));
+        drop(self.rt.spawn(look_for_scrubs(Rc::downgrade(self), self.rt.clone())));
     }
 
     /// When the next scrub is due; never in a pool that is only read.
@@ -34,6 +41,35 @@ impl Control {
         self.checkpoint().await.map(drop)
     }
 
+    /// Has snapshots taken as the volumes' schedules say.
+    pub fn schedule_snapshots(self: &Rc<Self>) {
+        drop(self.rt.spawn(look_for_snapshots(Rc::downgrade(self), self.rt.clone())));
+    }
+
+    /// Takes the snapshots that are due, of all volumes at one moment, and deletes those that are too many.
+    async fn scheduled_snapshots(self: &Rc<Self>) -> Result<(), Error> {
+        let now = self.rt.wall();
+        let (mut due, mut surplus) = (Vec::new(), Vec::new());
+        for index in 0..self.shard_count() {
+            let look = move |shard: Rc<Shard>| async move {
+                let volumes = shard.live().into_iter().map(|dataset| scheduled(&shard, &dataset, now));
+                volumes.collect::<Vec<_>>()
+            };
+            for (volume, is_due, old) in self.on_shard(index, look).await? {
+                due.extend(is_due.then_some(volume));
+                surplus.extend(old);
+            }
+        }
+        if !due.is_empty() {
+            self.snapshot_create(&due, &format!("auto-{}", utc(now)), true).await?;
+        }
+        for old in surplus {
+            // One that has got a clone stays.
+            let _ = self.snapshot_delete(&old).await;
+        }
+        Ok(())
+    }
+
     fn scrub_is_due(&self) -> bool {
         let (now, schedule) = (self.rt.wall(), self.scrub.schedule.get());
         if schedule.last.0 > now.0 {
@@ -48,7 +84,7 @@ impl Control {
     }
 }
 
-async fn look(control: Weak<Control>, rt: Rt) {
+async fn look_for_scrubs(control: Weak<Control>, rt: Rt) {
     loop {
         rt.sleep(PERIOD).await;
         let Some(control) = control.upgrade().filter(|control| !control.closing.get()) else { return };
@@ -57,5 +93,75 @@ async fn look(control: Weak<Control>, rt: Rt) {
             let message = "a scrub begins, as its schedule says".to_string();
             control.event(Severity::Info, "pool.scrub_begins", control.name(), message);
         }
+    }
+}
+
+/// Whether a volume's next snapshot is due, and which of its scheduled ones are too many.
+fn scheduled(shard: &Shard, dataset: &Dataset, now: WallTime) -> (String, bool, Vec<String>) {
+    let record = dataset.record.borrow();
+    let SnapshotSchedule { every_seconds, keep } = record.schedule;
+    if every_seconds == 0 {
+        return (record.name.clone(), false, Vec::new());
+    }
+    let mut taken = shard.snapshots_of(record.number);
+    taken.retain(|snapshot| snapshot.record.borrow().scheduled);
+    let last = taken.last().map_or(WallTime(0), |last| last.record.borrow().created);
+    // A clock that was ahead does not stop them.
+    let is_due = last.0 > now.0 || now.0 - last.0 >= u64::from(every_seconds) * 1000;
+    let keep = keep.max(1) as usize;
+    let stays = |snapshot: &&Rc<Snapshot>| shard.objection(snapshot).is_none();
+    let surplus = taken.len().saturating_sub(keep);
+    let old =
+        taken.iter().take(surplus).filter(stays).map(|snapshot| snapshot.record.borrow().id.to_string());
+    (record.name.clone(), is_due, old.collect())
+}
+
+async fn look_for_snapshots(control: Weak<Control>, rt: Rt) {
+    loop {
+        rt.sleep(SNAPSHOT_PERIOD).await;
+        let Some(control) = control.upgrade().filter(|control| !control.closing.get()) else { return };
+        if control.shared.is_suspended() {
+            continue;
+        }
+        if let Err(error) = control.scheduled_snapshots().await {
+            let message = format!("a scheduled snapshot could not be taken: {error}");
+            control.event(Severity::Warning, "snapshot.scheduled_failed", control.name(), message);
+            rt.sleep(SNAPSHOT_REST).await;
+        }
+    }
+}
+
+/// `2026-11-22T14:05:09Z`, with milliseconds left out (proleptic Gregorian calendar, as in ISO 8601).
+fn utc(at: WallTime) -> String {
+    let (seconds, mut days) = (at.0 / 1000 % 86400, at.0 / 1000 / 86400);
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_as_people_write_them() {
+        assert_eq!(utc(WallTime(0)), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(WallTime(951_825_599_999)), "2000-02-29T11:59:59Z");
+        assert_eq!(utc(WallTime(1_798_761_600_000)), "2027-01-01T00:00:00Z");
     }
 }

@@ -11,8 +11,9 @@
 
 use crate::control::Control;
 use crate::dataset::Dataset;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, IoError};
 use crate::heal::as_task;
+use crate::lineage::Snapshot;
 use crate::shard::Shard;
 use crate::spec::{Scrub, ScrubSchedule, ScrubState, Severity};
 use forebay_base::planted::{Bug, active};
@@ -75,6 +76,31 @@ pub(crate) struct PoolScrub {
     pub schedule: Cell<ScrubSchedule>,
 }
 
+/// What a scrub goes through.
+struct Walkable {
+    dataset: Rc<Dataset>,
+    /// Whose tree it is, if it is not a living one.
+    snapshot: Option<Rc<Snapshot>>,
+    /// What was born up to then is looked at where it was born.
+    since: u64,
+}
+
+impl Walkable {
+    fn has(&self, ptr: &Ptr) -> bool {
+        !ptr.is_hole() && ptr.birth() > self.since
+    }
+
+    /// Whether a leaf is stored as it is, and all of it is shared.
+    fn shares(&self, leaf: u64) -> bool {
+        let (home, is_stored) = self.dataset.tree.borrow().stored_at(0, leaf);
+        is_stored && !self.has(&home)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.snapshot.as_ref().is_some_and(|snapshot| !snapshot.is_live())
+    }
+}
+
 /// Keeps space from being given back.
 struct Hold(Rc<Shard>);
 
@@ -107,20 +133,24 @@ impl Shard {
     async fn scrub_trees(self: &Rc<Self>) -> bool {
         let Some((mut number, mut leaf)) = self.scrub.at.get() else { return true };
         loop {
-            let next = self.datasets.borrow().range(number..).next().map(|(_, dataset)| dataset.clone());
-            let Some(dataset) = next else { return true };
-            if dataset.number() != number {
+            let Some(next) = self.next_number(number) else { return true };
+            if next != number {
                 leaf = 0;
             }
-            number = dataset.number();
+            number = next;
             let mut above: Vec<Ptr> = Vec::new();
-            loop {
+            let known = self.walkable(number).await.unwrap_or_else(|_| {
+                // It has been told which node.
+                self.scrub_found(Found { lost: 1, ..Found::default() });
+                None
+            });
+            while let Some(walkable) = &known {
                 if self.is_scrub_halted() {
                     return false;
                 }
-                let next = dataset.tree.borrow().next_leaf(leaf);
-                let Some(found) = next else { break };
-                self.scrub_leaf(&dataset, found, &mut above).await;
+                let next = walkable.dataset.tree.borrow().next_leaf(leaf);
+                let Some(found) = next.filter(|_| !walkable.is_gone()) else { break };
+                self.scrub_leaf(walkable, found, &mut above).await;
                 leaf = found + 1;
                 self.scrub.at.set(Some((number, leaf)));
             }
@@ -129,19 +159,57 @@ impl Shard {
         }
     }
 
-    /// Checks a leaf, the nodes above it that are not among those `above` the last, and its blocks.
-    async fn scrub_leaf(self: &Rc<Self>, dataset: &Rc<Dataset>, leaf: u64, above: &mut Vec<Ptr>) {
+    /// The next dataset or snapshot from a number on.
+    fn next_number(&self, from: u32) -> Option<u32> {
+        let dataset = self.datasets.borrow().range(from..).next().map(|(number, _)| *number);
+        let snapshot = self.snapshots.borrow().range(from..).next().map(|(number, _)| *number);
+        dataset.into_iter().chain(snapshot).min()
+    }
+
+    /// A dataset, or a snapshot with its tree read for the purpose; nothing when it is being deleted.
+    async fn walkable(self: &Rc<Self>, number: u32) -> Result<Option<Walkable>, IoError> {
+        if let Some(dataset) = self.datasets.borrow().get(&number) {
+            let since = self.born_since(dataset.record.borrow().parent);
+            return Ok(Some(Walkable { dataset: dataset.clone(), snapshot: None, since }));
+        }
+        let snapshot = self.snapshots.borrow().get(&number).cloned();
+        let is_there = |snapshot: &Rc<Snapshot>| snapshot.is_live() && !active(Bug::ScrubForgetsSnapshots);
+        let Some(snapshot) = snapshot.filter(is_there) else { return Ok(None) };
+        let record = snapshot.record.borrow().clone();
+        let tree = self.load_tree(&record, || snapshot.is_live()).await?;
+        let since = self.born_since(record.parent);
+        Ok(Some(Walkable { dataset: Rc::new(Dataset::new(record, tree)), snapshot: Some(snapshot), since }))
+    }
+
+    /// What a dataset with this parent does not share was born after this epoch; what a snapshot has that is being deleted does not
+    /// count as shared.
+    fn born_since(&self, parent: Option<u32>) -> u64 {
+        self.ancestor(parent).map_or(0, |ancestor| ancestor.epoch())
+    }
+
+    /// Checks what a dataset alone has of a leaf, of the nodes above it that are not among those `above` the last, and of its blocks:
+    /// what it shares is checked where it was born.
+    async fn scrub_leaf(self: &Rc<Self>, walkable: &Walkable, leaf: u64, above: &mut Vec<Ptr>) {
+        let dataset = &walkable.dataset;
         let mut served = self.served.get();
         let mut from = 0;
         loop {
             let start = self.rt.now();
             let hold = Hold::new(self);
+            // From here on what it has is not given back.
+            if walkable.is_gone() {
+                return;
+            }
             if from == 0 {
                 let path = dataset.tree.borrow().path(leaf);
-                for node in path.iter().filter(|node| !above.contains(node)) {
+                for node in path.iter().filter(|node| !above.contains(node) && walkable.has(node)) {
                     self.scrub_block(node).await;
                 }
                 *above = path;
+                // A node above may be its own all the same: leaves beside this one went.
+                if walkable.shares(leaf) {
+                    return;
+                }
             }
             // What cannot be read has been reported and counted as a node.
             let Ok(ptrs) = self.leaf_pointers(dataset, leaf).await else { return };
@@ -152,7 +220,7 @@ impl Shard {
             };
             let count = ptrs[from..].iter().take_while(fits).count().max(1);
             let mut some: Vec<Ptr> =
-                ptrs[from..from + count].iter().filter(|ptr| !ptr.is_hole()).copied().collect();
+                ptrs[from..from + count].iter().filter(|ptr| walkable.has(ptr)).copied().collect();
             some.sort_unstable_by_key(|ptr| ptr.addr());
             for run in some.chunk_by(|a, b| a.is_followed_by(b) && a.addr().offset() % RUN_BYTES != 0) {
                 self.scrub_run(run).await;
@@ -303,15 +371,23 @@ impl Shard {
     /// right.
     async fn restore_lines(self: &Rc<Self>, id: ChunkId, slots: &[SlotRef], mut lines: BTreeSet<u64>) {
         let _hold = Hold::new(self);
-        let datasets: Vec<_> = self.datasets.borrow().values().cloned().collect();
-        for dataset in datasets {
+        let mut number = 0;
+        while let Some(found) = self.next_number(number) {
+            number = found + 1;
+            let Ok(walkable) = self.walkable(found).await else { return };
+            let Some(walkable) = walkable else { continue };
+            let dataset = &walkable.dataset;
             let mut next = 0;
             loop {
                 let leaf = dataset.tree.borrow().next_leaf(next);
                 let Some(leaf) = leaf else { break };
                 next = leaf + 1;
-                let Ok(ptrs) = self.leaf_pointers(&dataset, leaf).await else { return };
-                for ptr in ptrs.iter().filter(|ptr| !ptr.is_hole() && ptr.addr().chunk() == id) {
+                if walkable.shares(leaf) {
+                    continue;
+                }
+                let Ok(ptrs) = self.leaf_pointers(dataset, leaf).await else { return };
+                let is_there = |ptr: &&Ptr| walkable.has(ptr) && ptr.addr().chunk() == id;
+                for ptr in ptrs.iter().filter(is_there) {
                     let own = self.space.borrow().lines_of(ptr).into_iter().flatten();
                     let own: Vec<u64> = own.filter(|line| lines.contains(line)).collect();
                     let lost = self.scrub.found.get().lost;

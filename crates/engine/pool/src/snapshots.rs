@@ -7,25 +7,22 @@ use crate::lineage::{SealOrder, Snapshot};
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
-use crate::spec::{Severity, SnapshotChange, SnapshotInfo, SnapshotSchedule, VolumeInfo};
+use crate::spec::{SnapshotChange, SnapshotInfo, SnapshotSchedule, VolumeInfo};
 use crate::volume::Volume;
 use crate::volumes::check_name;
 use crate::{Engine, find_pool};
-use forebay_base::{Id, WallTime};
+use forebay_base::Id;
 use forebay_runtime::Rt;
 use futures_util::future::join_all;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::rc::{Rc, Weak};
-use std::time::Duration;
+use std::rc::Rc;
 
 /// Longest snapshot name in bytes.
 const NAME_MAX: usize = 100;
 /// How often volumes are given time to come to rest for a snapshot. In between a checkpoint helps who waits for one.
 const SEAL_TRIES: u32 = 5;
-/// How often it is looked whether a scheduled snapshot is due.
-const SCHEDULE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Snapshots to be taken by one checkpoint, on one shard.
 pub(crate) struct SealRequest {
@@ -36,8 +33,15 @@ pub(crate) struct SealRequest {
     busy: Cell<bool>,
 }
 
+impl SealRequest {
+    /// Whether a volume goes back to what it was.
+    pub fn goes_back(&self) -> bool {
+        self.orders.iter().any(|order| order.back_to.is_some())
+    }
+}
+
 impl Shard {
-    fn snapshot_info(&self, snapshot: &Snapshot, unique: u64) -> SnapshotInfo {
+    fn snapshot_info(&self, snapshot: &Snapshot) -> SnapshotInfo {
         let record = snapshot.record.borrow();
         let name = |number: u32| {
             let datasets = self.datasets.borrow();
@@ -60,7 +64,7 @@ impl Shard {
             block_size: 1 << record.block_shift,
             created: record.created,
             mapped: record.mapped << record.block_shift,
-            unique,
+            unique: None,
             held: record.held,
             template: record.template,
             scheduled: record.scheduled,
@@ -68,9 +72,9 @@ impl Shard {
         }
     }
 
-    async fn describe(self: &Rc<Self>, snapshot: &Rc<Snapshot>) -> Result<SnapshotInfo, IoError> {
-        let unique = self.kept_by(snapshot).await?.unique;
-        Ok(self.snapshot_info(snapshot, unique))
+    async fn describe(self: &Rc<Self>, snapshot: &Rc<Snapshot>) -> SnapshotInfo {
+        let kept = self.kept_by(snapshot).await.ok();
+        SnapshotInfo { unique: kept.map(|kept| kept.unique), ..self.snapshot_info(snapshot) }
     }
 
     /// What a live volume grew from, `VOLUME@NAME`, if that is not its own.
@@ -87,8 +91,8 @@ impl Shard {
     }
 
     /// Why a snapshot is not to be deleted; nothing when it may be.
-    fn objection(&self, snapshot: &Snapshot) -> Option<String> {
-        let info = self.snapshot_info(snapshot, 0);
+    pub(crate) fn objection(&self, snapshot: &Snapshot) -> Option<String> {
+        let info = self.snapshot_info(snapshot);
         let (volumes, snapshots) = self.heirs(snapshot.number());
         if info.held || info.template {
             Some(format!("it is {}", if info.held { "held" } else { "a template" }))
@@ -119,7 +123,7 @@ impl Shard {
     pub(crate) fn objections(&self, volume: u32) -> Vec<String> {
         let snapshots = self.snapshots_of(volume);
         let stays = |snapshot: &Rc<Snapshot>| {
-            let info = self.snapshot_info(snapshot, 0);
+            let info = self.snapshot_info(snapshot);
             let why = if info.held || info.template || snapshot.uses.get() > 0 {
                 self.objection(snapshot)
             } else if !info.clones.is_empty() {
@@ -322,7 +326,7 @@ impl Control {
         Ok(count)
     }
 
-    async fn snapshot_create(
+    pub async fn snapshot_create(
         self: &Rc<Self>,
         volumes: &[String],
         name: &str,
@@ -331,8 +335,8 @@ impl Control {
         let first = format!("{}@{name}", volumes.first().map_or("", |name| name));
         let object = self.object(&first);
         Self::check_snapshot_name(&object, name)?;
-        self.refuse_while_leaving(&object)?;
         let _turn = self.lineage.lock(0, 0).await;
+        self.refuse_while_leaving(&object)?;
         let created = self.rt.wall();
         let mut orders: Vec<(usize, SealOrder)> = Vec::new();
         for volume in volumes {
@@ -360,7 +364,7 @@ impl Control {
     }
 
     async fn snapshot_info(&self, name: &str) -> Result<SnapshotInfo, Error> {
-        self.on_snapshot(name, |shard, snapshot| async move { shard.describe(&snapshot).await }).await
+        self.on_snapshot(name, |shard, snapshot| async move { Ok(shard.describe(&snapshot).await) }).await
     }
 
     async fn snapshot_list(&self) -> Result<Vec<SnapshotInfo>, Error> {
@@ -370,8 +374,7 @@ impl Control {
                 let mut infos = Vec::new();
                 for volume in shard.live() {
                     for snapshot in shard.snapshots_of(volume.number()) {
-                        // One that goes meanwhile is left out.
-                        infos.extend(shard.describe(&snapshot).await.ok());
+                        infos.push(shard.describe(&snapshot).await);
                     }
                 }
                 infos
@@ -391,12 +394,12 @@ impl Control {
             record.held = change.held.unwrap_or(record.held);
             record.template = change.template.unwrap_or(record.template);
             shard.put_all(vec![record]).await?;
-            shard.describe(&snapshot).await
+            Ok(shard.describe(&snapshot).await)
         })
         .await
     }
 
-    async fn snapshot_delete(&self, name: &str) -> Result<(), Error> {
+    pub async fn snapshot_delete(&self, name: &str) -> Result<(), Error> {
         let _turn = self.lineage.lock(0, 0).await;
         let refused = self.on_snapshot(name, |shard, snapshot| async move {
             match shard.objection(&snapshot) {
@@ -412,13 +415,14 @@ impl Control {
     }
 
     async fn volume_rollback(self: &Rc<Self>, name: &str) -> Result<VolumeInfo, Error> {
-        let object = self.object(name);
-        self.refuse_while_leaving(&object)?;
         let _turn = self.lineage.lock(0, 0).await;
+        self.refuse_while_leaving(&self.object(name))?;
         let place = self.find_snapshot(name).await?;
         let volume = self
             .on_snapshot(name, |shard, snapshot| async move {
                 let number = snapshot.record.borrow().volume;
+                // The checkpoint that everybody waits for is to find it in memory.
+                shard.stored_tree(&snapshot).await?;
                 let dataset = shard.datasets.borrow().get(&number).cloned();
                 dataset.map(|dataset| dataset.id()).ok_or(IoError::Gone)
             })
@@ -427,7 +431,7 @@ impl Control {
         let (created, back_to) = (self.rt.wall(), Some(place.id));
         let order = SealOrder { volume, snapshot, name: String::new(), created, scheduled: false, back_to };
         self.seal(name, vec![(place.shard, order)]).await?;
-        self.volume_info(&volume.to_string()).await
+        self.volume_brief(&volume.to_string()).await
     }
 
     async fn volume_clone(&self, snapshot: &str, name: &str) -> Result<VolumeInfo, Error> {
@@ -466,101 +470,17 @@ impl Control {
         promoted.await?.map_err(|why| {
             Error::new(ErrorKind::Conflict, self.object(name), format!("it cannot be promoted: {why}"))
         })?;
-        self.volume_info(name).await
+        self.volume_brief(name).await
     }
 
     async fn volume_set_schedule(&self, name: &str, schedule: SnapshotSchedule) -> Result<VolumeInfo, Error> {
+        let _turn = self.lineage.lock(0, 0).await;
         self.on_volume(name, move |shard, dataset| async move {
             Volume::of(shard.clone(), dataset.clone()).put(|record| record.schedule = schedule).await?;
             Ok(shard.info(&dataset))
         })
         .await
     }
-
-    /// Has snapshots taken as the volumes' schedules say.
-    pub fn schedule_snapshots(self: &Rc<Self>) {
-        drop(self.rt.spawn(look(Rc::downgrade(self), self.rt.clone())));
-    }
-
-    /// Takes the snapshots that are due, of all volumes at one moment, and deletes those that are too many.
-    async fn scheduled_snapshots(self: &Rc<Self>) -> Result<(), Error> {
-        let now = self.rt.wall();
-        let (mut due, mut surplus) = (Vec::new(), Vec::new());
-        for index in 0..self.shard_count() {
-            let look = move |shard: Rc<Shard>| async move {
-                let volumes = shard.live().into_iter().map(|dataset| scheduled(&shard, &dataset, now));
-                volumes.collect::<Vec<_>>()
-            };
-            for (volume, is_due, old) in self.on_shard(index, look).await? {
-                due.extend(is_due.then_some(volume));
-                surplus.extend(old);
-            }
-        }
-        if !due.is_empty() {
-            self.snapshot_create(&due, &format!("auto-{}", utc(now)), true).await?;
-        }
-        for old in surplus {
-            // One that has got a clone stays.
-            let _ = self.snapshot_delete(&old).await;
-        }
-        Ok(())
-    }
-}
-
-/// Whether a volume's next snapshot is due, and which of its scheduled ones are too many.
-fn scheduled(shard: &Shard, dataset: &Dataset, now: WallTime) -> (String, bool, Vec<String>) {
-    let record = dataset.record.borrow();
-    let SnapshotSchedule { every_seconds, keep } = record.schedule;
-    let mut taken = shard.snapshots_of(record.number);
-    taken.retain(|snapshot| snapshot.record.borrow().scheduled);
-    let last = taken.last().map_or(WallTime(0), |last| last.record.borrow().created);
-    // A clock that was ahead does not stop them.
-    let is_due = every_seconds > 0 && (last.0 > now.0 || now.0 - last.0 >= u64::from(every_seconds) * 1000);
-    let keep = if every_seconds > 0 { keep.max(1) as usize } else { taken.len() };
-    let stays = |snapshot: &&Rc<Snapshot>| shard.objection(snapshot).is_none();
-    let surplus = taken.len().saturating_sub(keep);
-    let old =
-        taken.iter().take(surplus).filter(stays).map(|snapshot| snapshot.record.borrow().id.to_string());
-    (record.name.clone(), is_due, old.collect())
-}
-
-async fn look(control: Weak<Control>, rt: Rt) {
-    loop {
-        rt.sleep(SCHEDULE_PERIOD).await;
-        let Some(control) = control.upgrade().filter(|control| !control.closing.get()) else { return };
-        if control.shared.is_suspended() {
-            continue;
-        }
-        if let Err(error) = control.scheduled_snapshots().await {
-            let message = format!("a scheduled snapshot could not be taken: {error}");
-            control.event(Severity::Warning, "snapshot.scheduled_failed", control.name(), message);
-            // It does not cry every few seconds.
-            rt.sleep(60 * SCHEDULE_PERIOD).await;
-        }
-    }
-}
-
-/// `2026-11-22T14:05:09Z`, with milliseconds left out (proleptic Gregorian calendar, as in ISO 8601).
-fn utc(at: WallTime) -> String {
-    let (seconds, mut days) = (at.0 / 1000 % 86400, at.0 / 1000 / 86400);
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let mut year = 1970;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
 }
 
 impl Engine {
@@ -697,17 +617,5 @@ impl Engine {
             control.volume_set_schedule(&name, schedule).await
         })
         .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_read_as_people_write_them() {
-        assert_eq!(utc(WallTime(0)), "1970-01-01T00:00:00Z");
-        assert_eq!(utc(WallTime(951_825_599_999)), "2000-02-29T11:59:59Z");
-        assert_eq!(utc(WallTime(1_798_761_600_000)), "2027-01-01T00:00:00Z");
     }
 }

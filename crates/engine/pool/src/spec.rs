@@ -219,8 +219,9 @@ pub struct SnapshotInfo {
     pub created: WallTime,
     /// Bytes of blocks that held data.
     pub mapped: u64,
-    /// Bytes of blocks that nothing else has: what deleting it, and it alone, gives back.
-    pub unique: u64,
+    /// Bytes of blocks that nothing else has: what deleting it, and it alone, gives back. Absent when that cannot be counted, since
+    /// something of it cannot be read.
+    pub unique: Option<u64>,
     /// Not to be deleted until it is let go.
     pub held: bool,
     /// Made to be cloned; it is not deleted either.

@@ -112,6 +112,8 @@ impl Volume {
         let pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
         let _changing = self.dataset.begin_change().await;
+        // It may have gone back to what it was, and be smaller.
+        self.check(at, len as u64)?;
         let (first, last) = self.blocks(at, len as u64);
         let lines = self.shard.claim_lines(self.dataset.block_bytes(), last - first + 1).await?;
         let room = self.claim_log(last - first + 1 - lines.blocks()).await?;
@@ -273,6 +275,11 @@ impl Volume {
             }
             let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
             let _changing = self.dataset.begin_change().await;
+            let end = end.min(self.dataset.record.borrow().blocks());
+            if at >= end {
+                return Err(IoError::OutOfRange);
+            }
+            let to = to.min(end);
             // Without room it goes on all the same: it may be what makes room.
             let room = self.claim_log(0).await.ok().flatten();
             let guard = self.dataset.locks.lock(at, to - 1).await;
@@ -333,6 +340,8 @@ impl Volume {
         let pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
         let _changing = self.dataset.begin_change().await;
+        // It may have gone back to what it was, and be smaller.
+        self.check(at, len as u64)?;
         let (first, last) = self.blocks(at, len as u64);
         let room = self.claim_log(last - first + 1).await?;
         let guard = self.dataset.locks.lock(first, last).await;

@@ -206,19 +206,27 @@ impl Control {
         result.await?.map_err(|error| self.io_error(&name, error))
     }
 
+    /// What there is to say of a volume without counting anything.
+    pub async fn volume_brief(&self, name: &str) -> Result<VolumeInfo, Error> {
+        self.on_volume(name, |shard, dataset| async move { Ok(shard.info(&dataset)) }).await
+    }
+
     pub async fn volume_info(&self, name: &str) -> Result<VolumeInfo, Error> {
         self.on_volume(name, |shard, dataset| async move {
-            let mut bytes = 0;
+            let mut bytes = Some(0);
             for snapshot in shard.snapshots_of(dataset.number()) {
-                bytes += shard.kept_by(&snapshot).await?.all;
+                let kept = shard.kept_by(&snapshot).await.ok();
+                bytes = bytes.zip(kept).map(|(bytes, kept)| bytes + kept.all);
             }
-            Ok(VolumeInfo { snapshot_bytes: Some(bytes), ..shard.info(&dataset) })
+            Ok(VolumeInfo { snapshot_bytes: bytes, ..shard.info(&dataset) })
         })
         .await
     }
 
     pub async fn volume_resize(&self, name: &str, size: u64) -> Result<VolumeInfo, Error> {
-        let now = self.volume_info(name).await?;
+        // A size from before the volume goes back to another would undo that.
+        let _turn = self.lineage.lock(0, 0).await;
+        let now = self.volume_brief(name).await?;
         check_size(&self.object(name), size, now.block_size)?;
         if size < now.size {
             let message = format!("shrinking from {} to {size} bytes would cut off data", now.size);
@@ -234,6 +242,7 @@ impl Control {
     }
 
     pub async fn volume_set_sync(&self, name: &str, sync: SyncPolicy) -> Result<VolumeInfo, Error> {
+        let _turn = self.lineage.lock(0, 0).await;
         self.on_volume(name, move |shard, dataset| async move {
             let volume = Volume::of(shard.clone(), dataset.clone());
             volume.put(|record| record.sync = sync).await?;
@@ -246,6 +255,7 @@ impl Control {
         let _turn = self.lineage.lock(0, 0).await;
         let (name, _) = self.existing(name)?;
         let refused = self.on_volume(&name, move |shard, dataset| async move {
+            let _turn = dataset.properties.lock(0, 0).await;
             let (number, snapshots) = (dataset.number(), shard.snapshots_of(dataset.number()));
             if !with_snapshots && !snapshots.is_empty() {
                 return Ok(Err(format!("it has {} snapshots, which would be lost with it", snapshots.len())));
@@ -254,7 +264,6 @@ impl Control {
             if !objections.is_empty() {
                 return Ok(Err(objections.join("; ")));
             }
-            let _turn = dataset.properties.lock(0, 0).await;
             let volume = dataset.record.borrow().clone();
             shard.doom(&snapshots, Some(volume)).await.map(Ok)
         });

@@ -157,7 +157,7 @@ fn deleting_gives_back_what_nothing_else_has() {
         }
         for name in ["one", "two", "three"] {
             let snapshot = pool.engine.snapshot(&format!("tank/a@{name}")).await.expect("there");
-            assert_eq!(snapshot.unique, 100 * BLOCK, "{name}");
+            assert_eq!(snapshot.unique, Some(100 * BLOCK), "{name}");
         }
         assert_eq!(pool.engine.volume("tank/a").await.expect("there").snapshot_bytes, Some(300 * BLOCK));
         pool.engine.snapshot_delete("tank/a@two").await.expect("deleted");

@@ -59,7 +59,7 @@ impl Tree {
 
     /// What there is of a leaf.
     pub fn leaf_state(&self, leaf: u64) -> LeafState<'_> {
-        match self.leaf(leaf) {
+        match self.leaf(leaf).unwrap_or(&Child::Hole) {
             Child::Hole => LeafState::Hole,
             Child::Leaf(node) => LeafState::Loaded(&node.ptrs),
             Child::Cold { home, delta } => LeafState::Stored { home: *home, changed: delta.is_some() },

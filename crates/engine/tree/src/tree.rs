@@ -195,21 +195,24 @@ impl Tree {
         Some(child)
     }
 
-    /// The child slot of a leaf, or what stands for it, without copying.
-    pub(crate) fn leaf(&self, leaf: u64) -> &Child {
+    /// The child slot of a leaf, or what stands for it, without copying; nothing of one beyond the tree.
+    pub(crate) fn leaf(&self, leaf: u64) -> Option<&Child> {
+        if leaf >= reach(self.height) / FANOUT {
+            return None;
+        }
         let (mut child, mut at) = (&self.root, self.height);
         while at > 0 {
-            let Child::Inner(inner) = child else { return child };
+            let Child::Inner(inner) = child else { return Some(child) };
             at -= 1;
             child = &inner.children[(leaf / FANOUT.pow(u32::from(at)) % FANOUT) as usize];
         }
-        child
+        Some(child)
     }
 
     pub fn lookup(&self, block: u64) -> Found {
         let found = |ptr: &Ptr| if ptr.is_hole() { Found::Hole } else { Found::At(*ptr) };
         let (leaf, slot) = (block / FANOUT, block % FANOUT);
-        match self.leaf(leaf) {
+        match self.leaf(leaf).unwrap_or(&Child::Hole) {
             Child::Hole => Found::Hole,
             Child::Leaf(node) => {
                 node.touched.set(true);
@@ -228,7 +231,7 @@ impl Tree {
 
     /// The pointers of up to `count` blocks from `first` on, as far as they are in one leaf; nothing when that is not in memory.
     pub fn loaded(&self, first: u64, count: u64) -> Option<&[Ptr]> {
-        let Child::Leaf(node) = self.leaf(first / FANOUT) else { return None };
+        let Child::Leaf(node) = self.leaf(first / FANOUT)? else { return None };
         node.touched.set(true);
         let slot = first % FANOUT;
         Some(&node.ptrs[slot as usize..(slot + count).min(FANOUT) as usize])
@@ -326,7 +329,7 @@ impl Tree {
             let Some(found) = self.next_leaf(leaf).filter(|found| found * FANOUT < end) else { return };
             let from = first.max(found * FANOUT);
             let to = end.min((found + 1) * FANOUT);
-            if to - from == FANOUT && matches!(self.leaf(found), Child::Cold { .. }) {
+            if to - from == FANOUT && matches!(self.leaf(found), Some(Child::Cold { .. })) {
                 self.clear_cold(found, freed);
             } else {
                 self.set(from, &[Ptr::HOLE; FANOUT as usize][..(to - from) as usize], freed);
@@ -397,7 +400,7 @@ impl Tree {
     /// The pointer of `slot` in a leaf read through `home`, with the changes that memory has over it. Nothing when the leaf
     /// changed meanwhile.
     pub fn overlaid(&self, leaf: u64, home: Ptr, slot: u64, stored: &[Ptr]) -> Option<Found> {
-        match self.leaf(leaf) {
+        match self.leaf(leaf)? {
             Child::Cold { home: now, .. } if *now == home => match self.lookup(leaf * FANOUT + slot) {
                 Found::Unloaded { .. } => {
                     let ptr = stored[slot as usize];
@@ -411,7 +414,7 @@ impl Tree {
 
     /// Drops a leaf from memory if it equals its home and was not looked at since the last call. True when it went.
     pub fn evict(&mut self, leaf: u64) -> bool {
-        let Child::Leaf(node) = self.leaf(leaf) else { return false };
+        let Some(Child::Leaf(node)) = self.leaf(leaf) else { return false };
         if node.stamp != 0 || node.touched.replace(false) {
             return false;
         }
@@ -422,7 +425,7 @@ impl Tree {
 
     /// Whether a leaf is in memory.
     pub fn is_loaded(&self, leaf: u64) -> bool {
-        matches!(self.leaf(leaf), Child::Leaf(_))
+        matches!(self.leaf(leaf), Some(Child::Leaf(_)))
     }
 
     /// Closes the period: what a checkpoint will write. Changes go on in the next one.

@@ -126,6 +126,8 @@ pub enum Bug {
     SnapshotKeepsEpoch,
     /// Deleting a snapshot frees what the snapshot before it has, too.
     DeletionIgnoresParent,
+    /// A scrub leaves out what only snapshots have.
+    ScrubForgetsSnapshots,
     /// While a snapshot is deleted, its volume does not learn what is left to it alone.
     DeletionForgetsCursor,
     /// A bad sector that is read again counts as another one.
@@ -140,7 +142,7 @@ pub enum Bug {
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 62] = [
+    pub const ALL: [Bug; 63] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -198,6 +200,7 @@ impl Bug {
         Bug::SnapshotSharesNothing,
         Bug::SnapshotKeepsEpoch,
         Bug::DeletionIgnoresParent,
+        Bug::ScrubForgetsSnapshots,
         Bug::DeletionForgetsCursor,
         Bug::SamePlaceCountsAgain,
         Bug::WrongCountsAsUnreadable,

@@ -36,8 +36,9 @@ pub struct SnapshotStatus {
     pub block_size_bytes: u32,
     /// Bytes of blocks that held data.
     pub mapped_bytes: u64,
-    /// Bytes of blocks that nothing else has: what deleting it, and it alone, gives back.
-    pub unique_bytes: u64,
+    /// Bytes of blocks that nothing else has: what deleting it, and it alone, gives back. Absent when something of it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_bytes: Option<u64>,
     /// Taken by the volume's schedule, which will delete it.
     pub scheduled: bool,
     /// Volumes that need it, `POOL/NAME`: it cannot be deleted as long as there are any.

@@ -285,7 +285,7 @@ pub fn snapshots(snapshots: &[Snapshot]) {
             Cell::text(show_time(snapshot.status.created_unix_ms)),
             Cell::number(show_size(snapshot.status.size_bytes)),
             Cell::number(show_size(snapshot.status.mapped_bytes)),
-            Cell::number(show_size(snapshot.status.unique_bytes)),
+            Cell::number(unique(snapshot)),
             Cell::text(snapshot_flags(snapshot)),
             Cell::text(clones(snapshot)),
         ]
@@ -297,12 +297,16 @@ pub fn snapshots(snapshots: &[Snapshot]) {
     );
 }
 
+fn unique(snapshot: &Snapshot) -> String {
+    snapshot.status.unique_bytes.map_or("unknown".into(), show_size)
+}
+
 pub fn snapshot(snapshot: &Snapshot) {
     println!("{}", printable(&snapshot.name));
     println!("  id          {}", printable(&snapshot.id));
     println!("  size        {}", show_size(snapshot.status.size_bytes));
     println!("  used        {}", show_size(snapshot.status.mapped_bytes));
-    println!("  unique      {}", show_size(snapshot.status.unique_bytes));
+    println!("  unique      {}", unique(snapshot));
     println!("  block size  {}", show_size(u64::from(snapshot.status.block_size_bytes)));
     println!("  flags       {}", snapshot_flags(snapshot));
     println!("  clones      {}", printable(&clones(snapshot)));

@@ -153,7 +153,7 @@ pub async fn delete(
     shared.engine.pool_changeable(&info.pool).await?;
     rules::delete(&info)?;
     if ask.dry_run {
-        let back = show_size(snapshot.status.unique_bytes);
+        let back = snapshot.status.unique_bytes.map_or("nobody knows how many bytes".into(), show_size);
         return plan("snapshot.delete", &snapshot.name, vec![format!("It is lost, and {back} come back.")]);
     }
     shared.engine.snapshot_delete(&snapshot.name).await?;

@@ -180,7 +180,7 @@ pub(super) mod tests {
             block_size: 8192,
             created: WallTime(0),
             mapped: 0,
-            unique: 0,
+            unique: Some(0),
             held: false,
             template: false,
             scheduled: false,

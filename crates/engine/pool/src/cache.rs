@@ -1,0 +1,42 @@
+//! Verified blocks in memory.
+
+use forebay_base::NumberHasher;
+use forebay_runtime::Buf;
+use std::hash::BuildHasherDefault;
+
+/// Weighs a cached block by the memory it holds.
+#[derive(Clone)]
+pub(crate) struct BlockWeight;
+
+impl quick_cache::Weighter<u64, (u128, Buf)> for BlockWeight {
+    fn weight(&self, _: &u64, value: &(u128, Buf)) -> u64 {
+        value.1.footprint() as u64 + 64
+    }
+}
+
+/// Verified blocks by address (S3-FIFO: one pass over a volume does not evict what is used often). A block never
+/// changes at its address without changing its checksum, so an entry is valid if and only if the checksum matches.
+pub(crate) type BlockCache =
+    quick_cache::unsync::Cache<u64, (u128, Buf), BlockWeight, BuildHasherDefault<NumberHasher>>;
+
+/// Lets a block into the cache when it is asked for the second time: what is read once, a scan or a random walk over more
+/// than memory, neither evicts anything nor keeps buffers from being used again at once.
+pub(crate) struct Doorkeeper {
+    /// Marks of addresses seen, by hash; a newer one replaces an older one.
+    marks: Vec<u32>,
+}
+
+impl Doorkeeper {
+    /// For a cache of `blocks` blocks.
+    pub fn new(blocks: u64) -> Doorkeeper {
+        Doorkeeper { marks: vec![0; (blocks * 4).next_power_of_two() as usize] }
+    }
+
+    /// Whether the address was seen before; it is from now on.
+    pub fn knows(&mut self, addr: u64) -> bool {
+        let hash = addr.wrapping_mul(0x9e3779b97f4a7c15);
+        let place = (hash >> 32) as usize & (self.marks.len() - 1);
+        let mark = hash as u32 | 1;
+        std::mem::replace(&mut self.marks[place], mark) == mark
+    }
+}
