@@ -254,7 +254,8 @@ impl Player {
         if lost.is_empty() {
             return Ok(0);
         }
-        // What is on its way to the disks is not met by a scrub that begins now.
+        // What is on its way to the disks, or being deleted, is not met by a scrub that begins now.
+        self.rt.sleep(Duration::from_secs(1)).await;
         self.engine.checkpoint(POOL).await.map_err(|error| told("a checkpoint", error))?;
         let image = self.world.image(victim);
         let pages = (0..image.size() / BLOCK).filter(|page| image.page(*page).is_some());
