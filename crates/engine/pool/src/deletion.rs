@@ -141,7 +141,7 @@ impl Shard {
     /// A deleted volume whose tree is not at rest yet.
     fn next_gone(&self) -> Option<Rc<Dataset>> {
         let datasets = self.datasets.borrow();
-        datasets.values().find(|dataset| dataset.record.borrow().state == DatasetState::Deleting).cloned()
+        datasets.values().find(|dataset| dataset.is_deleting()).cloned()
     }
 
     /// The deleted snapshot to go on with: one that was begun first, then one whose child, if there is one, stays.
@@ -160,7 +160,7 @@ impl Shard {
             (self.volumes_from(snapshot.number()), self.snapshots_from(snapshot.number()));
         volumes.len() + snapshots.len() <= 1
             && snapshots.iter().all(|child| child.record.borrow().state == DatasetState::Live)
-            && volumes.iter().all(|child| !child.gone.get())
+            && volumes.iter().all(|child| !child.is_deleting())
     }
 
     /// Makes a snapshot without a child of a deleted volume.

@@ -14,6 +14,7 @@ use crate::commit::{Change, Entry};
 use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
+use crate::record::DatasetState;
 use crate::registry::{call, registry};
 use crate::shard::Shard;
 use forebay_base::Checksum;
@@ -208,7 +209,8 @@ impl Shard {
 
     /// Whether nobody else points to a block, and its dataset will not be looked at by a deletion.
     fn may_move(&self, dataset: &Dataset, ptr: &Ptr, leaf: u64) -> bool {
-        !dataset.gone.get() && dataset.tree.borrow().shared.owns(ptr, 0, leaf)
+        let is_trashed = dataset.record.borrow().state == DatasetState::Trashed;
+        (is_trashed || !dataset.gone.get()) && dataset.tree.borrow().shared.owns(ptr, 0, leaf)
     }
 
     /// Waits for a checkpoint when the log is nearly full. Gives up when that does not help: blocks that are durable in the log

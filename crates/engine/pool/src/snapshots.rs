@@ -8,6 +8,7 @@ use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{Severity, SnapshotChange, SnapshotInfo, SnapshotSchedule, VolumeInfo};
+use crate::utc::utc;
 use crate::volume::Volume;
 use crate::volumes::check_name;
 use crate::{Engine, find_pool};
@@ -46,7 +47,7 @@ impl Shard {
         // Who grew from it beside the volume itself and its own snapshots.
         let (volumes, snapshots) = self.heirs(record.number);
         let volumes = volumes.iter().filter(|dataset| dataset.number() != record.volume);
-        let mut clones: Vec<String> = volumes.map(|dataset| dataset.record.borrow().name.clone()).collect();
+        let mut clones: Vec<String> = volumes.map(|dataset| clone_name(&dataset.record.borrow())).collect();
         let others = snapshots.iter().filter(|child| child.record.borrow().volume != record.volume);
         clones.extend(others.map(|child| name(child.record.borrow().volume)));
         clones.sort();
@@ -507,6 +508,14 @@ impl Control {
     }
 }
 
+/// What a clone is called where it is in the way.
+fn clone_name(record: &DatasetRecord) -> String {
+    match record.state {
+        DatasetState::Trashed => format!("{} (in the trash)", record.name),
+        DatasetState::Live | DatasetState::Deleting => record.name.clone(),
+    }
+}
+
 /// Whether a volume's next snapshot is due, and which of its scheduled ones are too many.
 fn scheduled(shard: &Shard, dataset: &Dataset, now: WallTime) -> (String, bool, Vec<String>) {
     let record = dataset.record.borrow();
@@ -538,29 +547,6 @@ async fn look(control: Weak<Control>, rt: Rt) {
             rt.sleep(60 * SCHEDULE_PERIOD).await;
         }
     }
-}
-
-/// `2026-11-22T14:05:09Z`, with milliseconds left out (proleptic Gregorian calendar, as in ISO 8601).
-fn utc(at: WallTime) -> String {
-    let (seconds, mut days) = (at.0 / 1000 % 86400, at.0 / 1000 / 86400);
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let mut year = 1970;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
 }
 
 impl Engine {
@@ -697,17 +683,5 @@ impl Engine {
             control.volume_set_schedule(&name, schedule).await
         })
         .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_read_as_people_write_them() {
-        assert_eq!(utc(WallTime(0)), "1970-01-01T00:00:00Z");
-        assert_eq!(utc(WallTime(951_825_599_999)), "2000-02-29T11:59:59Z");
-        assert_eq!(utc(WallTime(1_798_761_600_000)), "2027-01-01T00:00:00Z");
     }
 }

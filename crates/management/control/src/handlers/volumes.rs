@@ -15,7 +15,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use forebay_api::{Code, Operation, Problem, Volume, VolumeCreate, VolumeSet, show_size};
-use forebay_pool::{SnapshotInfo, VolumeInfo, VolumeSpec};
+use forebay_pool::{SnapshotInfo, VolumeDelete, VolumeInfo, VolumeSpec};
 use std::sync::Arc;
 
 fn etag(volume: &Volume) -> String {
@@ -214,7 +214,8 @@ pub async fn delete(
         changes.extend(mappings::loss_in_words(&shared, &volume));
         return plan("volume.delete", &volume.name, changes);
     }
-    shared.engine.volume_delete(&volume.name, ask.with_snapshots).await?;
+    let how = VolumeDelete { with_snapshots: ask.with_snapshots, purge: true };
+    shared.engine.volume_delete(&volume.name, how).await?;
     let what = match snapshots {
         0 => "deleted".to_string(),
         count => format!("deleted with {}", rules::snapshots::counted(count)),
