@@ -195,6 +195,13 @@ impl Control {
         Ok(all)
     }
 
+    async fn trash_show(&self, name: &str) -> Result<TrashInfo, Error> {
+        let (id, trashed) = self.in_trash(name)?;
+        let look = |shard: Rc<Shard>, dataset: Rc<Dataset>| async move { Ok(shard.trash_info(&dataset)) };
+        let info = self.on_trashed(id, &trashed, look).await?;
+        Ok(TrashInfo { purge: self.trash.purge_at(info.deleted), ..info })
+    }
+
     async fn volume_restore(&self, name: &str, new_name: Option<String>) -> Result<VolumeInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
         let (id, trashed) = self.in_trash(name)?;
@@ -309,9 +316,7 @@ impl Engine {
         let volume = volume.to_string();
         let found = move |rt: Rt| async move {
             if let Some((pool, name)) = volume.split_once('/') {
-                let control = find_pool(&rt, pool)?;
-                control.writable()?;
-                return work(control, name.to_string()).await;
+                return work(find_pool(&rt, pool)?, name.to_string()).await;
             }
             let has_it = |control: &Rc<Control>| control.in_trash(&volume).is_ok();
             let owner = registry(&rt).controls().into_iter().find(has_it).ok_or_else(|| {
@@ -322,22 +327,33 @@ impl Engine {
                 )
                 .remedy("One is named POOL/NAME, or by its UUID; list them with: forebay volume trash")
             })?;
-            owner.writable()?;
             work(owner, volume.clone()).await
         };
         self.on_core_0(found).await
     }
 
+    /// A volume in the trash by `POOL/NAME`, if only one had that, or UUID.
+    pub async fn trashed(&self, name: &str) -> Result<TrashInfo, Error> {
+        self.on_trash(name, |control, name| async move { control.trash_show(&name).await }).await
+    }
+
     /// Has a volume back from the trash, under its name or another (within the pool).
     pub async fn volume_restore(&self, name: &str, new_name: Option<&str>) -> Result<VolumeInfo, Error> {
         let new_name = new_name.map(str::to_string);
-        self.on_trash(name, |control, name| async move { control.volume_restore(&name, new_name).await })
-            .await
+        self.on_trash(name, |control, name| async move {
+            control.writable()?;
+            control.volume_restore(&name, new_name).await
+        })
+        .await
     }
 
     /// Deletes a volume in the trash for good, with its snapshots; their space comes back in the background.
     pub async fn volume_purge(&self, name: &str) -> Result<(), Error> {
-        self.on_trash(name, |control, name| async move { control.volume_purge(&name).await }).await
+        self.on_trash(name, |control, name| async move {
+            control.writable()?;
+            control.volume_purge(&name).await
+        })
+        .await
     }
 
     /// Has deleted volumes kept for so many seconds before they are purged, those in the trash already too; with 0 they are not

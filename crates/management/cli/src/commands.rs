@@ -7,7 +7,9 @@ use crate::size::Sector;
 use crate::{hosts, progress, show};
 use forebay_api as api;
 use forebay_api::{DiskPaths, MappingCreate, Operation, Page};
-use forebay_api::{PoolAdd, PoolCreate, PoolScrub, ScrubAction, TokenCreate, VolumeCreate, VolumeSet};
+use forebay_api::{
+    PoolAdd, PoolCreate, PoolScrub, PoolSet, ScrubAction, TokenCreate, VolumeCreate, VolumeSet,
+};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -156,6 +158,15 @@ impl Session {
                     }
                 })?;
                 Ok(health(&pools))
+            }
+            Pool::Set { name, trash_keep, dry_run } => {
+                let body = PoolSet { trash_keep_seconds: Some(trash_keep) };
+                let call = Call::of(Operation::PoolSet, &name).body(&body).dry_run(dry_run.dry_run);
+                let answer = self.client.call(call)?;
+                if dry_run.dry_run {
+                    return self.plan(&answer);
+                }
+                self.one(&answer.parse::<api::Pool>()?, show::pool)
             }
             Pool::Scrub { name, pause, stop, every, wait } => {
                 let (action, done) = match (pause, stop, every) {
@@ -307,24 +318,10 @@ impl Session {
                 let change = VolumeSet { size_bytes: Some(size), ..VolumeSet::default() };
                 self.volume_change(&name, &change, dry_run.dry_run)
             }
-            Volume::Delete { name, with_snapshots, yes, dry_run } => {
-                let mut call = Call::of(Operation::VolumeDelete, &name).dry_run(dry_run.dry_run);
-                if with_snapshots {
-                    call = call.query("with_snapshots", true);
-                }
-                if dry_run.dry_run {
-                    return self.plan(&self.client.call(call)?);
-                }
-                // What was confirmed is this volume as it is now, not another that takes its name meanwhile.
-                let seen = self.client.call(Call::of(Operation::VolumeShow, &name))?;
-                let what = match with_snapshots {
-                    true => "Deleting a volume, its snapshots and all their data cannot be undone",
-                    false => "Deleting a volume and its data cannot be undone",
-                };
-                self.confirm(yes.yes, what, &name)?;
-                self.client.call(call.if_seen(&seen))?;
-                self.done(&name, "volume.delete", format!("Volume {name} is deleted."))
-            }
+            Volume::Delete(delete) => self.volume_delete(delete),
+            Volume::Trash(list) => self.trash(list),
+            Volume::Restore(restore) => self.volume_restore(restore),
+            Volume::Purge(purge) => self.volume_purge(purge),
         }
     }
 
