@@ -355,10 +355,12 @@ fn a_snapshot_can_go_from_beneath_a_volume_in_the_trash() {
         mark(&a, 0..600, 1).await;
         pool.snapshot("a", "one").await;
         mark(&a, 0..300, 2).await;
+        let before = pool.used().await;
         pool.engine.snapshot_delete("tank/a@one").await.expect("deleted");
         // At once: the deletion goes on beside a volume in the trash.
         pool.engine.volume_delete("tank/a", KEEP).await.expect("deleted");
-        pool.used().await;
+        let after = pool.used().await;
+        assert!(after < before, "{after} of {before}");
         pool.again().await;
         pool.engine.volume_restore("tank/a", None).await.expect("restored");
         let a = pool.open(pool.id("a").await);
@@ -413,5 +415,27 @@ fn a_full_pool_purges_nothing_by_itself() {
         assert_eq!(pool.trash().await, ["a"]);
         pool.engine.volume_restore("tank/a", None).await.expect("restored");
         assert_eq!(look(&pool.open(pool.id("a").await), 999).await, 1);
+    });
+}
+
+#[test]
+fn what_is_in_the_trash_makes_room_by_moving() {
+    on_pools(|pool| async move {
+        let a = pool.volume("a").await;
+        mark(&a, 0..3000, 1).await;
+        // Of each chunk, little is left.
+        for block in (0..3000).filter(|block| block % 8 != 0) {
+            a.discard(block * BLOCK, BLOCK, false).await.expect("discarded");
+        }
+        mark(&a, [2992], 2).await;
+        pool.engine.volume_delete("tank/a", KEEP).await.expect("deleted");
+        pool.used().await;
+        assert!(pool.engine.pool_compact("tank").await.expect("compacted") > 0);
+        pool.again().await;
+        pool.engine.volume_restore("tank/a", None).await.expect("restored");
+        let a = pool.open(pool.id("a").await);
+        for (block, byte) in [(0, 1), (1, 0), (1600, 1), (2984, 1), (2992, 2)] {
+            assert_eq!(look(&a, block).await, byte, "block {block}");
+        }
     });
 }
