@@ -64,6 +64,10 @@ fn what_was_deleted_comes_back_until_it_is_purged() {
     place.run(&["snapshot", "show", "tank/back@s"]).expect(0);
     assert_eq!(place.json(&["host", "show", "esx1"])["status"]["volumes"], 0, "it is mapped to nobody");
 
+    // Keeping it for less asks, as long as there is something to lose.
+    place.run(&["pool", "set", "tank", "--trash-keep", "1d"]).expect(5).says("--yes");
+    place.run(&["pool", "set", "tank", "--trash-keep", "8d"]).expect(0);
+
     // For good.
     place.run(&["volume", "purge", "tank/a"]).expect(5).says("--yes");
     place.run(&["volume", "purge", "tank/a", "--dry-run"]).expect(0);

@@ -241,6 +241,8 @@ pub enum Pool {
         #[arg(long, value_name = "DURATION", value_parser = parse_every, required = true)]
         trash_keep: u32,
         #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
         dry_run: DryRun,
     },
     /// Read everything that a pool stores, on every disk, and put right what is bad

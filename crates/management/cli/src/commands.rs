@@ -7,9 +7,7 @@ use crate::size::Sector;
 use crate::{hosts, progress, show};
 use forebay_api as api;
 use forebay_api::{DiskPaths, MappingCreate, Operation, Page};
-use forebay_api::{
-    PoolAdd, PoolCreate, PoolScrub, PoolSet, ScrubAction, TokenCreate, VolumeCreate, VolumeSet,
-};
+use forebay_api::{PoolAdd, PoolCreate, PoolScrub, ScrubAction, TokenCreate, VolumeCreate, VolumeSet};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -159,15 +157,7 @@ impl Session {
                 })?;
                 Ok(health(&pools))
             }
-            Pool::Set { name, trash_keep, dry_run } => {
-                let body = PoolSet { trash_keep_seconds: Some(trash_keep) };
-                let call = Call::of(Operation::PoolSet, &name).body(&body).dry_run(dry_run.dry_run);
-                let answer = self.client.call(call)?;
-                if dry_run.dry_run {
-                    return self.plan(&answer);
-                }
-                self.one(&answer.parse::<api::Pool>()?, show::pool)
-            }
+            Pool::Set { name, trash_keep, yes, dry_run } => self.pool_set(&name, trash_keep, yes, dry_run),
             Pool::Scrub { name, pause, stop, every, wait } => {
                 let (action, done) = match (pause, stop, every) {
                     (true, ..) => (ScrubAction::Pause, "is paused"),

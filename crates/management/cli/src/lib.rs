@@ -238,7 +238,7 @@ mod tests {
             "volume restore tank/a --as tank/b --dry-run",
             "volume purge tank/a --yes",
             "pool set tank --trash-keep 7d --dry-run",
-            "pool set tank --trash-keep off",
+            "pool set tank --trash-keep off --yes",
             "volume create tank/b --from tank/a@s --host esx1",
             "volume create tank/b --from tank/a@s --size 200G --sync standard --dry-run",
             "volume set tank/a --snapshot-every 1h --snapshot-keep 24",

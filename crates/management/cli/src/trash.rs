@@ -7,7 +7,7 @@ use crate::failure::{Failure, printable};
 use crate::show;
 use clap::Args;
 use forebay_api as api;
-use forebay_api::{Operation, TrashRestore, show_duration};
+use forebay_api::{Operation, PoolSet, TrashRestore, show_duration};
 
 #[derive(Args, Debug)]
 pub struct Delete {
@@ -87,6 +87,23 @@ impl Session {
     fn trash_keep(&self, pool: &str) -> Result<u32, Failure> {
         let pool: api::Pool = self.client.get(Call::of(Operation::PoolShow, pool))?;
         Ok(pool.spec.trash_keep_seconds.unwrap_or_default())
+    }
+
+    pub fn pool_set(&self, name: &str, trash_keep: u32, yes: Yes, dry_run: DryRun) -> Outcome {
+        let body = PoolSet { trash_keep_seconds: Some(trash_keep) };
+        let call = Call::of(Operation::PoolSet, name).body(&body).dry_run(dry_run.dry_run);
+        if dry_run.dry_run {
+            return self.plan(&self.client.call(call)?);
+        }
+        if trash_keep < self.trash_keep(name)? {
+            let there: Vec<api::TrashedVolume> =
+                self.client.all(Operation::TrashList, &of_pool(Some(name.into())))?;
+            if !there.is_empty() {
+                let what = "What is in the trash is purged sooner, or at once, and that cannot be undone";
+                self.confirm(yes.yes, what, name)?;
+            }
+        }
+        self.one(&self.client.get::<api::Pool>(call)?, show::pool)
     }
 
     pub fn trash(&self, list: List) -> Outcome {
