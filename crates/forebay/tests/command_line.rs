@@ -129,7 +129,7 @@ fn pools_and_volumes_live_and_die() {
     place.run(&["task", "cancel", "nothing"]).expect(3);
     let events = place.json(&["event", "list"]);
     let events = events["items"].as_array().unwrap();
-    assert!(events.iter().any(|event| event["code"] == "volume.deleted" && event["object"] == "tank/b"));
+    assert!(events.iter().any(|event| event["code"] == "volume.trashed" && event["object"] == "tank/b"));
     let numbers: Vec<u64> = events.iter().map(|event| event["sequence"].as_u64().unwrap()).collect();
     assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{numbers:?}");
 

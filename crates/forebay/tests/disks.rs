@@ -354,7 +354,7 @@ fn a_trim_gives_back_the_space_of_what_was_deleted() {
 
     let (data, full) = (2 * BLOCKS * BLOCK_BYTES as u64, held());
     assert!(full > 2 * data, "the disks hold {full} bytes");
-    place.run(&["volume", "delete", "tank/other", "--yes"]).expect(0);
+    place.run(&["volume", "delete", "tank/other", "--purge", "--force", "--yes"]).expect(0);
     // What was deleted is free some checkpoints later.
     wait_until("the space is given back", || {
         let trim = place.json(&["pool", "trim", "tank"]);

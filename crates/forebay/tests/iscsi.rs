@@ -305,7 +305,7 @@ fn what_is_mapped_follows_volumes_and_pools() {
     assert_eq!(luns(), [0, 1, 5]);
     place.run(&["volume", "unmap", "tank/a", "--host", "esx1"]).expect(0);
     assert_eq!(luns(), [1, 5]);
-    place.run(&["volume", "delete", "tank/c", "--yes"]).expect(0);
+    place.run(&["volume", "delete", "tank/c", "--force", "--yes"]).expect(0);
     assert_eq!(luns(), [5]);
     place.run(&["volume", "resize", "tank/b", "--size", "128M"]).expect(0);
     assert_eq!(luns(), [5]);

@@ -141,9 +141,10 @@ fn a_stop_ends_clients_that_are_connected_and_waiting() {
     // The address was in use by clients until a moment ago.
     let daemon = Daemon::start_at(&place, &daemon.http, &daemon.nbd);
     assert_eq!(Nbd::open(&daemon.nbd, "tank/a").read(0, 4096), [7; 4096]);
-    // What a client uses may be deleted under it, and its pool exported.
+    // What a client uses may be deleted under it, if somebody insists, and its pool exported.
     let _held = Nbd::open(&daemon.nbd, "tank/a");
-    place.run(&["volume", "delete", "tank/a", "--yes"]).expect(0);
+    place.run(&["volume", "delete", "tank/a", "--yes"]).expect(5).says("NBD client").says("--force");
+    place.run(&["volume", "delete", "tank/a", "--force", "--yes"]).expect(0);
     place.run(&["pool", "export", "tank"]).expect(0);
     daemon.stop();
 }

@@ -218,7 +218,7 @@ fn what_is_held_on_to_is_not_deleted() {
     assert!(promoted["status"].get("origin").is_none(), "{promoted}");
     assert_eq!(volume(&place, "tank/a")["status"]["origin"], "tank/b@s");
     assert_eq!(names(&place.json(&["snapshot", "list"])), ["tank/b@s"]);
-    place.run(&["volume", "delete", "tank/a", "--yes"]).expect(0);
+    place.run(&["volume", "delete", "tank/a", "--purge", "--yes"]).expect(0);
     expect_filled(&daemon, "tank/b", 1);
 
     // What only a snapshot had comes back. Another one, which makes sure that all is written, is in nobody's way.
@@ -240,9 +240,11 @@ fn what_is_held_on_to_is_not_deleted() {
     // A volume with its snapshots.
     place.run(&["snapshot", "create", "tank/b@u"]).expect(0);
     place.run(&["volume", "delete", "tank/b", "--yes"]).expect(5).says("2 snapshots");
-    let plan = place.json(&["volume", "delete", "tank/b", "--with-snapshots", "--dry-run"]);
+    // The server may not have noticed yet that nobody is connected.
+    let delete = ["volume", "delete", "tank/b", "--with-snapshots", "--purge", "--force"];
+    let plan = place.json(&[&delete[..], &["--dry-run"]].concat());
     assert!(plan["changes"].to_string().contains("2 snapshots"), "{plan}");
-    place.run(&["volume", "delete", "tank/b", "--with-snapshots", "--yes"]).expect(0);
+    place.run(&[&delete[..], &["--yes"]].concat()).expect(0);
     assert_eq!(place.json(&["snapshot", "list"])["items"], json!([]));
     let events = place.run(&["event", "list"]).expect(0).out;
     for code in ["snapshot.changed", "snapshot.deleted", "volume.promoted", "volume.deleted"] {
@@ -433,7 +435,7 @@ fn the_api_of_snapshots() {
     assert_eq!(api.get(path).json()["status"]["clones"], json!(["tank/a", "tank/c"]));
     for volume in ["tank%2Fa", "tank%2Fc"] {
         assert_eq!(
-            api.call("DELETE", &format!("/api/v1/volumes/{volume}"), "", None).status,
+            api.call("DELETE", &format!("/api/v1/volumes/{volume}?purge=true"), "", None).status,
             204,
             "{volume}"
         );

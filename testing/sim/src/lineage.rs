@@ -14,7 +14,7 @@ use crate::setup::{POOL, Setup};
 use crate::verify::offline_check;
 use forebay_base::Random;
 use forebay_pool::{
-    Engine, Error, ErrorKind, Import, IoError, SnapshotChange, SyncPolicy, Volume, VolumeSpec,
+    Engine, Error, ErrorKind, Import, IoError, SnapshotChange, SyncPolicy, Volume, VolumeDelete, VolumeSpec,
 };
 use forebay_runtime::{Buf, Rt};
 use forebay_simulation::{Fate, Image, World, WorldConfig};
@@ -404,7 +404,8 @@ impl Player {
             }
             Op::Promote { volume } => engine.volume_promote(&full(volume)).await.map(drop).map_err(kind),
             Op::DeleteVolume { volume, with_snapshots } => {
-                engine.volume_delete(&full(volume), *with_snapshots).await.map_err(kind)
+                let how = VolumeDelete { with_snapshots: *with_snapshots, purge: true };
+                engine.volume_delete(&full(volume), how).await.map_err(kind)
             }
             Op::Checkpoint => engine.checkpoint(POOL).await.map(drop).map_err(kind),
         }
@@ -516,7 +517,10 @@ impl Player {
         let (snapshot, look) = (format!("{POOL}/{volume}@{name}"), "look");
         self.engine.volume_clone(&snapshot, look).await.map_err(|error| told("cloning a snapshot", error))?;
         let content = self.read(look, size).await;
-        let deleted = self.engine.volume_delete(&format!("{POOL}/{look}"), false).await;
+        let deleted = self
+            .engine
+            .volume_delete(&format!("{POOL}/{look}"), VolumeDelete { with_snapshots: false, purge: true })
+            .await;
         deleted.map_err(|error| told("deleting a clone", error))?;
         content
     }

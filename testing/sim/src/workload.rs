@@ -11,7 +11,9 @@ use crate::harness::{Failure, FirstFailure, all};
 use crate::oracle::{Effect, End, NEVER, Span, VolumeModel};
 use crate::setup::{POOL, Setup};
 use forebay_base::{GIB, MIB, Random};
-use forebay_pool::{Engine, Error, ErrorKind, IoError, SyncPolicy, Volume, VolumeInfo, VolumeSpec};
+use forebay_pool::{
+    Engine, Error, ErrorKind, IoError, SyncPolicy, Volume, VolumeDelete, VolumeInfo, VolumeSpec,
+};
 use forebay_runtime::{Buf, Rt, yield_now};
 use forebay_simulation::World;
 use std::cell::{Cell, RefCell};
@@ -507,7 +509,8 @@ impl Clients {
             }
             deleted.issued = issued;
         }
-        let result = self.engine.volume_delete(&live.name, false).await;
+        let result =
+            self.engine.volume_delete(&live.name, VolumeDelete { with_snapshots: false, purge: true }).await;
         if result.is_ok() {
             let acknowledged = self.tick();
             self.history.borrow_mut().volumes[live.model].deleted.acknowledged = acknowledged;

@@ -15,6 +15,7 @@ use crate::slots::{DATA, SlotMap};
 use crate::slow::SlowDisks;
 use crate::snapshots::SealRequest;
 use crate::spec::{DiskState, DiskStatus, Event, GroupStatus, Layout, PoolState, PoolStatus, Role, Severity};
+use crate::trash::Trash;
 use forebay_base::Id;
 use forebay_device::{self as device, DiskEntry, Label, UNIT};
 use forebay_runtime::{Disk, Rt};
@@ -69,6 +70,7 @@ pub(crate) struct Control {
     pub joining: Cell<bool>,
     pub healer: Healer,
     pub scrub: PoolScrub,
+    pub trash: Trash,
     pub slow: SlowDisks,
     pub faulty: FaultyDisks,
     pub trimming: Cell<bool>,
@@ -111,6 +113,7 @@ impl Control {
             joining: Cell::new(false),
             healer: Healer::default(),
             scrub: PoolScrub::default(),
+            trash: Trash::default(),
             slow: SlowDisks::default(),
             faulty: FaultyDisks::default(),
             trimming: Cell::new(false),
@@ -331,6 +334,7 @@ impl Control {
             scrub,
             scrubs: self.scrub.schedule.get(),
             scrub_next,
+            trash_keep_seconds: self.trash.keep_seconds.get(),
         })
     }
 

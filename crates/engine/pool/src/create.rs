@@ -8,7 +8,7 @@ use crate::registry::PoolShared;
 use crate::sectors::{check_sectors, given, put_sectors, sector_of};
 use crate::shard::{FrozenShard, Log, Shard, ShardParts};
 use crate::slots::SlotMap;
-use crate::spec::{Import, Layout, PoolSpec, ScrubSchedule};
+use crate::spec::{Import, Layout, PoolSpec, ScrubSchedule, TRASH_KEEP_SECONDS};
 use crate::volumes::check_name;
 use forebay_base::{GIB, Id, KIB, MIB};
 use forebay_device::{
@@ -291,6 +291,7 @@ pub(crate) async fn create(
         label_generation: 1,
         exported: true,
         scrubs: ScrubSchedule::default(),
+        trash_keep_seconds: TRASH_KEEP_SECONDS,
         host: config.host.clone(),
         shards: roots,
     };

@@ -45,7 +45,7 @@ pub(crate) struct Dataset {
     /// A snapshot is about to be taken: no client's change starts.
     held: Cell<bool>,
     idle: Turnstile,
-    /// Deleted or exported: no new client operation starts.
+    /// Deleted, into the trash or for good, or exported: no new client operation starts.
     pub gone: Cell<bool>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Changing(Rc<Dataset>);
 
 impl Dataset {
     pub fn new(record: DatasetRecord, tree: Tree) -> Dataset {
-        let (block_bytes, gone) = (1 << record.block_shift, record.state == DatasetState::Deleting);
+        let (block_bytes, gone) = (1 << record.block_shift, record.state != DatasetState::Live);
         Dataset {
             record: RefCell::new(record),
             tree: RefCell::new(tree),
@@ -82,6 +82,10 @@ impl Dataset {
     /// What the nodes of its tree belong to.
     pub fn family(&self) -> Id {
         self.record.borrow().family
+    }
+    /// Whether it is being given back: nothing of it is needed any more.
+    pub fn is_deleting(&self) -> bool {
+        self.record.borrow().state == DatasetState::Deleting
     }
     pub fn size(&self) -> u64 {
         self.record.borrow().size
@@ -133,7 +137,7 @@ impl Dataset {
 
     /// Whether the pool itself may write blocks of it anew, elsewhere.
     pub fn may_move(&self) -> bool {
-        !self.gone.get() && !self.held.get()
+        !self.is_deleting() && !self.held.get()
     }
 
     /// Waits until no client operation is in flight.

@@ -142,7 +142,7 @@ impl Shard {
     /// A deleted volume whose tree is not at rest yet.
     fn next_gone(&self) -> Option<Rc<Dataset>> {
         let datasets = self.datasets.borrow();
-        datasets.values().find(|dataset| dataset.record.borrow().state == DatasetState::Deleting).cloned()
+        datasets.values().find(|dataset| dataset.is_deleting()).cloned()
     }
 
     /// The deleted snapshot to go on with: one that was begun first, then one whose child, if there is one, stays.
@@ -161,7 +161,7 @@ impl Shard {
             count(snapshot.record.borrow().parent, !is_deleting(snapshot));
         }
         for dataset in self.datasets.borrow().values() {
-            count(dataset.record.borrow().parent, !dataset.gone.get());
+            count(dataset.record.borrow().parent, !dataset.is_deleting());
         }
         let parent_is_begun = |snapshot: &Snapshot| {
             let parent = snapshot.record.borrow().parent;
@@ -380,7 +380,7 @@ impl Walk<'_> {
     fn is_live(&self) -> bool {
         let child_is_live = match &self.child {
             Child::Nobody => true,
-            Child::Volume(volume) => !volume.gone.get(),
+            Child::Volume(volume) => !volume.is_deleting(),
             Child::Snapshot(child) => child.is_live(),
         };
         self.snapshot.is_live() && child_is_live

@@ -134,7 +134,7 @@ impl Shard {
     /// Whether a deleted volume is still being emptied.
     fn is_deleting(&self) -> bool {
         let (datasets, snapshots) = (self.datasets.borrow(), self.snapshots.borrow());
-        datasets.values().any(|dataset| dataset.record.borrow().state == DatasetState::Deleting)
+        datasets.values().any(|dataset| dataset.is_deleting())
             || snapshots.values().any(|snapshot| snapshot.record.borrow().state == DatasetState::Deleting)
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! superblock payload: 128 bytes, then 288 per shard
 //!   0 version 2   2 shards 2   4 flags 4 (bit 0: exported)   8 incarnation 8   16 epoch 8   24 label generation 8
-//!   32 last whole scrub 8   40 seconds between scrubs 4   44 zero 4
+//!   32 last whole scrub 8   40 seconds between scrubs 4   44 seconds in the trash 4
 //!   48 host that has it, or had it last 16   64 that host's name 64
 //!   shard: 0 catalogue index 32   32 chunk table index 32   64 entry of the chunk that holds the latter 160
 //!          224 tail position 8   232 tail sequence 8   240 tail link 16   256 cut sequence 8   264 sealed sequence 8
@@ -11,7 +11,7 @@
 //! ```
 
 use crate::scrub::ScrubPosition;
-use crate::spec::{Host, ScrubSchedule};
+use crate::spec::{Host, ScrubSchedule, TRASH_KEEP_SECONDS};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::SUPERBLOCK_PAYLOAD_MAX;
@@ -26,6 +26,9 @@ const HOST_NAME_BYTES: usize = 64;
 const SHARD_BYTES: usize = 288;
 const _: () = assert!(HEADER + SHARDS_MAX * SHARD_BYTES <= SUPERBLOCK_PAYLOAD_MAX);
 const FLAG_EXPORTED: u32 = 1;
+/// Of the time in the trash: what nobody has set yet, and that nothing gets there.
+const TRASH_DEFAULT: u32 = 0;
+const TRASH_NEVER: u32 = u32::MAX;
 
 /// Where one shard's state is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,6 +56,8 @@ pub(crate) struct Super {
     pub label_generation: u64,
     pub exported: bool,
     pub scrubs: ScrubSchedule,
+    /// How long deleted volumes are kept; with 0 they are not.
+    pub trash_keep_seconds: u32,
     /// Who has the pool, or had it last.
     pub host: Host,
     pub shards: Vec<ShardRoot>,
@@ -65,7 +70,12 @@ impl Super {
         let mut w = Writer::new(&mut bytes);
         w.u16(VERSION).u16(self.shards.len() as u16).u32(u32::from(self.exported) * FLAG_EXPORTED);
         w.u64(self.incarnation).u64(self.epoch).u64(self.label_generation);
-        w.u64(self.scrubs.last.0).u32(self.scrubs.every_seconds).u32(0);
+        w.u64(self.scrubs.last.0).u32(self.scrubs.every_seconds);
+        w.u32(match self.trash_keep_seconds {
+            TRASH_KEEP_SECONDS => TRASH_DEFAULT,
+            0 => TRASH_NEVER,
+            seconds => seconds,
+        });
         let name = &self.host.name[..self.host.name.floor_char_boundary(HOST_NAME_BYTES)];
         w.u128(self.host.id.0).bytes(name.as_bytes()).zeros(HOST_NAME_BYTES - name.len());
         for shard in &self.shards {
@@ -87,7 +97,12 @@ impl Super {
         let mut r = Reader::new(bytes);
         let (version, shards, flags) = (r.u16()?, usize::from(r.u16()?), r.u32()?);
         let (incarnation, epoch, label_generation) = (r.u64()?, r.u64()?, r.u64()?);
-        let (last, every_seconds, _) = (WallTime(r.u64()?), r.u32()?, r.u32()?);
+        let (last, every_seconds) = (WallTime(r.u64()?), r.u32()?);
+        let trash_keep_seconds = match r.u32()? {
+            TRASH_DEFAULT => TRASH_KEEP_SECONDS,
+            TRASH_NEVER => 0,
+            seconds => seconds,
+        };
         let (id, name) = (Id(r.u128()?), r.bytes(HOST_NAME_BYTES)?);
         let host = Host { id, name: String::from_utf8_lossy(name).trim_end_matches('\0').to_string() };
         if version != VERSION || shards == 0 || shards > SHARDS_MAX {
@@ -106,7 +121,16 @@ impl Super {
         }
         let exported = flags & FLAG_EXPORTED != 0;
         let scrubs = ScrubSchedule { last, every_seconds };
-        Ok(Some(Super { incarnation, epoch, label_generation, exported, scrubs, host, shards: roots }))
+        Ok(Some(Super {
+            incarnation,
+            epoch,
+            label_generation,
+            exported,
+            scrubs,
+            trash_keep_seconds,
+            host,
+            shards: roots,
+        }))
     }
 }
 
@@ -141,10 +165,15 @@ mod tests {
             label_generation: 4,
             exported: true,
             scrubs: ScrubSchedule { last: WallTime(5), every_seconds: 6 },
+            trash_keep_seconds: 7,
             host: Host { id: Id(7), name: "alpha".into() },
             shards: vec![root; SHARDS_MAX],
         };
         assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool.clone())));
+        for trash_keep_seconds in [0, TRASH_KEEP_SECONDS] {
+            let pool = Super { trash_keep_seconds, ..pool.clone() };
+            assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool)));
+        }
         let long = Host { id: Id(7), name: format!("a{}", "ö".repeat(32)) };
         let kept = Super::decode(&Super { host: long, ..pool }.encode());
         assert_eq!(

@@ -242,6 +242,7 @@ fn payload_dataset_node_and_frame() {
         label_generation: 0x53,
         exported: true,
         scrubs,
+        trash_keep_seconds: 0x58,
         host: Host { id: Id(0x56), name: "W".into() },
         shards: vec![root],
     };
@@ -258,6 +259,7 @@ fn payload_dataset_node_and_frame() {
             ("label generation", &[0x53]),
             ("last whole scrub", &[0x54]),
             ("seconds between scrubs", &[0x55]),
+            ("seconds in the trash", &[0x58]),
             ("host that has the pool", &[0x56]),
             ("that host's name", &[0x57]),
         ],
@@ -280,7 +282,7 @@ fn payload_dataset_node_and_frame() {
     );
     let record = DatasetRecord {
         number: 0x61,
-        state: DatasetState::Deleting,
+        state: DatasetState::Trashed,
         sync: SyncPolicy::Standard,
         created: WallTime(0x64),
         root: catalog,
@@ -295,6 +297,7 @@ fn payload_dataset_node_and_frame() {
         template: true,
         scheduled: true,
         schedule: SnapshotSchedule { every_seconds: 0x6c, keep: 0x6d },
+        deleted: WallTime(0x6e),
         ..DatasetRecord::new(DatasetKind::Attributes, Id(0x62), 13, 0x63, "a/b".into())
     };
     check(
@@ -303,7 +306,7 @@ fn payload_dataset_node_and_frame() {
         &[
             ("number", &[0x61]),
             ("kind", &[2]),
-            ("state", &[1]),
+            ("state", &[2]),
             ("sync", &[1]),
             ("log2", &[13]),
             ("id", &[0x62]),
@@ -322,6 +325,7 @@ fn payload_dataset_node_and_frame() {
             ("flags", &[7]),
             ("seconds between snapshots", &[0x6c]),
             ("kept", &[0x6d]),
+            ("deleted, in ms", &[0x6e]),
         ],
     );
     let header = NodeHeader { pool: Id(0xabc), owner: Id(0xdef), level: 3, index: 0x71 };

@@ -10,7 +10,7 @@ use crate::registry::{PoolShared, call, registry};
 use crate::slots::SlotMap;
 use crate::spec::{Import, PoolFound, Severity};
 use crate::{Engine, EngineConfig};
-use forebay_base::Id;
+use forebay_base::{Id, WallTime};
 use forebay_device::{
     DiskEntry, DiskLayout, DiskStatus, GroupEntry, Health, Label, LabelError, Overlay, SuperblockSlot, UNIT,
     read_labels, read_superblocks, write_label,
@@ -173,6 +173,7 @@ struct ShardOrder {
 struct Opened {
     chunks: Vec<ChunkEntry>,
     volumes: Vec<(String, Id)>,
+    trashed: Vec<(Id, String, WallTime)>,
     /// As it was opened.
     root: ShardRoot,
 }
@@ -228,9 +229,10 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
     shard.log.borrow_mut().incarnation = order.incarnation;
     let volumes =
         shard.live().iter().map(|dataset| (dataset.record.borrow().name.clone(), dataset.id())).collect();
+    let trashed = shard.trashed();
     let chunks = shard.space.borrow().chunks().map(|chunk| chunk.entry.clone()).collect();
     registry(&rt).add_shard(shard);
-    Ok(Opened { chunks, volumes, root })
+    Ok(Opened { chunks, volumes, trashed, root })
 }
 
 pub(crate) fn open_error(path: &str, error: &OpenError) -> Error {
@@ -389,6 +391,7 @@ impl Engine {
             pool.epoch + 1,
         ));
         control.scrub.schedule.set(pool.scrubs);
+        control.trash.keep_seconds.set(pool.trash_keep_seconds);
         control.tell_forced(&pool);
         for (shard, opened) in opened.iter().enumerate() {
             let place = |id| Place { shard, id };
@@ -396,6 +399,7 @@ impl Engine {
                 .names
                 .borrow_mut()
                 .extend(opened.volumes.iter().map(|(name, id)| (name.clone(), place(*id))));
+            control.trash.found(shard, &opened.trashed);
         }
         if import.read_only {
             registry(&rt).add_control(control.clone());
@@ -424,6 +428,7 @@ impl Engine {
         control.watch_disks();
         control.schedule_scrubs();
         control.schedule_snapshots();
+        control.empty_trash();
         let is_scrubbing = pool.shards.iter().any(|root| root.scrub.is_some());
         if is_cut_short {
             control.scrub_start().await?;

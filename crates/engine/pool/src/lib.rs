@@ -47,7 +47,9 @@ mod slow;
 mod snapshots;
 mod spec;
 mod tables;
+mod trash;
 mod trim;
+mod utc;
 mod vacate;
 mod volume;
 mod volumes;
@@ -299,11 +301,12 @@ impl Engine {
         .await
     }
 
-    /// Deletes a volume, with its snapshots or only if there are none; its space comes back in the background.
-    pub async fn volume_delete(&self, name: &str, with_snapshots: bool) -> Result<(), Error> {
-        self.on_writable_volume(name, move |control, name| async move {
-            control.volume_delete(&name, with_snapshots).await
-        })
+    /// Deletes a volume, into the trash or for good; the space of one that is gone for good comes back in the background.
+    pub async fn volume_delete(&self, name: &str, how: VolumeDelete) -> Result<(), Error> {
+        self.on_writable_volume(
+            name,
+            move |control, name| async move { control.volume_delete(&name, how).await },
+        )
         .await
     }
 

@@ -166,10 +166,12 @@ impl Shard {
         self.live().into_iter().find(|dataset| dataset.id() == id)
     }
 
-    /// A snapshot by id, unless it is being deleted.
+    /// A snapshot by id, unless it is being deleted or its volume is in the trash.
     pub fn snapshot(&self, id: Id) -> Option<Rc<Snapshot>> {
         let snapshots = self.snapshots.borrow();
-        snapshots.values().find(|known| known.record.borrow().id == id && known.is_live()).cloned()
+        let found = snapshots.values().find(|known| known.record.borrow().id == id && known.is_live())?;
+        let is_trashed = self.is_trashed(found.record.borrow().volume);
+        (!is_trashed).then(|| found.clone())
     }
 
     /// The live snapshots listed under a volume, oldest first.
@@ -197,7 +199,8 @@ impl Shard {
         snapshots.values().filter(|known| known.record.borrow().parent == Some(snapshot)).cloned().collect()
     }
 
-    /// Live volumes and snapshots that grew from a snapshot, and from ones in between that are being deleted.
+    /// Volumes, those in the trash too, and live snapshots that grew from a snapshot, and from ones in between that are being
+    /// deleted.
     pub fn heirs(&self, snapshot: u32) -> (Vec<Rc<Dataset>>, Vec<Rc<Snapshot>>) {
         let (mut volumes, mut snapshots, mut from) = (Vec::new(), Vec::new(), vec![snapshot]);
         while let Some(number) = from.pop() {
@@ -207,7 +210,7 @@ impl Shard {
             snapshots.extend(live);
             from.extend(deleted.iter().map(|child| child.number()));
         }
-        volumes.retain(|volume| !volume.gone.get());
+        volumes.retain(|volume| !volume.is_deleting());
         (volumes, snapshots)
     }
 
@@ -419,9 +422,13 @@ impl Shard {
             Some(dataset) => {
                 self.change_tree(&dataset, |tree| tree.grow(record.blocks()));
                 let mut now = dataset.record.borrow_mut();
-                (now.size, now.sync, now.state, now.name, now.schedule) =
-                    (record.size, record.sync, record.state, record.name, record.schedule);
+                let is_back = now.state == DatasetState::Trashed && record.state == DatasetState::Live;
+                (now.size, now.sync, now.state, now.name, now.schedule, now.deleted) =
+                    (record.size, record.sync, record.state, record.name, record.schedule, record.deleted);
                 drop(now);
+                if is_back {
+                    dataset.gone.set(false);
+                }
                 dataset
             }
             None => {
@@ -439,6 +446,10 @@ impl Shard {
         match (kind, state) {
             (DatasetKind::Volume, DatasetState::Live) => registry.add_volume(self, dataset),
             (_, DatasetState::Live) => {}
+            (_, DatasetState::Trashed) => {
+                dataset.gone.set(true);
+                registry.remove_volume(dataset.id());
+            }
             (_, DatasetState::Deleting) => {
                 dataset.gone.set(true);
                 registry.remove_volume(dataset.id());

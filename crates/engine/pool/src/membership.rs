@@ -44,6 +44,7 @@ impl Control {
             label_generation,
             exported,
             scrubs: self.scrub.schedule.get(),
+            trash_keep_seconds: self.trash.keep_seconds.get(),
             host: self.shared.host.clone(),
             shards,
         };

@@ -4,7 +4,7 @@
 //!   0 number 4     4 kind 1    5 state 1   6 sync 1   7 log2 of block bytes 1   8 id 16   24 size 8   32 created 8
 //!  40 root 32     72 mapped blocks 8   80 height 1   81 zero 15   96 name length 2   98 name 200   298 zero 6
 //! 304 family 16  320 epoch 8   328 deleted before leaf 8   336 parent 4   340 volume 4   344 flags 4   348 seconds 4
-//! 352 keep 4     356 zero …
+//! 352 keep 4     356 deleted 8     364 zero …
 //! ```
 //!
 //! The zero bytes at the end are reserved: project, service level, further range roots.
@@ -17,6 +17,8 @@ use forebay_space::Ptr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DatasetState {
     Live,
+    /// A deleted volume that can be had back: see [`crate::trash`]. Gone for clients; its snapshots, which are live, rest with it.
+    Trashed,
     /// Being emptied in the background; gone for everyone else.
     Deleting,
 }
@@ -60,6 +62,8 @@ pub(crate) struct DatasetRecord {
     pub template: bool,
     pub scheduled: bool,
     pub schedule: SnapshotSchedule,
+    /// Of a volume in the trash: since when.
+    pub deleted: WallTime,
 }
 
 pub(crate) const DATASET_BYTES: usize = 512;
@@ -95,6 +99,7 @@ impl DatasetRecord {
             template: false,
             scheduled: false,
             schedule: SnapshotSchedule::default(),
+            deleted: WallTime(0),
         }
     }
 
@@ -115,22 +120,23 @@ impl DatasetRecord {
             DatasetKind::Attributes => 2,
             DatasetKind::Snapshot => 3,
         };
+        let state = match self.state {
+            DatasetState::Live => 0,
+            DatasetState::Deleting => 1,
+            DatasetState::Trashed => 2,
+        };
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let flags = flag(self.held, FLAG_HELD)
             | flag(self.template, FLAG_TEMPLATE)
             | flag(self.scheduled, FLAG_SCHEDULED);
-        w.u32(self.number)
-            .u8(kind)
-            .u8(u8::from(self.state == DatasetState::Deleting))
-            .u8(sync)
-            .u8(self.block_shift);
+        w.u32(self.number).u8(kind).u8(state).u8(sync).u8(self.block_shift);
         w.u128(self.id.0).u64(self.size).u64(self.created.0);
         self.root.encode(&mut w);
         w.u64(self.mapped).u8(self.height).zeros(15);
         w.u16(self.name.len() as u16).text(&self.name, NAME_MAX).zeros(6);
         w.u128(self.family.0).u64(self.epoch).u64(self.cursor);
         w.u32(self.parent.map_or(0, |number| number + 1)).u32(self.volume).u32(flags);
-        w.u32(self.schedule.every_seconds).u32(self.schedule.keep);
+        w.u32(self.schedule.every_seconds).u32(self.schedule.keep).u64(self.deleted.0);
         bytes
     }
 
@@ -147,7 +153,13 @@ impl DatasetRecord {
         let (family, epoch, cursor) = (Id(r.u128()?), r.u64()?, r.u64()?);
         let (parent, volume, flags) = (r.u32()?.checked_sub(1), r.u32()?, r.u32()?);
         let schedule = SnapshotSchedule { every_seconds: r.u32()?, keep: r.u32()? };
-        let state = if state == 0 { DatasetState::Live } else { DatasetState::Deleting };
+        let deleted = WallTime(r.u64()?);
+        let state = match state {
+            0 => DatasetState::Live,
+            1 => DatasetState::Deleting,
+            2 => DatasetState::Trashed,
+            _ => return Ok(None),
+        };
         let sync = match sync {
             0 => SyncPolicy::Always,
             1 => SyncPolicy::Standard,
@@ -184,6 +196,7 @@ impl DatasetRecord {
             template: flags & FLAG_TEMPLATE != 0,
             scheduled: flags & FLAG_SCHEDULED != 0,
             schedule,
+            deleted,
         };
         Ok(sane.then_some(record))
     }
@@ -215,7 +228,13 @@ mod tests {
             schedule: SnapshotSchedule { every_seconds: 60, keep: 5 },
             ..DatasetRecord::new(DatasetKind::Snapshot, Id(5), 13, 1 << 40, "project/db-1".into())
         };
-        assert_eq!(DatasetRecord::decode(&record.encode()), Ok(Some(record)));
+        assert_eq!(DatasetRecord::decode(&record.encode()), Ok(Some(record.clone())));
+        let fresh = DatasetRecord::new(DatasetKind::Volume, Id(5), 13, 1 << 40, "db-1".into());
+        let trashed = DatasetRecord { state: DatasetState::Trashed, deleted: WallTime(1 << 40), ..fresh };
+        assert_eq!(DatasetRecord::decode(&trashed.encode()), Ok(Some(trashed.clone())));
+        let mut unknown = trashed.encode();
+        unknown[5] = 3;
+        assert_eq!(DatasetRecord::decode(&unknown), Ok(None));
         assert_eq!(DatasetRecord::decode(&[0; DATASET_BYTES]), Ok(None));
     }
 }

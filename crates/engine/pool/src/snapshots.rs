@@ -50,7 +50,7 @@ impl Shard {
         // Who grew from it beside the volume itself and its own snapshots.
         let (volumes, snapshots) = self.heirs(record.number);
         let volumes = volumes.iter().filter(|dataset| dataset.number() != record.volume);
-        let mut clones: Vec<String> = volumes.map(|dataset| dataset.record.borrow().name.clone()).collect();
+        let mut clones: Vec<String> = volumes.map(|dataset| clone_name(&dataset.record.borrow())).collect();
         let others = snapshots.iter().filter(|child| child.record.borrow().volume != record.volume);
         clones.extend(others.map(|child| name(child.record.borrow().volume)));
         clones.sort();
@@ -480,6 +480,14 @@ impl Control {
             Ok(shard.info(&dataset))
         })
         .await
+    }
+}
+
+/// What a clone is called where it is in the way.
+fn clone_name(record: &DatasetRecord) -> String {
+    match record.state {
+        DatasetState::Trashed => format!("{} (in the trash)", record.name),
+        DatasetState::Live | DatasetState::Deleting => record.name.clone(),
     }
 }
 

@@ -228,7 +228,8 @@ pub struct SnapshotInfo {
     pub template: bool,
     /// Taken by the volume's schedule, which will delete it.
     pub scheduled: bool,
-    /// Volumes cloned from it, and others that go back to it: it cannot be deleted as long as there are any.
+    /// Volumes cloned from it, and others that go back to it: it cannot be deleted as long as there are any. Those in the trash are
+    /// marked so.
     pub clones: Vec<String>,
 }
 
@@ -332,6 +333,8 @@ pub struct PoolStatus {
     pub scrubs: ScrubSchedule,
     /// When the next one begins by itself, unless the pool has something more urgent to do.
     pub scrub_next: Option<WallTime>,
+    /// How long deleted volumes are kept; with 0 they are not.
+    pub trash_keep_seconds: u32,
 }
 
 /// What is being done to restore or spread redundancy.
@@ -363,6 +366,36 @@ pub struct Scrub {
     pub lost: u64,
     pub since: WallTime,
     pub ended: Option<WallTime>,
+}
+
+/// How long a new pool keeps deleted volumes: 7 days.
+pub const TRASH_KEEP_SECONDS: u32 = 7 * 24 * 3600;
+
+/// How a volume is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeDelete {
+    /// It may have snapshots: they go with it.
+    pub with_snapshots: bool,
+    /// It does not wait in the trash.
+    pub purge: bool,
+}
+
+/// A volume in the trash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrashInfo {
+    pub id: Id,
+    pub pool: String,
+    /// What it was called; another volume may be called that now.
+    pub name: String,
+    pub size: u64,
+    pub block_size: u32,
+    /// Bytes of blocks that hold data.
+    pub mapped: u64,
+    /// Snapshots that wait with it.
+    pub snapshots: u32,
+    pub deleted: WallTime,
+    /// From when on it is purged.
+    pub purge: WallTime,
 }
 
 /// When a pool is scrubbed without being told to.

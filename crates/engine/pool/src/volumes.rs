@@ -4,9 +4,9 @@ use crate::commit::{Change, Entry};
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
-use crate::record::{DatasetKind, DatasetRecord, NAME_MAX};
+use crate::record::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
 use crate::shard::Shard;
-use crate::spec::{Severity, SyncPolicy, VolumeInfo, VolumeSpec};
+use crate::spec::{Severity, SyncPolicy, VolumeDelete, VolumeInfo, VolumeSpec};
 use crate::tables::DATASETS_MAX;
 use crate::volume::Volume;
 use forebay_base::{Id, MIB, TIB};
@@ -106,6 +106,10 @@ impl Control {
 
     pub fn io_error(&self, name: &str, error: IoError) -> Error {
         let (kind, remedy) = match error {
+            IoError::NoSpace if !self.trash.is_empty() => (
+                ErrorKind::NoSpace,
+                "Purge volumes in the trash ('forebay volume trash' lists them), then try again",
+            ),
             IoError::NoSpace => (ErrorKind::NoSpace, "Delete volumes or discard data, then try again"),
             IoError::Suspended => {
                 (ErrorKind::Suspended, "Restore the failed disks, then export and import the pool")
@@ -150,11 +154,15 @@ impl Control {
         }
         let mut load = vec![0usize; self.shard_count()];
         self.names.borrow().values().for_each(|place| load[place.shard] += 1);
+        self.trash.shards().into_iter().for_each(|shard| load[shard] += 1);
         let shard = (0..load.len()).min_by_key(|index| load[*index]).expect("a pool has a shard");
         if load[shard] >= VOLUMES_MAX {
             let message = format!("the pool has its {} volumes", VOLUMES_MAX * load.len());
-            return Err(Error::new(ErrorKind::NoSpace, object, message)
-                .remedy("Delete volumes, or create another pool"));
+            let remedy = match self.trash.is_empty() {
+                true => "Delete volumes, or create another pool",
+                false => "Purge volumes in the trash, which count as well, or create another pool",
+            };
+            return Err(Error::new(ErrorKind::NoSpace, object, message).remedy(remedy));
         }
         let id = Id::from_random(self.rt.random(), self.rt.random());
         // The name is taken from here on, so that two requests cannot both have it.
@@ -251,9 +259,11 @@ impl Control {
         .await
     }
 
-    pub async fn volume_delete(&self, name: &str, with_snapshots: bool) -> Result<(), Error> {
+    pub async fn volume_delete(&self, name: &str, how: VolumeDelete) -> Result<(), Error> {
         let _turn = self.lineage.lock(0, 0).await;
-        let (name, _) = self.existing(name)?;
+        let (name, place) = self.existing(name)?;
+        let VolumeDelete { with_snapshots, purge } = how;
+        let (deleted, is_kept) = (self.rt.wall(), !purge && self.trash.keep_seconds.get() > 0);
         let refused = self.on_volume(&name, move |shard, dataset| async move {
             let _turn = dataset.properties.lock(0, 0).await;
             let (number, snapshots) = (dataset.number(), shard.snapshots_of(dataset.number()));
@@ -265,6 +275,10 @@ impl Control {
                 return Ok(Err(objections.join("; ")));
             }
             let volume = dataset.record.borrow().clone();
+            if is_kept {
+                let trashed = DatasetRecord { state: DatasetState::Trashed, deleted, ..volume };
+                return shard.put_all(vec![trashed]).await.map(Ok);
+            }
             shard.doom(&snapshots, Some(volume)).await.map(Ok)
         });
         refused.await?.map_err(|why| {
@@ -273,6 +287,9 @@ impl Control {
                 .remedy("Delete its snapshots first, or with it ('--with-snapshots'); clones can be promoted")
         })?;
         self.names.borrow_mut().remove(&name);
+        if is_kept {
+            self.trash.add(&self.rt, place, name, deleted);
+        }
         Ok(())
     }
 }

@@ -4,13 +4,15 @@ use forebay_base::{KIB, MIB, WallTime};
 use forebay_pool::check::check;
 use forebay_pool::{
     ATTRIBUTES_BYTES_MAX, DiskAdd, DiskReplace, Engine, EngineConfig, ErrorCounts, ErrorKind, Host, Import,
-    IoError, Layout, PoolSpec, PoolState, ScrubSchedule, ScrubState, SyncPolicy, Volume, VolumeSpec,
+    IoError, Layout, PoolSpec, PoolState, ScrubSchedule, ScrubState, SyncPolicy, Volume, VolumeDelete,
+    VolumeSpec,
 };
 use forebay_runtime::{Buf, Cores, DiskErrorKind, Rt};
 use forebay_simulation::{Action, Image, OpKind, Rule, World, WorldConfig};
 use std::sync::Arc;
 use std::time::Duration;
 
+const PURGE: VolumeDelete = VolumeDelete { with_snapshots: false, purge: true };
 const LIMIT: Duration = Duration::from_secs(3600);
 
 fn engine(cores: Cores) -> Engine {
@@ -102,7 +104,7 @@ fn what_is_written_is_read_after_export_and_import() {
             assert_eq!(bytes(&a, 3 * MIB, 8192).await, &data[..8192]);
             engine.volume_resize("tank/a", 8 * MIB).await.expect("grown");
             a.write(7 * MIB, vec![data.slice(0, 4096)], false).await.expect("written");
-            engine.volume_delete("tank/b", false).await.expect("deleted");
+            engine.volume_delete("tank/b", PURGE).await.expect("deleted");
             engine.pool_export("tank").await.expect("exported");
             let report = check(&rt, &paths).await.expect("checked");
             assert_eq!(report.problems, Vec::<String>::new());
@@ -227,7 +229,7 @@ fn attributes_stay_with_their_volume_and_go_with_it() {
         open(b).store_attributes(&[]).await.expect("stored");
         assert_eq!(open(b).load_attributes().await, Ok(None));
         // Its number becomes another volume's.
-        engine.volume_delete("tank/a", false).await.expect("deleted");
+        engine.volume_delete("tank/a", PURGE).await.expect("deleted");
         rt.sleep(Duration::from_secs(1)).await;
         for name in ["c", "d"] {
             let id = engine.volume_create(volume(name, MIB, 8192)).await.expect("created").id;

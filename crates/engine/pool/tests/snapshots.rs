@@ -4,7 +4,7 @@ use forebay_base::MIB;
 use forebay_pool::check::check;
 use forebay_pool::{
     Engine, EngineConfig, ErrorKind, Host, Import, Layout, PoolSpec, SnapshotChange, SnapshotSchedule,
-    SyncPolicy, Volume, VolumeSpec,
+    SyncPolicy, Volume, VolumeDelete, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
@@ -12,6 +12,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+const PURGE: VolumeDelete = VolumeDelete { with_snapshots: false, purge: true };
+const PURGE_ALL: VolumeDelete = VolumeDelete { with_snapshots: true, purge: true };
 const LIMIT: Duration = Duration::from_secs(3600);
 const BLOCK: u64 = 4096;
 
@@ -48,7 +50,7 @@ impl Pool {
     async fn as_of(&self, snapshot: &str, block: u64) -> u8 {
         self.engine.volume_clone(&format!("tank/{snapshot}"), "look").await.expect("cloned");
         let seen = look(&self.open("look").await, block).await;
-        self.engine.volume_delete("tank/look", false).await.expect("deleted");
+        self.engine.volume_delete("tank/look", PURGE).await.expect("deleted");
         seen
     }
 
@@ -172,9 +174,9 @@ fn deleting_gives_back_what_nothing_else_has() {
         let a = pool.open("a").await;
         assert_eq!((look(&a, 99).await, look(&a, 150).await), (1, 4));
         pool.snapshot("a@last").await;
-        let refused = pool.engine.volume_delete("tank/a", false).await.err().map(|error| error.kind);
+        let refused = pool.engine.volume_delete("tank/a", PURGE).await.err().map(|error| error.kind);
         assert_eq!(refused, Some(ErrorKind::Unsafe));
-        pool.engine.volume_delete("tank/a", true).await.expect("deleted");
+        pool.engine.volume_delete("tank/a", PURGE_ALL).await.expect("deleted");
         let after = pool.used().await;
         assert!(after <= empty + 64 * BLOCK, "{empty} bytes without a volume, {after} after it");
     });
@@ -196,12 +198,12 @@ fn clones_live_their_own_lives_and_can_be_promoted() {
         let refused = engine.snapshot_delete("tank/a@one").await.expect_err("b needs it");
         assert_eq!(refused.kind, ErrorKind::Conflict);
         assert!(refused.message.contains('b'), "{refused}");
-        let refused = engine.volume_delete("tank/a", true).await.err().map(|error| error.kind);
+        let refused = engine.volume_delete("tank/a", PURGE_ALL).await.err().map(|error| error.kind);
         assert_eq!(refused, Some(ErrorKind::Conflict));
         pool.again().await;
         assert_eq!(engine.volume_promote("tank/b").await.expect("promoted").snapshots, 1);
         assert_eq!(engine.volume("tank/a").await.expect("there").origin.as_deref(), Some("b@one"));
-        engine.volume_delete("tank/a", true).await.expect("deleted");
+        engine.volume_delete("tank/a", PURGE_ALL).await.expect("deleted");
         pool.used().await;
         engine.snapshot_delete("tank/b@one").await.expect("nobody else needs it");
         pool.used().await;

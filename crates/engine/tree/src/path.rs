@@ -1,4 +1,5 @@
-//! The nodes above a block: where they are stored, how many there are above several, and how they come to be elsewhere.
+//! Single nodes: where those above a block are stored, how many there are above several, how they come to be elsewhere, and which
+//! leaves stay in memory.
 
 use crate::delta::Delta;
 use crate::node::FANOUT;
@@ -65,6 +66,22 @@ impl Tree {
             Child::Cold { home, delta } => LeafState::Stored { home: *home, changed: delta.is_some() },
             Child::Inner(_) => unreachable!("leaves are at level 0"),
         }
+    }
+
+    /// Drops a leaf from memory if it equals its home and was not looked at since the last call. True when it went.
+    pub fn evict(&mut self, leaf: u64) -> bool {
+        let Some(Child::Leaf(node)) = self.leaf(leaf) else { return false };
+        if node.stamp != 0 || node.touched.replace(false) {
+            return false;
+        }
+        let home = node.home;
+        *self.place(0, leaf).expect("the leaf is there") = Child::Cold { home, delta: None };
+        true
+    }
+
+    /// Whether a leaf is in memory.
+    pub fn is_loaded(&self, leaf: u64) -> bool {
+        matches!(self.leaf(leaf), Some(Child::Leaf(_)))
     }
 
     /// Has the next checkpoint write a leaf and the nodes above it once more, elsewhere, as they are.

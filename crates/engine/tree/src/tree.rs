@@ -26,7 +26,7 @@ pub(crate) struct Leaf {
     pub home: Ptr,
     pub ptrs: Vec<Ptr>,
     /// Looked at since the last eviction round.
-    touched: Cell<bool>,
+    pub(crate) touched: Cell<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -184,7 +184,7 @@ impl Tree {
     }
 
     /// The child slot of node `index` of `level`, copying shared nodes on the way; nothing when a parent is absent.
-    fn place(&mut self, level: u8, index: u64) -> Option<&mut Child> {
+    pub(crate) fn place(&mut self, level: u8, index: u64) -> Option<&mut Child> {
         let (mut child, mut at) = (&mut self.root, self.height);
         while at > level {
             let Child::Inner(inner) = child else { return None };
@@ -410,22 +410,6 @@ impl Tree {
             },
             _ => None,
         }
-    }
-
-    /// Drops a leaf from memory if it equals its home and was not looked at since the last call. True when it went.
-    pub fn evict(&mut self, leaf: u64) -> bool {
-        let Some(Child::Leaf(node)) = self.leaf(leaf) else { return false };
-        if node.stamp != 0 || node.touched.replace(false) {
-            return false;
-        }
-        let home = node.home;
-        *self.place(0, leaf).expect("the leaf is there") = Child::Cold { home, delta: None };
-        true
-    }
-
-    /// Whether a leaf is in memory.
-    pub fn is_loaded(&self, leaf: u64) -> bool {
-        matches!(self.leaf(leaf), Some(Child::Leaf(_)))
     }
 
     /// Closes the period: what a checkpoint will write. Changes go on in the next one.

@@ -66,6 +66,7 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::Pool>(&mut schemas);
     all::<crate::PoolCreate>(&mut schemas);
     all::<crate::PoolAdd>(&mut schemas);
+    all::<crate::PoolSet>(&mut schemas);
     all::<crate::PoolScrub>(&mut schemas);
     all::<crate::PoolTrimmed>(&mut schemas);
     all::<crate::PoolImport>(&mut schemas);
@@ -78,6 +79,8 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::Volume>(&mut schemas);
     all::<crate::VolumeCreate>(&mut schemas);
     all::<crate::VolumeSet>(&mut schemas);
+    all::<crate::TrashedVolume>(&mut schemas);
+    all::<crate::TrashRestore>(&mut schemas);
     all::<crate::Snapshot>(&mut schemas);
     all::<crate::Snapshots>(&mut schemas);
     all::<crate::SnapshotCreate>(&mut schemas);
@@ -208,9 +211,11 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
             Parameter::Cursor | Parameter::Pool | Parameter::Volume | Parameter::Host => {
                 Object::with_type(Type::String)
             }
-            Parameter::DryRun | Parameter::Unmap | Parameter::WithSnapshots => {
-                Object::with_type(Type::Boolean)
-            }
+            Parameter::DryRun
+            | Parameter::Unmap
+            | Parameter::WithSnapshots
+            | Parameter::Purge
+            | Parameter::Force => Object::with_type(Type::Boolean),
             Parameter::Limit | Parameter::After | Parameter::WaitSeconds => ObjectBuilder::new()
                 .schema_type(Type::Integer)
                 .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))

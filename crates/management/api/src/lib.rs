@@ -13,6 +13,7 @@ mod hosts;
 mod operation;
 mod problem;
 mod snapshots;
+mod trash;
 mod types;
 mod volumes;
 
@@ -21,6 +22,7 @@ pub use hosts::*;
 pub use operation::{Method, Operation, Parameter, ReplyBody};
 pub use problem::{Code, Problem};
 pub use snapshots::*;
+pub use trash::*;
 pub use types::*;
 pub use volumes::*;
 

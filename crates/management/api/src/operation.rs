@@ -43,6 +43,10 @@ pub enum Parameter {
     Unmap,
     /// Also delete its snapshots.
     WithSnapshots,
+    /// Past the trash.
+    Purge,
+    /// Although clients are connected.
+    Force,
 }
 
 impl Parameter {
@@ -58,6 +62,8 @@ impl Parameter {
             Parameter::Host => "host",
             Parameter::Unmap => "unmap",
             Parameter::WithSnapshots => "with_snapshots",
+            Parameter::Purge => "purge",
+            Parameter::Force => "force",
         }
     }
     pub fn description(self) -> &'static str {
@@ -74,6 +80,8 @@ impl Parameter {
             Parameter::Host => "Only what the host or host group with this name or UUID sees or has.",
             Parameter::Unmap => "Also take from it what it sees; without it, that is refused.",
             Parameter::WithSnapshots => "Also delete its snapshots; without it, that is refused.",
+            Parameter::Purge => "Delete it for good; without it, it waits in the trash.",
+            Parameter::Force => "Although clients are connected to it; without it, that is refused.",
         }
     }
 }
@@ -103,6 +111,7 @@ pub enum Operation {
     PoolList,
     PoolCreate,
     PoolShow,
+    PoolSet,
     PoolDestroy,
     PoolImport,
     PoolExport,
@@ -125,6 +134,10 @@ pub enum Operation {
     VolumeSet,
     VolumeDelete,
     VolumePromote,
+    TrashList,
+    TrashShow,
+    TrashRestore,
+    TrashPurge,
     SnapshotList,
     SnapshotCreate,
     SnapshotShow,
@@ -160,12 +173,13 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 57] = [
+    pub const ALL: [Operation; 62] = [
         ServerShow,
         DocumentShow,
         PoolList,
         PoolCreate,
         PoolShow,
+        PoolSet,
         PoolDestroy,
         PoolImport,
         PoolExport,
@@ -188,6 +202,10 @@ impl Operation {
         VolumeSet,
         VolumeDelete,
         VolumePromote,
+        TrashList,
+        TrashShow,
+        TrashRestore,
+        TrashPurge,
         SnapshotList,
         SnapshotCreate,
         SnapshotShow,
@@ -227,13 +245,14 @@ impl Operation {
             }
             PoolAdd | PoolScrub | PoolTrim => Method::Post,
             DiskReplace | DiskOffline | DiskOnline | DiskClear | DiskLocate => Method::Post,
-            VolumePromote | SnapshotCreate | SnapshotRollback | SnapshotClone => Method::Post,
+            VolumePromote | TrashRestore => Method::Post,
+            SnapshotCreate | SnapshotRollback | SnapshotClone => Method::Post,
             HostCreate | HostGroupCreate | MappingCreate => Method::Post,
-            VolumeSet | SnapshotSet | HostSet | HostGroupSet => Method::Patch,
+            PoolSet | VolumeSet | SnapshotSet | HostSet | HostGroupSet => Method::Patch,
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
                 Method::Delete
             }
-            HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
+            TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
             _ => Method::Get,
         }
     }
@@ -244,7 +263,7 @@ impl Operation {
             ServerShow => "/api/v1/server",
             DocumentShow => "/api/v1/openapi.json",
             PoolList | PoolCreate => "/api/v1/pools",
-            PoolShow | PoolDestroy => "/api/v1/pools/{pool}",
+            PoolShow | PoolSet | PoolDestroy => "/api/v1/pools/{pool}",
             PoolImport => "/api/v1/pools/{pool}/import",
             PoolExport => "/api/v1/pools/{pool}/export",
             PoolAdd => "/api/v1/pools/{pool}/disks",
@@ -262,6 +281,9 @@ impl Operation {
             VolumeList | VolumeCreate => "/api/v1/volumes",
             VolumeShow | VolumeSet | VolumeDelete => "/api/v1/volumes/{volume}",
             VolumePromote => "/api/v1/volumes/{volume}/promote",
+            TrashList => "/api/v1/trash",
+            TrashShow | TrashPurge => "/api/v1/trash/{volume}",
+            TrashRestore => "/api/v1/trash/{volume}/restore",
             SnapshotList | SnapshotCreate => "/api/v1/snapshots",
             SnapshotShow | SnapshotSet | SnapshotDelete => "/api/v1/snapshots/{snapshot}",
             SnapshotRollback => "/api/v1/snapshots/{snapshot}/rollback",
@@ -299,12 +321,12 @@ impl Operation {
         match self {
             VolumeCreate | VolumeSet | VolumeDelete | TaskCancel => Access::Operator,
             VolumePromote | SnapshotCreate | SnapshotSet | SnapshotDelete => Access::Operator,
-            SnapshotRollback | SnapshotClone => Access::Operator,
+            SnapshotRollback | SnapshotClone | TrashRestore | TrashPurge => Access::Operator,
             HostCreate | HostSet | HostDelete => Access::Operator,
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
             PoolCreate | PoolDestroy | PoolImport | PoolExport | DiskScan => Access::Admin,
-            PoolAdd | PoolScrub | PoolTrim | GroupRemove => Access::Admin,
+            PoolSet | PoolAdd | PoolScrub | PoolTrim | GroupRemove => Access::Admin,
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => Access::Admin,
             TokenList | TokenCreate | TokenDelete => Access::Admin,
             _ => Access::Viewer,
@@ -319,6 +341,7 @@ impl Operation {
             PoolList => "All pools",
             PoolCreate => "Create a pool",
             PoolShow => "One pool with its groups and disks",
+            PoolSet => "Say how long a pool keeps deleted volumes",
             PoolDestroy => "Destroy a pool and all its volumes",
             PoolImport => "Import a pool from its disks",
             PoolExport => "Close a pool so that another host can import it",
@@ -341,8 +364,12 @@ impl Operation {
             VolumeSet => {
                 "Grow a volume, or change when it acknowledges writes and when snapshots of it are taken"
             }
-            VolumeDelete => "Delete a volume and its data",
+            VolumeDelete => "Delete a volume: it waits in the trash, or is gone for good",
             VolumePromote => "Make a clone the owner of the snapshot that it came from",
+            TrashList => "Deleted volumes that can still be had back",
+            TrashShow => "One volume in the trash",
+            TrashRestore => "Have a volume back from the trash",
+            TrashPurge => "Delete a volume in the trash and its data for good",
             SnapshotList => "All snapshots, oldest first within a volume",
             SnapshotCreate => "Take a snapshot of a volume, or of several at one moment",
             SnapshotShow => "One snapshot",
@@ -380,6 +407,7 @@ impl Operation {
     pub fn input(self) -> Option<&'static str> {
         match self {
             PoolCreate => Some("PoolCreate"),
+            PoolSet => Some("PoolSet"),
             PoolImport => Some("PoolImport"),
             DiskScan => Some("DiskPaths"),
             PoolAdd => Some("PoolAdd"),
@@ -389,6 +417,7 @@ impl Operation {
             DiskLocate => Some("DiskLocate"),
             VolumeCreate => Some("VolumeCreate"),
             VolumeSet => Some("VolumeSet"),
+            TrashRestore => Some("TrashRestore"),
             SnapshotCreate => Some("SnapshotCreate"),
             SnapshotSet => Some("SnapshotSet"),
             SnapshotRollback => Some("SnapshotRollback"),
@@ -408,7 +437,7 @@ impl Operation {
             ServerShow => ReplyBody::Object("Server"),
             DocumentShow => ReplyBody::Document,
             PoolList => ReplyBody::Page("Pool"),
-            PoolShow => ReplyBody::Object("Pool"),
+            PoolShow | PoolSet => ReplyBody::Object("Pool"),
             PoolCreate | PoolDestroy | PoolImport | PoolExport => ReplyBody::Task,
             DiskList => ReplyBody::Page("Disk"),
             DiskScan => ReplyBody::Object("PoolsFound"),
@@ -418,6 +447,9 @@ impl Operation {
             VolumeList => ReplyBody::Page("Volume"),
             VolumeCreate => ReplyBody::Created("Volume"),
             VolumeShow | VolumeSet | VolumePromote => ReplyBody::Object("Volume"),
+            TrashList => ReplyBody::Page("TrashedVolume"),
+            TrashShow => ReplyBody::Object("TrashedVolume"),
+            TrashRestore => ReplyBody::Object("Volume"),
             SnapshotList => ReplyBody::Page("Snapshot"),
             SnapshotCreate => ReplyBody::Created("Snapshots"),
             SnapshotShow | SnapshotSet => ReplyBody::Object("Snapshot"),
@@ -438,7 +470,7 @@ impl Operation {
             MappingCreate => ReplyBody::Created("Mapping"),
             MappingShow => ReplyBody::Object("Mapping"),
             SessionList => ReplyBody::Page("Session"),
-            VolumeDelete | SnapshotDelete | TokenDelete => ReplyBody::Nothing,
+            VolumeDelete | TrashPurge | SnapshotDelete | TokenDelete => ReplyBody::Nothing,
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => ReplyBody::Nothing,
         }
     }
@@ -449,14 +481,17 @@ impl Operation {
             HostList | HostGroupList => &[Parameter::Limit, Parameter::Cursor],
             MappingList => &[Parameter::Limit, Parameter::Cursor, Parameter::Volume, Parameter::Host],
             SessionList => &[Parameter::Limit, Parameter::Cursor, Parameter::Host],
-            DiskList | VolumeList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool],
+            DiskList | VolumeList | TrashList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool],
             SnapshotList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool, Parameter::Volume],
             EventList => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
             TaskShow => &[Parameter::WaitSeconds],
             PoolCreate | PoolDestroy | PoolImport | PoolExport | GroupRemove => &[Parameter::DryRun],
             PoolAdd | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear => &[Parameter::DryRun],
             VolumeCreate | VolumeSet | VolumePromote => &[Parameter::DryRun],
-            VolumeDelete => &[Parameter::DryRun, Parameter::WithSnapshots],
+            VolumeDelete => {
+                &[Parameter::DryRun, Parameter::WithSnapshots, Parameter::Purge, Parameter::Force]
+            }
+            PoolSet | TrashRestore | TrashPurge => &[Parameter::DryRun],
             SnapshotCreate | SnapshotSet | SnapshotDelete => &[Parameter::DryRun],
             SnapshotRollback | SnapshotClone => &[Parameter::DryRun],
             TaskCancel | TokenCreate | TokenDelete => &[Parameter::DryRun],

@@ -148,6 +148,19 @@ pub struct PoolSpec {
     pub disks: Vec<String>,
     pub log_disks: Vec<String>,
     pub spare_disks: Vec<String>,
+    /// How long deleted volumes wait in the trash; 0 when they do not. Absent while the pool is unavailable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trash_keep_seconds: Option<u32>,
+}
+
+/// What to change of a pool; what is absent stays.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSet {
+    /// How long deleted volumes wait in the trash, those that are there already, too: 60 (a minute) to 315360000 (ten
+    /// years); 0 for not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trash_keep_seconds: Option<u32>,
 }
 
 /// Sizes are user data space, after mirroring; zero while the pool is unavailable.

@@ -3,6 +3,7 @@
 use crate::disks::Disk;
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
+use crate::trash;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use forebay_api::{Access, Layout, Sync};
@@ -232,6 +233,18 @@ pub enum Pool {
         /// Name or UUID; all pools without it
         name: Option<String>,
     },
+    /// Change a pool's properties
+    Set {
+        /// The pool's name or UUID
+        name: String,
+        /// How long deleted volumes wait in the trash, like 7d (the default of a new pool); 0 or off for not at all
+        #[arg(long, value_name = "DURATION", value_parser = parse_every, required = true)]
+        trash_keep: u32,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
     /// Read everything that a pool stores, on every disk, and put right what is bad
     Scrub {
         /// The pool's name or UUID
@@ -429,18 +442,14 @@ pub enum Volume {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Delete a volume and its data
-    Delete {
-        /// POOL/NAME or UUID
-        name: String,
-        /// Also delete its snapshots
-        #[arg(long)]
-        with_snapshots: bool,
-        #[command(flatten)]
-        yes: Yes,
-        #[command(flatten)]
-        dry_run: DryRun,
-    },
+    /// Delete a volume: it waits in the trash and can be had back, or is gone for good
+    Delete(trash::Delete),
+    /// List volumes in the trash
+    Trash(trash::List),
+    /// Have a volume back from the trash, with its snapshots
+    Restore(trash::Restore),
+    /// Delete a volume in the trash and its data for good
+    Purge(trash::Purge),
 }
 
 /// CHAP: proof by secrets, which are asked for on the terminal, or read from files or from stdin, a line each.

@@ -157,6 +157,7 @@ impl Session {
                 })?;
                 Ok(health(&pools))
             }
+            Pool::Set { name, trash_keep, yes, dry_run } => self.pool_set(&name, trash_keep, yes, dry_run),
             Pool::Scrub { name, pause, stop, every, wait } => {
                 let (action, done) = match (pause, stop, every) {
                     (true, ..) => (ScrubAction::Pause, "is paused"),
@@ -307,24 +308,10 @@ impl Session {
                 let change = VolumeSet { size_bytes: Some(size), ..VolumeSet::default() };
                 self.volume_change(&name, &change, dry_run.dry_run)
             }
-            Volume::Delete { name, with_snapshots, yes, dry_run } => {
-                let mut call = Call::of(Operation::VolumeDelete, &name).dry_run(dry_run.dry_run);
-                if with_snapshots {
-                    call = call.query("with_snapshots", true);
-                }
-                if dry_run.dry_run {
-                    return self.plan(&self.client.call(call)?);
-                }
-                // What was confirmed is this volume as it is now, not another that takes its name meanwhile.
-                let seen = self.client.call(Call::of(Operation::VolumeShow, &name))?;
-                let what = match with_snapshots {
-                    true => "Deleting a volume, its snapshots and all their data cannot be undone",
-                    false => "Deleting a volume and its data cannot be undone",
-                };
-                self.confirm(yes.yes, what, &name)?;
-                self.client.call(call.if_seen(&seen))?;
-                self.done(&name, "volume.delete", format!("Volume {name} is deleted."))
-            }
+            Volume::Delete(delete) => self.volume_delete(delete),
+            Volume::Trash(list) => self.trash(list),
+            Volume::Restore(restore) => self.volume_restore(restore),
+            Volume::Purge(purge) => self.volume_purge(purge),
         }
     }
 

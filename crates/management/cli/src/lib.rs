@@ -17,6 +17,7 @@ mod show;
 mod size;
 mod snapshots;
 mod table;
+mod trash;
 
 pub use failure::{Exit, Failure};
 pub use help::document;
@@ -232,6 +233,12 @@ mod tests {
             "volume resize tank/a --size 200G",
             "volume delete tank/a --yes",
             "volume delete tank/a --with-snapshots --dry-run",
+            "volume delete tank/a --purge --force --yes",
+            "volume trash --pool tank",
+            "volume restore tank/a --as tank/b --dry-run",
+            "volume purge tank/a --yes",
+            "pool set tank --trash-keep 7d --dry-run",
+            "pool set tank --trash-keep off --yes",
             "volume create tank/b --from tank/a@s --host esx1",
             "volume create tank/b --from tank/a@s --size 200G --sync standard --dry-run",
             "volume set tank/a --snapshot-every 1h --snapshot-keep 24",
@@ -305,6 +312,8 @@ mod tests {
             ("volume create tank/a --from tank/b@s --block-size 4K", "cannot be used with"),
             ("volume set tank/a", "--snapshot-every"),
             ("volume set tank/a --snapshot-every daily", "is not a duration"),
+            ("pool set tank", "--trash-keep"),
+            ("volume restore tank/a --as", "--as"),
             ("snapshot create", "<VOLUME@NAME>"),
             ("snapshot list tank/a --pool tank", "cannot be used with"),
             ("snapshot set tank/a@s", "--template"),

@@ -5,8 +5,8 @@ use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
     Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, PoolStatus,
-    PoolTrimmed, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot, Task, TaskState, Token, Volume,
-    VolumeSpec,
+    PoolTrimmed, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot, Task, TaskState, Token,
+    TrashedVolume, Volume, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
 use serde::Serialize;
@@ -98,6 +98,10 @@ pub fn pool(pool: &Pool) {
         println!("  scrub       {}", scrub_words(scrub));
     }
     println!("  scrubs      {}", schedule_words(&status.scrub_schedule));
+    if let Some(keep) = pool.spec.trash_keep_seconds {
+        let keep = if keep > 0 { format!("kept for {}", show_duration(keep)) } else { "not kept".into() };
+        println!("  trash       deleted volumes are {keep}");
+    }
     if let Some(healing) = &status.healing {
         println!("  healing     {}", healing_words(healing));
     }
@@ -228,6 +232,25 @@ pub fn volumes(volumes: &[Volume]) {
         &["NAME", "SIZE", "USED", "BLOCK", "SYNC", "SNAPSHOTS", "SCHEDULE", "ORIGIN"],
         rows.collect(),
         "No volumes. Create one with: forebay volume create POOL/NAME --size 100G",
+    );
+}
+
+pub fn trash(volumes: &[TrashedVolume]) {
+    let rows = volumes.iter().map(|volume| {
+        vec![
+            Cell::text(&volume.name),
+            Cell::number(show_size(volume.size_bytes)),
+            Cell::number(show_size(volume.mapped_bytes)),
+            Cell::number(volume.snapshots),
+            Cell::text(show_time(volume.deleted_unix_ms)),
+            Cell::text(show_time(volume.purge_unix_ms)),
+            Cell::text(&volume.id),
+        ]
+    });
+    table(
+        &["NAME", "SIZE", "USED", "SNAPSHOTS", "DELETED (UTC)", "PURGED (UTC)", "ID"],
+        rows.collect(),
+        "The trash is empty.",
     );
 }
 

@@ -233,6 +233,7 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
             disks: paths(pool, engine::Role::Data, false),
             log_disks: paths(pool, engine::Role::Log, false),
             spare_disks: paths(pool, engine::Role::Data, true),
+            trash_keep_seconds: Some(pool.trash_keep_seconds),
         },
         status: api::PoolStatus {
             state,
@@ -283,6 +284,7 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
             disks: entry.disks.clone(),
             log_disks: Vec::new(),
             spare_disks: Vec::new(),
+            trash_keep_seconds: None,
         },
         status: api::PoolStatus {
             state: api::PoolState::Unavailable,
@@ -327,6 +329,19 @@ pub fn volume(volume: &engine::VolumeInfo) -> api::Volume {
         },
         name,
         conditions: vec![condition("Ready", true, "Online", "")],
+    }
+}
+
+pub fn trashed(volume: &engine::TrashInfo) -> api::TrashedVolume {
+    api::TrashedVolume {
+        id: volume.id.to_string(),
+        name: format!("{}/{}", volume.pool, volume.name),
+        pool: volume.pool.clone(),
+        size_bytes: volume.size,
+        mapped_bytes: volume.mapped,
+        snapshots: volume.snapshots,
+        deleted_unix_ms: volume.deleted.0,
+        purge_unix_ms: volume.purge.0,
     }
 }
 

@@ -188,6 +188,10 @@ pub struct Ask {
     pub unmap: bool,
     #[serde(default)]
     pub with_snapshots: bool,
+    #[serde(default)]
+    pub purge: bool,
+    #[serde(default)]
+    pub force: bool,
 }
 
 impl<S: Sync> FromRequestParts<S> for Ask {

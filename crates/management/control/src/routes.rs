@@ -3,7 +3,7 @@
 //! Authentication is around everything, also around paths that do not exist, so that a stranger learns nothing. What
 //! changes something runs as its own task: a client that hangs up in the middle does not leave it half done.
 
-use crate::handlers::{disks, hosts, mappings, others, pools, sessions, snapshots, volumes};
+use crate::handlers::{disks, hosts, mappings, others, pools, sessions, snapshots, trash, volumes};
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{Failure, Principal, collect};
 use crate::{Shared, events::now_unix_ms};
@@ -48,6 +48,7 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::PoolList => get(pools::list),
         Operation::PoolCreate => post(pools::create),
         Operation::PoolShow => get(pools::show),
+        Operation::PoolSet => patch(pools::set),
         Operation::PoolDestroy => delete(pools::destroy),
         Operation::PoolImport => post(pools::import),
         Operation::PoolExport => post(pools::export),
@@ -70,6 +71,10 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::VolumeSet => patch(volumes::set),
         Operation::VolumeDelete => delete(volumes::delete),
         Operation::VolumePromote => post(volumes::promote),
+        Operation::TrashList => get(trash::list),
+        Operation::TrashShow => get(trash::show),
+        Operation::TrashRestore => post(trash::restore),
+        Operation::TrashPurge => delete(trash::purge),
         Operation::SnapshotList => get(snapshots::list),
         Operation::SnapshotCreate => post(snapshots::create),
         Operation::SnapshotShow => get(snapshots::show),

@@ -6,7 +6,8 @@ pub mod snapshots;
 
 use crate::iscsi_names;
 use forebay_api::{
-    Code, DiskReplace, PoolAdd, PoolCreate, PoolScrub, Problem, ScrubAction, VolumeCreate, show_size,
+    Code, DiskReplace, PoolAdd, PoolCreate, PoolScrub, Problem, ScrubAction, VolumeCreate, show_duration,
+    show_size,
 };
 use forebay_base::{Id, KIB, MIB, TIB};
 use forebay_pool::{DiskState, DiskStatus, GroupStatus, Role, SnapshotInfo};
@@ -17,6 +18,8 @@ use std::ops::RangeInclusive;
 const DISKS_MAX: usize = 1024;
 /// Linux's PATH_MAX.
 const PATH_BYTES_MAX: usize = 4096;
+/// From a minute, in which the engine looks once, to ten years.
+const TRASH_SECONDS: RangeInclusive<u32> = 60..=10 * 365 * 24 * 3600;
 /// From an hour to ten years: what is closer together never ends, what is further apart never begins.
 const SCRUB_SECONDS: RangeInclusive<u32> = 3600..=10 * 365 * 24 * 3600;
 const NAME_BYTES_MAX: usize = 63;
@@ -177,6 +180,21 @@ pub fn pool_scrub(request: &PoolScrub) -> Result<u32, Problem> {
             wrong("it belongs to the action `schedule`".into(), "Leave it out, or ask for that action.")
         }
         (_, None) => Ok(0),
+    }
+}
+
+/// How long deleted volumes are kept, in words.
+pub fn trash_keep(seconds: u32) -> Result<String, Problem> {
+    match seconds {
+        0 => Ok("deleted volumes do not wait in the trash; those in it are purged".into()),
+        _ if TRASH_SECONDS.contains(&seconds) => {
+            Ok(format!("deleted volumes wait in the trash for {}", show_duration(seconds)))
+        }
+        _ => {
+            let detail = format!("{} in the trash are not possible", show_duration(seconds));
+            let remedy = "Give 60 (a minute) to 315360000 (ten years), or 0 for not at all.";
+            Err(invalid("trash_keep_seconds", detail, remedy))
+        }
     }
 }
 
@@ -356,6 +374,16 @@ mod tests {
         assert_eq!(problem.code, Code::Invalid);
         assert!(problem.remedy.is_some(), "a remedy for: {}", problem.detail);
         problem.field.expect("the field is named")
+    }
+
+    #[test]
+    fn the_trash_keeps_for_a_minute_to_ten_years_or_not_at_all() {
+        for seconds in [0, 60, 7 * 24 * 3600, 315_360_000] {
+            trash_keep(seconds).unwrap();
+        }
+        for seconds in [1, 59, 315_360_001, u32::MAX] {
+            assert_eq!(field(trash_keep(seconds)), "trash_keep_seconds");
+        }
     }
 
     #[test]

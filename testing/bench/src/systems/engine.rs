@@ -8,7 +8,8 @@ use crate::measure::{Direction, FIRST_WRITES, Measured, Places, SEQUENTIAL_WRITE
 use forebay_base::Random;
 use forebay_e2e::host::{Context, Outcome};
 use forebay_pool::{
-    Engine, EngineConfig, Host, IoError, Layout, PoolSpec, SyncPolicy, Volume, VolumeInfo, VolumeSpec,
+    Engine, EngineConfig, Host, IoError, Layout, PoolSpec, SyncPolicy, Volume, VolumeDelete, VolumeInfo,
+    VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt, uring};
 use std::cell::RefCell;
@@ -115,7 +116,8 @@ impl System for InProcess {
     }
     fn first_writes(&mut self, size: u64, seed: u64) -> Outcome<Option<(Measured, Measured)>> {
         if let Some(last) = self.thin.take() {
-            wait(self.engine.volume_delete(&last, false)).context("volume delete")?;
+            wait(self.engine.volume_delete(&last, VolumeDelete { with_snapshots: false, purge: true }))
+                .context("volume delete")?;
         }
         let volume = wait(self.engine.volume_create(thin_volume("thin", size))).context("volume create")?;
         self.thin = Some(format!("{POOL}/thin"));

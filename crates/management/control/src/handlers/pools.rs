@@ -1,9 +1,9 @@
 //! Pools.
 //!
-//! Whatever changes a pool is a task. The daemon's configuration is written before a pool comes to be or ceases to be,
+//! Whatever changes a pool is a task, but for its properties, which are changed at once. The daemon's configuration is written before a pool comes to be or ceases to be,
 //! and again afterwards: see [`crate::configuration`].
 
-use super::{disks, mappings};
+use super::{disks, mappings, told};
 use crate::configuration::{Remembered, Unsettled};
 use crate::iscsi_names::target_name;
 use crate::request::{Answered, Ask, Input, Principal, made, ok, plan};
@@ -11,7 +11,7 @@ use crate::{Shared, convert, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use forebay_api::{Code, Operation, Pool, PoolCreate, PoolImport, Problem, Severity, Task};
+use forebay_api::{Code, Operation, Pool, PoolCreate, PoolImport, PoolSet, Problem, Severity, Task};
 use forebay_base::Id;
 use forebay_pool::{Import, PoolSpec, PoolState, PoolStatus};
 use std::sync::Arc;
@@ -74,6 +74,32 @@ pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
     ok(&find(&shared, &name).await?)
+}
+
+pub async fn set(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+    Input(request): Input<PoolSet>,
+) -> Answered {
+    let pool = imported(&shared, &name).await?;
+    shared.engine.pool_changeable(&pool.name).await?;
+    let keep = request.trash_keep_seconds.filter(|&keep| keep != pool.trash_keep_seconds);
+    let changes: Vec<String> = match keep {
+        None => Vec::new(),
+        Some(keep) => vec![rules::trash_keep(keep)?],
+    };
+    if ask.dry_run {
+        return plan("pool.set", &pool.name, changes);
+    }
+    if let Some(keep) = keep {
+        shared.engine.set_trash_keep(&pool.name, keep).await?;
+    }
+    for what in changes {
+        told(&shared, &who, "pool.changed", &pool.name, &what);
+    }
+    ok(&convert::pool(&imported(&shared, &pool.name).await?))
 }
 
 pub async fn create(

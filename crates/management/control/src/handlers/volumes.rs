@@ -4,7 +4,8 @@
 //! something, not when clients write or snapshots are taken. Changes run one at a time, so that the comparison with `If-Match` and the change
 //! are one step.
 
-use super::{mappings, told};
+use super::sessions::users;
+use super::{mappings, pools, told};
 use crate::request::{
     Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tag_of_spec, tagged,
 };
@@ -14,11 +15,11 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
-use forebay_api::{Code, Operation, Problem, Volume, VolumeCreate, VolumeSet, show_size};
-use forebay_pool::{SnapshotInfo, VolumeInfo, VolumeSpec};
+use forebay_api::{Code, Operation, Problem, Volume, VolumeCreate, VolumeSet, show_duration, show_size};
+use forebay_pool::{SnapshotInfo, VolumeDelete, VolumeInfo, VolumeSpec};
 use std::sync::Arc;
 
-fn etag(volume: &Volume) -> String {
+pub fn etag(volume: &Volume) -> String {
     tag_of_spec(&volume.id, &volume.name, &volume.spec)
 }
 
@@ -195,31 +196,47 @@ pub async fn delete(
     headers: HeaderMap,
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
-    let volume = find(&shared, &name).await?;
+    let info = shared.engine.volume(&name).await?;
+    let volume = convert::volume(&info);
     check(&headers, &volume)?;
     changeable(&shared, &volume).await?;
-    let snapshots = volume.status.snapshots;
+    let (snapshots, users) = (volume.status.snapshots, users(&shared, &info));
     rules::snapshots::volume_delete(&volume.name, snapshots, ask.with_snapshots)?;
     if snapshots > 0 {
         snapshots_of(&shared, &volume).await?.iter().try_for_each(rules::snapshots::delete)?;
     }
+    rules::snapshots::delete_used(&volume.name, &users, ask.force)?;
+    let keep = if ask.purge { 0 } else { pools::imported(&shared, &info.pool).await?.trash_keep_seconds };
     if ask.dry_run {
-        let mut changes =
-            vec![format!("The volume and its data, {}, are lost.", show_size(volume.status.mapped_bytes))];
+        let mapped = show_size(volume.status.mapped_bytes);
+        let mut changes = vec![match keep {
+            0 => format!("The volume and its data, {mapped}, are lost."),
+            _ => format!("The volume and its data, {mapped}, wait in the trash for {}.", show_duration(keep)),
+        }];
         if snapshots > 0 {
             let count = rules::snapshots::counted(snapshots);
             let alone = show_size(volume.status.snapshot_bytes.unwrap_or_default());
             changes.push(format!("It takes {count} along, with another {alone} of data."));
         }
+        if !users.is_empty() {
+            changes.push(format!("It is in use by {}.", rules::snapshots::few(&users)));
+        }
         changes.extend(mappings::loss_in_words(&shared, &volume));
         return plan("volume.delete", &volume.name, changes);
     }
-    shared.engine.volume_delete(&volume.name, ask.with_snapshots).await?;
-    let what = match snapshots {
-        0 => "deleted".to_string(),
-        count => format!("deleted with {}", rules::snapshots::counted(count)),
+    let how = VolumeDelete { with_snapshots: ask.with_snapshots, purge: keep == 0 };
+    shared.engine.volume_delete(&volume.name, how).await?;
+    let with = match snapshots {
+        0 => String::new(),
+        count => format!(" with {}", rules::snapshots::counted(count)),
     };
-    told(&shared, &who, "volume.deleted", &volume.name, &what);
+    match keep {
+        0 => told(&shared, &who, "volume.deleted", &volume.name, &format!("deleted{with}")),
+        keep => {
+            let what = format!("put into the trash{with}, for {}", show_duration(keep));
+            told(&shared, &who, "volume.trashed", &volume.name, &what);
+        }
+    }
     mappings::drop_where(&shared, move |mapping| mapping.volume == volume.id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

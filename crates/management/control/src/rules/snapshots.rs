@@ -90,7 +90,7 @@ pub fn delete(snapshot: &SnapshotInfo) -> Result<(), Problem> {
     if !snapshot.clones.is_empty() {
         let clones: Vec<String> =
             snapshot.clones.iter().map(|clone| format!("{}/{clone}", snapshot.pool)).collect();
-        let remedy = "Delete them first, or make one the owner of the snapshot with `forebay clone promote`.";
+        let remedy = "Delete and purge them first, or make one the owner of the snapshot with `forebay clone promote`.";
         return refused(format!("volumes grew from it: {}", few(&clones)), remedy.into());
     }
     Ok(())
@@ -150,13 +150,19 @@ pub fn schedule_in_words(schedule: SnapshotSchedule) -> String {
 
 /// Refuses to put back a volume that somebody uses: what a client remembers of it would be mixed with what it finds.
 pub fn rollback(volume: &str, users: &[String], force: bool) -> Result<(), Problem> {
+    unused(volume, users, force, "what they keep in memory would be mixed with the old contents")
+}
+
+/// Refuses to delete a volume that somebody uses.
+pub fn delete_used(volume: &str, users: &[String], force: bool) -> Result<(), Problem> {
+    unused(volume, users, force, "what they have open would be taken from them")
+}
+
+fn unused(volume: &str, users: &[String], force: bool, why: &str) -> Result<(), Problem> {
     if users.is_empty() || force {
         return Ok(());
     }
-    let detail = format!(
-        "it is in use by {}: what they keep in memory would be mixed with the old contents",
-        few(users)
-    );
+    let detail = format!("it is in use by {}: {why}", few(users));
     Err(Problem::new(Code::Unsafe, detail)
         .object(volume)
         .field("force")
@@ -276,6 +282,9 @@ pub(super) mod tests {
         rollback("tank/a", &[], false).unwrap();
         let users: Vec<String> = (1..8).map(|n| format!("NBD client 10.0.0.{n}:5")).collect();
         rollback("tank/a", &users, true).unwrap();
+        delete_used("tank/a", &users, true).unwrap();
+        let used = delete_used("tank/a", &users, false).unwrap_err();
+        assert!(used.code == Code::Unsafe && used.field.as_deref() == Some("force"), "{used:?}");
         let problem = rollback("tank/a", &users, false).unwrap_err();
         assert_eq!((problem.code, problem.field.as_deref()), (Code::Unsafe, Some("force")));
         assert!(problem.detail.contains("10.0.0.5:5 and 2 more"), "{}", problem.detail);
