@@ -7,6 +7,7 @@
 use crate::commit::{Change, Entry};
 use crate::dataset::Dataset;
 use crate::error::IoError;
+use crate::lineage::Snapshot;
 use crate::record::DatasetState;
 use crate::shard::Shard;
 use forebay_base::Checksum;
@@ -124,18 +125,20 @@ impl Shard {
                 seen.set(now());
             }
             // As long as frees are on their way, the pool is not full.
-            let frees = self.space.borrow().has_pending_frees() || self.is_deleting();
+            let frees = self.expects_space();
             let most = if frees { STALLED_CHECKPOINTS_FREEING } else { STALLED_CHECKPOINTS };
             let has_tried = self.staged_bytes.get() == 0 || tries >= seen.get().2 + STALLED_TRIES;
             checkpoints >= seen.get().1 + most && has_tried
         }
     }
 
-    /// Whether a deleted volume is still being emptied.
-    fn is_deleting(&self) -> bool {
+    /// Whether space comes back from something that is being deleted.
+    pub fn is_deleting(&self) -> bool {
         let (datasets, snapshots) = (self.datasets.borrow(), self.snapshots.borrow());
-        datasets.values().any(|dataset| dataset.is_deleting())
-            || snapshots.values().any(|snapshot| snapshot.record.borrow().state == DatasetState::Deleting)
+        let goes = |snapshot: &Snapshot| {
+            snapshot.record.borrow().state == DatasetState::Deleting && !snapshot.stuck.get()
+        };
+        datasets.values().any(|dataset| dataset.is_deleting()) || snapshots.values().any(|known| goes(known))
     }
 
     /// Whether so many blocks could ever go to the log at once.

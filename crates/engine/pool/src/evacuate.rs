@@ -252,8 +252,7 @@ impl Control {
         let mut by_gain = Vec::new();
         for index in 0..self.shard_count() {
             let look = |shard: Rc<Shard>| async move {
-                let space = shard.space.borrow();
-                (space.has_pending_frees(), space.emptiest().len())
+                (shard.expects_space(), shard.space.borrow().emptiest().len())
             };
             let (pending, chunks) = self.on_shard(index, look).await.ok()?;
             freed |= pending;

@@ -458,7 +458,7 @@ impl Shard {
             }
             if !self.space.borrow().is_scarce() {
                 self.space.borrow_mut().declare_scarce();
-            } else if self.space.borrow().has_pending_frees() && waited < SPACE_WAITS_MAX {
+            } else if self.expects_space() && waited < SPACE_WAITS_MAX {
                 waited += 1;
                 if !self.next_checkpoint().await {
                     break Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
@@ -474,6 +474,11 @@ impl Shard {
         let mut space = self.space.borrow_mut();
         places.iter().for_each(|place| space.give_back(place));
         result
+    }
+
+    /// Whether frees are on their way: then the shard is not full.
+    pub fn expects_space(&self) -> bool {
+        self.space.borrow().has_pending_frees() || self.is_deleting()
     }
 
     /// Whether some chunks are closed for a while, and whoever closed them does not wait for the log to drain, which needs space.
