@@ -190,7 +190,7 @@ impl Player {
     async fn crash_amid(&self, before: Model, op: &Op) -> Result<End, Failure> {
         let writable =
             |volume: &&String| !matches!(op, Op::DeleteVolume { volume: gone, .. } if gone == *volume);
-        let volume = before.volumes.keys().filter(writable).last().cloned();
+        let volume = before.volumes.keys().rfind(writable).cloned();
         let writes: Vec<Op> = match &volume {
             None => Vec::new(),
             Some(volume) => (0..8)
