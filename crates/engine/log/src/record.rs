@@ -205,9 +205,9 @@ mod tests {
         let mut bytes = vec![0; records.iter().map(Record::len).sum()];
         let mut w = Writer::new(&mut bytes);
         records.iter().for_each(|record| record.encode(&mut w));
-        assert_eq!(decode_records(&bytes, 8), Ok(records));
-        assert!((0..bytes.len()).all(|len| decode_records(&bytes[..len], 8).is_err()));
-        assert_eq!(decode_records(&bytes, 7), Err(RecordError), "left-over bytes");
+        assert_eq!(decode_records(&bytes, 7), Ok(records));
+        assert!((0..bytes.len()).all(|len| decode_records(&bytes[..len], 7).is_err()));
+        assert_eq!(decode_records(&bytes, 6), Err(RecordError), "left-over bytes");
         assert_eq!(
             decode_records(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255], 1),
             Err(RecordError)
