@@ -30,6 +30,8 @@ use std::rc::Rc;
 const BATCH: usize = 16;
 /// Places freed in one period after which a checkpoint is worth its cost.
 const FREED_MAX: u64 = 64 << 10;
+/// How often a count begins anew when what it goes through changes or is given back.
+const COUNT_TRIES: u32 = 8;
 /// Runs of staged blocks that are dropped with one entry.
 const RUNS_MAX: usize = 256;
 
@@ -304,10 +306,7 @@ impl Shard {
             return Ok(kept);
         }
         let number = snapshot.number();
-        loop {
-            if !snapshot.is_live() {
-                return Err(IoError::Gone);
-            }
+        for _ in 0..COUNT_TRIES {
             let child = self.child_of(number);
             let is_final = matches!(child, Child::Snapshot(_));
             let walk = Walk {
@@ -331,6 +330,7 @@ impl Shard {
             }
             return Ok(kept);
         }
+        Err(IoError::Gone)
     }
 }
 
