@@ -26,8 +26,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Histories that one run of the row plays.
+/// Histories that one run of the row plays for so many operations that it may have.
 const HISTORIES: u64 = 12;
+const HISTORIES_OPERATIONS: u64 = 120;
 /// Times that a machine is started in a history, and what is done in between.
 const STARTS: u64 = 3;
 const OPERATIONS: u64 = 18;
@@ -45,7 +46,7 @@ const CRASH_NANOS_MAX: u64 = 6_000_000;
 /// Plays histories on the setup's pool.
 pub fn lineage(setup: &Setup) -> Result<Shown, Failure> {
     let mut shown = Shown::default();
-    for nth in 0..HISTORIES {
+    for nth in 0..HISTORIES * setup.operations.div_ceil(HISTORIES_OPERATIONS) {
         let seed = setup.seed.wrapping_mul(1009).wrapping_add(nth);
         let crashes = history(setup, seed)
             .map_err(|failure| failure.because(&format!("history {nth} of this seed")))?;
