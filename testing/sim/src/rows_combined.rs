@@ -105,6 +105,8 @@ pub fn tolerated(setup: &Setup) -> Result<Shown, Failure> {
         let gone: u64 = struck.iter().map(is_gone).sum();
         if is_quiet {
             scene.clients.mix.set(Mix::READS);
+            // What waits in the log for its place is on its way into lines, too: a scrub has it go there first.
+            scrub(scene, 0).await?;
         }
         struck.iter().for_each(|(disk, fault)| fault.strike(scene, *disk));
         let crash = async {

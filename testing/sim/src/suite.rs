@@ -36,6 +36,8 @@ pub struct Verdict {
 const SEEDS: u64 = 24;
 /// Seeds that rows try which are asked first, and others.
 const SEEDS_FIRST: u64 = 10;
+/// The first, for a mistake that shows in a moment between two failures.
+const SEEDS_RARE: u64 = 120;
 const SEEDS_OTHER: u64 = 4;
 /// Images of one seed.
 const IMAGES: u64 = 150;
@@ -134,7 +136,8 @@ pub fn hunt(bug: Bug) -> Verdict {
     planted::plant(Some(bug));
     let first = rows_first(bug);
     for name in first {
-        if let Some(caught) = hunt_by_row(bug, name, SEEDS_FIRST, &mut cases) {
+        let seeds = if bug == Bug::FailureCountsAsRecorded { SEEDS_RARE } else { SEEDS_FIRST };
+        if let Some(caught) = hunt_by_row(bug, name, seeds, &mut cases) {
             return verdict(Some(caught), cases);
         }
     }
