@@ -14,7 +14,8 @@ use crate::setup::{POOL, Setup};
 use crate::verify::offline_check;
 use forebay_base::Random;
 use forebay_pool::{
-    Engine, Error, ErrorKind, Import, IoError, SnapshotChange, SyncPolicy, Volume, VolumeDelete, VolumeSpec,
+    Compression, Engine, Error, ErrorKind, Import, IoError, SnapshotChange, SyncPolicy, Volume, VolumeDelete,
+    VolumeSpec,
 };
 use forebay_runtime::{Buf, Rt};
 use forebay_simulation::{Fate, Image, World, WorldConfig};
@@ -32,7 +33,7 @@ const HISTORIES_OPERATIONS: u64 = 120;
 /// Times that a machine is started in a history, and what is done in between.
 const STARTS: u64 = 3;
 const OPERATIONS: u64 = 18;
-const BLOCK: u64 = 4096;
+const BLOCK: u64 = 8192;
 /// Blocks that are used: at the ends of leaves, of nodes above them, and of small volumes.
 const ISLANDS: [u64; 4] = [0, 500, 5 * 510 - 6, 510 * 510 - 6];
 const ISLAND: u64 = 16;
@@ -371,7 +372,9 @@ impl Player {
                     _ => SyncPolicy::Disabled,
                 };
                 let (pool, name, size) = (POOL.into(), volume.clone(), size * BLOCK);
-                let spec = VolumeSpec { pool, name, size, block_size: BLOCK as u32, sync };
+                let kinds = [Compression::Off, Compression::Lz4, Compression::Zstd(1)];
+                let compression = kinds[self.below(3) as usize];
+                let spec = VolumeSpec { pool, name, size, block_size: BLOCK as u32, sync, compression };
                 engine.volume_create(spec).await.map(drop).map_err(kind)
             }
             Op::Write { volume, first, count, number } => {
@@ -420,10 +423,8 @@ impl Player {
 
     fn data(&self, first: u64, count: u64, number: u32) -> Buf {
         let mut bytes = self.rt.buffer((count * BLOCK) as usize);
-        for (block, part) in (first..).zip(bytes.chunks_mut(BLOCK as usize)) {
-            let word = (block << 32 | u64::from(number)).to_le_bytes();
-            part.chunks_mut(8).for_each(|place| place.copy_from_slice(&word));
-        }
+        let blocks = (first..).zip(bytes.chunks_mut(BLOCK as usize));
+        blocks.for_each(|(block, part)| fill(part, block << 32 | u64::from(number)));
         bytes.freeze()
     }
 
@@ -536,10 +537,12 @@ impl Player {
             let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
             for (block, part) in (first..).zip(bytes.chunks(BLOCK as usize)) {
                 let word = u64::from_le_bytes(part[..8].try_into().expect("8 bytes"));
-                let is_even = part.chunks(8).all(|other| other == &part[..8]);
-                if !is_even || (word != 0 && word >> 32 != block) {
+                let mut right = vec![0; part.len()];
+                fill(&mut right, word);
+                if part != right || (word != 0 && word >> 32 != block) {
+                    let whole = part == right;
                     return Err(Failure::Content(format!(
-                        "{name}: block {block} holds {word:#x}, even: {is_even}"
+                        "{name}: block {block} holds {word:#x}, whole: {whole}"
                     )));
                 }
                 if word != 0 {
@@ -622,5 +625,13 @@ fn agree(what: &str, found: &BTreeMap<u64, u32>, expected: &Content) -> Result<(
             found.get(block),
             expected.get(block)
         ))),
+    }
+}
+
+/// A block that begins with `word`: all of it is that, or, of one write in three, noise that cannot be made smaller.
+fn fill(bytes: &mut [u8], word: u64) {
+    bytes.chunks_mut(8).for_each(|place| place.copy_from_slice(&word.to_le_bytes()));
+    if word != 0 && (word as u32).is_multiple_of(3) {
+        Random::new(word).fill(&mut bytes[8..]);
     }
 }

@@ -178,6 +178,11 @@ impl VolumeModel {
         number
     }
 
+    /// Whether an operation is there whole or not at all.
+    pub fn is_atomic(&self, number: u32) -> bool {
+        self.ops[number as usize - 1].effect == Effect::Write
+    }
+
     pub fn end(&mut self, number: u32, end: End, at: u64) {
         let op = &mut self.ops[number as usize - 1];
         op.ended = at;

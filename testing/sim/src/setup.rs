@@ -5,7 +5,7 @@
 //! recovery (checkpoints, laps of the log, reuse of space) is a matter of counts, not of sizes.
 
 use forebay_base::{MIB, Random};
-use forebay_pool::{GroupAdd, Layout, PoolSpec, SyncPolicy};
+use forebay_pool::{Compression, GroupAdd, Layout, PoolSpec, SyncPolicy};
 
 /// Name of the pool that every run makes.
 pub const POOL: &str = "tank";
@@ -40,6 +40,8 @@ pub struct Setup {
     pub operations: u64,
     /// One sync policy for all volumes; `None` mixes them.
     pub sync: Option<SyncPolicy>,
+    /// One compression for all volumes; `None` mixes them.
+    pub compression: Option<Compression>,
     /// Whether volumes are created, resized and deleted on the way.
     pub management: bool,
     /// Whether ready tasks run in a drawn order.
@@ -67,6 +69,7 @@ impl Setup {
             clients: pick(&[1, 2, 4, 8]) as usize,
             operations: pick(&[60, 120, 120, 240, 800]),
             sync: None,
+            compression: None,
             management: pick(&[0, 1]) == 1,
             shuffle: pick(&[0, 1, 1]) == 1,
             second: pick(&[0, 0, 1]) == 1,
@@ -165,6 +168,8 @@ impl Setup {
         add("clients", self.clients == drawn.clients, self.clients.to_string());
         add("operations", self.operations == drawn.operations, self.operations.to_string());
         add("sync", self.sync == drawn.sync, self.sync.map_or("mixed", SyncPolicy::name).into());
+        let compression = self.compression.map_or("mixed".into(), |one| one.to_string());
+        add("compression", self.compression == drawn.compression, compression);
         add("management", self.management == drawn.management, self.management.to_string());
         add("second", self.second == drawn.second, self.second.to_string());
         add("shuffle", self.shuffle == drawn.shuffle, self.shuffle.to_string());
@@ -188,6 +193,8 @@ impl Setup {
             "operations" => self.operations = number()?,
             "sync" if value == "mixed" => self.sync = None,
             "sync" => self.sync = Some(SyncPolicy::parse(value).ok_or_else(bad)?),
+            "compression" if value == "mixed" => self.compression = None,
+            "compression" => self.compression = Some(value.parse().map_err(|_| bad())?),
             "management" => self.management = truth()?,
             "second" => self.second = truth()?,
             "shuffle" => self.shuffle = truth()?,
@@ -208,6 +215,7 @@ mod tests {
             setup.layout = Layout::Mirror3;
             setup.operations = 77;
             setup.sync = Some(SyncPolicy::Standard);
+            setup.compression = Some(Compression::Gzip(1));
             let text = setup.options();
             let words: Vec<&str> = text.split(' ').collect();
             let mut again = Setup::from_seed(words[1].parse().expect("the seed is a number"));

@@ -54,6 +54,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::FlushErrorIgnored => &["flush-error"],
         Bug::UnreadableReadsAsZeros => &["rot-serving", "unreadable", "read-error"],
         Bug::EvacuatesLockedBlocks | Bug::PlugNotReplayed => &["scattered"],
+        Bug::MovedBlockForgetsKind => &["group-removed", "scattered"],
         Bug::ParityNotUpdated | Bug::ParityWrongRotation => &["gone", "rot"],
         Bug::DegradedReadUnchecked => &["rot-same-place", "gone"],
         Bug::ResilverMissesChunk => &["returned"],

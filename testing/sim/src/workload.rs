@@ -7,12 +7,12 @@
 mod filling;
 
 use crate::content::{SECTOR, fill};
-use crate::harness::{Failure, FirstFailure, all};
+use crate::harness::{Failure, FirstFailure, TELL_EVENTS, all};
 use crate::oracle::{Effect, End, NEVER, Span, VolumeModel};
 use crate::setup::{POOL, Setup};
 use forebay_base::{GIB, MIB, Random};
 use forebay_pool::{
-    Engine, Error, ErrorKind, IoError, SyncPolicy, Volume, VolumeDelete, VolumeInfo, VolumeSpec,
+    Compression, Engine, Error, ErrorKind, IoError, SyncPolicy, Volume, VolumeDelete, VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::{Buf, Rt, yield_now};
 use forebay_simulation::World;
@@ -267,12 +267,21 @@ impl Clients {
 
     fn issue(&self, live: &Live, effect: Effect, from: u32, to: u32) -> (u32, u64) {
         let tick = self.tick();
-        (self.history.borrow_mut().volumes[live.model].issue(effect, from, to, tick), tick)
+        let number = self.history.borrow_mut().volumes[live.model].issue(effect, from, to, tick);
+        if TELL_EVENTS.get() {
+            println!("  tick {tick}: {} {number}: {effect:?} of sectors {from}..{to}", live.name);
+        }
+        (number, tick)
     }
 
     /// Tells the oracle how operation `number` ended, and whether that is excused.
     fn end(&self, live: &Live, number: u32, result: Result<(), IoError>, fua: bool, what: &str) {
         let tick = self.tick();
+        if TELL_EVENTS.get()
+            && let Err(error) = result
+        {
+            println!("  tick {tick}: {} {number}: {error}", live.name);
+        }
         let mut history = self.history.borrow_mut();
         let model = &mut history.volumes[live.model];
         let end = match result {
@@ -283,7 +292,8 @@ impl Clients {
                     SyncPolicy::Disabled => false,
                 },
             },
-            Err(IoError::NoSpace | IoError::OutOfRange) => End::Refused,
+            // What is done piece by piece may have been begun.
+            Err(IoError::NoSpace | IoError::OutOfRange) if model.is_atomic(number) => End::Refused,
             Err(_) => End::Failed,
         };
         model.end(number, end, tick);
@@ -464,11 +474,14 @@ impl Clients {
         let block_size = drawn.min(self.setup.block_bytes_max());
         let size = [MIB, MIB, MIB, 12 * MIB, 40 * MIB, GIB][self.below(6) as usize];
         let size = size + self.below(4) * u64::from(block_size);
-        self.create_volume(size, block_size, sync).await;
+        let kinds =
+            [Compression::Off, Compression::Lz4, Compression::Lz4, Compression::Lzjb, Compression::Zstd(1)];
+        let compression = self.setup.compression.unwrap_or_else(|| kinds[self.below(5) as usize]);
+        self.create_volume(size, block_size, sync, compression).await;
     }
 
     /// Creates a volume; it is the last of the live ones when that worked.
-    async fn create_volume(&self, size: u64, block_size: u32, sync: SyncPolicy) {
+    async fn create_volume(&self, size: u64, block_size: u32, sync: SyncPolicy, compression: Compression) {
         let index = self.named.get();
         self.named.set(index + 1);
         let name = format!("v{index}");
@@ -479,7 +492,11 @@ impl Clients {
             history.volumes.push(VolumeModel::new(index as u32 + 1, full, size, block_size, sync, issued));
             history.volumes.len() - 1
         };
-        let spec = VolumeSpec { pool: POOL.into(), name: name.clone(), size, block_size, sync };
+        let (pool, name_of) = (POOL.into(), name.clone());
+        let spec = VolumeSpec { pool, name: name_of, size, block_size, sync, compression };
+        if TELL_EVENTS.get() {
+            println!("  tick {issued}: {spec:?}");
+        }
         match self.engine.volume_create(spec).await {
             Ok(VolumeInfo { id, .. }) => {
                 let acknowledged = self.tick();

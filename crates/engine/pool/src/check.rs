@@ -11,14 +11,15 @@ use crate::Import;
 use crate::assembly::assemble;
 use crate::error::Error;
 use crate::format::ShardRoot;
-use crate::import::{Found, Probe, build_array, line_units, open_error, probe};
+use crate::import::{Found, Probe, build_array, lines, open_error, probe};
 use crate::open::{FrameReader, log_ring, read_catalog, read_chunk_table};
 use forebay_base::Id;
+use forebay_compress::Codec;
 use forebay_device::Health;
 use forebay_log::{FrameContext, Record, decode_records};
 use forebay_raid::Array;
 use forebay_runtime::{OpenMode, Rt};
-use forebay_space::{Addr, Bits, ChunkEntry, ChunkId, ChunkKind, Ptr, decode_record};
+use forebay_space::{Addr, Bits, ChunkEntry, ChunkId, ChunkKind, Lines, Ptr, decode_record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -81,9 +82,10 @@ pub async fn check(rt: &Rt, paths: &[String]) -> Result<CheckReport, Error> {
         report,
         slots: BTreeSet::new(),
         chunk_ids: BTreeSet::new(),
-        line_units: line_units(&label),
+        lines: lines(&label),
         // In a pool that was not exported, lines may be half written: the log knows how they go on.
         exported: assembly.pool.exported,
+        codec: Codec::default(),
     };
     for (index, root) in assembly.pool.shards.iter().enumerate() {
         checker.shard(index, root, assembly.pool.incarnation).await;
@@ -98,8 +100,9 @@ struct Checker {
     /// Slots and chunk numbers seen: each belongs to one chunk of one shard.
     slots: BTreeSet<(u16, u32)>,
     chunk_ids: BTreeSet<u32>,
-    line_units: Vec<u32>,
+    lines: Vec<Lines>,
     exported: bool,
+    codec: Codec,
 }
 
 /// One shard's space, as it is rebuilt.
@@ -202,7 +205,7 @@ impl Checker {
     async fn parity(&mut self, shard: usize, space: &Space) {
         for (entry, reached) in space.chunks.values() {
             let is_data = matches!(entry.kind, ChunkKind::Data { .. });
-            let line = self.line_units.get(usize::from(entry.group)).copied().unwrap_or(0);
+            let line = self.lines.get(usize::from(entry.group)).map_or(0, |lines| lines.units);
             if !is_data || line == 0 || !self.exported {
                 continue;
             }

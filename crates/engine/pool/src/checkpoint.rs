@@ -18,7 +18,7 @@ use forebay_device::SlotRef;
 use forebay_raid::DiskSet;
 use forebay_runtime::{Buf, completion};
 use forebay_space::{ChunkEntry, Ptr, encode_record};
-use forebay_tree::{DirtyLeaf, Frozen, NODE_BYTES, NodeHeader, decode_ptrs, encode_node, leaf_body};
+use forebay_tree::{DirtyLeaf, Frozen, Mapped, NODE_BYTES, NodeHeader, decode_ptrs, encode_node, leaf_body};
 use futures_util::future::join_all;
 use std::rc::Rc;
 
@@ -133,7 +133,7 @@ impl Shard {
         writer: &mut NodeWriter<'_>,
         owner: NodeOwner,
         mut frozen: Frozen,
-    ) -> Result<(Ptr, u8, u64), IoError> {
+    ) -> Result<(Ptr, u8, Mapped), IoError> {
         let mut leaves = frozen.dirty_leaves();
         // Cold leaves are read in the order in which they lie on disk.
         leaves.sort_by_key(|leaf| (leaf.hot().is_none(), leaf.home.addr()));
@@ -184,9 +184,9 @@ impl Shard {
         &self,
         owner: &NodeOwner,
         leaf: &DirtyLeaf,
-    ) -> Result<(Option<Vec<u8>>, Vec<Ptr>, i64), IoError> {
+    ) -> Result<(Option<Vec<u8>>, Vec<Ptr>, Mapped), IoError> {
         if let Some(ptrs) = leaf.hot() {
-            return Ok((leaf_body(ptrs), Vec::new(), 0));
+            return Ok((leaf_body(ptrs), Vec::new(), Mapped::default()));
         }
         let header = self.node_header(owner, 0, leaf.index);
         let stored =

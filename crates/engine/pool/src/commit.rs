@@ -11,6 +11,8 @@
 use crate::dataset::{Dataset, Staged};
 use crate::destage::LogClaim;
 use crate::error::IoError;
+use crate::lines::LinesClaim;
+use crate::pack::Block;
 use crate::record::DatasetRecord;
 use crate::shard::{NodesClaim, Shard};
 use crate::signal::Pass;
@@ -44,19 +46,21 @@ const PARTS_MAX: usize = 512;
 
 /// A change to one dataset or to the shard.
 pub(crate) enum Change {
-    /// The blocks from `first` on: their pointers, and their contents in parts of whole blocks.
+    /// The blocks from `first` on: their pointers, and their contents in parts of whole blocks. Where some are stored in another
+    /// form, or are holes since they are zeros, `stored` has what goes to disk of each; otherwise it is empty.
     Write {
         dataset: Rc<Dataset>,
         first: u64,
         ptrs: Vec<Ptr>,
         parts: Vec<Buf>,
+        stored: Vec<Buf>,
         destage: bool,
     },
     /// Each block with the place that is reserved for it.
     Data {
         dataset: Rc<Dataset>,
         first: u64,
-        blocks: Vec<(Buf, Option<Ptr>)>,
+        blocks: Vec<(Block, Option<Ptr>)>,
     },
     Clear {
         dataset: Rc<Dataset>,
@@ -94,6 +98,8 @@ pub(crate) struct Entry {
     pub pass: Option<Pass>,
     /// Room in the log.
     pub room: Option<LogClaim>,
+    /// Lines of which the entry has all that is taken.
+    pub lines: Option<LinesClaim>,
     /// Nodes that applying the entry may make dirty.
     pub nodes: Option<NodesClaim>,
     /// Bytes of the entry's records, once it is queued.
@@ -110,6 +116,7 @@ impl Entry {
             ahead: None,
             pass: None,
             room: None,
+            lines: None,
             nodes: None,
             records_bytes: 0,
         }
@@ -133,7 +140,12 @@ impl Entry {
     /// Adds what the entry writes to the data disks: runs of blocks that follow each other in memory and on disk.
     fn add_data(&self, runs: &mut Vec<(Addr, Buf)>) {
         for change in &self.changes {
-            let Change::Write { ptrs, parts, .. } = change else { continue };
+            let Change::Write { ptrs, parts, stored, .. } = change else { continue };
+            if !stored.is_empty() {
+                let blocks = ptrs.iter().zip(stored).filter(|(ptr, _)| !ptr.is_hole());
+                runs.extend(blocks.map(|(ptr, stored)| (ptr.addr(), stored.clone())));
+                continue;
+            }
             let mut ptrs = &ptrs[..];
             for part in parts {
                 let mut at = 0;
@@ -154,10 +166,21 @@ impl Entry {
     fn born_in(&mut self, epoch: u64) {
         for change in &mut self.changes {
             let Change::Write { ptrs, .. } = change else { continue };
-            ptrs.iter_mut().filter(|ptr| ptr.birth() != epoch).for_each(|ptr| ptr.set_birth(epoch));
+            let other = |ptr: &&mut Ptr| ptr.birth() != epoch && !ptr.is_hole();
+            ptrs.iter_mut().filter(other).for_each(|ptr| ptr.set_birth(epoch));
         }
     }
 
+    /// Bytes that the entry writes to the data disks.
+    pub fn stored_bytes(&self) -> usize {
+        let bytes = |change: &Change| match change {
+            Change::Write { ptrs, .. } => ptrs.iter().map(|ptr| ptr.bytes() as usize).sum(),
+            _ => 0,
+        };
+        self.changes.iter().map(bytes).sum()
+    }
+
+    /// Bytes of memory that this holds.
     fn data_bytes(&self) -> usize {
         let bytes = |change: &Change| match change {
             Change::Write { parts, .. } => parts.iter().map(|part| part.len()).sum(),
@@ -177,6 +200,22 @@ impl Change {
         Change::Put { encoded: record.encode().to_vec(), record: Box::new(record), tree: None }
     }
 
+    /// A block that the pool itself writes to another place.
+    pub fn moved(dataset: &Rc<Dataset>, first: u64, block: Block, to: Addr) -> Change {
+        let (mut ptrs, stored) = (vec![block.point(to)], vec![block.stored()]);
+        if active(Bug::MovedBlockForgetsKind) {
+            ptrs[0].set_kind(0);
+        }
+        Change::Write {
+            dataset: dataset.clone(),
+            first,
+            ptrs,
+            parts: vec![block.data],
+            stored,
+            destage: true,
+        }
+    }
+
     /// A new dataset that begins with what `tree` has.
     pub fn put_clone(record: DatasetRecord, tree: Tree) -> Change {
         Change::Put { encoded: record.encode().to_vec(), record: Box::new(record), tree: Some(tree) }
@@ -185,7 +224,7 @@ impl Change {
     fn is_forgotten(&self) -> bool {
         (active(Bug::DiscardNotLogged) && matches!(self, Change::Clear { .. }))
             || (active(Bug::ResizeNotLogged)
-                && matches!(self, Change::Put { record, .. } if record.mapped > 0))
+                && matches!(self, Change::Put { record, .. } if record.mapped.blocks > 0))
     }
 
     /// Shows the blocks that a client wrote to whom they concern until the entry is applied; to clients too, when they are
@@ -196,7 +235,7 @@ impl Change {
                 dataset.pending.borrow_mut().queue(*first, entry, parts, visible);
             }
             Change::Data { dataset, first, blocks } => {
-                let blocks = blocks.iter().map(|(block, _)| block);
+                let blocks = blocks.iter().map(|(block, _)| &block.data);
                 dataset.pending.borrow_mut().queue(*first, entry, blocks, visible);
             }
             _ => {}
@@ -212,7 +251,7 @@ impl Change {
                 dataset: dataset.number(),
                 first: *first,
                 block_bytes: dataset.block_bytes() as u32,
-                blocks: blocks.iter().map(|(block, _)| &block[..]).collect(),
+                blocks: blocks.iter().map(|(block, _)| &block.data[..]).collect(),
             },
             Change::Clear { dataset, first, count } => {
                 Record::Clear { dataset: dataset.number(), first: *first, count: *count }
@@ -516,21 +555,24 @@ impl Shard {
     fn apply(self: &Rc<Self>, change: Change, entry: u64) {
         let mut freed = Vec::new();
         match change {
-            Change::Write { dataset, first, ptrs, parts, destage } => {
+            Change::Write { dataset, first, ptrs, parts, destage, .. } => {
                 let end = first + ptrs.len() as u64;
                 let small = parts.iter().map(|part| part.len()).sum::<usize>() <= CACHE_WRITE_BYTES_MAX;
                 self.change_tree(&dataset, |tree| tree.set(first, &ptrs, &mut freed));
+                if ptrs.iter().any(Ptr::is_hole) && active(Bug::ZerosFreeNothing) {
+                    freed.clear();
+                }
                 if active(Bug::FreesNewPointer) {
                     freed.clone_from(&ptrs);
                 }
                 {
                     let mut space = self.space.borrow_mut();
-                    ptrs.iter().for_each(|ptr| space.applied(ptr));
+                    ptrs.iter().filter(|ptr| !ptr.is_hole()).for_each(|ptr| space.applied(ptr));
                 }
                 if small && !destage {
                     // Their first read will bring them into the cache.
                     let mut doorkeeper = self.doorkeeper.borrow_mut();
-                    for ptr in &ptrs {
+                    for ptr in ptrs.iter().filter(|ptr| !ptr.is_hole()) {
                         doorkeeper.knows(ptr.addr().0);
                     }
                 }
@@ -568,7 +610,7 @@ impl Shard {
         &self,
         dataset: &Dataset,
         first: u64,
-        blocks: Vec<(Buf, Option<Ptr>)>,
+        blocks: Vec<(Block, Option<Ptr>)>,
         sequence: u64,
         entry: u64,
     ) {
@@ -579,14 +621,14 @@ impl Shard {
             let start = log.frame_start;
             log.staged.entry(sequence).or_insert((start, 0)).1 += count;
         }
-        for (block, (data, place)) in (first..).zip(blocks) {
-            self.staged_bytes.set(self.staged_bytes.get() + data.len());
-            let before = dataset.staged.borrow_mut().insert(block, Staged { sequence, data, place });
+        for (number, (block, place)) in (first..).zip(blocks) {
+            self.staged_bytes.set(self.staged_bytes.get() + block.data.len());
+            let before = dataset.staged.borrow_mut().insert(number, Staged { sequence, block, place });
             if let Some(before) = before {
                 self.unstage(&before);
             }
             if let Some(place) = place {
-                self.note_placed(dataset.number(), block, &place);
+                self.note_placed(dataset.number(), number, &place);
             }
         }
         self.destage_work.send();

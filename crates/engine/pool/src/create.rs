@@ -3,7 +3,7 @@
 use crate::EngineConfig;
 use crate::error::{Error, ErrorKind};
 use crate::format::{SHARDS_MAX, ShardRoot, Super};
-use crate::import::{Probe, build_array, line_units, open_error, probe};
+use crate::import::{Probe, build_array, lines, open_error, probe};
 use crate::registry::PoolShared;
 use crate::sectors::{check_sectors, given, put_sectors, sector_of};
 use crate::shard::{FrozenShard, Log, Shard, ShardParts};
@@ -331,7 +331,7 @@ async fn format_shards(
     let log_chunks = log_bytes.div_ceil(chunk_bytes);
     let mut roots = Vec::new();
     for index in 0..spec.shards {
-        let mut space = Space::new(line_units(label));
+        let mut space = Space::new(lines(label));
         let mut ring_chunks = Vec::new();
         let full = || {
             Error::new(

@@ -6,11 +6,13 @@
 //! ever reads what a crash could take back.
 
 use crate::locks::RangeLocks;
+use crate::pack::Block;
 use crate::pending::Pending;
 use crate::record::{DatasetRecord, DatasetState};
 use crate::signal::Turnstile;
 use crate::spec::SyncPolicy;
 use forebay_base::Id;
+use forebay_compress::{Compression, Sampling};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
 use forebay_tree::{Tree, nodes_over};
@@ -24,7 +26,7 @@ use std::rc::Rc;
 pub(crate) struct Staged {
     /// Sequence of the frame that has it.
     pub sequence: u64,
-    pub data: Buf,
+    pub block: Block,
     /// The place on the data disks that was reserved when the write was admitted, so that moving it there cannot fail for
     /// space. Absent after an import: the place is found again when the block moves.
     pub place: Option<Ptr>,
@@ -39,6 +41,10 @@ pub(crate) struct Dataset {
     pub properties: RangeLocks,
     pub pending: RefCell<Pending>,
     pub staged: RefCell<BTreeMap<u64, Staged>>,
+    pub sampling: Sampling,
+    /// Time that packing and unpacking took since the import.
+    pub packing_nanos: Cell<u64>,
+    pub unpacking_nanos: Cell<u64>,
     /// Client operations in flight, and those among them that change something; deletion waits for none.
     active: Cell<usize>,
     changing: Cell<usize>,
@@ -65,6 +71,9 @@ impl Dataset {
             properties: RangeLocks::default(),
             pending: RefCell::new(Pending::new(block_bytes)),
             staged: RefCell::default(),
+            sampling: Sampling::default(),
+            packing_nanos: Cell::new(0),
+            unpacking_nanos: Cell::new(0),
             active: Cell::new(0),
             changing: Cell::new(0),
             held: Cell::new(false),
@@ -101,6 +110,9 @@ impl Dataset {
     }
     pub fn sync(&self) -> SyncPolicy {
         self.record.borrow().sync
+    }
+    pub fn compression(&self) -> Compression {
+        self.record.borrow().compression
     }
 
     /// Counts a client operation in; nothing when the dataset is gone.
@@ -153,7 +165,7 @@ impl Dataset {
         {
             return Some(data);
         }
-        self.staged.borrow().get(&block).map(|staged| staged.data.clone())
+        self.staged.borrow().get(&block).map(|staged| staged.block.data.clone())
     }
 
     /// Takes the staged blocks among `first..end` out, in order.

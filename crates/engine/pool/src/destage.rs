@@ -10,9 +10,8 @@ use crate::error::IoError;
 use crate::lineage::Snapshot;
 use crate::record::DatasetState;
 use crate::shard::Shard;
-use forebay_base::Checksum;
+use crate::wanted::Wanted;
 use forebay_log::Frame;
-use forebay_space::Ptr;
 use std::cell::Cell;
 use std::iter::once;
 use std::rc::Rc;
@@ -244,16 +243,16 @@ impl Shard {
         };
         let mut changes = Vec::new();
         for block in first..first + count as u64 {
-            let Some(staged) = movable(block) else { continue };
+            let Some(mut staged) = movable(block) else { continue };
             let place = match staged.place {
                 Some(place) => place,
                 // From before the import: reserved then, found anew now.
-                None => self.allocate(dataset.block_bytes(), 1, 0).await?.0.remove(0),
+                None => {
+                    staged.block = self.pack_staged(dataset, block);
+                    self.allocate(&Wanted::one(staged.block.size()), 0).await?.0.remove(0)
+                }
             };
-            let data = staged.data;
-            let ptr = Ptr::new(place.addr(), data.len() as u32, 0, Checksum::of(&data));
-            let (dataset, ptrs, parts) = (dataset.clone(), vec![ptr], vec![data]);
-            changes.push(Change::Write { dataset, first: block, ptrs, parts, destage: true });
+            changes.push(Change::moved(dataset, block, staged.block, place.addr()));
         }
         if changes.is_empty() {
             // Nothing is lost by letting the commit that supersedes them go first.

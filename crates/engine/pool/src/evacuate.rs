@@ -14,12 +14,13 @@ use crate::commit::{Change, Entry};
 use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
+use crate::pack::Block;
 use crate::registry::{call, registry};
 use crate::shard::Shard;
-use forebay_base::Checksum;
+use crate::wanted::Wanted;
 use forebay_base::planted::{Bug, active};
-use forebay_runtime::{Buf, completion};
-use forebay_space::{ChunkId, Ptr};
+use forebay_runtime::completion;
+use forebay_space::{ChunkId, Ptr, Size};
 use forebay_tree::{FANOUT, Found, NodeHeader, decode_ptrs};
 use std::collections::BTreeSet;
 use std::iter::once;
@@ -146,7 +147,9 @@ impl Shard {
         for block in staged {
             // One that is locked may be on its way to its place.
             let Some(_guard) = dataset.locks.try_lock(block, block) else { continue };
-            let (places, _) = self.allocate_here(dataset.block_bytes(), 1, 0).await?;
+            let size = dataset.staged.borrow().get(&block).map(|staged| staged.block.size());
+            let Some(size) = size else { continue };
+            let (places, _) = self.allocate_here(&Wanted::one(size), 0).await?;
             self.replace_place(dataset, block, places[0], inside);
         }
         Ok(())
@@ -180,7 +183,7 @@ impl Shard {
                 && dataset.newest(block, false).is_none()
             {
                 // A block that cannot be read stays where it is, and so does its chunk.
-                moving.extend(self.read_block(dataset, block, false).await.ok().map(|data| (block, data)));
+                moving.extend(self.read_stored(dataset, block).await.ok().map(|stored| (block, stored)));
             }
         }
         if moving.is_empty() {
@@ -188,15 +191,12 @@ impl Shard {
         }
         let bytes = (moving.len() * dataset.block_bytes()) as u64;
         let nodes = dataset.nodes_over(once(first..first + count as u64));
-        let (places, nodes) = self.allocate_here(dataset.block_bytes(), moving.len(), nodes).await?;
+        let sizes: Vec<Size> = moving.iter().map(|(_, block)| block.size()).collect();
+        let (places, nodes) = self.allocate_here(&Wanted::Each(&sizes), nodes).await?;
         // Into lines with parity by way of the log, as everything small.
-        let change = |((block, data), place): ((u64, Buf), Ptr)| {
-            let dataset = dataset.clone();
-            if has_lines {
-                return Change::Data { dataset, first: block, blocks: vec![(data, Some(place))] };
-            }
-            let ptr = Ptr::new(place.addr(), data.len() as u32, 0, Checksum::of(&data));
-            Change::Write { dataset, first: block, ptrs: vec![ptr], parts: vec![data], destage: true }
+        let change = |((first, block), place): ((u64, Block), Ptr)| match has_lines {
+            true => Change::Data { dataset: dataset.clone(), first, blocks: vec![(block, Some(place))] },
+            false => Change::moved(dataset, first, block, place.addr()),
         };
         let changes = moving.into_iter().zip(places).map(change).collect();
         let mut entry = Entry::new(self.entry_id(), changes, false);

@@ -3,8 +3,10 @@
 use crate::format::{ShardRoot, Super};
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::spec::{Host, ScrubSchedule, SnapshotSchedule, SyncPolicy};
+use forebay_base::checksum::hash_64;
 use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
+use forebay_compress::{Codec, Compression, Kind};
 use forebay_device::{
     DiskEntry, DiskStatus, Enclosure, GroupEntry, LABEL_BYTES, Label, SlotRef, SuperblockSlot,
 };
@@ -12,7 +14,7 @@ use forebay_log::{Chain, FRAME_HEADER, FrameContext, encode_frame};
 use forebay_space::{
     Addr, Bits, CHUNK_ENTRY_BYTES, ChunkEntry, ChunkId, ChunkKind, PTR_BYTES, Ptr, encode_record,
 };
-use forebay_tree::{NODE_BYTES, NodeHeader, encode_node};
+use forebay_tree::{Mapped, NODE_BYTES, NodeHeader, encode_node};
 use std::collections::BTreeMap;
 
 const PAGE: &str = include_str!("../../../../docs/disk-format.md");
@@ -286,7 +288,8 @@ fn payload_dataset_node_and_frame() {
         sync: SyncPolicy::Standard,
         created: WallTime(0x64),
         root: catalog,
-        mapped: 0x65,
+        mapped: Mapped { blocks: 0x65, units: 0x6f },
+        compression: Compression::Zstd(3),
         height: 2,
         family: Id(0x66),
         epoch: 0x67,
@@ -313,8 +316,9 @@ fn payload_dataset_node_and_frame() {
             ("size", &[0x63]),
             ("created", &[0x64]),
             ("root", &encoded(PTR_BYTES, |w| catalog.encode(w))),
-            ("mapped", &[0x65]),
+            ("mapped blocks", &[0x65]),
             ("tree height", &[2]),
+            ("mapped units", &[0x6f]),
             ("name bytes", &[3]),
             ("name", b"a/b"),
             ("family", &[0x66]),
@@ -326,8 +330,15 @@ fn payload_dataset_node_and_frame() {
             ("seconds between snapshots", &[0x6c]),
             ("kept", &[0x6d]),
             ("deleted, in ms", &[0x6e]),
+            ("compression", &[35]),
         ],
     );
+    let (mut codec, block) = (Codec::default(), vec![7; 8192]);
+    let (kind, packed) = codec.pack(Compression::Lz4, &block).expect("alike");
+    assert_eq!(kind, Kind::Lz4);
+    let payload = u32::from_le_bytes(packed[..4].try_into().expect("four"));
+    let hash = ("hash", &hash_64(&block).to_le_bytes()[..]);
+    check("packed", packed, &[("payload", &payload.to_le_bytes()), hash]);
     let header = NodeHeader { pool: Id(0xabc), owner: Id(0xdef), level: 3, index: 0x71 };
     let mut node = vec![0; NODE_BYTES];
     encode_node(&header, catalog, &[], &mut node);

@@ -12,7 +12,7 @@ use crate::assembly::JOINING;
 use crate::control::{Control, ControlDisk};
 use crate::create::{check_enclosures, check_layout, plan_group, put_in_boxes};
 use crate::error::{Error, ErrorKind};
-use crate::import::line_units_of;
+use crate::import::lines_of;
 use crate::members::put;
 use crate::sectors::{check_sectors, given, put_sectors, sector_of};
 use crate::shard::Shard;
@@ -193,7 +193,7 @@ impl Control {
 
     /// Refuses lines of which a part could not pass through the log.
     async fn check_lines(&self, group: &GroupEntry) -> Result<(), Error> {
-        let line = u64::from(line_units_of(group)) * UNIT;
+        let line = u64::from(lines_of(group).units) * UNIT;
         for index in 0..self.shard_count() {
             let fits = move |shard: Rc<Shard>| async move { shard.fits_into_log(1, line as usize) };
             if !self.on_shard(index, fits).await? {
@@ -219,7 +219,7 @@ impl Control {
         for shard in 0..self.shard_count() {
             let learn = move |shard: Rc<Shard>| async move {
                 shard.array.add_group(number, &group);
-                shard.space.borrow_mut().set_lines(number, line_units_of(&group));
+                shard.space.borrow_mut().set_lines(number, lines_of(&group));
             };
             self.on_shard(shard, learn).await?;
         }

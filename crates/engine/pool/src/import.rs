@@ -17,7 +17,7 @@ use forebay_device::{
 };
 use forebay_raid::{Array, Crowds};
 use forebay_runtime::{Cores, Disk, OpenError, OpenMode, Rt};
-use forebay_space::ChunkEntry;
+use forebay_space::{ChunkEntry, Lines};
 use futures_util::future::{Either, select};
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -142,16 +142,19 @@ pub(crate) fn layout_of(label: &Label, disk: &DiskEntry) -> DiskLayout {
     DiskLayout::new(disk.size, group.slot_bytes, u64::from(group.data)).expect("checked when it was added")
 }
 
-/// By group, the allocation units of a line of its chunks of data; 0 without parity, and for one that has left.
-pub(crate) fn line_units(label: &Label) -> Vec<u32> {
+/// By group, the lines of its chunks of data; none for one that has left.
+pub(crate) fn lines(label: &Label) -> Vec<Lines> {
     let groups = label.groups.iter().enumerate();
-    groups.map(|(index, group)| if label.is_inhabited(index) { line_units_of(group) } else { 0 }).collect()
+    groups
+        .map(|(index, group)| if label.is_inhabited(index) { lines_of(group) } else { Lines::default() })
+        .collect()
 }
 
-pub(crate) fn line_units_of(group: &GroupEntry) -> u32 {
+pub(crate) fn lines_of(group: &GroupEntry) -> Lines {
+    let cell = (group.cell_bytes / UNIT) as u32;
     match group.data {
-        1 => 0,
-        data => (group.cell_bytes * u64::from(data) / UNIT) as u32,
+        1 => Lines::default(),
+        data => Lines { units: cell * u32::from(data), cell },
     }
 }
 
@@ -211,7 +214,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
     let mut groups = order.label.groups.iter().enumerate();
     let data_in_log =
         groups.any(|(index, group)| order.label.is_inhabited(index) && (group.role == 1 || group.data > 1));
-    let line_units = line_units(&order.label);
+    let lines = lines(&order.label);
     let (index, incarnation, epoch) = (order.index, order.old_incarnation, order.epoch);
     let opening = OpenShard {
         rt: rt.clone(),
@@ -219,7 +222,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         index,
         array,
         data_in_log,
-        line_units,
+        lines,
         root: &order.root,
         incarnation,
         epoch,

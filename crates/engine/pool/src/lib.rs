@@ -31,6 +31,7 @@ mod locks;
 mod members;
 mod membership;
 mod open;
+mod pack;
 mod pending;
 mod read;
 mod record;
@@ -53,9 +54,11 @@ mod utc;
 mod vacate;
 mod volume;
 mod volumes;
+mod wanted;
 
 pub use attributes::ATTRIBUTES_BYTES_MAX;
 pub use error::{Error, ErrorKind, IoError};
+pub use forebay_compress::Compression;
 pub use forebay_device::ErrorCounts;
 pub use groups::GroupAdd;
 pub use members::{DiskAdd, DiskReplace};
@@ -294,10 +297,11 @@ impl Engine {
         .await
     }
 
-    pub async fn volume_set_sync(&self, name: &str, sync: SyncPolicy) -> Result<VolumeInfo, Error> {
-        self.on_writable_volume(name, move |control, name| async move {
-            control.volume_set_sync(&name, sync).await
-        })
+    pub async fn volume_set(&self, name: &str, change: VolumeChange) -> Result<VolumeInfo, Error> {
+        self.on_writable_volume(
+            name,
+            move |control, name| async move { control.volume_set(&name, change).await },
+        )
         .await
     }
 

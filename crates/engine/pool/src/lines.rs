@@ -14,6 +14,7 @@ use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
 use crate::shard::Shard;
+use crate::wanted::Wanted;
 use forebay_base::Checksum;
 use forebay_device::UNIT;
 use forebay_raid::DiskSet;
@@ -126,7 +127,8 @@ impl Shard {
             let without = |(block, staged): (&u64, &Staged)| staged.place.is_none().then_some(*block);
             loop {
                 let Some(block) = dataset.staged.borrow().iter().find_map(without) else { break };
-                let (places, _) = self.allocate_here(dataset.block_bytes(), 1, 0).await?;
+                let packed = self.pack_staged(&dataset, block);
+                let (places, _) = self.allocate_here(&Wanted::one(packed.size()), 0).await?;
                 self.replace_place(&dataset, block, places[0], |place| place.is_none());
             }
         }
@@ -305,15 +307,13 @@ impl Shard {
         let nodes = by_dataset.map(|runs| runs[0].dataset.nodes_over(runs.iter().map(Moving::blocks)));
         let nodes = self.reserve_nodes(nodes.sum(), true).await?;
         let changes = batch.moving.iter().map(|moving| {
-            let point = |staged: &Staged| {
-                let place = staged.place.expect("what moves has a place");
-                Ptr::new(place.addr(), staged.data.len() as u32, 0, Checksum::of(&staged.data))
-            };
+            let place = |staged: &Staged| staged.place.expect("what moves has a place").addr();
             Change::Write {
                 dataset: moving.dataset.clone(),
                 first: moving.first,
-                ptrs: moving.staged.iter().map(point).collect(),
-                parts: moving.staged.iter().map(|staged| staged.data.clone()).collect(),
+                ptrs: moving.staged.iter().map(|staged| staged.block.point(place(staged))).collect(),
+                parts: moving.staged.iter().map(|staged| staged.block.data.clone()).collect(),
+                stored: moving.staged.iter().map(|staged| staged.block.stored()).collect(),
                 destage: true,
             }
         });
@@ -329,7 +329,7 @@ impl Shard {
         let slots = slots.expect("staged places are owned");
         let blocks = batch.moving.iter().flat_map(|moving| &moving.staged);
         let blocks: Vec<(Addr, Buf)> = blocks
-            .map(|staged| (staged.place.expect("what moves has a place").addr(), staged.data.clone()))
+            .map(|staged| (staged.place.expect("what moves has a place").addr(), staged.block.stored()))
             .collect();
         self.blank(&blocks).await?;
         let blocks = blocks.into_iter().map(|(at, data)| (at.offset(), data));
@@ -388,7 +388,7 @@ impl Shard {
     }
 }
 
-/// Whole lines with parity that a large write has for itself; given back when they are not taken.
+/// Whole lines with parity that a large write has for itself; what is not taken of them is given back.
 pub(crate) struct LinesClaim {
     shard: Rc<Shard>,
     places: Vec<Ptr>,
@@ -403,6 +403,26 @@ impl LinesClaim {
     pub fn take(mut self) -> Vec<Ptr> {
         std::mem::take(&mut self.places)
     }
+
+    /// The lines, as far as they follow each other: where they begin, and how many units they have.
+    pub fn regions(&self) -> Vec<(Addr, u32)> {
+        let follow = self.places.chunk_by(|one, next| one.is_followed_by(next));
+        follow.map(|places| (places[0].addr(), places.iter().map(Ptr::units).sum())).collect()
+    }
+
+    /// Units of a cell in the lines at `addr`.
+    pub fn cell(&self, addr: Addr) -> u32 {
+        self.shard.space.borrow().lines_at(addr).cell
+    }
+
+    /// Takes these places, in order of address within each region, out of lines that were claimed unit by unit.
+    pub fn take_some(&mut self, taken: &[Ptr]) {
+        let units = |ptr: &Ptr| {
+            (0..u64::from(ptr.units())).map(|nth| ptr.addr().plus(nth * UNIT)).collect::<Vec<_>>()
+        };
+        let taken: BTreeSet<Addr> = taken.iter().flat_map(units).collect();
+        self.places.retain(|place| !taken.contains(&place.addr()));
+    }
 }
 
 impl Drop for LinesClaim {
@@ -413,11 +433,15 @@ impl Drop for LinesClaim {
 }
 
 impl Shard {
-    /// As many whole lines as `count` blocks of `block_bytes` bytes fill, or as there are; none where there is no parity. Not
-    /// to be called with blocks locked: it may wait for an evacuation.
-    pub async fn claim_lines(self: &Rc<Self>, block_bytes: usize, count: u64) -> Result<LinesClaim, IoError> {
+    /// As many whole lines as `count` places of 2^n units (`units`) fill, or as there are; none where there is no parity. In the
+    /// log, each would be `log_bytes`. Not to be called with blocks locked: it may wait for an evacuation.
+    pub async fn claim_lines(
+        self: &Rc<Self>,
+        units: u32,
+        count: u64,
+        log_bytes: usize,
+    ) -> Result<LinesClaim, IoError> {
         let mut claim = LinesClaim { shard: self.clone(), places: Vec::new() };
-        let units = (block_bytes as u64 / UNIT) as u32;
         let sizes = self.space.borrow().whole_lines(units);
         let Some((least, most)) = sizes else { return Ok(claim) };
         let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
@@ -441,7 +465,7 @@ impl Shard {
                     // What is left must fit into the log. Lines that others gave back come with a checkpoint or two.
                     Err(_)
                         if searches < SEARCHES_MAX
-                            && !self.fits_into_log(count - claim.blocks(), block_bytes) =>
+                            && !self.fits_into_log(count - claim.blocks(), log_bytes) =>
                     {
                         searches += 1;
                         if !self.next_checkpoint().await {
@@ -454,7 +478,8 @@ impl Shard {
             let Some((addr, size)) = found else { break };
             let place = |nth: u32| addr.plus(u64::from(nth * units) * UNIT);
             let places = (0..size / units).map(place);
-            claim.places.extend(places.map(|at| Ptr::new(at, block_bytes as u32, 0, Checksum::default())));
+            let bytes = units * UNIT as u32;
+            claim.places.extend(places.map(|at| Ptr::new(at, bytes, 0, Checksum::default())));
         }
         Ok(claim)
     }

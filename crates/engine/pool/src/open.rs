@@ -16,7 +16,7 @@ use forebay_device::{SlotRef, UNIT};
 use forebay_log::{Chain, Frame, FrameContext, Ring};
 use forebay_raid::Array;
 use forebay_runtime::Rt;
-use forebay_space::{Chunk, ChunkEntry, ChunkKind, Ptr, Space, decode_record};
+use forebay_space::{Chunk, ChunkEntry, ChunkKind, Lines, Ptr, Space, decode_record};
 use forebay_tree::{NODE_BODY, NODE_BYTES, NodeHeader, Tree, decode_node, decode_ptrs};
 use futures_util::future::join_all;
 use std::cell::RefCell;
@@ -281,7 +281,7 @@ pub(crate) struct OpenShard<'a> {
     pub index: usize,
     pub array: Array,
     pub data_in_log: bool,
-    pub line_units: Vec<u32>,
+    pub lines: Vec<Lines>,
     pub root: &'a ShardRoot,
     pub incarnation: u64,
     pub epoch: u64,
@@ -356,7 +356,7 @@ impl OpenShard<'_> {
     fn nothing(&self) -> ShardParts {
         let ring = Ring { chunk_bytes: UNIT, chunks: 1 };
         ShardParts {
-            space: Space::new(self.line_units.clone()),
+            space: Space::new(self.lines.clone()),
             datasets: BTreeMap::new(),
             snapshots: BTreeMap::new(),
             log: Log::new(ring, vec![Vec::new()], self.root.tail, self.incarnation),
@@ -381,7 +381,7 @@ impl OpenShard<'_> {
     }
 
     async fn load_space(&self, entries: Vec<ChunkEntry>) -> (Space, Vec<u32>) {
-        let (mut space, mut lost) = (Space::new(self.line_units.clone()), Vec::new());
+        let (mut space, mut lost) = (Space::new(self.lines.clone()), Vec::new());
         for batch in entries.chunks(BATCH) {
             let read = batch.iter().map(|entry| async {
                 if entry.kind == ChunkKind::Log {

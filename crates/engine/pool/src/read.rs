@@ -6,6 +6,7 @@
 
 use crate::dataset::Dataset;
 use crate::error::IoError;
+use crate::pack::Block;
 use crate::shard::Shard;
 use crate::spec::Severity;
 use forebay_base::planted::{Bug, active};
@@ -57,6 +58,14 @@ impl Shard {
 
     /// Where block `block` is now; reads its leaf if need be.
     async fn locate(&self, dataset: &Dataset, block: u64, for_client: bool) -> Result<Source, IoError> {
+        Ok(match self.find(dataset, block, for_client).await? {
+            Source::Disk(ptr) => self.source(&ptr),
+            found => found,
+        })
+    }
+
+    /// The same, without the cache.
+    async fn find(&self, dataset: &Dataset, block: u64, for_client: bool) -> Result<Source, IoError> {
         let ptr = loop {
             if let Some(data) = dataset.newest(block, for_client) {
                 return Ok(Source::Memory(data));
@@ -91,7 +100,7 @@ impl Shard {
                 _ => continue,
             }
         };
-        Ok(self.source(&ptr))
+        Ok(Source::Disk(ptr))
     }
 
     /// Whether a block holds data, reading its leaf if need be.
@@ -170,6 +179,31 @@ impl Shard {
                 Source::Memory(data) => return Ok(data),
                 Source::Disk(ptr) => ptr,
             };
+            if let Some((_, data)) = self.fetch(dataset, block, ptr).await? {
+                self.cache_insert(&ptr, data.clone());
+                return Ok(data);
+            }
+        }
+    }
+
+    /// A block as it is stored, for whoever writes it to another place; whole when it is in memory only.
+    pub async fn read_stored(&self, dataset: &Dataset, block: u64) -> Result<Block, IoError> {
+        loop {
+            match self.find(dataset, block, false).await? {
+                Source::Zeros => return Ok(Block::whole(self.zeros(dataset.block_bytes()))),
+                Source::Memory(data) => return Ok(Block::whole(data)),
+                Source::Disk(ptr) => {
+                    if let Some((stored, data)) = self.fetch(dataset, block, ptr).await? {
+                        return Ok(Block::of(data, &ptr, stored));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is stored at `ptr`, which led to the block, and the block's contents. Nothing when the pointer is stale.
+    async fn fetch(&self, dataset: &Dataset, block: u64, ptr: Ptr) -> Result<Option<(Buf, Buf)>, IoError> {
+        loop {
             let still = || match dataset.tree.borrow().lookup(block) {
                 Found::At(now) => now == ptr,
                 Found::Unloaded { .. } => true,
@@ -183,20 +217,34 @@ impl Shard {
                         ArrayError::Corrupt,
                     ));
                 }
-                continue;
+                return Ok(None);
             };
             let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum || active(Bug::MissingChecksumCheck);
             let plugs = self.plugs.get();
             match self.array.read(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await {
                 Ok(good) => {
-                    let data = self.mend(good, &slots, ptr, still).await;
-                    self.cache_insert(&ptr, data.clone());
-                    return Ok(data);
+                    let stored = self.mend(good, &slots, ptr, still).await;
+                    return match self.unpack(dataset, &ptr, stored.clone()) {
+                        Ok(data) => Ok(Some((stored, data))),
+                        Err(_) => {
+                            let message = format!(
+                                "block {block} is as it was stored, but does not expand to what was written: it was damaged in memory. Restore \
+                                 it from a backup; overwriting the block clears the error"
+                            );
+                            let object = format!("{}/{}", self.shared.name, dataset.id());
+                            self.event(Severity::Error, "block.lost", &object, message);
+                            Err(IoError::Corrupt)
+                        }
+                    };
                 }
-                Err(_) if !still() || self.has_moved(&ptr, &slots) => {}
+                Err(_) if !still() => return Ok(None),
+                Err(_) if self.has_moved(&ptr, &slots) => {}
                 // What had to be computed came from a line that was being changed.
                 Err(_) if self.was_plugged(plugs).await => {}
-                Err(_) if active(Bug::UnreadableReadsAsZeros) => return Ok(self.zeros(dataset.block_bytes())),
+                Err(_) if active(Bug::UnreadableReadsAsZeros) => {
+                    let zeros = self.zeros(dataset.block_bytes());
+                    return Ok(Some((zeros.clone(), zeros)));
+                }
                 Err(error) => return Err(self.report_loss(dataset.id(), &format!("block {block}"), error)),
             }
         }
@@ -219,14 +267,12 @@ impl Shard {
         for (index, source) in sources.iter().enumerate() {
             let Source::Disk(ptr) = source else { continue };
             match runs.last_mut() {
-                Some((start, run)) if *start + run.len() == index && follows(run, ptr, block_bytes) => {
-                    run.push(*ptr)
-                }
+                Some((start, run)) if *start + run.len() == index && follows(run, ptr) => run.push(*ptr),
                 _ => runs.push((index, vec![*ptr])),
             }
         }
         let reading = runs.into_iter().map(|(start, run)| async move {
-            let data = self.read_run(&run).await;
+            let data = self.read_run(dataset, &run).await;
             (start, run, data)
         });
         let mut read = join_all(reading).await.into_iter();
@@ -280,18 +326,26 @@ impl Shard {
     }
 
     /// Adjacent blocks in one device read; nothing unless all of them verify.
-    async fn read_run(&self, run: &[Ptr]) -> Option<Buf> {
+    async fn read_run(&self, dataset: &Dataset, run: &[Ptr]) -> Option<Buf> {
         let slots = self.slots(&run[0])?;
-        let block_bytes = run[0].bytes() as usize;
         let check = |bytes: &[u8]| {
-            bytes.chunks(block_bytes).zip(run).all(|(block, ptr)| Checksum::of(block) == ptr.sum)
+            cut(run).all(|(ptr, at)| Checksum::of(&bytes[at..at + ptr.bytes() as usize]) == ptr.sum)
                 || active(Bug::MissingChecksumCheck)
         };
-        let read = self.array.read(&slots, run[0].addr().offset(), run.len() * block_bytes, check).await;
-        match read {
-            Ok(Good { bytes, bad }) if bad.is_empty() => Some(BufMut::freeze(bytes)),
-            _ => None,
+        let read = self.array.read(&slots, run[0].addr().offset(), run_bytes(run), check).await;
+        let stored = match read {
+            Ok(Good { bytes, bad }) if bad.is_empty() => BufMut::freeze(bytes),
+            _ => return None,
+        };
+        if run.iter().all(|ptr| ptr.kind() == 0) {
+            return Some(stored);
         }
+        let mut whole = self.rt.arena().take(run.len() * dataset.block_bytes());
+        for (block, (ptr, at)) in whole.chunks_exact_mut(dataset.block_bytes()).zip(cut(run)) {
+            let stored = stored.slice(at, ptr.bytes() as usize);
+            block.copy_from_slice(&self.unpack(dataset, ptr, stored).ok()?);
+        }
+        Some(whole.freeze())
     }
 
     /// A shared buffer of zeros.
@@ -300,7 +354,20 @@ impl Shard {
     }
 }
 
-fn follows(run: &[Ptr], next: &Ptr, block_bytes: usize) -> bool {
+fn follows(run: &[Ptr], next: &Ptr) -> bool {
     let last = run.last().expect("runs have a first block");
-    last.is_followed_by(next) && (run.len() + 1) * block_bytes <= RUN_BYTES_MAX
+    last.is_followed_by(next) && run_bytes(run) + next.bytes() as usize <= RUN_BYTES_MAX
+}
+
+fn run_bytes(run: &[Ptr]) -> usize {
+    run.iter().map(|ptr| ptr.bytes() as usize).sum()
+}
+
+/// Blocks that follow each other, and where each begins in them all.
+fn cut(run: &[Ptr]) -> impl Iterator<Item = (&Ptr, usize)> {
+    run.iter().scan(0, |at, ptr| {
+        let from = *at;
+        *at += ptr.bytes() as usize;
+        Some((ptr, from))
+    })
 }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   0 number 4     4 kind 1    5 state 1   6 sync 1   7 log2 of block bytes 1   8 id 16   24 size 8   32 created 8
-//!  40 root 32     72 mapped blocks 8   80 height 1   81 zero 15   96 name length 2   98 name 200   298 zero 6
+//!  40 root 32     72 mapped blocks 8   80 height 1   81 zero 7   88 mapped units 8   96 name length 2   98 name 200   298 zero 6
 //! 304 family 16  320 epoch 8   328 deleted before leaf 8   336 parent 4   340 volume 4   344 flags 4   348 seconds 4
-//! 352 keep 4     356 deleted 8     364 zero …
+//! 352 keep 4     356 deleted 8     364 compression 1   365 zero …
 //! ```
 //!
 //! The zero bytes at the end are reserved: project, service level, further range roots.
@@ -12,7 +12,10 @@
 use crate::spec::{SnapshotSchedule, SyncPolicy};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Id, WallTime};
+use forebay_compress::Compression;
+use forebay_device::UNIT;
 use forebay_space::Ptr;
+use forebay_tree::Mapped;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DatasetState {
@@ -39,12 +42,13 @@ pub(crate) struct DatasetRecord {
     pub kind: DatasetKind,
     pub state: DatasetState,
     pub sync: SyncPolicy,
+    pub compression: Compression,
     pub block_shift: u8,
     pub id: Id,
     pub size: u64,
     pub created: WallTime,
     pub root: Ptr,
-    pub mapped: u64,
+    pub mapped: Mapped,
     pub height: u8,
     /// A snapshot's is what stands behind the `@`.
     pub name: String,
@@ -70,6 +74,11 @@ pub(crate) const DATASET_BYTES: usize = 512;
 /// Longest volume name in bytes.
 pub(crate) const NAME_MAX: usize = 200;
 
+/// Allocation units of a block as it is.
+pub(crate) fn block_units(block_shift: u8) -> u32 {
+    (1 << block_shift) / UNIT as u32
+}
+
 const FLAG_HELD: u32 = 1;
 const FLAG_TEMPLATE: u32 = 2;
 const FLAG_SCHEDULED: u32 = 4;
@@ -82,12 +91,13 @@ impl DatasetRecord {
             kind,
             state: DatasetState::Live,
             sync: SyncPolicy::Always,
+            compression: Compression::Off,
             block_shift,
             id,
             size,
             created: WallTime(0),
             root: Ptr::HOLE,
-            mapped: 0,
+            mapped: Mapped::default(),
             height: 0,
             name,
             family: id,
@@ -132,11 +142,12 @@ impl DatasetRecord {
         w.u32(self.number).u8(kind).u8(state).u8(sync).u8(self.block_shift);
         w.u128(self.id.0).u64(self.size).u64(self.created.0);
         self.root.encode(&mut w);
-        w.u64(self.mapped).u8(self.height).zeros(15);
+        w.u64(self.mapped.blocks as u64).u8(self.height).zeros(7).u64(self.mapped.units as u64);
         w.u16(self.name.len() as u16).text(&self.name, NAME_MAX).zeros(6);
         w.u128(self.family.0).u64(self.epoch).u64(self.cursor);
         w.u32(self.parent.map_or(0, |number| number + 1)).u32(self.volume).u32(flags);
         w.u32(self.schedule.every_seconds).u32(self.schedule.keep).u64(self.deleted.0);
+        w.u8(self.compression.code());
         bytes
     }
 
@@ -146,14 +157,16 @@ impl DatasetRecord {
         let (number, kind, state, sync, block_shift) = (r.u32()?, r.u8()?, r.u8()?, r.u8()?, r.u8()?);
         let (id, size, created) = (Id(r.u128()?), r.u64()?, WallTime(r.u64()?));
         let root = Ptr::decode(&mut r)?;
-        let (mapped, height) = (r.u64()?, r.u8()?);
-        r.bytes(15)?;
+        let (blocks, height) = (r.u64()?, r.u8()?);
+        r.bytes(7)?;
+        let units = r.u64()?;
         let (_, name) = (r.u16()?, r.text(NAME_MAX)?);
         r.bytes(6)?;
         let (family, epoch, cursor) = (Id(r.u128()?), r.u64()?, r.u64()?);
         let (parent, volume, flags) = (r.u32()?.checked_sub(1), r.u32()?, r.u32()?);
         let schedule = SnapshotSchedule { every_seconds: r.u32()?, keep: r.u32()? };
         let deleted = WallTime(r.u64()?);
+        let Some(compression) = Compression::from_code(r.u8()?) else { return Ok(None) };
         let state = match state {
             0 => DatasetState::Live,
             1 => DatasetState::Deleting,
@@ -172,18 +185,24 @@ impl DatasetRecord {
             3 => DatasetKind::Snapshot,
             _ => return Ok(None),
         };
+        // Of one from before there was compression.
+        let mapped = |blocks: u64, units: u64, shift: u8| Mapped {
+            blocks: blocks as i64,
+            units: if units == 0 { blocks as i64 * block_units(shift) as i64 } else { units as i64 },
+        };
         let sane = (12..=17).contains(&block_shift) && height <= 4 && size <= 64 << 40;
         let record = DatasetRecord {
             number,
             kind,
             state,
             sync,
+            compression,
             block_shift,
             id,
             size,
             created,
             root,
-            mapped,
+            mapped: mapped(blocks, units, block_shift),
             height,
             name,
             // Of one from before there were any.
@@ -214,9 +233,10 @@ mod tests {
             number: 7,
             state: DatasetState::Deleting,
             sync: SyncPolicy::Disabled,
+            compression: Compression::Zstd(19),
             created: WallTime(3),
             root: Ptr::new(Addr::new(ChunkId(3), 4), 16384, 1, Checksum(9)),
-            mapped: 77,
+            mapped: Mapped { blocks: 77, units: 99 },
             height: 2,
             family: Id(6),
             epoch: 8,

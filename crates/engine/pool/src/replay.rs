@@ -13,6 +13,7 @@ use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind};
 use crate::format::ShardRoot;
 use crate::open::{FrameReader, read_ring};
+use crate::pack::Block;
 use crate::record::DatasetRecord;
 use crate::shard::Shard;
 use forebay_base::Checksum;
@@ -173,7 +174,7 @@ impl Replay {
                     if active(Bug::TornWriteAccepted) { &ptrs[..ptrs.len().div_ceil(2)] } else { &ptrs[..] };
                 let mut freed = Vec::new();
                 let mut space = shard.space.borrow_mut();
-                if !ptrs.iter().all(|ptr| space.claim(ptr)) {
+                if !ptrs.iter().all(|ptr| ptr.is_hole() || space.claim(ptr)) {
                     return None;
                 }
                 shard.change_tree(&dataset, |tree| tree.set(first, ptrs, &mut freed));
@@ -189,7 +190,7 @@ impl Replay {
                     return staged_only.then_some(());
                 }
                 let copy = |block: &[u8]| -> Buf { shard.rt.arena().copy(block).freeze() };
-                let blocks = blocks.into_iter().map(|block| (copy(block), None)).collect();
+                let blocks = blocks.into_iter().map(|block| (Block::whole(copy(block)), None)).collect();
                 shard.stage(&dataset, first, blocks, frame.sequence, 0);
             }
             Record::Clear { dataset: number, first, count } => {
@@ -238,7 +239,7 @@ impl Replay {
         for record in decode_records(payload, frame.records).unwrap_or_default() {
             let Record::Write { ptrs, .. } = record else { continue };
             let space = self.shard.space.borrow();
-            for ptr in ptrs.iter() {
+            for ptr in ptrs.iter().filter(|ptr| !ptr.is_hole()) {
                 let of_chunk = lines.entry(ptr.addr().chunk()).or_default();
                 for line in space.lines_of(ptr).into_iter().flatten() {
                     of_chunk.entry(line).or_default().push(*ptr);
@@ -321,7 +322,7 @@ impl Replay {
             match record {
                 Record::Grant { chunk } => drop(granted.insert(chunk.id.0, chunk.slots)),
                 Record::Write { ptrs, .. } => {
-                    for ptr in ptrs.iter() {
+                    for ptr in ptrs.iter().filter(|ptr| !ptr.is_hole()) {
                         let slots =
                             granted.get(&ptr.addr().chunk().0).cloned().or_else(|| self.shard.slots(ptr));
                         let Some(slots) = slots else { return false };

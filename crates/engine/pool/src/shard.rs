@@ -18,7 +18,9 @@ use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
 use crate::vacate::Successor;
+use crate::wanted::Wanted;
 use forebay_base::NumberHasher;
+use forebay_compress::Codec;
 use forebay_device::{SlotRef, UNIT};
 use forebay_log::{Chain, FrameContext, Ring};
 use forebay_raid::{Array, DiskSet};
@@ -145,6 +147,7 @@ pub(crate) struct Shard {
     pub frozen_tail: Cell<Chain>,
     pub cache: RefCell<BlockCache>,
     pub doorkeeper: RefCell<Doorkeeper>,
+    pub codec: RefCell<Codec>,
     pub leaves: RefCell<LeafClock>,
     pub gate: Rc<Gate>,
     /// Checkpoints that finished here, and who waits for one.
@@ -275,6 +278,7 @@ impl Shard {
             frozen_tail: Cell::default(),
             cache: RefCell::new(cache),
             doorkeeper: RefCell::new(Doorkeeper::new(cache_bytes / 8192)),
+            codec: RefCell::default(),
             leaves: RefCell::default(),
             gate: Rc::new(Gate::new(IN_FLIGHT_BYTES_MAX)),
             checkpoints: Cell::new(0),
@@ -406,17 +410,16 @@ impl Shard {
         dirty + self.nodes_frozen.get() + self.nodes_queued.get() + 2 * tables
     }
 
-    /// Places for `count` blocks of `block_bytes` bytes, and `nodes` nodes for what the write makes dirty. Waits for chunks, a
-    /// checkpoint or the evacuation of other chunks where that helps.
+    /// Places for blocks, and `nodes` nodes for what the write makes dirty. Waits for chunks, a checkpoint or the evacuation of
+    /// other chunks where that helps.
     pub async fn allocate(
         self: &Rc<Self>,
-        block_bytes: usize,
-        count: usize,
+        wanted: &Wanted<'_>,
         nodes: u64,
     ) -> Result<(Vec<Ptr>, NodesClaim), IoError> {
         let mut waited = 0;
         loop {
-            match self.allocate_here(block_bytes, count, nodes).await {
+            match self.allocate_here(wanted, nodes).await {
                 // Chunks that were closed for an evacuation are open again after it, even if it won none.
                 Err(IoError::NoSpace) if waited < SPACE_WAITS_MAX => {
                     waited = if self.reclaim().await { waited + 1 } else { SPACE_WAITS_MAX };
@@ -429,15 +432,12 @@ impl Shard {
     /// Like [`Shard::allocate`], with what is free and no evacuation.
     pub async fn allocate_here(
         self: &Rc<Self>,
-        block_bytes: usize,
-        count: usize,
+        wanted: &Wanted<'_>,
         nodes: u64,
     ) -> Result<(Vec<Ptr>, NodesClaim), IoError> {
-        let units = (block_bytes as u64 / UNIT) as u32;
-        let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
         let mut waited = 0;
         // What was found stays taken while the rest is looked for: two requests that each need all there is would wait in turn.
-        let mut places = Vec::with_capacity(count);
+        let mut places = Vec::with_capacity(wanted.count());
         let result = loop {
             if self.is_suspended() {
                 break Err(IoError::Suspended);
@@ -446,14 +446,14 @@ impl Shard {
                 Ok(nodes) => nodes,
                 Err(error) => break Err(error),
             };
-            if self.take_places(kind, units, count, &mut places) {
+            if self.take_places(wanted, &mut places) {
                 return Ok((places, nodes));
             }
-            if self.grant(kind, false).await {
+            if self.grant(wanted.kind(places.len()), false).await {
                 continue;
             }
             // While that was asked, places may have come back.
-            if self.take_places(kind, units, count, &mut places) {
+            if self.take_places(wanted, &mut places) {
                 return Ok((places, nodes));
             }
             if !self.space.borrow().is_scarce() {
@@ -505,14 +505,18 @@ impl Shard {
         Ok(NodesClaim { shard: self.clone(), nodes })
     }
 
-    /// Adds places until there are `count`; false when the shard's chunks have no more.
-    fn take_places(&self, kind: ChunkKind, units: u32, count: usize, places: &mut Vec<Ptr>) -> bool {
+    /// Adds the places that are wanted and not there yet; false when the shard's chunks have no more.
+    fn take_places(&self, wanted: &Wanted, places: &mut Vec<Ptr>) -> bool {
         let mut space = self.space.borrow_mut();
-        while places.len() < count {
-            let left = (count - places.len()) as u32;
-            let Ok((first, run)) = space.allocate_run(kind, units, left) else { return false };
+        while places.len() < wanted.count() {
+            let (size, alike) = wanted.next(places.len());
+            let found = match size.is_whole() {
+                true => space.allocate_run(wanted.kind(places.len()), size.units, alike),
+                false => space.allocate_packed(size).map(|place| (place, 1)),
+            };
+            let Ok((first, run)) = found else { return false };
             // The checksum is filled in by the caller, the birth by the commit; until then only place and size count.
-            let bytes = units * UNIT as u32;
+            let bytes = size.units * UNIT as u32;
             let place = |nth| first.plus(u64::from(nth * bytes));
             places.extend((0..run).map(|nth| Ptr::new(place(nth), bytes, 0, Default::default())));
         }
@@ -588,7 +592,7 @@ impl Shard {
             self.placed.borrow_mut().remove(&place.addr());
             self.space.borrow_mut().give_back(place);
         }
-        self.staged_bytes.set(self.staged_bytes.get() - staged.data.len());
+        self.staged_bytes.set(self.staged_bytes.get() - staged.block.data.len());
         let mut log = self.log.borrow_mut();
         if let Some((_, count)) = log.staged.get_mut(&staged.sequence) {
             *count -= 1;

@@ -63,7 +63,7 @@ impl Shard {
             size: record.size,
             block_size: 1 << record.block_shift,
             created: record.created,
-            mapped: record.mapped << record.block_shift,
+            mapped: (record.mapped.blocks as u64) << record.block_shift,
             unique: None,
             held: record.held,
             template: record.template,
@@ -448,13 +448,15 @@ impl Control {
         self.names.borrow_mut().insert(name.to_string(), Place { shard: place.shard, id });
         let (created, own, from) = (self.rt.wall(), name.to_string(), place.id.to_string());
         let cloned = self.on_snapshot(&from, move |shard, snapshot| async move {
-            let sync = {
+            let fresh = DatasetRecord::new(DatasetKind::Volume, id, 12, 0, own);
+            let new = {
                 let datasets = shard.datasets.borrow();
                 let volume = datasets.get(&snapshot.record.borrow().volume);
-                volume.map(|volume| volume.sync()).unwrap_or_default()
+                let as_is = |volume: &Rc<Dataset>| (volume.sync(), volume.compression());
+                let (sync, compression) = volume.map_or((fresh.sync, fresh.compression), as_is);
+                DatasetRecord { created, sync, compression, ..fresh }
             };
-            let fresh = DatasetRecord::new(DatasetKind::Volume, id, 12, 0, own);
-            let dataset = shard.clone_snapshot(&snapshot, DatasetRecord { created, sync, ..fresh }).await?;
+            let dataset = shard.clone_snapshot(&snapshot, new).await?;
             Ok(shard.info(&dataset))
         });
         let cloned = cloned.await;

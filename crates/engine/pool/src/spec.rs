@@ -1,6 +1,7 @@
 //! What callers ask for and what they are told: plain values, `Send`, in base units.
 
 use forebay_base::{Id, WallTime};
+use forebay_compress::Compression;
 use forebay_device::ErrorCounts;
 
 /// How a group of disks protects data.
@@ -177,6 +178,15 @@ pub struct VolumeSpec {
     /// Bytes: a power of two from 4 KiB to 128 KiB.
     pub block_size: u32,
     pub sync: SyncPolicy,
+    pub compression: Compression,
+}
+
+/// What of a volume changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeChange {
+    pub sync: Option<SyncPolicy>,
+    /// For what is written from now on.
+    pub compression: Option<Compression>,
 }
 
 /// A volume as it is.
@@ -188,13 +198,18 @@ pub struct VolumeInfo {
     pub size: u64,
     pub block_size: u32,
     pub sync: SyncPolicy,
+    pub compression: Compression,
     /// Its pool was imported to be read only.
     pub read_only: bool,
     /// The pool's shard that owns it, and the core on which that shard runs.
     pub shard: usize,
     pub core: usize,
-    /// Bytes of blocks that hold data.
+    /// Bytes of blocks that hold data, and what of the pool's space they take, without redundancy: less where they are compressed.
     pub mapped: u64,
+    pub stored: u64,
+    /// Processor time for compressing and expanding its blocks since the import, in nanoseconds.
+    pub packing_nanos: u64,
+    pub unpacking_nanos: u64,
     pub created: WallTime,
     /// The snapshot that it was cloned from, `VOLUME@NAME`; absent when it was not, or no longer needs it.
     pub origin: Option<String>,

@@ -127,7 +127,7 @@ impl Shard {
             name: record.name.clone(),
             size: record.size,
             block_size: 1 << record.block_shift,
-            mapped: dataset.tree.borrow().mapped() << record.block_shift,
+            mapped: (dataset.tree.borrow().mapped().blocks as u64) << record.block_shift,
             snapshots: self.snapshots_of(record.number).len() as u32,
             deleted: record.deleted,
             // The coordinator knows.

@@ -24,7 +24,7 @@ use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{DiskEntry, DiskLayout, DiskStatus, GroupEntry, Label, UNIT};
 use forebay_log::Ring;
-use forebay_space::{ChunkEntry, ChunkId, ChunkKind};
+use forebay_space::{ChunkEntry, ChunkId, ChunkKind, Lines};
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -454,7 +454,9 @@ impl Control {
             self.let_go(*index).await;
         }
         for index in 0..self.shard_count() {
-            let forget = move |shard: Rc<Shard>| async move { shard.space.borrow_mut().set_lines(group, 0) };
+            let forget = move |shard: Rc<Shard>| async move {
+                shard.space.borrow_mut().set_lines(group, Lines::default())
+            };
             self.on_shard(index, forget).await?;
         }
         let message =

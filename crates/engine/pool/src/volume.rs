@@ -5,12 +5,16 @@ use crate::dataset::{Active, Dataset};
 use crate::destage::LogClaim;
 use crate::error::IoError;
 use crate::lines::LinesClaim;
+use crate::pack::{Block, Packing};
 use crate::record::DatasetRecord;
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{Extent, SyncPolicy};
+use crate::wanted::Wanted;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Id};
+use forebay_compress::Compression;
+use forebay_device::UNIT;
 use forebay_runtime::{Buf, Completion, Rt};
 use forebay_tree::{FANOUT, Found};
 use std::iter::once;
@@ -32,6 +36,27 @@ const IN_LOG_BYTES_MAX: usize = 64 << 10;
 pub struct Volume {
     shard: Rc<Shard>,
     dataset: Rc<Dataset>,
+}
+
+/// A write before its blocks are locked.
+enum Prepared {
+    Packed(Packing),
+    /// Without lines, it is packed when its blocks are whole.
+    Bare {
+        data: Vec<Buf>,
+        count: u64,
+        lines: Option<LinesClaim>,
+    },
+}
+
+impl Prepared {
+    /// Blocks that may go to the log.
+    fn logged(&self) -> u64 {
+        match self {
+            Prepared::Packed(packing) => packing.sizes_left().len() as u64,
+            Prepared::Bare { count, lines, .. } => count - lines.as_ref().map_or(0, LinesClaim::blocks),
+        }
+    }
 }
 
 impl Volume {
@@ -115,15 +140,35 @@ impl Volume {
         // It may have gone back to what it was, and be smaller.
         self.check(at, len as u64)?;
         let (first, last) = self.blocks(at, len as u64);
-        let lines = self.shard.claim_lines(self.dataset.block_bytes(), last - first + 1).await?;
-        let room = self.claim_log(last - first + 1 - lines.blocks()).await?;
+        let prepared = self.prepare(at, data, last - first + 1).await?;
+        let room = self.claim_log(prepared.logged()).await?;
         let guard = self.dataset.locks.lock(first, last).await;
-        let parts = self.merge(at, data, first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, parts, Some(lines), fua).await?;
+        let (mut entry, wait) = match prepared {
+            Prepared::Packed(packing) => self.packed_entry(first, packing, fua).await?,
+            Prepared::Bare { data, lines, .. } => {
+                let parts = self.merge(at, data, first, last).await?;
+                self.write_entry(first, parts, lines, fua).await?
+            }
+        };
         (entry.pass, entry.room) = (Some(pass), room);
         let done = self.queue(entry, wait);
         drop(guard);
         finish(done).await
+    }
+
+    /// Does with a write of `count` blocks what can be done before they are locked: packs them and claims lines for them.
+    async fn prepare(&self, at: u64, data: Vec<Buf>, count: u64) -> Result<Prepared, IoError> {
+        let (shard, block_bytes) = (&self.shard, self.dataset.block_bytes());
+        let packs = self.dataset.compression() != Compression::Off;
+        if packs && self.is_whole(at, &data) {
+            return Ok(Prepared::Packed(shard.pack_in_lines(&self.dataset, data).await?));
+        }
+        // What has to be completed first is packed when it is. It must all fit into the log then.
+        let lines = match packs && shard.fits_into_log(count, block_bytes) {
+            true => None,
+            false => Some(shard.claim_lines((block_bytes as u64 / UNIT) as u32, count, block_bytes).await?),
+        };
+        Ok(Prepared::Bare { data, count, lines })
     }
 
     /// Whether the data of `blocks` blocks goes to the log first: what is small, and what does not fill lines with parity.
@@ -149,9 +194,18 @@ impl Volume {
         done
     }
 
+    /// Whether a write with this `fua` is acknowledged only when it is durable.
+    fn is_durable(&self, fua: bool) -> bool {
+        match self.sync() {
+            SyncPolicy::Always => true,
+            SyncPolicy::Standard => fua && !active(Bug::FuaIgnored),
+            SyncPolicy::Disabled => false,
+        }
+    }
+
     /// Allocates places for parts of whole blocks and makes the entry that writes them, large data written already; also whether
     /// its acknowledgement waits for it. The caller holds the blocks' lock and queues the entry without waiting for anything in
-    /// between.
+    /// between. Without `lines`, the blocks are packed first.
     async fn write_entry(
         &self,
         first: u64,
@@ -159,17 +213,17 @@ impl Volume {
         lines: Option<LinesClaim>,
         fua: bool,
     ) -> Result<(Entry, bool), IoError> {
-        let durable = match self.sync() {
-            SyncPolicy::Always => true,
-            SyncPolicy::Standard => fua && !active(Bug::FuaIgnored),
-            SyncPolicy::Disabled => false,
-        };
+        if lines.is_none() && self.dataset.compression() != Compression::Off {
+            return self.packed_entry(first, self.shard.pack_all(&self.dataset, parts), fua).await;
+        }
+        let durable = self.is_durable(fua);
         let block_bytes = self.dataset.block_bytes();
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let count = bytes / block_bytes;
         let nodes = self.dataset.nodes_over(once(first..first + count as u64));
         let in_lines = lines.as_ref().map_or(0, LinesClaim::blocks) as usize;
-        let (places, nodes) = self.shard.allocate(block_bytes, count - in_lines, nodes).await?;
+        let wanted = Wanted::whole(block_bytes, count - in_lines);
+        let (places, nodes) = self.shard.allocate(&wanted, nodes).await?;
         let mut ptrs = lines.map_or(Vec::new(), LinesClaim::take);
         ptrs.extend(places);
         // The first blocks go straight to the data disks, the others to the log.
@@ -181,12 +235,12 @@ impl Volume {
             let blocks = parts.iter().flat_map(|part| part.chunks_exact(block_bytes));
             ptrs.iter_mut().zip(blocks).for_each(|(ptr, block)| ptr.sum = Checksum::of(block));
             let dataset = self.dataset.clone();
-            changes.push(Change::Write { dataset, first, ptrs, parts, destage: false });
+            changes.push(Change::Write { dataset, first, ptrs, parts, stored: Vec::new(), destage: false });
         }
         if direct < count {
             let slices = |part: &Buf| {
                 let part = part.clone();
-                (0..part.len()).step_by(block_bytes).map(move |at| part.slice(at, block_bytes))
+                (0..part.len()).step_by(block_bytes).map(move |at| Block::whole(part.slice(at, block_bytes)))
             };
             let blocks = logged.iter().flat_map(slices).zip(logged_places.into_iter().map(Some)).collect();
             let (dataset, first) = (self.dataset.clone(), first + direct as u64);
@@ -194,18 +248,39 @@ impl Volume {
         }
         let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
         entry.nodes = Some(nodes);
-        if direct * block_bytes >= AHEAD_BYTES {
+        if entry.stored_bytes() >= AHEAD_BYTES {
             self.shard.write_ahead(&mut entry).await;
         }
         Ok((entry, durable))
     }
 
-    /// `data` in parts of whole blocks, `first..=last` in all, the ends completed with what is there.
-    async fn merge(&self, at: u64, data: Vec<Buf>, first: u64, last: u64) -> Result<Vec<Buf>, IoError> {
+    /// The same for blocks that are packed: each goes to its place or to the log, and those of zeros nowhere.
+    async fn packed_entry(&self, first: u64, packing: Packing, fua: bool) -> Result<(Entry, bool), IoError> {
+        let durable = self.is_durable(fua);
+        let nodes = self.dataset.nodes_over(once(first..first + packing.blocks()));
+        let sizes = packing.sizes_left();
+        let (places, nodes) = self.shard.allocate(&Wanted::Each(&sizes), nodes).await?;
+        let (changes, lines) = packing.changes(&self.dataset, first, places, self.goes_to_log(sizes.len()));
+        let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
+        (entry.nodes, entry.lines) = (Some(nodes), lines);
+        if entry.stored_bytes() >= AHEAD_BYTES {
+            self.shard.write_ahead(&mut entry).await;
+        }
+        Ok((entry, durable))
+    }
+
+    /// Whether parts of a write are whole blocks which a disk can take from where they are.
+    fn is_whole(&self, at: u64, data: &[Buf]) -> bool {
         let block_bytes = self.dataset.block_bytes();
         let whole =
             |part: &Buf| !part.is_empty() && part.len().is_multiple_of(block_bytes) && is_aligned(part);
-        if at.is_multiple_of(block_bytes as u64) && data.iter().all(whole) {
+        at.is_multiple_of(block_bytes as u64) && data.iter().all(whole)
+    }
+
+    /// `data` in parts of whole blocks, `first..=last` in all, the ends completed with what is there.
+    async fn merge(&self, at: u64, data: Vec<Buf>, first: u64, last: u64) -> Result<Vec<Buf>, IoError> {
+        let block_bytes = self.dataset.block_bytes();
+        if self.is_whole(at, &data) {
             return Ok(data);
         }
         let mut cutter = Cutter::new(&self.shard.rt, data);

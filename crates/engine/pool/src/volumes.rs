@@ -6,10 +6,11 @@ use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::record::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
 use crate::shard::Shard;
-use crate::spec::{Severity, SyncPolicy, VolumeDelete, VolumeInfo, VolumeSpec};
+use crate::spec::{Severity, VolumeChange, VolumeDelete, VolumeInfo, VolumeSpec};
 use crate::tables::DATASETS_MAX;
 use crate::volume::Volume;
 use forebay_base::{Id, MIB, TIB};
+use forebay_device::UNIT;
 use forebay_tree::Tree;
 use std::rc::Rc;
 
@@ -52,7 +53,7 @@ fn check_size(object: &str, size: u64, block_size: u32) -> Result<(), Error> {
 
 impl Shard {
     pub(crate) fn info(&self, dataset: &Dataset) -> VolumeInfo {
-        let record = dataset.record.borrow();
+        let (record, mapped) = (dataset.record.borrow(), dataset.tree.borrow().mapped());
         VolumeInfo {
             id: record.id,
             pool: self.shared.name.clone(),
@@ -60,10 +61,14 @@ impl Shard {
             size: record.size,
             block_size: 1 << record.block_shift,
             sync: record.sync,
+            compression: record.compression,
             read_only: self.shared.import.read_only,
             shard: self.index,
             core: self.index % self.shared.cores.count(),
-            mapped: (dataset.tree.borrow().mapped()) << record.block_shift,
+            mapped: (mapped.blocks as u64) << record.block_shift,
+            stored: mapped.units as u64 * UNIT,
+            packing_nanos: dataset.packing_nanos.get(),
+            unpacking_nanos: dataset.unpacking_nanos.get(),
             created: record.created,
             origin: self.origin_of(dataset),
             snapshots: self.snapshots_of(record.number).len() as u32,
@@ -169,7 +174,8 @@ impl Control {
         self.names.borrow_mut().insert(spec.name.clone(), Place { shard, id });
         let shift = spec.block_size.trailing_zeros() as u8;
         let fresh = DatasetRecord::new(DatasetKind::Volume, id, shift, spec.size, spec.name.clone());
-        let record = DatasetRecord { sync: spec.sync, created: self.rt.wall(), ..fresh };
+        let (sync, compression) = (spec.sync, spec.compression);
+        let record = DatasetRecord { sync, compression, created: self.rt.wall(), ..fresh };
         let create = move |shard: Rc<Shard>| async move {
             let dataset = shard.create_dataset(record, None).await?;
             Ok(shard.info(&dataset))
@@ -249,11 +255,15 @@ impl Control {
         .await
     }
 
-    pub async fn volume_set_sync(&self, name: &str, sync: SyncPolicy) -> Result<VolumeInfo, Error> {
+    pub async fn volume_set(&self, name: &str, change: VolumeChange) -> Result<VolumeInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
         self.on_volume(name, move |shard, dataset| async move {
             let volume = Volume::of(shard.clone(), dataset.clone());
-            volume.put(|record| record.sync = sync).await?;
+            let set = |record: &mut DatasetRecord| {
+                record.sync = change.sync.unwrap_or(record.sync);
+                record.compression = change.compression.unwrap_or(record.compression);
+            };
+            volume.put(set).await?;
             Ok(shard.info(&dataset))
         })
         .await

@@ -3,8 +3,8 @@
 use forebay_base::{Id, MIB};
 use forebay_pool::check::check;
 use forebay_pool::{
-    Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, IoError, Layout, PoolSpec, SnapshotChange,
-    SnapshotSchedule, SyncPolicy, TRASH_KEEP_SECONDS, Volume, VolumeDelete, VolumeSpec,
+    Compression, Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, IoError, Layout, PoolSpec,
+    SnapshotChange, SnapshotSchedule, SyncPolicy, TRASH_KEEP_SECONDS, Volume, VolumeDelete, VolumeSpec,
 };
 use forebay_runtime::{Arena, Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
@@ -36,6 +36,7 @@ impl Pool {
             size: 16 * MIB,
             block_size: BLOCK as u32,
             sync: SyncPolicy::Always,
+            compression: Compression::Off,
         };
         let info = self.engine.volume_create(spec).await.expect("created");
         self.open(info.id)

@@ -73,6 +73,7 @@ pub struct Ptr {
 }
 
 const LOW_48: u64 = (1 << 48) - 1;
+const KIND_SHIFT: u32 = 48;
 
 impl Ptr {
     /// No block: reads as zeros.
@@ -111,6 +112,13 @@ impl Ptr {
         assert!(epoch <= LOW_48);
         self.birth = (self.birth & !LOW_48) | epoch;
     }
+    /// How the block was made smaller; 0 for one that is stored as it is.
+    pub fn kind(&self) -> u8 {
+        (self.birth >> KIND_SHIFT) as u8
+    }
+    pub fn set_kind(&mut self, kind: u8) {
+        self.birth = (self.birth & !(0xff << KIND_SHIFT)) | u64::from(kind) << KIND_SHIFT;
+    }
     pub fn encode(&self, w: &mut Writer) {
         let mut bytes = [0; PTR_BYTES];
         bytes[..8].copy_from_slice(&self.place.to_le_bytes());
@@ -136,8 +144,14 @@ mod tests {
         );
         let ptr = Ptr::new(addr, 131072, LOW_48, Checksum(u128::MAX));
         assert_eq!((ptr.addr(), ptr.bytes(), ptr.units(), ptr.birth()), (addr, 131072, 32, LOW_48));
+        let mut ptr = ptr;
+        ptr.set_kind(0xff);
+        ptr.set_kind(4);
+        ptr.set_birth(7);
+        assert_eq!((ptr.kind(), ptr.birth(), ptr.addr()), (4, 7, addr));
         let mut bytes = [0; PTR_BYTES];
         ptr.encode(&mut Writer::new(&mut bytes));
+        assert_eq!(bytes[14..16], [4, 0]);
         assert_eq!(Ptr::decode(&mut Reader::new(&bytes)), Ok(ptr));
         assert!(Ptr::HOLE.is_hole() && !ptr.is_hole());
     }

@@ -8,6 +8,9 @@
 //! whole; only when there are no free lines left do blocks go into the gaps of others. Large writes take whole lines for
 //! themselves.
 //!
+//! Blocks that were made smaller lie close together in chunks of the least class. One of a volume whose blocks fit into a
+//! cell of a line lies in one cell, as it would if it were whole: one disk has it.
+//!
 //! The period between two checkpoints has two lists: what was allocated *and* applied to a tree, and what was
 //! freed. `freeze` closes them; `seal` moves them into the stored bitmaps; `release`, after the superblock is
 //! durable, lets freed units be written again. So nothing reachable from the last durable checkpoint is ever
@@ -16,6 +19,7 @@
 use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
 use crate::groups::whole_lines;
+use crate::size::{Lines, Size};
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
 use std::cell::Cell;
@@ -60,8 +64,8 @@ enum Fill {
 #[derive(Default)]
 pub struct Space {
     pub(crate) chunks: BTreeMap<ChunkId, Chunk>,
-    /// By group, the units of a line of its data chunks; 0 where there is no parity.
-    pub(crate) line_units: Vec<u32>,
+    /// By group.
+    pub(crate) lines: Vec<Lines>,
     /// Free places for nodes, unless something changed since they were counted.
     pub(crate) nodes_free: Cell<Option<u64>>,
     /// The chunk that each stream fills, and the unit after the last that it took.
@@ -86,9 +90,9 @@ pub struct Space {
 }
 
 impl Space {
-    /// No chunks yet; `line_units` says for each group how many units a line of its data chunks has, 0 without parity.
-    pub fn new(line_units: Vec<u32>) -> Space {
-        Space { line_units, ..Space::default() }
+    /// No chunks yet; `lines` says for each group what lines its data chunks have.
+    pub fn new(lines: Vec<Lines>) -> Space {
+        Space { lines, ..Space::default() }
     }
 
     pub fn insert(&mut self, chunk: Chunk) {
@@ -148,9 +152,18 @@ impl Space {
         if kind == ChunkKind::Node {
             self.nodes_free.set(None);
         }
-        let free = self.bump(Stream { kind, fill: Fill::Free }, units, units, count);
+        self.allocate_sized(kind, Size::whole(units), count)
+    }
+
+    /// Reserves a place for a block that was made smaller.
+    pub fn allocate_packed(&mut self, size: Size) -> Result<Addr, NeedChunk> {
+        self.allocate_sized(ChunkKind::PACKED, size, 1).map(|(addr, _)| addr)
+    }
+
+    fn allocate_sized(&mut self, kind: ChunkKind, block: Size, count: u32) -> Result<(Addr, u32), NeedChunk> {
+        let free = self.bump(Stream { kind, fill: Fill::Free }, block, block.units, count);
         let taken = match free {
-            None if self.scarce => self.bump(Stream { kind, fill: Fill::Holes }, units, units, count),
+            None if self.scarce => self.bump(Stream { kind, fill: Fill::Holes }, block, block.units, count),
             taken => taken,
         };
         taken.map(|(addr, taken, _)| (addr, taken)).ok_or(NeedChunk)
@@ -164,22 +177,22 @@ impl Space {
         units: u32,
         most: u32,
     ) -> Result<(Addr, u32), NeedChunk> {
-        let taken = self.bump(Stream { kind, fill: Fill::Lines }, units, most, 1);
+        let taken = self.bump(Stream { kind, fill: Fill::Lines }, Size::whole(units), most, 1);
         taken.map(|(addr, _, size)| (addr, size)).ok_or(NeedChunk)
     }
 
-    /// Takes up to `count` pieces that follow each other, the first at a multiple of `units`, from the stream's open chunk or the
-    /// emptiest of the others; gives their size, too, at most `most`.
-    fn bump(&mut self, stream: Stream, units: u32, most: u32, count: u32) -> Option<(Addr, u32, u32)> {
+    /// Takes up to `count` pieces that follow each other, from the stream's open chunk or the emptiest of the others; gives their
+    /// size, too, at most `most`.
+    fn bump(&mut self, stream: Stream, block: Size, most: u32, count: u32) -> Option<(Addr, u32, u32)> {
         let open = match self.open.get(&stream) {
             Some(&(id, cursor)) => {
                 let chunk = &self.chunks[&id];
-                let size = self.piece(chunk, stream, units);
+                let size = self.piece(chunk, stream, block.units);
                 // A small rest is no reason to leave the chunk.
                 if size > most {
                     return None;
                 }
-                self.next_place(chunk, cursor, stream, units, size).map(|unit| (id, unit))
+                self.next_place(chunk, cursor, stream, block, size).map(|unit| (id, unit))
             }
             None => None,
         };
@@ -187,10 +200,10 @@ impl Space {
             Some(found) => found,
             None => {
                 self.open.remove(&stream);
-                self.fresh_place(stream, units, most)?
+                self.fresh_place(stream, block, most)?
             }
         };
-        let size = self.piece(&self.chunks[&id], stream, units);
+        let size = self.piece(&self.chunks[&id], stream, block.units);
         if active(Bug::DoubleAllocation) && unit > 0 {
             return Some((Addr::new(id, unit), 1, size));
         }
@@ -209,7 +222,7 @@ impl Space {
 
     /// A place in a chunk that no stream has open, the emptiest that has one: what follows goes there too, so that few chunks
     /// change and holes of one line are filled together.
-    fn fresh_place(&self, stream: Stream, units: u32, most: u32) -> Option<(ChunkId, u32)> {
+    fn fresh_place(&self, stream: Stream, block: Size, most: u32) -> Option<(ChunkId, u32)> {
         let any_hole = stream.fill == Fill::Holes;
         // A free line is filled by one stream.
         let is_apart = |id: ChunkId| {
@@ -223,7 +236,7 @@ impl Space {
             // Nodes stay among nodes so that their number can be guaranteed.
             let is_data = |kind| matches!(kind, ChunkKind::Data { .. });
             (kind == stream.kind || (any_hole && is_data(kind) && is_data(stream.kind)))
-                && self.piece(chunk, stream, units) <= free.min(most)
+                && self.piece(chunk, stream, block.units) <= free.min(most)
                 && (self.scarce || free * 4 >= chunk.entry.units)
                 && !self.is_closed(id)
                 && (self.line(chunk) == 0 || is_apart(id))
@@ -231,20 +244,29 @@ impl Space {
         let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
         rich.sort_by_key(|chunk| std::cmp::Reverse((chunk.busy.zeros(), chunk.entry.id)));
         let place = |chunk: &&Chunk| {
-            let size = self.piece(chunk, stream, units);
-            self.next_place(chunk, 0, stream, units, size).map(|unit| (chunk.entry.id, unit))
+            let size = self.piece(chunk, stream, block.units);
+            self.next_place(chunk, 0, stream, block, size).map(|unit| (chunk.entry.id, unit))
         };
         rich.iter().find_map(place)
     }
 
     /// Units of a line of this chunk; 0 when it has none.
     pub(crate) fn line(&self, chunk: &Chunk) -> u32 {
+        self.lines_in(chunk).units
+    }
+
+    fn lines_in(&self, chunk: &Chunk) -> Lines {
         match chunk.entry.kind {
             ChunkKind::Data { .. } => {
-                self.line_units.get(usize::from(chunk.entry.group)).copied().unwrap_or(0)
+                self.lines.get(usize::from(chunk.entry.group)).copied().unwrap_or_default()
             }
-            ChunkKind::Node | ChunkKind::Log => 0,
+            ChunkKind::Node | ChunkKind::Log => Lines::default(),
         }
+    }
+
+    /// The lines of the chunk at `addr`.
+    pub fn lines_at(&self, addr: Addr) -> Lines {
+        self.lines_in(&self.chunks[&addr.chunk()])
     }
 
     /// Bytes of a line of a chunk; 0 when it has none.
@@ -261,25 +283,32 @@ impl Space {
 
     /// Whether some chunks have lines.
     pub fn has_lines(&self) -> bool {
-        self.line_units.iter().any(|units| *units > 0)
+        self.lines.iter().any(|lines| lines.units > 0)
     }
 
-    /// The first place at or after `cursor` for `size` free units at a multiple of `units`. In a chunk with lines it begins no
+    /// The first place at or after `cursor` for `size` free units where `block` may begin. In a chunk with lines it begins no
     /// line that holds anything; in the line that the cursor is inside, all that holds anything came from this stream.
-    fn next_place(&self, chunk: &Chunk, cursor: u32, stream: Stream, units: u32, size: u32) -> Option<u32> {
-        let line = self.line(chunk);
-        if line == 0 || stream.fill == Fill::Holes {
-            return chunk.busy.find_free(cursor, units);
+    fn next_place(&self, chunk: &Chunk, cursor: u32, stream: Stream, block: Size, size: u32) -> Option<u32> {
+        let lines = self.lines_in(chunk);
+        if lines.units == 0 || stream.fill == Fill::Holes {
+            return match block.is_whole() {
+                true => chunk.busy.find_free(cursor, block.units),
+                false => chunk.busy.find_run(cursor, block.units, |at| block.place(at, lines.cell)),
+            };
         }
-        let align = if stream.fill == Fill::Lines { size } else { units };
+        let line = lines.units;
+        let place = |at: u32| match stream.fill {
+            Fill::Lines => at.next_multiple_of(size),
+            Fill::Free | Fill::Holes => block.place(at, lines.cell),
+        };
         let begun = (!cursor.is_multiple_of(line)).then_some(cursor / line);
-        let mut at = cursor.next_multiple_of(align);
+        let mut at = place(cursor);
         while at + size <= chunk.entry.units {
             let is_used = |nth: &u32| Some(*nth) != begun && !chunk.busy.is_free(nth * line, line);
             match (at / line..=(at + size - 1) / line).find(is_used) {
-                Some(used) => at = ((used + 1) * line).next_multiple_of(align),
+                Some(used) => at = place((used + 1) * line),
                 None if chunk.busy.is_free(at, size) => return Some(at),
-                None => at += align,
+                None => at = place(at + 1),
             }
         }
         None
@@ -611,6 +640,23 @@ mod tests {
         }
         space.declare_scarce();
         assert_eq!(space.allocate(other, 1), Err(NeedChunk));
+    }
+
+    #[test]
+    fn smaller_blocks_lie_close_together_and_each_in_one_cell() {
+        let mut space = Space::new(vec![Lines { units: 32, cell: 8 }]);
+        space.insert(Chunk::fresh(entry(1, ChunkKind::PACKED, 64)));
+        let mut place =
+            |units: u32, whole: u32| space.allocate_packed(Size { units, whole }).map(|addr| addr.unit());
+        assert_eq!((place(3, 4), place(3, 4), place(3, 4)), (Ok(0), Ok(3), Ok(8)));
+        assert_eq!(place(9, 16), Ok(11), "whole, it would take two cells");
+        assert_eq!((place(7, 8), place(1, 2)), (Ok(24), Ok(31)));
+        space.declare_scarce();
+        let mut place =
+            |units: u32, whole: u32| space.allocate_packed(Size { units, whole }).map(|addr| addr.unit());
+        assert_eq!((0..4).map(|_| place(7, 8)).collect::<Vec<_>>(), [Ok(32), Ok(40), Ok(48), Ok(56)]);
+        assert_eq!((place(3, 4), place(3, 4)), (Ok(20), Err(NeedChunk)), "holes of two and one are left");
+        assert_eq!((place(2, 4), place(1, 2)), (Ok(6), Ok(23)));
     }
 
     #[test]

@@ -89,6 +89,33 @@ impl Bits {
         None
     }
 
+    /// The first `count` clear bits at or after `from` that begin where `place` lets them: the first such position at or after
+    /// the one it is given.
+    pub fn find_run(&self, from: u32, count: u32, place: impl Fn(u32) -> u32) -> Option<u32> {
+        let mut at = place(from);
+        while at + count <= self.len {
+            let free = self.free_run(at, count);
+            if free == count {
+                return Some(at);
+            }
+            at = place(at + free + self.used_run(at + free));
+        }
+        None
+    }
+
+    /// How many set bits follow each other from `at` on.
+    fn used_run(&self, at: u32) -> u32 {
+        let mut to = at;
+        while to < self.len {
+            let ahead = !self.words[(to / 64) as usize] >> (to % 64);
+            if ahead != 0 {
+                return (to + ahead.trailing_zeros()).min(self.len) - at;
+            }
+            to = (to / 64 + 1) * 64;
+        }
+        self.len.saturating_sub(at)
+    }
+
     /// How many clear bits follow each other from `at` on, counted up to `most`.
     pub fn free_run(&self, at: u32, most: u32) -> u32 {
         let end = self.len.min(at.saturating_add(most));
@@ -167,6 +194,11 @@ mod tests {
                 let free =
                     free.into_iter().find(|&a| plain[a as usize..(a + want) as usize].iter().all(|bit| !bit));
                 assert_eq!(bits.find_free(from, want), free, "len {len} from {from} want {want}");
+                let any = 1 + random.below(9) as u32;
+                let here = |a: &u32| plain[*a as usize..(a + any) as usize].iter().all(|bit| !bit);
+                let odd = |at: u32| at | 1;
+                let first = (from..).take_while(|a| a + any <= len).find(|a| a % 2 == 1 && here(a));
+                assert_eq!(bits.find_run(from, any, odd), first, "len {len} from {from} any {any}");
                 let run = plain[from as usize..].iter().take(want as usize).take_while(|bit| !**bit).count();
                 assert_eq!(bits.free_run(from, want), run as u32, "len {len} from {from} most {want}");
                 assert_eq!(Bits::from_bytes(len, &bits.to_bytes()).as_ref(), Some(&bits));

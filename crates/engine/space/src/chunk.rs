@@ -29,6 +29,11 @@ pub enum ChunkKind {
     Log,
 }
 
+impl ChunkKind {
+    /// Where blocks lie that were made smaller, whatever their size.
+    pub const PACKED: ChunkKind = ChunkKind::Data { class: 0 };
+}
+
 /// The line of a chunk in its shard's chunk table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChunkEntry {

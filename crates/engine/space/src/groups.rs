@@ -3,14 +3,15 @@
 use crate::address::NODE_UNITS;
 use crate::allocator::Space;
 use crate::chunk::{Chunk, ChunkKind};
+use crate::size::Lines;
 use std::collections::BTreeMap;
 
 impl Space {
-    /// Lines of a group have so many units: 0 where there is no parity, and where the pool has no such group any more.
-    pub fn set_lines(&mut self, group: u16, line_units: u32) {
+    /// The lines of a group; none where the pool has no such group any more.
+    pub fn set_lines(&mut self, group: u16, lines: Lines) {
         let group = usize::from(group);
-        self.line_units.resize(self.line_units.len().max(group + 1), 0);
-        self.line_units[group] = line_units;
+        self.lines.resize(self.lines.len().max(group + 1), Lines::default());
+        self.lines[group] = lines;
         self.vacated.remove(&(group as u16));
     }
 
@@ -39,7 +40,8 @@ impl Space {
 
     /// The least and the most units that whole lines for blocks of `units` take, by group; nothing where there is no parity.
     pub fn whole_lines(&self, units: u32) -> Option<(u32, u32)> {
-        let sizes = || self.line_units.iter().filter(|line| **line > 0).map(|line| whole_lines(*line, units));
+        let lines = || self.lines.iter().map(|lines| lines.units).filter(|line| *line > 0);
+        let sizes = || lines().map(|line| whole_lines(line, units));
         sizes().min().zip(sizes().max())
     }
 
@@ -78,10 +80,11 @@ mod tests {
         {
             assert_eq!(whole_lines(line, units), whole, "lines of {line}, blocks of {units}");
         }
-        let mut space = Space::new(vec![8, 0]);
+        let of = |units: u32| Lines { units, cell: 4 };
+        let mut space = Space::new(vec![of(8), Lines::default()]);
         assert_eq!(space.whole_lines(2), Some((8, 8)));
-        space.set_lines(2, 12);
+        space.set_lines(2, of(12));
         assert_eq!(space.whole_lines(2), Some((8, 12)), "without the group that has none");
-        assert_eq!(Space::new(vec![0]).whole_lines(2), None);
+        assert_eq!(Space::new(vec![Lines::default()]).whole_lines(2), None);
     }
 }

@@ -10,8 +10,10 @@ mod chunk;
 mod evacuation;
 mod groups;
 mod moving;
+mod size;
 
 pub use address::{Addr, ChunkId, NODE_UNITS, PTR_BYTES, Ptr, UNIT_SECTORS};
 pub use allocator::{NeedChunk, Space};
 pub use bits::Bits;
 pub use chunk::{CHUNK_ENTRY_BYTES, Chunk, ChunkEntry, ChunkKind, decode_record, encode_record};
+pub use size::{Lines, Size};

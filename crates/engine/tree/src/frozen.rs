@@ -5,6 +5,7 @@
 //! reported as holes and vanish.
 
 use crate::delta::Delta;
+use crate::mapped::Mapped;
 use crate::node::FANOUT;
 use crate::shared::Shared;
 use crate::tree::{Child, Inner, Leaf};
@@ -32,14 +33,13 @@ pub struct Merged {
     pub ptrs: Vec<Ptr>,
     /// Stored pointers that were replaced, without those that a snapshot still has.
     pub freed: Vec<Ptr>,
-    /// Blocks mapped, after minus before.
-    pub mapped: i64,
+    /// After minus before.
+    pub mapped: Mapped,
 }
 
 /// Applies `delta` to the pointers of stored leaf `leaf`.
 pub(crate) fn merge(leaf: u64, mut ptrs: Vec<Ptr>, delta: &Delta, shared: &Shared) -> Merged {
-    let count = |ptrs: &[Ptr]| ptrs.iter().filter(|ptr| !ptr.is_hole()).count() as i64;
-    let before = count(&ptrs);
+    let before = Mapped::of(&ptrs);
     let mut freed = Vec::new();
     if delta.cleared.is_some() {
         freed.extend(ptrs.iter().filter(|ptr| !ptr.is_hole()));
@@ -51,7 +51,7 @@ pub(crate) fn merge(leaf: u64, mut ptrs: Vec<Ptr>, delta: &Delta, shared: &Share
             freed.push(old);
         }
     }
-    let mapped = count(&ptrs) - before;
+    let mapped = Mapped::of(&ptrs) - before;
     freed.retain(|ptr| shared.owns(ptr, 0, leaf));
     Merged { ptrs, freed, mapped }
 }
@@ -78,20 +78,20 @@ impl DirtyLeaf {
 pub struct Frozen {
     root: Child,
     height: u8,
-    mapped: i64,
-    mapped_resolved: i64,
+    mapped: Mapped,
+    mapped_resolved: Mapped,
     written: HashMap<(u8, u64), Ptr>,
     order: Vec<(u8, u64, Ptr)>,
     shared: Shared,
 }
 
 impl Frozen {
-    pub(crate) fn new(root: Child, height: u8, mapped: i64, shared: Shared) -> Frozen {
+    pub(crate) fn new(root: Child, height: u8, mapped: Mapped, shared: Shared) -> Frozen {
         Frozen {
             root,
             height,
             mapped,
-            mapped_resolved: 0,
+            mapped_resolved: Mapped::default(),
             written: HashMap::new(),
             order: Vec::new(),
             shared,
@@ -107,13 +107,15 @@ impl Frozen {
         self.height
     }
 
-    /// Blocks mapped at the freeze, cold leaves resolved so far included.
-    pub fn mapped(&self) -> u64 {
-        (self.mapped + self.mapped_resolved).max(0) as u64
+    /// What was mapped at the freeze, cold leaves resolved so far included.
+    pub fn mapped(&self) -> Mapped {
+        let mut mapped = self.mapped;
+        mapped += self.mapped_resolved;
+        mapped.floor()
     }
 
     /// Takes note of what merging a cold leaf showed.
-    pub fn resolved(&mut self, mapped: i64) {
+    pub fn resolved(&mut self, mapped: Mapped) {
         self.mapped_resolved += mapped;
     }
 
@@ -198,7 +200,7 @@ impl Frozen {
     }
 
     /// What [`crate::Tree::install`] needs; drops the frozen nodes.
-    pub fn finish(self) -> (Vec<(u8, u64, Ptr)>, i64) {
+    pub fn finish(self) -> (Vec<(u8, u64, Ptr)>, Mapped) {
         (self.order, self.mapped_resolved)
     }
 }

@@ -9,12 +9,14 @@
 
 mod delta;
 mod frozen;
+mod mapped;
 mod node;
 mod path;
 mod shared;
 mod tree;
 
 pub use frozen::{DirtyLeaf, Frozen, Merged, leaf_body};
+pub use mapped::Mapped;
 pub use node::{
     FANOUT, NODE_BODY, NODE_BYTES, NodeError, NodeHeader, TABLE_LEVEL, decode_node, decode_ptrs, encode_node,
 };

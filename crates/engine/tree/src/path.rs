@@ -133,6 +133,7 @@ pub fn nodes_over(height: u8, runs: impl IntoIterator<Item = Range<u64>> + Clone
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapped::Mapped;
     use crate::node::NODE_BYTES;
     use crate::tree::Found;
     use forebay_base::Checksum;
@@ -155,7 +156,7 @@ mod tests {
     fn what_is_below_a_lost_node_is_not_a_hole() {
         let lost = Ptr::new(Addr::new(ChunkId(1), 4), NODE_BYTES as u32, 1, Checksum(7));
         let below = Ptr::new(Addr::new(ChunkId(2), 8), 8192, 1, Checksum(8));
-        let mut tree = Tree::stored(lost, 2, 5);
+        let mut tree = Tree::stored(lost, 2, Mapped { blocks: 5, units: 10 });
         let led = |block: u64| Found::Unloaded { leaf: block / FANOUT, home: lost };
         let far = 300 * FANOUT + 9;
         assert_eq!((tree.lookup(0), tree.lookup(far)), (led(0), led(far)));

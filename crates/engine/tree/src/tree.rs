@@ -14,6 +14,7 @@
 
 use crate::delta::Delta;
 use crate::frozen::{Frozen, merge};
+use crate::mapped::Mapped;
 use crate::node::FANOUT;
 use crate::shared::Shared;
 use forebay_space::Ptr;
@@ -67,8 +68,8 @@ pub struct Tree {
     pub(crate) height: u8,
     pub(crate) root: Child,
     pub(crate) period: u64,
-    /// Blocks that are not holes, as far as cold leaves have been resolved.
-    mapped: i64,
+    /// As far as cold leaves have been resolved.
+    mapped: Mapped,
     /// Nodes that the next checkpoint will write, at most.
     pub(crate) dirty: u64,
     /// Bytes of memory that the changes of this period hold, roughly.
@@ -100,16 +101,16 @@ fn reach(level: u8) -> u64 {
 impl Tree {
     /// A tree for `blocks` blocks, all holes.
     pub fn empty(blocks: u64) -> Tree {
-        Tree::new(height_for(blocks), Child::Hole, 0)
+        Tree::new(height_for(blocks), Child::Hole, Mapped::default())
     }
 
     /// A tree as it was stored; its interior nodes must be fed to [`Tree::load_inner`] until [`Tree::missing_inner`] is empty.
-    pub fn stored(root: Ptr, height: u8, mapped: u64) -> Tree {
+    pub fn stored(root: Ptr, height: u8, mapped: Mapped) -> Tree {
         let root = if root.is_hole() { Child::Hole } else { Child::Cold { home: root, delta: None } };
-        Tree::new(height, root, mapped as i64)
+        Tree::new(height, root, mapped)
     }
 
-    fn new(height: u8, root: Child, mapped: i64) -> Tree {
+    fn new(height: u8, root: Child, mapped: Mapped) -> Tree {
         Tree { height, root, period: 1, mapped, dirty: 0, dirty_bytes: 0, shared: Shared::default() }
     }
 
@@ -122,9 +123,9 @@ impl Tree {
     pub fn height(&self) -> u8 {
         self.height
     }
-    /// Blocks that are not holes. Exact once no leaf has unresolved changes.
-    pub fn mapped(&self) -> u64 {
-        self.mapped.max(0) as u64
+    /// What is mapped. Exact once no leaf has unresolved changes.
+    pub fn mapped(&self) -> Mapped {
+        self.mapped.floor()
     }
     /// Nodes that the next checkpoint will write, at most.
     pub fn dirty(&self) -> u64 {
@@ -292,7 +293,7 @@ impl Tree {
                 }
                 for (place, ptr) in node.ptrs[slot..].iter_mut().zip(ptrs) {
                     let old = std::mem::replace(place, *ptr);
-                    self.mapped += i64::from(!ptr.is_hole()) - i64::from(!old.is_hole());
+                    self.mapped += Mapped::of([ptr]) - Mapped::of([&old]);
                     if !old.is_hole() && shared.owns(&old, 0, leaf) {
                         freed.push(old);
                     }
@@ -385,7 +386,7 @@ impl Tree {
             return false;
         }
         let (stamp, ptrs, mapped) = match delta.as_deref() {
-            None => (0, ptrs, 0),
+            None => (0, ptrs, Mapped::default()),
             Some(delta) => {
                 let merged = merge(leaf, ptrs, delta, &shared);
                 freed.extend(merged.freed);
@@ -423,7 +424,7 @@ impl Tree {
 
     /// Takes over where a checkpoint put the nodes of the frozen period. The frozen tree must have been dropped, or every node
     /// is copied.
-    pub fn install(&mut self, written: &[(u8, u64, Ptr)], mapped_resolved: i64) {
+    pub fn install(&mut self, written: &[(u8, u64, Ptr)], mapped_resolved: Mapped) {
         let mut mapped = mapped_resolved;
         let (period, shared) = (self.period, self.shared);
         for &(level, index, home) in written {
@@ -516,7 +517,7 @@ mod tests {
         tree: &mut Tree,
         disk: &mut Disk,
         mut between: impl FnMut(&mut Tree, &mut Disk),
-    ) -> (Ptr, u8, u64) {
+    ) -> (Ptr, u8, Mapped) {
         let mut frozen = tree.freeze();
         let mut replaced = Vec::new();
         for leaf in frozen.dirty_leaves() {
@@ -593,8 +594,9 @@ mod tests {
         match random.below(10) {
             0..=4 => {
                 let count = if random.one_in(100) { 1 + random.below(2 * FANOUT) } else { 1 };
-                let ptrs: Vec<Ptr> =
-                    (block..blocks.min(block + count)).map(|_| disk.allocate(8192)).collect();
+                let ptrs: Vec<Ptr> = (block..blocks.min(block + count))
+                    .map(|_| disk.allocate(4096 << random.below(2)))
+                    .collect();
                 tree.set(block, &ptrs, &mut freed);
                 model.extend((block..).zip(ptrs));
             }
@@ -639,7 +641,7 @@ mod tests {
                     blocks += FANOUT * random.below(600);
                     tree.grow(blocks);
                 }
-                let at_freeze = model.len() as u64;
+                let at_freeze = Mapped::of(model.values());
                 let (root, height, mapped) = {
                     let random = &mut random;
                     let model = &mut model;
@@ -651,7 +653,7 @@ mod tests {
                 if random.one_in(4) {
                     // Settle, then import what is on disk: nothing may be lost and nothing leaked.
                     let (root, height, mapped) = checkpoint(&mut tree, &mut disk, |_, _| {});
-                    assert_eq!(mapped, model.len() as u64);
+                    assert_eq!(mapped, Mapped::of(model.values()));
                     tree = Tree::stored(root, height, mapped);
                     load(&mut tree, &disk);
                     let mut reachable: HashSet<u64> = model.values().map(|ptr| ptr.addr().0).collect();
@@ -672,7 +674,7 @@ mod tests {
             disk.free(&mut freed);
             checkpoint(&mut tree, &mut disk, |_, _| {});
             assert!(
-                tree.is_empty() && disk.live.is_empty() && tree.mapped() == 0,
+                tree.is_empty() && disk.live.is_empty() && tree.mapped() == Mapped::default(),
                 "seed {seed}: everything comes back"
             );
         }

@@ -5,7 +5,7 @@
 //! plain x86-64 costs.
 
 use std::fmt;
-use twox_hash::XxHash3_128;
+use twox_hash::{XxHash3_64, XxHash3_128};
 
 /// XXH3-128 of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -27,6 +27,11 @@ impl Checksum {
         hasher.write(&bytes[at + 16..]);
         Checksum(hasher.finish_128())
     }
+}
+
+/// XXH3-64 of `bytes`: a second look, at what a checksum has led to.
+pub fn hash_64(bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot(bytes)
 }
 
 impl fmt::Debug for Checksum {

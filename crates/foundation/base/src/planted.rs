@@ -56,6 +56,10 @@ pub enum Bug {
     WriteErrorIgnored,
     /// A failed flush counts as done.
     FlushErrorIgnored,
+    /// What a block of zeros replaces is never given back.
+    ZerosFreeNothing,
+    /// A block that moves to another place is no longer known to be compressed.
+    MovedBlockForgetsKind,
     /// A write of part of a block zeroes the rest of it.
     PartialBlockZeroed,
     /// A discard changes the tree but is not logged.
@@ -142,7 +146,7 @@ pub enum Bug {
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 63] = [
+    pub const ALL: [Bug; 65] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -166,6 +170,8 @@ impl Bug {
         Bug::StaleDiskAccepted,
         Bug::WriteErrorIgnored,
         Bug::FlushErrorIgnored,
+        Bug::ZerosFreeNothing,
+        Bug::MovedBlockForgetsKind,
         Bug::PartialBlockZeroed,
         Bug::DiscardNotLogged,
         Bug::ResizeNotLogged,

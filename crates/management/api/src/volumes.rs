@@ -20,6 +20,9 @@ pub struct VolumeSpec {
     pub size_bytes: u64,
     pub block_size_bytes: u32,
     pub sync: Sync,
+    /// How blocks that are written from now on are compressed: `off`, `lz4`, `lzjb`, `gzip-1` to `gzip-9`, `zstd-1` to `zstd-19`.
+    #[serde(default = "no_compression")]
+    pub compression: String,
     /// From one snapshot that is taken by itself to the next; 0 for never.
     #[serde(default)]
     pub snapshot_every_seconds: u32,
@@ -28,11 +31,24 @@ pub struct VolumeSpec {
     pub snapshot_keep: u32,
 }
 
+/// What an appliance meant that could not compress.
+fn no_compression() -> String {
+    "off".into()
+}
+
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeStatus {
     pub pool: String,
     /// Bytes of blocks that hold data.
     pub mapped_bytes: u64,
+    /// What these take of the pool, without redundancy: less where they are compressed.
+    #[serde(default)]
+    pub stored_bytes: u64,
+    /// Processor time for compressing and for expanding its blocks since the pool was imported.
+    #[serde(default)]
+    pub compress_cpu_us: u64,
+    #[serde(default)]
+    pub expand_cpu_us: u64,
     /// The snapshot that it was cloned from; absent when it was not, or needs it no longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
@@ -65,6 +81,10 @@ pub struct VolumeCreate {
     /// Default: `always`; for a clone, that of the volume that its snapshot is of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
+    /// `off`, `lz4`, `lzjb`, `gzip-1` to `gzip-9`, `zstd-1` to `zstd-19`. Default: `lz4`; for a clone, that of the volume that its
+    /// snapshot is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<String>,
     /// Name or UUID of a snapshot in the same pool: the volume becomes a clone of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_snapshot: Option<String>,
@@ -90,6 +110,9 @@ pub struct VolumeSet {
     pub size_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
+    /// For what is written from now on; what is stored stays as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<String>,
     /// A snapshot is taken by itself so often: 60 (a minute) to 31622400 (366 days), or 0 for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_every_seconds: Option<u32>,

@@ -366,6 +366,9 @@ pub enum Volume {
         /// When a write is acknowledged [default: always]
         #[arg(long)]
         sync: Option<SyncArgument>,
+        /// off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19 [default: lz4]
+        #[arg(long, value_name = "KIND")]
+        compression: Option<String>,
         /// A snapshot of the same pool: the volume begins as it is, and shares its blocks until they are overwritten
         #[arg(long, value_name = "VOLUME@NAME", conflicts_with = "block_size")]
         from: Option<String>,
@@ -397,6 +400,9 @@ pub enum Volume {
         /// When a write is acknowledged
         #[arg(long, group = "property")]
         sync: Option<SyncArgument>,
+        /// How what is written from now on is compressed: off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19
+        #[arg(long, value_name = "KIND", group = "property")]
+        compression: Option<String>,
         /// Have a snapshot taken so often, like 1h; 0 or off for never
         #[arg(long, value_name = "DURATION", value_parser = parse_every, group = "property")]
         snapshot_every: Option<u32>,

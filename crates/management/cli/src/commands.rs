@@ -259,7 +259,17 @@ impl Session {
 
     pub fn volume(&self, command: Volume) -> Outcome {
         match command {
-            Volume::Create { name, size, block_size, sync, from, host, logical_block, dry_run } => {
+            Volume::Create {
+                name,
+                size,
+                block_size,
+                sync,
+                compression,
+                from,
+                host,
+                logical_block,
+                dry_run,
+            } => {
                 let block_size_bytes = block_size.map(u32::try_from).transpose().map_err(|_| {
                     let remedy = "Give a power of two from 4K to 128K.";
                     Failure::new(Exit::Usage, "the block size is out of range", remedy)
@@ -269,6 +279,7 @@ impl Session {
                     size_bytes: size,
                     block_size_bytes,
                     sync: sync.map(Into::into),
+                    compression,
                     from_snapshot: from,
                     hosts: host,
                     logical_block_bytes: hosts::logical_block(logical_block)?,
@@ -295,10 +306,11 @@ impl Session {
                 self.map(&MappingCreate { volume: name, host, lun, logical_block_bytes }, dry_run.dry_run)
             }
             Volume::Unmap { name, host, dry_run } => self.unmap(&name, &host, dry_run.dry_run),
-            Volume::Set { name, sync, snapshot_every, snapshot_keep, dry_run } => {
+            Volume::Set { name, sync, compression, snapshot_every, snapshot_keep, dry_run } => {
                 let change = VolumeSet {
                     size_bytes: None,
                     sync: sync.map(Into::into),
+                    compression,
                     snapshot_every_seconds: snapshot_every,
                     snapshot_keep,
                 };

@@ -221,18 +221,28 @@ pub fn volumes(volumes: &[Volume]) {
             Cell::text(&volume.name),
             Cell::number(show_size(volume.spec.size_bytes)),
             Cell::number(show_size(volume.status.mapped_bytes)),
+            Cell::number(ratio(volume)),
             Cell::number(show_size(u64::from(volume.spec.block_size_bytes))),
             Cell::text(word(&volume.spec.sync)),
+            Cell::text(&volume.spec.compression),
             Cell::number(snapshots_in_words(volume)),
             Cell::text(snapshot_schedule(&volume.spec)),
             Cell::text(volume.status.origin.as_deref().unwrap_or("-")),
         ]
     });
     table(
-        &["NAME", "SIZE", "USED", "BLOCK", "SYNC", "SNAPSHOTS", "SCHEDULE", "ORIGIN"],
+        &["NAME", "SIZE", "USED", "RATIO", "BLOCK", "SYNC", "COMPRESSION", "SNAPSHOTS", "SCHEDULE", "ORIGIN"],
         rows.collect(),
         "No volumes. Create one with: forebay volume create POOL/NAME --size 100G",
     );
+}
+
+/// How many times smaller what is stored is.
+fn ratio(volume: &Volume) -> String {
+    match volume.status.stored_bytes {
+        0 => "-".into(),
+        stored => format!("{:.2}", volume.status.mapped_bytes as f64 / stored as f64),
+    }
 }
 
 pub fn trash(volumes: &[TrashedVolume]) {
@@ -259,6 +269,13 @@ pub fn volume(volume: &Volume) {
     println!("  id          {}", printable(&volume.id));
     println!("  size        {}", show_size(volume.spec.size_bytes));
     println!("  used        {}", show_size(volume.status.mapped_bytes));
+    println!("  stored as   {} ({})", show_size(volume.status.stored_bytes), ratio(volume));
+    println!("  compression {}", printable(&volume.spec.compression));
+    let (compress, expand) = (volume.status.compress_cpu_us, volume.status.expand_cpu_us);
+    if compress + expand > 0 {
+        let seconds = |micros: u64| micros as f64 / 1e6;
+        println!("  its cost    {:.1} s to compress, {:.1} s to expand", seconds(compress), seconds(expand));
+    }
     println!("  block size  {}", show_size(u64::from(volume.spec.block_size_bytes)));
     println!("  sync        {}", word(&volume.spec.sync));
     println!("  snapshots   {}", snapshots_in_words(volume));

@@ -144,7 +144,7 @@ pub mod tests {
     use super::*;
     use crate::hosts::{Group, Host, Mapping};
     use forebay_base::WallTime;
-    use forebay_pool::SyncPolicy;
+    use forebay_pool::{Compression, SyncPolicy};
 
     fn host(id: &str, initiators: &[&str]) -> Host {
         Host {
@@ -166,10 +166,14 @@ pub mod tests {
             size: 1 << 20,
             block_size: 8192,
             sync: SyncPolicy::Always,
+            compression: Compression::Off,
             read_only: false,
             shard: 0,
             core,
             mapped: 0,
+            stored: 0,
+            packing_nanos: 0,
+            unpacking_nanos: 0,
             created: WallTime(0),
             origin: None,
             snapshots: 0,

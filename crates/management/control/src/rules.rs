@@ -10,7 +10,7 @@ use forebay_api::{
     show_size,
 };
 use forebay_base::{Id, KIB, MIB, TIB};
-use forebay_pool::{DiskState, DiskStatus, GroupStatus, Role, SnapshotInfo};
+use forebay_pool::{Compression, DiskState, DiskStatus, GroupStatus, Role, SnapshotInfo};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -105,6 +105,7 @@ pub struct NewVolume<'a> {
     pub name: &'a str,
     pub size: u64,
     pub block_size: u32,
+    pub compression: Option<Compression>,
 }
 
 /// `source` is the snapshot that is asked for, if one is.
@@ -143,7 +144,14 @@ pub fn volume<'a>(
             "Name hosts, too, or choose it when the volume is mapped.",
         ));
     }
-    Ok(NewVolume { pool, name, size, block_size })
+    let compression = compression(request.compression.as_deref())?;
+    Ok(NewVolume { pool, name, size, block_size, compression })
+}
+
+/// A compression by its name, if one is given.
+pub fn compression(name: Option<&str>) -> Result<Option<Compression>, Problem> {
+    let parsed = name.map(str::parse).transpose();
+    parsed.map_err(|detail: String| invalid("compression", detail, "Give one of these."))
 }
 
 /// A clone has its snapshot's blocks, and is as large or larger.
@@ -458,6 +466,7 @@ mod tests {
             size_bytes: Some(size_bytes),
             block_size_bytes: Some(block_size_bytes),
             sync: Some(Sync::Always),
+            compression: None,
             from_snapshot: None,
             hosts: Vec::new(),
             logical_block_bytes: None,

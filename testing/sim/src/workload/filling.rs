@@ -5,7 +5,7 @@ use crate::content::SECTOR;
 use crate::harness::Failure;
 use crate::oracle::{Effect, NEVER};
 use forebay_base::MIB;
-use forebay_pool::{IoError, SyncPolicy};
+use forebay_pool::{Compression, IoError, SyncPolicy};
 
 /// A volume that fills its pool.
 pub struct Filling(Live);
@@ -19,7 +19,7 @@ impl Clients {
         let data_disks = u64::from(self.setup.layout.data()) * self.setup.groups as u64;
         let second = self.setup.second_disks().len() as u64 * self.setup.second_disk_bytes();
         let size = (self.setup.disk_bytes() * data_disks + second).next_multiple_of(MIB);
-        self.create_volume(size, 16 << 10, SyncPolicy::Always).await;
+        self.create_volume(size, 16 << 10, SyncPolicy::Always, Compression::Off).await;
         self.failure.check()?;
         let filling = Filling(self.live.borrow_mut().pop().expect("the volume was created"));
         self.fill_again(&filling).await?;

@@ -7,7 +7,7 @@ use super::{Checker, Space};
 use crate::record::{DatasetKind, DatasetRecord};
 use forebay_base::Checksum;
 use forebay_space::Ptr;
-use forebay_tree::{FANOUT, NODE_BYTES, NodeHeader, Shared, decode_node, decode_ptrs, leaves_end};
+use forebay_tree::{FANOUT, Mapped, NODE_BYTES, NodeHeader, Shared, decode_node, decode_ptrs, leaves_end};
 
 /// A node of a parent: at the same place as the child's, or the root of a tree that is not as high.
 #[derive(Clone, Copy)]
@@ -76,40 +76,43 @@ impl Checker {
             }
             if lineage.gone == 0 && mapped != record.mapped {
                 let message = format!(
-                    "{}: {mapped} blocks are mapped, its record says {}",
+                    "{}: {} blocks in {} units are mapped, its record says {} in {}",
                     name(record),
-                    record.mapped
+                    mapped.blocks,
+                    mapped.units,
+                    record.mapped.blocks,
+                    record.mapped.units
                 );
                 self.report.problem(message);
             }
         }
     }
 
-    /// Checks what is below a place; how many blocks are mapped there.
-    async fn tree(&mut self, space: &mut Space, of: &Lineage<'_>, place: Place) -> u64 {
+    /// Checks what is below a place; what is mapped there.
+    async fn tree(&mut self, space: &mut Space, of: &Lineage<'_>, place: Place) -> Mapped {
         let Place { level, index, ptr, .. } = place;
         if ptr.is_hole() || leaves_end(level, index) <= of.gone {
-            return 0;
+            return Mapped::default();
         }
         let what = format!("{}: node {index} of level {level}", name(of.record));
         let is_own = of.shared.owns(&ptr, level, index);
         if !is_own && !self.is_shared(of, &place, &what) {
-            return 0;
+            return Mapped::default();
         }
         if is_own && !self.reach(space, &ptr, &what) {
-            return 0;
+            return Mapped::default();
         }
         let body = match self.node(space, of.record, level, index, &ptr).await {
             Ok(body) => body,
             Err(error) => {
                 self.report.problem(format!("{what} is lost: {error}"));
-                return 0;
+                return Mapped::default();
             }
         };
         self.report.nodes += u64::from(is_own);
         let parent = self.beside(space, of.record, place.parent, level, index).await;
         let before = self.beside(space, of.record, place.before, level, index).await;
-        let mut mapped = 0;
+        let mut mapped = Mapped::default();
         for (slot, child) in body.into_iter().enumerate() {
             if child.birth() > ptr.birth() && !child.is_hole() {
                 self.report.problem(format!("{what} points to something born after it"));
@@ -120,7 +123,7 @@ impl Checker {
                 let place = Place { level: level - 1, index, ptr: child, parent, before };
                 mapped += Box::pin(self.tree(space, of, place)).await;
             } else if !child.is_hole() {
-                mapped += 1;
+                mapped += Mapped::of([&child]);
                 // Blocks are asked for by their leaf.
                 let place = Place { level: 0, index: index / FANOUT, ptr: child, parent, before };
                 self.block(space, of, place, index).await;
@@ -182,7 +185,9 @@ impl Checker {
     async fn block(&mut self, space: &mut Space, of: &Lineage<'_>, place: Place, block: u64) {
         let (record, ptr) = (of.record, &place.ptr);
         let what = format!("{}: block {block}", name(record));
-        if block >= record.blocks() || ptr.bytes() != 1 << record.block_shift {
+        let whole = 1 << record.block_shift;
+        let fits = if ptr.kind() == 0 { ptr.bytes() == whole } else { ptr.bytes() < whole };
+        if block >= record.blocks() || !fits {
             self.report.problem(format!("{what} does not belong to a volume of its size"));
         }
         if !of.shared.owns(ptr, 0, place.index) {
@@ -195,7 +200,13 @@ impl Checker {
         let slots = space.slots(ptr).expect("reached");
         let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
         match self.array.read(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await {
-            Ok(_) => self.report.blocks += 1,
+            Ok(good) => {
+                self.report.blocks += 1;
+                let mut block = vec![0; whole as usize];
+                if ptr.kind() != 0 && self.codec.unpack(ptr.kind(), &good.bytes, &mut block).is_err() {
+                    self.report.problem(format!("{what} does not expand to what was written"));
+                }
+            }
             Err(error) => self.report.problem(format!("{what} is lost: {error:?}")),
         }
     }

@@ -206,6 +206,7 @@ pub async fn clone(
         size_bytes: None,
         block_size_bytes: None,
         sync: None,
+        compression: None,
         from_snapshot: Some(snapshot),
         hosts: Vec::new(),
         logical_block_bytes: None,

@@ -16,7 +16,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use forebay_api::{Code, Operation, Problem, Volume, VolumeCreate, VolumeSet, show_duration, show_size};
-use forebay_pool::{SnapshotInfo, VolumeDelete, VolumeInfo, VolumeSpec};
+use forebay_pool::{SnapshotInfo, VolumeChange, VolumeDelete, VolumeInfo, VolumeSpec};
 use std::sync::Arc;
 
 pub fn etag(volume: &Volume) -> String {
@@ -91,6 +91,7 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, dry_run: bool, request:
                 size: new.size,
                 block_size: new.block_size,
                 sync: convert::sync_in(request.sync.unwrap_or_default()),
+                compression: new.compression.unwrap_or_default(),
             };
             let volume = convert::volume(&shared.engine.volume_create(spec).await?);
             told(shared, who, "volume.created", &volume.name, &format!("created with {size}"));
@@ -121,8 +122,9 @@ async fn adapt(
         let detail = format!("the volume is created, but not as asked for: {}", problem.detail);
         Problem { detail, ..problem }
     };
-    if let Some(sync) = request.sync.map(convert::sync_in).filter(|&sync| sync != volume.sync) {
-        volume = shared.engine.volume_set_sync(&request.name, sync).await.map_err(half)?;
+    let change = VolumeChange { sync: request.sync.map(convert::sync_in), compression: new.compression };
+    if change != VolumeChange::default() {
+        volume = shared.engine.volume_set(&request.name, change).await.map_err(half)?;
     }
     if new.size > volume.size {
         volume = shared.engine.volume_resize(&request.name, new.size).await.map_err(half)?;
@@ -146,6 +148,8 @@ pub async fn set(
     let schedule = rules::snapshots::schedule(info.schedule, &request)?;
     let size = request.size_bytes.filter(|&size| size != before.spec.size_bytes);
     let sync = request.sync.filter(|&sync| sync != before.spec.sync);
+    let compression = rules::compression(request.compression.as_deref())?;
+    let compression = compression.filter(|&compression| compression != info.compression);
     let mut changes = Vec::new();
     if let Some(size) = size {
         rules::volume_size(size, before.spec.block_size_bytes)?;
@@ -167,12 +171,14 @@ pub async fn set(
     if let Some(sync) = sync {
         changes.push(format!("sync set to {}", convert::sync_in(sync).name()));
     }
+    changes.extend(compression.map(|compression| format!("compression of new data set to {compression}")));
     changes.extend(schedule.map(rules::snapshots::schedule_in_words));
     if ask.dry_run {
         return plan("volume.set", &before.name, changes);
     }
-    if let Some(sync) = sync {
-        shared.engine.volume_set_sync(&before.name, convert::sync_in(sync)).await?;
+    let change = VolumeChange { sync: sync.map(convert::sync_in), compression };
+    if change != VolumeChange::default() {
+        shared.engine.volume_set(&before.name, change).await?;
     }
     if let Some(schedule) = schedule {
         shared.engine.volume_set_schedule(&before.name, schedule).await?;
@@ -294,12 +300,16 @@ mod tests {
                 size_bytes: 1 << 20,
                 block_size_bytes: 8192,
                 sync: Sync::Always,
+                compression: "lz4".into(),
                 snapshot_every_seconds: 0,
                 snapshot_keep: 0,
             },
             status: VolumeStatus {
                 pool: "tank".into(),
                 mapped_bytes: 0,
+                stored_bytes: 0,
+                compress_cpu_us: 0,
+                expand_cpu_us: 0,
                 origin: None,
                 snapshots: 0,
                 snapshot_bytes: None,

@@ -1,0 +1,265 @@
+//! Compression on simulated disks: each test asks one question.
+
+use forebay_base::{MIB, Random};
+use forebay_pool::check::check;
+use forebay_pool::{
+    Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, SyncPolicy, Volume, VolumeChange,
+    VolumeDelete, VolumeInfo, VolumeSpec,
+};
+use forebay_runtime::{Buf, Cores, Rt};
+use forebay_simulation::{Fate, Image, World, WorldConfig};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+struct Pool {
+    world: World,
+    rt: Rt,
+    engine: Engine,
+    paths: Vec<String>,
+}
+
+impl Pool {
+    async fn volume(&self, name: &str, block_size: u32, compression: Compression) -> Volume {
+        let spec = VolumeSpec {
+            pool: "tank".into(),
+            name: name.into(),
+            size: 8 * MIB,
+            block_size,
+            sync: SyncPolicy::Standard,
+            compression,
+        };
+        let info = self.engine.volume_create(spec).await.expect("created");
+        Volume::open(&self.rt, info.id).expect("open")
+    }
+
+    async fn info(&self, name: &str) -> VolumeInfo {
+        self.engine.volume(&format!("tank/{name}")).await.expect("there")
+    }
+
+    async fn open(&self, name: &str) -> Volume {
+        Volume::open(&self.rt, self.info(name).await.id).expect("open")
+    }
+
+    async fn again(&self) {
+        self.engine.pool_export("tank").await.expect("exported");
+        let report = check(&self.rt, &self.paths).await.expect("checked");
+        assert_eq!(report.problems, Vec::<String>::new());
+        self.engine.pool_import("tank", self.paths.clone(), Import::default()).await.expect("imported");
+    }
+
+    fn buffer(&self, bytes: &[u8]) -> Buf {
+        self.rt.arena().copy(bytes).freeze()
+    }
+}
+
+/// Runs `main` on pools of several kinds.
+fn on_pools<W: Future<Output = ()> + 'static>(seeds: u64, main: impl Fn(Rc<Pool>, u64) -> W) {
+    for (layout, data, log, shards) in [
+        (Layout::Single, 1, 0, 1),
+        (Layout::Mirror, 2, 1, 2),
+        (Layout::Parity { data: 2, parity: 1 }, 3, 0, 1),
+        (Layout::Parity { data: 3, parity: 2 }, 5, 1, 2),
+    ] {
+        for seed in 0..seeds {
+            let world = World::new(WorldConfig::new(seed));
+            (0..data + log).for_each(|_| {
+                world.add_disk(Image::new(64 * MIB));
+            });
+            let (executor, cores): (_, Cores) = world.executor(shards);
+            let rt = executor.rt().clone();
+            let names =
+                |range: std::ops::Range<usize>| range.map(|nth| format!("sim{nth}")).collect::<Vec<_>>();
+            let spec = PoolSpec {
+                name: "tank".into(),
+                layout,
+                disks: names(0..data),
+                log_disks: names(data..data + log),
+                spare_disks: Vec::new(),
+                enclosures: Vec::new(),
+                sectors: Vec::new(),
+                shards,
+                log_bytes: None,
+                force: false,
+            };
+            let config = EngineConfig { memory: 16 << 20, events: Arc::new(|_| ()), host: Host::default() };
+            let engine = Engine::new(cores, config);
+            let pool = Rc::new(Pool { world: world.clone(), rt, engine, paths: names(0..data + log) });
+            let test = main(pool.clone(), seed);
+            let whole = async move {
+                pool.engine.pool_create(spec).await.expect("created");
+                test.await;
+                pool.again().await;
+            };
+            world.run(&executor, LIMIT, whole).expect("finishes");
+        }
+    }
+}
+
+/// Zeros, a text, noise, or some of each.
+fn contents(random: &mut Random, len: usize) -> Vec<u8> {
+    let text = b"select name, price from goods where price > 100 order by name; ";
+    let kind = random.below(4);
+    let mut bytes = vec![0; len];
+    for piece in bytes.chunks_mut(512) {
+        match if kind == 3 { random.below(3) } else { kind } {
+            0 => {}
+            1 => piece.iter_mut().enumerate().for_each(|(at, byte)| *byte = text[at % text.len()]),
+            _ => random.fill(piece),
+        }
+    }
+    bytes
+}
+
+const KINDS: [Compression; 6] = [
+    Compression::Off,
+    Compression::Lz4,
+    Compression::Lz4,
+    Compression::Lzjb,
+    Compression::Gzip(1),
+    Compression::Zstd(1),
+];
+
+/// Goal: whatever is written where, at what alignment and under which compression, is what is read: by clients, after an import, after
+/// blocks have been moved.
+#[test]
+fn histories_read_what_was_written() {
+    on_pools(6, |pool, seed| async move {
+        let mut random = Random::new(seed);
+        let mut models: Vec<(String, u32, Vec<u8>)> = Vec::new();
+        for nth in 0..3 {
+            let (name, block_size) = (format!("v{nth}"), 4096 << random.below(6));
+            let compression = KINDS[random.below(6) as usize];
+            pool.volume(&name, block_size, compression).await;
+            models.push((name, block_size, vec![0; 8 * MIB as usize]));
+        }
+        for step in 0..120 {
+            let (name, block_size, model) = &mut models[random.below(3) as usize];
+            let volume = pool.open(name).await;
+            let len = match random.below(6) {
+                0 => 512 * (1 + random.below(40)) as usize,
+                1 => 1 << (17 + random.below(5)),
+                _ => *block_size as usize * (1 + random.below(4) as usize),
+            };
+            let align = if random.one_in(3) { 512 } else { u64::from(*block_size) };
+            let at = (random.below((model.len() - len) as u64 + 1) / align * align) as usize;
+            match random.below(12) {
+                0..=7 => {
+                    let bytes = contents(&mut random, len);
+                    let cut = len / 2 / 4096 * 4096;
+                    let parts = match cut > 0 && random.one_in(2) {
+                        true => vec![pool.buffer(&bytes[..cut]), pool.buffer(&bytes[cut..])],
+                        false => vec![pool.buffer(&bytes)],
+                    };
+                    volume.write(at as u64, parts, random.one_in(2)).await.expect("written");
+                    model[at..at + len].copy_from_slice(&bytes);
+                }
+                8 => {
+                    volume.write_zeroes(at as u64, len as u64, false).await.expect("zeroed");
+                    model[at..at + len].fill(0);
+                }
+                9 => {
+                    let change =
+                        VolumeChange { compression: Some(KINDS[random.below(6) as usize]), sync: None };
+                    pool.engine.volume_set(&format!("tank/{name}"), change).await.expect("set");
+                }
+                10 if step % 2 == 0 => drop(pool.engine.pool_compact("tank").await.expect("compacted")),
+                10 => pool.again().await,
+                _ => {
+                    let read = volume.read(at as u64, len).await.expect("readable");
+                    let read: Vec<u8> = read.iter().flat_map(|part| part.iter().copied()).collect();
+                    assert!(
+                        read == model[at..at + len],
+                        "seed {seed} step {step}: {name} at {at}, {len} bytes"
+                    );
+                }
+            }
+        }
+        for import in [false, true] {
+            if import {
+                pool.again().await;
+            }
+            for (name, _, model) in &models {
+                let volume = pool.open(name).await;
+                for at in (0..model.len()).step_by(MIB as usize) {
+                    let read = volume.read(at as u64, MIB as usize).await.expect("readable");
+                    let read: Vec<u8> = read.iter().flat_map(|part| part.iter().copied()).collect();
+                    assert!(
+                        read == model[at..at + MIB as usize],
+                        "seed {seed}: {name} at {at}, import {import}"
+                    );
+                }
+            }
+        }
+    });
+}
+
+/// Goal: what compression saves is there for others, and zeros cost nothing.
+#[test]
+fn text_takes_less_and_zeros_take_nothing() {
+    on_pools(1, |pool, _| async move {
+        let text: Vec<u8> = b"the same again and again, ".iter().copied().cycle().take(4 << 20).collect();
+        for (block_size, compression, most) in [
+            (8192, Compression::Lz4, 2 << 20),
+            (131072, Compression::Lz4, 128 << 10),
+            (16384, Compression::Zstd(3), 1 << 20),
+            (8192, Compression::Off, 4 << 20),
+        ] {
+            let volume = pool.volume("a", block_size, compression).await;
+            for (nth, part) in text.chunks(1 << 20).enumerate() {
+                volume.write((nth << 20) as u64, vec![pool.buffer(part)], false).await.expect("written");
+            }
+            // For that, all goes to its place.
+            let of = || vec!["tank/a".to_string()];
+            pool.engine.snapshot_create(of(), "one").await.expect("taken");
+            let info = pool.info("a").await;
+            assert_eq!(
+                (info.mapped, info.stored),
+                (4 << 20, most),
+                "{compression} in blocks of {block_size}"
+            );
+            volume.write(0, vec![pool.buffer(&vec![0; 1 << 20])], false).await.expect("written");
+            pool.engine.snapshot_create(of(), "two").await.expect("taken");
+            let whole = if compression == Compression::Off { 4 } else { 3 };
+            assert_eq!(pool.info("a").await.mapped, whole << 20, "{compression} in blocks of {block_size}");
+            let purge = VolumeDelete { with_snapshots: true, purge: true };
+            pool.engine.volume_delete("tank/a", purge).await.expect("deleted");
+        }
+    });
+}
+
+/// Goal: what was acknowledged as durable is there after a loss of power, in whichever form it was on its way.
+#[test]
+fn power_losses_take_nothing_back() {
+    for seed in 0..12 {
+        on_pools(1, move |pool, _| async move {
+            let mut random = Random::new(seed);
+            let compression = KINDS[1 + random.below(5) as usize];
+            let volume = pool.volume("a", 4096 << random.below(6), compression).await;
+            let mut model = vec![0; 8 << 20];
+            for _ in 0..30 {
+                let len = 4096 << random.below(9);
+                let at = random.below((model.len() - len) as u64 + 1) as usize / 512 * 512;
+                let bytes = contents(&mut random, len);
+                volume.write(at as u64, vec![pool.buffer(&bytes)], true).await.expect("written");
+                model[at..at + len].copy_from_slice(&bytes);
+            }
+            // What had no flush may be there or not.
+            let images =
+                pool.world.power_loss(|_, write| if write % 2 == 0 { Fate::Whole } else { Fate::Lost });
+            pool.engine.pool_export("tank").await.expect("exported");
+            for (disk, image) in images.into_iter().enumerate() {
+                pool.world.set_image(disk, image);
+            }
+            pool.engine.pool_import("tank", pool.paths.clone(), Import::default()).await.expect("imported");
+            let volume = pool.open("a").await;
+            for at in (0..model.len()).step_by(1 << 20) {
+                let read = volume.read(at as u64, 1 << 20).await.expect("readable");
+                let read: Vec<u8> = read.iter().flat_map(|part| part.iter().copied()).collect();
+                assert!(read == model[at..at + (1 << 20)], "seed {seed}: at {at}");
+            }
+        });
+    }
+}
