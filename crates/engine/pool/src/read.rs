@@ -175,29 +175,38 @@ impl Shard {
                 Found::Unloaded { .. } => true,
                 Found::Hole => false,
             };
+            if let Some(data) = self.read_stored(dataset.id(), block, ptr, still).await? {
+                self.cache_insert(&ptr, data.clone());
+                return Ok(data);
+            }
+        }
+    }
+
+    /// A block of `owner` as it is stored; nothing when it could not be verified and `still` says that the pointer is stale.
+    pub async fn read_stored(
+        &self,
+        owner: Id,
+        block: u64,
+        ptr: Ptr,
+        still: impl Fn() -> bool,
+    ) -> Result<Option<Buf>, IoError> {
+        let lost = |error| Err(self.report_loss(owner, &format!("block {block}"), error));
+        loop {
             let Some(slots) = self.slots(&ptr) else {
-                if still() {
-                    return Err(self.report_loss(
-                        dataset.id(),
-                        &format!("block {block}"),
-                        ArrayError::Corrupt,
-                    ));
-                }
-                continue;
+                return if still() { lost(ArrayError::Corrupt) } else { Ok(None) };
             };
             let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum || active(Bug::MissingChecksumCheck);
             let plugs = self.plugs.get();
             match self.array.read(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await {
-                Ok(good) => {
-                    let data = self.mend(good, &slots, ptr, still).await;
-                    self.cache_insert(&ptr, data.clone());
-                    return Ok(data);
-                }
-                Err(_) if !still() || self.has_moved(&ptr, &slots) => {}
+                Ok(good) => return Ok(Some(self.mend(good, &slots, ptr, still).await)),
+                Err(_) if !still() => return Ok(None),
+                Err(_) if self.has_moved(&ptr, &slots) => {}
                 // What had to be computed came from a line that was being changed.
                 Err(_) if self.was_plugged(plugs).await => {}
-                Err(_) if active(Bug::UnreadableReadsAsZeros) => return Ok(self.zeros(dataset.block_bytes())),
-                Err(error) => return Err(self.report_loss(dataset.id(), &format!("block {block}"), error)),
+                Err(_) if active(Bug::UnreadableReadsAsZeros) => {
+                    return Ok(Some(self.zeros(ptr.bytes() as usize)));
+                }
+                Err(error) => return lost(error),
             }
         }
     }
@@ -280,7 +289,7 @@ impl Shard {
     }
 
     /// Adjacent blocks in one device read; nothing unless all of them verify.
-    async fn read_run(&self, run: &[Ptr]) -> Option<Buf> {
+    pub async fn read_run(&self, run: &[Ptr]) -> Option<Buf> {
         let slots = self.slots(&run[0])?;
         let block_bytes = run[0].bytes() as usize;
         let check = |bytes: &[u8]| {
@@ -300,7 +309,8 @@ impl Shard {
     }
 }
 
-fn follows(run: &[Ptr], next: &Ptr, block_bytes: usize) -> bool {
+/// Whether a block can be read together with those of `run`.
+pub(crate) fn follows(run: &[Ptr], next: &Ptr, block_bytes: usize) -> bool {
     let last = run.last().expect("runs have a first block");
     last.is_followed_by(next) && (run.len() + 1) * block_bytes <= RUN_BYTES_MAX
 }
