@@ -258,8 +258,9 @@ impl Control {
             (None, None) => return Ok(None),
             (None, Some(_)) => {
                 let message = "a volume of this name exists, and the stream is a whole one";
-                return Err(Error::new(ErrorKind::Conflict, object, message)
-                    .remedy("Receive it under another name, or send what has changed since a snapshot that both have"));
+                return Err(Error::new(ErrorKind::Conflict, object, message).remedy(
+                    "Receive it under another name, or send what has changed since a snapshot that both have",
+                ));
             }
             (Some(base), place) => self.find_base(base, place).await?.ok_or_else(|| {
                 let of = if place.is_some() { "the volume" } else { "the pool" };
@@ -289,14 +290,21 @@ impl Control {
             (_, true, ..) => {
                 conflict("a snapshot of this name exists", "Delete it, or have it sent under another name")
             }
-            (.., false, _) => conflict("the volume has blocks of another size", "Receive it under another name"),
+            (.., false, _) => {
+                conflict("the volume has blocks of another size", "Receive it under another name")
+            }
             (.., true) if !options.discard_changes => Err(self.changed(name)),
             _ => Ok(Some(base)),
         }
     }
 
     /// Makes ready for a stream with this header.
-    async fn reception_begin(&self, name: String, header: Header, options: ReceiveOptions) -> Result<Begun, Error> {
+    async fn reception_begin(
+        &self,
+        name: String,
+        header: Header,
+        options: ReceiveOptions,
+    ) -> Result<Begun, Error> {
         let turn = self.claim_reception(&name).ok_or_else(|| self.reception_busy(&name))?;
         let _turn = self.lineage.lock(0, 0).await;
         let base = self.check_reception(&name, &header, options).await?;
@@ -311,7 +319,10 @@ impl Control {
                     )));
                 }
                 if header.from > record.received {
-                    let message = format!("the stream begins at block {}, and what is before is not there", header.from);
+                    let message = format!(
+                        "the stream begins at block {}, and what is before is not there",
+                        header.from
+                    );
                     return Err(Error::new(ErrorKind::Conflict, object, message)
                         .remedy(format!("Send it with '--resume {}'", token(&record))));
                 }
@@ -319,7 +330,9 @@ impl Control {
             }
             None if header.from > 0 => {
                 let message = "the stream goes on with one of which nothing is here";
-                return Err(Error::new(ErrorKind::Conflict, object, message).remedy("Send it without '--resume'"));
+                return Err(
+                    Error::new(ErrorKind::Conflict, object, message).remedy("Send it without '--resume'")
+                );
             }
             None => {
                 let id = Id::from_random(self.rt.random(), self.rt.random());
@@ -327,7 +340,13 @@ impl Control {
                     Some(base) => base.shard,
                     None => self.shard_for_volume(&object)?,
                 };
-                let fresh = DatasetRecord::new(DatasetKind::Volume, id, header.block_shift, header.size, name.clone());
+                let fresh = DatasetRecord::new(
+                    DatasetKind::Volume,
+                    id,
+                    header.block_shift,
+                    header.size,
+                    name.clone(),
+                );
                 let (state, sync, created) = (DatasetState::Receiving, SyncPolicy::Standard, self.rt.wall());
                 let record = DatasetRecord { state, sync, created, origin, base: from, ..fresh };
                 let create = move |shard: Rc<Shard>| async move {
@@ -375,9 +394,8 @@ impl Control {
         })
         .await?;
         self.checkpoint().await?;
-        let mapped = self.on_reception(index, id, &name, |_, dataset| async move {
-            Ok(dataset.record.borrow().mapped)
-        });
+        let mapped = self
+            .on_reception(index, id, &name, |_, dataset| async move { Ok(dataset.record.borrow().mapped) });
         let mapped = mapped.await?;
         if mapped != totals.mapped {
             let message = format!(
@@ -419,8 +437,12 @@ impl Control {
     async fn reception_delete(&self, name: &str) -> Result<(), Error> {
         let _turn = self.lineage.lock(0, 0).await;
         let Some((shard, record)) = self.find_reception(name).await? else {
-            return Err(Error::new(ErrorKind::NotFound, self.object(name), "no part of a snapshot was received for it")
-                .remedy("List what was with: forebay snapshot receptions"));
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                self.object(name),
+                "no part of a snapshot was received for it",
+            )
+            .remedy("List what was with: forebay snapshot receptions"));
         };
         let Some(_busy) = self.claim_reception(&record.name) else {
             return Err(self.reception_busy(name));
@@ -509,7 +531,9 @@ impl SnapshotReceiver {
             let Header { snapshot, base, .. } = open.header;
             let token = ResumeToken { snapshot, base, block: open.block };
             remedy.push_str(&match is_saved {
-                true => format!("What came before is kept: have it go on with 'forebay snapshot send … --resume {token}'"),
+                true => format!(
+                    "What came before is kept: have it go on with 'forebay snapshot send … --resume {token}'"
+                ),
                 false => "'forebay snapshot receptions' says how it goes on".to_string(),
             });
         }
@@ -585,7 +609,11 @@ impl SnapshotReceiver {
 
 impl Engine {
     /// Receives a stream as volume `POOL/NAME`: a new one, or one that has the snapshot that the stream builds upon.
-    pub async fn snapshot_receive(&self, volume: &str, options: ReceiveOptions) -> Result<SnapshotReceiver, Error> {
+    pub async fn snapshot_receive(
+        &self,
+        volume: &str,
+        options: ReceiveOptions,
+    ) -> Result<SnapshotReceiver, Error> {
         let Some((pool, name)) = volume.split_once('/') else {
             return Err(Error::new(ErrorKind::Invalid("name"), volume, "a volume is named POOL/NAME"));
         };

@@ -8,6 +8,8 @@
 //! receiver that is slow costs nothing but that value: at most the nodes' children on the way down, and 16 leaves. The snapshot and
 //! its base are lent out as long as it is there: they are not deleted.
 
+use crate::Engine;
+use crate::control::Control;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::lineage::Snapshot;
 use crate::read::follows;
@@ -15,8 +17,6 @@ use crate::record::DatasetRecord;
 use crate::registry::{call, registry};
 use crate::shard::Shard;
 use crate::stream::{DATA_BYTES_MAX, Encoder, Header};
-use crate::Engine;
-use crate::control::Control;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Id};
 use forebay_runtime::{Buf, Remote};
@@ -235,7 +235,9 @@ impl Shard {
                     let (level, first) = (place.level - 1, place.index * FANOUT);
                     let below = own.into_iter().zip(base).zip(first..);
                     let below = below.map(|((own, base), index)| Place { level, index, own, base });
-                    walk.todo.extend(below.filter(|place| walk.is_open(place)).collect::<Vec<_>>().into_iter().rev());
+                    walk.todo.extend(
+                        below.filter(|place| walk.is_open(place)).collect::<Vec<_>>().into_iter().rev(),
+                    );
                 }
             }
             let read = join_all(leaves.iter().map(|place| self.both(walk, place))).await;
@@ -378,7 +380,8 @@ impl SnapshotStream {
                 IoError::Gone => "Import the pool again, and have the stream go on where the receiver is",
                 _ => "See the pool's events",
             };
-            Error::new(ErrorKind::Io, &*self.object, format!("the stream cannot go on: {error}")).remedy(remedy)
+            Error::new(ErrorKind::Io, &*self.object, format!("the stream cannot go on: {error}"))
+                .remedy(remedy)
         };
         let (mut work, mut out) = piece.await.unwrap_or(Err(IoError::Gone)).map_err(failed)?;
         if out.is_empty() {
@@ -422,8 +425,9 @@ impl Control {
         let (shard, record, lent, volume) = self.lend(name).await?;
         let object = self.object(&format!("{volume}@{}", record.name));
         let missing = |what: String| {
-            Error::new(ErrorKind::NotFound, &*object, what)
-                .remedy("Send the whole snapshot, or name another base; list them with: forebay snapshot list")
+            Error::new(ErrorKind::NotFound, &*object, what).remedy(
+                "Send the whole snapshot, or name another base; list them with: forebay snapshot list",
+            )
         };
         let from = match (&options.from, options.resume) {
             (_, Some(token)) if token.snapshot != record.stream_id() => {
@@ -433,7 +437,8 @@ impl Control {
             }
             (_, Some(ResumeToken { base: Some(base), .. })) => {
                 let found = self.find_origin(shard, record.family, base).await?;
-                let gone = || missing(format!("the base that the token names ({base}) is not there any more"));
+                let gone =
+                    || missing(format!("the base that the token names ({base}) is not there any more"));
                 Some(found.ok_or_else(gone)?.to_string())
             }
             (_, Some(_)) | (None, None) => None,
@@ -504,7 +509,9 @@ mod tests {
             let token = ResumeToken { snapshot: Id(5), base, block: 9 };
             assert_eq!(token.to_string().parse(), Ok(token));
         }
-        for text in ["", ".", "5.7.9", "x", &format!("{:032x}.{:032x}.", 1, 2), &format!("{:032x}.{:032x}.1.2", 1, 2)] {
+        for text in
+            ["", ".", "5.7.9", "x", &format!("{:032x}.{:032x}.", 1, 2), &format!("{:032x}.{:032x}.1.2", 1, 2)]
+        {
             assert_eq!(text.parse::<ResumeToken>(), Err(()), "{text}");
         }
     }

@@ -119,7 +119,13 @@ impl LeafClock {
     /// Two datasets have exchanged their trees.
     pub fn exchange(&mut self, one: u32, other: u32) {
         for (number, _) in &mut self.queue {
-            *number = if *number == one { other } else if *number == other { one } else { *number };
+            *number = if *number == one {
+                other
+            } else if *number == other {
+                one
+            } else {
+                *number
+            };
         }
         self.members = self.queue.iter().copied().collect();
     }

@@ -265,7 +265,11 @@ impl Control {
     }
 
     /// Has one checkpoint seal these snapshots, all at one moment.
-    pub(crate) async fn seal(self: &Rc<Self>, name: &str, orders: Vec<(usize, SealOrder)>) -> Result<(), Error> {
+    pub(crate) async fn seal(
+        self: &Rc<Self>,
+        name: &str,
+        orders: Vec<(usize, SealOrder)>,
+    ) -> Result<(), Error> {
         let mut by_shard: BTreeMap<usize, Vec<SealOrder>> = BTreeMap::new();
         orders.into_iter().for_each(|(shard, order)| by_shard.entry(shard).or_default().push(order));
         for _ in 0..SEAL_TRIES {
@@ -355,7 +359,8 @@ impl Control {
             }
             let snapshot = Id::from_random(self.rt.random(), self.rt.random());
             let name = name.to_string();
-            let order = SealOrder { volume: place.id, snapshot, name, created, scheduled, purpose: Purpose::Keep };
+            let order =
+                SealOrder { volume: place.id, snapshot, name, created, scheduled, purpose: Purpose::Keep };
             orders.push((place.shard, order));
         }
         let ids: Vec<String> = orders.iter().map(|(_, order)| order.snapshot.to_string()).collect();

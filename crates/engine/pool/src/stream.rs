@@ -112,7 +112,9 @@ impl fmt::Display for StreamError {
             Flaw::Version(version) => {
                 write!(f, "the stream has version {version} of the format, which this program does not know")
             }
-            Flaw::Checksum => write!(f, "the record at byte {} of the stream is damaged or out of place", self.at),
+            Flaw::Checksum => {
+                write!(f, "the record at byte {} of the stream is damaged or out of place", self.at)
+            }
             Flaw::Malformed(what) => write!(f, "the record at byte {} of the stream has {what}", self.at),
             Flaw::Kind(kind) => write!(
                 f,
@@ -237,9 +239,7 @@ impl Decoder {
     pub fn finish(&self) -> Result<(), StreamError> {
         match self.ended && self.record.is_empty() {
             true => Ok(()),
-            false => {
-                Err(StreamError { at: self.at + self.record.len() as u64, flaw: Flaw::Truncated })
-            }
+            false => Err(StreamError { at: self.at + self.record.len() as u64, flaw: Flaw::Truncated }),
         }
     }
 
@@ -397,7 +397,16 @@ mod tests {
     fn header() -> Header {
         let (volume, name) = ("db/a".into(), "monday".into());
         let (snapshot, base) = (Id(0x51), Some(Id(0x52)));
-        Header { snapshot, base, block_shift: 12, size: 1 << 20, created: WallTime(0x53), from: 2, volume, name }
+        Header {
+            snapshot,
+            base,
+            block_shift: 12,
+            size: 1 << 20,
+            created: WallTime(0x53),
+            from: 2,
+            volume,
+            name,
+        }
     }
 
     fn stream() -> Vec<u8> {
@@ -531,7 +540,11 @@ mod tests {
         let (data, sum) = (vec![7; BLOCK], Checksum::of(&vec![7; BLOCK]).0.to_le_bytes());
         let own_sum = record(KIND_HEADER)[SUM_AT..SUM_AT + 16].to_vec();
         let fields: &[(&str, u8, &[(&str, &[u8])])] = &[
-            ("record", KIND_HEADER, &[("magic", MAGIC), ("kind", &[1]), ("bytes", &[244, 1]), ("checksum", &own_sum)]),
+            (
+                "record",
+                KIND_HEADER,
+                &[("magic", MAGIC), ("kind", &[1]), ("bytes", &[244, 1]), ("checksum", &own_sum)],
+            ),
             (
                 "header",
                 KIND_HEADER,
@@ -552,13 +565,7 @@ mod tests {
             (
                 "write",
                 KIND_WRITE,
-                &[
-                    ("first", &[7]),
-                    ("count", &[2]),
-                    ("kind", &[0]),
-                    ("stored", &[0, 16]),
-                    ("checksum", &sum),
-                ],
+                &[("first", &[7]), ("count", &[2]), ("kind", &[0]), ("stored", &[0, 16]), ("checksum", &sum)],
             ),
             ("clear", KIND_CLEAR, &[("first", &[2]), ("count", &[3])]),
             ("end", KIND_END, &[("written", &[2]), ("cleared", &[103]), ("mapped", &[2])]),
@@ -570,7 +577,8 @@ mod tests {
             assert_eq!(rows.len(), fields.len(), "fields of {table}");
             for (row, (name, value)) in rows.iter().zip(*fields) {
                 let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-                let (at, len): (usize, usize) = (cells[0].parse().expect("a number"), cells[1].parse().expect("one"));
+                let (at, len): (usize, usize) =
+                    (cells[0].parse().expect("a number"), cells[1].parse().expect("one"));
                 assert!(cells[2].starts_with(name), "{table}: {row}");
                 let mut value = value.to_vec();
                 value.resize(len, 0);

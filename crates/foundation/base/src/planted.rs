@@ -219,8 +219,7 @@ impl Bug {
         [Bug::ParityNotUpdated, Bug::ParityWrongRotation, Bug::DegradedReadUnchecked, Bug::RebuildSkipsLine];
 
     /// What only snapshots that travel can meet: the histories in the tests of `forebay-pool` must catch these.
-    pub const OF_STREAMS: [Bug; 3] =
-        [Bug::SendForgetsHoles, Bug::SendPrunesByBirth, Bug::ReceiveOverChanges];
+    pub const OF_STREAMS: [Bug; 3] = [Bug::SendForgetsHoles, Bug::SendPrunesByBirth, Bug::ReceiveOverChanges];
 }
 
 #[cfg(feature = "planted")]
@@ -283,7 +282,8 @@ mod tests {
 
     #[test]
     fn the_lists_name_every_bug_once() {
-        let listed: std::collections::HashSet<Bug> = Bug::ALL.into_iter().chain(Bug::OF_PARITY).chain(Bug::OF_STREAMS).collect();
+        let listed: std::collections::HashSet<Bug> =
+            Bug::ALL.into_iter().chain(Bug::OF_PARITY).chain(Bug::OF_STREAMS).collect();
         let last = listed.iter().map(|bug| *bug as usize).max().expect("there are bugs");
         assert_eq!(last + 1, listed.len());
         let twice = Bug::ALL.iter().enumerate().any(|(nth, bug)| Bug::ALL[..nth].contains(bug));
