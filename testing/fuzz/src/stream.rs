@@ -21,7 +21,8 @@ fn records() -> Vec<Vec<u8>> {
         name: "s".into(),
     };
     let (mut encoder, blocks) = (Encoder::default(), [[1u8; BLOCK], [2; BLOCK]]);
-    let blocks: Vec<(Checksum, &[u8])> = blocks.iter().map(|block| (Checksum::of(block), &block[..])).collect();
+    let blocks: Vec<(Checksum, &[u8])> =
+        blocks.iter().map(|block| (Checksum::of(block), &block[..])).collect();
     let mut records = vec![Vec::new(); 4];
     encoder.header(&header, &mut records[0]);
     encoder.clear(1, 4, &mut records[1]);

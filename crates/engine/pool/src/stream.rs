@@ -539,7 +539,8 @@ mod tests {
         };
         let (data, sum) = (vec![7; BLOCK], Checksum::of(&vec![7; BLOCK]).0.to_le_bytes());
         let own_sum = record(KIND_HEADER)[SUM_AT..SUM_AT + 16].to_vec();
-        let fields: &[(&str, u8, &[(&str, &[u8])])] = &[
+        type Fields<'a> = &'a [(&'a str, &'a [u8])];
+        let tables: &[(&str, u8, Fields)] = &[
             (
                 "record",
                 KIND_HEADER,
@@ -571,7 +572,7 @@ mod tests {
             ("end", KIND_END, &[("written", &[2]), ("cleared", &[103]), ("mapped", &[2])]),
         ];
         assert_eq!(record(KIND_WRITE)[RECORD_HEADER + 16 + 2 * BLOCK_BYTES..][..BLOCK], data);
-        for (table, kind, fields) in fields {
+        for (table, kind, fields) in tables {
             let rows = PAGE.lines().skip_while(|line| *line != format!("<!-- table: {table} -->")).skip(3);
             let rows: Vec<_> = rows.take_while(|line| line.starts_with('|')).collect();
             assert_eq!(rows.len(), fields.len(), "fields of {table}");

@@ -516,11 +516,10 @@ impl History {
             }
             9 if self.volumes.len() < 4 => {
                 let Some(known) = self.pick(self.taken.clone()) else { return };
-                let new = format!("c{}", self.taken.len());
-                if !self.volumes.contains_key(&new) {
-                    pools.engine.volume_clone(&format!("tank/{}", known.name), &new).await.expect("cloned");
-                    self.volumes.insert(new, known.content);
-                }
+                self.stamp += 1;
+                let new = format!("c{}", self.stamp);
+                pools.engine.volume_clone(&format!("tank/{}", known.name), &new).await.expect("cloned");
+                self.volumes.insert(new, known.content);
             }
             _ if self.taken.len() < 12 => {
                 let name_of = format!("{name}@s{}", self.taken.len());
