@@ -319,7 +319,7 @@ impl Shard {
         Ok(out)
     }
 
-    /// What a snapshot is and its base, if both are live and can be compared.
+    /// A snapshot's record, and what keeps it from being deleted.
     fn lend(&self, snapshot: &Snapshot) -> (DatasetRecord, Arc<()>) {
         (snapshot.record.borrow().clone(), snapshot.lent.clone())
     }
@@ -394,7 +394,7 @@ impl SnapshotStream {
 }
 
 impl Control {
-    /// A live snapshot by its name or id, or by the id that it has in streams: its record, and what keeps it.
+    /// A live snapshot by its name or id: its shard, its record, what keeps it, and the name of its volume.
     async fn lend(&self, name: &str) -> Result<(usize, DatasetRecord, Arc<()>, String), Error> {
         let place = self.find_snapshot(name).await?;
         let (record, lent, volume) = self
@@ -408,7 +408,7 @@ impl Control {
         Ok((place.shard, record, lent, volume))
     }
 
-    /// The name of a live snapshot that has this id in streams, of those of the family.
+    /// The id of a live snapshot of the family that has this one in streams.
     async fn find_origin(&self, shard: usize, family: Id, origin: Id) -> Result<Option<Id>, Error> {
         let find = move |shard: Rc<Shard>| async move {
             let snapshots = shard.snapshots.borrow();
