@@ -12,6 +12,7 @@ mod disk;
 mod iscsi;
 mod nbd;
 mod scsi;
+mod stream;
 
 use forebay_base::Random;
 
@@ -39,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "disk_log", run: disk::log },
     Target { name: "disk_chunk", run: disk::chunk },
     Target { name: "disk_node", run: disk::node },
+    Target { name: "snapshot_stream", run: stream::stream },
 ];
 
 /// Runs the target of this name. Panics when there is none.

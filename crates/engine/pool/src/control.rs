@@ -24,7 +24,7 @@ use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// One disk as the coordinator sees it.
 pub(crate) struct ControlDisk {
@@ -55,6 +55,8 @@ pub(crate) struct Control {
     pub names: RefCell<BTreeMap<String, Place>>,
     /// Held (as range 0) while it changes who grew from which.
     pub lineage: RangeLocks,
+    /// Names under which streams are coming in, and who has them.
+    pub receiving: RefCell<BTreeMap<String, Weak<()>>>,
     /// Snapshots that the next checkpoint is to seal.
     pub seals: RefCell<Vec<Rc<SealRequest>>>,
     /// Whether the pool is being closed, and whether all that clients did is over.
@@ -100,6 +102,7 @@ impl Control {
             incarnation,
             epoch: Cell::new(epoch),
             lineage: RangeLocks::default(),
+            receiving: RefCell::default(),
             seals: RefCell::default(),
             names: RefCell::default(),
             closing: Cell::new(false),
@@ -244,8 +247,8 @@ impl Control {
         let generation = self.generation.get() + 1;
         let seals = self.prepare_seals().await?;
         let ends_epoch = !seals.is_empty();
-        // What a volume goes back to is nothing to build upon before it is durable.
-        let goes_back = seals.iter().any(|seal| seal.goes_back());
+        // What a volume goes back to, or has become, is nothing to build upon before it is durable.
+        let exchanges = seals.iter().any(|seal| seal.exchanges());
         let freezing = (0..shards).map(|index| {
             self.on_shard(index, move |shard| async move {
                 shard.freeze_order.borrow_mut().ends_epoch = ends_epoch;
@@ -255,12 +258,12 @@ impl Control {
         join_all(freezing).await.into_iter().collect::<Result<Vec<()>, Error>>()?;
         if ends_epoch {
             self.epoch.set(self.epoch.get() + 1);
-            if !goes_back {
+            if !exchanges {
                 self.release_volumes().await?;
             }
         }
         let written = self.write_frozen(generation).await;
-        if goes_back {
+        if exchanges {
             self.release_volumes().await?;
         }
         written?;

@@ -63,7 +63,8 @@ pub(crate) struct Changing(Rc<Dataset>);
 
 impl Dataset {
     pub fn new(record: DatasetRecord, tree: Tree) -> Dataset {
-        let (block_bytes, gone) = (1 << record.block_shift, record.state != DatasetState::Live);
+        let gone = matches!(record.state, DatasetState::Trashed | DatasetState::Deleting);
+        let block_bytes = 1 << record.block_shift;
         Dataset {
             record: RefCell::new(record),
             tree: RefCell::new(tree),

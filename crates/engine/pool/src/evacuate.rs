@@ -183,7 +183,7 @@ impl Shard {
                 && dataset.newest(block, false).is_none()
             {
                 // A block that cannot be read stays where it is, and so does its chunk.
-                moving.extend(self.read_stored(dataset, block).await.ok().map(|stored| (block, stored)));
+                moving.extend(self.read_packed(dataset, block).await.ok().map(|stored| (block, stored)));
             }
         }
         if moving.is_empty() {

@@ -301,6 +301,9 @@ fn payload_dataset_node_and_frame() {
         scheduled: true,
         schedule: SnapshotSchedule { every_seconds: 0x6c, keep: 0x6d },
         deleted: WallTime(0x6e),
+        origin: Id(0x6f),
+        base: Id(0x70),
+        received: 0x71,
         ..DatasetRecord::new(DatasetKind::Attributes, Id(0x62), 13, 0x63, "a/b".into())
     };
     check(
@@ -331,6 +334,9 @@ fn payload_dataset_node_and_frame() {
             ("kept", &[0x6d]),
             ("deleted, in ms", &[0x6e]),
             ("compression", &[35]),
+            ("origin", &[0x6f]),
+            ("base", &[0x70]),
+            ("received", &[0x71]),
         ],
     );
     let (mut codec, block) = (Codec::default(), vec![7; 8192]);

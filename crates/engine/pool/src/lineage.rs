@@ -19,12 +19,14 @@ use crate::error::IoError;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
+use crate::spec::SyncPolicy;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, WallTime};
 use forebay_tree::{Frozen, NodeHeader, Shared, Tree, decode_ptrs};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long clients' changes are held at most. If they do not come to rest meanwhile, one of them waits for a checkpoint.
@@ -36,8 +38,8 @@ const BATCH: usize = 64;
 /// A volume as it was.
 pub(crate) struct Snapshot {
     pub record: RefCell<DatasetRecord>,
-    /// Clones that are being made of it: it is not deleted meanwhile.
-    pub uses: Cell<u32>,
+    /// Who clones or sends it holds this as well: it is not deleted meanwhile.
+    pub lent: Arc<()>,
     /// Its deletion is on its way to the log.
     pub doomed: Cell<bool>,
     /// Its deletion cannot go on: something of it cannot be read.
@@ -49,7 +51,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     pub fn new(record: DatasetRecord) -> Rc<Snapshot> {
         let (doomed, stuck, kept) = (Cell::new(false), Cell::new(false), Cell::new(None));
-        Rc::new(Snapshot { record: RefCell::new(record), uses: Cell::new(0), doomed, stuck, kept })
+        Rc::new(Snapshot { record: RefCell::new(record), lent: Arc::default(), doomed, stuck, kept })
     }
 
     pub fn number(&self) -> u32 {
@@ -61,6 +63,9 @@ impl Snapshot {
     pub fn is_live(&self) -> bool {
         self.record.borrow().state == DatasetState::Live && !self.doomed.get()
     }
+    pub fn is_lent(&self) -> bool {
+        Arc::strong_count(&self.lent) > 1
+    }
 }
 
 /// A snapshot that is to be taken.
@@ -71,8 +76,40 @@ pub(crate) struct SealOrder {
     pub name: String,
     pub created: WallTime,
     pub scheduled: bool,
-    /// The volume goes back to this snapshot, and the new one, of what it was, is deleted.
-    pub back_to: Option<Id>,
+    pub purpose: Purpose,
+}
+
+/// What happens with a volume of which a snapshot is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// It goes on from there.
+    Keep,
+    /// It goes back to this snapshot, and the new one, of what it was, is deleted.
+    BackTo(Id),
+    /// It was received, and is there for all from now on.
+    Arrive(Arrival),
+}
+
+/// How a received volume arrives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// Of the snapshot.
+    pub origin: Id,
+    /// The volume's from now on. What was received of it ends there.
+    pub size: u64,
+    /// It becomes what this volume is, which gives up what it was ...
+    pub into: Option<Id>,
+    /// ... although that is no longer what the stream builds upon.
+    pub discard_changes: bool,
+}
+
+/// How volumes that are to be at rest are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rest {
+    Reached,
+    Busy,
+    /// What a stream builds upon is not there any more.
+    Changed,
 }
 
 /// The same, when all is known.
@@ -80,6 +117,8 @@ pub(crate) struct Seal {
     volume: u32,
     snapshot: DatasetRecord,
     back_to: Option<(Rc<Snapshot>, Tree)>,
+    /// The volume that was received, and how large it is.
+    arrived: Option<(u32, u64)>,
 }
 
 /// What a freeze does beside freezing.
@@ -106,6 +145,11 @@ impl Shard {
         if order.ends_epoch && !active(Bug::SnapshotKeepsEpoch) {
             self.epoch.set(epoch + 1);
         }
+        for seal in &order.seals {
+            if let Some((from, size)) = seal.arrived {
+                self.arrive(from, seal.volume, size);
+            }
+        }
         let mut all = Vec::new();
         for dataset in self.datasets.borrow().values() {
             let mut tree = dataset.tree.borrow_mut();
@@ -128,6 +172,7 @@ impl Shard {
                 volume: record.number,
                 schedule: Default::default(),
                 epoch,
+                origin: snapshot.origin,
                 ..record.clone()
             };
             let Some((target, stored)) = back_to else {
@@ -145,6 +190,31 @@ impl Shard {
             all.push(FrozenDataset { record: was, frozen, snapshot: None });
         }
         all
+    }
+
+    /// What was received as volume `from` becomes what volume `into` is, which may be the same.
+    fn arrive(&self, from: u32, into: u32, size: u64) {
+        let datasets = self.datasets.borrow();
+        let (from, into) = (&datasets[&from], &datasets[&into]);
+        if !Rc::ptr_eq(from, into) {
+            std::mem::swap(&mut *from.tree.borrow_mut(), &mut *into.tree.borrow_mut());
+            let (mut old, mut new) = (from.record.borrow_mut(), into.record.borrow_mut());
+            let (old, new) = (&mut *old, &mut *new);
+            std::mem::swap(&mut old.root, &mut new.root);
+            std::mem::swap(&mut old.height, &mut new.height);
+            std::mem::swap(&mut old.mapped, &mut new.mapped);
+            std::mem::swap(&mut old.size, &mut new.size);
+            std::mem::swap(&mut old.parent, &mut new.parent);
+            old.state = DatasetState::Deleting;
+            from.gone.set(true);
+            self.leaves.borrow_mut().exchange(old.number, new.number);
+        }
+        let mut record = into.record.borrow_mut();
+        (record.state, record.size) = (DatasetState::Live, size);
+        (record.origin, record.base, record.received) = (Id(0), Id(0), 0);
+        if Rc::ptr_eq(from, into) {
+            record.sync = SyncPolicy::default();
+        }
     }
 
     /// The checkpoint will have this snapshot.
@@ -244,39 +314,50 @@ impl Shard {
         }
     }
 
-    /// Makes ready for a freeze that seals: nothing changes these volumes until [`Shard::release_volumes`]. False when they do not come
-    /// to rest; they are released then.
-    pub async fn hold_volumes(self: &Rc<Self>, orders: Vec<SealOrder>) -> Result<bool, IoError> {
+    /// Makes ready for a freeze that seals: nothing changes these volumes until [`Shard::release_volumes`]. When that cannot be,
+    /// they are released.
+    pub async fn hold_volumes(self: &Rc<Self>, orders: Vec<SealOrder>) -> Result<Rest, IoError> {
         let mut prepared = Vec::with_capacity(orders.len());
+        let mut held = Vec::with_capacity(orders.len());
         for order in &orders {
-            let dataset = self.volume(order.volume).ok_or(IoError::Gone)?;
-            let back_to = match order.back_to {
-                None => None,
-                Some(id) => {
+            let mut back_to = None;
+            let dataset = match order.purpose {
+                Purpose::Arrive(_) => self.reception(order.volume),
+                Purpose::Keep | Purpose::BackTo(_) => self.volume(order.volume),
+            };
+            held.push(dataset.clone().ok_or(IoError::Gone)?);
+            let into = match order.purpose {
+                Purpose::Arrive(Arrival { into: Some(id), .. }) => self.volume(id),
+                Purpose::BackTo(id) => {
                     let target = self.snapshot(id).ok_or(IoError::Gone)?;
                     let stored = self.stored_tree(&target).await?;
-                    Some((target, stored))
+                    back_to = Some((target, stored));
+                    dataset
                 }
+                Purpose::Keep | Purpose::Arrive(_) => dataset,
             };
-            prepared.push((order, dataset, back_to));
+            let into = into.ok_or(IoError::Gone)?;
+            held.push(into.clone());
+            prepared.push((order, into, back_to));
         }
-        let held: Vec<Rc<Dataset>> = prepared.iter().map(|(_, dataset, _)| dataset.clone()).collect();
         held.iter().for_each(|dataset| dataset.hold(!active(Bug::SnapshotWithoutHold)));
-        let start = self.rt.now();
-        while !held.iter().all(|dataset| dataset.is_settled() || active(Bug::SnapshotWithoutHold)) {
-            if self.rt.now().since(start) > HOLD_MAX.as_nanos() as u64
-                || self.is_suspended()
-                || self.stopping.get()
-            {
-                held.iter().for_each(|dataset| dataset.hold(false));
-                self.draining.set(false);
-                return Ok(false);
-            }
-            self.draining.set(true);
-            self.destage_work.send();
-            self.rt.sleep(HOLD_LOOK).await;
+        if !active(Bug::SnapshotWithoutHold) && !self.come_to_rest(&held, HOLD_MAX).await {
+            held.iter().for_each(|dataset| dataset.hold(false));
+            return Ok(Rest::Busy);
         }
-        self.draining.set(false);
+        let is_changed = |(order, into, _): &(&SealOrder, Rc<Dataset>, _)| match order.purpose {
+            Purpose::Arrive(arrival) => {
+                let from = self.reception(order.volume).map(|from| from.record.borrow().base);
+                arrival.into.is_some()
+                    && !arrival.discard_changes
+                    && from.is_none_or(|base| self.is_changed(into, base))
+            }
+            Purpose::Keep | Purpose::BackTo(_) => false,
+        };
+        if prepared.iter().any(is_changed) {
+            held.iter().for_each(|dataset| dataset.hold(false));
+            return Ok(Rest::Changed);
+        }
         let mut seals = Vec::with_capacity(prepared.len());
         for (order, dataset, back_to) in prepared {
             let number = match self.new_number() {
@@ -290,12 +371,35 @@ impl Shard {
             };
             let state = if back_to.is_some() { DatasetState::Deleting } else { DatasetState::Live };
             let (created, scheduled) = (order.created, order.scheduled);
+            let (origin, arrived) = match order.purpose {
+                Purpose::Arrive(Arrival { origin, size, .. }) => {
+                    (origin, self.reception(order.volume).map(|from| (from.number(), size)))
+                }
+                Purpose::Keep | Purpose::BackTo(_) => (Id(0), None),
+            };
             let fresh = DatasetRecord::new(DatasetKind::Snapshot, order.snapshot, 12, 0, order.name.clone());
-            let snapshot = DatasetRecord { number, state, created, scheduled, ..fresh };
-            seals.push(Seal { volume: dataset.number(), snapshot, back_to });
+            let snapshot = DatasetRecord { number, state, created, scheduled, origin, ..fresh };
+            seals.push(Seal { volume: dataset.number(), snapshot, back_to, arrived });
         }
         self.freeze_order.borrow_mut().seals = seals;
-        Ok(true)
+        Ok(Rest::Reached)
+    }
+
+    /// Waits until all that was begun is in the trees of these volumes, so long at most. Whether it is.
+    pub async fn come_to_rest(&self, volumes: &[Rc<Dataset>], patience: Duration) -> bool {
+        let start = self.rt.now();
+        let is_over = || {
+            self.rt.now().since(start) > patience.as_nanos() as u64
+                || self.is_suspended()
+                || self.stopping.get()
+        };
+        while !volumes.iter().all(|dataset| dataset.is_settled()) && !is_over() {
+            self.draining.set(true);
+            self.destage_work.send();
+            self.rt.sleep(HOLD_LOOK).await;
+        }
+        self.draining.set(false);
+        volumes.iter().all(|dataset| dataset.is_settled())
     }
 
     /// There will be no freeze for them.
@@ -371,10 +475,8 @@ impl Shard {
         if !snapshot.is_live() {
             return Err(IoError::Gone);
         }
-        snapshot.uses.set(snapshot.uses.get() + 1);
-        let result = self.clone_used(snapshot, new).await;
-        snapshot.uses.set(snapshot.uses.get() - 1);
-        result
+        let _lent = snapshot.lent.clone();
+        self.clone_used(snapshot, new).await
     }
 
     async fn clone_used(
@@ -425,6 +527,7 @@ impl Shard {
                 let is_back = now.state == DatasetState::Trashed && record.state == DatasetState::Live;
                 (now.size, now.sync, now.state, now.name, now.schedule, now.deleted) =
                     (record.size, record.sync, record.state, record.name, record.schedule, record.deleted);
+                now.received = record.received;
                 drop(now);
                 if is_back {
                     dataset.gone.set(false);
@@ -445,7 +548,7 @@ impl Shard {
         let (kind, state) = (dataset.record.borrow().kind, dataset.record.borrow().state);
         match (kind, state) {
             (DatasetKind::Volume, DatasetState::Live) => registry.add_volume(self, dataset),
-            (_, DatasetState::Live) => {}
+            (_, DatasetState::Live | DatasetState::Receiving) => {}
             (_, DatasetState::Trashed) => {
                 dataset.gone.set(true);
                 registry.remove_volume(dataset.id());

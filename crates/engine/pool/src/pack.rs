@@ -38,10 +38,9 @@ impl Block {
         Block { data, form: Form::Whole }
     }
 
-    /// One that was stored at `ptr` as `stored`.
-    pub fn of(data: Buf, ptr: &Ptr, stored: Buf) -> Block {
-        let form = if ptr.kind() == 0 { Form::Whole } else { Form::Packed(ptr.kind(), stored) };
-        Block { data, form }
+    /// One that is stored in this form; kind 0 is that of whole ones.
+    pub fn of(data: Buf, kind: u8, stored: Buf) -> Block {
+        Block { data, form: if kind == 0 { Form::Whole } else { Form::Packed(kind, stored) } }
     }
 
     /// Whether it takes no place at all.
@@ -84,6 +83,10 @@ pub(crate) struct Packing {
 }
 
 impl Packing {
+    pub fn new(blocks: Vec<Block>) -> Packing {
+        Packing { blocks, dealt: Vec::new(), lines: None }
+    }
+
     /// Allocation units that the blocks take.
     fn units(&self) -> u64 {
         self.blocks.iter().map(|block| u64::from(block.size().units)).sum()
@@ -201,14 +204,14 @@ impl Shard {
         Block { data, form }
     }
 
-    /// Makes a block whole that is stored at `ptr` as `stored`.
-    pub fn unpack(&self, dataset: &Dataset, ptr: &Ptr, stored: Buf) -> Result<Buf, Damaged> {
-        if ptr.kind() == 0 {
-            return Ok(stored);
+    /// Makes a block whole that is stored in the form `kind`.
+    pub fn unpack(&self, dataset: &Dataset, kind: u8, stored: &Buf) -> Result<Buf, Damaged> {
+        if kind == 0 {
+            return Ok(stored.clone());
         }
         let start = self.rt.now();
         let mut data = self.rt.arena().take(dataset.block_bytes());
-        let unpacked = self.codec.borrow_mut().unpack(ptr.kind(), &stored, &mut data);
+        let unpacked = self.codec.borrow_mut().unpack(kind, stored, &mut data);
         dataset.unpacking_nanos.set(dataset.unpacking_nanos.get() + self.rt.now().since(start));
         unpacked.map(|()| data.freeze())
     }
@@ -221,7 +224,7 @@ impl Shard {
             (0..part.len()).step_by(block_bytes).map(move |at| part.slice(at, block_bytes))
         };
         let blocks = parts.iter().flat_map(cut).map(|data| self.pack(dataset, data)).collect();
-        Packing { blocks, dealt: Vec::new(), lines: None }
+        Packing::new(blocks)
     }
 
     /// Packs a block that is durable in the log and was read from there.
@@ -236,13 +239,12 @@ impl Shard {
         packed
     }
 
-    /// The same, with lines of their own for those that fill some. Not to be called with blocks locked.
-    pub async fn pack_in_lines(
+    /// Claims lines for those blocks that fill some. Not to be called with blocks locked.
+    pub async fn deal_lines(
         self: &Rc<Self>,
         dataset: &Dataset,
-        parts: Vec<Buf>,
+        mut packing: Packing,
     ) -> Result<Packing, IoError> {
-        let mut packing = self.pack_all(dataset, parts);
         let units = packing.units();
         if units > 0 {
             let bytes = packing.sizes_left().len() * dataset.block_bytes();

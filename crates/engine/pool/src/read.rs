@@ -187,14 +187,14 @@ impl Shard {
     }
 
     /// A block as it is stored, for whoever writes it to another place; whole when it is in memory only.
-    pub async fn read_stored(&self, dataset: &Dataset, block: u64) -> Result<Block, IoError> {
+    pub async fn read_packed(&self, dataset: &Dataset, block: u64) -> Result<Block, IoError> {
         loop {
             match self.find(dataset, block, false).await? {
                 Source::Zeros => return Ok(Block::whole(self.zeros(dataset.block_bytes()))),
                 Source::Memory(data) => return Ok(Block::whole(data)),
                 Source::Disk(ptr) => {
                     if let Some((stored, data)) = self.fetch(dataset, block, ptr).await? {
-                        return Ok(Block::of(data, &ptr, stored));
+                        return Ok(Block::of(data, ptr.kind(), stored));
                     }
                 }
             }
@@ -203,49 +203,48 @@ impl Shard {
 
     /// What is stored at `ptr`, which led to the block, and the block's contents. Nothing when the pointer is stale.
     async fn fetch(&self, dataset: &Dataset, block: u64, ptr: Ptr) -> Result<Option<(Buf, Buf)>, IoError> {
+        let still = || match dataset.tree.borrow().lookup(block) {
+            Found::At(now) => now == ptr,
+            Found::Unloaded { .. } => true,
+            Found::Hole => false,
+        };
+        let Some(stored) = self.read_stored(dataset.id(), block, ptr, still).await? else { return Ok(None) };
+        if let Ok(data) = self.unpack(dataset, ptr.kind(), &stored) {
+            return Ok(Some((stored, data)));
+        }
+        let message = format!(
+            "block {block} is as it was stored, but does not expand to what was written: it was damaged in memory. Restore it from a \
+             backup; overwriting the block clears the error"
+        );
+        self.event(Severity::Error, "block.lost", &format!("{}/{}", self.shared.name, dataset.id()), message);
+        Err(IoError::Corrupt)
+    }
+
+    /// A block of `owner` as it is stored; nothing when it could not be verified and `still` says that the pointer is stale.
+    pub async fn read_stored(
+        &self,
+        owner: Id,
+        block: u64,
+        ptr: Ptr,
+        still: impl Fn() -> bool,
+    ) -> Result<Option<Buf>, IoError> {
+        let lost = |error| Err(self.report_loss(owner, &format!("block {block}"), error));
         loop {
-            let still = || match dataset.tree.borrow().lookup(block) {
-                Found::At(now) => now == ptr,
-                Found::Unloaded { .. } => true,
-                Found::Hole => false,
-            };
             let Some(slots) = self.slots(&ptr) else {
-                if still() {
-                    return Err(self.report_loss(
-                        dataset.id(),
-                        &format!("block {block}"),
-                        ArrayError::Corrupt,
-                    ));
-                }
-                return Ok(None);
+                return if still() { lost(ArrayError::Corrupt) } else { Ok(None) };
             };
             let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum || active(Bug::MissingChecksumCheck);
             let plugs = self.plugs.get();
             match self.array.read(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await {
-                Ok(good) => {
-                    let stored = self.mend(good, &slots, ptr, still).await;
-                    return match self.unpack(dataset, &ptr, stored.clone()) {
-                        Ok(data) => Ok(Some((stored, data))),
-                        Err(_) => {
-                            let message = format!(
-                                "block {block} is as it was stored, but does not expand to what was written: it was damaged in memory. Restore \
-                                 it from a backup; overwriting the block clears the error"
-                            );
-                            let object = format!("{}/{}", self.shared.name, dataset.id());
-                            self.event(Severity::Error, "block.lost", &object, message);
-                            Err(IoError::Corrupt)
-                        }
-                    };
-                }
+                Ok(good) => return Ok(Some(self.mend(good, &slots, ptr, still).await)),
                 Err(_) if !still() => return Ok(None),
                 Err(_) if self.has_moved(&ptr, &slots) => {}
                 // What had to be computed came from a line that was being changed.
                 Err(_) if self.was_plugged(plugs).await => {}
                 Err(_) if active(Bug::UnreadableReadsAsZeros) => {
-                    let zeros = self.zeros(dataset.block_bytes());
-                    return Ok(Some((zeros.clone(), zeros)));
+                    return Ok(Some(self.zeros(ptr.bytes() as usize)));
                 }
-                Err(error) => return Err(self.report_loss(dataset.id(), &format!("block {block}"), error)),
+                Err(error) => return lost(error),
             }
         }
     }
@@ -327,25 +326,30 @@ impl Shard {
 
     /// Adjacent blocks in one device read; nothing unless all of them verify.
     async fn read_run(&self, dataset: &Dataset, run: &[Ptr]) -> Option<Buf> {
-        let slots = self.slots(&run[0])?;
-        let check = |bytes: &[u8]| {
-            cut(run).all(|(ptr, at)| Checksum::of(&bytes[at..at + ptr.bytes() as usize]) == ptr.sum)
-                || active(Bug::MissingChecksumCheck)
-        };
-        let read = self.array.read(&slots, run[0].addr().offset(), run_bytes(run), check).await;
-        let stored = match read {
-            Ok(Good { bytes, bad }) if bad.is_empty() => BufMut::freeze(bytes),
-            _ => return None,
-        };
+        let stored = self.read_stored_run(run).await?;
         if run.iter().all(|ptr| ptr.kind() == 0) {
             return Some(stored);
         }
         let mut whole = self.rt.arena().take(run.len() * dataset.block_bytes());
         for (block, (ptr, at)) in whole.chunks_exact_mut(dataset.block_bytes()).zip(cut(run)) {
             let stored = stored.slice(at, ptr.bytes() as usize);
-            block.copy_from_slice(&self.unpack(dataset, ptr, stored).ok()?);
+            block.copy_from_slice(&self.unpack(dataset, ptr.kind(), &stored).ok()?);
         }
         Some(whole.freeze())
+    }
+
+    /// The same as they are stored.
+    pub async fn read_stored_run(&self, run: &[Ptr]) -> Option<Buf> {
+        let slots = self.slots(&run[0])?;
+        let check = |bytes: &[u8]| {
+            cut(run).all(|(ptr, at)| Checksum::of(&bytes[at..at + ptr.bytes() as usize]) == ptr.sum)
+                || active(Bug::MissingChecksumCheck)
+        };
+        let read = self.array.read(&slots, run[0].addr().offset(), run_bytes(run), check).await;
+        match read {
+            Ok(Good { bytes, bad }) if bad.is_empty() => Some(BufMut::freeze(bytes)),
+            _ => None,
+        }
     }
 
     /// A shared buffer of zeros.
@@ -354,7 +358,8 @@ impl Shard {
     }
 }
 
-fn follows(run: &[Ptr], next: &Ptr) -> bool {
+/// Whether a block can be read together with those of `run`.
+pub(crate) fn follows(run: &[Ptr], next: &Ptr) -> bool {
     let last = run.last().expect("runs have a first block");
     last.is_followed_by(next) && run_bytes(run) + next.bytes() as usize <= RUN_BYTES_MAX
 }
@@ -364,7 +369,7 @@ fn run_bytes(run: &[Ptr]) -> usize {
 }
 
 /// Blocks that follow each other, and where each begins in them all.
-fn cut(run: &[Ptr]) -> impl Iterator<Item = (&Ptr, usize)> {
+pub(crate) fn cut(run: &[Ptr]) -> impl Iterator<Item = (&Ptr, usize)> {
     run.iter().scan(0, |at, ptr| {
         let from = *at;
         *at += ptr.bytes() as usize;

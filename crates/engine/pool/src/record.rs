@@ -4,10 +4,10 @@
 //!   0 number 4     4 kind 1    5 state 1   6 sync 1   7 log2 of block bytes 1   8 id 16   24 size 8   32 created 8
 //!  40 root 32     72 mapped blocks 8   80 height 1   81 zero 7   88 mapped units 8   96 name length 2   98 name 200   298 zero 6
 //! 304 family 16  320 epoch 8   328 deleted before leaf 8   336 parent 4   340 volume 4   344 flags 4   348 seconds 4
-//! 352 keep 4     356 deleted 8     364 compression 1   365 zero …
+//! 352 keep 4     356 deleted 8     364 compression 1     365 zero 27    392 origin 16    408 base 16   424 received 8   432 zero …
 //! ```
 //!
-//! The zero bytes at the end are reserved: project, service level, further range roots.
+//! The zero bytes are reserved: project, service level, further range roots.
 
 use crate::spec::{SnapshotSchedule, SyncPolicy};
 use forebay_base::codec::{Reader, Truncated, Writer};
@@ -24,6 +24,8 @@ pub(crate) enum DatasetState {
     Trashed,
     /// Being emptied in the background; gone for everyone else.
     Deleting,
+    /// A volume of which a part has been received: see [`crate::receive`]. Nobody else finds it.
+    Receiving,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +70,12 @@ pub(crate) struct DatasetRecord {
     pub schedule: SnapshotSchedule,
     /// Of a volume in the trash: since when.
     pub deleted: WallTime,
+    /// Of a snapshot that was received, or is being received: the id of the snapshot that it is a copy of. Zero for none.
+    pub origin: Id,
+    /// Of a volume that is being received: the origin of the snapshot that it began as. Zero when it began empty.
+    pub base: Id,
+    /// Of a volume that is being received: the blocks before this one are there, and durable.
+    pub received: u64,
 }
 
 pub(crate) const DATASET_BYTES: usize = 512;
@@ -110,11 +118,19 @@ impl DatasetRecord {
             scheduled: false,
             schedule: SnapshotSchedule::default(),
             deleted: WallTime(0),
+            origin: Id(0),
+            base: Id(0),
+            received: 0,
         }
     }
 
     pub fn blocks(&self) -> u64 {
         self.size >> self.block_shift
+    }
+
+    /// Of a snapshot: what it is known by in streams, the same in every pool that it was sent to.
+    pub fn stream_id(&self) -> Id {
+        if self.origin == Id(0) { self.id } else { self.origin }
     }
 
     pub fn encode(&self) -> [u8; DATASET_BYTES] {
@@ -134,6 +150,7 @@ impl DatasetRecord {
             DatasetState::Live => 0,
             DatasetState::Deleting => 1,
             DatasetState::Trashed => 2,
+            DatasetState::Receiving => 3,
         };
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let flags = flag(self.held, FLAG_HELD)
@@ -147,7 +164,8 @@ impl DatasetRecord {
         w.u128(self.family.0).u64(self.epoch).u64(self.cursor);
         w.u32(self.parent.map_or(0, |number| number + 1)).u32(self.volume).u32(flags);
         w.u32(self.schedule.every_seconds).u32(self.schedule.keep).u64(self.deleted.0);
-        w.u8(self.compression.code());
+        w.u8(self.compression.code()).zeros(27);
+        w.u128(self.origin.0).u128(self.base.0).u64(self.received);
         bytes
     }
 
@@ -167,10 +185,13 @@ impl DatasetRecord {
         let schedule = SnapshotSchedule { every_seconds: r.u32()?, keep: r.u32()? };
         let deleted = WallTime(r.u64()?);
         let Some(compression) = Compression::from_code(r.u8()?) else { return Ok(None) };
+        r.bytes(27)?;
+        let (origin, base, received) = (Id(r.u128()?), Id(r.u128()?), r.u64()?);
         let state = match state {
             0 => DatasetState::Live,
             1 => DatasetState::Deleting,
             2 => DatasetState::Trashed,
+            3 => DatasetState::Receiving,
             _ => return Ok(None),
         };
         let sync = match sync {
@@ -216,6 +237,9 @@ impl DatasetRecord {
             scheduled: flags & FLAG_SCHEDULED != 0,
             schedule,
             deleted,
+            origin,
+            base,
+            received,
         };
         Ok(sane.then_some(record))
     }
@@ -252,8 +276,12 @@ mod tests {
         let fresh = DatasetRecord::new(DatasetKind::Volume, Id(5), 13, 1 << 40, "db-1".into());
         let trashed = DatasetRecord { state: DatasetState::Trashed, deleted: WallTime(1 << 40), ..fresh };
         assert_eq!(DatasetRecord::decode(&trashed.encode()), Ok(Some(trashed.clone())));
+        let fresh = DatasetRecord::new(DatasetKind::Volume, Id(5), 13, 1 << 40, "db-1".into());
+        let (state, received) = (DatasetState::Receiving, 1 << 33);
+        let receiving = DatasetRecord { state, origin: Id(6), base: Id(7), received, ..fresh };
+        assert_eq!(DatasetRecord::decode(&receiving.encode()), Ok(Some(receiving)));
         let mut unknown = trashed.encode();
-        unknown[5] = 3;
+        unknown[5] = 4;
         assert_eq!(DatasetRecord::decode(&unknown), Ok(None));
         assert_eq!(DatasetRecord::decode(&[0; DATASET_BYTES]), Ok(None));
     }

@@ -117,6 +117,22 @@ pub(crate) struct LeafClock {
     members: HashSet<(u32, u64), BuildHasherDefault<NumberHasher>>,
 }
 
+impl LeafClock {
+    /// Two datasets have exchanged their trees.
+    pub fn exchange(&mut self, one: u32, other: u32) {
+        for (number, _) in &mut self.queue {
+            *number = if *number == one {
+                other
+            } else if *number == other {
+                one
+            } else {
+                *number
+            };
+        }
+        self.members = self.queue.iter().copied().collect();
+    }
+}
+
 pub(crate) struct Shard {
     pub rt: Rt,
     pub shared: Arc<PoolShared>,

@@ -3,7 +3,7 @@
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
-use crate::lineage::{SealOrder, Snapshot};
+use crate::lineage::{Purpose, Rest, SealOrder, Snapshot};
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
@@ -28,15 +28,16 @@ const SEAL_TRIES: u32 = 5;
 pub(crate) struct SealRequest {
     shard: usize,
     orders: Vec<SealOrder>,
-    /// How it ended. `Ok(false)` before the checkpoint: the volumes did not come to rest.
+    /// How it ended.
     pub done: Cell<Option<Result<(), IoError>>>,
-    busy: Cell<bool>,
+    /// Why there was no checkpoint for it.
+    rest: Cell<Rest>,
 }
 
 impl SealRequest {
-    /// Whether a volume goes back to what it was.
-    pub fn goes_back(&self) -> bool {
-        self.orders.iter().any(|order| order.back_to.is_some())
+    /// Whether a volume becomes something else than it was.
+    pub fn exchanges(&self) -> bool {
+        self.orders.iter().any(|order| !matches!(order.purpose, Purpose::Keep))
     }
 }
 
@@ -100,8 +101,8 @@ impl Shard {
             Some(format!("volumes grew from it: {}", info.clones.join(", ")))
         } else if volumes.len() + snapshots.len() > 1 {
             Some("its volume was put back to it while newer snapshots of it stay".into())
-        } else if snapshot.uses.get() > 0 {
-            Some("it is being cloned".into())
+        } else if snapshot.is_lent() {
+            Some("it is being cloned or sent".into())
         } else {
             None
         }
@@ -124,7 +125,7 @@ impl Shard {
         let snapshots = self.snapshots_of(volume);
         let stays = |snapshot: &Rc<Snapshot>| {
             let info = self.snapshot_info(snapshot);
-            let why = if info.held || info.template || snapshot.uses.get() > 0 {
+            let why = if info.held || info.template || snapshot.is_lent() {
                 self.objection(snapshot)
             } else if !info.clones.is_empty() {
                 Some(format!("volumes grew from it: {}", info.clones.join(", ")))
@@ -174,7 +175,7 @@ impl Control {
     }
 
     /// The shard and the id of a snapshot named `VOLUME@NAME`, or by its UUID.
-    async fn find_snapshot(&self, name: &str) -> Result<Place, Error> {
+    pub(crate) async fn find_snapshot(&self, name: &str) -> Result<Place, Error> {
         let missing = || self.snapshot_error(name, IoError::Gone);
         let found = match name.split_once('@') {
             Some((volume, own)) => {
@@ -204,7 +205,7 @@ impl Control {
     }
 
     /// Runs `work` with a snapshot on its shard.
-    async fn on_snapshot<T, F, W>(&self, name: &str, work: F) -> Result<T, Error>
+    pub(crate) async fn on_snapshot<T, F, W>(&self, name: &str, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(Rc<Shard>, Rc<Snapshot>) -> W + Send + 'static,
@@ -234,16 +235,17 @@ impl Control {
         let holding = by_shard.into_iter().map(|(shard, orders)| {
             self.on_shard(shard, move |shard| async move { shard.hold_volumes(orders).await })
         });
-        let mut result = Ok(true);
+        let mut result = Ok(Rest::Reached);
         for held in join_all(holding).await {
             match held? {
-                Ok(at_rest) => result = result.map(|all| all && at_rest),
+                Ok(Rest::Reached) => {}
+                Ok(rest) => result = result.map(|_| rest),
                 Err(error) => result = Err(error),
             }
         }
         match result {
-            Ok(true) => return Ok(requests),
-            Ok(false) => requests.iter().for_each(|request| request.busy.set(true)),
+            Ok(Rest::Reached) => return Ok(requests),
+            Ok(rest) => requests.iter().for_each(|request| request.rest.set(rest)),
             Err(error) => requests.iter().for_each(|request| request.done.set(Some(Err(error)))),
         }
         self.release_volumes().await?;
@@ -263,19 +265,25 @@ impl Control {
     }
 
     /// Has one checkpoint seal these snapshots, all at one moment.
-    async fn seal(self: &Rc<Self>, name: &str, orders: Vec<(usize, SealOrder)>) -> Result<(), Error> {
+    pub(crate) async fn seal(
+        self: &Rc<Self>,
+        name: &str,
+        orders: Vec<(usize, SealOrder)>,
+    ) -> Result<(), Error> {
         let mut by_shard: BTreeMap<usize, Vec<SealOrder>> = BTreeMap::new();
         orders.into_iter().for_each(|(shard, order)| by_shard.entry(shard).or_default().push(order));
         for _ in 0..SEAL_TRIES {
             let request = |(&shard, orders): (&usize, &Vec<SealOrder>)| {
-                let (done, busy) = (Cell::new(None), Cell::new(false));
-                Rc::new(SealRequest { shard, orders: orders.clone(), done, busy })
+                let (done, rest) = (Cell::new(None), Cell::new(Rest::Reached));
+                Rc::new(SealRequest { shard, orders: orders.clone(), done, rest })
             };
             let requests: Vec<Rc<SealRequest>> = by_shard.iter().map(request).collect();
             self.seals.borrow_mut().extend(requests.iter().cloned());
             self.checkpoint().await?;
-            if requests.iter().any(|request| request.busy.get()) {
-                continue;
+            match requests.iter().map(|request| request.rest.get()).find(|rest| *rest != Rest::Reached) {
+                Some(Rest::Changed) => return Err(self.changed(name)),
+                Some(_) => continue,
+                None => {}
             }
             for request in &requests {
                 let done = request.done.get().unwrap_or(Err(IoError::Gone));
@@ -293,7 +301,7 @@ impl Control {
         ))
     }
 
-    fn check_snapshot_name(object: &str, name: &str) -> Result<(), Error> {
+    pub(crate) fn check_snapshot_name(object: &str, name: &str) -> Result<(), Error> {
         let fine = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
         if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(fine) {
             let message = format!("the name '{}' cannot be used", name.escape_default());
@@ -304,7 +312,7 @@ impl Control {
     }
 
     /// Refuses what would tie down blocks of a group that has to be emptied.
-    fn refuse_while_leaving(&self, object: &str) -> Result<(), Error> {
+    pub(crate) fn refuse_while_leaving(&self, object: &str) -> Result<(), Error> {
         let label = self.label.borrow();
         match label.groups.iter().position(|group| group.leaving) {
             None => Ok(()),
@@ -351,7 +359,8 @@ impl Control {
             }
             let snapshot = Id::from_random(self.rt.random(), self.rt.random());
             let name = name.to_string();
-            let order = SealOrder { volume: place.id, snapshot, name, created, scheduled, back_to: None };
+            let order =
+                SealOrder { volume: place.id, snapshot, name, created, scheduled, purpose: Purpose::Keep };
             orders.push((place.shard, order));
         }
         let ids: Vec<String> = orders.iter().map(|(_, order)| order.snapshot.to_string()).collect();
@@ -363,7 +372,7 @@ impl Control {
         Ok(all)
     }
 
-    async fn snapshot_info(&self, name: &str) -> Result<SnapshotInfo, Error> {
+    pub(crate) async fn snapshot_info(&self, name: &str) -> Result<SnapshotInfo, Error> {
         self.on_snapshot(name, |shard, snapshot| async move { Ok(shard.describe(&snapshot).await) }).await
     }
 
@@ -428,8 +437,8 @@ impl Control {
             })
             .await?;
         let snapshot = Id::from_random(self.rt.random(), self.rt.random());
-        let (created, back_to) = (self.rt.wall(), Some(place.id));
-        let order = SealOrder { volume, snapshot, name: String::new(), created, scheduled: false, back_to };
+        let (created, purpose) = (self.rt.wall(), Purpose::BackTo(place.id));
+        let order = SealOrder { volume, snapshot, name: String::new(), created, scheduled: false, purpose };
         self.seal(name, vec![(place.shard, order)]).await?;
         self.volume_brief(&volume.to_string()).await
     }
@@ -489,6 +498,7 @@ impl Control {
 fn clone_name(record: &DatasetRecord) -> String {
     match record.state {
         DatasetState::Trashed => format!("{} (in the trash)", record.name),
+        DatasetState::Receiving => format!("{} (being received)", record.name),
         DatasetState::Live | DatasetState::Deleting => record.name.clone(),
     }
 }
@@ -541,7 +551,7 @@ impl Engine {
     }
 
     /// Runs `work` with the coordinator of the pool of `POOL/VOLUME@NAME`, or of the snapshot with that UUID.
-    async fn on_owner<T, F, W>(&self, snapshot: &str, work: F) -> Result<T, Error>
+    pub(crate) async fn on_owner<T, F, W>(&self, snapshot: &str, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(Rc<Control>, String) -> W + Send + 'static,

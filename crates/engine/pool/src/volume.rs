@@ -156,12 +156,32 @@ impl Volume {
         finish(done).await
     }
 
+    /// Writes whole blocks from `first` on in the forms that they have, whatever the volume's compression is.
+    pub(crate) async fn write_blocks(&self, first: u64, blocks: Vec<Block>) -> Result<(), IoError> {
+        let (_active, count) = (self.begin_change()?, blocks.len() as u64);
+        let (block_bytes, packing) = (self.dataset.block_bytes(), Packing::new(blocks));
+        self.check(first * block_bytes as u64, count * block_bytes as u64)?;
+        let pass = self.shard.gate.enter(count as usize * block_bytes).await;
+        self.shard.throttle().await;
+        let _changing = self.dataset.begin_change().await;
+        self.check(first * block_bytes as u64, count * block_bytes as u64)?;
+        let packing = self.shard.deal_lines(&self.dataset, packing).await?;
+        let room = self.claim_log(packing.sizes_left().len() as u64).await?;
+        let guard = self.dataset.locks.lock(first, first + count - 1).await;
+        let (mut entry, wait) = self.packed_entry(first, packing, false).await?;
+        (entry.pass, entry.room) = (Some(pass), room);
+        let done = self.queue(entry, wait);
+        drop(guard);
+        finish(done).await
+    }
+
     /// Does with a write of `count` blocks what can be done before they are locked: packs them and claims lines for them.
     async fn prepare(&self, at: u64, data: Vec<Buf>, count: u64) -> Result<Prepared, IoError> {
         let (shard, block_bytes) = (&self.shard, self.dataset.block_bytes());
         let packs = self.dataset.compression() != Compression::Off;
         if packs && self.is_whole(at, &data) {
-            return Ok(Prepared::Packed(shard.pack_in_lines(&self.dataset, data).await?));
+            let packing = shard.pack_all(&self.dataset, data);
+            return Ok(Prepared::Packed(shard.deal_lines(&self.dataset, packing).await?));
         }
         // What has to be completed first is packed when it is. It must all fit into the log then.
         let lines = match packs && shard.fits_into_log(count, block_bytes) {

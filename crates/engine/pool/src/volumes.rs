@@ -31,7 +31,7 @@ pub(crate) fn check_name(object: &str, name: &str, field: &'static str) -> Resul
     Ok(())
 }
 
-fn check_size(object: &str, size: u64, block_size: u32) -> Result<(), Error> {
+pub(crate) fn check_size(object: &str, size: u64, block_size: u32) -> Result<(), Error> {
     let invalid = |message: String, remedy: String| {
         Err(Error::new(ErrorKind::Invalid("size"), object, message).remedy(remedy))
     };
@@ -157,18 +157,7 @@ impl Control {
             return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
                 .remedy("Choose another name"));
         }
-        let mut load = vec![0usize; self.shard_count()];
-        self.names.borrow().values().for_each(|place| load[place.shard] += 1);
-        self.trash.shards().into_iter().for_each(|shard| load[shard] += 1);
-        let shard = (0..load.len()).min_by_key(|index| load[*index]).expect("a pool has a shard");
-        if load[shard] >= VOLUMES_MAX {
-            let message = format!("the pool has its {} volumes", VOLUMES_MAX * load.len());
-            let remedy = match self.trash.is_empty() {
-                true => "Delete volumes, or create another pool",
-                false => "Purge volumes in the trash, which count as well, or create another pool",
-            };
-            return Err(Error::new(ErrorKind::NoSpace, object, message).remedy(remedy));
-        }
+        let shard = self.shard_for_volume(&object)?;
         let id = Id::from_random(self.rt.random(), self.rt.random());
         // The name is taken from here on, so that two requests cannot both have it.
         self.names.borrow_mut().insert(spec.name.clone(), Place { shard, id });
@@ -188,6 +177,23 @@ impl Control {
             self.event(Severity::Warning, "volume.small_blocks", &object, message);
         }
         created
+    }
+
+    /// The shard that has the fewest volumes.
+    pub fn shard_for_volume(&self, object: &str) -> Result<usize, Error> {
+        let mut load = vec![0usize; self.shard_count()];
+        self.names.borrow().values().for_each(|place| load[place.shard] += 1);
+        self.trash.shards().into_iter().for_each(|shard| load[shard] += 1);
+        let shard = (0..load.len()).min_by_key(|index| load[*index]).expect("a pool has a shard");
+        if load[shard] >= VOLUMES_MAX {
+            let message = format!("the pool has its {} volumes", VOLUMES_MAX * load.len());
+            let remedy = match self.trash.is_empty() {
+                true => "Delete volumes, or create another pool",
+                false => "Purge volumes in the trash, which count as well, or create another pool",
+            };
+            return Err(Error::new(ErrorKind::NoSpace, object, message).remedy(remedy));
+        }
+        Ok(shard)
     }
 
     pub async fn volume_list(&self) -> Result<Vec<VolumeInfo>, Error> {

@@ -142,6 +142,12 @@ pub enum Bug {
     FailureCountsAsRecorded,
     /// A scrub leaves parity as it is that cannot be read.
     ScrubLeavesUnread,
+    /// A stream leaves out what was discarded since its base.
+    SendForgetsHoles,
+    /// A stream leaves out what was born before its base, though the base may not have it.
+    SendPrunesByBirth,
+    /// A volume advances to a received snapshot over what was written to it since.
+    ReceiveOverChanges,
 }
 
 impl Bug {
@@ -217,6 +223,9 @@ impl Bug {
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
     pub const OF_PARITY: [Bug; 4] =
         [Bug::ParityNotUpdated, Bug::ParityWrongRotation, Bug::DegradedReadUnchecked, Bug::RebuildSkipsLine];
+
+    /// What only snapshots that travel can meet: the histories in the tests of `forebay-pool` must catch these.
+    pub const OF_STREAMS: [Bug; 3] = [Bug::SendForgetsHoles, Bug::SendPrunesByBirth, Bug::ReceiveOverChanges];
 }
 
 #[cfg(feature = "planted")]
@@ -279,7 +288,8 @@ mod tests {
 
     #[test]
     fn the_lists_name_every_bug_once() {
-        let listed: std::collections::HashSet<Bug> = Bug::ALL.into_iter().chain(Bug::OF_PARITY).collect();
+        let listed: std::collections::HashSet<Bug> =
+            Bug::ALL.into_iter().chain(Bug::OF_PARITY).chain(Bug::OF_STREAMS).collect();
         let last = listed.iter().map(|bug| *bug as usize).max().expect("there are bugs");
         assert_eq!(last + 1, listed.len());
         let twice = Bug::ALL.iter().enumerate().any(|(nth, bug)| Bug::ALL[..nth].contains(bug));

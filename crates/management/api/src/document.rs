@@ -87,6 +87,7 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::SnapshotSet>(&mut schemas);
     all::<crate::SnapshotRollback>(&mut schemas);
     all::<crate::SnapshotClone>(&mut schemas);
+    all::<crate::Reception>(&mut schemas);
     all::<crate::Host>(&mut schemas);
     all::<crate::HostCreate>(&mut schemas);
     all::<crate::HostSet>(&mut schemas);
@@ -125,6 +126,11 @@ fn reference(name: &str) -> RefOr<Schema> {
 
 fn json(schema: RefOr<Schema>) -> utoipa::openapi::Content {
     ContentBuilder::new().schema(Some(schema)).build()
+}
+
+/// Bytes that no schema describes.
+fn bytes() -> utoipa::openapi::Content {
+    ContentBuilder::new().build()
 }
 
 fn text_header(description: &str) -> utoipa::openapi::Header {
@@ -172,6 +178,10 @@ fn reply(operation: Operation) -> (&'static str, Response) {
             response = response.description("Done");
             "204"
         }
+        ReplyBody::Stream => {
+            response = response.description("The stream").content("application/octet-stream", bytes());
+            "200"
+        }
         ReplyBody::Document => {
             let any = RefOr::T(Schema::Object(Object::with_type(Type::Object)));
             response = response.description("The document").content("application/json", json(any));
@@ -208,14 +218,18 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
     }
     for parameter in operation.parameters() {
         let schema = match parameter {
-            Parameter::Cursor | Parameter::Pool | Parameter::Volume | Parameter::Host => {
-                Object::with_type(Type::String)
-            }
+            Parameter::Cursor
+            | Parameter::Pool
+            | Parameter::Volume
+            | Parameter::Host
+            | Parameter::From
+            | Parameter::Resume => Object::with_type(Type::String),
             Parameter::DryRun
             | Parameter::Unmap
             | Parameter::WithSnapshots
             | Parameter::Purge
-            | Parameter::Force => Object::with_type(Type::Boolean),
+            | Parameter::Force
+            | Parameter::DiscardChanges => Object::with_type(Type::Boolean),
             Parameter::Limit | Parameter::After | Parameter::WaitSeconds => ObjectBuilder::new()
                 .schema_type(Type::Integer)
                 .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
@@ -234,7 +248,8 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
     if operation.is_versioned() && operation.method() != Method::Get && operation.method() != Method::Post {
         headers.push(("If-Match", "Do it only if the object's ETag is this one"));
     }
-    if operation.method() == Method::Post && operation != Operation::TokenCreate {
+    if operation.method() == Method::Post && operation != Operation::TokenCreate && !operation.takes_stream()
+    {
         headers.push(("Idempotency-Key", "Repeats with the same key and request get the first answer again"));
     }
     for (name, description) in headers {
@@ -254,6 +269,10 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
                 .required(Some(Required::True))
                 .build(),
         ));
+    }
+    if operation.takes_stream() {
+        let body = RequestBodyBuilder::new().content("application/octet-stream", bytes());
+        out = out.request_body(Some(body.required(Some(Required::True)).build()));
     }
     let (status, response) = reply(operation);
     out = out.response(status, response);

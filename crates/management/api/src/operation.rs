@@ -47,6 +47,12 @@ pub enum Parameter {
     Purge,
     /// Although clients are connected.
     Force,
+    /// The snapshot that a stream builds upon.
+    From,
+    /// Where a stream goes on.
+    Resume,
+    /// What came after the snapshot that a stream builds upon is lost.
+    DiscardChanges,
 }
 
 impl Parameter {
@@ -64,6 +70,9 @@ impl Parameter {
             Parameter::WithSnapshots => "with_snapshots",
             Parameter::Purge => "purge",
             Parameter::Force => "force",
+            Parameter::From => "from",
+            Parameter::Resume => "resume",
+            Parameter::DiscardChanges => "discard_changes",
         }
     }
     pub fn description(self) -> &'static str {
@@ -82,6 +91,13 @@ impl Parameter {
             Parameter::WithSnapshots => "Also delete its snapshots; without it, that is refused.",
             Parameter::Purge => "Delete it for good; without it, it waits in the trash.",
             Parameter::Force => "Although clients are connected to it; without it, that is refused.",
+            Parameter::From => {
+                "Only what makes it of this snapshot: name, UUID, or `@NAME` of the same volume."
+            }
+            Parameter::Resume => "Go on where the reception with this `resume_token` is.",
+            Parameter::DiscardChanges => {
+                "What the volume has had since is lost; without it, that is refused."
+            }
         }
     }
 }
@@ -101,6 +117,8 @@ pub enum ReplyBody {
     Nothing,
     /// 200: the OpenAPI document.
     Document,
+    /// 200: a snapshot's stream, in bytes.
+    Stream,
 }
 
 /// One call of the API.
@@ -145,6 +163,10 @@ pub enum Operation {
     SnapshotDelete,
     SnapshotRollback,
     SnapshotClone,
+    SnapshotSend,
+    SnapshotReceive,
+    ReceptionList,
+    ReceptionDelete,
     HostList,
     HostCreate,
     HostShow,
@@ -173,7 +195,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 62] = [
+    pub const ALL: [Operation; 66] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -213,6 +235,10 @@ impl Operation {
         SnapshotDelete,
         SnapshotRollback,
         SnapshotClone,
+        SnapshotSend,
+        SnapshotReceive,
+        ReceptionList,
+        ReceptionDelete,
         HostList,
         HostCreate,
         HostShow,
@@ -246,13 +272,14 @@ impl Operation {
             PoolAdd | PoolScrub | PoolTrim => Method::Post,
             DiskReplace | DiskOffline | DiskOnline | DiskClear | DiskLocate => Method::Post,
             VolumePromote | TrashRestore => Method::Post,
-            SnapshotCreate | SnapshotRollback | SnapshotClone => Method::Post,
+            SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
             HostCreate | HostGroupCreate | MappingCreate => Method::Post,
             PoolSet | VolumeSet | SnapshotSet | HostSet | HostGroupSet => Method::Patch,
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
                 Method::Delete
             }
             TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
+            ReceptionDelete => Method::Delete,
             _ => Method::Get,
         }
     }
@@ -288,6 +315,10 @@ impl Operation {
             SnapshotShow | SnapshotSet | SnapshotDelete => "/api/v1/snapshots/{snapshot}",
             SnapshotRollback => "/api/v1/snapshots/{snapshot}/rollback",
             SnapshotClone => "/api/v1/snapshots/{snapshot}/clone",
+            SnapshotSend => "/api/v1/snapshots/{snapshot}/stream",
+            SnapshotReceive => "/api/v1/volumes/{volume}/receive",
+            ReceptionList => "/api/v1/receptions",
+            ReceptionDelete => "/api/v1/receptions/{volume}",
             HostList | HostCreate => "/api/v1/hosts",
             HostShow | HostSet | HostDelete => "/api/v1/hosts/{host}",
             HostGroupList | HostGroupCreate => "/api/v1/host-groups",
@@ -322,6 +353,7 @@ impl Operation {
             VolumeCreate | VolumeSet | VolumeDelete | TaskCancel => Access::Operator,
             VolumePromote | SnapshotCreate | SnapshotSet | SnapshotDelete => Access::Operator,
             SnapshotRollback | SnapshotClone | TrashRestore | TrashPurge => Access::Operator,
+            SnapshotSend | SnapshotReceive | ReceptionDelete => Access::Operator,
             HostCreate | HostSet | HostDelete => Access::Operator,
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
@@ -377,6 +409,10 @@ impl Operation {
             SnapshotDelete => "Delete a snapshot",
             SnapshotRollback => "Put a volume back to what it was",
             SnapshotClone => "Make a volume of a snapshot, in the same pool",
+            SnapshotSend => "A snapshot as a stream: all of it, or what makes it of another",
+            SnapshotReceive => "Receive a snapshot's stream, as a new volume or what a volume advances to",
+            ReceptionList => "What has been received of snapshots whose streams did not end yet",
+            ReceptionDelete => "Give up what was received of a snapshot",
             HostList => "All hosts, without their secrets",
             HostCreate => "Make a host known by its initiator names",
             HostShow => "One host",
@@ -455,6 +491,9 @@ impl Operation {
             SnapshotShow | SnapshotSet => ReplyBody::Object("Snapshot"),
             SnapshotRollback => ReplyBody::Object("Volume"),
             SnapshotClone => ReplyBody::Created("Volume"),
+            SnapshotSend => ReplyBody::Stream,
+            SnapshotReceive => ReplyBody::Created("Snapshot"),
+            ReceptionList => ReplyBody::Page("Reception"),
             TaskList => ReplyBody::Page("Task"),
             TaskShow | TaskCancel => ReplyBody::Object("Task"),
             EventList => ReplyBody::Page("Event"),
@@ -472,6 +511,7 @@ impl Operation {
             SessionList => ReplyBody::Page("Session"),
             VolumeDelete | TrashPurge | SnapshotDelete | TokenDelete => ReplyBody::Nothing,
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => ReplyBody::Nothing,
+            ReceptionDelete => ReplyBody::Nothing,
         }
     }
 
@@ -481,7 +521,9 @@ impl Operation {
             HostList | HostGroupList => &[Parameter::Limit, Parameter::Cursor],
             MappingList => &[Parameter::Limit, Parameter::Cursor, Parameter::Volume, Parameter::Host],
             SessionList => &[Parameter::Limit, Parameter::Cursor, Parameter::Host],
-            DiskList | VolumeList | TrashList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool],
+            DiskList | VolumeList | TrashList | ReceptionList => {
+                &[Parameter::Limit, Parameter::Cursor, Parameter::Pool]
+            }
             SnapshotList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool, Parameter::Volume],
             EventList => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
             TaskShow => &[Parameter::WaitSeconds],
@@ -493,13 +535,20 @@ impl Operation {
             }
             PoolSet | TrashRestore | TrashPurge => &[Parameter::DryRun],
             SnapshotCreate | SnapshotSet | SnapshotDelete => &[Parameter::DryRun],
-            SnapshotRollback | SnapshotClone => &[Parameter::DryRun],
+            SnapshotRollback | SnapshotClone | ReceptionDelete => &[Parameter::DryRun],
+            SnapshotSend => &[Parameter::From, Parameter::Resume],
+            SnapshotReceive => &[Parameter::DiscardChanges, Parameter::Force],
             TaskCancel | TokenCreate | TokenDelete => &[Parameter::DryRun],
             HostCreate | HostSet | HostGroupCreate | HostGroupSet => &[Parameter::DryRun],
             HostDelete | HostGroupDelete => &[Parameter::DryRun, Parameter::Unmap],
             MappingCreate | MappingDelete | SessionDrop => &[Parameter::DryRun],
             _ => &[],
         }
+    }
+
+    /// Whether the request's body is a snapshot's stream, as long as it may be.
+    pub fn takes_stream(self) -> bool {
+        self == SnapshotReceive
     }
 
     /// Whether the reply carries an `ETag` and the call honours `If-Match`.

@@ -1,22 +1,29 @@
 //! Talks to the daemon: one request per connection, over the owner's Unix socket or over HTTP with a token.
 //!
 //! It knows the API's table of operations and nothing of the daemon's inside. Answers are bounded in size and time, so
-//! that a wrong address cannot hang a script or fill its memory.
+//! that a wrong address cannot hang a script or fill its memory; streams, which are as long as they are, by the time in which nothing moves.
 
 use crate::failure::{Exit, Failure};
 use forebay_api::{Operation, Page, Problem, encode_segment};
+use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::client::conn::http1;
-use hyper::{HeaderMap, Request, StatusCode, Uri};
+use hyper::{HeaderMap, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 const CONNECT_SECONDS_MAX: u64 = 5;
@@ -24,6 +31,11 @@ const CONNECT_SECONDS_MAX: u64 = 5;
 const ANSWER_SECONDS_MAX: u64 = 120;
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 const PAGE_ITEMS: usize = 1000;
+/// Longer than the daemon waits for either side of a stream.
+const STREAM_SECONDS_MAX: u64 = 360;
+/// Of a stream to the daemon, what is read at once, and how many such pieces wait.
+const PIECE_BYTES: usize = 256 << 10;
+const PIECES_MAX: usize = 4;
 
 /// Where the daemon is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -153,6 +165,21 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Itself; a problem document becomes a failure.
+    fn success(self) -> Result<Answer, Failure> {
+        if self.status.is_success() {
+            return Ok(self);
+        }
+        match serde_json::from_slice::<Problem>(&self.body) {
+            Ok(problem) => Err(problem.into()),
+            Err(_) => Err(Failure::new(
+                Exit::Failed,
+                format!("the daemon answered {} without saying why", self.status),
+                "Check that FOREBAY_URL names a Forebay daemon.",
+            )),
+        }
+    }
+
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_slice(&self.body).map_err(|error| {
             Failure::new(
@@ -185,18 +212,67 @@ impl Client {
 
     /// Makes a call; a problem document becomes a failure.
     pub fn call(&self, call: Call<'_>) -> Result<Answer, Failure> {
-        let answer = self.runtime.block_on(self.exchange(&call))?;
-        if answer.status.is_success() {
-            return Ok(answer);
-        }
-        match serde_json::from_slice::<Problem>(&answer.body) {
-            Ok(problem) => Err(problem.into()),
-            Err(_) => Err(Failure::new(
-                Exit::Failed,
-                format!("the daemon answered {} without saying why", answer.status),
-                "Check that FOREBAY_URL names a Forebay daemon.",
-            )),
-        }
+        let body = call.body.as_ref().map(|value| value.to_string()).unwrap_or_default();
+        let body = Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed();
+        let answering = async { self.answer(self.exchange(&call, body).await?).await };
+        let late = |_| self.target.unreachable("it did not answer in time");
+        let exchange =
+            async { timeout(Duration::from_secs(ANSWER_SECONDS_MAX), answering).await.map_err(late)? };
+        self.runtime.block_on(exchange)?.success()
+    }
+
+    /// Makes a call that is answered with a stream, which goes to `sink`; how many bytes it has.
+    pub fn download(&self, call: Call<'_>, sink: &mut impl Write) -> Result<u64, Failure> {
+        let silent = || self.target.unreachable("nothing more comes");
+        let failed = |error: io::Error| {
+            let remedy = "Have the stream go on with the token that the receiver shows.";
+            Failure::new(Exit::Failed, format!("the stream cannot be written: {error}"), remedy)
+        };
+        let patience = Duration::from_secs(STREAM_SECONDS_MAX);
+        self.runtime.block_on(async {
+            let body = Full::new(Bytes::new()).map_err(|never| match never {}).boxed();
+            let response = timeout(patience, self.exchange(&call, body)).await.map_err(|_| silent())??;
+            if !response.status().is_success() {
+                return self.answer(response).await?.success().map(|_| 0);
+            }
+            let (mut body, mut bytes) = (response.into_body(), 0);
+            while let Some(frame) = timeout(patience, body.frame()).await.map_err(|_| silent())? {
+                let frame = frame.map_err(|_| {
+                    let remedy = "`forebay event list` on its side says why; have the stream go on where the receiver is.";
+                    Failure::new(Exit::Failed, "the daemon has broken off the stream", remedy)
+                })?;
+                if let Some(data) = frame.data_ref() {
+                    sink.write_all(data).map_err(failed)?;
+                    bytes += data.len() as u64;
+                }
+            }
+            sink.flush().map_err(failed)?;
+            Ok(bytes)
+        })
+    }
+
+    /// Makes a call whose body is what `source` has.
+    pub fn upload(&self, call: Call<'_>, source: impl Read + Send + 'static) -> Result<Answer, Failure> {
+        let (sender, pieces) = mpsc::channel(PIECES_MAX);
+        // It ends with the source, or when nobody takes its pieces.
+        std::thread::spawn(move || read_all(source, &sender));
+        let moved = Arc::new(AtomicU64::new(0));
+        let body = Pieces { pieces, moved: moved.clone() }.boxed();
+        let patience = Duration::from_secs(STREAM_SECONDS_MAX);
+        self.runtime.block_on(async {
+            let answering = async { self.answer(self.exchange(&call, body).await?).await };
+            let mut answering = std::pin::pin!(answering);
+            let mut before = 0;
+            loop {
+                if let Ok(answer) = timeout(patience, answering.as_mut()).await {
+                    return answer?.success();
+                }
+                let now = moved.load(Ordering::Relaxed);
+                if std::mem::replace(&mut before, now) == now {
+                    return Err(self.target.unreachable("it did not answer in time"));
+                }
+            }
+        })
     }
 
     pub fn get<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<T, Failure> {
@@ -227,19 +303,19 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    async fn exchange(&self, call: &Call<'_>, body: Outgoing) -> Result<Response<Incoming>, Failure> {
         let connecting = Duration::from_secs(CONNECT_SECONDS_MAX);
         let late = || self.target.unreachable("it did not accept a connection in time");
         match &self.target {
             Target::Socket(path) => {
                 let stream = timeout(connecting, UnixStream::connect(path)).await.map_err(|_| late())?;
-                self.send(stream.map_err(|error| self.target.unreachable(error))?, call, "localhost", None)
-                    .await
+                let stream = stream.map_err(|error| self.target.unreachable(error))?;
+                self.send(stream, call, body, "localhost", None).await
             }
             Target::Http { authority, token } => {
                 let stream = timeout(connecting, TcpStream::connect(authority)).await.map_err(|_| late())?;
                 let stream = stream.map_err(|error| self.target.unreachable(error))?;
-                self.send(stream, call, authority, token.as_deref()).await
+                self.send(stream, call, body, authority, token.as_deref()).await
             }
         }
     }
@@ -248,9 +324,10 @@ impl Client {
         &self,
         stream: S,
         call: &Call<'_>,
+        body: Outgoing,
         host: &str,
         token: Option<&str>,
-    ) -> Result<Answer, Failure>
+    ) -> Result<Response<Incoming>, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -269,24 +346,61 @@ impl Client {
         if let Some(tag) = &call.if_match {
             request = request.header("if-match", tag);
         }
-        let body = call.body.as_ref().map(|value| value.to_string()).unwrap_or_default();
-        if !body.is_empty() {
+        if call.body.is_some() {
             request = request.header("content-type", "application/json");
+        } else if call.operation.takes_stream() {
+            request = request.header("content-type", "application/octet-stream");
         }
-        let request = request.body(Full::new(Bytes::from(body))).map_err(|_| {
+        let request = request.body(body).map_err(|_| {
             Failure::new(Exit::Usage, "FOREBAY_TOKEN or a name has characters that cannot be sent", "")
         })?;
-        let answering = async {
-            let response = sender.send_request(request).await.map_err(broken)?;
-            let (parts, body) = response.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX)
-                .collect()
-                .await
-                .map_err(|error| self.target.unreachable(format!("the answer broke off: {error}")))?;
-            Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+        sender.send_request(request).await.map_err(broken)
+    }
+
+    /// The whole of an answer.
+    async fn answer(&self, response: Response<Incoming>) -> Result<Answer, Failure> {
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX)
+            .collect()
+            .await
+            .map_err(|error| self.target.unreachable(format!("the answer broke off: {error}")))?;
+        Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+    }
+}
+
+type Outgoing = BoxBody<Bytes, io::Error>;
+
+/// The body of a stream to the daemon, and how many pieces of it have gone.
+struct Pieces {
+    pieces: mpsc::Receiver<io::Result<Bytes>>,
+    moved: Arc<AtomicU64>,
+}
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = io::Error;
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = self.get_mut();
+        this.pieces.poll_recv(context).map(|piece| {
+            this.moved.fetch_add(1, Ordering::Relaxed);
+            piece.map(|piece| piece.map(Frame::data))
+        })
+    }
+}
+
+fn read_all(mut source: impl Read, sink: &mpsc::Sender<io::Result<Bytes>>) {
+    let mut buffer = vec![0; PIECE_BYTES];
+    loop {
+        let piece = match source.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(len) => Ok(Bytes::copy_from_slice(&buffer[..len])),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
         };
-        let late = |_| self.target.unreachable("it did not answer in time");
-        timeout(Duration::from_secs(ANSWER_SECONDS_MAX), answering).await.map_err(late)?
+        let is_over = piece.is_err();
+        if sink.blocking_send(piece).is_err() || is_over {
+            return;
+        }
     }
 }
 

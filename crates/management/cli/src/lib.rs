@@ -16,6 +16,7 @@ mod secret;
 mod show;
 mod size;
 mod snapshots;
+mod streams;
 mod table;
 mod trash;
 
@@ -256,6 +257,11 @@ mod tests {
             "snapshot hold tank/a@s",
             "snapshot release tank/a@s --dry-run",
             "snapshot set tank/a@s --template true",
+            "snapshot send tank/a@t --from @s",
+            "snapshot send tank/a@t --resume x",
+            "snapshot receive vault/a --discard-changes --force",
+            "snapshot receptions --pool vault",
+            "snapshot abandon vault/a --yes --dry-run",
             "clone create tank/a@s tank/b --dry-run",
             "clone promote tank/b",
             "volume create tank/a --size 100G --host esx1 esx2 --logical-block 4K",
@@ -318,6 +324,8 @@ mod tests {
             ("snapshot list tank/a --pool tank", "cannot be used with"),
             ("snapshot set tank/a@s", "--template"),
             ("snapshot set tank/a@s --template maybe", "possible values"),
+            ("snapshot send tank/a@t --from @s --resume x", "cannot be used with"),
+            ("snapshot receive", "<VOLUME>"),
             ("clone create tank/a@s", "<NEW>"),
             ("volume create tank/a --size 1G --sync maybe", "possible values"),
             ("host create esx1", "--iqn"),

@@ -5,7 +5,7 @@ use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
     Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, PoolStatus,
-    PoolTrimmed, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot, Task, TaskState, Token,
+    PoolTrimmed, Reception, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot, Task, TaskState, Token,
     TrashedVolume, Volume, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
@@ -261,6 +261,25 @@ pub fn trash(volumes: &[TrashedVolume]) {
         &["NAME", "SIZE", "USED", "SNAPSHOTS", "DELETED (UTC)", "PURGED (UTC)", "ID"],
         rows.collect(),
         "The trash is empty.",
+    );
+}
+
+pub fn receptions(receptions: &[Reception]) {
+    let rows = receptions.iter().map(|reception| {
+        vec![
+            Cell::text(&reception.name),
+            Cell::number(show_size(reception.size_bytes)),
+            Cell::number(show_size(reception.received_bytes)),
+            Cell::number(show_size(reception.mapped_bytes)),
+            Cell::text(if reception.active { "yes" } else { "no" }),
+            Cell::text(show_time(reception.created_unix_ms)),
+            Cell::text(&reception.resume_token),
+        ]
+    });
+    table(
+        &["NAME", "SIZE", "RECEIVED", "USED", "ACTIVE", "SINCE (UTC)", "RESUME TOKEN"],
+        rows.collect(),
+        "Nothing is half received.",
     );
 }
 

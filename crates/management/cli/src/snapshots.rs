@@ -6,7 +6,7 @@ use crate::arguments::{DryRun, Yes};
 use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure, printable};
-use crate::show;
+use crate::{show, streams};
 use clap::{ArgAction, Subcommand};
 use forebay_api as api;
 use forebay_api::{Operation, SnapshotClone, SnapshotCreate, SnapshotRollback, SnapshotSet};
@@ -80,6 +80,14 @@ pub enum Snapshot {
         #[command(flatten)]
         dry_run: DryRun,
     },
+    /// Write a snapshot to stdout as a stream: all of it, or what makes it of another
+    Send(streams::Send),
+    /// Receive a snapshot's stream from stdin; nothing of it is there before all is
+    Receive(streams::Receive),
+    /// List what came of streams that did not end yet
+    Receptions(streams::Receptions),
+    /// Give up what came of a stream
+    Abandon(streams::Abandon),
 }
 
 #[derive(Subcommand, Debug)]
@@ -187,6 +195,10 @@ impl Session {
                 let change = SnapshotSet { held: None, template: Some(template) };
                 self.snapshot_change(&name, &change, dry_run)
             }
+            Snapshot::Send(send) => self.snapshot_send(send),
+            Snapshot::Receive(receive) => self.snapshot_receive(receive),
+            Snapshot::Receptions(list) => self.receptions(list),
+            Snapshot::Abandon(abandon) => self.reception_abandon(abandon),
         }
     }
 

@@ -349,6 +349,20 @@ pub fn trashed(volume: &engine::TrashInfo) -> api::TrashedVolume {
     }
 }
 
+pub fn reception(reception: &engine::ReceptionInfo) -> api::Reception {
+    api::Reception {
+        id: reception.id.to_string(),
+        name: format!("{}/{}", reception.pool, reception.volume),
+        pool: reception.pool.clone(),
+        size_bytes: reception.size,
+        received_bytes: reception.received,
+        mapped_bytes: reception.mapped,
+        active: reception.active,
+        resume_token: reception.token.to_string(),
+        created_unix_ms: reception.created.0,
+    }
+}
+
 pub fn snapshot(snapshot: &engine::SnapshotInfo) -> api::Snapshot {
     let in_pool = |name: &String| format!("{}/{name}", snapshot.pool);
     let deletable = match snapshot {

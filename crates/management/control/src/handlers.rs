@@ -7,6 +7,7 @@ pub mod others;
 pub mod pools;
 pub mod sessions;
 pub mod snapshots;
+pub mod streams;
 pub mod trash;
 pub mod volumes;
 

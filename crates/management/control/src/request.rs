@@ -192,6 +192,10 @@ pub struct Ask {
     pub purge: bool,
     #[serde(default)]
     pub force: bool,
+    pub from: Option<String>,
+    pub resume: Option<String>,
+    #[serde(default)]
+    pub discard_changes: bool,
 }
 
 impl<S: Sync> FromRequestParts<S> for Ask {

@@ -3,7 +3,7 @@
 //! Authentication is around everything, also around paths that do not exist, so that a stranger learns nothing. What
 //! changes something runs as its own task: a client that hangs up in the middle does not leave it half done.
 
-use crate::handlers::{disks, hosts, mappings, others, pools, sessions, snapshots, trash, volumes};
+use crate::handlers::{disks, hosts, mappings, others, pools, sessions, snapshots, streams, trash, volumes};
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{Failure, Principal, collect};
 use crate::{Shared, events::now_unix_ms};
@@ -82,6 +82,10 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::SnapshotDelete => delete(snapshots::delete),
         Operation::SnapshotRollback => post(snapshots::rollback),
         Operation::SnapshotClone => post(snapshots::clone),
+        Operation::SnapshotSend => get(streams::send),
+        Operation::SnapshotReceive => post(streams::receive),
+        Operation::ReceptionList => get(streams::list),
+        Operation::ReceptionDelete => delete(streams::abandon),
         Operation::HostList => get(hosts::list),
         Operation::HostCreate => post(hosts::create),
         Operation::HostShow => get(hosts::show),
@@ -211,6 +215,10 @@ async fn change(
     request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
+    if operation.takes_stream() {
+        // It is read as it comes, and what came of it is kept: there is nothing to repeat.
+        return Ok(next.run(request).await);
+    }
     let (parts, body) = request.into_parts();
     let body = collect(body).await?;
     let key =

@@ -153,6 +153,11 @@ pub fn rollback(volume: &str, users: &[String], force: bool) -> Result<(), Probl
     unused(volume, users, force, "what they keep in memory would be mixed with the old contents")
 }
 
+/// Refuses to advance a volume that somebody uses to what is received.
+pub fn receive(volume: &str, users: &[String], force: bool) -> Result<(), Problem> {
+    unused(volume, users, force, "what they keep in memory would be mixed with the new contents")
+}
+
 /// Refuses to delete a volume that somebody uses.
 pub fn delete_used(volume: &str, users: &[String], force: bool) -> Result<(), Problem> {
     unused(volume, users, force, "what they have open would be taken from them")

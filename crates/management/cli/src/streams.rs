@@ -1,0 +1,111 @@
+//! The commands that send and receive snapshots.
+//!
+//! A stream goes to stdout and comes from stdin, so that a pipe, a file or ssh takes it anywhere. It never goes to a terminal.
+
+use crate::arguments::{DryRun, Yes};
+use crate::client::Call;
+use crate::commands::{Outcome, Session, of_pool};
+use crate::failure::{Exit, Failure, printable};
+use crate::show;
+use clap::Args;
+use forebay_api as api;
+use forebay_api::Operation;
+use std::io::{IsTerminal, stdin, stdout};
+
+#[derive(Args, Debug)]
+pub struct Send {
+    /// POOL/VOLUME@NAME or UUID
+    name: String,
+    /// Only what makes it of this one: @NAME of the same volume, POOL/VOLUME@NAME or UUID
+    #[arg(long, value_name = "SNAPSHOT")]
+    from: Option<String>,
+    /// Go on where a stream broke off, as the receiver says; that names the other snapshot as well
+    #[arg(long, value_name = "TOKEN", conflicts_with = "from")]
+    resume: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Receive {
+    /// POOL/[PROJECT/]NAME: a new volume, or one that has the snapshot that the stream builds upon
+    volume: String,
+    /// Lose what was written to the volume since that snapshot
+    #[arg(long)]
+    discard_changes: bool,
+    /// Although clients are connected to the volume
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Receptions {
+    /// Only this pool's
+    #[arg(long)]
+    pool: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Abandon {
+    /// POOL/NAME that it was received as
+    volume: String,
+    #[command(flatten)]
+    yes: Yes,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+/// What is no place for a stream.
+fn refuse_terminal(is_terminal: bool, detail: &str, remedy: &str) -> Result<(), Failure> {
+    if is_terminal { Err(Failure::new(Exit::Usage, detail, remedy)) } else { Ok(()) }
+}
+
+impl Session {
+    pub fn snapshot_send(&self, send: Send) -> Outcome {
+        refuse_terminal(
+            stdout().is_terminal(),
+            "a stream is nothing for a terminal",
+            "Redirect it to a file, or pipe it into `forebay snapshot receive`.",
+        )?;
+        let mut call = Call::of(Operation::SnapshotSend, &send.name);
+        if let Some(from) = &send.from {
+            call = call.query("from", from);
+        }
+        if let Some(token) = &send.resume {
+            call = call.query("resume", token);
+        }
+        self.client.download(call, &mut stdout().lock())?;
+        Ok(Exit::Ok)
+    }
+
+    pub fn snapshot_receive(&self, receive: Receive) -> Outcome {
+        refuse_terminal(
+            stdin().is_terminal(),
+            "a stream does not come from a terminal",
+            "Have stdin be a file, or a pipe from `forebay snapshot send`.",
+        )?;
+        let mut call = Call::of(Operation::SnapshotReceive, &receive.volume);
+        for (flag, is_set) in [("discard_changes", receive.discard_changes), ("force", receive.force)] {
+            if is_set {
+                call = call.query(flag, true);
+            }
+        }
+        let snapshot: api::Snapshot = self.client.upload(call, stdin())?.parse()?;
+        self.one(&snapshot, |snapshot| {
+            println!("Snapshot {} is received.", printable(&snapshot.name));
+        })
+    }
+
+    pub fn receptions(&self, list: Receptions) -> Outcome {
+        self.list(&self.client.all(Operation::ReceptionList, &of_pool(list.pool))?, show::receptions)
+    }
+
+    pub fn reception_abandon(&self, abandon: Abandon) -> Outcome {
+        let Abandon { volume, yes, dry_run } = abandon;
+        let call = Call::of(Operation::ReceptionDelete, &volume).dry_run(dry_run.dry_run);
+        if dry_run.dry_run {
+            return self.plan(&self.client.call(call)?);
+        }
+        self.confirm(yes.yes, "What was received has to be sent again", &volume)?;
+        self.client.call(call)?;
+        self.done(&volume, "reception.delete", format!("What was received for {volume} is given up."))
+    }
+}

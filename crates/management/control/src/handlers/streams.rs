@@ -1,0 +1,173 @@
+//! Snapshots on their way: streams out of the daemon and into it, and what came of those that broke off.
+//!
+//! A stream is as long as it is; what is in memory of it is a few pieces. A client that takes its time, or brings little, holds up
+//! nobody: the volume that is received is hidden until all is there. What a stream that breaks off has brought is kept.
+
+use super::sessions::users;
+use super::told;
+use crate::request::{Answered, Ask, Failure, Principal, made, ok, plan};
+use crate::rules::snapshots as rules;
+use crate::{Shared, convert};
+use axum::Extension;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use forebay_api::{Code, Operation, Problem, Reception, Severity, show_size};
+use forebay_pool::{Error, ErrorKind, ReceiveOptions, SendOptions, SnapshotReceiver, SnapshotStream};
+use http_body_util::BodyExt;
+use hyper::body::Frame;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// Pieces read ahead of the client, of some 2 MiB each.
+const PIECES_MAX: usize = 2;
+/// How long a sender may bring nothing: it may be looking for what has changed.
+const SILENT_SECONDS_MAX: u64 = 300;
+/// After a refusal, how long what is still coming is thrown away, so that the client gets to read why.
+const DRAIN_SECONDS_MAX: u64 = 2;
+
+/// The body of a stream.
+struct Pieces(mpsc::Receiver<io::Result<Bytes>>);
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = io::Error;
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        self.get_mut().0.poll_recv(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+    }
+}
+
+pub async fn send(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
+    let wrong = |_| {
+        Problem::new(Code::Invalid, "this is not a token of a reception")
+            .field("resume")
+            .remedy("`forebay snapshot receptions`, on the receiver's side, shows it.")
+    };
+    let resume = ask.resume.map(|token| token.parse()).transpose().map_err(wrong)?;
+    let stream = shared.engine.snapshot_send(&name, SendOptions { from: ask.from, resume }).await?;
+    let (sender, pieces) = mpsc::channel(PIECES_MAX);
+    tokio::spawn(deliver(shared, name, stream, sender));
+    let headers = [(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")];
+    Ok((headers, Body::new(Pieces(pieces))).into_response())
+}
+
+/// Ends when the client has all, or has gone.
+async fn deliver(
+    shared: Arc<Shared>,
+    name: String,
+    mut stream: SnapshotStream,
+    sender: mpsc::Sender<io::Result<Bytes>>,
+) {
+    loop {
+        let piece = match stream.next().await {
+            Ok(None) => return,
+            Ok(Some(piece)) => Ok(Bytes::from(piece)),
+            Err(error) => {
+                // The status is sent already: the connection ends, and here is why.
+                shared.events.record(Severity::Error, "snapshot.send_failed", &name, &error.to_string());
+                Err(io::Error::other(error))
+            }
+        };
+        let is_over = piece.is_err();
+        if sender.send(piece).await.is_err() || is_over {
+            return;
+        }
+    }
+}
+
+pub async fn receive(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+    mut body: Body,
+) -> Answered {
+    let received = take(&shared, &name, &ask, &mut body).await;
+    let snapshot = match received {
+        Ok(snapshot) => snapshot,
+        Err(failure) => {
+            let _ = timeout(Duration::from_secs(DRAIN_SECONDS_MAX), async {
+                while let Some(Ok(_)) = body.frame().await {}
+            })
+            .await;
+            return Err(failure);
+        }
+    };
+    told(&shared, &who, "snapshot.received", &snapshot.name, "received");
+    // The volume may have another size.
+    shared.tell_iscsi(|iscsi| iscsi.access_changed());
+    made(StatusCode::CREATED, &Operation::SnapshotShow.path_of(&snapshot.name), &snapshot)
+}
+
+async fn take(
+    shared: &Shared,
+    name: &str,
+    ask: &Ask,
+    body: &mut Body,
+) -> Result<forebay_api::Snapshot, Failure> {
+    match shared.engine.volume(name).await {
+        Ok(volume) => rules::receive(name, &users(shared, &volume), ask.force)?,
+        Err(error) if error.kind == ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
+    }
+    let options = ReceiveOptions { discard_changes: ask.discard_changes };
+    let mut receiver = shared.engine.snapshot_receive(name, options).await?;
+    let done = match feed(&mut receiver, body).await {
+        Ok(()) => receiver.finish().await,
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(snapshot) => Ok(convert::snapshot(&snapshot)),
+        Err(error) => {
+            shared.events.record(Severity::Warning, "snapshot.receive_stopped", name, &error.to_string());
+            Err(error.into())
+        }
+    }
+}
+
+/// Hands on what comes until the stream ends, or nothing more comes.
+async fn feed(receiver: &mut SnapshotReceiver, body: &mut Body) -> Result<(), Error> {
+    let patience = Duration::from_secs(SILENT_SECONDS_MAX);
+    while let Ok(Some(Ok(frame))) = timeout(patience, body.frame()).await {
+        if let Some(bytes) = frame.data_ref() {
+            receiver.push(bytes).await?;
+        }
+    }
+    Ok(())
+}
+
+pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    let receptions = shared.engine.receptions(ask.pool.as_deref()).await?;
+    let receptions: Vec<Reception> = receptions.iter().map(convert::reception).collect();
+    ok(&ask.page(receptions, |reception| reception.name.clone()))
+}
+
+pub async fn abandon(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+) -> Answered {
+    let receptions = shared.engine.receptions(None).await?;
+    let found = receptions.iter().map(convert::reception);
+    let found = found.into_iter().find(|reception| reception.name == name || reception.id == name);
+    let reception = found.ok_or_else(|| {
+        Problem::new(Code::NotFound, "nothing was received for it")
+            .object(name.as_str())
+            .remedy("`forebay snapshot receptions` shows what was.")
+    })?;
+    shared.engine.pool_changeable(&reception.pool).await?;
+    if ask.dry_run {
+        let lost = format!("What was received, {}, is lost.", show_size(reception.received_bytes));
+        return plan("reception.delete", &reception.name, vec![lost]);
+    }
+    shared.engine.reception_delete(&reception.name).await?;
+    told(&shared, &who, "reception.deleted", &reception.name, "given up");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
