@@ -7,7 +7,9 @@
 use crate::systems::wait;
 use forebay_base::{GIB, Random};
 use forebay_e2e::host::{Context, Directory, Outcome};
-use forebay_pool::{Engine, EngineConfig, Host, Import, Layout, PoolSpec, SyncPolicy, Volume, VolumeSpec};
+use forebay_pool::{
+    Engine, EngineConfig, Host, Import, Layout, PoolSpec, SyncPolicy, Volume, VolumeFormat, VolumeSpec,
+};
 use forebay_runtime::{Rt, uring};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -50,6 +52,7 @@ pub fn fill(disk: &Path, records: u64) -> Outcome<()> {
         size: VOLUME,
         block_size: BLOCK as u32,
         sync: SyncPolicy::Disabled,
+        format: VolumeFormat::Thin,
     };
     let volume = wait(engine.volume_create(volume)).context("volume create")?;
     let (done, finished) = mpsc::channel();

@@ -14,7 +14,8 @@ use crate::setup::{POOL, Setup};
 use crate::verify::offline_check;
 use forebay_base::Random;
 use forebay_pool::{
-    Engine, Error, ErrorKind, Import, IoError, SnapshotChange, SyncPolicy, Volume, VolumeDelete, VolumeSpec,
+    Engine, Error, ErrorKind, Import, IoError, SnapshotChange, SyncPolicy, Volume, VolumeDelete,
+    VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Buf, Rt};
 use forebay_simulation::{Fate, Image, World, WorldConfig};
@@ -371,7 +372,14 @@ impl Player {
                     _ => SyncPolicy::Disabled,
                 };
                 let (pool, name, size) = (POOL.into(), volume.clone(), size * BLOCK);
-                let spec = VolumeSpec { pool, name, size, block_size: BLOCK as u32, sync };
+                let spec = VolumeSpec {
+                    pool,
+                    name,
+                    size,
+                    block_size: BLOCK as u32,
+                    sync,
+                    format: VolumeFormat::Thin,
+                };
                 engine.volume_create(spec).await.map(drop).map_err(kind)
             }
             Op::Write { volume, first, count, number } => {

@@ -7,7 +7,9 @@ mod snapshots;
 
 use crate::harness::{Failure, all, engine, in_world};
 use forebay_base::{MIB, Random};
-use forebay_pool::{DiskReplace, Engine, Layout, PoolSpec, SyncPolicy, Volume, VolumeInfo, VolumeSpec};
+use forebay_pool::{
+    DiskReplace, Engine, Layout, PoolSpec, SyncPolicy, Volume, VolumeFormat, VolumeInfo, VolumeSpec,
+};
 use forebay_runtime::Rt;
 use forebay_simulation::{Image, World, WorldConfig};
 use std::cell::{Cell, RefCell};
@@ -105,7 +107,14 @@ impl Bench {
     /// A volume of `size` bytes, written once from end to end.
     async fn volume(&self, name: &str, size: u64) -> Result<VolumeInfo, Failure> {
         let (size, block_size, sync) = (size / MIB * MIB, BLOCK as u32, SyncPolicy::Always);
-        let spec = VolumeSpec { pool: POOL.into(), name: name.into(), size, block_size, sync };
+        let spec = VolumeSpec {
+            pool: POOL.into(),
+            name: name.into(),
+            size,
+            block_size,
+            sync,
+            format: VolumeFormat::Thin,
+        };
         let info = self.engine.volume_create(spec).await.map_err(failed)?;
         let volume = Volume::open(&self.rt, info.id).map_err(failed)?;
         let mut random = Random::new(size);

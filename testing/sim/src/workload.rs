@@ -12,7 +12,7 @@ use crate::oracle::{Effect, End, NEVER, Span, VolumeModel};
 use crate::setup::{POOL, Setup};
 use forebay_base::{GIB, MIB, Random};
 use forebay_pool::{
-    Engine, Error, ErrorKind, IoError, SyncPolicy, Volume, VolumeDelete, VolumeInfo, VolumeSpec,
+    Engine, Error, ErrorKind, IoError, SyncPolicy, Volume, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::{Buf, Rt, yield_now};
 use forebay_simulation::World;
@@ -479,7 +479,14 @@ impl Clients {
             history.volumes.push(VolumeModel::new(index as u32 + 1, full, size, block_size, sync, issued));
             history.volumes.len() - 1
         };
-        let spec = VolumeSpec { pool: POOL.into(), name: name.clone(), size, block_size, sync };
+        let spec = VolumeSpec {
+            pool: POOL.into(),
+            name: name.clone(),
+            size,
+            block_size,
+            sync,
+            format: VolumeFormat::Thin,
+        };
         match self.engine.volume_create(spec).await {
             Ok(VolumeInfo { id, .. }) => {
                 let acknowledged = self.tick();

@@ -520,6 +520,7 @@ impl Shard {
                 let end = first + ptrs.len() as u64;
                 let small = parts.iter().map(|part| part.len()).sum::<usize>() <= CACHE_WRITE_BYTES_MAX;
                 self.change_tree(&dataset, |tree| tree.set(first, &ptrs, &mut freed));
+                self.account(&dataset, &ptrs, &freed);
                 if active(Bug::FreesNewPointer) {
                     freed.clone_from(&ptrs);
                 }
@@ -554,6 +555,7 @@ impl Shard {
                 let staged = dataset.take_staged(first, first + count);
                 staged.iter().for_each(|(_, staged)| self.unstage(staged));
                 self.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
+                self.account(&dataset, &[], &freed);
             }
             Change::Put { record, tree, .. } => self.apply_put(*record, tree),
             Change::Grant { chunk } => self.space.borrow_mut().grant_logged(chunk.id),

@@ -7,13 +7,14 @@
 
 use crate::locks::RangeLocks;
 use crate::pending::Pending;
-use crate::record::{DatasetRecord, DatasetState};
+use crate::record::{DatasetKind, DatasetRecord, DatasetState};
+use crate::reserve::Own;
 use crate::signal::Turnstile;
 use crate::spec::SyncPolicy;
 use forebay_base::Id;
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
-use forebay_tree::{Tree, nodes_over};
+use forebay_tree::{Found, Tree, nodes_over};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,6 +40,9 @@ pub(crate) struct Dataset {
     pub properties: RangeLocks,
     pub pending: RefCell<Pending>,
     pub staged: RefCell<BTreeMap<u64, Staged>>,
+    /// What it has for itself, and the blocks that space is held for: its size if it is reserved, else 0.
+    pub own: Cell<Own>,
+    pub reserved: Cell<u64>,
     /// Client operations in flight, and those among them that change something; deletion waits for none.
     active: Cell<usize>,
     changing: Cell<usize>,
@@ -58,7 +62,10 @@ pub(crate) struct Changing(Rc<Dataset>);
 impl Dataset {
     pub fn new(record: DatasetRecord, tree: Tree) -> Dataset {
         let (block_bytes, gone) = (1 << record.block_shift, record.state != DatasetState::Live);
-        Dataset {
+        let own = Cell::new(record.own);
+        let dataset = Dataset {
+            own,
+            reserved: Cell::new(0),
             record: RefCell::new(record),
             tree: RefCell::new(tree),
             locks: RangeLocks::default(),
@@ -70,7 +77,9 @@ impl Dataset {
             held: Cell::new(false),
             idle: Turnstile::default(),
             gone: Cell::new(gone),
-        }
+        };
+        dataset.note_reserved();
+        dataset
     }
 
     pub fn number(&self) -> u32 {
@@ -89,6 +98,18 @@ impl Dataset {
     }
     pub fn size(&self) -> u64 {
         self.record.borrow().size
+    }
+    /// What clients are told of its size: nothing of one that is the pool's own or is being given back.
+    pub fn size_told(&self) -> u64 {
+        let record = self.record.borrow();
+        let is_told = record.kind == DatasetKind::Volume && record.state != DatasetState::Deleting;
+        if is_told { record.size } else { 0 }
+    }
+
+    /// Blocks that are durable in the log only, and have no place in the tree yet.
+    pub fn blocks_staged(&self) -> u64 {
+        let (tree, staged) = (self.tree.borrow(), self.staged.borrow());
+        staged.keys().filter(|block| tree.lookup(**block) == Found::Hole).count() as u64
     }
 
     /// Nodes that changing these runs of blocks, in order, makes dirty, at most.

@@ -9,6 +9,7 @@ use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::lineage::Snapshot;
 use crate::record::DatasetState;
+use crate::reserve::Claim;
 use crate::shard::Shard;
 use forebay_base::Checksum;
 use forebay_log::Frame;
@@ -236,7 +237,7 @@ impl Shard {
     ) -> Result<(), IoError> {
         let guard = dataset.locks.lock(first, first + count as u64 - 1).await;
         let nodes = dataset.nodes_over(once(first..first + count as u64));
-        let nodes = self.reserve_nodes(nodes, true).await?;
+        let nodes = self.reserve_nodes(nodes, Claim::Urgent).await?;
         // What is pending is newer and stands before this entry in the log: moving the older contents would undo it.
         let movable = |block: u64| {
             let pending = dataset.pending.borrow().overlaps(block, block + 1);
@@ -248,7 +249,7 @@ impl Shard {
             let place = match staged.place {
                 Some(place) => place,
                 // From before the import: reserved then, found anew now.
-                None => self.allocate(dataset.block_bytes(), 1, 0).await?.0.remove(0),
+                None => self.allocate(dataset.block_bytes(), 1, 0, Claim::Moved).await?.0.remove(0),
             };
             let data = staged.data;
             let ptr = Ptr::new(place.addr(), data.len() as u32, 0, Checksum::of(&data));

@@ -15,6 +15,7 @@ use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::registry::{call, registry};
+use crate::reserve::Claim;
 use crate::shard::Shard;
 use forebay_base::Checksum;
 use forebay_base::planted::{Bug, active};
@@ -146,7 +147,7 @@ impl Shard {
         for block in staged {
             // One that is locked may be on its way to its place.
             let Some(_guard) = dataset.locks.try_lock(block, block) else { continue };
-            let (places, _) = self.allocate_here(dataset.block_bytes(), 1, 0).await?;
+            let (places, _) = self.allocate_here(dataset.block_bytes(), 1, 0, Claim::Moved).await?;
             self.replace_place(dataset, block, places[0], inside);
         }
         Ok(())
@@ -188,7 +189,8 @@ impl Shard {
         }
         let bytes = (moving.len() * dataset.block_bytes()) as u64;
         let nodes = dataset.nodes_over(once(first..first + count as u64));
-        let (places, nodes) = self.allocate_here(dataset.block_bytes(), moving.len(), nodes).await?;
+        let (places, nodes) =
+            self.allocate_here(dataset.block_bytes(), moving.len(), nodes, Claim::Moved).await?;
         // Into lines with parity by way of the log, as everything small.
         let change = |((block, data), place): ((u64, Buf), Ptr)| {
             let dataset = dataset.clone();

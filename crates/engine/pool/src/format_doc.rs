@@ -2,7 +2,8 @@
 
 use crate::format::{ShardRoot, Super};
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
-use crate::spec::{Host, ScrubSchedule, SnapshotSchedule, SyncPolicy};
+use crate::reserve::Own;
+use crate::spec::{Host, ScrubSchedule, SnapshotSchedule, SyncPolicy, VolumeFormat};
 use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::{
@@ -298,6 +299,8 @@ fn payload_dataset_node_and_frame() {
         scheduled: true,
         schedule: SnapshotSchedule { every_seconds: 0x6c, keep: 0x6d },
         deleted: WallTime(0x6e),
+        format: VolumeFormat::EagerZeroedThick,
+        own: Own { blocks: 0x6f, since: 0x70, strays: 0x71 },
         ..DatasetRecord::new(DatasetKind::Attributes, Id(0x62), 13, 0x63, "a/b".into())
     };
     check(
@@ -326,6 +329,10 @@ fn payload_dataset_node_and_frame() {
             ("seconds between snapshots", &[0x6c]),
             ("kept", &[0x6d]),
             ("deleted, in ms", &[0x6e]),
+            ("format", &[2]),
+            ("own blocks", &[0x6f]),
+            ("own since", &[0x70]),
+            ("strays", &[0x71]),
         ],
     );
     let header = NodeHeader { pool: Id(0xabc), owner: Id(0xdef), level: 3, index: 0x71 };

@@ -19,6 +19,7 @@ use crate::error::IoError;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
+use crate::spec::VolumeFormat;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, WallTime};
 use forebay_tree::{Frozen, NodeHeader, Shared, Tree, decode_ptrs};
@@ -77,7 +78,7 @@ pub(crate) struct SealOrder {
 
 /// The same, when all is known.
 pub(crate) struct Seal {
-    volume: u32,
+    pub volume: u32,
     snapshot: DatasetRecord,
     back_to: Option<(Rc<Snapshot>, Tree)>,
 }
@@ -111,6 +112,7 @@ impl Shard {
             let mut tree = dataset.tree.borrow_mut();
             let frozen = tree.is_dirty().then(|| tree.freeze());
             let mut record = dataset.record.borrow_mut();
+            record.own = dataset.own.get();
             let seal = order.seals.iter().position(|seal| seal.volume == record.number);
             let Some(seal) = seal.filter(|_| !dataset.gone.get()) else {
                 all.push(FrozenDataset { record: record.clone(), frozen, snapshot: None });
@@ -128,8 +130,12 @@ impl Shard {
                 volume: record.number,
                 schedule: Default::default(),
                 epoch,
+                format: VolumeFormat::Thin,
+                own: record.own.shared_at(epoch),
                 ..record.clone()
             };
+            dataset.own.set(dataset.own.get().shared_at(epoch));
+            record.own = dataset.own.get();
             let Some((target, stored)) = back_to else {
                 tree.shared = Shared::upto(if active(Bug::SnapshotSharesNothing) { 0 } else { epoch });
                 record.parent = Some(was.number);
@@ -141,8 +147,12 @@ impl Shard {
             let target = target.record.borrow();
             (record.root, record.height, record.mapped) = (target.root, target.height, target.mapped);
             (record.size, record.parent) = (target.size, Some(target.number));
+            record.own.strays = record.own.strays.max(target.own.strays);
+            dataset.own.set(record.own);
             all.push(FrozenDataset { record: record.clone(), frozen: None, snapshot: None });
             all.push(FrozenDataset { record: was, frozen, snapshot: None });
+            drop(record);
+            dataset.note_reserved();
         }
         all
     }
@@ -260,6 +270,8 @@ impl Shard {
             };
             prepared.push((order, dataset, back_to));
         }
+        let sealed = orders.iter().filter(|order| order.back_to.is_none()).map(|order| order.volume);
+        let sealed: Vec<Id> = sealed.collect();
         let held: Vec<Rc<Dataset>> = prepared.iter().map(|(_, dataset, _)| dataset.clone()).collect();
         held.iter().for_each(|dataset| dataset.hold(!active(Bug::SnapshotWithoutHold)));
         let start = self.rt.now();
@@ -277,6 +289,10 @@ impl Shard {
             self.rt.sleep(HOLD_LOOK).await;
         }
         self.draining.set(false);
+        if self.secure_snapshots(sealed, false).await.is_err() {
+            held.iter().for_each(|dataset| dataset.hold(false));
+            return Err(IoError::NoSpace);
+        }
         let mut seals = Vec::with_capacity(prepared.len());
         for (order, dataset, back_to) in prepared {
             let number = match self.new_number() {
@@ -392,6 +408,7 @@ impl Shard {
             block_shift: was.block_shift,
             family: was.family,
             parent: Some(was.number),
+            own: was.own.shared_at(was.epoch),
             ..new
         };
         self.create_dataset(record, Some(tree)).await
@@ -425,7 +442,9 @@ impl Shard {
                 let is_back = now.state == DatasetState::Trashed && record.state == DatasetState::Live;
                 (now.size, now.sync, now.state, now.name, now.schedule, now.deleted) =
                     (record.size, record.sync, record.state, record.name, record.schedule, record.deleted);
+                now.format = record.format;
                 drop(now);
+                dataset.note_reserved();
                 if is_back {
                     dataset.gone.set(false);
                 }
@@ -441,6 +460,7 @@ impl Shard {
                 dataset
             }
         };
+        self.settle_debts();
         let registry = registry(&self.rt);
         let (kind, state) = (dataset.record.borrow().kind, dataset.record.borrow().state);
         match (kind, state) {

@@ -13,6 +13,7 @@
 use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
+use crate::reserve::Claim;
 use crate::shard::Shard;
 use forebay_base::Checksum;
 use forebay_device::UNIT;
@@ -126,7 +127,7 @@ impl Shard {
             let without = |(block, staged): (&u64, &Staged)| staged.place.is_none().then_some(*block);
             loop {
                 let Some(block) = dataset.staged.borrow().iter().find_map(without) else { break };
-                let (places, _) = self.allocate_here(dataset.block_bytes(), 1, 0).await?;
+                let (places, _) = self.allocate_here(dataset.block_bytes(), 1, 0, Claim::Moved).await?;
                 self.replace_place(&dataset, block, places[0], |place| place.is_none());
             }
         }
@@ -146,8 +147,9 @@ impl Shard {
             && replaced(&staged.place)
         {
             unused = staged.place.replace(place);
-            if let Some(old) = &unused {
-                self.placed.borrow_mut().remove(&old.addr());
+            match &unused {
+                Some(old) => drop(self.placed.borrow_mut().remove(&old.addr())),
+                None => self.place_found(staged.data.len()),
             }
             self.note_placed(dataset.number(), block, &place);
         }
@@ -303,7 +305,7 @@ impl Shard {
     async fn pointers(self: &Rc<Self>, batch: &Batch) -> Result<Entry, IoError> {
         let by_dataset = batch.moving.chunk_by(|one, next| Rc::ptr_eq(&one.dataset, &next.dataset));
         let nodes = by_dataset.map(|runs| runs[0].dataset.nodes_over(runs.iter().map(Moving::blocks)));
-        let nodes = self.reserve_nodes(nodes.sum(), true).await?;
+        let nodes = self.reserve_nodes(nodes.sum(), Claim::Urgent).await?;
         let changes = batch.moving.iter().map(|moving| {
             let point = |staged: &Staged| {
                 let place = staged.place.expect("what moves has a place");
@@ -415,7 +417,12 @@ impl Drop for LinesClaim {
 impl Shard {
     /// As many whole lines as `count` blocks of `block_bytes` bytes fill, or as there are; none where there is no parity. Not
     /// to be called with blocks locked: it may wait for an evacuation.
-    pub async fn claim_lines(self: &Rc<Self>, block_bytes: usize, count: u64) -> Result<LinesClaim, IoError> {
+    pub async fn claim_lines(
+        self: &Rc<Self>,
+        block_bytes: usize,
+        count: u64,
+        who: Claim,
+    ) -> Result<LinesClaim, IoError> {
         let mut claim = LinesClaim { shard: self.clone(), places: Vec::new() };
         let units = (block_bytes as u64 / UNIT) as u32;
         let sizes = self.space.borrow().whole_lines(units);
@@ -423,6 +430,10 @@ impl Shard {
         let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
         let mut searches = 0;
         loop {
+            let may_take = || match who {
+                Claim::Ordinary => self.space.borrow().spare(units.trailing_zeros() as u8),
+                _ => u64::MAX,
+            };
             let left = ((count - claim.blocks()) * u64::from(units)) as u32;
             if left < least {
                 break;
@@ -433,7 +444,8 @@ impl Shard {
                 if self.is_suspended() {
                     return Err(IoError::Suspended);
                 }
-                let found = self.space.borrow_mut().allocate_lines(kind, units, left);
+                let most = may_take().saturating_mul(units.into()).min(left.into()) as u32;
+                let found = self.space.borrow_mut().allocate_lines(kind, units, most);
                 match found {
                     Ok(found) => break Some(found),
                     Err(_) if any && self.grant(kind, false).await => {}

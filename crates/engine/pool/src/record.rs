@@ -4,12 +4,14 @@
 //!   0 number 4     4 kind 1    5 state 1   6 sync 1   7 log2 of block bytes 1   8 id 16   24 size 8   32 created 8
 //!  40 root 32     72 mapped blocks 8   80 height 1   81 zero 15   96 name length 2   98 name 200   298 zero 6
 //! 304 family 16  320 epoch 8   328 deleted before leaf 8   336 parent 4   340 volume 4   344 flags 4   348 seconds 4
-//! 352 keep 4     356 deleted 8     364 zero …
+//! 352 keep 4     356 deleted 8     364 zero 1     365 format 1      366 zero 2
+//! 368 own blocks 8   376 own since 8   384 strays 8      392 zero …
 //! ```
 //!
 //! The zero bytes at the end are reserved: project, service level, further range roots.
 
-use crate::spec::{SnapshotSchedule, SyncPolicy};
+use crate::reserve::Own;
+use crate::spec::{SnapshotSchedule, SyncPolicy, VolumeFormat};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Id, WallTime};
 use forebay_space::Ptr;
@@ -64,6 +66,8 @@ pub(crate) struct DatasetRecord {
     pub schedule: SnapshotSchedule,
     /// Of a volume in the trash: since when.
     pub deleted: WallTime,
+    pub format: VolumeFormat,
+    pub own: Own,
 }
 
 pub(crate) const DATASET_BYTES: usize = 512;
@@ -100,6 +104,8 @@ impl DatasetRecord {
             scheduled: false,
             schedule: SnapshotSchedule::default(),
             deleted: WallTime(0),
+            format: VolumeFormat::Thin,
+            own: Own::default(),
         }
     }
 
@@ -137,6 +143,12 @@ impl DatasetRecord {
         w.u128(self.family.0).u64(self.epoch).u64(self.cursor);
         w.u32(self.parent.map_or(0, |number| number + 1)).u32(self.volume).u32(flags);
         w.u32(self.schedule.every_seconds).u32(self.schedule.keep).u64(self.deleted.0);
+        let format = match self.format {
+            VolumeFormat::Thin => 0,
+            VolumeFormat::ZeroedThick => 1,
+            VolumeFormat::EagerZeroedThick => 2,
+        };
+        w.zeros(1).u8(format).zeros(2).u64(self.own.blocks).u64(self.own.since).u64(self.own.strays);
         bytes
     }
 
@@ -154,6 +166,18 @@ impl DatasetRecord {
         let (parent, volume, flags) = (r.u32()?.checked_sub(1), r.u32()?, r.u32()?);
         let schedule = SnapshotSchedule { every_seconds: r.u32()?, keep: r.u32()? };
         let deleted = WallTime(r.u64()?);
+        let (_, format, _) = (r.u8()?, r.u8()?, r.u16()?);
+        let mut own = Own { blocks: r.u64()?, since: r.u64()?, strays: r.u64()? };
+        if own.blocks == 0 && own.since == 0 {
+            // Nobody has counted, as in a pool from before anybody did.
+            own.strays = own.strays.max(mapped);
+        }
+        let format = match format {
+            0 => VolumeFormat::Thin,
+            1 => VolumeFormat::ZeroedThick,
+            2 => VolumeFormat::EagerZeroedThick,
+            _ => return Ok(None),
+        };
         let state = match state {
             0 => DatasetState::Live,
             1 => DatasetState::Deleting,
@@ -197,6 +221,8 @@ impl DatasetRecord {
             scheduled: flags & FLAG_SCHEDULED != 0,
             schedule,
             deleted,
+            format,
+            own,
         };
         Ok(sane.then_some(record))
     }
@@ -226,6 +252,8 @@ mod tests {
             held: true,
             scheduled: true,
             schedule: SnapshotSchedule { every_seconds: 60, keep: 5 },
+            format: VolumeFormat::EagerZeroedThick,
+            own: Own { blocks: 5, since: 6, strays: 7 },
             ..DatasetRecord::new(DatasetKind::Snapshot, Id(5), 13, 1 << 40, "project/db-1".into())
         };
         assert_eq!(DatasetRecord::decode(&record.encode()), Ok(Some(record.clone())));

@@ -14,6 +14,7 @@ use crate::locks::RangeLocks;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::{PoolShared, call, registry};
 use crate::relocate::Twin;
+use crate::reserve::{Claim, Pledge, Promise};
 use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
@@ -194,6 +195,11 @@ pub(crate) struct Shard {
     pub zero: Buf,
     /// Numbers of datasets that are being created.
     pub numbers: RefCell<HashSet<u32>>,
+    /// What somebody is about to be owed, and what snapshots that are being taken will make it, by volume.
+    pub promises: RefCell<BTreeMap<u64, Promise>>,
+    pub seal_pledges: RefCell<Vec<(forebay_base::Id, Pledge)>>,
+    /// Held (as range 0) by the reserved volume's write that waits for places to come back.
+    pub reserved_turn: RangeLocks,
     /// Held (as range 0) while attributes are stored.
     pub attribute_locks: RangeLocks,
     pub scrub: ShardScrub,
@@ -303,6 +309,9 @@ impl Shard {
             draining: Cell::new(false),
             contended: Cell::new(0),
             numbers: RefCell::default(),
+            promises: RefCell::default(),
+            seal_pledges: RefCell::default(),
+            reserved_turn: RangeLocks::default(),
             attribute_locks: RangeLocks::default(),
             scrub: ShardScrub::default(),
             vacated: Cell::default(),
@@ -413,10 +422,11 @@ impl Shard {
         block_bytes: usize,
         count: usize,
         nodes: u64,
+        claim: Claim,
     ) -> Result<(Vec<Ptr>, NodesClaim), IoError> {
         let mut waited = 0;
         loop {
-            match self.allocate_here(block_bytes, count, nodes).await {
+            match self.allocate_here(block_bytes, count, nodes, claim).await {
                 // Chunks that were closed for an evacuation are open again after it, even if it won none.
                 Err(IoError::NoSpace) if waited < SPACE_WAITS_MAX => {
                     waited = if self.reclaim().await { waited + 1 } else { SPACE_WAITS_MAX };
@@ -432,33 +442,39 @@ impl Shard {
         block_bytes: usize,
         count: usize,
         nodes: u64,
+        claim: Claim,
     ) -> Result<(Vec<Ptr>, NodesClaim), IoError> {
         let units = (block_bytes as u64 / UNIT) as u32;
         let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
-        let mut waited = 0;
+        let (mut waited, mut turn) = (0, None);
         // What was found stays taken while the rest is looked for: two requests that each need all there is would wait in turn.
         let mut places = Vec::with_capacity(count);
         let result = loop {
             if self.is_suspended() {
                 break Err(IoError::Suspended);
             }
-            let nodes = match self.reserve_nodes(nodes, false).await {
+            let nodes = match self.reserve_nodes(nodes, claim).await {
                 Ok(nodes) => nodes,
                 Err(error) => break Err(error),
             };
-            if self.take_places(kind, units, count, &mut places) {
+            if self.take_places(kind, units, count, claim, &mut places) {
                 return Ok((places, nodes));
             }
             if self.grant(kind, false).await {
                 continue;
             }
             // While that was asked, places may have come back.
-            if self.take_places(kind, units, count, &mut places) {
+            if self.take_places(kind, units, count, claim, &mut places) {
                 return Ok((places, nodes));
             }
             if !self.space.borrow().is_scarce() {
                 self.space.borrow_mut().declare_scarce();
-            } else if self.expects_space() && waited < SPACE_WAITS_MAX {
+            } else if claim == Claim::Reserved && turn.is_none() {
+                // What is held is enough for one at a time.
+                places.drain(..).for_each(|place| self.space.borrow_mut().give_back(&place));
+                drop(nodes);
+                turn = Some(self.reserved_turn.lock(0, 0).await);
+            } else if (self.expects_space() || claim == Claim::Reserved) && waited < SPACE_WAITS_MAX {
                 waited += 1;
                 if !self.next_checkpoint().await {
                     break Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
@@ -478,7 +494,8 @@ impl Shard {
 
     /// Whether frees are on their way: then the shard is not full.
     pub fn expects_space(&self) -> bool {
-        self.space.borrow().has_pending_frees() || self.is_deleting()
+        let space = self.space.borrow();
+        space.has_pending_frees() || space.is_easing() || self.is_deleting()
     }
 
     /// Whether some chunks are closed for a while, and whoever closed them does not wait for the log to drain, which needs space.
@@ -486,15 +503,24 @@ impl Shard {
         self.space.borrow().is_moving() && !self.draining.get()
     }
 
-    /// Makes sure that `nodes` more dirty nodes can be written. Deletion (`urgent`) may use the last slice of the pool.
-    pub async fn reserve_nodes(self: &Rc<Self>, nodes: u64, urgent: bool) -> Result<NodesClaim, IoError> {
+    /// Makes sure that `nodes` more dirty nodes can be written.
+    pub async fn reserve_nodes(self: &Rc<Self>, nodes: u64, claim: Claim) -> Result<NodesClaim, IoError> {
         let mut waited = 0;
-        while self.nodes_needed() + nodes > self.space.borrow().nodes_free() {
+        // With what is held for reserved volumes, and without.
+        let fits = |held: bool| {
+            let space = self.space.borrow();
+            let held = if held { space.nodes_held() } else { 0 };
+            self.nodes_needed() + nodes + held <= space.nodes_free()
+        };
+        while !fits(claim != Claim::Reserved) {
             if self.is_suspended() {
                 return Err(IoError::Suspended);
             }
-            if self.grant(ChunkKind::Node, urgent).await {
+            if self.grant(ChunkKind::Node, claim == Claim::Urgent).await {
                 continue;
+            }
+            if claim == Claim::Urgent && fits(false) {
+                break;
             }
             waited += 1;
             if waited > SPACE_WAITS_MAX || !self.next_checkpoint().await {
@@ -506,10 +532,23 @@ impl Shard {
     }
 
     /// Adds places until there are `count`; false when the shard's chunks have no more.
-    fn take_places(&self, kind: ChunkKind, units: u32, count: usize, places: &mut Vec<Ptr>) -> bool {
+    fn take_places(
+        &self,
+        kind: ChunkKind,
+        units: u32,
+        count: usize,
+        claim: Claim,
+        places: &mut Vec<Ptr>,
+    ) -> bool {
         let mut space = self.space.borrow_mut();
         while places.len() < count {
-            let left = (count - places.len()) as u32;
+            let mut left = (count - places.len()) as u32;
+            if claim == Claim::Ordinary {
+                left = u64::from(left).min(space.spare(units.trailing_zeros() as u8)) as u32;
+            }
+            if left == 0 {
+                return false;
+            }
             let Ok((first, run)) = space.allocate_run(kind, units, left) else { return false };
             // The checksum is filled in by the caller, the birth by the commit; until then only place and size count.
             let bytes = units * UNIT as u32;
@@ -587,6 +626,8 @@ impl Shard {
         if let Some(place) = &staged.place {
             self.placed.borrow_mut().remove(&place.addr());
             self.space.borrow_mut().give_back(place);
+        } else {
+            self.place_found(staged.data.len());
         }
         self.staged_bytes.set(self.staged_bytes.get() - staged.data.len());
         let mut log = self.log.borrow_mut();
@@ -625,12 +666,14 @@ impl Shard {
 
     /// Closes the period. Called between commits only.
     pub fn freeze_now(&self) -> FrozenShard {
-        self.space.borrow_mut().freeze();
         let log = self.log.borrow();
         self.checkpointing.set(true);
         self.nodes_frozen.set(self.nodes_dirty.get());
         let order = self.freeze_order.take();
+        let sealed: Vec<u32> = order.seals.iter().map(|seal| seal.volume).collect();
         let datasets = self.freeze_datasets(order);
+        self.keep_pledges(&sealed);
+        self.space.borrow_mut().freeze();
         let snapshots = self.snapshots.borrow();
         let snapshots = snapshots.values().map(|snapshot| snapshot.record.borrow().clone()).collect();
         self.nodes_dirty.set(0);

@@ -7,6 +7,7 @@ use crate::error::IoError;
 use crate::lines::LinesClaim;
 use crate::record::DatasetRecord;
 use crate::registry::registry;
+use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::spec::{Extent, SyncPolicy};
 use forebay_base::planted::{Bug, active};
@@ -115,7 +116,10 @@ impl Volume {
         // It may have gone back to what it was, and be smaller.
         self.check(at, len as u64)?;
         let (first, last) = self.blocks(at, len as u64);
-        let lines = self.shard.claim_lines(self.dataset.block_bytes(), last - first + 1).await?;
+        let lines = self
+            .shard
+            .claim_lines(self.dataset.block_bytes(), last - first + 1, self.dataset.claim())
+            .await?;
         let room = self.claim_log(last - first + 1 - lines.blocks()).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let parts = self.merge(at, data, first, last).await?;
@@ -169,7 +173,8 @@ impl Volume {
         let count = bytes / block_bytes;
         let nodes = self.dataset.nodes_over(once(first..first + count as u64));
         let in_lines = lines.as_ref().map_or(0, LinesClaim::blocks) as usize;
-        let (places, nodes) = self.shard.allocate(block_bytes, count - in_lines, nodes).await?;
+        let claim = self.dataset.claim();
+        let (places, nodes) = self.shard.allocate(block_bytes, count - in_lines, nodes, claim).await?;
         let mut ptrs = lines.map_or(Vec::new(), LinesClaim::take);
         ptrs.extend(places);
         // The first blocks go straight to the data disks, the others to the log.
@@ -284,7 +289,7 @@ impl Volume {
             let room = self.claim_log(0).await.ok().flatten();
             let guard = self.dataset.locks.lock(at, to - 1).await;
             let nodes = self.dataset.nodes_over(once(at..to));
-            let nodes = self.shard.reserve_nodes(nodes, true).await?;
+            let nodes = self.shard.reserve_nodes(nodes, Claim::Urgent).await?;
             let change = Change::Clear { dataset: self.dataset.clone(), first: at, count: to - at };
             let durable = self.sync() == SyncPolicy::Always || (self.sync() == SyncPolicy::Standard && fua);
             let mut entry = Entry::new(self.shard.entry_id(), vec![change], durable);
@@ -409,7 +414,7 @@ impl Volume {
         record.mapped = self.dataset.tree.borrow().mapped();
         change(&mut record);
         let height = forebay_tree::height_for(record.blocks());
-        let nodes = self.shard.reserve_nodes(u64::from(height) + 1, true).await?;
+        let nodes = self.shard.reserve_nodes(u64::from(height) + 1, Claim::Urgent).await?;
         let mut entry = Entry::new(self.shard.entry_id(), vec![Change::put(record)], true);
         entry.nodes = Some(nodes);
         finish(self.queue(entry, true)).await

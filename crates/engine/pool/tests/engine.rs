@@ -5,7 +5,7 @@ use forebay_pool::check::check;
 use forebay_pool::{
     ATTRIBUTES_BYTES_MAX, DiskAdd, DiskReplace, Engine, EngineConfig, ErrorCounts, ErrorKind, Host, Import,
     IoError, Layout, PoolSpec, PoolState, ScrubSchedule, ScrubState, SyncPolicy, Volume, VolumeDelete,
-    VolumeSpec,
+    VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Buf, Cores, DiskErrorKind, Rt};
 use forebay_simulation::{Action, Image, OpKind, Rule, World, WorldConfig};
@@ -37,7 +37,14 @@ fn spec(layout: Layout, disks: &[&str], log: &[&str], shards: usize) -> PoolSpec
 }
 
 fn volume(name: &str, size: u64, block_size: u32) -> VolumeSpec {
-    VolumeSpec { pool: "tank".into(), name: name.into(), size, block_size, sync: SyncPolicy::Always }
+    VolumeSpec {
+        pool: "tank".into(),
+        name: name.into(),
+        size,
+        block_size,
+        sync: SyncPolicy::Always,
+        format: VolumeFormat::Thin,
+    }
 }
 
 fn pattern(rt: &Rt, seed: u64, len: usize) -> Buf {

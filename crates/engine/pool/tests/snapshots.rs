@@ -4,7 +4,7 @@ use forebay_base::MIB;
 use forebay_pool::check::check;
 use forebay_pool::{
     Engine, EngineConfig, ErrorKind, Host, Import, Layout, PoolSpec, SnapshotChange, SnapshotSchedule,
-    SyncPolicy, Volume, VolumeDelete, VolumeSpec,
+    SyncPolicy, Volume, VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
@@ -31,6 +31,7 @@ impl Pool {
             size,
             block_size: BLOCK as u32,
             sync: SyncPolicy::Always,
+            format: VolumeFormat::Thin,
         };
         let info = self.engine.volume_create(spec).await.expect("created");
         Volume::open(&self.rt, info.id).expect("open")

@@ -4,7 +4,7 @@ use forebay_base::{Id, MIB};
 use forebay_pool::check::check;
 use forebay_pool::{
     Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, IoError, Layout, PoolSpec, SnapshotChange,
-    SnapshotSchedule, SyncPolicy, TRASH_KEEP_SECONDS, Volume, VolumeDelete, VolumeSpec,
+    SnapshotSchedule, SyncPolicy, TRASH_KEEP_SECONDS, Volume, VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Arena, Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
@@ -36,6 +36,7 @@ impl Pool {
             size: 16 * MIB,
             block_size: BLOCK as u32,
             sync: SyncPolicy::Always,
+            format: VolumeFormat::Thin,
         };
         let info = self.engine.volume_create(spec).await.expect("created");
         self.open(info.id)

@@ -12,6 +12,7 @@ impl Space {
         self.line_units.resize(self.line_units.len().max(group + 1), 0);
         self.line_units[group] = line_units;
         self.vacated.remove(&(group as u16));
+        self.recount_places();
     }
 
     /// Allocates nothing from a group's chunks any more.
@@ -19,6 +20,7 @@ impl Space {
         self.vacated.insert(group);
         let chunks = &self.chunks;
         self.open.retain(|_, (id, _)| chunks[id].entry.group != group);
+        self.recount_places();
         self.nodes_free.set(None);
     }
 

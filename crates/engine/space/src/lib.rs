@@ -9,9 +9,11 @@ mod bits;
 mod chunk;
 mod evacuation;
 mod groups;
+mod held;
 mod moving;
 
 pub use address::{Addr, ChunkId, NODE_UNITS, PTR_BYTES, Ptr, UNIT_SECTORS};
 pub use allocator::{NeedChunk, Space};
 pub use bits::Bits;
 pub use chunk::{CHUNK_ENTRY_BYTES, Chunk, ChunkEntry, ChunkKind, decode_record, encode_record};
+pub use held::CLASSES;

@@ -138,11 +138,15 @@ pub enum Bug {
     FailureCountsAsRecorded,
     /// A scrub leaves parity as it is that cannot be read.
     ScrubLeavesUnread,
+    /// What a reserved volume is owed is counted and not held.
+    ReservationNotHeld,
+    /// A snapshot of a reserved volume is taken without holding what must be written anew.
+    SnapshotReservesNothing,
 }
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 63] = [
+    pub const ALL: [Bug; 65] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -206,6 +210,8 @@ impl Bug {
         Bug::WrongCountsAsUnreadable,
         Bug::FailureCountsAsRecorded,
         Bug::ScrubLeavesUnread,
+        Bug::ReservationNotHeld,
+        Bug::SnapshotReservesNothing,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.

@@ -8,8 +8,8 @@ use crate::measure::{Direction, FIRST_WRITES, Measured, Places, SEQUENTIAL_WRITE
 use forebay_base::Random;
 use forebay_e2e::host::{Context, Outcome};
 use forebay_pool::{
-    Engine, EngineConfig, Host, IoError, Layout, PoolSpec, SyncPolicy, Volume, VolumeDelete, VolumeInfo,
-    VolumeSpec,
+    Engine, EngineConfig, Host, IoError, Layout, PoolSpec, SyncPolicy, Volume, VolumeDelete, VolumeFormat,
+    VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt, uring};
 use std::cell::RefCell;
@@ -96,7 +96,14 @@ pub fn engine_pool(disk: String) -> PoolSpec {
 }
 
 pub fn thin_volume(name: &str, size: u64) -> VolumeSpec {
-    VolumeSpec { pool: POOL.into(), name: name.into(), size, block_size: 8 << 10, sync: SyncPolicy::Standard }
+    VolumeSpec {
+        pool: POOL.into(),
+        name: name.into(),
+        size,
+        block_size: 8 << 10,
+        sync: SyncPolicy::Standard,
+        format: VolumeFormat::Thin,
+    }
 }
 
 impl System for InProcess {

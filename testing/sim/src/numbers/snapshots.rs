@@ -3,7 +3,7 @@
 use super::{BLOCK, Bench, Figure, POOL, SECTOR, bench, failed};
 use crate::harness::Failure;
 use forebay_base::{GIB, MIB, Random, TIB};
-use forebay_pool::{Layout, SyncPolicy, Volume, VolumeInfo, VolumeSpec};
+use forebay_pool::{Layout, SyncPolicy, Volume, VolumeFormat, VolumeInfo, VolumeSpec};
 use forebay_simulation::OpKind;
 use std::time::Duration;
 
@@ -51,7 +51,14 @@ impl Bench {
     /// Seconds until a snapshot of an empty volume, but for some blocks, is there.
     async fn snapshot_seconds(&self, name: &str, size: u64) -> Result<f64, Failure> {
         let (block_size, sync) = (BLOCK as u32, SyncPolicy::Always);
-        let spec = VolumeSpec { pool: POOL.into(), name: name.into(), size, block_size, sync };
+        let spec = VolumeSpec {
+            pool: POOL.into(),
+            name: name.into(),
+            size,
+            block_size,
+            sync,
+            format: VolumeFormat::Thin,
+        };
         let info = self.engine.volume_create(spec).await.map_err(failed)?;
         let mut seconds = 0.0;
         for nth in 0..20 {
