@@ -371,15 +371,13 @@ impl Player {
                     (_, 1) => SyncPolicy::Standard,
                     _ => SyncPolicy::Disabled,
                 };
-                let (pool, name, size) = (POOL.into(), volume.clone(), size * BLOCK);
-                let spec = VolumeSpec {
-                    pool,
-                    name,
-                    size,
-                    block_size: BLOCK as u32,
-                    sync,
-                    format: VolumeFormat::Thin,
+                let format = match size % 4 {
+                    0 => VolumeFormat::ZeroedThick,
+                    1 => VolumeFormat::EagerZeroedThick,
+                    _ => VolumeFormat::Thin,
                 };
+                let (pool, name, size) = (POOL.into(), volume.clone(), size * BLOCK);
+                let spec = VolumeSpec { pool, name, size, block_size: BLOCK as u32, sync, format };
                 engine.volume_create(spec).await.map(drop).map_err(kind)
             }
             Op::Write { volume, first, count, number } => {

@@ -88,6 +88,8 @@ struct Live {
     model: usize,
     handle: Volume,
     name: String,
+    /// Space is reserved for it.
+    is_thick: bool,
     /// Ranges of sectors that a compare-and-write has for itself.
     reserved: Rc<RefCell<Vec<(u32, u32)>>>,
 }
@@ -297,7 +299,7 @@ impl Clients {
         let deleted = self.history.borrow().volumes[live.model].deleted.issued != NEVER;
         let excused = match error {
             IoError::Gone => deleted,
-            IoError::NoSpace => self.tolerance.no_space,
+            IoError::NoSpace => self.tolerance.no_space && !live.is_thick,
             IoError::Io | IoError::Suspended | IoError::Corrupt => self.tolerance.errors,
             IoError::OutOfRange | IoError::ReadOnly => false,
         };
@@ -464,11 +466,11 @@ impl Clients {
         let block_size = drawn.min(self.setup.block_bytes_max());
         let size = [MIB, MIB, MIB, 12 * MIB, 40 * MIB, GIB][self.below(6) as usize];
         let size = size + self.below(4) * u64::from(block_size);
-        self.create_volume(size, block_size, sync).await;
+        self.create_volume(size, block_size, sync, VolumeFormat::Thin).await;
     }
 
     /// Creates a volume; it is the last of the live ones when that worked.
-    async fn create_volume(&self, size: u64, block_size: u32, sync: SyncPolicy) {
+    async fn create_volume(&self, size: u64, block_size: u32, sync: SyncPolicy, format: VolumeFormat) {
         let index = self.named.get();
         self.named.set(index + 1);
         let name = format!("v{index}");
@@ -479,14 +481,7 @@ impl Clients {
             history.volumes.push(VolumeModel::new(index as u32 + 1, full, size, block_size, sync, issued));
             history.volumes.len() - 1
         };
-        let spec = VolumeSpec {
-            pool: POOL.into(),
-            name: name.clone(),
-            size,
-            block_size,
-            sync,
-            format: VolumeFormat::Thin,
-        };
+        let spec = VolumeSpec { pool: POOL.into(), name: name.clone(), size, block_size, sync, format };
         match self.engine.volume_create(spec).await {
             Ok(VolumeInfo { id, .. }) => {
                 let acknowledged = self.tick();
@@ -494,7 +489,14 @@ impl Clients {
                 match Volume::open(&self.rt, id) {
                     Ok(handle) => {
                         let name = format!("{POOL}/{name}");
-                        self.live.borrow_mut().push(Live { model, handle, name, reserved: Rc::default() });
+                        let is_thick = format != VolumeFormat::Thin;
+                        self.live.borrow_mut().push(Live {
+                            model,
+                            handle,
+                            name,
+                            is_thick,
+                            reserved: Rc::default(),
+                        });
                     }
                     Err(error) => self
                         .failure
@@ -506,6 +508,10 @@ impl Clients {
     }
 
     async fn delete(&self, live: &Live) {
+        // It is there until the end, to be written.
+        if live.is_thick {
+            return;
+        }
         let issued = self.tick();
         self.live.borrow_mut().retain(|other| other.model != live.model);
         {

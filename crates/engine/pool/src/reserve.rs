@@ -15,7 +15,7 @@ use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::record::DatasetState;
-use crate::shard::Shard;
+use crate::shard::{NodesClaim, SPACE_WAITS_MAX, Shard};
 use crate::spec::{Severity, VolumeFormat, VolumeInfo};
 use crate::volume::{IO_BYTES_MAX, Volume};
 use forebay_base::planted::{Bug, active};
@@ -142,6 +142,61 @@ fn inner_nodes(blocks: u64) -> u64 {
 }
 
 impl Shard {
+    /// Makes sure that `nodes` more dirty nodes can be written.
+    pub async fn reserve_nodes(self: &Rc<Self>, nodes: u64, claim: Claim) -> Result<NodesClaim, IoError> {
+        let mut waited = 0;
+        // With what is held for reserved volumes, and without.
+        let fits = |held: bool| {
+            let space = self.space.borrow();
+            let held = if held { space.nodes_held() } else { 0 };
+            self.nodes_needed() + nodes + held <= space.nodes_free()
+        };
+        while !fits(claim != Claim::Reserved) {
+            if self.is_suspended() {
+                return Err(IoError::Suspended);
+            }
+            if self.grant(ChunkKind::Node, claim == Claim::Urgent).await {
+                continue;
+            }
+            if claim == Claim::Urgent && fits(false) {
+                break;
+            }
+            waited += 1;
+            if waited > SPACE_WAITS_MAX || !self.next_checkpoint().await {
+                return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
+            }
+        }
+        self.nodes_queued.set(self.nodes_queued.get() + nodes);
+        Ok(NodesClaim { shard: self.clone(), nodes })
+    }
+
+    /// Adds places until there are `count`; false when the shard's chunks have no more.
+    pub fn take_places(
+        &self,
+        kind: ChunkKind,
+        units: u32,
+        count: usize,
+        claim: Claim,
+        places: &mut Vec<Ptr>,
+    ) -> bool {
+        let mut space = self.space.borrow_mut();
+        while places.len() < count {
+            let mut left = (count - places.len()) as u32;
+            if claim == Claim::Ordinary {
+                left = u64::from(left).min(space.spare(units.trailing_zeros() as u8)) as u32;
+            }
+            if left == 0 {
+                return false;
+            }
+            let Ok((first, run)) = space.allocate_run(kind, units, left) else { return false };
+            // The checksum is filled in by the caller, the birth by the commit; until then only place and size count.
+            let bytes = units * UNIT as u32;
+            let place = |nth| first.plus(u64::from(nth * bytes));
+            places.extend((0..run).map(|nth| Ptr::new(place(nth), bytes, 0, Default::default())));
+        }
+        true
+    }
+
     /// Takes note of blocks that a dataset got, and of those that it let go of.
     pub fn account(&self, dataset: &Dataset, gained: &[Ptr], freed: &[Ptr]) {
         let (class, mut own, before) = (dataset.class(), dataset.own.get(), dataset.owed());
@@ -228,7 +283,7 @@ impl Shard {
             }
             tries += 1;
             let more = match thorough && tries <= TRIES_MAX {
-                true if self.expects_space() => self.next_checkpoint().await,
+                true if self.expects_space() || self.expects_easing(tries) => self.next_checkpoint().await,
                 true => self.reclaim().await,
                 false => false,
             };
@@ -238,6 +293,11 @@ impl Shard {
                 return Err(Refusal::Lacks { needed: promise.bytes(), lacking });
             }
         }
+    }
+
+    /// Whether what is owed no longer, but was, is soon held no more: the next checkpoint says so, and the one after it lets go.
+    pub fn expects_easing(&self, waited: u32) -> bool {
+        waited < 2 && self.space.borrow().is_easing()
     }
 
     /// Places of a class, and nodes, that are held and not there.

@@ -43,7 +43,7 @@ const DIRTY_BYTES_MIN: u64 = 32 << 20;
 
 /// Checkpoints that one request waits for while frees are pending. What a checkpoint releases, others may take first; as long as
 /// frees are on their way, the pool is not full.
-const SPACE_WAITS_MAX: u32 = 64;
+pub(crate) const SPACE_WAITS_MAX: u32 = 64;
 
 /// The log ring and where in it the shard is.
 pub(crate) struct Log {
@@ -217,8 +217,8 @@ pub(crate) struct Shard {
 
 /// Nodes that a change may make dirty, claimed until it has.
 pub(crate) struct NodesClaim {
-    shard: Rc<Shard>,
-    nodes: u64,
+    pub shard: Rc<Shard>,
+    pub nodes: u64,
 }
 
 impl Drop for NodesClaim {
@@ -474,7 +474,9 @@ impl Shard {
                 places.drain(..).for_each(|place| self.space.borrow_mut().give_back(&place));
                 drop(nodes);
                 turn = Some(self.reserved_turn.lock(0, 0).await);
-            } else if (self.expects_space() || claim == Claim::Reserved) && waited < SPACE_WAITS_MAX {
+            } else if (self.expects_space() || self.expects_easing(waited) || claim == Claim::Reserved)
+                && waited < SPACE_WAITS_MAX
+            {
                 waited += 1;
                 if !self.next_checkpoint().await {
                     break Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
@@ -494,68 +496,12 @@ impl Shard {
 
     /// Whether frees are on their way: then the shard is not full.
     pub fn expects_space(&self) -> bool {
-        let space = self.space.borrow();
-        space.has_pending_frees() || space.is_easing() || self.is_deleting()
+        self.space.borrow().has_pending_frees() || self.is_deleting()
     }
 
     /// Whether some chunks are closed for a while, and whoever closed them does not wait for the log to drain, which needs space.
     fn waits_for_moving(&self) -> bool {
         self.space.borrow().is_moving() && !self.draining.get()
-    }
-
-    /// Makes sure that `nodes` more dirty nodes can be written.
-    pub async fn reserve_nodes(self: &Rc<Self>, nodes: u64, claim: Claim) -> Result<NodesClaim, IoError> {
-        let mut waited = 0;
-        // With what is held for reserved volumes, and without.
-        let fits = |held: bool| {
-            let space = self.space.borrow();
-            let held = if held { space.nodes_held() } else { 0 };
-            self.nodes_needed() + nodes + held <= space.nodes_free()
-        };
-        while !fits(claim != Claim::Reserved) {
-            if self.is_suspended() {
-                return Err(IoError::Suspended);
-            }
-            if self.grant(ChunkKind::Node, claim == Claim::Urgent).await {
-                continue;
-            }
-            if claim == Claim::Urgent && fits(false) {
-                break;
-            }
-            waited += 1;
-            if waited > SPACE_WAITS_MAX || !self.next_checkpoint().await {
-                return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
-            }
-        }
-        self.nodes_queued.set(self.nodes_queued.get() + nodes);
-        Ok(NodesClaim { shard: self.clone(), nodes })
-    }
-
-    /// Adds places until there are `count`; false when the shard's chunks have no more.
-    fn take_places(
-        &self,
-        kind: ChunkKind,
-        units: u32,
-        count: usize,
-        claim: Claim,
-        places: &mut Vec<Ptr>,
-    ) -> bool {
-        let mut space = self.space.borrow_mut();
-        while places.len() < count {
-            let mut left = (count - places.len()) as u32;
-            if claim == Claim::Ordinary {
-                left = u64::from(left).min(space.spare(units.trailing_zeros() as u8)) as u32;
-            }
-            if left == 0 {
-                return false;
-            }
-            let Ok((first, run)) = space.allocate_run(kind, units, left) else { return false };
-            // The checksum is filled in by the caller, the birth by the commit; until then only place and size count.
-            let bytes = units * UNIT as u32;
-            let place = |nth| first.plus(u64::from(nth * bytes));
-            places.extend((0..run).map(|nth| Ptr::new(place(nth), bytes, 0, Default::default())));
-        }
-        true
     }
 
     /// Asks the coordinator for a chunk. True when space of the kind may be there now.

@@ -95,7 +95,8 @@ impl Shard {
     }
 
     async fn put_new(self: &Rc<Self>, record: DatasetRecord, tree: Option<Tree>) -> Result<(), IoError> {
-        let nodes = self.reserve_nodes(2, Claim::Ordinary).await?;
+        // What the others hold is not touched for long: the tree is empty, or another's.
+        let nodes = self.reserve_nodes(2, Claim::Reserved).await?;
         let change = match tree {
             Some(tree) => Change::put_clone(record, tree),
             None => Change::put(record),

@@ -157,7 +157,7 @@ impl Session {
                 })?;
                 Ok(health(&pools))
             }
-            Pool::Set { name, trash_keep, yes, dry_run } => self.pool_set(&name, trash_keep, yes, dry_run),
+            Pool::Set(set) => self.pool_set(set),
             Pool::Scrub { name, pause, stop, every, wait } => {
                 let (action, done) = match (pause, stop, every) {
                     (true, ..) => (ScrubAction::Pause, "is paused"),
@@ -259,7 +259,7 @@ impl Session {
 
     pub fn volume(&self, command: Volume) -> Outcome {
         match command {
-            Volume::Create { name, size, block_size, sync, from, host, logical_block, dry_run } => {
+            Volume::Create { name, size, block_size, sync, format, from, host, logical_block, dry_run } => {
                 let block_size_bytes = block_size.map(u32::try_from).transpose().map_err(|_| {
                     let remedy = "Give a power of two from 4K to 128K.";
                     Failure::new(Exit::Usage, "the block size is out of range", remedy)
@@ -269,6 +269,7 @@ impl Session {
                     size_bytes: size,
                     block_size_bytes,
                     sync: sync.map(Into::into),
+                    format: format.map(Into::into),
                     from_snapshot: from,
                     hosts: host,
                     logical_block_bytes: hosts::logical_block(logical_block)?,
@@ -299,6 +300,7 @@ impl Session {
                 let change = VolumeSet {
                     size_bytes: None,
                     sync: sync.map(Into::into),
+                    format: None,
                     snapshot_every_seconds: snapshot_every,
                     snapshot_keep,
                 };
@@ -306,6 +308,10 @@ impl Session {
             }
             Volume::Resize { name, size, dry_run } => {
                 let change = VolumeSet { size_bytes: Some(size), ..VolumeSet::default() };
+                self.volume_change(&name, &change, dry_run.dry_run)
+            }
+            Volume::Convert { name, format, dry_run } => {
+                let change = VolumeSet { format: Some(format.into()), ..VolumeSet::default() };
                 self.volume_change(&name, &change, dry_run.dry_run)
             }
             Volume::Delete(delete) => self.volume_delete(delete),
