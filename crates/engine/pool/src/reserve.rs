@@ -283,7 +283,9 @@ impl Shard {
             }
             tries += 1;
             let more = match thorough && tries <= TRIES_MAX {
-                true if self.expects_space() || self.expects_easing(tries) => self.next_checkpoint().await,
+                true if self.expects_space() || self.expects_easing(tries - 1) => {
+                    self.next_checkpoint().await
+                }
                 true => self.reclaim().await,
                 false => false,
             };

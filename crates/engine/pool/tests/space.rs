@@ -108,7 +108,8 @@ impl Pool {
 
     async fn verify(&self, known: &Known) {
         let volume = self.open(known).await;
-        for (piece, seed) in known.pieces.borrow().iter().enumerate() {
+        let pieces = known.pieces.borrow().clone();
+        for (piece, seed) in pieces.iter().enumerate() {
             let parts = volume.read(piece as u64 * PIECE, PIECE as usize).await.expect("it is readable");
             let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
             assert!(bytes == self.content(*seed)[..], "{}: piece {piece}", known.name);
