@@ -8,7 +8,8 @@ use crate::systems::wait;
 use forebay_base::{GIB, Random};
 use forebay_e2e::host::{Context, Directory, Outcome};
 use forebay_pool::{
-    Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, SyncPolicy, Volume, VolumeSpec,
+    Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, SyncPolicy, Volume, VolumeFormat,
+    VolumeSpec,
 };
 use forebay_runtime::{Rt, uring};
 use std::io::{BufRead, BufReader};
@@ -53,6 +54,7 @@ pub fn fill(disk: &Path, records: u64) -> Outcome<()> {
         block_size: BLOCK as u32,
         sync: SyncPolicy::Disabled,
         compression: Compression::Off,
+        format: VolumeFormat::Thin,
     };
     let volume = wait(engine.volume_create(volume)).context("volume create")?;
     let (done, finished) = mpsc::channel();

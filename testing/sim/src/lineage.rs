@@ -15,7 +15,7 @@ use crate::verify::offline_check;
 use forebay_base::Random;
 use forebay_pool::{
     Compression, Engine, Error, ErrorKind, Import, IoError, SnapshotChange, SyncPolicy, Volume, VolumeDelete,
-    VolumeSpec,
+    VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Buf, Rt};
 use forebay_simulation::{Fate, Image, World, WorldConfig};
@@ -371,10 +371,16 @@ impl Player {
                     (_, 1) => SyncPolicy::Standard,
                     _ => SyncPolicy::Disabled,
                 };
+                let format = match size % 4 {
+                    0 => VolumeFormat::ZeroedThick,
+                    1 => VolumeFormat::EagerZeroedThick,
+                    _ => VolumeFormat::Thin,
+                };
                 let (pool, name, size) = (POOL.into(), volume.clone(), size * BLOCK);
                 let kinds = [Compression::Off, Compression::Lz4, Compression::Zstd(1)];
                 let compression = kinds[self.below(3) as usize];
-                let spec = VolumeSpec { pool, name, size, block_size: BLOCK as u32, sync, compression };
+                let spec =
+                    VolumeSpec { pool, name, size, block_size: BLOCK as u32, sync, compression, format };
                 engine.volume_create(spec).await.map(drop).map_err(kind)
             }
             Op::Write { volume, first, count, number } => {

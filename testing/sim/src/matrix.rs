@@ -416,6 +416,14 @@ pub const ROWS: &[Row] = &[
         strikes: true,
     },
     Row {
+        name: "reserved",
+        fault: "no space left but what is reserved; snapshots of reserved volumes, and a crash there",
+        holds: "D H L S",
+        applies: always,
+        run: pool::reserved,
+        strikes: true,
+    },
+    Row {
         name: "scattered",
         fault: "free space in holes of every chunk; power loss while chunks are evacuated",
         holds: "D A L S",

@@ -8,7 +8,8 @@ mod snapshots;
 use crate::harness::{Failure, all, engine, in_world};
 use forebay_base::{MIB, Random};
 use forebay_pool::{
-    Compression, DiskReplace, Engine, Layout, PoolSpec, SyncPolicy, Volume, VolumeInfo, VolumeSpec,
+    Compression, DiskReplace, Engine, Layout, PoolSpec, SyncPolicy, Volume, VolumeFormat, VolumeInfo,
+    VolumeSpec,
 };
 use forebay_runtime::Rt;
 use forebay_simulation::{Image, World, WorldConfig};
@@ -114,6 +115,7 @@ impl Bench {
             block_size,
             sync,
             compression: Compression::Off,
+            format: VolumeFormat::Thin,
         };
         let info = self.engine.volume_create(spec).await.map_err(failed)?;
         let volume = Volume::open(&self.rt, info.id).map_err(failed)?;

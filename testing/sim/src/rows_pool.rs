@@ -236,6 +236,61 @@ pub fn no_space(setup: &Setup) -> Result<Shown, Failure> {
     Ok(Shown { cases: 2, faults: ended.excused, ..Shown::default() })
 }
 
+/// The log of a pool with parity that takes the longest write of the workload in any layout.
+const RESERVED_LOG_KIB: u64 = 4096;
+
+/// A pool that thin volumes have filled: what is reserved can be written, whole and again and again, after a crash as well, and
+/// a snapshot is refused when what it keeps could not be written anew.
+pub fn reserved(setup: &Setup) -> Result<Shown, Failure> {
+    let mut setup = setup.clone();
+    if setup.layout.data() > 1 {
+        // What fits neither into whole lines nor into the log is refused in a full pool: see decision 0013.
+        setup.log_kib = setup.log_kib.max(RESERVED_LOG_KIB);
+    }
+    let setup = &setup;
+    let world = scene::world(setup);
+    type Crash = (Vec<Image>, crate::workload::History);
+    let crashes: Rc<RefCell<Vec<Crash>>> = Rc::default();
+    let kept = crashes.clone();
+    let operations = setup.operations;
+    let ended = scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
+        let crash = || {
+            let images = scene.world.power_loss(|nth, _| if nth % 3 == 0 { Fate::Whole } else { Fate::Lost });
+            kept.borrow_mut().push((images, scene.clients.history()));
+        };
+        let clients = &scene.clients;
+        clients.create_volumes().await?;
+        let mut reserved = clients.reserve().await?;
+        let filling = clients.fill().await?;
+        clients.write_reserved(&reserved, true).await?;
+        crash();
+        for _ in 0..3 {
+            let taken = clients.snapshot_reserved(&mut reserved).await?;
+            clients.write_reserved(&reserved, true).await?;
+            clients.write_reserved(&reserved, false).await?;
+            clients.run(operations / 4).await?;
+            clients.fill_again(&filling).await?;
+            clients.write_reserved(&reserved, true).await?;
+            crash();
+            if taken {
+                clients.forget_snapshot(&reserved).await?;
+            } else {
+                clients.scatter(&filling).await?;
+            }
+        }
+        scene.export().await
+    })?;
+    let images = (0..world.disk_count()).map(|disk| world.image(disk)).collect();
+    verify(setup, images, &ended.history, Demand::STRICT, setup.seed)?;
+    let mut shown = Shown { cases: 1, faults: ended.excused, ..Shown::default() };
+    for (images, history) in crashes.take() {
+        verify(setup, images, &Rc::new(history), Demand::STRICT, setup.seed)
+            .map_err(|failure| failure.because("crashed while full"))?;
+        shown.cases += 1;
+    }
+    Ok(shown)
+}
+
 /// Chunks with many holes are evacuated while clients overwrite what lies in them; the power goes now and then.
 pub fn scattered(setup: &Setup) -> Result<Shown, Failure> {
     let world = scene::world(setup);

@@ -78,6 +78,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         | Bug::DeletionIgnoresParent
         | Bug::ScrubForgetsSnapshots
         | Bug::DeletionForgetsCursor => &["lineage"],
+        Bug::ReservationNotHeld | Bug::SnapshotReservesNothing => &["reserved"],
         Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],
     }

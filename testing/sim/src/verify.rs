@@ -12,7 +12,7 @@ use crate::setup::{POOL, Setup};
 use crate::workload::{History, read_sectors};
 use forebay_base::Random;
 use forebay_pool::{
-    DiskState, Engine, ErrorKind, Import, IoError, ScrubState, SyncPolicy, Volume, VolumeInfo,
+    DiskState, Engine, ErrorKind, Import, IoError, ScrubState, SyncPolicy, Volume, VolumeFormat, VolumeInfo,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Fate, Image, OpKind, Recording, World, WorldConfig};
@@ -427,8 +427,8 @@ async fn exercise(rt: &Rt, found: &mut Found, random: &mut Random) -> Result<(),
         let data = data.freeze();
         match volume.write(u64::from(from) * SECTOR as u64, vec![data.clone()], false).await {
             Ok(()) => piece.bytes_mut(from, to).copy_from_slice(&data),
-            // A pool that was full before the crash is full after it.
-            Err(IoError::NoSpace) => {}
+            // A pool that was full before the crash is full after it, but for those that space is held for.
+            Err(IoError::NoSpace) if info.format == VolumeFormat::Thin => {}
             Err(error) => return Err(outcome("a write", error)),
         }
     }

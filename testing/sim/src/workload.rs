@@ -12,7 +12,8 @@ use crate::oracle::{Effect, End, NEVER, Span, VolumeModel};
 use crate::setup::{POOL, Setup};
 use forebay_base::{GIB, MIB, Random};
 use forebay_pool::{
-    Compression, Engine, Error, ErrorKind, IoError, SyncPolicy, Volume, VolumeDelete, VolumeInfo, VolumeSpec,
+    Compression, Engine, Error, ErrorKind, IoError, SyncPolicy, Volume, VolumeDelete, VolumeFormat,
+    VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::{Buf, Rt, yield_now};
 use forebay_simulation::World;
@@ -88,6 +89,8 @@ struct Live {
     model: usize,
     handle: Volume,
     name: String,
+    /// Space is reserved for it.
+    is_thick: bool,
     /// Ranges of sectors that a compare-and-write has for itself.
     reserved: Rc<RefCell<Vec<(u32, u32)>>>,
 }
@@ -307,7 +310,7 @@ impl Clients {
         let deleted = self.history.borrow().volumes[live.model].deleted.issued != NEVER;
         let excused = match error {
             IoError::Gone => deleted,
-            IoError::NoSpace => self.tolerance.no_space,
+            IoError::NoSpace => self.tolerance.no_space && !live.is_thick,
             IoError::Io | IoError::Suspended | IoError::Corrupt => self.tolerance.errors,
             IoError::OutOfRange | IoError::ReadOnly => false,
         };
@@ -477,11 +480,17 @@ impl Clients {
         let kinds =
             [Compression::Off, Compression::Lz4, Compression::Lz4, Compression::Lzjb, Compression::Zstd(1)];
         let compression = self.setup.compression.unwrap_or_else(|| kinds[self.below(5) as usize]);
-        self.create_volume(size, block_size, sync, compression).await;
+        self.create_volume(size, block_size, sync, (compression, VolumeFormat::Thin)).await;
     }
 
     /// Creates a volume; it is the last of the live ones when that worked.
-    async fn create_volume(&self, size: u64, block_size: u32, sync: SyncPolicy, compression: Compression) {
+    async fn create_volume(
+        &self,
+        size: u64,
+        block_size: u32,
+        sync: SyncPolicy,
+        (compression, format): (Compression, VolumeFormat),
+    ) {
         let index = self.named.get();
         self.named.set(index + 1);
         let name = format!("v{index}");
@@ -493,7 +502,7 @@ impl Clients {
             history.volumes.len() - 1
         };
         let (pool, name_of) = (POOL.into(), name.clone());
-        let spec = VolumeSpec { pool, name: name_of, size, block_size, sync, compression };
+        let spec = VolumeSpec { pool, name: name_of, size, block_size, sync, compression, format };
         if TELL_EVENTS.get() {
             println!("  tick {issued}: {spec:?}");
         }
@@ -504,7 +513,14 @@ impl Clients {
                 match Volume::open(&self.rt, id) {
                     Ok(handle) => {
                         let name = format!("{POOL}/{name}");
-                        self.live.borrow_mut().push(Live { model, handle, name, reserved: Rc::default() });
+                        let is_thick = format != VolumeFormat::Thin;
+                        self.live.borrow_mut().push(Live {
+                            model,
+                            handle,
+                            name,
+                            is_thick,
+                            reserved: Rc::default(),
+                        });
                     }
                     Err(error) => self
                         .failure
@@ -516,6 +532,10 @@ impl Clients {
     }
 
     async fn delete(&self, live: &Live) {
+        // It is there until the end, to be written.
+        if live.is_thick {
+            return;
+        }
         let issued = self.tick();
         self.live.borrow_mut().retain(|other| other.model != live.model);
         {

@@ -15,7 +15,7 @@ use crate::import::{Found, Probe, build_array, lines, open_error, probe};
 use crate::open::{FrameReader, log_ring, read_catalog, read_chunk_table};
 use forebay_base::Id;
 use forebay_compress::Codec;
-use forebay_device::Health;
+use forebay_device::{Health, UNIT};
 use forebay_log::{FrameContext, Record, decode_records};
 use forebay_raid::Array;
 use forebay_runtime::{OpenMode, Rt};
@@ -86,6 +86,7 @@ pub async fn check(rt: &Rt, paths: &[String]) -> Result<CheckReport, Error> {
         // In a pool that was not exported, lines may be half written: the log knows how they go on.
         exported: assembly.pool.exported,
         codec: Codec::default(),
+        own: 0,
     };
     for (index, root) in assembly.pool.shards.iter().enumerate() {
         checker.shard(index, root, assembly.pool.incarnation).await;
@@ -103,6 +104,8 @@ struct Checker {
     lines: Vec<Lines>,
     exported: bool,
     codec: Codec,
+    /// Blocks of the dataset being looked at that it has for itself.
+    own: u64,
 }
 
 /// One shard's space, as it is rebuilt.
@@ -111,6 +114,12 @@ struct Space {
 }
 
 impl Space {
+    /// Whether a block lies in a chunk of its class.
+    fn is_home(&self, ptr: &Ptr, block_shift: u8) -> bool {
+        let kind = ChunkKind::Data { class: block_shift - UNIT.trailing_zeros() as u8 };
+        self.chunks.get(&ptr.addr().chunk()).is_some_and(|(entry, _)| entry.kind == kind)
+    }
+
     fn slots(&self, ptr: &Ptr) -> Option<Vec<forebay_device::SlotRef>> {
         self.chunks.get(&ptr.addr().chunk()).map(|(entry, _)| entry.slots.clone())
     }

@@ -9,6 +9,7 @@ use crate::error::IoError;
 use crate::format::ShardRoot;
 use crate::lineage::FrozenDataset;
 use crate::record::{DatasetKind, DatasetRecord};
+use crate::reserve::Own;
 use crate::shard::{FrozenShard, Shard};
 use crate::tables::{
     Table, chunk_blocks, chunk_table_fits, encode_catalog, encode_chunks, encode_index, header,
@@ -88,6 +89,7 @@ impl Shard {
         }
         for FrozenDataset { mut record, frozen, snapshot } in datasets {
             if let Some(frozen) = frozen {
+                let mut own = record.own;
                 // What was of a volume that has gone back to a snapshot is not in memory any more.
                 let dataset = match record.kind {
                     DatasetKind::Snapshot => None,
@@ -95,7 +97,8 @@ impl Shard {
                 };
                 let owner = NodeOwner { dataset, id: record.family, number: record.number };
                 (record.root, record.height, record.mapped) =
-                    self.write_tree(&mut writer, owner, frozen).await?;
+                    self.write_tree(&mut writer, owner, frozen, &mut own).await?;
+                record.own = own;
             }
             if let Some(snapshot) = snapshot {
                 let (root, height, mapped) = (record.root, record.height, record.mapped);
@@ -133,6 +136,7 @@ impl Shard {
         writer: &mut NodeWriter<'_>,
         owner: NodeOwner,
         mut frozen: Frozen,
+        own: &mut Own,
     ) -> Result<(Ptr, u8, Mapped), IoError> {
         let mut leaves = frozen.dirty_leaves();
         // Cold leaves are read in the order in which they lie on disk.
@@ -148,6 +152,7 @@ impl Shard {
                 if !active(Bug::ColdLeafForgetsOldPointer) {
                     freed.iter().for_each(|ptr| self.space.borrow_mut().freed_frozen(ptr));
                 }
+                own.blocks = own.blocks.saturating_sub(self.resolved(&owner.dataset, own.since, &freed));
                 let owns = frozen.owns(&leaf.home, 0, leaf.index);
                 let ptr = self.replace(writer, &owner, (0, leaf.index), (leaf.home, owns), body).await?;
                 frozen.wrote(0, leaf.index, ptr);

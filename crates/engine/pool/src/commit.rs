@@ -562,6 +562,7 @@ impl Shard {
                 if ptrs.iter().any(Ptr::is_hole) && active(Bug::ZerosFreeNothing) {
                     freed.clear();
                 }
+                self.account(&dataset, &ptrs, &freed);
                 if active(Bug::FreesNewPointer) {
                     freed.clone_from(&ptrs);
                 }
@@ -596,6 +597,7 @@ impl Shard {
                 let staged = dataset.take_staged(first, first + count);
                 staged.iter().for_each(|(_, staged)| self.unstage(staged));
                 self.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
+                self.account(&dataset, &[], &freed);
             }
             Change::Put { record, tree, .. } => self.apply_put(*record, tree),
             Change::Grant { chunk } => self.space.borrow_mut().grant_logged(chunk.id),

@@ -294,12 +294,15 @@ impl Control {
         let gather = (0..self.shard_count()).map(|index| {
             self.on_shard(index, |shard| async move {
                 let busy = shard.space.borrow().units_busy();
-                (busy, shard.log.borrow().fill_permille())
+                let sizes = shard.datasets.borrow().values().map(|dataset| dataset.size_told()).sum::<u64>();
+                (busy, shard.log.borrow().fill_permille(), shard.held_bytes(), sizes)
             })
         });
         let (mut busy, mut fill) = (BTreeMap::new(), 0);
+        let (mut reserved, mut thick, mut provisioned) = (0, 0, 0);
         for result in join_all(gather).await {
-            let (units, permille) = result?;
+            let (units, permille, (held, unwritten), sizes) = result?;
+            (reserved, thick, provisioned) = (reserved + held, thick + unwritten, provisioned + sizes);
             units.into_iter().for_each(|(group, units)| *busy.entry(group).or_insert(0) += units * UNIT);
             fill = fill.max(permille);
         }
@@ -319,7 +322,8 @@ impl Control {
         let groups = (0..known).filter(|group| label.is_inhabited(usize::from(*group)));
         let groups: Vec<GroupStatus> = groups.map(status).collect();
         let data = || groups.iter().filter(|group| group.role == Role::Data);
-        let (size, used) = (data().map(|group| group.size).sum(), data().map(|group| group.used).sum());
+        let size = data().map(|group| group.size).sum();
+        let used = data().map(|group| group.used).sum::<u64>() + thick;
         Ok(PoolStatus {
             id: self.id(),
             name: self.name().into(),
@@ -330,6 +334,8 @@ impl Control {
             size,
             used,
             free: u64::saturating_sub(size, used),
+            reserved,
+            provisioned,
             checkpoint: self.generation.get(),
             log_fill_permille: fill as u32,
             created: label.created,

@@ -8,14 +8,15 @@
 use crate::locks::RangeLocks;
 use crate::pack::Block;
 use crate::pending::Pending;
-use crate::record::{DatasetRecord, DatasetState};
+use crate::record::{DatasetKind, DatasetRecord, DatasetState};
+use crate::reserve::Own;
 use crate::signal::Turnstile;
 use crate::spec::SyncPolicy;
 use forebay_base::Id;
 use forebay_compress::{Compression, Sampling};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
-use forebay_tree::{Tree, nodes_over};
+use forebay_tree::{Found, Tree, nodes_over};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -45,6 +46,9 @@ pub(crate) struct Dataset {
     /// Time that packing and unpacking took since the import.
     pub packing_nanos: Cell<u64>,
     pub unpacking_nanos: Cell<u64>,
+    /// What it has for itself, and the blocks that space is held for: its size if it is reserved, else 0.
+    pub own: Cell<Own>,
+    pub reserved: Cell<u64>,
     /// Client operations in flight, and those among them that change something; deletion waits for none.
     active: Cell<usize>,
     changing: Cell<usize>,
@@ -64,8 +68,10 @@ pub(crate) struct Changing(Rc<Dataset>);
 impl Dataset {
     pub fn new(record: DatasetRecord, tree: Tree) -> Dataset {
         let gone = matches!(record.state, DatasetState::Trashed | DatasetState::Deleting);
-        let block_bytes = 1 << record.block_shift;
-        Dataset {
+        let (block_bytes, own) = (1 << record.block_shift, Cell::new(record.own));
+        let dataset = Dataset {
+            own,
+            reserved: Cell::new(0),
             record: RefCell::new(record),
             tree: RefCell::new(tree),
             locks: RangeLocks::default(),
@@ -80,7 +86,9 @@ impl Dataset {
             held: Cell::new(false),
             idle: Turnstile::default(),
             gone: Cell::new(gone),
-        }
+        };
+        dataset.note_reserved();
+        dataset
     }
 
     pub fn number(&self) -> u32 {
@@ -100,6 +108,18 @@ impl Dataset {
     pub fn size(&self) -> u64 {
         self.record.borrow().size
     }
+    /// What clients are told of its size: nothing of one that is the pool's own or is being given back.
+    pub fn size_told(&self) -> u64 {
+        let record = self.record.borrow();
+        let is_told = record.kind == DatasetKind::Volume && record.state != DatasetState::Deleting;
+        if is_told { record.size } else { 0 }
+    }
+
+    /// Blocks that are durable in the log only, and have no place in the tree yet.
+    pub fn blocks_staged(&self) -> u64 {
+        let (tree, staged) = (self.tree.borrow(), self.staged.borrow());
+        staged.keys().filter(|block| tree.lookup(**block) == Found::Hole).count() as u64
+    }
 
     /// Nodes that changing these runs of blocks, in order, makes dirty, at most.
     pub fn nodes_over(&self, runs: impl IntoIterator<Item = Range<u64>> + Clone) -> u64 {
@@ -112,8 +132,9 @@ impl Dataset {
     pub fn sync(&self) -> SyncPolicy {
         self.record.borrow().sync
     }
+    /// None while places are held for it: these are of whole blocks.
     pub fn compression(&self) -> Compression {
-        self.record.borrow().compression
+        if self.reserved.get() > 0 { Compression::Off } else { self.record.borrow().compression }
     }
 
     /// Counts a client operation in; nothing when the dataset is gone.

@@ -16,6 +16,7 @@ use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::lineage::Snapshot;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
+use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::spec::Severity;
 use forebay_base::planted::{Bug, active};
@@ -222,7 +223,7 @@ impl Shard {
             }
             let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(()) };
             let _guard = dataset.locks.lock(first.start, last.end - 1).await;
-            let nodes = self.reserve_nodes(dataset.nodes_over(runs.iter().cloned()), true).await?;
+            let nodes = self.reserve_nodes(dataset.nodes_over(runs.iter().cloned()), Claim::Urgent).await?;
             let clear = |run: std::ops::Range<u64>| Change::Clear {
                 dataset: dataset.clone(),
                 first: run.start,
@@ -282,6 +283,9 @@ impl Shard {
             Child::Volume(volume) => {
                 volume.record.borrow_mut().parent = record.parent;
                 volume.tree.borrow_mut().shared = self.shared_with(record.parent);
+                if record.parent.is_none() {
+                    self.all_is_own(volume);
+                }
             }
             Child::Snapshot(child) => child.record.borrow_mut().parent = record.parent,
         }
@@ -627,9 +631,7 @@ impl Walk<'_> {
         let (Some(ptrs), leaf) = (self.read(place, home).await?, place.index) else { return Ok(()) };
         let mut freed = Vec::new();
         if self.shard.change_tree(volume, |tree| tree.load_leaf(leaf, home, ptrs, &mut freed)) {
-            let mut space = self.shard.space.borrow_mut();
-            freed.iter().for_each(|ptr| space.freed(ptr));
-            drop(space);
+            self.shard.let_go(volume, &freed);
             self.shard.leaf_loaded(volume.number(), leaf);
         }
         Ok(())

@@ -9,6 +9,7 @@ use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::lineage::Snapshot;
 use crate::record::DatasetState;
+use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::wanted::Wanted;
 use forebay_log::Frame;
@@ -235,7 +236,7 @@ impl Shard {
     ) -> Result<(), IoError> {
         let guard = dataset.locks.lock(first, first + count as u64 - 1).await;
         let nodes = dataset.nodes_over(once(first..first + count as u64));
-        let nodes = self.reserve_nodes(nodes, true).await?;
+        let nodes = self.reserve_nodes(nodes, Claim::Urgent).await?;
         // What is pending is newer and stands before this entry in the log: moving the older contents would undo it.
         let movable = |block: u64| {
             let pending = dataset.pending.borrow().overlaps(block, block + 1);
@@ -249,7 +250,8 @@ impl Shard {
                 // From before the import: reserved then, found anew now.
                 None => {
                     staged.block = self.pack_staged(dataset, block);
-                    self.allocate(&Wanted::one(staged.block.size()), 0).await?.0.remove(0)
+                    let wanted = Wanted::one(staged.block.size());
+                    self.allocate(&wanted, 0, Claim::Moved).await?.0.remove(0)
                 }
             };
             changes.push(Change::moved(dataset, block, staged.block, place.addr()));

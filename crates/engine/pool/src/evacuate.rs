@@ -16,6 +16,7 @@ use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::pack::Block;
 use crate::registry::{call, registry};
+use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::wanted::Wanted;
 use forebay_base::planted::{Bug, active};
@@ -149,7 +150,7 @@ impl Shard {
             let Some(_guard) = dataset.locks.try_lock(block, block) else { continue };
             let size = dataset.staged.borrow().get(&block).map(|staged| staged.block.size());
             let Some(size) = size else { continue };
-            let (places, _) = self.allocate_here(&Wanted::one(size), 0).await?;
+            let (places, _) = self.allocate_here(&Wanted::one(size), 0, Claim::Moved).await?;
             self.replace_place(dataset, block, places[0], inside);
         }
         Ok(())
@@ -192,7 +193,7 @@ impl Shard {
         let bytes = (moving.len() * dataset.block_bytes()) as u64;
         let nodes = dataset.nodes_over(once(first..first + count as u64));
         let sizes: Vec<Size> = moving.iter().map(|(_, block)| block.size()).collect();
-        let (places, nodes) = self.allocate_here(&Wanted::Each(&sizes), nodes).await?;
+        let (places, nodes) = self.allocate_here(&Wanted::Each(&sizes), nodes, Claim::Moved).await?;
         // Into lines with parity by way of the log, as everything small.
         let change = |((first, block), place): ((u64, Block), Ptr)| match has_lines {
             true => Change::Data { dataset: dataset.clone(), first, blocks: vec![(block, Some(place))] },

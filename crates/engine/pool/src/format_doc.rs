@@ -2,7 +2,8 @@
 
 use crate::format::{ShardRoot, Super};
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
-use crate::spec::{Host, ScrubSchedule, SnapshotSchedule, SyncPolicy};
+use crate::reserve::Own;
+use crate::spec::{Host, ScrubSchedule, SnapshotSchedule, SyncPolicy, VolumeFormat};
 use forebay_base::checksum::hash_64;
 use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
@@ -304,6 +305,8 @@ fn payload_dataset_node_and_frame() {
         origin: Id(0x6f),
         base: Id(0x70),
         received: 0x71,
+        format: VolumeFormat::EagerZeroedThick,
+        own: Own { blocks: 0x72, since: 0x73, strays: 0x74 },
         ..DatasetRecord::new(DatasetKind::Attributes, Id(0x62), 13, 0x63, "a/b".into())
     };
     check(
@@ -337,6 +340,10 @@ fn payload_dataset_node_and_frame() {
             ("origin", &[0x6f]),
             ("base", &[0x70]),
             ("received", &[0x71]),
+            ("format", &[2]),
+            ("own blocks", &[0x72]),
+            ("own since", &[0x73]),
+            ("strays", &[0x74]),
         ],
     );
     let (mut codec, block) = (Codec::default(), vec![7; 8192]);

@@ -427,6 +427,7 @@ impl Engine {
         for index in 0..shards {
             control.on_shard(index, |shard| async move { shard.start() }).await?;
         }
+        control.check_reservations().await?;
         control.start_healer();
         control.watch_disks();
         control.schedule_scrubs();

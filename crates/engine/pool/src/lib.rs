@@ -39,6 +39,7 @@ mod record;
 mod registry;
 mod relocate;
 mod replay;
+mod reserve;
 mod schedule;
 mod scrub;
 mod sectors;
@@ -299,6 +300,15 @@ impl Engine {
             name,
             move |control, name| async move { control.volume_resize(&name, size).await },
         )
+        .await
+    }
+
+    /// Gives a volume another format, while clients use it; durable when done. `NoSpace` when the pool cannot hold what it would
+    /// reserve.
+    pub async fn volume_convert(&self, name: &str, format: VolumeFormat) -> Result<VolumeInfo, Error> {
+        self.on_writable_volume(name, move |control, name| async move {
+            control.volume_convert(&name, format).await
+        })
         .await
     }
 

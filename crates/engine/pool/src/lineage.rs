@@ -19,7 +19,7 @@ use crate::error::IoError;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
-use crate::spec::SyncPolicy;
+use crate::spec::{SyncPolicy, VolumeFormat};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, WallTime};
 use forebay_tree::{Frozen, NodeHeader, Shared, Tree, decode_ptrs};
@@ -114,7 +114,7 @@ pub(crate) enum Rest {
 
 /// The same, when all is known.
 pub(crate) struct Seal {
-    volume: u32,
+    pub volume: u32,
     snapshot: DatasetRecord,
     back_to: Option<(Rc<Snapshot>, Tree)>,
     /// The volume that was received, and how large it is.
@@ -155,6 +155,7 @@ impl Shard {
             let mut tree = dataset.tree.borrow_mut();
             let frozen = tree.is_dirty().then(|| tree.freeze());
             let mut record = dataset.record.borrow_mut();
+            record.own = dataset.own.get();
             let seal = order.seals.iter().position(|seal| seal.volume == record.number);
             let Some(seal) = seal.filter(|_| !dataset.gone.get()) else {
                 all.push(FrozenDataset { record: record.clone(), frozen, snapshot: None });
@@ -173,8 +174,12 @@ impl Shard {
                 schedule: Default::default(),
                 epoch,
                 origin: snapshot.origin,
+                format: VolumeFormat::Thin,
+                own: record.own.shared_at(epoch),
                 ..record.clone()
             };
+            dataset.own.set(dataset.own.get().shared_at(epoch));
+            record.own = dataset.own.get();
             let Some((target, stored)) = back_to else {
                 tree.shared = Shared::upto(if active(Bug::SnapshotSharesNothing) { 0 } else { epoch });
                 record.parent = Some(was.number);
@@ -186,8 +191,12 @@ impl Shard {
             let target = target.record.borrow();
             (record.root, record.height, record.mapped) = (target.root, target.height, target.mapped);
             (record.size, record.parent) = (target.size, Some(target.number));
+            record.own.strays = record.own.strays.max(target.own.strays);
+            dataset.own.set(record.own);
             all.push(FrozenDataset { record: record.clone(), frozen: None, snapshot: None });
             all.push(FrozenDataset { record: was, frozen, snapshot: None });
+            drop(record);
+            dataset.note_reserved();
         }
         all
     }
@@ -205,6 +214,7 @@ impl Shard {
             std::mem::swap(&mut old.mapped, &mut new.mapped);
             std::mem::swap(&mut old.size, &mut new.size);
             std::mem::swap(&mut old.parent, &mut new.parent);
+            from.own.swap(&into.own);
             old.state = DatasetState::Deleting;
             from.gone.set(true);
             self.leaves.borrow_mut().exchange(old.number, new.number);
@@ -340,6 +350,8 @@ impl Shard {
             held.push(into.clone());
             prepared.push((order, into, back_to));
         }
+        let is_kept = |order: &&SealOrder| matches!(order.purpose, Purpose::Keep);
+        let sealed: Vec<Id> = orders.iter().filter(is_kept).map(|order| order.volume).collect();
         held.iter().for_each(|dataset| dataset.hold(!active(Bug::SnapshotWithoutHold)));
         if !active(Bug::SnapshotWithoutHold) && !self.come_to_rest(&held, HOLD_MAX).await {
             held.iter().for_each(|dataset| dataset.hold(false));
@@ -348,15 +360,21 @@ impl Shard {
         let is_changed = |(order, into, _): &(&SealOrder, Rc<Dataset>, _)| match order.purpose {
             Purpose::Arrive(arrival) => {
                 let from = self.reception(order.volume).map(|from| from.record.borrow().base);
-                arrival.into.is_some()
-                    && !arrival.discard_changes
-                    && from.is_none_or(|base| self.is_changed(into, base))
+                // What is held for a reserved volume is not known of what takes its place.
+                let is_other = arrival.into.is_some();
+                (is_other && into.reserved.get() > 0)
+                    || (is_other && !arrival.discard_changes)
+                        && from.is_none_or(|base| self.is_changed(into, base))
             }
             Purpose::Keep | Purpose::BackTo(_) => false,
         };
         if prepared.iter().any(is_changed) {
             held.iter().for_each(|dataset| dataset.hold(false));
             return Ok(Rest::Changed);
+        }
+        if self.secure_snapshots(sealed, false).await.is_err() {
+            held.iter().for_each(|dataset| dataset.hold(false));
+            return Err(IoError::NoSpace);
         }
         let mut seals = Vec::with_capacity(prepared.len());
         for (order, dataset, back_to) in prepared {
@@ -494,6 +512,7 @@ impl Shard {
             block_shift: was.block_shift,
             family: was.family,
             parent: Some(was.number),
+            own: was.own.shared_at(was.epoch),
             ..new
         };
         self.create_dataset(record, Some(tree)).await
@@ -528,7 +547,9 @@ impl Shard {
                 (now.size, now.sync, now.state, now.name, now.schedule, now.deleted) =
                     (record.size, record.sync, record.state, record.name, record.schedule, record.deleted);
                 now.received = record.received;
+                now.format = record.format;
                 drop(now);
+                dataset.note_reserved();
                 if is_back {
                     dataset.gone.set(false);
                 }
@@ -544,6 +565,7 @@ impl Shard {
                 dataset
             }
         };
+        self.settle_debts();
         let registry = registry(&self.rt);
         let (kind, state) = (dataset.record.borrow().kind, dataset.record.borrow().state);
         match (kind, state) {

@@ -13,6 +13,7 @@
 use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
+use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::wanted::Wanted;
 use forebay_base::Checksum;
@@ -128,7 +129,8 @@ impl Shard {
             loop {
                 let Some(block) = dataset.staged.borrow().iter().find_map(without) else { break };
                 let packed = self.pack_staged(&dataset, block);
-                let (places, _) = self.allocate_here(&Wanted::one(packed.size()), 0).await?;
+                let wanted = Wanted::one(packed.size());
+                let (places, _) = self.allocate_here(&wanted, 0, Claim::Moved).await?;
                 self.replace_place(&dataset, block, places[0], |place| place.is_none());
             }
         }
@@ -148,8 +150,9 @@ impl Shard {
             && replaced(&staged.place)
         {
             unused = staged.place.replace(place);
-            if let Some(old) = &unused {
-                self.placed.borrow_mut().remove(&old.addr());
+            match &unused {
+                Some(old) => drop(self.placed.borrow_mut().remove(&old.addr())),
+                None => self.place_found(staged.block.data.len()),
             }
             self.note_placed(dataset.number(), block, &place);
         }
@@ -305,7 +308,7 @@ impl Shard {
     async fn pointers(self: &Rc<Self>, batch: &Batch) -> Result<Entry, IoError> {
         let by_dataset = batch.moving.chunk_by(|one, next| Rc::ptr_eq(&one.dataset, &next.dataset));
         let nodes = by_dataset.map(|runs| runs[0].dataset.nodes_over(runs.iter().map(Moving::blocks)));
-        let nodes = self.reserve_nodes(nodes.sum(), true).await?;
+        let nodes = self.reserve_nodes(nodes.sum(), Claim::Urgent).await?;
         let changes = batch.moving.iter().map(|moving| {
             let place = |staged: &Staged| staged.place.expect("what moves has a place").addr();
             Change::Write {
@@ -440,6 +443,7 @@ impl Shard {
         units: u32,
         count: u64,
         log_bytes: usize,
+        who: Claim,
     ) -> Result<LinesClaim, IoError> {
         let mut claim = LinesClaim { shard: self.clone(), places: Vec::new() };
         let sizes = self.space.borrow().whole_lines(units);
@@ -447,6 +451,10 @@ impl Shard {
         let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
         let mut searches = 0;
         loop {
+            let may_take = || match who {
+                Claim::Ordinary => self.space.borrow().spare(units.trailing_zeros() as u8),
+                _ => u64::MAX,
+            };
             let left = ((count - claim.blocks()) * u64::from(units)) as u32;
             if left < least {
                 break;
@@ -457,7 +465,8 @@ impl Shard {
                 if self.is_suspended() {
                     return Err(IoError::Suspended);
                 }
-                let found = self.space.borrow_mut().allocate_lines(kind, units, left);
+                let most = may_take().saturating_mul(units.into()).min(left.into()) as u32;
+                let found = self.space.borrow_mut().allocate_lines(kind, units, most);
                 match found {
                     Ok(found) => break Some(found),
                     Err(_) if any && self.grant(kind, false).await => {}

@@ -317,6 +317,8 @@ impl OpenShard<'_> {
         }
         shard.share_with_snapshots();
         Replay::new(shard.clone(), root.clone(), incarnation).run().await?;
+        shard.settle_debts();
+        shard.space.borrow_mut().held_since_import();
         if root.needed() < was.needed() {
             shard.tell_cut_short(root.sealed, &was);
         }

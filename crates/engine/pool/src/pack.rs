@@ -231,7 +231,9 @@ impl Shard {
     pub fn pack_staged(&self, dataset: &Dataset, block: u64) -> Block {
         let data = dataset.staged.borrow()[&block].block.data.clone();
         // Zeros have a place as well: they are in the log already.
-        let packed = Some(self.pack(dataset, data.clone())).filter(|packed| !packed.is_zeros());
+        // And where space is held for 4 KiB blocks, what moves keeps out of it.
+        let may = self.space.borrow().spare(0) == u64::MAX;
+        let packed = may.then(|| self.pack(dataset, data.clone())).filter(|packed| !packed.is_zeros());
         let packed = packed.unwrap_or(Block::whole(data));
         if let Some(staged) = dataset.staged.borrow_mut().get_mut(&block) {
             staged.block = packed.clone();
@@ -249,7 +251,7 @@ impl Shard {
         if units > 0 {
             let bytes = packing.sizes_left().len() * dataset.block_bytes();
             let each = bytes.div_ceil(units as usize);
-            packing.deal(self.claim_lines(1, units, each).await?);
+            packing.deal(self.claim_lines(1, units, each, dataset.claim()).await?);
         }
         Ok(packing)
     }

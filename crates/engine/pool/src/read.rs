@@ -87,8 +87,7 @@ impl Shard {
             let mut freed = Vec::new();
             if self.change_tree(dataset, |tree| tree.load_leaf(leaf, home, ptrs, &mut freed)) {
                 if !active(Bug::ColdLeafForgetsOldPointer) {
-                    let mut space = self.space.borrow_mut();
-                    freed.iter().for_each(|ptr| space.freed(ptr));
+                    self.let_go(dataset, &freed);
                 }
                 self.leaf_loaded(dataset.number(), leaf);
                 continue;

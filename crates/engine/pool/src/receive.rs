@@ -288,7 +288,8 @@ impl Control {
                 let mut snapshots = shard.snapshots_of(number).into_iter();
                 let has_name = snapshots.any(|snapshot| snapshot.record.borrow().name == own);
                 let fits = dataset.record.borrow().block_shift == shift;
-                Ok((has_it, has_name, fits, shard.is_changed(&dataset, from)))
+                let is_reserved = dataset.reserved.get() > 0;
+                Ok((has_it, has_name, fits, is_reserved, shard.is_changed(&dataset, from)))
             })
             .await?;
         let conflict = |message: &str, remedy: &str| {
@@ -299,9 +300,13 @@ impl Control {
             (_, true, ..) => {
                 conflict("a snapshot of this name exists", "Delete it, or have it sent under another name")
             }
-            (.., false, _) => {
+            (_, _, false, ..) => {
                 conflict("the volume has blocks of another size", "Receive it under another name")
             }
+            (.., true, _) => conflict(
+                "space is reserved for the volume, and what takes its place is not known beforehand",
+                "Make it thin first ('forebay volume convert --format thin'), or receive it under another name",
+            ),
             (.., true) if !options.discard_changes => Err(self.changed(name)),
             _ => Ok(Some(base)),
         }

@@ -4,12 +4,14 @@
 //!   0 number 4     4 kind 1    5 state 1   6 sync 1   7 log2 of block bytes 1   8 id 16   24 size 8   32 created 8
 //!  40 root 32     72 mapped blocks 8   80 height 1   81 zero 7   88 mapped units 8   96 name length 2   98 name 200   298 zero 6
 //! 304 family 16  320 epoch 8   328 deleted before leaf 8   336 parent 4   340 volume 4   344 flags 4   348 seconds 4
-//! 352 keep 4     356 deleted 8     364 compression 1     365 zero 27    392 origin 16    408 base 16   424 received 8   432 zero …
+//! 352 keep 4     356 deleted 8     364 compression 1     365 format 1      366 zero 2      368 own blocks 8   376 own since 8
+//! 384 strays 8   392 origin 16    408 base 16   424 received 8   432 zero …
 //! ```
 //!
 //! The zero bytes are reserved: project, service level, further range roots.
 
-use crate::spec::{SnapshotSchedule, SyncPolicy};
+use crate::reserve::Own;
+use crate::spec::{SnapshotSchedule, SyncPolicy, VolumeFormat};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Id, WallTime};
 use forebay_compress::Compression;
@@ -76,6 +78,8 @@ pub(crate) struct DatasetRecord {
     pub base: Id,
     /// Of a volume that is being received: the blocks before this one are there, and durable.
     pub received: u64,
+    pub format: VolumeFormat,
+    pub own: Own,
 }
 
 pub(crate) const DATASET_BYTES: usize = 512;
@@ -121,6 +125,8 @@ impl DatasetRecord {
             origin: Id(0),
             base: Id(0),
             received: 0,
+            format: VolumeFormat::Thin,
+            own: Own::default(),
         }
     }
 
@@ -164,7 +170,17 @@ impl DatasetRecord {
         w.u128(self.family.0).u64(self.epoch).u64(self.cursor);
         w.u32(self.parent.map_or(0, |number| number + 1)).u32(self.volume).u32(flags);
         w.u32(self.schedule.every_seconds).u32(self.schedule.keep).u64(self.deleted.0);
-        w.u8(self.compression.code()).zeros(27);
+        let format = match self.format {
+            VolumeFormat::Thin => 0,
+            VolumeFormat::ZeroedThick => 1,
+            VolumeFormat::EagerZeroedThick => 2,
+        };
+        w.u8(self.compression.code())
+            .u8(format)
+            .zeros(2)
+            .u64(self.own.blocks)
+            .u64(self.own.since)
+            .u64(self.own.strays);
         w.u128(self.origin.0).u128(self.base.0).u64(self.received);
         bytes
     }
@@ -185,8 +201,19 @@ impl DatasetRecord {
         let schedule = SnapshotSchedule { every_seconds: r.u32()?, keep: r.u32()? };
         let deleted = WallTime(r.u64()?);
         let Some(compression) = Compression::from_code(r.u8()?) else { return Ok(None) };
-        r.bytes(27)?;
+        let (format, _) = (r.u8()?, r.u16()?);
+        let mut own = Own { blocks: r.u64()?, since: r.u64()?, strays: r.u64()? };
+        if own.blocks == 0 && own.since == 0 {
+            // Nobody has counted, as in a pool from before anybody did.
+            own.strays = own.strays.max(blocks);
+        }
         let (origin, base, received) = (Id(r.u128()?), Id(r.u128()?), r.u64()?);
+        let format = match format {
+            0 => VolumeFormat::Thin,
+            1 => VolumeFormat::ZeroedThick,
+            2 => VolumeFormat::EagerZeroedThick,
+            _ => return Ok(None),
+        };
         let state = match state {
             0 => DatasetState::Live,
             1 => DatasetState::Deleting,
@@ -240,6 +267,8 @@ impl DatasetRecord {
             origin,
             base,
             received,
+            format,
+            own,
         };
         Ok(sane.then_some(record))
     }
@@ -270,6 +299,8 @@ mod tests {
             held: true,
             scheduled: true,
             schedule: SnapshotSchedule { every_seconds: 60, keep: 5 },
+            format: VolumeFormat::EagerZeroedThick,
+            own: Own { blocks: 5, since: 6, strays: 7 },
             ..DatasetRecord::new(DatasetKind::Snapshot, Id(5), 13, 1 << 40, "project/db-1".into())
         };
         assert_eq!(DatasetRecord::decode(&record.encode()), Ok(Some(record.clone())));

@@ -177,8 +177,10 @@ impl Replay {
                 if !ptrs.iter().all(|ptr| ptr.is_hole() || space.claim(ptr)) {
                     return None;
                 }
+                drop(space);
                 shard.change_tree(&dataset, |tree| tree.set(first, ptrs, &mut freed));
-                freed.iter().for_each(|ptr| space.freed(ptr));
+                shard.account(&dataset, ptrs, &[]);
+                shard.let_go(&dataset, &freed);
             }
             Record::Data { dataset: number, first, block_bytes, blocks } => {
                 let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
@@ -199,8 +201,7 @@ impl Replay {
                 if !staged_only {
                     let mut freed = Vec::new();
                     shard.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
-                    let mut space = shard.space.borrow_mut();
-                    freed.iter().for_each(|ptr| space.freed(ptr));
+                    shard.let_go(&dataset, &freed);
                 }
             }
             Record::Grant { chunk } if !staged_only => {

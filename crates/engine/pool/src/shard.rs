@@ -14,6 +14,7 @@ use crate::locks::RangeLocks;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::{PoolShared, call, registry};
 use crate::relocate::Twin;
+use crate::reserve::{Claim, Pledge, Promise};
 use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
@@ -21,7 +22,7 @@ use crate::vacate::Successor;
 use crate::wanted::Wanted;
 use forebay_base::NumberHasher;
 use forebay_compress::Codec;
-use forebay_device::{SlotRef, UNIT};
+use forebay_device::SlotRef;
 use forebay_log::{Chain, FrameContext, Ring};
 use forebay_raid::{Array, DiskSet};
 use forebay_runtime::{Buf, Completer, Rt};
@@ -44,7 +45,7 @@ const DIRTY_BYTES_MIN: u64 = 32 << 20;
 
 /// Checkpoints that one request waits for while frees are pending. What a checkpoint releases, others may take first; as long as
 /// frees are on their way, the pool is not full.
-const SPACE_WAITS_MAX: u32 = 64;
+pub(crate) const SPACE_WAITS_MAX: u32 = 64;
 
 /// The log ring and where in it the shard is.
 pub(crate) struct Log {
@@ -213,6 +214,11 @@ pub(crate) struct Shard {
     pub zero: Buf,
     /// Numbers of datasets that are being created.
     pub numbers: RefCell<HashSet<u32>>,
+    /// What somebody is about to be owed, and what snapshots that are being taken will make it, by volume.
+    pub promises: RefCell<BTreeMap<u64, Promise>>,
+    pub seal_pledges: RefCell<Vec<(forebay_base::Id, Pledge)>>,
+    /// Held (as range 0) by the reserved volume's write that waits for places to come back.
+    pub reserved_turn: RangeLocks,
     /// Held (as range 0) while attributes are stored.
     pub attribute_locks: RangeLocks,
     pub scrub: ShardScrub,
@@ -230,8 +236,8 @@ pub(crate) struct Shard {
 
 /// Nodes that a change may make dirty, claimed until it has.
 pub(crate) struct NodesClaim {
-    shard: Rc<Shard>,
-    nodes: u64,
+    pub shard: Rc<Shard>,
+    pub nodes: u64,
 }
 
 impl Drop for NodesClaim {
@@ -323,6 +329,9 @@ impl Shard {
             draining: Cell::new(false),
             contended: Cell::new(0),
             numbers: RefCell::default(),
+            promises: RefCell::default(),
+            seal_pledges: RefCell::default(),
+            reserved_turn: RangeLocks::default(),
             attribute_locks: RangeLocks::default(),
             scrub: ShardScrub::default(),
             vacated: Cell::default(),
@@ -432,10 +441,11 @@ impl Shard {
         self: &Rc<Self>,
         wanted: &Wanted<'_>,
         nodes: u64,
+        claim: Claim,
     ) -> Result<(Vec<Ptr>, NodesClaim), IoError> {
         let mut waited = 0;
         loop {
-            match self.allocate_here(wanted, nodes).await {
+            match self.allocate_here(wanted, nodes, claim).await {
                 // Chunks that were closed for an evacuation are open again after it, even if it won none.
                 Err(IoError::NoSpace) if waited < SPACE_WAITS_MAX => {
                     waited = if self.reclaim().await { waited + 1 } else { SPACE_WAITS_MAX };
@@ -450,31 +460,39 @@ impl Shard {
         self: &Rc<Self>,
         wanted: &Wanted<'_>,
         nodes: u64,
+        claim: Claim,
     ) -> Result<(Vec<Ptr>, NodesClaim), IoError> {
-        let mut waited = 0;
+        let (mut waited, mut turn) = (0, None);
         // What was found stays taken while the rest is looked for: two requests that each need all there is would wait in turn.
         let mut places = Vec::with_capacity(wanted.count());
         let result = loop {
             if self.is_suspended() {
                 break Err(IoError::Suspended);
             }
-            let nodes = match self.reserve_nodes(nodes, false).await {
+            let nodes = match self.reserve_nodes(nodes, claim).await {
                 Ok(nodes) => nodes,
                 Err(error) => break Err(error),
             };
-            if self.take_places(wanted, &mut places) {
+            if self.take_places(wanted, claim, &mut places) {
                 return Ok((places, nodes));
             }
             if self.grant(wanted.kind(places.len()), false).await {
                 continue;
             }
             // While that was asked, places may have come back.
-            if self.take_places(wanted, &mut places) {
+            if self.take_places(wanted, claim, &mut places) {
                 return Ok((places, nodes));
             }
             if !self.space.borrow().is_scarce() {
                 self.space.borrow_mut().declare_scarce();
-            } else if self.expects_space() && waited < SPACE_WAITS_MAX {
+            } else if claim == Claim::Reserved && turn.is_none() {
+                // What is held is enough for one at a time.
+                places.drain(..).for_each(|place| self.space.borrow_mut().give_back(&place));
+                drop(nodes);
+                turn = Some(self.reserved_turn.lock(0, 0).await);
+            } else if (self.expects_space() || self.expects_easing(waited) || claim == Claim::Reserved)
+                && waited < SPACE_WAITS_MAX
+            {
                 waited += 1;
                 if !self.next_checkpoint().await {
                     break Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
@@ -500,43 +518,6 @@ impl Shard {
     /// Whether some chunks are closed for a while, and whoever closed them does not wait for the log to drain, which needs space.
     fn waits_for_moving(&self) -> bool {
         self.space.borrow().is_moving() && !self.draining.get()
-    }
-
-    /// Makes sure that `nodes` more dirty nodes can be written. Deletion (`urgent`) may use the last slice of the pool.
-    pub async fn reserve_nodes(self: &Rc<Self>, nodes: u64, urgent: bool) -> Result<NodesClaim, IoError> {
-        let mut waited = 0;
-        while self.nodes_needed() + nodes > self.space.borrow().nodes_free() {
-            if self.is_suspended() {
-                return Err(IoError::Suspended);
-            }
-            if self.grant(ChunkKind::Node, urgent).await {
-                continue;
-            }
-            waited += 1;
-            if waited > SPACE_WAITS_MAX || !self.next_checkpoint().await {
-                return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
-            }
-        }
-        self.nodes_queued.set(self.nodes_queued.get() + nodes);
-        Ok(NodesClaim { shard: self.clone(), nodes })
-    }
-
-    /// Adds the places that are wanted and not there yet; false when the shard's chunks have no more.
-    fn take_places(&self, wanted: &Wanted, places: &mut Vec<Ptr>) -> bool {
-        let mut space = self.space.borrow_mut();
-        while places.len() < wanted.count() {
-            let (size, alike) = wanted.next(places.len());
-            let found = match size.is_whole() {
-                true => space.allocate_run(wanted.kind(places.len()), size.units, alike),
-                false => space.allocate_packed(size).map(|place| (place, 1)),
-            };
-            let Ok((first, run)) = found else { return false };
-            // The checksum is filled in by the caller, the birth by the commit; until then only place and size count.
-            let bytes = size.units * UNIT as u32;
-            let place = |nth| first.plus(u64::from(nth * bytes));
-            places.extend((0..run).map(|nth| Ptr::new(place(nth), bytes, 0, Default::default())));
-        }
-        true
     }
 
     /// Asks the coordinator for a chunk. True when space of the kind may be there now.
@@ -607,6 +588,8 @@ impl Shard {
         if let Some(place) = &staged.place {
             self.placed.borrow_mut().remove(&place.addr());
             self.space.borrow_mut().give_back(place);
+        } else {
+            self.place_found(staged.block.data.len());
         }
         self.staged_bytes.set(self.staged_bytes.get() - staged.block.data.len());
         let mut log = self.log.borrow_mut();
@@ -645,12 +628,14 @@ impl Shard {
 
     /// Closes the period. Called between commits only.
     pub fn freeze_now(&self) -> FrozenShard {
-        self.space.borrow_mut().freeze();
         let log = self.log.borrow();
         self.checkpointing.set(true);
         self.nodes_frozen.set(self.nodes_dirty.get());
         let order = self.freeze_order.take();
+        let sealed: Vec<u32> = order.seals.iter().map(|seal| seal.volume).collect();
         let datasets = self.freeze_datasets(order);
+        self.keep_pledges(&sealed);
+        self.space.borrow_mut().freeze();
         let snapshots = self.snapshots.borrow();
         let snapshots = snapshots.values().map(|snapshot| snapshot.record.borrow().clone()).collect();
         self.nodes_dirty.set(0);

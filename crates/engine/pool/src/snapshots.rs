@@ -301,6 +301,34 @@ impl Control {
         ))
     }
 
+    /// The same, when what reserved volumes will have to write anew is held for them.
+    async fn secure_and_seal(
+        self: &Rc<Self>,
+        name: &str,
+        orders: Vec<(usize, SealOrder)>,
+    ) -> Result<(), Error> {
+        let mut secured = Ok(());
+        for shard in 0..self.shard_count() {
+            let own = orders.iter().filter(|(of, _)| *of == shard);
+            let volumes: Vec<Id> = own.map(|(_, order)| order.volume).collect();
+            let secure = move |shard: Rc<Shard>| async move { shard.secure_snapshots(volumes, true).await };
+            if secured.is_ok() {
+                secured = self.on_shard(shard, secure).await?;
+            }
+        }
+        let sealed = match secured {
+            Ok(()) => self.seal(name, orders).await,
+            Err((_, refusal)) => {
+                let what = "no snapshot is taken, since what is reserved must be there although the snapshot keeps what the volume has";
+                Err(self.not_reserved(name, what, refusal))
+            }
+        };
+        for shard in 0..self.shard_count() {
+            self.on_shard(shard, |shard| async move { shard.forget_pledges() }).await?;
+        }
+        sealed
+    }
+
     pub(crate) fn check_snapshot_name(object: &str, name: &str) -> Result<(), Error> {
         let fine = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
         if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(fine) {
@@ -364,7 +392,8 @@ impl Control {
             orders.push((place.shard, order));
         }
         let ids: Vec<String> = orders.iter().map(|(_, order)| order.snapshot.to_string()).collect();
-        self.seal(&first, orders).await?;
+        let sealed = self.secure_and_seal(&first, orders).await;
+        sealed?;
         let mut all = Vec::with_capacity(ids.len());
         for id in ids {
             all.push(self.snapshot_info(&id).await?);

@@ -141,6 +141,33 @@ impl SyncPolicy {
     }
 }
 
+/// What is kept ready for a volume's blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum VolumeFormat {
+    /// Nothing: space is taken as it is written.
+    #[default]
+    Thin,
+    /// Space for its whole size is held; what is written counts as used.
+    ZeroedThick,
+    /// Space for its whole size is held and counts as used.
+    EagerZeroedThick,
+}
+
+impl VolumeFormat {
+    pub fn name(self) -> &'static str {
+        match self {
+            VolumeFormat::Thin => "thin",
+            VolumeFormat::ZeroedThick => "zeroedthick",
+            VolumeFormat::EagerZeroedThick => "eagerzeroedthick",
+        }
+    }
+    pub fn parse(text: &str) -> Option<VolumeFormat> {
+        [VolumeFormat::Thin, VolumeFormat::ZeroedThick, VolumeFormat::EagerZeroedThick]
+            .into_iter()
+            .find(|format| format.name() == text)
+    }
+}
+
 /// How a pool is imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Import {
@@ -179,6 +206,7 @@ pub struct VolumeSpec {
     pub block_size: u32,
     pub sync: SyncPolicy,
     pub compression: Compression,
+    pub format: VolumeFormat,
 }
 
 /// What of a volume changes.
@@ -204,12 +232,16 @@ pub struct VolumeInfo {
     /// The pool's shard that owns it, and the core on which that shard runs.
     pub shard: usize,
     pub core: usize,
+    pub format: VolumeFormat,
     /// Bytes of blocks that hold data, and what of the pool's space they take, without redundancy: less where they are compressed.
     pub mapped: u64,
     pub stored: u64,
     /// Processor time for compressing and expanding its blocks since the import, in nanoseconds.
     pub packing_nanos: u64,
     pub unpacking_nanos: u64,
+    /// Bytes that are held for it and not used yet, and bytes that count as used by it: of an eagerzeroedthick one, its whole size.
+    pub reserved: u64,
+    pub used: u64,
     pub created: WallTime,
     /// The snapshot that it was cloned from, `VOLUME@NAME`; absent when it was not, or no longer needs it.
     pub origin: Option<String>,
@@ -335,8 +367,13 @@ pub struct PoolStatus {
     pub groups: Vec<GroupStatus>,
     pub shards: usize,
     pub size: u64,
+    /// What is in use, and what eagerzeroedthick volumes have not written yet.
     pub used: u64,
     pub free: u64,
+    /// Of what is free: held for zeroedthick volumes.
+    pub reserved: u64,
+    /// The sizes of all volumes, those in the trash too.
+    pub provisioned: u64,
     pub checkpoint: u64,
     /// Fullest shard's log, in thousandths.
     pub log_fill_permille: u32,

@@ -18,13 +18,14 @@ use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::evacuate::is_inside;
 use crate::heal::{Round, as_task};
+use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::spec::Severity;
 use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{DiskEntry, DiskLayout, DiskStatus, GroupEntry, Label, UNIT};
 use forebay_log::Ring;
-use forebay_space::{ChunkEntry, ChunkId, ChunkKind, Lines};
+use forebay_space::{CLASSES, ChunkEntry, ChunkId, ChunkKind, Lines};
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -86,11 +87,16 @@ impl AddAssign for Share {
 impl Shard {
     fn share(&self, group: u16) -> Share {
         let mut share = Share::default();
-        for chunk in self.space.borrow().chunks() {
+        let space = self.space.borrow();
+        for chunk in space.chunks() {
             let is_inside = chunk.entry.group == group;
             share.chunks += u64::from(is_inside);
             let busy = u64::from(chunk.busy.ones()) * UNIT;
             match chunk.entry.kind {
+                // What is held for reserved volumes is held elsewhere then.
+                ChunkKind::Data { class } if space.owed(class) > 0 => {
+                    share.data += if is_inside { u64::from(chunk.entry.units) * UNIT } else { 0 }
+                }
                 ChunkKind::Data { .. } if is_inside => share.data += busy,
                 ChunkKind::Data { .. } => share.holes += u64::from(chunk.busy.zeros()) * UNIT,
                 ChunkKind::Node if is_inside => share.nodes += busy,
@@ -106,6 +112,13 @@ impl Shard {
         while self.space.borrow().nodes_free_beside(group) < self.nodes_needed() {
             if !self.grant(ChunkKind::Node, true).await {
                 return false;
+            }
+        }
+        for class in 0..CLASSES as u8 {
+            while self.space.borrow().lacking_without(class, group) > 0 {
+                if !self.grant(ChunkKind::Data { class }, false).await {
+                    return false;
+                }
             }
         }
         self.space.borrow_mut().vacate(group);
@@ -170,7 +183,7 @@ impl Shard {
             return Ok(0);
         }
         let nodes = u64::from(dataset.tree.borrow().height()) + 1;
-        let claim = self.reserve_nodes(nodes, false).await?;
+        let claim = self.reserve_nodes(nodes, Claim::Moved).await?;
         self.change_tree(dataset, |tree| tree.rewrite(leaf));
         drop(claim);
         Ok(nodes)

@@ -8,6 +8,7 @@ use crate::lines::LinesClaim;
 use crate::pack::{Block, Packing};
 use crate::record::DatasetRecord;
 use crate::registry::registry;
+use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::spec::{Extent, SyncPolicy};
 use crate::wanted::Wanted;
@@ -186,7 +187,10 @@ impl Volume {
         // What has to be completed first is packed when it is. It must all fit into the log then.
         let lines = match packs && shard.fits_into_log(count, block_bytes) {
             true => None,
-            false => Some(shard.claim_lines((block_bytes as u64 / UNIT) as u32, count, block_bytes).await?),
+            false => {
+                let (units, claim) = ((block_bytes as u64 / UNIT) as u32, self.dataset.claim());
+                Some(shard.claim_lines(units, count, block_bytes, claim).await?)
+            }
         };
         Ok(Prepared::Bare { data, count, lines })
     }
@@ -243,7 +247,7 @@ impl Volume {
         let nodes = self.dataset.nodes_over(once(first..first + count as u64));
         let in_lines = lines.as_ref().map_or(0, LinesClaim::blocks) as usize;
         let wanted = Wanted::whole(block_bytes, count - in_lines);
-        let (places, nodes) = self.shard.allocate(&wanted, nodes).await?;
+        let (places, nodes) = self.shard.allocate(&wanted, nodes, self.dataset.claim()).await?;
         let mut ptrs = lines.map_or(Vec::new(), LinesClaim::take);
         ptrs.extend(places);
         // The first blocks go straight to the data disks, the others to the log.
@@ -279,7 +283,7 @@ impl Volume {
         let durable = self.is_durable(fua);
         let nodes = self.dataset.nodes_over(once(first..first + packing.blocks()));
         let sizes = packing.sizes_left();
-        let (places, nodes) = self.shard.allocate(&Wanted::Each(&sizes), nodes).await?;
+        let (places, nodes) = self.shard.allocate(&Wanted::Each(&sizes), nodes, self.dataset.claim()).await?;
         let (changes, lines) = packing.changes(&self.dataset, first, places, self.goes_to_log(sizes.len()));
         let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
         (entry.nodes, entry.lines) = (Some(nodes), lines);
@@ -379,7 +383,7 @@ impl Volume {
             let room = self.claim_log(0).await.ok().flatten();
             let guard = self.dataset.locks.lock(at, to - 1).await;
             let nodes = self.dataset.nodes_over(once(at..to));
-            let nodes = self.shard.reserve_nodes(nodes, true).await?;
+            let nodes = self.shard.reserve_nodes(nodes, Claim::Urgent).await?;
             let change = Change::Clear { dataset: self.dataset.clone(), first: at, count: to - at };
             let durable = self.sync() == SyncPolicy::Always || (self.sync() == SyncPolicy::Standard && fua);
             let mut entry = Entry::new(self.shard.entry_id(), vec![change], durable);
@@ -504,7 +508,7 @@ impl Volume {
         record.mapped = self.dataset.tree.borrow().mapped();
         change(&mut record);
         let height = forebay_tree::height_for(record.blocks());
-        let nodes = self.shard.reserve_nodes(u64::from(height) + 1, true).await?;
+        let nodes = self.shard.reserve_nodes(u64::from(height) + 1, Claim::Urgent).await?;
         let mut entry = Entry::new(self.shard.entry_id(), vec![Change::put(record)], true);
         entry.nodes = Some(nodes);
         finish(self.queue(entry, true)).await

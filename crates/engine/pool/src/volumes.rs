@@ -5,8 +5,9 @@ use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::record::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
+use crate::reserve::{Claim, Refusal};
 use crate::shard::Shard;
-use crate::spec::{Severity, VolumeChange, VolumeDelete, VolumeInfo, VolumeSpec};
+use crate::spec::{Severity, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec};
 use crate::tables::DATASETS_MAX;
 use crate::volume::Volume;
 use forebay_base::{Id, MIB, TIB};
@@ -53,7 +54,9 @@ pub(crate) fn check_size(object: &str, size: u64, block_size: u32) -> Result<(),
 
 impl Shard {
     pub(crate) fn info(&self, dataset: &Dataset) -> VolumeInfo {
-        let (record, mapped) = (dataset.record.borrow(), dataset.tree.borrow().mapped());
+        let (record, tree) = (dataset.record.borrow(), dataset.tree.borrow().mapped());
+        let (staged, shift) = (dataset.blocks_staged(), record.block_shift);
+        let mapped = (tree.blocks as u64 + staged) << shift;
         VolumeInfo {
             id: record.id,
             pool: self.shared.name.clone(),
@@ -65,10 +68,16 @@ impl Shard {
             read_only: self.shared.import.read_only,
             shard: self.index,
             core: self.index % self.shared.cores.count(),
-            mapped: (mapped.blocks as u64) << record.block_shift,
-            stored: mapped.units as u64 * UNIT,
+            stored: tree.units as u64 * UNIT,
             packing_nanos: dataset.packing_nanos.get(),
             unpacking_nanos: dataset.unpacking_nanos.get(),
+            format: record.format,
+            mapped,
+            reserved: match record.format {
+                VolumeFormat::ZeroedThick => dataset.owed().saturating_sub(staged) << shift,
+                VolumeFormat::Thin | VolumeFormat::EagerZeroedThick => 0,
+            },
+            used: if record.format == VolumeFormat::EagerZeroedThick { record.size } else { mapped },
             created: record.created,
             origin: self.origin_of(dataset),
             snapshots: self.snapshots_of(record.number).len() as u32,
@@ -91,7 +100,8 @@ impl Shard {
     }
 
     async fn put_new(self: &Rc<Self>, record: DatasetRecord, tree: Option<Tree>) -> Result<(), IoError> {
-        let nodes = self.reserve_nodes(2, false).await?;
+        // What the others hold is not touched for long: the tree is empty, or another's.
+        let nodes = self.reserve_nodes(2, Claim::Reserved).await?;
         let change = match tree {
             Some(tree) => Change::put_clone(record, tree),
             None => Change::put(record),
@@ -153,6 +163,11 @@ impl Control {
             return Err(Error::new(ErrorKind::Invalid("block_size"), object, message).remedy(remedy));
         }
         check_size(&object, spec.size, spec.block_size)?;
+        // Two that each find all there is would both be refused.
+        let _turn = match spec.format {
+            VolumeFormat::Thin => None,
+            _ => Some(self.lineage.lock(0, 0).await),
+        };
         if self.names.borrow().contains_key(&spec.name) {
             return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
                 .remedy("Choose another name"));
@@ -163,14 +178,17 @@ impl Control {
         self.names.borrow_mut().insert(spec.name.clone(), Place { shard, id });
         let shift = spec.block_size.trailing_zeros() as u8;
         let fresh = DatasetRecord::new(DatasetKind::Volume, id, shift, spec.size, spec.name.clone());
-        let (sync, compression) = (spec.sync, spec.compression);
-        let record = DatasetRecord { sync, compression, created: self.rt.wall(), ..fresh };
+        let VolumeSpec { sync, compression, format, size, .. } = spec;
+        let record = DatasetRecord { sync, compression, format, created: self.rt.wall(), ..fresh };
         let create = move |shard: Rc<Shard>| async move {
-            let dataset = shard.create_dataset(record, None).await?;
+            let _pledge = shard.secure_new(format, shift, size).await?;
+            let dataset = shard.create_dataset(record, None).await.map_err(Refusal::Failed)?;
             Ok(shard.info(&dataset))
         };
         let created = self.on_shard(shard, create).await;
-        let created = created.and_then(|result| result.map_err(|error| self.io_error(&spec.name, error)));
+        let why = format!("it cannot be made {}", format.name());
+        let created =
+            created.and_then(|result| result.map_err(|refusal| self.not_reserved(&spec.name, &why, refusal)));
         if created.is_err() {
             self.names.borrow_mut().remove(&spec.name);
         } else if let Some(message) = self.small_blocks(spec.block_size) {
@@ -253,12 +271,7 @@ impl Control {
             let remedy = "Create a smaller volume and copy what is needed";
             return Err(Error::new(ErrorKind::Unsafe, self.object(name), message).remedy(remedy));
         }
-        self.on_volume(name, move |shard, dataset| async move {
-            let volume = Volume::of(shard.clone(), dataset.clone());
-            volume.put(|record| record.size = record.size.max(size)).await?;
-            Ok(shard.info(&dataset))
-        })
-        .await
+        self.volume_grow(name, size).await
     }
 
     pub async fn volume_set(&self, name: &str, change: VolumeChange) -> Result<VolumeInfo, Error> {

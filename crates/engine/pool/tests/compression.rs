@@ -4,7 +4,7 @@ use forebay_base::{MIB, Random};
 use forebay_pool::check::check;
 use forebay_pool::{
     Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, SyncPolicy, Volume, VolumeChange,
-    VolumeDelete, VolumeInfo, VolumeSpec,
+    VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::{Buf, Cores, Rt};
 use forebay_simulation::{Fate, Image, World, WorldConfig};
@@ -30,6 +30,7 @@ impl Pool {
             block_size,
             sync: SyncPolicy::Standard,
             compression,
+            format: VolumeFormat::Thin,
         };
         let info = self.engine.volume_create(spec).await.expect("created");
         Volume::open(&self.rt, info.id).expect("open")

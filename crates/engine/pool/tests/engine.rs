@@ -5,7 +5,7 @@ use forebay_pool::check::check;
 use forebay_pool::{
     ATTRIBUTES_BYTES_MAX, Compression, DiskAdd, DiskReplace, Engine, EngineConfig, ErrorCounts, ErrorKind,
     Host, Import, IoError, Layout, PoolSpec, PoolState, ScrubSchedule, ScrubState, SyncPolicy, Volume,
-    VolumeDelete, VolumeSpec,
+    VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Buf, Cores, DiskErrorKind, Rt};
 use forebay_simulation::{Action, Image, OpKind, Rule, World, WorldConfig};
@@ -44,6 +44,7 @@ fn volume(name: &str, size: u64, block_size: u32) -> VolumeSpec {
         block_size,
         sync: SyncPolicy::Always,
         compression: Compression::Off,
+        format: VolumeFormat::Thin,
     }
 }
 

@@ -4,7 +4,7 @@ use forebay_base::MIB;
 use forebay_pool::check::check;
 use forebay_pool::{
     Compression, Engine, EngineConfig, ErrorKind, Host, Import, Layout, PoolSpec, SnapshotChange,
-    SnapshotSchedule, SyncPolicy, Volume, VolumeDelete, VolumeSpec,
+    SnapshotSchedule, SyncPolicy, Volume, VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
@@ -32,6 +32,7 @@ impl Pool {
             block_size: BLOCK as u32,
             sync: SyncPolicy::Always,
             compression: Compression::Off,
+            format: VolumeFormat::Thin,
         };
         let info = self.engine.volume_create(spec).await.expect("created");
         Volume::open(&self.rt, info.id).expect("open")

@@ -5,7 +5,7 @@ use forebay_base::{MIB, Random};
 use forebay_pool::check::check;
 use forebay_pool::{
     Compression, Engine, EngineConfig, Error, ErrorKind, Host, Import, Layout, PoolSpec, ReceiveOptions,
-    ResumeToken, SendOptions, SnapshotInfo, SyncPolicy, Volume, VolumeDelete, VolumeSpec,
+    ResumeToken, SendOptions, SnapshotInfo, SyncPolicy, Volume, VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Fate, Image, OpKind, World, WorldConfig};
@@ -65,7 +65,15 @@ impl Pools {
         // Some volumes are compressed.
         let kinds = [Compression::Off, Compression::Lz4, Compression::Zstd(1)];
         let compression = kinds[name.bytes().map(usize::from).sum::<usize>() % 3];
-        let spec = VolumeSpec { pool, name, size, block_size, sync: SyncPolicy::Always, compression };
+        let spec = VolumeSpec {
+            pool,
+            name,
+            size,
+            block_size,
+            sync: SyncPolicy::Always,
+            compression,
+            format: VolumeFormat::Thin,
+        };
         let info = self.engine.volume_create(spec).await.expect("created");
         Volume::open(&self.rt, info.id).expect("open")
     }

@@ -4,7 +4,8 @@ use forebay_base::{Id, MIB};
 use forebay_pool::check::check;
 use forebay_pool::{
     Compression, Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, IoError, Layout, PoolSpec,
-    SnapshotChange, SnapshotSchedule, SyncPolicy, TRASH_KEEP_SECONDS, Volume, VolumeDelete, VolumeSpec,
+    SnapshotChange, SnapshotSchedule, SyncPolicy, TRASH_KEEP_SECONDS, Volume, VolumeDelete, VolumeFormat,
+    VolumeSpec,
 };
 use forebay_runtime::{Arena, Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
@@ -37,6 +38,7 @@ impl Pool {
             block_size: BLOCK as u32,
             sync: SyncPolicy::Always,
             compression: Compression::Off,
+            format: VolumeFormat::Thin,
         };
         let info = self.engine.volume_create(spec).await.expect("created");
         self.open(info.id)

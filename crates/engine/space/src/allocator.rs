@@ -19,6 +19,7 @@
 use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
 use crate::groups::whole_lines;
+use crate::held::{CLASSES, Held};
 use crate::size::{Lines, Size};
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
@@ -77,6 +78,9 @@ pub struct Space {
     /// Chunks that are being evacuated, and chunks of which a slot is moving: nothing is allocated from them.
     pub(crate) closed: BTreeSet<ChunkId>,
     pub(crate) moving: BTreeSet<ChunkId>,
+    /// What is held for reserved volumes, by class, and interior nodes that they are owed.
+    pub(crate) held: [Held; CLASSES],
+    pub(crate) owed_inner: u64,
     /// Groups that are leaving: nothing is allocated from their chunks.
     pub(crate) vacated: BTreeSet<u16>,
     /// Slots that have been copied: the chunk, which of its slots, where to.
@@ -100,6 +104,7 @@ impl Space {
             self.scarce = false;
         }
         self.nodes_free.set(None);
+        self.recount_places();
         let before = self.chunks.insert(chunk.entry.id, chunk);
         assert!(before.is_none(), "chunk granted twice");
     }
@@ -212,6 +217,7 @@ impl Space {
         let most = if line == 0 { count } else { ((line - unit % line) / size).clamp(1, count) };
         let (addr, taken) = take(self.chunks.get_mut(&id).expect("chosen among the owned"), unit, size, most);
         self.open.insert(stream, (id, unit + taken * size));
+        self.note_places(id, unit, taken * size, true);
         Some((addr, taken, size))
     }
 
@@ -235,7 +241,8 @@ impl Space {
             let (id, kind, free) = (chunk.entry.id, chunk.entry.kind, chunk.busy.zeros());
             // Nodes stay among nodes so that their number can be guaranteed.
             let is_data = |kind| matches!(kind, ChunkKind::Data { .. });
-            (kind == stream.kind || (any_hole && is_data(kind) && is_data(stream.kind)))
+            (kind == stream.kind
+                || (any_hole && is_data(kind) && is_data(stream.kind) && !self.is_held(kind)))
                 && self.piece(chunk, stream, block.units) <= free.min(most)
                 && (self.scarce || free * 4 >= chunk.entry.units)
                 && !self.is_closed(id)
@@ -351,6 +358,7 @@ impl Space {
         let chunk = self.chunks.get_mut(&ptr.addr().chunk()).expect("allocated from an owned chunk");
         let already = chunk.busy.clear(ptr.addr().unit(), ptr.units());
         assert_eq!(already, 0, "gave back a free unit");
+        self.note_places(ptr.addr().chunk(), ptr.addr().unit(), ptr.units(), false);
     }
 
     /// The block at `ptr` is now part of a tree.
@@ -386,6 +394,7 @@ impl Space {
             return false;
         }
         let (free, unknown) = (chunk.busy.set(ptr.addr().unit(), ptr.units()) == 0, chunk.unknown);
+        self.recount_places();
         self.applied(ptr);
         free || unknown
     }
@@ -411,6 +420,11 @@ impl Space {
         self.open.retain(|_, (open, _)| *open != id);
     }
 
+    /// Fills no holes further.
+    pub(crate) fn forget_holes(&mut self) {
+        self.open.retain(|stream, _| stream.fill != Fill::Holes);
+    }
+
     pub(crate) fn is_leaving(&self, id: ChunkId) -> bool {
         self.leaving.contains(&id)
     }
@@ -429,6 +443,7 @@ impl Space {
     pub fn freeze(&mut self) {
         assert!(self.frozen.allocated.is_empty() && self.frozen.freed.is_empty(), "one checkpoint at a time");
         self.frozen = std::mem::take(&mut self.current);
+        self.freeze_held();
         self.chunks.values_mut().for_each(|chunk| chunk.settled = chunk.logged);
     }
 
@@ -444,7 +459,8 @@ impl Space {
                 && chunk.busy.is_empty()
                 && !open.contains(&chunk.entry.id)
         };
-        self.leaving = self.chunks.values().filter(idle).map(|chunk| chunk.entry.id).collect();
+        let empty = self.chunks.values().filter(idle).map(|chunk| chunk.entry.id).collect();
+        self.leaving = self.may_leave(empty);
         // One empty node chunk stays: the next checkpoint needs it.
         let is_of_use = |chunk: &Chunk| chunk.entry.kind == ChunkKind::Node && !self.is_vacated(chunk);
         if let Some(kept) = self.leaving.iter().position(|id| is_of_use(&self.chunks[id])) {
@@ -458,6 +474,7 @@ impl Space {
         }
         let leaving = &self.leaving;
         self.open.retain(|_, (id, _)| !leaving.contains(id));
+        self.recount_places();
     }
 
     /// Lets the next node come from the emptiest chunk: a table must fit into few chunks.
@@ -531,6 +548,7 @@ impl Space {
         }
         let leaving = std::mem::take(&mut self.leaving);
         self.nodes_free.set(None);
+        self.release_held();
         leaving
             .into_iter()
             .map(|id| self.chunks.remove(&id).expect("leaving chunks are owned").entry)

@@ -116,6 +116,27 @@ impl Bits {
         self.len.saturating_sub(at)
     }
 
+    /// Runs of `count` clear bits (a power of two up to 64) that start at a multiple of `count`.
+    pub fn places(&self, count: u32) -> u32 {
+        debug_assert!(count.is_power_of_two() && count <= 64);
+        if self.ones == 0 {
+            return self.len / count;
+        }
+        // The first bit of each run, in a word that has as many runs as fit.
+        let starts = (0..64).step_by(count as usize).fold(0u64, |starts, at| starts | 1 << at);
+        let in_word = |(index, word): (usize, &u64)| {
+            let beyond = (self.len - index as u32 * 64).min(64);
+            let mut taken = if beyond == 64 { *word } else { word | u64::MAX << beyond };
+            let mut reach = 1;
+            while reach < count {
+                taken |= taken >> reach;
+                reach *= 2;
+            }
+            (!taken & starts).count_ones()
+        };
+        self.words.iter().enumerate().map(in_word).sum()
+    }
+
     /// How many clear bits follow each other from `at` on, counted up to `most`.
     pub fn free_run(&self, at: u32, most: u32) -> u32 {
         let end = self.len.min(at.saturating_add(most));
@@ -200,6 +221,9 @@ mod tests {
                 let first = (from..).take_while(|a| a + any <= len).find(|a| a % 2 == 1 && here(a));
                 assert_eq!(bits.find_run(from, any, odd), first, "len {len} from {from} any {any}");
                 let run = plain[from as usize..].iter().take(want as usize).take_while(|bit| !**bit).count();
+                let places =
+                    plain.chunks_exact(want.min(64) as usize).filter(|run| run.iter().all(|bit| !bit));
+                assert_eq!(bits.places(want.min(64)), places.count() as u32, "len {len} of {want}");
                 assert_eq!(bits.free_run(from, want), run as u32, "len {len} from {from} most {want}");
                 assert_eq!(Bits::from_bytes(len, &bits.to_bytes()).as_ref(), Some(&bits));
             }

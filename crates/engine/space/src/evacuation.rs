@@ -3,6 +3,7 @@
 use crate::address::ChunkId;
 use crate::allocator::Space;
 use crate::chunk::{Chunk, ChunkKind};
+use crate::held::CLASSES;
 use std::collections::BTreeSet;
 
 /// Chunks that one evacuation may empty however few there are: some may have to stay for a block that is locked.
@@ -20,6 +21,7 @@ impl Space {
         let zeros = |chunk: &Chunk| u64::from(chunk.busy.zeros());
         let mut holes: u64 = data.iter().map(|chunk| zeros(chunk)).sum();
         let mut moved = 0;
+        let mut spare = [None; CLASSES];
         let fits = |chunk: &&&Chunk| {
             moved += u64::from(chunk.busy.ones());
             holes -= zeros(chunk);
@@ -27,17 +29,20 @@ impl Space {
             chunk.busy.ones() <= chunk.entry.units / 8 * 7 && moved <= holes / 2
         };
         let most = (data.len() / 16).max(EVACUATED_MIN);
-        data.iter().take(most).take_while(fits).map(|chunk| chunk.entry.id).collect()
+        let movable = data.iter().filter(|chunk| self.may_empty(chunk, &mut spare));
+        movable.take(most).take_while(fits).map(|chunk| chunk.entry.id).collect()
     }
 
     /// Allocates nothing from these chunks until [`Space::reopen`].
     pub fn close(&mut self, chunks: BTreeSet<ChunkId>) {
         self.open.retain(|_, (id, _)| !chunks.contains(id));
         self.closed = chunks;
+        self.recount_places();
     }
 
     /// Allocates from every chunk again.
     pub fn reopen(&mut self) {
         self.closed.clear();
+        self.recount_places();
     }
 }

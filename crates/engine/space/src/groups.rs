@@ -13,6 +13,7 @@ impl Space {
         self.lines.resize(self.lines.len().max(group + 1), Lines::default());
         self.lines[group] = lines;
         self.vacated.remove(&(group as u16));
+        self.recount_places();
     }
 
     /// Allocates nothing from a group's chunks any more.
@@ -20,6 +21,7 @@ impl Space {
         self.vacated.insert(group);
         let chunks = &self.chunks;
         self.open.retain(|_, (id, _)| chunks[id].entry.group != group);
+        self.recount_places();
         self.nodes_free.set(None);
     }
 

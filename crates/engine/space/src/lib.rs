@@ -9,6 +9,7 @@ mod bits;
 mod chunk;
 mod evacuation;
 mod groups;
+mod held;
 mod moving;
 mod size;
 
@@ -16,4 +17,5 @@ pub use address::{Addr, ChunkId, NODE_UNITS, PTR_BYTES, Ptr, UNIT_SECTORS};
 pub use allocator::{NeedChunk, Space};
 pub use bits::Bits;
 pub use chunk::{CHUNK_ENTRY_BYTES, Chunk, ChunkEntry, ChunkKind, decode_record, encode_record};
+pub use held::CLASSES;
 pub use size::{Lines, Size};

@@ -148,11 +148,15 @@ pub enum Bug {
     SendPrunesByBirth,
     /// A volume advances to a received snapshot over what was written to it since.
     ReceiveOverChanges,
+    /// What a reserved volume is owed is counted and not held.
+    ReservationNotHeld,
+    /// A snapshot of a reserved volume is taken without holding what must be written anew.
+    SnapshotReservesNothing,
 }
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 65] = [
+    pub const ALL: [Bug; 67] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -218,6 +222,8 @@ impl Bug {
         Bug::WrongCountsAsUnreadable,
         Bug::FailureCountsAsRecorded,
         Bug::ScrubLeavesUnread,
+        Bug::ReservationNotHeld,
+        Bug::SnapshotReservesNothing,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.

@@ -373,7 +373,7 @@ impl Operation {
             PoolList => "All pools",
             PoolCreate => "Create a pool",
             PoolShow => "One pool with its groups and disks",
-            PoolSet => "Say how long a pool keeps deleted volumes",
+            PoolSet => "Say how long a pool keeps deleted volumes, and when to tell that it fills",
             PoolDestroy => "Destroy a pool and all its volumes",
             PoolImport => "Import a pool from its disks",
             PoolExport => "Close a pool so that another host can import it",

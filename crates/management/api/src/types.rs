@@ -151,6 +151,9 @@ pub struct PoolSpec {
     /// How long deleted volumes wait in the trash; 0 when they do not. Absent while the pool is unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trash_keep_seconds: Option<u32>,
+    /// How full the pool is, in percent, when somebody wants to hear of it.
+    #[serde(default)]
+    pub threshold_percents: Vec<u8>,
 }
 
 /// What to change of a pool; what is absent stays.
@@ -161,6 +164,10 @@ pub struct PoolSet {
     /// years); 0 for not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trash_keep_seconds: Option<u32>,
+    /// All of the pool's thresholds, 1 to 8 of 1 to 100 percent: an event tells when what is used reaches one, and when it is well below
+    /// it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold_percents: Option<Vec<u8>>,
 }
 
 /// Sizes are user data space, after mirroring; zero while the pool is unavailable.
@@ -171,8 +178,20 @@ pub struct PoolStatus {
     #[serde(default)]
     pub read_only: bool,
     pub size_bytes: u64,
+    /// What is stored, and what eagerzeroedthick volumes have not written yet.
     pub used_bytes: u64,
     pub free_bytes: u64,
+    /// Of what is free: held for zeroedthick volumes.
+    #[serde(default)]
+    pub reserved_bytes: u64,
+    /// The sizes of all volumes, those in the trash too; and how much that is of the pool's size, in thousandths.
+    #[serde(default)]
+    pub provisioned_bytes: u64,
+    #[serde(default)]
+    pub provisioned_permille: u64,
+    /// Days until nothing is free that is not held, at the rate of late; absent when that is not to be foreseen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_in_days: Option<u64>,
     pub shards: u32,
     /// Number of the newest checkpoint.
     pub checkpoint: u64,

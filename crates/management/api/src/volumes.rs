@@ -4,6 +4,17 @@ use crate::{Condition, Sync};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// What is kept ready for a volume: `thin` nothing; `zeroedthick` holds space for its whole size; `eagerzeroedthick` does as well, and all of it
+/// counts as used from the beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum VolumeFormat {
+    #[default]
+    Thin,
+    ZeroedThick,
+    EagerZeroedThick,
+}
+
 /// A volume: a virtual disk. Its name is `POOL/NAME`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
@@ -23,6 +34,8 @@ pub struct VolumeSpec {
     /// How blocks that are written from now on are compressed: `off`, `lz4`, `lzjb`, `gzip-1` to `gzip-9`, `zstd-1` to `zstd-19`.
     #[serde(default = "no_compression")]
     pub compression: String,
+    #[serde(default)]
+    pub format: VolumeFormat,
     /// From one snapshot that is taken by itself to the next; 0 for never.
     #[serde(default)]
     pub snapshot_every_seconds: u32,
@@ -49,6 +62,12 @@ pub struct VolumeStatus {
     pub compress_cpu_us: u64,
     #[serde(default)]
     pub expand_cpu_us: u64,
+    /// Bytes that count as used by it: of an eagerzeroedthick volume, its size.
+    #[serde(default)]
+    pub used_bytes: u64,
+    /// Bytes of free space that are held for it alone.
+    #[serde(default)]
+    pub reserved_bytes: u64,
     /// The snapshot that it was cloned from; absent when it was not, or needs it no longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
@@ -85,6 +104,9 @@ pub struct VolumeCreate {
     /// snapshot is of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<String>,
+    /// Default: `thin`. Refused when the pool cannot hold what it would reserve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<VolumeFormat>,
     /// Name or UUID of a snapshot in the same pool: the volume becomes a clone of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_snapshot: Option<String>,
@@ -113,6 +135,9 @@ pub struct VolumeSet {
     /// For what is written from now on; what is stored stays as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<String>,
+    /// Its new format; refused when the pool cannot hold what it would reserve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<VolumeFormat>,
     /// A snapshot is taken by itself so often: 60 (a minute) to 31622400 (366 days), or 0 for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_every_seconds: Option<u32>,

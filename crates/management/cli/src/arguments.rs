@@ -6,7 +6,7 @@ use crate::snapshots::{CloneCommand, Snapshot};
 use crate::trash;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use forebay_api::{Access, Layout, Sync};
+use forebay_api::{Access, Layout, Sync, VolumeFormat};
 use std::convert::Infallible;
 use std::path::PathBuf;
 
@@ -173,6 +173,27 @@ impl From<SyncArgument> for Sync {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "lowercase")]
+pub enum FormatArgument {
+    /// Space is taken as it is written
+    Thin,
+    /// Space for its whole size is held; what is written counts as used
+    ZeroedThick,
+    /// Space for its whole size is held and counts as used
+    EagerZeroedThick,
+}
+
+impl From<FormatArgument> for VolumeFormat {
+    fn from(format: FormatArgument) -> VolumeFormat {
+        match format {
+            FormatArgument::Thin => VolumeFormat::Thin,
+            FormatArgument::ZeroedThick => VolumeFormat::ZeroedThick,
+            FormatArgument::EagerZeroedThick => VolumeFormat::EagerZeroedThick,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum RoleArgument {
     /// Reads everything
     Viewer,
@@ -234,17 +255,7 @@ pub enum Pool {
         name: Option<String>,
     },
     /// Change a pool's properties
-    Set {
-        /// The pool's name or UUID
-        name: String,
-        /// How long deleted volumes wait in the trash, like 7d (the default of a new pool); 0 or off for not at all
-        #[arg(long, value_name = "DURATION", value_parser = parse_every, required = true)]
-        trash_keep: u32,
-        #[command(flatten)]
-        yes: Yes,
-        #[command(flatten)]
-        dry_run: DryRun,
-    },
+    Set(trash::Settings),
     /// Read everything that a pool stores, on every disk, and put right what is bad
     Scrub {
         /// The pool's name or UUID
@@ -353,7 +364,7 @@ pub enum Pool {
 
 #[derive(Subcommand, Debug)]
 pub enum Volume {
-    /// Create a thin volume, empty or as a clone of a snapshot
+    /// Create a volume, empty or as a clone of a snapshot
     Create {
         /// POOL/[PROJECT/]NAME
         name: String,
@@ -369,6 +380,9 @@ pub enum Volume {
         /// off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19 [default: lz4]
         #[arg(long, value_name = "KIND")]
         compression: Option<String>,
+        /// What is kept ready for it [default: thin]
+        #[arg(long)]
+        format: Option<FormatArgument>,
         /// A snapshot of the same pool: the volume begins as it is, and shares its blocks until they are overwritten
         #[arg(long, value_name = "VOLUME@NAME", conflicts_with = "block_size")]
         from: Option<String>,
@@ -419,6 +433,16 @@ pub enum Volume {
         /// The new size
         #[arg(long, value_parser = parse_size)]
         size: u64,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Give a volume another format while clients use it
+    Convert {
+        /// POOL/NAME or UUID
+        name: String,
+        /// What is kept ready for it
+        #[arg(long)]
+        format: FormatArgument,
         #[command(flatten)]
         dry_run: DryRun,
     },

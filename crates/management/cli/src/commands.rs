@@ -157,7 +157,7 @@ impl Session {
                 })?;
                 Ok(health(&pools))
             }
-            Pool::Set { name, trash_keep, yes, dry_run } => self.pool_set(&name, trash_keep, yes, dry_run),
+            Pool::Set(set) => self.pool_set(set),
             Pool::Scrub { name, pause, stop, every, wait } => {
                 let (action, done) = match (pause, stop, every) {
                     (true, ..) => (ScrubAction::Pause, "is paused"),
@@ -265,6 +265,7 @@ impl Session {
                 block_size,
                 sync,
                 compression,
+                format,
                 from,
                 host,
                 logical_block,
@@ -280,6 +281,7 @@ impl Session {
                     block_size_bytes,
                     sync: sync.map(Into::into),
                     compression,
+                    format: format.map(Into::into),
                     from_snapshot: from,
                     hosts: host,
                     logical_block_bytes: hosts::logical_block(logical_block)?,
@@ -311,6 +313,7 @@ impl Session {
                     size_bytes: None,
                     sync: sync.map(Into::into),
                     compression,
+                    format: None,
                     snapshot_every_seconds: snapshot_every,
                     snapshot_keep,
                 };
@@ -318,6 +321,10 @@ impl Session {
             }
             Volume::Resize { name, size, dry_run } => {
                 let change = VolumeSet { size_bytes: Some(size), ..VolumeSet::default() };
+                self.volume_change(&name, &change, dry_run.dry_run)
+            }
+            Volume::Convert { name, format, dry_run } => {
+                let change = VolumeSet { format: Some(format.into()), ..VolumeSet::default() };
                 self.volume_change(&name, &change, dry_run.dry_run)
             }
             Volume::Delete(delete) => self.volume_delete(delete),

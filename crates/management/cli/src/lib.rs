@@ -228,6 +228,8 @@ mod tests {
             "disk clear tank/3 --dry-run",
             "disk locate tank/3 --seconds 5 --no-wait",
             "volume create tank/a --size 100G --block-size 8K --sync standard",
+            "volume create tank/a --size 100G --format eagerzeroedthick",
+            "volume convert tank/a --format thin --dry-run",
             "volume list",
             "volume show tank/a",
             "volume set tank/a --sync disabled --dry-run",

@@ -90,6 +90,13 @@ pub fn pool(pool: &Pool) {
         show_size(status.size_bytes),
         show_size(status.free_bytes)
     );
+    println!(
+        "  promised    {} reserved; volumes of {} in all, {}.{:02} times the pool",
+        show_size(status.reserved_bytes),
+        show_size(status.provisioned_bytes),
+        status.provisioned_permille / 1000,
+        status.provisioned_permille % 1000 / 10
+    );
     println!("  shards      {}", status.shards);
     println!("  checkpoint  {}", status.checkpoint);
     println!("  log         {} % full", status.log_fill_permille / 10);
@@ -98,6 +105,14 @@ pub fn pool(pool: &Pool) {
         println!("  scrub       {}", scrub_words(scrub));
     }
     println!("  scrubs      {}", schedule_words(&status.scrub_schedule));
+    let percents: Vec<String> =
+        pool.spec.threshold_percents.iter().map(|percent| format!("{percent} %")).collect();
+    let full = match status.full_in_days {
+        Some(0) => "full within a day".to_string(),
+        Some(days) => format!("full in {days} days"),
+        None => "no day foreseen when it is full".into(),
+    };
+    println!("  filling     {full}; told at {}", percents.join(", "));
     if let Some(keep) = pool.spec.trash_keep_seconds {
         let keep = if keep > 0 { format!("kept for {}", show_duration(keep)) } else { "not kept".into() };
         println!("  trash       deleted volumes are {keep}");
@@ -220,7 +235,10 @@ pub fn volumes(volumes: &[Volume]) {
         vec![
             Cell::text(&volume.name),
             Cell::number(show_size(volume.spec.size_bytes)),
+            Cell::text(word(&volume.spec.format)),
             Cell::number(show_size(volume.status.mapped_bytes)),
+            Cell::number(show_size(volume.status.reserved_bytes)),
+            Cell::number(show_size(volume.status.used_bytes)),
             Cell::number(ratio(volume)),
             Cell::number(show_size(u64::from(volume.spec.block_size_bytes))),
             Cell::text(word(&volume.spec.sync)),
@@ -231,7 +249,21 @@ pub fn volumes(volumes: &[Volume]) {
         ]
     });
     table(
-        &["NAME", "SIZE", "USED", "RATIO", "BLOCK", "SYNC", "COMPRESSION", "SNAPSHOTS", "SCHEDULE", "ORIGIN"],
+        &[
+            "NAME",
+            "SIZE",
+            "FORMAT",
+            "WRITTEN",
+            "RESERVED",
+            "USED",
+            "RATIO",
+            "BLOCK",
+            "SYNC",
+            "COMPRESSION",
+            "SNAPSHOTS",
+            "SCHEDULE",
+            "ORIGIN",
+        ],
         rows.collect(),
         "No volumes. Create one with: forebay volume create POOL/NAME --size 100G",
     );
@@ -287,7 +319,10 @@ pub fn volume(volume: &Volume) {
     println!("{}", printable(&volume.name));
     println!("  id          {}", printable(&volume.id));
     println!("  size        {}", show_size(volume.spec.size_bytes));
-    println!("  used        {}", show_size(volume.status.mapped_bytes));
+    println!("  format      {}", word(&volume.spec.format));
+    println!("  written     {}", show_size(volume.status.mapped_bytes));
+    println!("  reserved    {}", show_size(volume.status.reserved_bytes));
+    println!("  used        {}", show_size(volume.status.used_bytes));
     println!("  stored as   {} ({})", show_size(volume.status.stored_bytes), ratio(volume));
     println!("  compression {}", printable(&volume.spec.compression));
     let (compress, expand) = (volume.status.compress_cpu_us, volume.status.expand_cpu_us);

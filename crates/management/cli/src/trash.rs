@@ -5,7 +5,8 @@ use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Failure, printable};
 use crate::show;
-use clap::Args;
+use crate::size::parse_every;
+use clap::{ArgGroup, Args};
 use forebay_api as api;
 use forebay_api::{Operation, PoolSet, TrashRestore, show_duration};
 
@@ -22,6 +23,23 @@ pub struct Delete {
     /// Although clients are connected to the volume
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    yes: Yes,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("setting").required(true).multiple(true))]
+pub struct Settings {
+    /// The pool's name or UUID
+    name: String,
+    /// How long deleted volumes wait in the trash, like 7d (the default of a new pool); 0 or off for not at all
+    #[arg(long, value_name = "DURATION", value_parser = parse_every, group = "setting")]
+    trash_keep: Option<u32>,
+    /// Percent of the pool: an event tells when so much is used; give all that are wanted, up to 8 [default: 80 and 90]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100), group = "setting")]
+    threshold: Vec<u8>,
     #[command(flatten)]
     yes: Yes,
     #[command(flatten)]
@@ -89,13 +107,18 @@ impl Session {
         Ok(pool.spec.trash_keep_seconds.unwrap_or_default())
     }
 
-    pub fn pool_set(&self, name: &str, trash_keep: u32, yes: Yes, dry_run: DryRun) -> Outcome {
-        let body = PoolSet { trash_keep_seconds: Some(trash_keep) };
+    pub fn pool_set(&self, set: Settings) -> Outcome {
+        let Settings { name, trash_keep, threshold, yes, dry_run } = set;
+        let name = &name;
+        let threshold_percents = (!threshold.is_empty()).then_some(threshold);
+        let body = PoolSet { trash_keep_seconds: trash_keep, threshold_percents };
         let call = Call::of(Operation::PoolSet, name).body(&body).dry_run(dry_run.dry_run);
         if dry_run.dry_run {
             return self.plan(&self.client.call(call)?);
         }
-        if trash_keep < self.trash_keep(name)? {
+        if let Some(keep) = trash_keep
+            && keep < self.trash_keep(name)?
+        {
             let there: Vec<api::TrashedVolume> =
                 self.client.all(Operation::TrashList, &of_pool(Some(name.into())))?;
             if !there.is_empty() {

@@ -9,6 +9,7 @@
 //! it may be another pool's by the next start, and would stand in the way of the import.
 
 use crate::directory::DataDir;
+use crate::filling::THRESHOLDS;
 use forebay_api::{Code, Problem};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -41,6 +42,9 @@ pub struct Remembered {
     /// What speaks against a read-only import is overridden each time: it writes nothing that would settle it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,
+    /// How full it is, in percent, when that is told; empty for what is told of every pool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub threshold_percents: Vec<u8>,
     /// Paths of disks that were about to join when this was written. They may be the pool's or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joining: Vec<String>,
@@ -52,6 +56,13 @@ pub struct Remembered {
     /// Why the last import failed; not written.
     #[serde(skip)]
     pub failure: Option<Problem>,
+}
+
+impl Remembered {
+    /// How full it is, in percent, when that is told: in order.
+    pub fn thresholds(&self) -> &[u8] {
+        if self.threshold_percents.is_empty() { &THRESHOLDS } else { &self.threshold_percents }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -166,6 +177,7 @@ mod tests {
             disks: vec![format!("/disks/{name}")],
             read_only: false,
             forced: false,
+            threshold_percents: Vec::new(),
             joining: Vec::new(),
             unfound: Vec::new(),
             unsettled: id.is_none().then_some(Unsettled::Creating),

@@ -44,6 +44,22 @@ fn sync(sync: engine::SyncPolicy) -> api::Sync {
     }
 }
 
+pub fn format_in(format: api::VolumeFormat) -> engine::VolumeFormat {
+    match format {
+        api::VolumeFormat::Thin => engine::VolumeFormat::Thin,
+        api::VolumeFormat::ZeroedThick => engine::VolumeFormat::ZeroedThick,
+        api::VolumeFormat::EagerZeroedThick => engine::VolumeFormat::EagerZeroedThick,
+    }
+}
+
+fn format(format: engine::VolumeFormat) -> api::VolumeFormat {
+    match format {
+        engine::VolumeFormat::Thin => api::VolumeFormat::Thin,
+        engine::VolumeFormat::ZeroedThick => api::VolumeFormat::ZeroedThick,
+        engine::VolumeFormat::EagerZeroedThick => api::VolumeFormat::EagerZeroedThick,
+    }
+}
+
 pub fn severity(severity: engine::Severity) -> api::Severity {
     match severity {
         engine::Severity::Info => api::Severity::Info,
@@ -234,6 +250,7 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
             log_disks: paths(pool, engine::Role::Log, false),
             spare_disks: paths(pool, engine::Role::Data, true),
             trash_keep_seconds: Some(pool.trash_keep_seconds),
+            threshold_percents: Vec::new(),
         },
         status: api::PoolStatus {
             state,
@@ -241,6 +258,10 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
             size_bytes: pool.size,
             used_bytes: pool.used,
             free_bytes: pool.free,
+            reserved_bytes: pool.reserved,
+            provisioned_bytes: pool.provisioned,
+            provisioned_permille: (u128::from(pool.provisioned) * 1000 / u128::from(pool.size.max(1))) as u64,
+            full_in_days: None,
             shards: pool.shards as u32,
             checkpoint: pool.checkpoint,
             log_fill_permille: pool.log_fill_permille,
@@ -285,6 +306,7 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
             log_disks: Vec::new(),
             spare_disks: Vec::new(),
             trash_keep_seconds: None,
+            threshold_percents: entry.thresholds().to_vec(),
         },
         status: api::PoolStatus {
             state: api::PoolState::Unavailable,
@@ -292,6 +314,10 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
             size_bytes: 0,
             used_bytes: 0,
             free_bytes: 0,
+            reserved_bytes: 0,
+            provisioned_bytes: 0,
+            provisioned_permille: 0,
+            full_in_days: None,
             shards: 0,
             checkpoint: 0,
             log_fill_permille: 0,
@@ -314,6 +340,7 @@ pub fn volume(volume: &engine::VolumeInfo) -> api::Volume {
             block_size_bytes: volume.block_size,
             sync: sync(volume.sync),
             compression: volume.compression.to_string(),
+            format: format(volume.format),
             snapshot_every_seconds: volume.schedule.every_seconds,
             snapshot_keep: volume.schedule.keep,
         },
@@ -323,6 +350,8 @@ pub fn volume(volume: &engine::VolumeInfo) -> api::Volume {
             stored_bytes: volume.stored,
             compress_cpu_us: volume.packing_nanos / 1000,
             expand_cpu_us: volume.unpacking_nanos / 1000,
+            used_bytes: volume.used,
+            reserved_bytes: volume.reserved,
             origin: volume.origin.as_ref().map(|origin| format!("{}/{origin}", volume.pool)),
             snapshots: volume.snapshots,
             snapshot_bytes: volume.snapshot_bytes,

@@ -17,6 +17,7 @@ mod configuration;
 mod convert;
 mod directory;
 mod events;
+mod filling;
 mod handlers;
 mod hosts;
 mod iscsi_names;
@@ -68,6 +69,7 @@ pub(crate) struct Shared {
     engine: Engine,
     events: EventLog,
     configuration: configuration::Configuration,
+    filling: filling::Filling,
     tokens: tokens::Tokens,
     tasks: Arc<tasks::Tasks>,
     replays: Arc<replays::Replays>,
@@ -143,6 +145,7 @@ impl Daemon {
         let shared = Arc::new(Shared {
             engine,
             configuration: configuration::Configuration::open(dir.clone())?,
+            filling: filling::Filling::default(),
             tokens: tokens::Tokens::open(dir.clone())?,
             tasks: tasks::Tasks::new(events.clone()),
             replays: Arc::default(),
@@ -283,14 +286,20 @@ impl Daemon {
     }
 }
 
-/// Tells the iSCSI server now and then how full the pools are: hosts of thin volumes want to hear it before they are.
+/// Looks now and then how full the pools are, tells of thresholds that they cross, and tells the iSCSI server: hosts of thin volumes want to hear it before they are.
 async fn watch_fill(shared: Arc<Shared>) {
     let mut told: HashMap<String, u32> = HashMap::new();
+    let started = std::time::Instant::now();
     let mut ticks = tokio::time::interval(Duration::from_secs(FILL_SECONDS));
     loop {
         ticks.tick().await;
-        for pool in shared.engine.pools().await {
-            let fill = (u128::from(pool.used) * 1000).checked_div(u128::from(pool.size)).unwrap_or(0) as u32;
+        let pools = shared.engine.pools().await;
+        shared.filling.keep(&pools);
+        for pool in pools {
+            let fill = filling::used_permille(&pool) as u32;
+            let remembered = shared.configuration.find(&pool.name);
+            let thresholds = remembered.as_ref().map_or(&filling::THRESHOLDS[..], |entry| entry.thresholds());
+            shared.filling.watch(&shared.events, &pool, thresholds, started.elapsed().as_secs());
             // Volumes may have come to be since, and a unit that knows it already raises nothing.
             if fill >= FILL_TOLD_PERMILLE || told.get(&pool.name).is_some_and(|&before| before != fill) {
                 let target = iscsi_names::target_name(&pool.name);

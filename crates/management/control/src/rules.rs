@@ -4,6 +4,7 @@
 
 pub mod snapshots;
 
+use crate::filling::THRESHOLDS_MAX;
 use crate::iscsi_names;
 use forebay_api::{
     Code, DiskReplace, PoolAdd, PoolCreate, PoolScrub, Problem, ScrubAction, VolumeCreate, show_duration,
@@ -189,6 +190,21 @@ pub fn pool_scrub(request: &PoolScrub) -> Result<u32, Problem> {
         }
         (_, None) => Ok(0),
     }
+}
+
+/// Thresholds, in order, and what they mean in words.
+pub fn thresholds(percents: &[u8]) -> Result<(Vec<u8>, String), Problem> {
+    let mut sorted = percents.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let is_possible = sorted.iter().all(|percent| (1..=100).contains(percent));
+    if sorted.is_empty() || sorted.len() > THRESHOLDS_MAX || !is_possible {
+        let remedy = format!("Give 1 to {THRESHOLDS_MAX} percentages from 1 to 100.");
+        return Err(invalid("threshold_percents", "these thresholds are not possible".into(), &remedy));
+    }
+    let each: Vec<String> = sorted.iter().map(|percent| format!("{percent} %")).collect();
+    let words = format!("it is told when {} are used", each.join(" and "));
+    Ok((sorted, words))
 }
 
 /// How long deleted volumes are kept, in words.
@@ -385,6 +401,14 @@ mod tests {
     }
 
     #[test]
+    fn thresholds_are_a_few_percentages() {
+        assert_eq!(thresholds(&[85, 70, 85]).unwrap().0, [70, 85]);
+        for wrong in [&[][..], &[0], &[101], &[1, 2, 3, 4, 5, 6, 7, 8, 9]] {
+            assert_eq!(field(thresholds(wrong)), "threshold_percents");
+        }
+    }
+
+    #[test]
     fn the_trash_keeps_for_a_minute_to_ten_years_or_not_at_all() {
         for seconds in [0, 60, 7 * 24 * 3600, 315_360_000] {
             trash_keep(seconds).unwrap();
@@ -465,6 +489,7 @@ mod tests {
             name: "tank/a".into(),
             size_bytes: Some(size_bytes),
             block_size_bytes: Some(block_size_bytes),
+            format: None,
             sync: Some(Sync::Always),
             compression: None,
             from_snapshot: None,

@@ -9,7 +9,7 @@ use forebay_base::Random;
 use forebay_e2e::host::{Context, Outcome};
 use forebay_pool::{
     Compression, Engine, EngineConfig, Host, IoError, Layout, PoolSpec, SyncPolicy, Volume, VolumeDelete,
-    VolumeInfo, VolumeSpec,
+    VolumeFormat, VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt, uring};
 use std::cell::RefCell;
@@ -103,6 +103,7 @@ pub fn thin_volume(name: &str, size: u64) -> VolumeSpec {
         block_size: 8 << 10,
         sync: SyncPolicy::Standard,
         compression: Compression::Off,
+        format: VolumeFormat::Thin,
     }
 }
 

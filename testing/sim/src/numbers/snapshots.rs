@@ -3,7 +3,7 @@
 use super::{BLOCK, Bench, Figure, POOL, SECTOR, bench, failed};
 use crate::harness::Failure;
 use forebay_base::{GIB, MIB, Random, TIB};
-use forebay_pool::{Compression, Layout, SyncPolicy, Volume, VolumeInfo, VolumeSpec};
+use forebay_pool::{Compression, Layout, SyncPolicy, Volume, VolumeFormat, VolumeInfo, VolumeSpec};
 use forebay_simulation::OpKind;
 use std::time::Duration;
 
@@ -58,6 +58,7 @@ impl Bench {
             block_size,
             sync,
             compression: Compression::Off,
+            format: VolumeFormat::Thin,
         };
         let info = self.engine.volume_create(spec).await.map_err(failed)?;
         let mut seconds = 0.0;

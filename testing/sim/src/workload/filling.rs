@@ -5,10 +5,16 @@ use crate::content::SECTOR;
 use crate::harness::Failure;
 use crate::oracle::{Effect, NEVER};
 use forebay_base::MIB;
-use forebay_pool::{Compression, IoError, SyncPolicy};
+use forebay_pool::{Compression, ErrorKind, IoError, SyncPolicy, VolumeFormat};
 
 /// A volume that fills its pool.
 pub struct Filling(Live);
+
+/// A volume that space is reserved for, and how many snapshots of it were asked for.
+pub struct Reserved {
+    live: Live,
+    snapshots: u32,
+}
 
 /// Bytes of one write that fills.
 const FILL_BYTES: u64 = 256 << 10;
@@ -19,11 +25,63 @@ impl Clients {
         let data_disks = u64::from(self.setup.layout.data()) * self.setup.groups as u64;
         let second = self.setup.second_disks().len() as u64 * self.setup.second_disk_bytes();
         let size = (self.setup.disk_bytes() * data_disks + second).next_multiple_of(MIB);
-        self.create_volume(size, 16 << 10, SyncPolicy::Always, Compression::Off).await;
+        let how = (Compression::Off, VolumeFormat::Thin);
+        self.create_volume(size, 16 << 10, SyncPolicy::Always, how).await;
         self.failure.check()?;
         let filling = Filling(self.live.borrow_mut().pop().expect("the volume was created"));
         self.fill_again(&filling).await?;
         Ok(filling)
+    }
+
+    /// Creates a volume with a reservation, of blocks of some size, which clients use like the others.
+    pub async fn reserve(&self) -> Result<Reserved, Failure> {
+        let block_size = (4096 << self.below(4)).min(self.setup.block_bytes_max() as u64) as u32;
+        let thick = [VolumeFormat::ZeroedThick, VolumeFormat::EagerZeroedThick][self.below(2) as usize];
+        self.create_volume(
+            MIB + self.below(3) * 512 * 1024,
+            block_size,
+            SyncPolicy::Always,
+            (Compression::Lz4, thick),
+        )
+        .await;
+        self.failure.check()?;
+        let live = self.live.borrow().last().cloned().filter(|live| live.is_thick);
+        let live = live.ok_or_else(|| Failure::Outcome("a small reservation was refused".into()))?;
+        Ok(Reserved { live, snapshots: 0 })
+    }
+
+    /// Writes all of a reserved volume, which must be possible: in order, or as much at random.
+    pub async fn write_reserved(&self, reserved: &Reserved, in_order: bool) -> Result<(), Failure> {
+        let live = &reserved.live;
+        let (sectors, piece) = ((live.handle.size() / SECTOR as u64) as u32, 128);
+        for nth in 0..sectors / piece {
+            let nth = if in_order { nth } else { self.below(u64::from(sectors / piece)) as u32 };
+            let (from, to) = (nth * piece, (nth + 1) * piece);
+            let (number, _) = self.issue(live, Effect::Write, from, to);
+            let parts = self.data(live, number, from, to);
+            let result = live.handle.write(u64::from(from) * SECTOR as u64, parts, false).await;
+            self.end(live, number, result, false, "a write to a reserved volume");
+            self.failure.check()?;
+        }
+        Ok(())
+    }
+
+    /// Takes a snapshot of a reserved volume, unless there is no room to write all of it anew, or deletes the last.
+    pub async fn snapshot_reserved(&self, reserved: &mut Reserved) -> Result<bool, Failure> {
+        reserved.snapshots += 1;
+        let name = format!("s{}", reserved.snapshots);
+        match self.engine.snapshot_create(vec![reserved.live.name.clone()], &name).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind == ErrorKind::NoSpace => Ok(false),
+            Err(error) => Err(Failure::Outcome(format!("a snapshot of a reserved volume: {error}"))),
+        }
+    }
+
+    /// Deletes the last snapshot of a reserved volume, which was taken.
+    pub async fn forget_snapshot(&self, reserved: &Reserved) -> Result<(), Failure> {
+        let name = format!("{}@s{}", reserved.live.name, reserved.snapshots);
+        let deleted = self.engine.snapshot_delete(&name).await;
+        deleted.map_err(|error| Failure::Outcome(format!("deleting a snapshot in a full pool: {error}")))
     }
 
     /// Writes to a filling volume from its start until there is no space left.

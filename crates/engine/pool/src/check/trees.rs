@@ -70,7 +70,17 @@ impl Checker {
             let (level, ptr) = (record.height, record.root);
             let (parent, before) = (Beside::of(parent), Beside::of(before));
             let root = Place { level, index: 0, ptr, parent, before };
+            self.own = 0;
             let mapped = self.tree(space, &lineage, root).await;
+            if !is_snapshot && record.own.blocks > self.own {
+                let message = format!(
+                    "{}: it has {} blocks for itself, its record says {}",
+                    name(record),
+                    self.own,
+                    record.own.blocks
+                );
+                self.report.problem(message);
+            }
             if !is_snapshot {
                 self.report.volumes += 1;
             }
@@ -196,6 +206,9 @@ impl Checker {
         }
         if !self.reach(space, ptr, &what) {
             return;
+        }
+        if ptr.birth() > record.own.since && space.is_home(ptr, record.block_shift) {
+            self.own += 1;
         }
         let slots = space.slots(ptr).expect("reached");
         let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;

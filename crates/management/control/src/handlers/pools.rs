@@ -5,6 +5,7 @@
 
 use super::{disks, mappings, told};
 use crate::configuration::{Remembered, Unsettled};
+use crate::filling::THRESHOLDS;
 use crate::iscsi_names::target_name;
 use crate::request::{Answered, Ask, Input, Principal, made, ok, plan};
 use crate::{Shared, convert, rules};
@@ -26,13 +27,24 @@ const HELD_ATTEMPTS_QUIET: u32 = 20;
 
 /// Imported pools and those that only the configuration knows, by name.
 async fn all(shared: &Shared) -> Vec<Pool> {
-    let mut pools: Vec<Pool> = shared.engine.pools().await.iter().map(convert::pool).collect();
+    let mut pools: Vec<Pool> =
+        shared.engine.pools().await.iter().map(|status| described(shared, status)).collect();
     for entry in shared.configuration.pools() {
         if !pools.iter().any(|pool| pool.name == entry.name || Some(&pool.id) == entry.id.as_ref()) {
             pools.push(convert::pool_unavailable(&entry));
         }
     }
     pools
+}
+
+/// An imported pool, with what is known of how it fills.
+fn described(shared: &Shared, status: &PoolStatus) -> Pool {
+    let mut pool = convert::pool(status);
+    let remembered = shared.configuration.find(&status.name);
+    let thresholds = remembered.as_ref().map_or(&THRESHOLDS[..], |entry| entry.thresholds());
+    pool.spec.threshold_percents = thresholds.to_vec();
+    pool.status.full_in_days = shared.filling.days_until_full(status);
+    pool
 }
 
 pub fn not_found(pool: &str) -> Problem {
@@ -86,20 +98,27 @@ pub async fn set(
     let pool = imported(&shared, &name).await?;
     shared.engine.pool_changeable(&pool.name).await?;
     let keep = request.trash_keep_seconds.filter(|&keep| keep != pool.trash_keep_seconds);
-    let changes: Vec<String> = match keep {
+    let mut changes: Vec<String> = match keep {
         None => Vec::new(),
         Some(keep) => vec![rules::trash_keep(keep)?],
     };
+    let thresholds = request.threshold_percents.as_deref().map(rules::thresholds).transpose()?;
+    changes.extend(thresholds.iter().map(|(_, words)| words.clone()));
     if ask.dry_run {
         return plan("pool.set", &pool.name, changes);
     }
     if let Some(keep) = keep {
         shared.engine.set_trash_keep(&pool.name, keep).await?;
     }
+    if let Some((percents, _)) = thresholds {
+        let (name, own) = (pool.name.clone(), shared.clone());
+        let update = move || own.configuration.update(&name, |entry| entry.threshold_percents = percents);
+        tokio::task::spawn_blocking(update).await.expect("it does not panic")?;
+    }
     for what in changes {
         told(&shared, &who, "pool.changed", &pool.name, &what);
     }
-    ok(&convert::pool(&imported(&shared, &pool.name).await?))
+    ok(&described(&shared, &imported(&shared, &pool.name).await?))
 }
 
 pub async fn create(
@@ -213,6 +232,7 @@ async fn create_now(
         disks,
         read_only: false,
         forced: false,
+        threshold_percents: Vec::new(),
         joining: Vec::new(),
         unfound: Vec::new(),
         unsettled: Some(Unsettled::Creating),
@@ -427,6 +447,8 @@ async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus, import: Im
     let before = shared.configuration.find(&status.name);
     let before = before.map(|entry| [entry.disks, entry.joining].concat()).unwrap_or_default();
     let found = disks::paths(status, &[]);
+    let known = shared.configuration.find(&status.name);
+    let threshold_percents = known.map(|entry| entry.threshold_percents).unwrap_or_default();
     let unfound = before.into_iter().filter(|path| !found.contains(path)).collect::<Vec<_>>();
     let entry = Remembered {
         id: Some(status.id.to_string()),
@@ -434,6 +456,7 @@ async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus, import: Im
         disks: disks::paths(status, &unfound),
         read_only: import.read_only,
         forced: import.is_rescue(),
+        threshold_percents,
         joining: Vec::new(),
         unfound,
         unsettled: None,

@@ -205,6 +205,7 @@ pub async fn clone(
         name: request.name,
         size_bytes: None,
         block_size_bytes: None,
+        format: None,
         sync: None,
         compression: None,
         from_snapshot: Some(snapshot),

@@ -74,7 +74,9 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, dry_run: bool, request:
         let (action, what) = match &source {
             None => {
                 let blocks = show_size(u64::from(new.block_size));
-                ("volume.create", format!("A thin volume of {size} with blocks of {blocks} is created."))
+                let format = convert::format_in(request.format.unwrap_or_default()).name();
+                let what = format!("A volume of {size} with blocks of {blocks} is created, {format}.");
+                ("volume.create", what)
             }
             Some(source) => {
                 let source = rules::snapshots::full(source);
@@ -92,6 +94,7 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, dry_run: bool, request:
                 block_size: new.block_size,
                 sync: convert::sync_in(request.sync.unwrap_or_default()),
                 compression: new.compression.unwrap_or_default(),
+                format: convert::format_in(request.format.unwrap_or_default()),
             };
             let volume = convert::volume(&shared.engine.volume_create(spec).await?);
             told(shared, who, "volume.created", &volume.name, &format!("created with {size}"));
@@ -128,6 +131,9 @@ async fn adapt(
     }
     if new.size > volume.size {
         volume = shared.engine.volume_resize(&request.name, new.size).await.map_err(half)?;
+    }
+    if let Some(format) = request.format.map(convert::format_in).filter(|&format| format != volume.format) {
+        volume = shared.engine.volume_convert(&request.name, format).await.map_err(half)?;
     }
     Ok(volume)
 }
@@ -172,6 +178,8 @@ pub async fn set(
         changes.push(format!("sync set to {}", convert::sync_in(sync).name()));
     }
     changes.extend(compression.map(|compression| format!("compression of new data set to {compression}")));
+    let format = request.format.filter(|&format| format != before.spec.format);
+    changes.extend(format.map(|format| format!("converted to {}", convert::format_in(format).name())));
     changes.extend(schedule.map(rules::snapshots::schedule_in_words));
     if ask.dry_run {
         return plan("volume.set", &before.name, changes);
@@ -182,6 +190,9 @@ pub async fn set(
     }
     if let Some(schedule) = schedule {
         shared.engine.volume_set_schedule(&before.name, schedule).await?;
+    }
+    if let Some(format) = format {
+        shared.engine.volume_convert(&before.name, convert::format_in(format)).await?;
     }
     if let Some(size) = size {
         shared.engine.volume_resize(&before.name, size).await?;
@@ -301,6 +312,7 @@ mod tests {
                 block_size_bytes: 8192,
                 sync: Sync::Always,
                 compression: "lz4".into(),
+                format: Default::default(),
                 snapshot_every_seconds: 0,
                 snapshot_keep: 0,
             },
@@ -310,6 +322,8 @@ mod tests {
                 stored_bytes: 0,
                 compress_cpu_us: 0,
                 expand_cpu_us: 0,
+                used_bytes: 0,
+                reserved_bytes: 0,
                 origin: None,
                 snapshots: 0,
                 snapshot_bytes: None,

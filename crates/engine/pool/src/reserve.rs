@@ -1,0 +1,475 @@
+//! Reservations that hold: a shard keeps enough free places for what its reserved volumes may still be written.
+//!
+//! A volume *has for itself* the blocks that it got since its newest snapshot, and that lie in chunks of its class; it is *owed* a place for each
+//! of its other blocks. Every block that it gets takes a free place and is one that it has; every block that it lets go of is one that it has no longer, and
+//! its place comes back with a checkpoint. So what is free, or about to be, never falls below what is owed by what reserved volumes do themselves; and
+//! others take only what is left over ([`forebay_space::Space::spare`]). Overwriting needs new places before the old ones come back: room for the longest
+//! write of a class is owed as well, and who does not find enough waits for checkpoints, one writer at a time.
+//!
+//! What is kept for itself is counted from below: where it is not known, more is held than need be. The checker compares.
+//!
+//! The space is that of chunks the shard was granted. They are in its chunk table, so a crash or an import changes nothing.
+//! `docs/decisions/0013-reservations.md` has the reasons.
+
+use crate::control::Control;
+use crate::dataset::Dataset;
+use crate::error::{Error, ErrorKind, IoError};
+use crate::record::DatasetState;
+use crate::shard::{NodesClaim, SPACE_WAITS_MAX, Shard};
+use crate::spec::{Severity, VolumeFormat, VolumeInfo};
+use crate::volume::{IO_BYTES_MAX, Volume};
+use crate::wanted::Wanted;
+use forebay_base::planted::{Bug, active};
+use forebay_base::{Id, MIB};
+use forebay_device::UNIT;
+use forebay_space::{CLASSES, ChunkKind, Ptr};
+use forebay_tree::FANOUT;
+use std::rc::Rc;
+
+/// Checkpoints and evacuations that one request for a reservation waits for.
+const TRIES_MAX: u32 = 8;
+
+/// Who asks for space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claim {
+    /// It leaves what is held for reserved volumes.
+    Ordinary,
+    /// A reserved volume takes what is held for it.
+    Reserved,
+    /// The pool moves blocks: they take as much elsewhere as they give back.
+    Moved,
+    /// What gives space back, or ends what was begun. Its nodes may come from the last slice of the pool.
+    Urgent,
+}
+
+/// What a dataset has for itself. In its record and in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Own {
+    /// Blocks born after `since` in chunks of its class, at most as many as there are.
+    pub blocks: u64,
+    /// The epoch of its newest snapshot.
+    pub since: u64,
+    /// Blocks that it ever got in chunks of other classes, those of who it grew from too.
+    pub strays: u64,
+}
+
+impl Own {
+    /// From here on, all is somebody else's as well.
+    pub fn shared_at(self, since: u64) -> Own {
+        Own { blocks: 0, since, ..self }
+    }
+}
+
+/// Blocks that somebody is about to be owed.
+#[derive(Clone, Copy)]
+pub(crate) struct Promise {
+    class: u8,
+    blocks: u64,
+    /// Blocks of the volume that it is for.
+    volume: u64,
+}
+
+/// A promise, until it is kept or taken back.
+pub(crate) struct Pledge {
+    shard: Rc<Shard>,
+    number: u64,
+}
+
+impl Drop for Pledge {
+    fn drop(&mut self) {
+        self.shard.promises.borrow_mut().remove(&self.number);
+        self.shard.settle_debts();
+    }
+}
+
+/// Why something cannot be reserved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Refusal {
+    /// Bytes that would have to be held, and how many of them are not free.
+    Lacks {
+        needed: u64,
+        lacking: u64,
+    },
+    Failed(IoError),
+}
+
+impl Dataset {
+    /// log2 of the units of a block.
+    pub fn class(&self) -> u8 {
+        self.record.borrow().block_shift - UNIT.trailing_zeros() as u8
+    }
+
+    pub fn claim(&self) -> Claim {
+        if self.reserved.get() > 0 { Claim::Reserved } else { Claim::Ordinary }
+    }
+
+    /// Blocks for which a place is held.
+    pub fn owed(&self) -> u64 {
+        self.reserved.get().saturating_sub(self.own.get().blocks)
+    }
+
+    /// Takes note of a new size, format or state.
+    pub fn note_reserved(&self) {
+        let record = self.record.borrow();
+        let is_reserved = record.format != VolumeFormat::Thin && record.state != DatasetState::Deleting;
+        self.reserved.set(if is_reserved { record.blocks() } else { 0 });
+    }
+}
+
+impl Promise {
+    fn new(dataset: &Dataset, blocks: u64, volume: u64) -> Promise {
+        Promise { class: dataset.class(), blocks, volume }
+    }
+
+    fn bytes(&self) -> u64 {
+        let transit = transit(self.class, self.volume);
+        (self.blocks + transit) * (UNIT << self.class)
+    }
+}
+
+/// Blocks of the longest write of a volume of so many.
+fn transit(class: u8, blocks: u64) -> u64 {
+    blocks.min(IO_BYTES_MAX as u64 / (UNIT << class) + 1)
+}
+
+/// Nodes above the leaves of a volume of so many blocks.
+fn inner_nodes(blocks: u64) -> u64 {
+    let (mut nodes, mut all) = (blocks.div_ceil(FANOUT), 2);
+    while nodes > 1 {
+        nodes = nodes.div_ceil(FANOUT);
+        all += nodes;
+    }
+    all
+}
+
+impl Shard {
+    /// Makes sure that `nodes` more dirty nodes can be written.
+    pub async fn reserve_nodes(self: &Rc<Self>, nodes: u64, claim: Claim) -> Result<NodesClaim, IoError> {
+        let mut waited = 0;
+        // With what is held for reserved volumes, and without.
+        let fits = |held: bool| {
+            let space = self.space.borrow();
+            let held = if held { space.nodes_held() } else { 0 };
+            self.nodes_needed() + nodes + held <= space.nodes_free()
+        };
+        while !fits(claim != Claim::Reserved) {
+            if self.is_suspended() {
+                return Err(IoError::Suspended);
+            }
+            if self.grant(ChunkKind::Node, claim == Claim::Urgent).await {
+                continue;
+            }
+            if claim == Claim::Urgent && fits(false) {
+                break;
+            }
+            waited += 1;
+            if waited > SPACE_WAITS_MAX || !self.next_checkpoint().await {
+                return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
+            }
+        }
+        self.nodes_queued.set(self.nodes_queued.get() + nodes);
+        Ok(NodesClaim { shard: self.clone(), nodes })
+    }
+
+    /// Adds the places that are wanted and not there yet; false when the shard's chunks have no more.
+    pub fn take_places(&self, wanted: &Wanted, claim: Claim, places: &mut Vec<Ptr>) -> bool {
+        let mut space = self.space.borrow_mut();
+        while places.len() < wanted.count() {
+            let (size, mut left) = wanted.next(places.len());
+            let found = if size.is_whole() {
+                if claim == Claim::Ordinary {
+                    left = u64::from(left).min(space.spare(size.units.trailing_zeros() as u8)) as u32;
+                }
+                if left == 0 {
+                    return false;
+                }
+                space.allocate_run(wanted.kind(places.len()), size.units, left)
+            } else {
+                // Reserved volumes are not compressed: what of theirs still is takes what is left over, as that of others.
+                if claim != Claim::Moved && space.spare(0) < u64::from(size.units) {
+                    return false;
+                }
+                space.allocate_packed(size).map(|place| (place, 1))
+            };
+            let Ok((first, run)) = found else { return false };
+            // The checksum is filled in by the caller, the birth by the commit; until then only place and size count.
+            let bytes = size.units * UNIT as u32;
+            let place = |nth| first.plus(u64::from(nth * bytes));
+            places.extend((0..run).map(|nth| Ptr::new(place(nth), bytes, 0, Default::default())));
+        }
+        true
+    }
+
+    /// Takes note of blocks that a dataset got, and of those that it let go of.
+    pub fn account(&self, dataset: &Dataset, gained: &[Ptr], freed: &[Ptr]) {
+        let (class, mut own, before) = (dataset.class(), dataset.own.get(), dataset.owed());
+        let mut space = self.space.borrow_mut();
+        let (home, strays) = space.at_home(class, gained, own.since);
+        let (gone, _) = space.at_home(class, freed, own.since);
+        own.blocks = (own.blocks + home).saturating_sub(gone);
+        own.strays += strays;
+        dataset.own.set(own);
+        space.owe(class, before, dataset.owed());
+    }
+
+    /// A checkpoint has found what blocks replaced; how many of these a dataset had for itself when it was frozen.
+    pub fn resolved(&self, dataset: &Option<Rc<Dataset>>, since: u64, freed: &[Ptr]) -> u64 {
+        let Some(dataset) = dataset else { return 0 };
+        self.account(dataset, &[], freed);
+        self.space.borrow().at_home(dataset.class(), freed, since).0
+    }
+
+    /// Blocks that a dataset has let go of are free after the next checkpoint.
+    pub fn let_go(&self, dataset: &Dataset, freed: &[Ptr]) {
+        self.account(dataset, &[], freed);
+        let mut space = self.space.borrow_mut();
+        freed.iter().for_each(|ptr| space.freed(ptr));
+    }
+
+    /// Nothing that a dataset has is a snapshot's any more.
+    pub fn all_is_own(&self, dataset: &Dataset) {
+        let (before, own) = (dataset.owed(), dataset.own.get());
+        let mapped = dataset.tree.borrow().mapped().blocks as u64;
+        let blocks = mapped.saturating_sub(own.strays).max(own.blocks);
+        dataset.own.set(Own { blocks, since: 0, ..own });
+        self.space.borrow_mut().owe(dataset.class(), before, dataset.owed());
+    }
+
+    /// Counts anew what is owed to whom.
+    pub fn settle_debts(&self) {
+        let (mut owed, mut transits, mut inner) = ([0; CLASSES], [0; CLASSES], 0);
+        let promises = self.promises.borrow();
+        let promised = promises.values().map(|promise| (promise.class, promise.blocks, promise.volume));
+        let datasets = self.datasets.borrow();
+        let reserved = datasets.values().filter(|dataset| dataset.reserved.get() > 0);
+        let volumes = reserved.map(|dataset| (dataset.class(), dataset.owed(), dataset.reserved.get()));
+        for (class, blocks, volume) in volumes.chain(promised) {
+            let at = usize::from(class);
+            owed[at] += blocks;
+            transits[at] = transit(class, volume).max(transits[at]);
+            inner += inner_nodes(volume);
+        }
+        for dataset in datasets.values() {
+            let class = usize::from(dataset.class());
+            if transits[class] > 0 {
+                let staged = dataset.staged.borrow();
+                owed[class] += staged.values().filter(|staged| staged.place.is_none()).count() as u64;
+            }
+        }
+        let mut space = self.space.borrow_mut();
+        for (class, (owed, transit)) in owed.into_iter().zip(transits).enumerate() {
+            let owed = if active(Bug::ReservationNotHeld) { 0 } else { owed + transit };
+            space.set_owed(class as u8, owed);
+        }
+        space.set_owed_inner(inner);
+    }
+
+    /// Has what is promised held, getting chunks for it. `thorough`: waits for space that is on its way, and has blocks moved
+    /// together; not while a checkpoint waits for it.
+    async fn secure(self: &Rc<Self>, promise: Promise, thorough: bool) -> Result<Pledge, Refusal> {
+        let number = self.entry_id();
+        self.promises.borrow_mut().insert(number, promise);
+        let pledge = Pledge { shard: self.clone(), number };
+        self.settle_debts();
+        let mut tries = 0;
+        loop {
+            if self.is_suspended() {
+                return Err(Refusal::Failed(IoError::Suspended));
+            }
+            let (lacking, nodes) = self.lacks(promise.class);
+            let kind = match (lacking, nodes) {
+                (0, 0) => return Ok(pledge),
+                (0, _) => ChunkKind::Node,
+                _ => ChunkKind::Data { class: promise.class },
+            };
+            if self.grant(kind, false).await {
+                continue;
+            }
+            tries += 1;
+            let more = match thorough && tries <= TRIES_MAX {
+                true if self.expects_space() || self.expects_easing(tries - 1) => {
+                    self.next_checkpoint().await
+                }
+                true => self.reclaim().await,
+                false => false,
+            };
+            if !more && self.lacks(promise.class) != (0, 0) {
+                let lacking =
+                    (lacking * (UNIT << promise.class)).max(nodes * forebay_tree::NODE_BYTES as u64);
+                return Err(Refusal::Lacks { needed: promise.bytes(), lacking });
+            }
+        }
+    }
+
+    /// Whether what is owed no longer, but was, is soon held no more: the next checkpoint says so, and the one after it lets go.
+    pub fn expects_easing(&self, waited: u32) -> bool {
+        waited < 2 && self.space.borrow().is_easing()
+    }
+
+    /// Places of a class, and nodes, that are held and not there.
+    fn lacks(&self, class: u8) -> (u64, u64) {
+        let space = self.space.borrow();
+        let nodes = (self.nodes_needed() + space.nodes_held()).saturating_sub(space.nodes_free());
+        (space.lacking(class), if space.nodes_held() == 0 { 0 } else { nodes })
+    }
+
+    /// Gets chunks for what is held and not there, as after the loss of a chunk's record. False when there are none.
+    pub async fn make_up(self: &Rc<Self>) -> bool {
+        for class in 0..CLASSES as u8 {
+            loop {
+                let kind = match self.lacks(class) {
+                    (0, 0) => break,
+                    (0, _) => ChunkKind::Node,
+                    _ => ChunkKind::Data { class },
+                };
+                if !self.grant(kind, false).await {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Holds what a new volume, if it is a reserved one, may be written.
+    pub async fn secure_new(
+        self: &Rc<Self>,
+        format: VolumeFormat,
+        shift: u8,
+        size: u64,
+    ) -> Result<Option<Pledge>, Refusal> {
+        if format == VolumeFormat::Thin {
+            return Ok(None);
+        }
+        let blocks = size >> shift;
+        let class = shift - UNIT.trailing_zeros() as u8;
+        self.secure(Promise { class, blocks, volume: blocks }, true).await.map(Some)
+    }
+
+    /// Holds what has to be written anew if all that these volumes have becomes a snapshot's, until [`Shard::forget_pledges`].
+    pub async fn secure_snapshots(
+        self: &Rc<Self>,
+        volumes: Vec<Id>,
+        thorough: bool,
+    ) -> Result<(), (Id, Refusal)> {
+        for id in volumes {
+            if active(Bug::SnapshotReservesNothing) {
+                continue;
+            }
+            let Some(dataset) = self.volume(id).filter(|dataset| dataset.reserved.get() > 0) else {
+                continue;
+            };
+            // What was written since it was last asked counts as well.
+            self.seal_pledges.borrow_mut().retain(|(known, _)| *known != id);
+            let blocks = dataset.reserved.get() - dataset.owed();
+            let promise = Promise::new(&dataset, blocks, dataset.reserved.get());
+            let pledge = self.secure(promise, thorough).await.map_err(|refusal| (id, refusal))?;
+            self.seal_pledges.borrow_mut().push((id, pledge));
+        }
+        Ok(())
+    }
+
+    /// These volumes are sealed: what was promised for that is owed by now.
+    pub fn keep_pledges(&self, sealed: &[u32]) {
+        let numbers = |id: &Id| self.volume(*id).is_none_or(|dataset| sealed.contains(&dataset.number()));
+        let kept = self.seal_pledges.borrow_mut().extract_if(.., |(id, _)| numbers(id)).collect::<Vec<_>>();
+        drop(kept);
+        self.settle_debts();
+    }
+
+    /// A block that an import found in the log, and that was owed a place, has got one or is gone.
+    pub fn place_found(&self, bytes: usize) {
+        let class = (bytes as u64 / UNIT).trailing_zeros() as u8;
+        self.space.borrow_mut().owe(class, 1, 0);
+    }
+
+    /// The snapshots are taken, or will not be.
+    pub fn forget_pledges(&self) {
+        let pledges = self.seal_pledges.take();
+        drop(pledges);
+    }
+
+    /// Bytes that are held for volumes, and of these, what counts as used: all of it for those that are to be written in full beforehand.
+    pub fn held_bytes(&self) -> (u64, u64) {
+        let (mut held, mut used) = (0, 0);
+        for dataset in self.datasets.borrow().values() {
+            let bytes = dataset.owed() * dataset.block_bytes() as u64;
+            match dataset.record.borrow().format {
+                VolumeFormat::Thin => {}
+                VolumeFormat::ZeroedThick => held += bytes,
+                VolumeFormat::EagerZeroedThick => used += bytes,
+            }
+        }
+        (held, used)
+    }
+}
+
+impl Control {
+    /// Says why something is not reserved.
+    pub fn not_reserved(&self, name: &str, what: &str, refusal: Refusal) -> Error {
+        let Refusal::Lacks { needed, lacking } = refusal else {
+            let Refusal::Failed(error) = refusal else { unreachable!("there are two") };
+            return self.io_error(name, error);
+        };
+        let message = format!(
+            "{what}: {} MiB would have to be held for it, and {} MiB of them are not free",
+            needed.div_ceil(MIB),
+            lacking.div_ceil(MIB)
+        );
+        let remedy = "Add disks, delete volumes or snapshots, or make it thin ('--format thin')";
+        Error::new(ErrorKind::NoSpace, self.object(name), message).remedy(remedy)
+    }
+
+    /// Gives a volume another format while clients use it; durable when done.
+    pub async fn volume_convert(&self, name: &str, format: VolumeFormat) -> Result<VolumeInfo, Error> {
+        let _turn = self.lineage.lock(0, 0).await;
+        let converted = self.on_volume(name, move |shard, dataset| async move {
+            let is_new = format != VolumeFormat::Thin && dataset.reserved.get() == 0;
+            let blocks = dataset.record.borrow().blocks();
+            let owed = blocks.saturating_sub(dataset.own.get().blocks);
+            let _pledge = match is_new {
+                true => match shard.secure(Promise::new(&dataset, owed, blocks), true).await {
+                    Ok(pledge) => Some(pledge),
+                    Err(refusal) => return Ok(Err(refusal)),
+                },
+                false => None,
+            };
+            Volume::of(shard.clone(), dataset.clone()).put(|record| record.format = format).await?;
+            Ok(Ok(shard.info(&dataset)))
+        });
+        let why = format!("it cannot be made {}", format.name());
+        converted.await?.map_err(|refusal| self.not_reserved(name, &why, refusal))
+    }
+
+    /// Grows a volume; a reserved one by space that is held for it.
+    pub async fn volume_grow(&self, name: &str, size: u64) -> Result<VolumeInfo, Error> {
+        let grown = self.on_volume(name, move |shard, dataset| async move {
+            let blocks = size >> dataset.record.borrow().block_shift;
+            let _pledge = match dataset.reserved.get() {
+                0 => None,
+                now => {
+                    let promise = Promise::new(&dataset, blocks.saturating_sub(now), blocks);
+                    match shard.secure(promise, true).await {
+                        Ok(pledge) => Some(pledge),
+                        Err(refusal) => return Ok(Err(refusal)),
+                    }
+                }
+            };
+            let volume = Volume::of(shard.clone(), dataset.clone());
+            volume.put(|record| record.size = record.size.max(size)).await?;
+            Ok(Ok(shard.info(&dataset)))
+        });
+        grown.await?.map_err(|refusal| self.not_reserved(name, "it cannot grow", refusal))
+    }
+
+    /// After an import: whether all that is promised is there.
+    pub async fn check_reservations(&self) -> Result<(), Error> {
+        for index in 0..self.shard_count() {
+            if !self.on_shard(index, |shard| async move { shard.make_up().await }).await? {
+                let message = "less is free than is held for reserved volumes: writes to them may fail. Add disks, or delete volumes or \
+                               snapshots";
+                self.event(Severity::Error, "pool.reservation_short", self.name(), message.into());
+            }
+        }
+        Ok(())
+    }
+}
