@@ -13,8 +13,10 @@ pub const LABEL_BYTES: usize = 20 * 1024;
 const _: () = assert!(LABEL_BYTES as u64 <= LABEL_REGION);
 const MAGIC: &[u8; 8] = b"FOREBAY\x01";
 const VERSION: u16 = 1;
-/// Incompatible features this version understands: none so far.
-const FEATURES_INCOMPATIBLE: u64 = 0;
+/// Incompatible features: blocks stored in another form than they were written in, with kinds in pointers.
+const PACKED_BLOCKS: u64 = 1;
+/// Those that this version may use.
+pub const FEATURES: u64 = PACKED_BLOCKS;
 const CHECKSUM_AT: usize = 16;
 const HEADER: usize = 256;
 const GROUP_BYTES: usize = 64;
@@ -150,6 +152,8 @@ impl DiskEntry {
 /// The decoded label.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Label {
+    /// Incompatible features that the pool may use: bits of [`FEATURES`].
+    pub features: u64,
     pub pool: Id,
     pub pool_name: String,
     /// This disk's index in `disks`.
@@ -191,7 +195,7 @@ impl Label {
         let mut w = Writer::new(&mut bytes);
         w.bytes(MAGIC).u16(VERSION).u16(HEADER as u16).u32(LABEL_BYTES as u32).zeros(16);
         assert_eq!(w.position(), CHECKSUM_AT + 16);
-        w.u64(0).u64(0).u64(FEATURES_INCOMPATIBLE).u64(at);
+        w.u64(0).u64(0).u64(self.features).u64(at);
         w.u128(self.pool.0).u64(self.generation).u64(self.created.0);
         w.u16(self.disk).u16(self.shards).u16(self.groups.len() as u16).u16(self.disks.len() as u16);
         w.text(&self.pool_name, NAME_BYTES);
@@ -224,7 +228,7 @@ impl Label {
             return Err(LabelError::Damaged);
         }
         let (_compatible, _read_only, features, own) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
-        if version != VERSION || features & !FEATURES_INCOMPATIBLE != 0 {
+        if version != VERSION || features & !FEATURES != 0 {
             return Err(LabelError::TooNew { version, features });
         }
         if own != at || header as usize != HEADER || length as usize != LABEL_BYTES {
@@ -245,7 +249,7 @@ impl Label {
         let mut r = Reader::new(&bytes[HEADER..]);
         let groups = (0..groups).map(|_| decode_group(&mut r)).collect::<Result<Vec<_>, _>>()?;
         let disks = (0..disks).map(|_| decode_disk(&mut r, &groups)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Label { pool, pool_name, disk, generation, created, shards, groups, disks })
+        Ok(Label { features, pool, pool_name, disk, generation, created, shards, groups, disks })
     }
 }
 
@@ -310,6 +314,7 @@ mod tests {
         let (slot_bytes, cell_bytes) = (1 << 22, 1 << 22);
         let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes, cell_bytes, leaving: true };
         Label {
+            features: FEATURES,
             pool: Id(1 << 100),
             pool_name: "tank".into(),
             disk: 1,

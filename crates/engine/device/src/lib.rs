@@ -22,8 +22,8 @@ mod superblock;
 
 pub use health::{ErrorCounts, Health};
 pub use label::{
-    DISKS_MAX, DiskEntry, DiskStatus, ENCLOSURE_BYTES, Enclosure, GROUPS_MAX, GroupEntry, LABEL_BYTES, Label,
-    LabelError, most_lacking,
+    DISKS_MAX, DiskEntry, DiskStatus, ENCLOSURE_BYTES, Enclosure, FEATURES, GROUPS_MAX, GroupEntry,
+    LABEL_BYTES, Label, LabelError, most_lacking,
 };
 pub use layout::{
     DISK_BYTES_MIN, DiskLayout, LABEL_REGION, LayoutError, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SlotRef, UNIT,

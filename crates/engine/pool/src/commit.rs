@@ -99,7 +99,7 @@ pub(crate) struct Entry {
     /// Room in the log.
     pub room: Option<LogClaim>,
     /// Lines of which the entry has all that is taken.
-    pub lines: Option<LinesClaim>,
+    pub lines: Vec<LinesClaim>,
     /// Nodes that applying the entry may make dirty.
     pub nodes: Option<NodesClaim>,
     /// Bytes of the entry's records, once it is queued.
@@ -116,7 +116,7 @@ impl Entry {
             ahead: None,
             pass: None,
             room: None,
-            lines: None,
+            lines: Vec::new(),
             nodes: None,
             records_bytes: 0,
         }
@@ -201,7 +201,7 @@ impl Change {
     }
 
     /// A block that the pool itself writes to another place.
-    pub fn moved(dataset: &Rc<Dataset>, first: u64, block: Block, to: Addr) -> Change {
+    pub fn moved(dataset: &Rc<Dataset>, first: u64, block: Block, to: &Ptr) -> Change {
         let (mut ptrs, stored) = (vec![block.point(to)], vec![block.stored()]);
         if active(Bug::MovedBlockForgetsKind) {
             ptrs[0].set_kind(0);

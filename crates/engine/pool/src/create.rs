@@ -12,9 +12,9 @@ use crate::spec::{Import, Layout, PoolSpec, ScrubSchedule, TRASH_KEEP_SECONDS};
 use crate::volumes::check_name;
 use forebay_base::{GIB, Id, KIB, MIB};
 use forebay_device::{
-    DISK_BYTES_MIN, DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, GroupEntry,
-    Label, LabelError, LayoutError, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SuperblockSlot, UNIT, write_label,
-    write_superblock,
+    DISK_BYTES_MIN, DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, FEATURES,
+    GroupEntry, Label, LabelError, LayoutError, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SuperblockSlot, UNIT,
+    write_label, write_superblock,
 };
 use forebay_log::{Chain, Ring};
 use forebay_runtime::{Cores, Disk, OpenMode, Rt};
@@ -261,6 +261,7 @@ pub(crate) async fn create(
     put_in_boxes(&mut entries, spec.paths(), &spec.enclosures);
     put_sectors(&mut entries, spec.paths(), &spec.sectors);
     let label = Label {
+        features: FEATURES,
         pool: Id::from_random(rt.random(), rt.random()),
         pool_name: spec.name.clone(),
         disk: 0,

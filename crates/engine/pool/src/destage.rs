@@ -244,17 +244,15 @@ impl Shard {
         };
         let mut changes = Vec::new();
         for block in first..first + count as u64 {
-            let Some(mut staged) = movable(block) else { continue };
-            let place = match staged.place {
-                Some(place) => place,
+            if movable(block).is_some_and(|staged| staged.place.is_none()) {
                 // From before the import: reserved then, found anew now.
-                None => {
-                    staged.block = self.pack_staged(dataset, block);
-                    let wanted = Wanted::one(staged.block.size());
-                    self.allocate(&wanted, 0, Claim::Moved).await?.0.remove(0)
-                }
-            };
-            changes.push(Change::moved(dataset, block, staged.block, place.addr()));
+                let wanted = Wanted::one(self.pack_staged(dataset, block).size());
+                let place = self.allocate(&wanted, 0, Claim::Moved).await?.0.remove(0);
+                self.replace_place(dataset, block, place, |place| place.is_none());
+            }
+            let Some(staged) = movable(block) else { continue };
+            let place = staged.place.expect("found just now");
+            changes.push(Change::moved(dataset, block, staged.block, &place));
         }
         if changes.is_empty() {
             // Nothing is lost by letting the commit that supersedes them go first.

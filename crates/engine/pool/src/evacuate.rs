@@ -197,7 +197,7 @@ impl Shard {
         // Into lines with parity by way of the log, as everything small.
         let change = |((first, block), place): ((u64, Block), Ptr)| match has_lines {
             true => Change::Data { dataset: dataset.clone(), first, blocks: vec![(block, Some(place))] },
-            false => Change::moved(dataset, first, block, place.addr()),
+            false => Change::moved(dataset, first, block, &place),
         };
         let changes = moving.into_iter().zip(places).map(change).collect();
         let mut entry = Entry::new(self.entry_id(), changes, false);

@@ -9,7 +9,7 @@ use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_compress::{Codec, Compression, Kind};
 use forebay_device::{
-    DiskEntry, DiskStatus, Enclosure, GroupEntry, LABEL_BYTES, Label, SlotRef, SuperblockSlot,
+    DiskEntry, DiskStatus, Enclosure, FEATURES, GroupEntry, LABEL_BYTES, Label, SlotRef, SuperblockSlot,
 };
 use forebay_log::{Chain, FRAME_HEADER, FrameContext, encode_frame};
 use forebay_space::{
@@ -147,6 +147,7 @@ fn label_and_superblock() {
         enclosure: Enclosure::new("box").expect("a short name"),
     };
     let label = Label {
+        features: FEATURES,
         pool: Id(0xabc),
         pool_name: "tank".into(),
         disk: 0,

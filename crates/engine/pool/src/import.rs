@@ -12,8 +12,8 @@ use crate::spec::{Import, PoolFound, Severity};
 use crate::{Engine, EngineConfig};
 use forebay_base::{Id, WallTime};
 use forebay_device::{
-    DiskEntry, DiskLayout, DiskStatus, GroupEntry, Health, Label, LabelError, Overlay, SuperblockSlot, UNIT,
-    read_labels, read_superblocks, write_label,
+    DiskEntry, DiskLayout, DiskStatus, FEATURES, GroupEntry, Health, Label, LabelError, Overlay,
+    SuperblockSlot, UNIT, read_labels, read_superblocks, write_label,
 };
 use forebay_raid::{Array, Crowds};
 use forebay_runtime::{Cores, Disk, OpenError, OpenMode, Rt};
@@ -355,9 +355,11 @@ impl Engine {
             .enumerate()
             .filter_map(|(index, disk)| disk.as_ref().map(|disk| (index, disk.disk.clone())));
         let to_label: Vec<(usize, Disk)> = to_label.collect();
-        if newly_failed && !import.read_only {
-            // From here on the missing disks are stale, and the others say so.
+        let is_old = label.features != FEATURES;
+        if (newly_failed || is_old) && !import.read_only {
+            // From here on the missing disks are stale, and older versions keep away; the disks say so.
             label.generation += 1;
+            label.features = FEATURES;
             for (index, disk) in &to_label {
                 let own = Label { disk: *index as u16, ..label.clone() };
                 if let Err(error) = write_label(&rt, disk, Some(&own)).await {

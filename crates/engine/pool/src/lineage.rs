@@ -206,6 +206,7 @@ impl Shard {
         let datasets = self.datasets.borrow();
         let (from, into) = (&datasets[&from], &datasets[&into]);
         if !Rc::ptr_eq(from, into) {
+            assert_eq!(from.family(), into.family(), "nodes say whose they are");
             std::mem::swap(&mut *from.tree.borrow_mut(), &mut *into.tree.borrow_mut());
             let (mut old, mut new) = (from.record.borrow_mut(), into.record.borrow_mut());
             let (old, new) = (&mut *old, &mut *new);
@@ -359,12 +360,12 @@ impl Shard {
         }
         let is_changed = |(order, into, _): &(&SealOrder, Rc<Dataset>, _)| match order.purpose {
             Purpose::Arrive(arrival) => {
-                let from = self.reception(order.volume).map(|from| from.record.borrow().base);
-                // What is held for a reserved volume is not known of what takes its place.
-                let is_other = arrival.into.is_some();
-                (is_other && into.reserved.get() > 0)
-                    || (is_other && !arrival.discard_changes)
-                        && from.is_none_or(|base| self.is_changed(into, base))
+                let from = self.reception(order.volume).expect("it is held");
+                let base = from.record.borrow().base;
+                // What is held for a reserved volume is not known of what takes its place, and nodes say whose they are.
+                let is_fit = into.reserved.get() == 0 && into.family() == from.family();
+                arrival.into.is_some()
+                    && (!is_fit || (!arrival.discard_changes && self.is_changed(into, base)))
             }
             Purpose::Keep | Purpose::BackTo(_) => false,
         };
@@ -546,8 +547,8 @@ impl Shard {
                 let is_back = now.state == DatasetState::Trashed && record.state == DatasetState::Live;
                 (now.size, now.sync, now.state, now.name, now.schedule, now.deleted) =
                     (record.size, record.sync, record.state, record.name, record.schedule, record.deleted);
-                now.received = record.received;
-                now.format = record.format;
+                (now.received, now.format, now.compression) =
+                    (record.received, record.format, record.compression);
                 drop(now);
                 dataset.note_reserved();
                 if is_back {

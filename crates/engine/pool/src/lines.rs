@@ -137,7 +137,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Gives a staged block another place if its present one is `replaced`; otherwise the new one is given back.
+    /// Gives a staged block another place if its present one is `replaced`; otherwise the new one is given back. That too when the block is
+    /// no longer the one that the place was made for, and takes more or less.
     pub fn replace_place(
         &self,
         dataset: &Dataset,
@@ -148,6 +149,7 @@ impl Shard {
         let mut unused = Some(place);
         if let Some(staged) = dataset.staged.borrow_mut().get_mut(&block)
             && replaced(&staged.place)
+            && staged.block.size().units == place.units()
         {
             unused = staged.place.replace(place);
             match &unused {
@@ -310,11 +312,11 @@ impl Shard {
         let nodes = by_dataset.map(|runs| runs[0].dataset.nodes_over(runs.iter().map(Moving::blocks)));
         let nodes = self.reserve_nodes(nodes.sum(), Claim::Urgent).await?;
         let changes = batch.moving.iter().map(|moving| {
-            let place = |staged: &Staged| staged.place.expect("what moves has a place").addr();
+            let place = |staged: &Staged| staged.place.expect("what moves has a place");
             Change::Write {
                 dataset: moving.dataset.clone(),
                 first: moving.first,
-                ptrs: moving.staged.iter().map(|staged| staged.block.point(place(staged))).collect(),
+                ptrs: moving.staged.iter().map(|staged| staged.block.point(&place(staged))).collect(),
                 parts: moving.staged.iter().map(|staged| staged.block.data.clone()).collect(),
                 stored: moving.staged.iter().map(|staged| staged.block.stored()).collect(),
                 destage: true,
@@ -403,8 +405,9 @@ impl LinesClaim {
         self.places.len() as u64
     }
 
-    pub fn take(mut self) -> Vec<Ptr> {
-        std::mem::take(&mut self.places)
+    /// Takes the first places out: they are somebody's now.
+    pub fn take_first(&mut self, count: usize) -> Vec<Ptr> {
+        self.places.drain(..count).collect()
     }
 
     /// The lines, as far as they follow each other: where they begin, and how many units they have.
@@ -418,8 +421,8 @@ impl LinesClaim {
         self.shard.space.borrow().lines_at(addr).cell
     }
 
-    /// Takes these places, in order of address within each region, out of lines that were claimed unit by unit.
-    pub fn take_some(&mut self, taken: &[Ptr]) {
+    /// The same of places in lines that were claimed unit by unit.
+    pub fn take(&mut self, taken: &[Ptr]) {
         let units = |ptr: &Ptr| {
             (0..u64::from(ptr.units())).map(|nth| ptr.addr().plus(nth * UNIT)).collect::<Vec<_>>()
         };
@@ -437,7 +440,8 @@ impl Drop for LinesClaim {
 
 impl Shard {
     /// As many whole lines as `count` places of 2^n units (`units`) fill, or as there are; none where there is no parity. In the
-    /// log, each would be `log_bytes`. Not to be called with blocks locked: it may wait for an evacuation.
+    /// log, each would be `log_bytes`: what is left of a line is more than asked for when the rest would be too much for it.
+    /// Not to be called with blocks locked: it may wait for an evacuation.
     pub async fn claim_lines(
         self: &Rc<Self>,
         units: u32,
@@ -455,10 +459,11 @@ impl Shard {
                 Claim::Ordinary => self.space.borrow().spare(units.trailing_zeros() as u8),
                 _ => u64::MAX,
             };
-            let left = ((count - claim.blocks()) * u64::from(units)) as u32;
-            if left < least {
+            let left = count.saturating_sub(claim.blocks());
+            if left == 0 || (left * u64::from(units) < least.into() && self.fits_into_log(left, log_bytes)) {
                 break;
             }
+            let left = ((left * u64::from(units)) as u32).max(least);
             // Whichever group a new chunk came from, it would do.
             let any = left >= most;
             let found = loop {
@@ -474,7 +479,7 @@ impl Shard {
                     // What is left must fit into the log. Lines that others gave back come with a checkpoint or two.
                     Err(_)
                         if searches < SEARCHES_MAX
-                            && !self.fits_into_log(count - claim.blocks(), log_bytes) =>
+                            && !self.fits_into_log(count.saturating_sub(claim.blocks()), log_bytes) =>
                     {
                         searches += 1;
                         if !self.next_checkpoint().await {

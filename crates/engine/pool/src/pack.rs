@@ -14,9 +14,12 @@ use crate::shard::Shard;
 use forebay_base::Checksum;
 use forebay_compress::{Compression, Damaged};
 use forebay_device::UNIT;
-use forebay_runtime::Buf;
+use forebay_runtime::{Buf, yield_now};
 use forebay_space::{Addr, Ptr, Size};
 use std::rc::Rc;
+
+/// How long packing keeps others waiting.
+const TURN_NANOS: u64 = 500_000;
 
 /// A block's contents, and how they are stored.
 #[derive(Clone)]
@@ -62,10 +65,11 @@ impl Block {
         Size { units: units(&self.stored()), whole: units(&self.data) }
     }
 
-    /// The pointer to the block at a place; its birth is for the commit to say.
-    pub fn point(&self, addr: Addr) -> Ptr {
+    /// The pointer to the block at a place that was made for it; its birth is for the commit to say.
+    pub fn point(&self, place: &Ptr) -> Ptr {
         let stored = self.stored();
-        let mut ptr = Ptr::new(addr, stored.len() as u32, 0, Checksum::of(&stored));
+        assert_eq!(place.bytes() as usize, stored.len(), "a block of another size at {:?}", place.addr());
+        let mut ptr = Ptr::new(place.addr(), stored.len() as u32, 0, Checksum::of(&stored));
         if let Form::Packed(kind, _) = &self.form {
             ptr.set_kind(*kind);
         }
@@ -79,17 +83,12 @@ pub(crate) struct Packing {
     /// Where the first blocks go, in lines of their own; a hole for one of zeros.
     dealt: Vec<Ptr>,
     /// These lines. What of them no block got goes back when the write is done: until then nobody else begins it.
-    lines: Option<LinesClaim>,
+    lines: Vec<LinesClaim>,
 }
 
 impl Packing {
     pub fn new(blocks: Vec<Block>) -> Packing {
-        Packing { blocks, dealt: Vec::new(), lines: None }
-    }
-
-    /// Allocation units that the blocks take.
-    fn units(&self) -> u64 {
-        self.blocks.iter().map(|block| u64::from(block.size().units)).sum()
+        Packing { blocks, dealt: Vec::new(), lines: Vec::new() }
     }
 
     /// What the blocks take that have no place yet.
@@ -104,7 +103,7 @@ impl Packing {
 
     /// Deals blocks out to lines, in order, as far as these go.
     fn deal(&mut self, lines: LinesClaim) {
-        let mut blocks = self.blocks.iter().peekable();
+        let mut blocks = self.blocks[self.dealt.len()..].iter().peekable();
         for (first, units) in lines.regions() {
             let cell = lines.cell(first);
             let (mut at, end) = (first.unit(), first.unit() + units);
@@ -124,7 +123,7 @@ impl Packing {
                 blocks.next();
             }
         }
-        self.lines = Some(lines);
+        self.lines.push(lines);
     }
 
     /// What writes the blocks from `first` on: those that were dealt out to their places, the others to `places`, by way of the log if
@@ -135,11 +134,9 @@ impl Packing {
         first: u64,
         places: Vec<Ptr>,
         logs: bool,
-    ) -> (Vec<Change>, Option<LinesClaim>) {
+    ) -> (Vec<Change>, Vec<LinesClaim>) {
         let (dealt, mut lines) = (self.dealt.len(), self.lines);
-        if let Some(lines) = &mut lines {
-            lines.take_some(&self.dealt);
-        }
+        lines.iter_mut().for_each(|lines| lines.take(&self.dealt));
         let has_place = |ptr: &Ptr| !ptr.is_hole();
         let mut places = self.dealt.into_iter().filter(has_place).chain(places);
         let mut changes: Vec<Change> = Vec::with_capacity(1);
@@ -155,7 +152,7 @@ impl Packing {
                 }
                 continue;
             }
-            let ptr = place.map_or(Ptr::HOLE, |place| block.point(place.addr()));
+            let ptr = place.map_or(Ptr::HOLE, |place| block.point(&place));
             match changes.last_mut() {
                 Some(Change::Write { ptrs, parts, stored, .. }) => {
                     ptrs.push(ptr);
@@ -180,16 +177,24 @@ impl Packing {
 }
 
 impl Shard {
-    /// Makes a block smaller, if its volume wants that and it can be.
-    pub fn pack(&self, dataset: &Dataset, data: Buf) -> Block {
-        let compression = dataset.compression();
-        if compression == Compression::Off {
+    /// Makes a block smaller, if its volume wants that, it is worth trying, and it can be.
+    fn pack(&self, dataset: &Dataset, data: Buf) -> Block {
+        if dataset.compression() == Compression::Off {
             return Block::whole(data);
         }
         if data[..] == self.zeros(data.len())[..] {
             return Block { data, form: Form::Zeros };
         }
-        if data.len() as u64 <= UNIT || !dataset.sampling.tries() {
+        if !dataset.sampling.tries() {
+            return Block::whole(data);
+        }
+        self.squeeze(dataset, data)
+    }
+
+    /// Makes a block smaller, if it can be.
+    fn squeeze(&self, dataset: &Dataset, data: Buf) -> Block {
+        let compression = dataset.compression();
+        if compression == Compression::Off || data.len() as u64 <= UNIT {
             return Block::whole(data);
         }
         let start = self.rt.now();
@@ -207,7 +212,7 @@ impl Shard {
     /// Makes a block whole that is stored in the form `kind`.
     pub fn unpack(&self, dataset: &Dataset, kind: u8, stored: &Buf) -> Result<Buf, Damaged> {
         if kind == 0 {
-            return Ok(stored.clone());
+            return if stored.len() == dataset.block_bytes() { Ok(stored.clone()) } else { Err(Damaged) };
         }
         let start = self.rt.now();
         let mut data = self.rt.arena().take(dataset.block_bytes());
@@ -216,43 +221,54 @@ impl Shard {
         unpacked.map(|()| data.freeze())
     }
 
-    /// Packs the blocks in `parts`, each of which is whole blocks.
-    pub fn pack_all(&self, dataset: &Dataset, parts: Vec<Buf>) -> Packing {
+    /// Packs the blocks in `parts`, each of which is whole blocks. Others get a turn in between.
+    pub async fn pack_all(&self, dataset: &Dataset, parts: Vec<Buf>) -> Packing {
         let block_bytes = dataset.block_bytes();
-        let cut = |part: &Buf| {
-            let part = part.clone();
-            (0..part.len()).step_by(block_bytes).map(move |at| part.slice(at, block_bytes))
-        };
-        let blocks = parts.iter().flat_map(cut).map(|data| self.pack(dataset, data)).collect();
+        let mut blocks = Vec::new();
+        let mut turn = self.rt.now();
+        for part in parts {
+            for at in (0..part.len()).step_by(block_bytes) {
+                blocks.push(self.pack(dataset, part.slice(at, block_bytes)));
+                if self.rt.now().since(turn) > TURN_NANOS {
+                    yield_now().await;
+                    turn = self.rt.now();
+                }
+            }
+        }
         Packing::new(blocks)
     }
 
     /// Packs a block that is durable in the log and was read from there.
     pub fn pack_staged(&self, dataset: &Dataset, block: u64) -> Block {
         let data = dataset.staged.borrow()[&block].block.data.clone();
-        // Zeros have a place as well: they are in the log already.
-        // And where space is held for 4 KiB blocks, what moves keeps out of it.
+        // Where space is held for 4 KiB blocks, what moves keeps out of it.
         let may = self.space.borrow().spare(0) == u64::MAX;
-        let packed = may.then(|| self.pack(dataset, data.clone())).filter(|packed| !packed.is_zeros());
-        let packed = packed.unwrap_or(Block::whole(data));
+        let packed = if may { self.squeeze(dataset, data) } else { Block::whole(data) };
         if let Some(staged) = dataset.staged.borrow_mut().get_mut(&block) {
             staged.block = packed.clone();
         }
         packed
     }
 
-    /// Claims lines for those blocks that fill some. Not to be called with blocks locked.
+    /// Claims lines for those blocks that fill some; for more, while the others are too many for the log. Not to be called with
+    /// blocks locked.
     pub async fn deal_lines(
         self: &Rc<Self>,
         dataset: &Dataset,
         mut packing: Packing,
     ) -> Result<Packing, IoError> {
-        let units = packing.units();
-        if units > 0 {
-            let bytes = packing.sizes_left().len() * dataset.block_bytes();
-            let each = bytes.div_ceil(units as usize);
+        loop {
+            let (left, dealt) = (packing.sizes_left(), packing.dealt.len());
+            let units: u64 = left.iter().map(|size| u64::from(size.units)).sum();
+            if units == 0 {
+                return Ok(packing);
+            }
+            let each = (left.len() * dataset.block_bytes()).div_ceil(units as usize);
             packing.deal(self.claim_lines(1, units, each, dataset.claim()).await?);
+            let left = packing.sizes_left().len() as u64;
+            if packing.dealt.len() == dealt || self.fits_into_log(left, dataset.block_bytes()) {
+                return Ok(packing);
+            }
         }
-        Ok(packing)
     }
 }

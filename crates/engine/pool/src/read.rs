@@ -47,9 +47,11 @@ impl Shard {
     }
 
     /// Where the contents of a stored block are.
-    fn source(&self, ptr: &Ptr) -> Source {
+    fn source(&self, dataset: &Dataset, ptr: &Ptr) -> Source {
+        // What is stored of a packed block may be what somebody wrote as a smaller one, to the same place: the checksum is of that.
+        let is_it = |sum: u128, data: &Buf| sum == ptr.sum.0 && data.len() == dataset.block_bytes();
         match self.cache.borrow().get(&ptr.addr().0) {
-            Some((sum, data)) if *sum == ptr.sum.0 || active(Bug::CacheKeepsOldBlock) => {
+            Some((sum, data)) if is_it(*sum, data) || active(Bug::CacheKeepsOldBlock) => {
                 Source::Memory(data.clone())
             }
             _ => Source::Disk(*ptr),
@@ -59,7 +61,7 @@ impl Shard {
     /// Where block `block` is now; reads its leaf if need be.
     async fn locate(&self, dataset: &Dataset, block: u64, for_client: bool) -> Result<Source, IoError> {
         Ok(match self.find(dataset, block, for_client).await? {
-            Source::Disk(ptr) => self.source(&ptr),
+            Source::Disk(ptr) => self.source(dataset, &ptr),
             found => found,
         })
     }
@@ -212,8 +214,10 @@ impl Shard {
             return Ok(Some((stored, data)));
         }
         let message = format!(
-            "block {block} is as it was stored, but does not expand to what was written: it was damaged in memory. Restore it from a \
-             backup; overwriting the block clears the error"
+            "block {block} is as it was stored, but its {} bytes of kind {} do not expand to what was written: it was damaged in memory, or \
+             stored by a newer version. Restore it from a backup; overwriting the block clears the error",
+            ptr.bytes(),
+            ptr.kind()
         );
         self.event(Severity::Error, "block.lost", &format!("{}/{}", self.shared.name, dataset.id()), message);
         Err(IoError::Corrupt)
@@ -312,7 +316,7 @@ impl Shard {
             {
                 sources.extend(ptrs.iter().map(|ptr| match ptr.is_hole() {
                     true => Source::Zeros,
-                    false => self.source(ptr),
+                    false => self.source(dataset, ptr),
                 }));
                 block += ptrs.len() as u64;
             } else {
@@ -326,7 +330,7 @@ impl Shard {
     /// Adjacent blocks in one device read; nothing unless all of them verify.
     async fn read_run(&self, dataset: &Dataset, run: &[Ptr]) -> Option<Buf> {
         let stored = self.read_stored_run(run).await?;
-        if run.iter().all(|ptr| ptr.kind() == 0) {
+        if run.iter().all(|ptr| ptr.kind() == 0 && ptr.bytes() as usize == dataset.block_bytes()) {
             return Some(stored);
         }
         let mut whole = self.rt.arena().take(run.len() * dataset.block_bytes());

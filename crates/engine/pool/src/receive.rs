@@ -249,12 +249,13 @@ impl Control {
         Ok(None)
     }
 
-    /// Refuses what could not arrive in the end.
+    /// Refuses what could not arrive in the end; `part` of it may be there.
     async fn check_reception(
         &self,
         name: &str,
         header: &Header,
         options: ReceiveOptions,
+        part: Option<&DatasetRecord>,
     ) -> Result<Option<Place>, Error> {
         let object = self.object(name);
         check_name(&object, name, "name")?;
@@ -281,6 +282,7 @@ impl Control {
         let Some(volume) = place else { return Ok(Some(base)) };
         let (origin, own) = (header.snapshot, header.name.clone());
         let (shift, from) = (header.block_shift, header.base.unwrap_or_default());
+        let family = part.map(|record| record.family);
         let verdict = self
             .on_volume(&volume.id.to_string(), move |shard, dataset| async move {
                 let number = dataset.number();
@@ -288,8 +290,9 @@ impl Control {
                 let mut snapshots = shard.snapshots_of(number).into_iter();
                 let has_name = snapshots.any(|snapshot| snapshot.record.borrow().name == own);
                 let fits = dataset.record.borrow().block_shift == shift;
+                let is_kin = family.is_none_or(|family| family == dataset.family());
                 let is_reserved = dataset.reserved.get() > 0;
-                Ok((has_it, has_name, fits, is_reserved, shard.is_changed(&dataset, from)))
+                Ok((has_it, has_name, fits, is_kin, is_reserved, shard.is_changed(&dataset, from)))
             })
             .await?;
         let conflict = |message: &str, remedy: &str| {
@@ -303,6 +306,10 @@ impl Control {
             (_, _, false, ..) => {
                 conflict("the volume has blocks of another size", "Receive it under another name")
             }
+            (_, _, _, false, ..) => conflict(
+                "the volume has come to be since a part of the snapshot was received",
+                "Give that part up with 'forebay snapshot abandon', and begin anew",
+            ),
             (.., true, _) => conflict(
                 "space is reserved for the volume, and what takes its place is not known beforehand",
                 "Make it thin first ('forebay volume convert --format thin'), or receive it under another name",
@@ -321,9 +328,11 @@ impl Control {
     ) -> Result<Begun, Error> {
         let turn = self.claim_reception(&name).ok_or_else(|| self.reception_busy(&name))?;
         let _turn = self.lineage.lock(0, 0).await;
-        let base = self.check_reception(&name, &header, options).await?;
+        let part = self.find_reception(&name).await?;
+        let known = part.as_ref().map(|(_, record)| record);
+        let base = self.check_reception(&name, &header, options, known).await?;
         let (object, origin, from) = (self.object(&name), header.snapshot, header.base.unwrap_or_default());
-        let (shard, id) = match self.find_reception(&name).await? {
+        let (shard, id) = match part {
             Some((shard, record)) => {
                 if (record.origin, record.base, record.block_shift) != (origin, from, header.block_shift) {
                     let message = "a part of another snapshot has been received for it";
@@ -398,16 +407,19 @@ impl Control {
     ) -> Result<SnapshotInfo, Error> {
         let (index, id) = begun;
         let size = header.size;
-        self.on_reception(index, id, &name, move |shard, dataset| async move {
+        let resting = self.on_reception(index, id, &name, move |shard, dataset| async move {
             let (now, end) = (dataset.size(), dataset.record.borrow().blocks());
             // Of what the base had there, a sender has cleared all.
             Volume::of(shard.clone(), dataset.clone()).discard(size, now - size, false).await?;
             shard.save_reception(dataset.clone(), end).await?;
             // What waits in the log counts when it is in its place.
-            shard.come_to_rest(&[dataset], REST_MAX).await;
-            Ok(())
-        })
-        .await?;
+            Ok(shard.come_to_rest(&[dataset], REST_MAX).await)
+        });
+        if !resting.await? {
+            let message = "what was received did not get to its place in time";
+            return Err(Error::new(ErrorKind::Conflict, self.object(&name), message)
+                .remedy("Have the sender go on when the pool is less busy; nothing of it is lost"));
+        }
         self.checkpoint().await?;
         let mapped = self.on_reception(index, id, &name, |_, dataset| async move {
             Ok(dataset.record.borrow().mapped.blocks as u64)
@@ -423,7 +435,8 @@ impl Control {
         }
         let _turn = self.lineage.lock(0, 0).await;
         // What was found at the beginning may have changed since.
-        self.check_reception(&name, &header, options).await?;
+        let part = self.find_reception(&id.to_string()).await?;
+        self.check_reception(&name, &header, options, part.as_ref().map(|(_, record)| record)).await?;
         let into = self.names.borrow().get(&name).map(|place| place.id);
         let snapshot = Id::from_random(self.rt.random(), self.rt.random());
         let (origin, discard_changes) = (header.snapshot, options.discard_changes);

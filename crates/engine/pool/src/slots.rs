@@ -420,6 +420,7 @@ fn most_chunks(slots: Vec<u64>, width: usize) -> u64 {
 mod tests {
     use super::*;
     use forebay_base::Id;
+    use forebay_device::FEATURES;
 
     const MIRROR: GroupEntry =
         GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 65536, cell_bytes: 65536, leaving: false };
@@ -452,6 +453,7 @@ mod tests {
             enclosure: Enclosure::default(),
         };
         Label {
+            features: FEATURES,
             pool: Id(1),
             pool_name: "tank".into(),
             disk: 0,

@@ -50,12 +50,22 @@ enum Prepared {
     },
 }
 
+/// Room in the log for a write.
+struct LogRoom {
+    /// Nothing when no blocks can be waiting there for theirs.
+    claim: Option<LogClaim>,
+    /// Whether the data goes there as well, so far as it has no lines of its own: then there is room for all of it.
+    takes_data: bool,
+}
+
 impl Prepared {
     /// Blocks that may go to the log.
     fn logged(&self) -> u64 {
         match self {
             Prepared::Packed(packing) => packing.sizes_left().len() as u64,
-            Prepared::Bare { count, lines, .. } => count - lines.as_ref().map_or(0, LinesClaim::blocks),
+            Prepared::Bare { count, lines, .. } => {
+                count.saturating_sub(lines.as_ref().map_or(0, LinesClaim::blocks))
+            }
         }
     }
 }
@@ -145,13 +155,13 @@ impl Volume {
         let room = self.claim_log(prepared.logged()).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let (mut entry, wait) = match prepared {
-            Prepared::Packed(packing) => self.packed_entry(first, packing, fua).await?,
+            Prepared::Packed(packing) => self.packed_entry(first, packing, room, fua).await?,
             Prepared::Bare { data, lines, .. } => {
                 let parts = self.merge(at, data, first, last).await?;
-                self.write_entry(first, parts, lines, fua).await?
+                self.write_entry(first, parts, lines, room, fua).await?
             }
         };
-        (entry.pass, entry.room) = (Some(pass), room);
+        entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop(guard);
         finish(done).await
@@ -169,8 +179,8 @@ impl Volume {
         let packing = self.shard.deal_lines(&self.dataset, packing).await?;
         let room = self.claim_log(packing.sizes_left().len() as u64).await?;
         let guard = self.dataset.locks.lock(first, first + count - 1).await;
-        let (mut entry, wait) = self.packed_entry(first, packing, false).await?;
-        (entry.pass, entry.room) = (Some(pass), room);
+        let (mut entry, wait) = self.packed_entry(first, packing, room, false).await?;
+        entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop(guard);
         finish(done).await
@@ -181,7 +191,7 @@ impl Volume {
         let (shard, block_bytes) = (&self.shard, self.dataset.block_bytes());
         let packs = self.dataset.compression() != Compression::Off;
         if packs && self.is_whole(at, &data) {
-            let packing = shard.pack_all(&self.dataset, data);
+            let packing = shard.pack_all(&self.dataset, data).await;
             return Ok(Prepared::Packed(shard.deal_lines(&self.dataset, packing).await?));
         }
         // What has to be completed first is packed when it is. It must all fit into the log then.
@@ -195,20 +205,16 @@ impl Volume {
         Ok(Prepared::Bare { data, count, lines })
     }
 
-    /// Whether the data of `blocks` blocks goes to the log first: what is small, and what does not fill lines with parity.
-    fn goes_to_log(&self, blocks: usize) -> bool {
-        let is_small = blocks * self.dataset.block_bytes() <= IN_LOG_BYTES_MAX;
-        self.shard.data_in_log && (is_small || self.shard.space.borrow().has_lines())
-    }
-
-    /// Room in the log for the write of `blocks` blocks; nothing when no blocks can be waiting there for theirs.
-    async fn claim_log(&self, blocks: u64) -> Result<Option<LogClaim>, IoError> {
-        let bytes =
-            if self.goes_to_log(blocks as usize) { blocks as usize * self.dataset.block_bytes() } else { 0 };
-        match self.shard.data_in_log {
-            true => self.shard.staging_room(bytes).await.map(Some),
-            false => Ok(None),
+    /// Room in the log for a write of which `blocks` blocks have no lines of their own. Their data goes to the log first if it is small, and
+    /// where there is parity.
+    async fn claim_log(&self, blocks: u64) -> Result<LogRoom, IoError> {
+        let (shard, bytes) = (&self.shard, blocks as usize * self.dataset.block_bytes());
+        if !shard.data_in_log {
+            return Ok(LogRoom { claim: None, takes_data: false });
         }
+        let takes_data = bytes <= IN_LOG_BYTES_MAX || shard.space.borrow().has_lines();
+        let claim = shard.staging_room(if takes_data { bytes } else { 0 }).await?;
+        Ok(LogRoom { claim: Some(claim), takes_data })
     }
 
     /// Queues an entry; gives what to wait for, if the caller must.
@@ -235,23 +241,26 @@ impl Volume {
         first: u64,
         parts: Vec<Buf>,
         lines: Option<LinesClaim>,
+        room: LogRoom,
         fua: bool,
     ) -> Result<(Entry, bool), IoError> {
         if lines.is_none() && self.dataset.compression() != Compression::Off {
-            return self.packed_entry(first, self.shard.pack_all(&self.dataset, parts), fua).await;
+            let packing = self.shard.pack_all(&self.dataset, parts).await;
+            return self.packed_entry(first, packing, room, fua).await;
         }
         let durable = self.is_durable(fua);
         let block_bytes = self.dataset.block_bytes();
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let count = bytes / block_bytes;
         let nodes = self.dataset.nodes_over(once(first..first + count as u64));
-        let in_lines = lines.as_ref().map_or(0, LinesClaim::blocks) as usize;
+        let in_lines = count.min(lines.as_ref().map_or(0, LinesClaim::blocks) as usize);
         let wanted = Wanted::whole(block_bytes, count - in_lines);
         let (places, nodes) = self.shard.allocate(&wanted, nodes, self.dataset.claim()).await?;
-        let mut ptrs = lines.map_or(Vec::new(), LinesClaim::take);
+        let mut lines: Vec<LinesClaim> = lines.into_iter().collect();
+        let mut ptrs = lines.first_mut().map_or(Vec::new(), |lines| lines.take_first(in_lines));
         ptrs.extend(places);
         // The first blocks go straight to the data disks, the others to the log.
-        let direct = if self.goes_to_log(count - in_lines) { in_lines } else { count };
+        let direct = if room.takes_data { in_lines } else { count };
         let (parts, logged) = split(parts, direct * block_bytes);
         let logged_places = ptrs.split_off(direct);
         let mut changes = Vec::with_capacity(1);
@@ -271,7 +280,7 @@ impl Volume {
             changes.push(Change::Data { dataset, first, blocks });
         }
         let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
-        entry.nodes = Some(nodes);
+        (entry.nodes, entry.lines, entry.room) = (Some(nodes), lines, room.claim);
         if entry.stored_bytes() >= AHEAD_BYTES {
             self.shard.write_ahead(&mut entry).await;
         }
@@ -279,14 +288,20 @@ impl Volume {
     }
 
     /// The same for blocks that are packed: each goes to its place or to the log, and those of zeros nowhere.
-    async fn packed_entry(&self, first: u64, packing: Packing, fua: bool) -> Result<(Entry, bool), IoError> {
+    async fn packed_entry(
+        &self,
+        first: u64,
+        packing: Packing,
+        room: LogRoom,
+        fua: bool,
+    ) -> Result<(Entry, bool), IoError> {
         let durable = self.is_durable(fua);
         let nodes = self.dataset.nodes_over(once(first..first + packing.blocks()));
         let sizes = packing.sizes_left();
         let (places, nodes) = self.shard.allocate(&Wanted::Each(&sizes), nodes, self.dataset.claim()).await?;
-        let (changes, lines) = packing.changes(&self.dataset, first, places, self.goes_to_log(sizes.len()));
+        let (changes, lines) = packing.changes(&self.dataset, first, places, room.takes_data);
         let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
-        (entry.nodes, entry.lines) = (Some(nodes), lines);
+        (entry.nodes, entry.lines, entry.room) = (Some(nodes), lines, room.claim);
         if entry.stored_bytes() >= AHEAD_BYTES {
             self.shard.write_ahead(&mut entry).await;
         }
@@ -380,7 +395,7 @@ impl Volume {
             }
             let to = to.min(end);
             // Without room it goes on all the same: it may be what makes room.
-            let room = self.claim_log(0).await.ok().flatten();
+            let room = self.claim_log(0).await.ok().and_then(|room| room.claim);
             let guard = self.dataset.locks.lock(at, to - 1).await;
             let nodes = self.dataset.nodes_over(once(at..to));
             let nodes = self.shard.reserve_nodes(nodes, Claim::Urgent).await?;
@@ -457,8 +472,8 @@ impl Volume {
             skip = 0;
         }
         let parts = self.merge(at, vec![new], first, last).await?;
-        let (mut entry, wait) = self.write_entry(first, parts, None, false).await?;
-        (entry.pass, entry.room) = (Some(pass), room);
+        let (mut entry, wait) = self.write_entry(first, parts, None, room, false).await?;
+        entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop(guard);
         finish(done).await.map(Ok)

@@ -231,6 +231,35 @@ fn text_takes_less_and_zeros_take_nothing() {
     });
 }
 
+/// Goal: another compression is for what is written from then on, also after an import; what was written stays as it is.
+#[test]
+fn a_change_is_for_what_comes() {
+    on_pools(1, |pool, _| async move {
+        let text: Vec<u8> = b"the same again and again, ".iter().copied().cycle().take(MIB as usize).collect();
+        pool.volume("a", 8192, Compression::Off).await;
+        let mut stored = Vec::new();
+        let kinds = [None, Some(Compression::Lz4), Some(Compression::Off), Some(Compression::Zstd(3))];
+        for (nth, compression) in kinds.into_iter().enumerate() {
+            if let Some(compression) = compression {
+                let change = VolumeChange { compression: Some(compression), sync: None };
+                let info = pool.engine.volume_set("tank/a", change).await.expect("set");
+                assert_eq!(info.compression, compression);
+                if nth == 3 {
+                    pool.again().await;
+                }
+                assert_eq!(pool.info("a").await.compression, compression);
+            }
+            let volume = pool.open("a").await;
+            volume.write(nth as u64 * MIB, vec![pool.buffer(&text)], false).await.expect("written");
+            let of = vec!["tank/a".to_string()];
+            pool.engine.snapshot_create(of, &format!("s{nth}")).await.expect("taken");
+            stored.push(pool.info("a").await.stored);
+        }
+        let half = MIB / 2;
+        assert_eq!(stored, [2 * half, 3 * half, 5 * half, 6 * half]);
+    });
+}
+
 /// Goal: what was acknowledged as durable is there after a loss of power, in whichever form it was on its way.
 #[test]
 fn power_losses_take_nothing_back() {

@@ -111,15 +111,15 @@ async fn take(
     ask: &Ask,
     body: &mut Body,
 ) -> Result<forebay_api::Snapshot, Failure> {
-    match shared.engine.volume(name).await {
-        Ok(volume) => rules::receive(name, &users(shared, &volume), ask.force)?,
-        Err(error) if error.kind == ErrorKind::NotFound => {}
-        Err(error) => return Err(error.into()),
-    }
+    refuse_used(shared, name, ask).await?;
     let options = ReceiveOptions { discard_changes: ask.discard_changes };
     let mut receiver = shared.engine.snapshot_receive(name, options).await?;
     let done = match feed(&mut receiver, body).await {
-        Ok(()) => receiver.finish().await,
+        Ok(()) => {
+            // Somebody may have come meanwhile.
+            refuse_used(shared, name, ask).await?;
+            receiver.finish().await
+        }
         Err(error) => Err(error),
     };
     match done {
@@ -128,6 +128,15 @@ async fn take(
             shared.events.record(Severity::Warning, "snapshot.receive_stopped", name, &error.to_string());
             Err(error.into())
         }
+    }
+}
+
+/// Refuses to receive into a volume that is there and used.
+async fn refuse_used(shared: &Shared, name: &str, ask: &Ask) -> Result<(), Failure> {
+    match shared.engine.volume(name).await {
+        Ok(volume) => Ok(rules::receive(name, &users(shared, &volume), ask.force)?),
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
