@@ -62,6 +62,8 @@ pub(crate) struct Control {
     /// Whether the pool is being closed, and whether all that clients did is over.
     pub closing: Cell<bool>,
     pub exporting: Cell<bool>,
+    /// The last checkpoint has been made.
+    closed: Cell<bool>,
     /// Checkpoints begun and ended, and whether one is to follow the running one.
     begun: Cell<u64>,
     ended: Cell<u64>,
@@ -107,6 +109,7 @@ impl Control {
             names: RefCell::default(),
             closing: Cell::new(false),
             exporting: Cell::new(false),
+            closed: Cell::new(false),
             begun: Cell::new(0),
             ended: Cell::new(0),
             running: Cell::new(false),
@@ -201,6 +204,9 @@ impl Control {
 
     /// Starts a checkpoint, or has one follow the running one.
     pub fn spawn_checkpoint(self: &Rc<Self>) {
+        if self.closed.get() {
+            return;
+        }
         if self.running.replace(true) {
             self.again.set(true);
             return;
@@ -231,11 +237,31 @@ impl Control {
     pub async fn checkpoint(self: &Rc<Self>) -> Result<u64, Error> {
         let goal = self.begun.get() + 1;
         self.spawn_checkpoint();
-        self.turnstile.until(|| self.ended.get() >= goal || self.shared.is_suspended()).await;
+        let has_ended = || self.ended.get() >= goal;
+        self.turnstile.until(|| has_ended() || self.shared.is_suspended() || self.closed.get()).await;
         if self.shared.is_suspended() {
             return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
         }
+        if !has_ended() {
+            return Err(self.error(ErrorKind::Stopped, "the pool is being closed"));
+        }
         Ok(self.generation.get())
+    }
+
+    /// The checkpoint after which there is no other, and nothing is evacuated: shards that have ended can do neither. False where nothing is
+    /// to be changed.
+    pub async fn last_checkpoint(self: &Rc<Self>) -> Result<bool, Error> {
+        self.turnstile.until(|| !self.reclaiming.replace(true)).await;
+        self.exporting.set(true);
+        self.turnstile.changed();
+        let last = match self.shared.is_suspended() || self.shared.import.read_only {
+            true => Ok(false),
+            false => self.checkpoint().await.map(|_| true),
+        };
+        self.closed.set(true);
+        self.turnstile.changed();
+        self.turnstile.until(|| !self.running.get() || self.shared.is_suspended()).await;
+        last
     }
 
     async fn run_checkpoint(&self) -> Result<(), Error> {

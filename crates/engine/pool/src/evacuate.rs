@@ -239,7 +239,7 @@ impl Control {
     /// shard's request would be granted now. One search at a time; who comes meanwhile gets its result.
     async fn reclaim(self: &Rc<Self>) -> bool {
         if self.reclaiming.replace(true) {
-            self.turnstile.until(|| !self.reclaiming.get()).await;
+            self.turnstile.until(|| !self.reclaiming.get() || self.exporting.get()).await;
             return self.has_spare_chunk();
         }
         let found = self.search_space().await;
@@ -291,9 +291,14 @@ impl Control {
     /// Moves blocks together, so that chunks which many holes make useless to others become free ones. Gives how many.
     pub async fn compact(self: &Rc<Self>) -> Result<u64, Error> {
         let before = self.chunks_free();
-        self.turnstile.until(|| !self.reclaiming.replace(true)).await;
+        self.turnstile.until(|| self.exporting.get() || !self.reclaiming.replace(true)).await;
         for index in 0..self.shard_count() {
-            self.evacuate(index).await;
+            if !self.closing.get() {
+                self.evacuate(index).await;
+            }
+        }
+        if self.exporting.get() {
+            return Err(self.error(ErrorKind::Stopped, "the pool is being closed"));
         }
         self.reclaiming.set(false);
         self.turnstile.changed();

@@ -249,7 +249,9 @@ impl Shard {
             transits[at] = transit(class, volume).max(transits[at]);
             inner += inner_nodes(volume);
         }
-        for dataset in datasets.values() {
+        // What an import found in the log goes where there was room for it. A reserved volume is owed that already: what was never written
+        // before as such, and what replaces something goes where room for the longest write is.
+        for dataset in datasets.values().filter(|dataset| dataset.reserved.get() == 0) {
             let class = usize::from(dataset.class());
             if transits[class] > 0 {
                 let staged = dataset.staged.borrow();
@@ -377,9 +379,10 @@ impl Shard {
     }
 
     /// A block that an import found in the log, and that was owed a place, has got one or is gone.
-    pub fn place_found(&self, bytes: usize) {
-        let class = (bytes as u64 / UNIT).trailing_zeros() as u8;
-        self.space.borrow_mut().owe(class, 1, 0);
+    pub fn place_found(&self, dataset: &Dataset) {
+        if dataset.reserved.get() == 0 {
+            self.space.borrow_mut().owe(dataset.class(), 1, 0);
+        }
     }
 
     /// The snapshots are taken, or will not be.
@@ -462,9 +465,11 @@ impl Control {
     }
 
     /// After an import: whether all that is promised is there.
-    pub async fn check_reservations(&self) -> Result<(), Error> {
+    pub async fn check_reservations(self: &Rc<Self>) -> Result<(), Error> {
         for index in 0..self.shard_count() {
-            if !self.on_shard(index, |shard| async move { shard.make_up().await }).await? {
+            let made_up = || self.on_shard(index, |shard| async move { shard.make_up().await });
+            // What the log frees comes back with a checkpoint.
+            if !made_up().await? && !(self.checkpoint().await.is_ok() && made_up().await?) {
                 let message = "less is free than is held for reserved volumes: writes to them may fail. Add disks, or delete volumes or \
                                snapshots";
                 self.event(Severity::Error, "pool.reservation_short", self.name(), message.into());

@@ -584,13 +584,18 @@ impl Shard {
     }
 
     /// Forgets a staged block that something newer replaced.
-    pub fn unstage(&self, staged: &Staged) {
+    pub fn unstage(&self, dataset: &Dataset, staged: &Staged) {
         if let Some(place) = &staged.place {
             self.placed.borrow_mut().remove(&place.addr());
             self.space.borrow_mut().give_back(place);
         } else {
-            self.place_found(staged.block.data.len());
+            self.place_found(dataset);
         }
+        self.forget_staged(staged);
+    }
+
+    /// A block is staged no longer.
+    pub fn forget_staged(&self, staged: &Staged) {
         self.staged_bytes.set(self.staged_bytes.get() - staged.block.data.len());
         let mut log = self.log.borrow_mut();
         if let Some((_, count)) = log.staged.get_mut(&staged.sequence) {
