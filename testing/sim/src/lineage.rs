@@ -29,7 +29,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Histories that one run of the row plays for so many operations that it may have.
-const HISTORIES: u64 = 12;
+const HISTORIES: u64 = 112;
 const HISTORIES_OPERATIONS: u64 = 120;
 /// Times that a machine is started in a history, and what is done in between.
 const STARTS: u64 = 3;

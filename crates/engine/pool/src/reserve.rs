@@ -315,11 +315,24 @@ impl Shard {
         (space.lacking(class), if space.nodes_held() == 0 { 0 } else { nodes })
     }
 
+    /// Places that blocks of reserved volumes have which are durable in the log only: as many come back, or are owed no longer, when they get
+    /// there.
+    fn in_transit(&self, class: u8) -> u64 {
+        let datasets = self.datasets.borrow();
+        let reserved =
+            datasets.values().filter(|dataset| dataset.reserved.get() > 0 && dataset.class() == class);
+        let placed = |dataset: &Rc<Dataset>| {
+            dataset.staged.borrow().values().filter(|staged| staged.place.is_some()).count() as u64
+        };
+        reserved.map(placed).sum()
+    }
+
     /// Gets chunks for what is held and not there, as after the loss of a chunk's record. False when there are none.
     pub async fn make_up(self: &Rc<Self>) -> bool {
         for class in 0..CLASSES as u8 {
             loop {
-                let kind = match self.lacks(class) {
+                let (places, nodes) = self.lacks(class);
+                let kind = match (places.saturating_sub(self.in_transit(class)), nodes) {
                     (0, 0) => break,
                     (0, _) => ChunkKind::Node,
                     _ => ChunkKind::Data { class },
