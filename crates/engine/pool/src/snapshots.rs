@@ -155,7 +155,7 @@ impl Shard {
             let record = snapshot.record.borrow().clone();
             if own.contains(&record.name) {
                 let name = record.name;
-                return Ok(Err(format!("both have a snapshot named '{name}'; rename or delete one of them")));
+                return Ok(Err(format!("both have a snapshot named '{name}'; delete one of them")));
             }
             next = self.ancestor(record.parent);
             moved.push(DatasetRecord { volume: number, ..record });
