@@ -75,6 +75,8 @@ pub fn run(quick: bool) -> Outcome {
 struct Turn {
     bytes: usize,
     stored: usize,
+    /// Bytes of the blocks that are stored smaller: only these are unpacked.
+    packed: usize,
     packing: f64,
     unpacking: f64,
 }
@@ -98,10 +100,9 @@ fn table(sample: &Sample, block: usize, scale: &Scale) -> Outcome {
     }
     for (kind, turns) in KINDS.iter().zip(&turns) {
         let sum = |what: fn(&Turn) -> usize| turns.iter().map(what).sum::<usize>() as f64;
-        let rate = |seconds: fn(&Turn) -> f64| {
-            Median::of(turns.iter().map(|turn| turn.bytes as f64 / seconds(turn) / 1e6)).value
-        };
-        let (packs, unpacks) = (rate(|turn| turn.packing), rate(|turn| turn.unpacking));
+        let median = |rate: fn(&Turn) -> f64| Median::of(turns.iter().map(rate)).value / 1e6;
+        let packs = median(|turn| turn.bytes as f64 / turn.packing);
+        let unpacks = median(|turn| turn.packed as f64 / turn.unpacking);
         println!(
             "| {} KiB | {kind} | {:.2} | {packs:.0} | {unpacks:.0} | {:.2} | {:.2} |",
             block >> 10,
@@ -114,7 +115,7 @@ fn table(sample: &Sample, block: usize, scale: &Scale) -> Outcome {
 }
 
 fn turn(codec: &mut Codec, kind: Compression, blocks: &[&[u8]]) -> Outcome<Turn> {
-    let mut turn = Turn { bytes: 0, stored: 0, packing: 0.0, unpacking: 0.0 };
+    let mut turn = Turn { bytes: 0, stored: 0, packed: 0, packing: 0.0, unpacking: 0.0 };
     let mut whole = vec![0; blocks[0].len()];
     for block in blocks {
         turn.bytes += block.len();
@@ -131,6 +132,7 @@ fn turn(codec: &mut Codec, kind: Compression, blocks: &[&[u8]]) -> Outcome<Turn>
             continue;
         };
         turn.stored += stored.len();
+        turn.packed += block.len();
         let start = thread_seconds();
         let unpacked = codec.unpack(code as u8, &stored, &mut whole);
         turn.unpacking += thread_seconds() - start;
