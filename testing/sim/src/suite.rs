@@ -53,7 +53,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::WriteErrorIgnored => &["write-error"],
         Bug::FlushErrorIgnored => &["flush-error"],
         Bug::UnreadableReadsAsZeros => &["rot-serving", "unreadable", "read-error"],
-        Bug::EvacuatesLockedBlocks | Bug::PlugNotReplayed | Bug::PlaceOfAnotherSize => &["scattered"],
+        Bug::EvacuatesLockedBlocks | Bug::PlugNotReplayed => &["scattered"],
         Bug::MovedBlockForgetsKind => &["group-removed", "scattered"],
         Bug::ParityNotUpdated | Bug::ParityWrongRotation => &["gone", "rot"],
         Bug::DegradedReadUnchecked => &["rot-same-place", "gone"],
@@ -95,7 +95,6 @@ fn is_of_parity(bug: Bug) -> bool {
         bug,
         Bug::ParityNotRestored
             | Bug::PlugNotReplayed
-            | Bug::PlaceOfAnotherSize
             | Bug::ParityNotUpdated
             | Bug::ParityWrongRotation
             | Bug::DegradedReadUnchecked

@@ -17,7 +17,6 @@ use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::wanted::Wanted;
 use forebay_base::Checksum;
-use forebay_base::planted::{Bug, active};
 use forebay_device::UNIT;
 use forebay_raid::DiskSet;
 use forebay_runtime::Buf;
@@ -150,7 +149,7 @@ impl Shard {
         let mut unused = Some(place);
         if let Some(staged) = dataset.staged.borrow_mut().get_mut(&block)
             && replaced(&staged.place)
-            && (staged.block.size().units == place.units() || active(Bug::PlaceOfAnotherSize))
+            && staged.block.size().units == place.units()
         {
             unused = staged.place.replace(place);
             match &unused {

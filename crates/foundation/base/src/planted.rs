@@ -152,13 +152,11 @@ pub enum Bug {
     ReservationNotHeld,
     /// A snapshot of a reserved volume is taken without holding what must be written anew.
     SnapshotReservesNothing,
-    /// A staged block is given a place that was made for what it was before.
-    PlaceOfAnotherSize,
 }
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 70] = [
+    pub const ALL: [Bug; 69] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -228,7 +226,6 @@ impl Bug {
         Bug::SnapshotReservesNothing,
         Bug::SendForgetsHoles,
         Bug::SendPrunesByBirth,
-        Bug::PlaceOfAnotherSize,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
