@@ -378,7 +378,7 @@ impl Player {
                 };
                 let (pool, name, size) = (POOL.into(), volume.clone(), size * BLOCK);
                 let kinds = [Compression::Off, Compression::Lz4, Compression::Zstd(1)];
-                let compression = kinds[self.below(3) as usize];
+                let (sync, compression) = (Some(sync), Some(kinds[self.below(3) as usize]));
                 let spec =
                     VolumeSpec { pool, name, size, block_size: BLOCK as u32, sync, compression, format };
                 engine.volume_create(spec).await.map(drop).map_err(kind)

@@ -8,6 +8,7 @@ use crate::faulty::FaultyDisks;
 use crate::format::ShardRoot;
 use crate::heal::Healer;
 use crate::locks::RangeLocks;
+use crate::projects::Projects;
 use crate::registry::{PoolShared, call, registry};
 use crate::scrub::PoolScrub;
 use crate::signal::Turnstile;
@@ -53,7 +54,8 @@ pub(crate) struct Control {
     pub epoch: Cell<u64>,
     /// Live volumes by name.
     pub names: RefCell<BTreeMap<String, Place>>,
-    /// Held (as range 0) while it changes who grew from which.
+    pub projects: RefCell<Projects>,
+    /// Held (as range 0) while it changes who grew from which, and what projects there are.
     pub lineage: RangeLocks,
     /// Names under which streams are coming in, and who has them.
     pub receiving: RefCell<BTreeMap<String, Weak<()>>>,
@@ -105,6 +107,7 @@ impl Control {
             receiving: RefCell::default(),
             seals: RefCell::default(),
             names: RefCell::default(),
+            projects: RefCell::default(),
             closing: Cell::new(false),
             exporting: Cell::new(false),
             begun: Cell::new(0),

@@ -16,7 +16,6 @@ use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{Severity, TRASH_KEEP_SECONDS, TrashInfo, VolumeInfo};
 use crate::utc::utc;
-use crate::volumes::check_name;
 use crate::{Engine, find_pool};
 use forebay_base::{Id, Nanos, WallTime};
 use forebay_runtime::Rt;
@@ -207,7 +206,7 @@ impl Control {
         let (id, trashed) = self.in_trash(name)?;
         let name = new_name.unwrap_or_else(|| trashed.name.clone());
         let object = self.object(&name);
-        check_name(&object, &name, "name")?;
+        self.check_new_name(&name)?;
         if self.names.borrow().contains_key(&name) {
             return Err(Error::new(ErrorKind::Conflict, object, "another volume has this name by now")
                 .remedy("Have it back under another name, with '--as'"));
