@@ -64,6 +64,8 @@ pub(crate) struct Control {
     /// Whether the pool is being closed, and whether all that clients did is over.
     pub closing: Cell<bool>,
     pub exporting: Cell<bool>,
+    /// The checkpoint of the export has ended: none follows it, which would be written when the disks are another's already.
+    exported: Cell<bool>,
     /// Checkpoints begun and ended, and whether one is to follow the running one.
     begun: Cell<u64>,
     ended: Cell<u64>,
@@ -110,6 +112,7 @@ impl Control {
             projects: RefCell::default(),
             closing: Cell::new(false),
             exporting: Cell::new(false),
+            exported: Cell::new(false),
             begun: Cell::new(0),
             ended: Cell::new(0),
             running: Cell::new(false),
@@ -204,6 +207,9 @@ impl Control {
 
     /// Starts a checkpoint, or has one follow the running one.
     pub fn spawn_checkpoint(self: &Rc<Self>) {
+        if self.exported.get() {
+            return;
+        }
         if self.running.replace(true) {
             self.again.set(true);
             return;
@@ -213,6 +219,7 @@ impl Control {
             loop {
                 control.again.set(false);
                 control.begun.set(control.begun.get() + 1);
+                let is_last = control.exporting.get();
                 if let Err(error) = control.run_checkpoint().await
                     && control.shared.suspend()
                 {
@@ -221,8 +228,9 @@ impl Control {
                     control.event(Severity::Error, "pool.suspended", control.name(), message);
                 }
                 control.ended.set(control.begun.get());
+                control.exported.set(is_last);
                 control.turnstile.changed();
-                if !control.again.get() || control.shared.is_suspended() {
+                if !control.again.get() || control.shared.is_suspended() || is_last {
                     control.running.set(false);
                     return;
                 }
@@ -234,7 +242,11 @@ impl Control {
     pub async fn checkpoint(self: &Rc<Self>) -> Result<u64, Error> {
         let goal = self.begun.get() + 1;
         self.spawn_checkpoint();
-        self.turnstile.until(|| self.ended.get() >= goal || self.shared.is_suspended()).await;
+        let is_over = || self.ended.get() >= goal || self.shared.is_suspended();
+        self.turnstile.until(|| is_over() || self.exported.get()).await;
+        if !is_over() {
+            return Err(self.error(ErrorKind::Stopped, "the pool is being closed"));
+        }
         if self.shared.is_suspended() {
             return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
         }
