@@ -29,9 +29,8 @@ fn volumes_do_what_their_project_says() {
     let daemon = Daemon::start(&place);
     place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
     assert!(place.run(&["project", "list"]).expect(0).out.contains("forebay project create"));
-    let volume = |name: &str, more: &[&str]| {
-        place.run(&[&["volume", "create", name, "--size", "16M"], more].concat())
-    };
+    let volume =
+        |name: &str, more: &[&str]| place.run(&[&["volume", "create", name, "--size", "16M"], more].concat());
     volume("tank/db/data", &[]).expect(3).says("forebay project create tank/db");
     volume("tank/db/data", &["--dry-run"]).expect(3);
     let create = ["project", "create", "tank/db", "--compression", "zstd-3", "--block-size", "64K"];
@@ -55,13 +54,17 @@ fn volumes_do_what_their_project_says() {
     assert_eq!(compression(&place, "tank/db/log"), from("off", "own"));
     assert_eq!(compression(&place, "tank/data"), from("lz4", "default"));
     let data = place.json(&["volume", "show", "tank/db/data"]);
-    assert_eq!((&data["spec"]["block_size_bytes"], &data["status"]["project"]), (&json!(65536), &json!("tank/db")));
+    assert_eq!(
+        (&data["spec"]["block_size_bytes"], &data["status"]["project"]),
+        (&json!(65536), &json!("tank/db"))
+    );
     let shown = place.run(&["volume", "show", "tank/db/data"]).expect(0).out;
     for words in ["compression zstd-3 (project)", "sync        always (default)", "project     tank/db"] {
         assert!(shown.contains(words), "{words} in {shown}");
     }
     let shown = place.run(&["project", "show", "tank/db"]).expect(0).out;
-    for words in ["compression zstd-3 (own)", "sync        always (default)", "volumes     2, 0 in the trash"] {
+    for words in ["compression zstd-3 (own)", "sync        always (default)", "volumes     2, 0 in the trash"]
+    {
         assert!(shown.contains(words), "{words} in {shown}");
     }
     assert!(place.run(&["project", "list"]).expect(0).out.contains("zstd-3"));

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, IoError};
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
-use crate::spec::{ProjectChange, ProjectInfo, ProjectProperties, Setting, Source, Sources, VolumeInfo};
+use crate::spec::{ProjectChange, ProjectInfo, ProjectProperties, Setting, Source, Sources};
 use crate::volumes::{check_block_size, check_name};
 use crate::{Engine, find_pool};
 use forebay_base::{Id, WallTime};
@@ -180,18 +180,13 @@ impl Shard {
         (name.map(str::to_string), sources)
     }
 
-    /// How many volumes of a project are here that no name leads to: in the trash, and on their way.
-    fn hidden_volumes(&self, project: &str) -> (usize, usize) {
+    fn receptions_of(&self, project: &str) -> usize {
         let datasets = self.datasets.borrow();
-        let count = |state: DatasetState| {
-            let is_its = |dataset: &&Rc<Dataset>| {
-                let record = dataset.record.borrow();
-                let is_volume = record.kind == DatasetKind::Volume && record.state == state;
-                is_volume && project_of(&record.name) == Some(project)
-            };
-            datasets.values().filter(is_its).count()
+        let is_its = |dataset: &&Rc<Dataset>| {
+            let record = dataset.record.borrow();
+            record.state == DatasetState::Receiving && project_of(&record.name) == Some(project)
         };
-        (count(DatasetState::Trashed), count(DatasetState::Receiving))
+        datasets.values().filter(is_its).count()
     }
 
     async fn put_project(self: &Rc<Self>, id: Id, properties: ProjectProperties) -> Result<(), IoError> {
@@ -303,7 +298,8 @@ impl Control {
         self.names.borrow_mut().insert(name.to_string(), Place { shard: SHARD, id });
         let fresh = DatasetRecord::new(DatasetKind::Project, id, SHIFT_UNSAID, 0, name.to_string());
         let record = properties.put_into(DatasetRecord { created, ..fresh });
-        let create = move |shard: Rc<Shard>| async move { shard.create_dataset(record, None).await.map(drop) };
+        let create =
+            move |shard: Rc<Shard>| async move { shard.create_dataset(record, None).await.map(drop) };
         let done = self.on_shard(SHARD, create).await;
         self.names.borrow_mut().remove(name);
         done?.map_err(|error| self.io_error(name, error))?;
@@ -355,74 +351,67 @@ impl Control {
         let refused = |message: String, remedy: &str| {
             Err(Error::new(ErrorKind::Conflict, self.object(project), message).remedy(remedy))
         };
-        let volumes = self.volumes_of(project).len();
+        let volumes = self.names.borrow().keys().filter(|name| project_of(name) == Some(project)).count();
         if volumes > 0 {
             return refused(format!("it has {volumes} volumes"), "Delete them first");
         }
-        match self.hidden_volumes(project).await? {
-            (0, 0) => Ok(()),
-            (0, parts) => refused(
-                format!("{parts} volumes of it are being received"),
-                "Let that end, or give up what has come with 'forebay snapshot abandon'",
-            ),
-            (trashed, _) => refused(
-                format!("{trashed} volumes of it are in the trash"),
-                "Purge them with 'forebay volume purge', or have them back under other names",
-            ),
+        let trashed = self.trash.count_of(project);
+        if trashed > 0 {
+            let remedy = "Purge them with 'forebay volume purge', or have them back under other names";
+            return refused(format!("{trashed} volumes of it are in the trash"), remedy);
         }
+        let parts = self.receptions_of(project).await?;
+        if parts > 0 {
+            let remedy = "Let that end, or give up what has come with 'forebay snapshot abandon'";
+            return refused(format!("{parts} volumes of it are being received"), remedy);
+        }
+        Ok(())
     }
 
-    /// Names of the live volumes of a project.
-    fn volumes_of(&self, project: &str) -> Vec<String> {
-        let names = self.names.borrow();
-        names.keys().filter(|name| project_of(name) == Some(project)).cloned().collect()
-    }
-
-    async fn hidden_volumes(&self, project: &str) -> Result<(usize, usize), Error> {
-        let mut all = (0, 0);
+    /// How many volumes of a project are being received.
+    async fn receptions_of(&self, project: &str) -> Result<usize, Error> {
+        let mut all = 0;
         for index in 0..self.shard_count() {
             let project = project.to_string();
-            let count = move |shard: Rc<Shard>| async move { shard.hidden_volumes(&project) };
-            let (trashed, parts) = self.on_shard(index, count).await?;
-            all = (all.0 + trashed, all.1 + parts);
+            let count = move |shard: Rc<Shard>| async move { shard.receptions_of(&project) };
+            all += self.on_shard(index, count).await?;
         }
         Ok(all)
     }
 
     async fn project_info(&self, name: &str) -> Result<ProjectInfo, Error> {
         let (name, project) = self.existing_project(name)?;
-        self.describe_project(name, project, &self.volume_list().await?).await
+        let mut found = self.describe_projects([(name, project)].into()).await?;
+        Ok(found.pop().expect("one was asked for"))
     }
 
-    async fn describe_project(
-        &self,
-        name: String,
-        project: Project,
-        volumes: &[VolumeInfo],
-    ) -> Result<ProjectInfo, Error> {
-        let own: Vec<_> = volumes.iter().filter(|volume| project_of(&volume.name) == Some(&*name)).collect();
-        let (trashed, _) = self.hidden_volumes(&name).await?;
-        Ok(ProjectInfo {
-            id: project.id,
-            pool: self.name().into(),
-            properties: project.properties,
-            volumes: own.len() as u32,
-            trashed: trashed as u32,
-            size: own.iter().map(|volume| volume.size).sum(),
-            mapped: own.iter().map(|volume| volume.mapped).sum(),
-            used: own.iter().map(|volume| volume.used).sum(),
-            created: project.created,
-            name,
-        })
-    }
-
-    async fn project_list(&self) -> Result<Vec<ProjectInfo>, Error> {
-        let (projects, volumes) = (self.projects.borrow().clone(), self.volume_list().await?);
-        let mut all = Vec::new();
-        for (name, project) in projects {
-            all.push(self.describe_project(name, project, &volumes).await?);
+    /// These, with what their volumes have.
+    async fn describe_projects(&self, projects: Projects) -> Result<Vec<ProjectInfo>, Error> {
+        let empty = |(name, project): (String, Project)| {
+            let info = ProjectInfo {
+                id: project.id,
+                pool: self.name().into(),
+                name: name.clone(),
+                properties: project.properties,
+                volumes: 0,
+                trashed: self.trash.count_of(&name),
+                size: 0,
+                mapped: 0,
+                used: 0,
+                created: project.created,
+            };
+            (name, info)
+        };
+        let mut all: BTreeMap<String, ProjectInfo> = projects.into_iter().map(empty).collect();
+        for volume in self.volume_list().await? {
+            if let Some(info) = project_of(&volume.name).and_then(|project| all.get_mut(project)) {
+                info.volumes += 1;
+                info.size += volume.size;
+                info.mapped += volume.mapped;
+                info.used += volume.used;
+            }
         }
-        Ok(all)
+        Ok(all.into_values().collect())
     }
 }
 
@@ -437,7 +426,8 @@ impl Engine {
             };
             let mut all = Vec::new();
             for control in controls {
-                all.extend(control.project_list().await?);
+                let projects = control.projects.borrow().clone();
+                all.extend(control.describe_projects(projects).await?);
             }
             Ok(all)
         };
@@ -499,10 +489,9 @@ impl Engine {
 
     /// Changes what a project's volumes inherit; when it is done, all of them do.
     pub async fn project_set(&self, name: &str, change: ProjectChange) -> Result<ProjectInfo, Error> {
-        self.on_writable_project(
-            name,
-            move |control, name| async move { control.project_set(&name, change).await },
-        )
+        self.on_writable_project(name, move |control, name| async move {
+            control.project_set(&name, change).await
+        })
         .await
     }
 
@@ -522,11 +511,7 @@ impl Engine {
     }
 
     /// What [`Engine::project_create`] would refuse, without making anything.
-    pub async fn project_create_check(
-        &self,
-        name: &str,
-        properties: ProjectProperties,
-    ) -> Result<(), Error> {
+    pub async fn project_create_check(&self, name: &str, properties: ProjectProperties) -> Result<(), Error> {
         self.on_writable_project(name, move |control, name| async move {
             control.check_project_name(&name)?;
             check_properties(&control.object(&name), &properties)

@@ -11,6 +11,7 @@
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
+use crate::projects::project_of;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
@@ -56,6 +57,12 @@ impl Default for Trash {
 impl Trash {
     pub fn is_empty(&self) -> bool {
         self.volumes.borrow().is_empty()
+    }
+
+    /// How many of them belong to a project.
+    pub fn count_of(&self, project: &str) -> u32 {
+        let volumes = self.volumes.borrow();
+        volumes.values().filter(|trashed| project_of(&trashed.name) == Some(project)).count() as u32
     }
 
     /// On which shards they are, one for each.

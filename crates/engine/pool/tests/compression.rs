@@ -3,8 +3,8 @@
 use forebay_base::{MIB, Random};
 use forebay_pool::check::check;
 use forebay_pool::{
-    Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, Setting, SyncPolicy, Volume, VolumeChange,
-    VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec,
+    Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, Setting, SyncPolicy, Volume,
+    VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::{Buf, Cores, Rt};
 use forebay_simulation::{Fate, Image, World, WorldConfig};
@@ -235,7 +235,8 @@ fn text_takes_less_and_zeros_take_nothing() {
 #[test]
 fn a_change_is_for_what_comes() {
     on_pools(1, |pool, _| async move {
-        let text: Vec<u8> = b"the same again and again, ".iter().copied().cycle().take(MIB as usize).collect();
+        let text: Vec<u8> =
+            b"the same again and again, ".iter().copied().cycle().take(MIB as usize).collect();
         pool.volume("a", 8192, Compression::Off).await;
         let mut stored = Vec::new();
         let kinds = [None, Some(Compression::Lz4), Some(Compression::Off), Some(Compression::Zstd(3))];

@@ -3,8 +3,8 @@
 use forebay_base::MIB;
 use forebay_pool::check::check;
 use forebay_pool::{
-    Compression, Engine, EngineConfig, ErrorKind, Host, Import, Layout, PoolSpec, Setting,
-    SnapshotChange, SnapshotSchedule, SyncPolicy, Volume, VolumeChange, VolumeDelete, VolumeFormat, VolumeSpec,
+    Compression, Engine, EngineConfig, ErrorKind, Host, Import, Layout, PoolSpec, Setting, SnapshotChange,
+    SnapshotSchedule, SyncPolicy, Volume, VolumeChange, VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};

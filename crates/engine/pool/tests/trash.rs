@@ -4,8 +4,8 @@ use forebay_base::{Id, MIB};
 use forebay_pool::check::check;
 use forebay_pool::{
     Compression, Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, IoError, Layout, PoolSpec,
-    Setting, SnapshotChange, SnapshotSchedule, SyncPolicy, TRASH_KEEP_SECONDS, Volume, VolumeChange, VolumeDelete, VolumeFormat,
-    VolumeSpec,
+    Setting, SnapshotChange, SnapshotSchedule, SyncPolicy, TRASH_KEEP_SECONDS, Volume, VolumeChange,
+    VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Arena, Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};

@@ -5,8 +5,8 @@ use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
     Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, PoolStatus,
-    PoolTrimmed, Project, Reception, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot, Source, Task, TaskState, Token,
-    TrashedVolume, Volume, VolumeSpec,
+    PoolTrimmed, Project, Reception, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot, Source, Task,
+    TaskState, Token, TrashedVolume, Volume, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
 use serde::Serialize;

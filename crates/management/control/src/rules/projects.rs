@@ -1,6 +1,6 @@
 //! What projects may say, and what becomes of properties.
 
-use super::{compression, invalid, name, shown, snapshots, volume_name};
+use super::{compression, invalid, shown, snapshots, volume_name};
 use crate::convert;
 use forebay_api::{Problem, ProjectCreate, ProjectSet, Property, VolumeCreate, VolumeSet};
 use forebay_pool::{
@@ -18,7 +18,6 @@ pub fn project_name(full: &str) -> Result<(&str, &str), Problem> {
     if project.contains('/') || project.len() > 63 {
         return Err(wrong());
     }
-    name("name", pool)?;
     Ok((pool, project))
 }
 
@@ -170,7 +169,8 @@ pub fn volume_change_in_words(change: &VolumeChange) -> Vec<String> {
 
 pub fn project_change_in_words(change: &ProjectChange) -> Vec<String> {
     let block_size = |bytes: u32| format!("block size of new volumes set to {bytes}");
-    let format = |format: forebay_pool::VolumeFormat| format!("format of new volumes set to {}", format.name());
+    let format =
+        |format: forebay_pool::VolumeFormat| format!("format of new volumes set to {}", format.name());
     let ProjectChange { sync, compression, schedule, .. } = *change;
     let mut words = volume_change_in_words(&VolumeChange { sync, compression, schedule });
     words.extend(in_words(change.block_size, Property::BlockSize, block_size));
@@ -199,7 +199,8 @@ mod tests {
     #[test]
     fn a_value_that_is_inherited_becomes_its_own_when_it_is_asked_for() {
         let now = volume(1, "tank", "web/a", 0);
-        let inherited = Sources { sync: Source::Project, compression: Source::Own, schedule: Source::Default };
+        let inherited =
+            Sources { sync: Source::Project, compression: Source::Own, schedule: Source::Default };
         let now = VolumeInfo { sources: inherited, ..now };
         let sync = VolumeSet { sync: Some(Sync::Always), ..VolumeSet::default() };
         let compression = VolumeSet { compression: Some("off".into()), ..VolumeSet::default() };
@@ -237,7 +238,10 @@ mod tests {
         assert_eq!(create(&bare).unwrap(), ProjectProperties::default());
         let hourly = ProjectCreate { snapshot_every_seconds: Some(3600), ..bare.clone() };
         assert_eq!(field(create(&hourly)), "snapshot_keep");
-        assert_eq!(field(create(&ProjectCreate { block_size_bytes: Some(512), ..bare.clone() })), "block_size_bytes");
+        assert_eq!(
+            field(create(&ProjectCreate { block_size_bytes: Some(512), ..bare.clone() })),
+            "block_size_bytes"
+        );
         let said = ProjectCreate { snapshot_keep: Some(3), block_size_bytes: Some(65536), ..hourly };
         let now = create(&said).unwrap();
         let schedule = SnapshotSchedule { every_seconds: 3600, keep: 3 };
