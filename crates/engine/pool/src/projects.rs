@@ -277,10 +277,8 @@ impl Control {
 
     /// Tells all shards what volumes inherit.
     pub async fn tell_projects(&self) -> Result<(), Error> {
-        let projects = self.projects.borrow();
-        let said: BTreeMap<String, ProjectProperties> =
-            projects.iter().map(|(name, project)| (name.clone(), project.properties)).collect();
-        drop(projects);
+        let said = |(name, project): (&String, &Project)| (name.clone(), project.properties);
+        let said: BTreeMap<String, ProjectProperties> = self.projects.borrow().iter().map(said).collect();
         for index in 0..self.shard_count() {
             let said = said.clone();
             self.on_shard(index, move |shard| async move { shard.set_projects(said) }).await?;
