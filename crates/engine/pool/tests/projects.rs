@@ -214,7 +214,8 @@ fn what_is_inherited_is_what_is_done() {
         pool.project("db", PLAIN).await;
         for name in ["db/a", "db/b"] {
             pool.volume(name).await;
-            (pool.write(name, 0, 1).await, pool.write(name, 1, 2).await);
+            pool.write(name, 0, 1).await;
+            pool.write(name, 1, 2).await;
             assert_eq!(pool.stored(name).await, 2 * 4096, "by default with lz4");
         }
         pool.compress("db", Setting::Own(Compression::Off)).await;
