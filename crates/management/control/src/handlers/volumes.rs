@@ -17,7 +17,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use forebay_api::{Code, Operation, Problem, Volume, VolumeCreate, VolumeSet, show_duration, show_size};
 use forebay_pool::{
-    ProjectProperties, Setting, SnapshotInfo, VolumeChange, VolumeDelete, VolumeInfo, VolumeSpec,
+    ErrorKind, ProjectProperties, Setting, SnapshotInfo, VolumeChange, VolumeDelete, VolumeInfo, VolumeSpec,
 };
 use std::sync::Arc;
 
@@ -71,6 +71,7 @@ pub async fn make(
     }
     let format = request.format.map(convert::format_in).or(properties.format).unwrap_or_default();
     let new = rules::volume(&request, source.as_ref())?;
+    shared.engine.volume_name_check(new.pool, new.name).await?;
     let existing = shared.engine.volumes(Some(new.pool)).await?;
     shared.engine.pool_changeable(new.pool).await?;
     if existing.iter().any(|volume| volume.name == new.name) {
@@ -124,13 +125,14 @@ pub async fn make(
     Ok(tagged(made(StatusCode::CREATED, &place, &volume)?, &etag(&volume)))
 }
 
-/// What the project says in which a volume of this name is to be made.
+/// What the project says in which a volume of this name is to be made, if there is one.
 async fn properties_for(shared: &Shared, name: &str) -> Result<ProjectProperties, Problem> {
     let (pool, within) = rules::volume_name(name)?;
-    shared.engine.volume_name_check(pool, within).await.map_err(convert::problem)?;
     let Some(project) = rules::projects::project_of(within) else { return Ok(Default::default()) };
-    let project = shared.engine.project(&format!("{pool}/{project}")).await.map_err(convert::problem)?;
-    Ok(project.properties)
+    match shared.engine.project(&format!("{pool}/{project}")).await {
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(Default::default()),
+        result => Ok(result.map_err(convert::problem)?.properties),
+    }
 }
 
 /// Gives a new clone what of it is not to be as its snapshot was.
