@@ -14,7 +14,7 @@ const BLOCKS: u64 = 512;
 fn tank(place: &Place) {
     place.disks();
     place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
-    place.run(&["volume", "create", "tank/a", "--size", "64M"]).expect(0);
+    place.run(&["volume", "create", "tank/a", "--size", "64M", "--compression", "off"]).expect(0);
 }
 
 /// What a block has in one of its generations: no two are alike.

@@ -56,7 +56,7 @@ fn a_copy_in_another_pool_follows_its_volume() {
     place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
     place.run(&["pool", "create", "vault", "--layout", "2+1", "c", "d", "e"]).expect(0);
     for project in ["tank/web", "vault/web"] {
-        place.run(&["project", "create", project]).expect(0);
+        place.run(&["project", "create", project, "--compression", "off"]).expect(0);
     }
     place.run(&["volume", "create", "tank/web/a", "--size", "64M"]).expect(0);
     fill(&daemon, "tank/web/a", 0..1024, 1);
