@@ -15,8 +15,8 @@ use crate::setup::{POOL, Setup};
 use crate::verify::offline_check;
 use forebay_base::Random;
 use forebay_pool::{
-    Compression, Engine, Error, ErrorKind, Import, IoError, SnapshotChange, SyncPolicy, Volume, VolumeChange,
-    VolumeDelete, VolumeFormat, VolumeSpec,
+    Compression, Engine, Error, ErrorKind, Import, IoError, Setting, SnapshotChange, SyncPolicy, Volume,
+    VolumeChange, VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Buf, Rt};
 use forebay_simulation::{Fate, Image, World, WorldConfig};
@@ -392,7 +392,7 @@ impl Player {
                     _ => SyncPolicy::Disabled,
                 };
                 let (pool, name, size, format) = (POOL.into(), volume.clone(), size * BLOCK, *format);
-                let compression = self.compression();
+                let (sync, compression) = (Some(sync), Some(self.compression()));
                 let spec =
                     VolumeSpec { pool, name, size, block_size: BLOCK as u32, sync, compression, format };
                 engine.volume_create(spec).await.map(drop).map_err(kind)
@@ -432,7 +432,8 @@ impl Player {
                 engine.volume_delete(&full(volume), how).await.map_err(kind)
             }
             Op::Compress { volume, compression } => {
-                let change = VolumeChange { compression: Some(*compression), ..VolumeChange::default() };
+                let change =
+                    VolumeChange { compression: Setting::Own(*compression), ..VolumeChange::default() };
                 let set = engine.volume_set(&full(volume), change).await.map_err(kind)?;
                 assert_eq!(set.compression, *compression);
                 Ok(())

@@ -8,6 +8,7 @@ use crate::faulty::FaultyDisks;
 use crate::format::ShardRoot;
 use crate::heal::Healer;
 use crate::locks::RangeLocks;
+use crate::projects::Projects;
 use crate::registry::{PoolShared, call, registry};
 use crate::scrub::PoolScrub;
 use crate::signal::Turnstile;
@@ -53,7 +54,8 @@ pub(crate) struct Control {
     pub epoch: Cell<u64>,
     /// Live volumes by name.
     pub names: RefCell<BTreeMap<String, Place>>,
-    /// Held (as range 0) while it changes who grew from which.
+    pub projects: RefCell<Projects>,
+    /// Held (as range 0) while it changes who grew from which, and what projects there are.
     pub lineage: RangeLocks,
     /// Names under which streams are coming in, and who has them.
     pub receiving: RefCell<BTreeMap<String, Weak<()>>>,
@@ -62,7 +64,7 @@ pub(crate) struct Control {
     /// Whether the pool is being closed, and whether all that clients did is over.
     pub closing: Cell<bool>,
     pub exporting: Cell<bool>,
-    /// The last checkpoint has been made.
+    /// The last checkpoint has been made: what one after it wrote would come when the disks are another's already.
     closed: Cell<bool>,
     /// Checkpoints begun and ended, and whether one is to follow the running one.
     begun: Cell<u64>,
@@ -107,6 +109,7 @@ impl Control {
             receiving: RefCell::default(),
             seals: RefCell::default(),
             names: RefCell::default(),
+            projects: RefCell::default(),
             closing: Cell::new(false),
             exporting: Cell::new(false),
             closed: Cell::new(false),
@@ -216,6 +219,7 @@ impl Control {
             loop {
                 control.again.set(false);
                 control.begun.set(control.begun.get() + 1);
+                let is_last = control.exporting.get();
                 if let Err(error) = control.run_checkpoint().await
                     && control.shared.suspend()
                 {
@@ -224,8 +228,9 @@ impl Control {
                     control.event(Severity::Error, "pool.suspended", control.name(), message);
                 }
                 control.ended.set(control.begun.get());
+                control.closed.set(is_last);
                 control.turnstile.changed();
-                if !control.again.get() || control.shared.is_suspended() {
+                if !control.again.get() || control.shared.is_suspended() || is_last {
                     control.running.set(false);
                     return;
                 }
@@ -260,7 +265,6 @@ impl Control {
         };
         self.closed.set(true);
         self.turnstile.changed();
-        self.turnstile.until(|| !self.running.get() || self.shared.is_suspended()).await;
         last
     }
 

@@ -33,6 +33,7 @@ mod membership;
 mod open;
 mod pack;
 mod pending;
+mod projects;
 mod read;
 mod receive;
 mod record;

@@ -16,10 +16,11 @@ use crate::commit::{Change, Entry};
 use crate::dataset::Dataset;
 use crate::deletion::Kept;
 use crate::error::IoError;
+use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
-use crate::spec::{SyncPolicy, VolumeFormat};
+use crate::spec::VolumeFormat;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, WallTime};
 use forebay_tree::{Frozen, NodeHeader, Shared, Tree, decode_ptrs};
@@ -224,7 +225,7 @@ impl Shard {
         (record.state, record.size) = (DatasetState::Live, size);
         (record.origin, record.base, record.received) = (Id(0), Id(0), 0);
         if Rc::ptr_eq(from, into) {
-            record.sync = SyncPolicy::default();
+            record.inherits = record.inherits.and(Inherits::SYNC);
         }
     }
 
@@ -547,8 +548,8 @@ impl Shard {
                 let is_back = now.state == DatasetState::Trashed && record.state == DatasetState::Live;
                 (now.size, now.sync, now.state, now.name, now.schedule, now.deleted) =
                     (record.size, record.sync, record.state, record.name, record.schedule, record.deleted);
-                (now.received, now.format, now.compression) =
-                    (record.received, record.format, record.compression);
+                (now.received, now.format) = (record.received, record.format);
+                (now.compression, now.inherits) = (record.compression, record.inherits);
                 drop(now);
                 dataset.note_reserved();
                 if is_back {
@@ -566,6 +567,7 @@ impl Shard {
                 dataset
             }
         };
+        self.note_project(&dataset);
         self.settle_debts();
         let registry = registry(&self.rt);
         let (kind, state) = (dataset.record.borrow().kind, dataset.record.borrow().state);

@@ -17,7 +17,7 @@ use crate::relocate::Twin;
 use crate::reserve::{Claim, Pledge, Promise};
 use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
-use crate::spec::{Event, Severity};
+use crate::spec::{Event, ProjectProperties, Severity};
 use crate::vacate::Successor;
 use crate::wanted::Wanted;
 use forebay_base::NumberHasher;
@@ -143,6 +143,8 @@ pub(crate) struct Shard {
     pub data_in_log: bool,
     pub space: RefCell<Space>,
     pub datasets: RefCell<BTreeMap<u32, Rc<Dataset>>>,
+    /// What each project of the pool says.
+    pub projects: RefCell<BTreeMap<String, ProjectProperties>>,
     /// By number; numbers are those of datasets, too.
     pub snapshots: RefCell<BTreeMap<u32, Rc<Snapshot>>>,
     /// Those that the running checkpoint seals.
@@ -286,6 +288,7 @@ impl Shard {
             data_in_log,
             space: RefCell::new(parts.space),
             datasets: RefCell::new(parts.datasets),
+            projects: RefCell::default(),
             snapshots: RefCell::new(parts.snapshots),
             sealed_snapshots: RefCell::default(),
             cloned: RefCell::default(),

@@ -47,9 +47,9 @@ impl Pool {
             name: name.into(),
             size,
             block_size,
-            sync,
+            sync: Some(sync),
             format,
-            compression: Compression::Off,
+            compression: Some(Compression::Off),
         };
         self.engine.volume_create(spec).await.map_err(|error| error.kind)?;
         let pieces = RefCell::new(vec![0; (size / PIECE) as usize]);

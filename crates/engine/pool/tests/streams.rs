@@ -70,8 +70,8 @@ impl Pools {
             name,
             size,
             block_size,
-            sync: SyncPolicy::Always,
-            compression,
+            sync: Some(SyncPolicy::Always),
+            compression: Some(compression),
             format: VolumeFormat::Thin,
         };
         let info = self.engine.volume_create(spec).await.expect("created");

@@ -79,6 +79,9 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::Volume>(&mut schemas);
     all::<crate::VolumeCreate>(&mut schemas);
     all::<crate::VolumeSet>(&mut schemas);
+    all::<crate::Project>(&mut schemas);
+    all::<crate::ProjectCreate>(&mut schemas);
+    all::<crate::ProjectSet>(&mut schemas);
     all::<crate::TrashedVolume>(&mut schemas);
     all::<crate::TrashRestore>(&mut schemas);
     all::<crate::Snapshot>(&mut schemas);

@@ -152,6 +152,11 @@ pub enum Operation {
     VolumeSet,
     VolumeDelete,
     VolumePromote,
+    ProjectList,
+    ProjectCreate,
+    ProjectShow,
+    ProjectSet,
+    ProjectDelete,
     TrashList,
     TrashShow,
     TrashRestore,
@@ -195,7 +200,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 66] = [
+    pub const ALL: [Operation; 71] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -224,6 +229,11 @@ impl Operation {
         VolumeSet,
         VolumeDelete,
         VolumePromote,
+        ProjectList,
+        ProjectCreate,
+        ProjectShow,
+        ProjectSet,
+        ProjectDelete,
         TrashList,
         TrashShow,
         TrashRestore,
@@ -271,15 +281,15 @@ impl Operation {
             }
             PoolAdd | PoolScrub | PoolTrim => Method::Post,
             DiskReplace | DiskOffline | DiskOnline | DiskClear | DiskLocate => Method::Post,
-            VolumePromote | TrashRestore => Method::Post,
+            VolumePromote | TrashRestore | ProjectCreate => Method::Post,
             SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
             HostCreate | HostGroupCreate | MappingCreate => Method::Post,
-            PoolSet | VolumeSet | SnapshotSet | HostSet | HostGroupSet => Method::Patch,
+            PoolSet | VolumeSet | ProjectSet | SnapshotSet | HostSet | HostGroupSet => Method::Patch,
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
                 Method::Delete
             }
             TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
-            ReceptionDelete => Method::Delete,
+            ReceptionDelete | ProjectDelete => Method::Delete,
             _ => Method::Get,
         }
     }
@@ -308,6 +318,8 @@ impl Operation {
             VolumeList | VolumeCreate => "/api/v1/volumes",
             VolumeShow | VolumeSet | VolumeDelete => "/api/v1/volumes/{volume}",
             VolumePromote => "/api/v1/volumes/{volume}/promote",
+            ProjectList | ProjectCreate => "/api/v1/projects",
+            ProjectShow | ProjectSet | ProjectDelete => "/api/v1/projects/{project}",
             TrashList => "/api/v1/trash",
             TrashShow | TrashPurge => "/api/v1/trash/{volume}",
             TrashRestore => "/api/v1/trash/{volume}/restore",
@@ -351,6 +363,7 @@ impl Operation {
     pub fn access(self) -> Access {
         match self {
             VolumeCreate | VolumeSet | VolumeDelete | TaskCancel => Access::Operator,
+            ProjectCreate | ProjectSet | ProjectDelete => Access::Operator,
             VolumePromote | SnapshotCreate | SnapshotSet | SnapshotDelete => Access::Operator,
             SnapshotRollback | SnapshotClone | TrashRestore | TrashPurge => Access::Operator,
             SnapshotSend | SnapshotReceive | ReceptionDelete => Access::Operator,
@@ -394,16 +407,21 @@ impl Operation {
             VolumeCreate => "Create a volume, empty or as a clone of a snapshot",
             VolumeShow => "One volume",
             VolumeSet => {
-                "Grow a volume, or change when it acknowledges writes and when snapshots of it are taken"
+                "Grow a volume, or change when it acknowledges writes and when snapshots of it are taken, or what it inherits"
             }
             VolumeDelete => "Delete a volume: it waits in the trash, or is gone for good",
             VolumePromote => "Make a clone the owner of the snapshot that it came from",
+            ProjectList => "All projects",
+            ProjectCreate => "Create a project: what volumes inherit",
+            ProjectShow => "One project",
+            ProjectSet => "Change what the volumes of a project inherit",
+            ProjectDelete => "Delete a project without volumes",
             TrashList => "Deleted volumes that can still be had back",
             TrashShow => "One volume in the trash",
             TrashRestore => "Have a volume back from the trash",
             TrashPurge => "Delete a volume in the trash and its data for good",
             SnapshotList => "All snapshots, oldest first within a volume",
-            SnapshotCreate => "Take a snapshot of a volume, or of several at one moment",
+            SnapshotCreate => "Take a snapshot of a volume, or of several or a project's at one moment",
             SnapshotShow => "One snapshot",
             SnapshotSet => "Hold a snapshot or let it go; make it a template or none",
             SnapshotDelete => "Delete a snapshot",
@@ -453,6 +471,8 @@ impl Operation {
             DiskLocate => Some("DiskLocate"),
             VolumeCreate => Some("VolumeCreate"),
             VolumeSet => Some("VolumeSet"),
+            ProjectCreate => Some("ProjectCreate"),
+            ProjectSet => Some("ProjectSet"),
             TrashRestore => Some("TrashRestore"),
             SnapshotCreate => Some("SnapshotCreate"),
             SnapshotSet => Some("SnapshotSet"),
@@ -483,6 +503,9 @@ impl Operation {
             VolumeList => ReplyBody::Page("Volume"),
             VolumeCreate => ReplyBody::Created("Volume"),
             VolumeShow | VolumeSet | VolumePromote => ReplyBody::Object("Volume"),
+            ProjectList => ReplyBody::Page("Project"),
+            ProjectCreate => ReplyBody::Created("Project"),
+            ProjectShow | ProjectSet => ReplyBody::Object("Project"),
             TrashList => ReplyBody::Page("TrashedVolume"),
             TrashShow => ReplyBody::Object("TrashedVolume"),
             TrashRestore => ReplyBody::Object("Volume"),
@@ -511,7 +534,7 @@ impl Operation {
             SessionList => ReplyBody::Page("Session"),
             VolumeDelete | TrashPurge | SnapshotDelete | TokenDelete => ReplyBody::Nothing,
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => ReplyBody::Nothing,
-            ReceptionDelete => ReplyBody::Nothing,
+            ReceptionDelete | ProjectDelete => ReplyBody::Nothing,
         }
     }
 
@@ -521,7 +544,7 @@ impl Operation {
             HostList | HostGroupList => &[Parameter::Limit, Parameter::Cursor],
             MappingList => &[Parameter::Limit, Parameter::Cursor, Parameter::Volume, Parameter::Host],
             SessionList => &[Parameter::Limit, Parameter::Cursor, Parameter::Host],
-            DiskList | VolumeList | TrashList | ReceptionList => {
+            DiskList | VolumeList | ProjectList | TrashList | ReceptionList => {
                 &[Parameter::Limit, Parameter::Cursor, Parameter::Pool]
             }
             SnapshotList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool, Parameter::Volume],
@@ -530,6 +553,7 @@ impl Operation {
             PoolCreate | PoolDestroy | PoolImport | PoolExport | GroupRemove => &[Parameter::DryRun],
             PoolAdd | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear => &[Parameter::DryRun],
             VolumeCreate | VolumeSet | VolumePromote => &[Parameter::DryRun],
+            ProjectCreate | ProjectSet | ProjectDelete => &[Parameter::DryRun],
             VolumeDelete => {
                 &[Parameter::DryRun, Parameter::WithSnapshots, Parameter::Purge, Parameter::Force]
             }
@@ -559,6 +583,10 @@ impl Operation {
                 | VolumeCreate
                 | VolumeSet
                 | VolumeDelete
+                | ProjectShow
+                | ProjectCreate
+                | ProjectSet
+                | ProjectDelete
                 | SnapshotShow
                 | SnapshotSet
                 | SnapshotDelete

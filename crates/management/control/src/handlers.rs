@@ -5,6 +5,7 @@ pub mod hosts;
 pub mod mappings;
 pub mod others;
 pub mod pools;
+pub mod projects;
 pub mod sessions;
 pub mod snapshots;
 pub mod streams;

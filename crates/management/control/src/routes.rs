@@ -3,7 +3,9 @@
 //! Authentication is around everything, also around paths that do not exist, so that a stranger learns nothing. What
 //! changes something runs as its own task: a client that hangs up in the middle does not leave it half done.
 
-use crate::handlers::{disks, hosts, mappings, others, pools, sessions, snapshots, streams, trash, volumes};
+use crate::handlers::{
+    disks, hosts, mappings, others, pools, projects, sessions, snapshots, streams, trash, volumes,
+};
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{Failure, Principal, collect};
 use crate::{Shared, events::now_unix_ms};
@@ -71,6 +73,11 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::VolumeSet => patch(volumes::set),
         Operation::VolumeDelete => delete(volumes::delete),
         Operation::VolumePromote => post(volumes::promote),
+        Operation::ProjectList => get(projects::list),
+        Operation::ProjectCreate => post(projects::create),
+        Operation::ProjectShow => get(projects::show),
+        Operation::ProjectSet => patch(projects::set),
+        Operation::ProjectDelete => delete(projects::delete),
         Operation::TrashList => get(trash::list),
         Operation::TrashShow => get(trash::show),
         Operation::TrashRestore => post(trash::restore),
@@ -114,7 +121,8 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
 
 async fn no_such_path(request: Request) -> Failure {
     let path = request.uri().path();
-    let remedy = if path.starts_with("/api/v1/volumes/") || path.starts_with("/api/v1/snapshots/") {
+    let named = ["/api/v1/volumes/", "/api/v1/projects/", "/api/v1/snapshots/"];
+    let remedy = if named.iter().any(|prefix| path.starts_with(prefix)) {
         "A name is one segment of the path: write demo%2Fweb for demo/web."
     } else {
         "GET /api/v1/openapi.json describes every path."
