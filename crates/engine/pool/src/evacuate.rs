@@ -23,7 +23,7 @@ use forebay_base::planted::{Bug, active};
 use forebay_runtime::completion;
 use forebay_space::{ChunkId, Ptr, Size};
 use forebay_tree::{FANOUT, Found, NodeHeader, decode_ptrs};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter::once;
 use std::rc::Rc;
 
@@ -175,7 +175,7 @@ impl Shard {
             return Ok(0);
         }
         let ptrs = self.leaf_pointers(dataset, first / FANOUT).await?;
-        let mut moving = Vec::new();
+        let (mut moving, mut spare) = (Vec::new(), BTreeMap::new());
         for (block, ptr) in (first..).zip(&ptrs[(first % FANOUT) as usize..][..count]) {
             // What is newer than the tree has a place of its own, and its coming frees this one.
             let leaf = first / FANOUT;
@@ -184,7 +184,17 @@ impl Shard {
                 && dataset.newest(block, false).is_none()
             {
                 // A block that cannot be read stays where it is, and so does its chunk.
-                moving.extend(self.read_packed(dataset, block).await.ok().map(|stored| (block, stored)));
+                let Ok(stored) = self.read_packed(dataset, block).await else { continue };
+                // So does one that would take, elsewhere, what is held, and gives nothing of that back.
+                let size = stored.size();
+                if !self.space.borrow().is_at_home(ptr, size.class()) {
+                    let class = size.class();
+                    let spare = spare.entry(class).or_insert_with(|| self.space.borrow().spare(class));
+                    let places = if size.is_whole() { 1 } else { u64::from(size.units) };
+                    let Some(left) = spare.checked_sub(places) else { continue };
+                    *spare = left;
+                }
+                moving.push((block, stored));
             }
         }
         if moving.is_empty() {

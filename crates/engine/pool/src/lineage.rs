@@ -376,7 +376,8 @@ impl Shard {
         }
         if self.secure_snapshots(sealed, false).await.is_err() {
             held.iter().for_each(|dataset| dataset.hold(false));
-            return Err(IoError::NoSpace);
+            // What was overwritten since the space was looked for comes back with a checkpoint.
+            return if self.expects_space() { Ok(Rest::Busy) } else { Err(IoError::NoSpace) };
         }
         let mut seals = Vec::with_capacity(prepared.len());
         for (order, dataset, back_to) in prepared {

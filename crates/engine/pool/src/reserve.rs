@@ -308,16 +308,17 @@ impl Shard {
         waited < 2 && self.space.borrow().is_easing()
     }
 
-    /// Places of a class, and nodes, that are held and not there.
+    /// Places of a class, and nodes, that are held and not there. What is on its way to its place takes nothing that is held for others.
     fn lacks(&self, class: u8) -> (u64, u64) {
+        let on_the_way = self.in_transit(class);
         let space = self.space.borrow();
         let nodes = (self.nodes_needed() + space.nodes_held()).saturating_sub(space.nodes_free());
-        (space.lacking(class), if space.nodes_held() == 0 { 0 } else { nodes })
+        (space.lacking(class).saturating_sub(on_the_way), if space.nodes_held() == 0 { 0 } else { nodes })
     }
 
     /// Places that blocks of reserved volumes have which are durable in the log only: as many come back, or are owed no longer, when they get
     /// there.
-    fn in_transit(&self, class: u8) -> u64 {
+    pub fn in_transit(&self, class: u8) -> u64 {
         let datasets = self.datasets.borrow();
         let reserved =
             datasets.values().filter(|dataset| dataset.reserved.get() > 0 && dataset.class() == class);
@@ -331,8 +332,7 @@ impl Shard {
     pub async fn make_up(self: &Rc<Self>) -> bool {
         for class in 0..CLASSES as u8 {
             loop {
-                let (places, nodes) = self.lacks(class);
-                let kind = match (places.saturating_sub(self.in_transit(class)), nodes) {
+                let kind = match self.lacks(class) {
                     (0, 0) => break,
                     (0, _) => ChunkKind::Node,
                     _ => ChunkKind::Data { class },
@@ -441,14 +441,17 @@ impl Control {
         let converted = self.on_volume(name, move |shard, dataset| async move {
             let is_new = format != VolumeFormat::Thin && dataset.reserved.get() == 0;
             let blocks = dataset.record.borrow().blocks();
-            let owed = blocks.saturating_sub(dataset.own.get().blocks);
-            let _pledge = match is_new {
-                true => match shard.secure(Promise::new(&dataset, owed, blocks), true).await {
-                    Ok(pledge) => Some(pledge),
+            let owed = || blocks.saturating_sub(dataset.own.get().blocks);
+            let (mut pledge, mut promised) = (None, 0);
+            // Clients may discard what they have meanwhile.
+            while is_new && (pledge.is_none() || owed() > promised) {
+                drop(pledge.take());
+                promised = owed();
+                match shard.secure(Promise::new(&dataset, promised, blocks), true).await {
+                    Ok(secured) => pledge = Some(secured),
                     Err(refusal) => return Ok(Err(refusal)),
-                },
-                false => None,
-            };
+                }
+            }
             Volume::of(shard.clone(), dataset.clone()).put(|record| record.format = format).await?;
             Ok(Ok(shard.info(&dataset)))
         });
@@ -482,7 +485,7 @@ impl Control {
         for index in 0..self.shard_count() {
             let made_up = || self.on_shard(index, |shard| async move { shard.make_up().await });
             // What the log frees comes back with a checkpoint.
-            if !made_up().await? && !(self.checkpoint().await.is_ok() && made_up().await?) {
+            if !made_up().await? && (self.checkpoint().await.is_err() || !made_up().await?) {
                 let message = "less is free than is held for reserved volumes: writes to them may fail. Add disks, or delete volumes or \
                                snapshots";
                 self.event(Severity::Error, "pool.reservation_short", self.name(), message.into());

@@ -465,7 +465,7 @@ impl Shard {
         nodes: u64,
         claim: Claim,
     ) -> Result<(Vec<Ptr>, NodesClaim), IoError> {
-        let (mut waited, mut turn) = (0, None);
+        let (mut waited, mut turn, mut has_settled) = (0, None, false);
         // What was found stays taken while the rest is looked for: two requests that each need all there is would wait in turn.
         let mut places = Vec::with_capacity(wanted.count());
         let result = loop {
@@ -493,7 +493,9 @@ impl Shard {
                 places.drain(..).for_each(|place| self.space.borrow_mut().give_back(&place));
                 drop(nodes);
                 turn = Some(self.reserved_turn.lock(0, 0).await);
-            } else if (self.expects_space() || self.expects_easing(waited) || claim == Claim::Reserved)
+            } else if (self.expects_space()
+                || self.expects_easing(waited)
+                || (claim == Claim::Reserved && !self.waits_for_moving()))
                 && waited < SPACE_WAITS_MAX
             {
                 waited += 1;
@@ -504,6 +506,15 @@ impl Shard {
                 // Chunks of which slots move open again soon, whatever comes of it.
                 waited += 1;
                 self.progress.until(|| !self.waits_for_moving() || self.is_suspended()).await;
+            } else if !has_settled
+                && claim == Claim::Ordinary
+                && self.in_transit(wanted.class(places.len())) > 0
+            {
+                // What reserved volumes have in the log takes places, and counts as owed to them until it is there.
+                has_settled = true;
+                if !self.next_checkpoint().await {
+                    break Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
+                }
             } else {
                 break Err(IoError::NoSpace);
             }
