@@ -185,9 +185,10 @@ impl Shard {
             {
                 // A block that cannot be read stays where it is, and so does its chunk.
                 let Ok(stored) = self.read_packed(dataset, block).await else { continue };
-                // So does one that would take, elsewhere, what is held, and gives nothing of that back.
+                // So does one that would take, elsewhere, what is held, and gives nothing of that back. What a reserved volume gets of its own
+                // class, it is owed no longer.
                 let size = stored.size();
-                if !self.space.borrow().is_at_home(ptr, size.class()) {
+                if dataset.reserved.get() == 0 && !self.space.borrow().is_at_home(ptr, size.class()) {
                     let class = size.class();
                     let spare = spare.entry(class).or_insert_with(|| self.space.borrow().spare(class));
                     let places = if size.is_whole() { 1 } else { u64::from(size.units) };
