@@ -1,6 +1,6 @@
 //! One shard's allocator: bump allocation in open chunks, frees that wait for a checkpoint.
 //!
-//! Each kind of chunk (nodes, and data of each block size) has one open chunk with a cursor. Blocks of one
+//! Each kind of chunk (nodes, and data of each block size) has one open chunk with a cursor; `choice.rs` says which is next. Blocks of one
 //! size in a chunk keep it free of fragments; when every chunk of a kind is poor and no fresh one is to be
 //! had, any data chunk with an aligned hole serves.
 //!
@@ -46,13 +46,13 @@ struct Period {
 /// How a stretch of space is to be used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Stream {
-    kind: ChunkKind,
-    fill: Fill,
+    pub kind: ChunkKind,
+    pub fill: Fill,
 }
 
 /// What a stream takes of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Fill {
+pub(crate) enum Fill {
     /// All that is free; in a chunk with lines, lines that are free.
     Free,
     /// Whole lines at a time.
@@ -74,7 +74,7 @@ pub struct Space {
     current: Period,
     frozen: Period,
     /// The coordinator had no chunk left: fill every hole.
-    scarce: bool,
+    pub(crate) scarce: bool,
     /// Chunks that are being evacuated, and chunks of which a slot is moving: nothing is allocated from them.
     pub(crate) closed: BTreeSet<ChunkId>,
     pub(crate) moving: BTreeSet<ChunkId>,
@@ -222,67 +222,8 @@ impl Space {
     }
 
     /// Units that a stream takes of a chunk at a time, for blocks of `units`.
-    fn piece(&self, chunk: &Chunk, stream: Stream, units: u32) -> u32 {
+    pub(crate) fn piece(&self, chunk: &Chunk, stream: Stream, units: u32) -> u32 {
         if stream.fill == Fill::Lines { whole_lines(self.line(chunk), units) } else { units }
-    }
-
-    /// A place in a chunk that no stream has open, the emptiest that has one: what follows goes there too, so that few chunks
-    /// change and holes of one line are filled together.
-    fn fresh_place(&self, stream: Stream, block: Size, most: u32) -> Option<(ChunkId, u32)> {
-        let any_hole = stream.fill == Fill::Holes;
-        // A free line is filled by one stream.
-        let is_apart = |id: ChunkId| {
-            let apart = |(other, open): (&Stream, &(ChunkId, u32))| {
-                open.0 != id || (any_hole && other.fill != Fill::Free)
-            };
-            self.open.iter().all(apart)
-        };
-        let is_rich = |chunk: &&Chunk| {
-            let (id, kind, free) = (chunk.entry.id, chunk.entry.kind, chunk.busy.zeros());
-            // Nodes stay among nodes so that their number can be guaranteed.
-            let is_data = |kind| matches!(kind, ChunkKind::Data { .. });
-            (kind == stream.kind
-                || (any_hole && is_data(kind) && is_data(stream.kind) && !self.is_held(kind)))
-                && self.piece(chunk, stream, block.units) <= free.min(most)
-                && (self.scarce || free * 4 >= chunk.entry.units)
-                && !self.is_closed(id)
-                && (self.line(chunk) == 0 || is_apart(id))
-        };
-        let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
-        rich.sort_by_key(|chunk| std::cmp::Reverse((chunk.busy.zeros(), chunk.entry.id)));
-        let place = |chunk: &&Chunk| {
-            let size = self.piece(chunk, stream, block.units);
-            self.next_place(chunk, 0, stream, block, size).map(|unit| (chunk.entry.id, unit))
-        };
-        rich.iter().find_map(place)
-    }
-
-    /// The first place at or after `cursor` for `size` free units where `block` may begin. In a chunk with lines it begins no
-    /// line that holds anything; in the line that the cursor is inside, all that holds anything came from this stream.
-    fn next_place(&self, chunk: &Chunk, cursor: u32, stream: Stream, block: Size, size: u32) -> Option<u32> {
-        let lines = self.lines_in(chunk);
-        if lines.units == 0 || stream.fill == Fill::Holes {
-            return match block.is_whole() {
-                true => chunk.busy.find_free(cursor, block.units),
-                false => chunk.busy.find_run(cursor, block.units, |at| block.place(at, lines.cell)),
-            };
-        }
-        let line = lines.units;
-        let place = |at: u32| match stream.fill {
-            Fill::Lines => at.next_multiple_of(size),
-            Fill::Free | Fill::Holes => block.place(at, lines.cell),
-        };
-        let begun = (!cursor.is_multiple_of(line)).then_some(cursor / line);
-        let mut at = place(cursor);
-        while at + size <= chunk.entry.units {
-            let is_used = |nth: &u32| Some(*nth) != begun && !chunk.busy.is_free(nth * line, line);
-            match (at / line..=(at + size - 1) / line).find(is_used) {
-                Some(used) => at = place((used + 1) * line),
-                None if chunk.busy.is_free(at, size) => return Some(at),
-                None => at = place(at + 1),
-            }
-        }
-        None
     }
 
     /// Gives back what was allocated and never applied.
@@ -590,6 +531,44 @@ mod tests {
         }
         space.declare_scarce();
         assert_eq!(space.allocate(other, 1), Err(NeedChunk));
+    }
+
+    #[test]
+    fn fresh_chunks_come_before_holes_but_not_for_ever() {
+        const BLOCKS: usize = 16 * 128;
+        let (mut space, mut random, mut granted) = (Space::default(), Random::new(5), 0);
+        let mut write = |space: &mut Space| loop {
+            if let Ok(addr) = space.allocate(DATA, 2) {
+                let new = ptr(addr, 2);
+                space.applied(&new);
+                return new;
+            }
+            granted += 1;
+            space.insert(Chunk::fresh(entry(granted, DATA, 256)));
+            space.grant_logged(ChunkId(granted));
+        };
+        let mut live: Vec<Ptr> = (0..BLOCKS).map(|_| write(&mut space)).collect();
+        let mut overwrite = |space: &mut Space, slot: usize| {
+            let new = write(space);
+            space.freed(&std::mem::replace(&mut live[slot], new));
+            if slot.is_multiple_of(32) {
+                space.freeze();
+                space.choose_leaving();
+                space.seal();
+                space.release();
+            }
+            new.addr()
+        };
+        // Every second block of one chunk, and then a chunk's worth of others.
+        let slots = (0..128).step_by(2).chain((256..256 + 128 * 8).step_by(8));
+        let places: Vec<Addr> = slots.map(|slot| overwrite(&mut space, slot)).collect();
+        let in_order = |pair: &[Addr]| pair[0].is_followed_by(2, pair[1]) || pair[1].unit() == 0;
+        assert!(places.windows(2).all(in_order), "{places:?}");
+        for _ in 0..20 * BLOCKS {
+            overwrite(&mut space, random.below(BLOCKS as u64) as usize);
+        }
+        let chunks = space.chunks().count();
+        assert!(chunks <= 21, "{chunks} chunks for what fills 16: more than a quarter is holes");
     }
 
     #[test]

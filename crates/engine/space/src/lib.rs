@@ -6,6 +6,7 @@
 mod address;
 mod allocator;
 mod bits;
+mod choice;
 mod chunk;
 mod evacuation;
 mod groups;

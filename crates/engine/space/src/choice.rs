@@ -1,0 +1,93 @@
+//! Which chunk a stream goes on in when the one that it filled has no more room, and the next place in a chunk.
+//!
+//! The emptiest chunk of its kind is taken if a quarter of it is free; otherwise a fresh one is asked for. Random overwriting without end then leaves chunks
+//! 7/8 full: one that was filled loses its blocks as fast as any other, and is filled again when 3/4 of them are left; on the way its mean is
+//! (1/4) ÷ ln(4/3) = 0.87.
+//!
+//! A hole costs a request of its own; in a fresh chunk, blocks that come together are written together. So while the chunks of a kind of data are fuller
+//! than that, a fresh one comes before those with holes: it is space that overwriting would take anyway. After a snapshot, when nothing comes back, all
+//! that is written goes there.
+
+use crate::address::ChunkId;
+use crate::allocator::{Fill, Space, Stream};
+use crate::chunk::{Chunk, ChunkKind};
+use crate::size::Size;
+
+impl Space {
+    /// A place in a chunk that no stream has open, the emptiest that has one: what follows goes there too, so that few chunks
+    /// change and holes of one line are filled together.
+    pub(crate) fn fresh_place(&self, stream: Stream, block: Size, most: u32) -> Option<(ChunkId, u32)> {
+        let any_hole = stream.fill == Fill::Holes;
+        // A free line is filled by one stream.
+        let is_apart = |id: ChunkId| {
+            let apart = |(other, open): (&Stream, &(ChunkId, u32))| {
+                open.0 != id || (any_hole && other.fill != Fill::Free)
+            };
+            self.open.iter().all(apart)
+        };
+        let is_dense = self.is_dense(stream.kind);
+        // A free line is as good as a fresh chunk.
+        let least = |chunk: &Chunk| if is_dense && self.line(chunk) == 0 { 3 } else { 1 };
+        let is_rich = |chunk: &&Chunk| {
+            let (id, kind, free) = (chunk.entry.id, chunk.entry.kind, chunk.busy.zeros());
+            // Nodes stay among nodes so that their number can be guaranteed.
+            let is_data = |kind| matches!(kind, ChunkKind::Data { .. });
+            (kind == stream.kind
+                || (any_hole && is_data(kind) && is_data(stream.kind) && !self.is_held(kind)))
+                && self.piece(chunk, stream, block.units) <= free.min(most)
+                && (self.scarce || free * 4 >= chunk.entry.units * least(chunk))
+                && !self.is_closed(id)
+                && (self.line(chunk) == 0 || is_apart(id))
+        };
+        let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
+        rich.sort_by_key(|chunk| std::cmp::Reverse((chunk.busy.zeros(), chunk.entry.id)));
+        let place = |chunk: &&Chunk| {
+            let size = self.piece(chunk, stream, block.units);
+            self.next_place(chunk, 0, stream, block, size).map(|unit| (chunk.entry.id, unit))
+        };
+        rich.iter().find_map(place)
+    }
+
+    /// Whether less than an eighth is free in the chunks of a kind of data; those that are closed count, since they will be open again.
+    fn is_dense(&self, kind: ChunkKind) -> bool {
+        let own = self.chunks.values().filter(|chunk| chunk.entry.kind == kind);
+        let sizes = own.map(|chunk| (u64::from(chunk.busy.zeros()), u64::from(chunk.entry.units)));
+        let (free, units) = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
+        matches!(kind, ChunkKind::Data { .. }) && free * 8 < units
+    }
+
+    /// The first place at or after `cursor` for `size` free units where `block` may begin. In a chunk with lines it begins no
+    /// line that holds anything; in the line that the cursor is inside, all that holds anything came from this stream.
+    pub(crate) fn next_place(
+        &self,
+        chunk: &Chunk,
+        cursor: u32,
+        stream: Stream,
+        block: Size,
+        size: u32,
+    ) -> Option<u32> {
+        let lines = self.lines_in(chunk);
+        if lines.units == 0 || stream.fill == Fill::Holes {
+            return match block.is_whole() {
+                true => chunk.busy.find_free(cursor, block.units),
+                false => chunk.busy.find_run(cursor, block.units, |at| block.place(at, lines.cell)),
+            };
+        }
+        let line = lines.units;
+        let place = |at: u32| match stream.fill {
+            Fill::Lines => at.next_multiple_of(size),
+            Fill::Free | Fill::Holes => block.place(at, lines.cell),
+        };
+        let begun = (!cursor.is_multiple_of(line)).then_some(cursor / line);
+        let mut at = place(cursor);
+        while at + size <= chunk.entry.units {
+            let is_used = |nth: &u32| Some(*nth) != begun && !chunk.busy.is_free(nth * line, line);
+            match (at / line..=(at + size - 1) / line).find(is_used) {
+                Some(used) => at = place((used + 1) * line),
+                None if chunk.busy.is_free(at, size) => return Some(at),
+                None => at = place(at + 1),
+            }
+        }
+        None
+    }
+}
