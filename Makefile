@@ -28,6 +28,7 @@ test:
 	  'import=$(BENCH) --import 400000' \
 	  'parity=$(BENCH) --parity --quick' \
 	  'compression=$(BENCH) --compression --quick' \
+	  'services=$(BENCH) --services --quick' \
 	  'simulator=cargo build --locked --profile sim -p forebay-sim' \
 	  'matrix=$(SIM) matrix' \
 	  'planted=$(SIM) planted' \
@@ -63,7 +64,8 @@ e2e:
 	cargo build --locked --release -p forebay -p forebay-e2e
 	$(E2E)
 
-# The device, the engine and its NBD server beside nbdkit and qemu-nbd, interleaved on files of one size; parity beside ISA-L.
+# The device, the engine and its NBD server beside nbdkit and qemu-nbd, interleaved on files of one size; parity beside ISA-L;
+# snapshots and formats of volumes beside none.
 bench:
 	@scripts/setup test
 	cargo build --locked --release -p forebay -p forebay-bench
@@ -71,6 +73,7 @@ bench:
 	$(BENCH) --import
 	$(BENCH) --parity
 	$(BENCH) --compression
+	$(BENCH) --services
 
 # What takes too long for every change.
 nightly:
@@ -87,7 +90,8 @@ nightly:
 	  'import=$(TARGET)/release/forebay-bench --import' \
 	  'bench=$(BENCH) --json $(TARGET)/bench.json' \
 	  'parity=$(BENCH) --parity' \
-	  'compression=$(BENCH) --compression'
+	  'compression=$(BENCH) --compression' \
+	  'services=$(BENCH) --services'
 
 clean:
 	cargo clean

@@ -9,7 +9,7 @@
 //! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. While working on one
 //! figure, `--only` runs just the works whose names contain a text (`--only "random read"`), `--engine` just the bare
 //! device and the engine, `--iscsi` just iSCSI. `--import` times an import after a crash instead, `--parity` the code of parity, `--compression` what
-//! compression saves and costs,
+//! compression saves and costs, `--services` what snapshots, streams and formats of volumes cost,
 //! `--instructions` counts what a request costs the engine in instructions.
 
 mod compression;
@@ -18,6 +18,7 @@ mod instructions;
 mod measure;
 mod parity;
 mod report;
+mod services;
 mod systems;
 
 use forebay_base::{GIB, MIB};
@@ -38,6 +39,7 @@ enum What {
     Iscsi,
     Parity,
     Compression,
+    Services,
 }
 
 /// How much of it.
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
             "--iscsi" => what = What::Iscsi,
             "--parity" => what = What::Parity,
             "--compression" => what = What::Compression,
+            "--services" => what = What::Services,
             "--only" => match arguments.next() {
                 Some(text) => only = text,
                 None => return usage(),
@@ -124,6 +127,7 @@ fn main() -> ExitCode {
     match what {
         What::Parity => return verdict(parity::run(quick)),
         What::Compression => return verdict(compression::run(quick)),
+        What::Services => return verdict(services::run(quick)),
         What::Everything | What::Engine | What::Iscsi => {}
     }
     let Some(server) = server else { return usage() };
@@ -151,7 +155,7 @@ fn usage() -> ExitCode {
     );
     eprintln!("       forebay-bench --import [RECORDS]");
     eprintln!("       forebay-bench --instructions [TEXT]");
-    eprintln!("       forebay-bench --parity [--quick]");
+    eprintln!("       forebay-bench --parity | --compression | --services [--quick]");
     ExitCode::from(2)
 }
 

@@ -46,8 +46,12 @@ impl InProcess {
         Ok(InProcess { engine, cores, running: Some(running), volume, thin: None })
     }
 
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// Runs on the volume's core and returns here.
-    fn load(
+    pub fn load(
         &self,
         volume: &VolumeInfo,
         work: Work,
