@@ -578,6 +578,9 @@ impl Shard {
                     }
                 }
                 dataset.pending.borrow_mut().settle(first, end, entry);
+                if !destage {
+                    dataset.note_changed(first, end);
+                }
                 for (block, mut staged) in dataset.take_staged(first, end) {
                     // A destaged block is now in the place that was reserved for it.
                     let ptr = ptrs[(block - first) as usize];
@@ -591,6 +594,7 @@ impl Shard {
             }
             Change::Data { dataset, first, blocks } => {
                 let sequence = self.log.borrow().chain.sequence - 1;
+                dataset.note_changed(first, first + blocks.len() as u64);
                 self.stage(&dataset, first, blocks, sequence, entry);
             }
             Change::Clear { dataset, first, count } => {
@@ -598,6 +602,7 @@ impl Shard {
                 staged.iter().for_each(|(_, staged)| self.unstage(staged));
                 self.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
                 self.account(&dataset, &[], &freed);
+                dataset.note_changed(first, first + count);
             }
             Change::Put { record, tree, .. } => self.apply_put(*record, tree),
             Change::Grant { chunk } => self.space.borrow_mut().grant_logged(chunk.id),

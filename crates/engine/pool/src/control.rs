@@ -8,6 +8,7 @@ use crate::faulty::FaultyDisks;
 use crate::format::ShardRoot;
 use crate::heal::Healer;
 use crate::locks::RangeLocks;
+use crate::moving::MoveProgress;
 use crate::registry::{PoolShared, call, registry};
 use crate::scrub::PoolScrub;
 use crate::signal::Turnstile;
@@ -57,6 +58,8 @@ pub(crate) struct Control {
     pub lineage: RangeLocks,
     /// Names under which streams are coming in, and who has them.
     pub receiving: RefCell<BTreeMap<String, Weak<()>>>,
+    /// Volumes that move to or from this pool.
+    pub moving: RefCell<BTreeMap<Id, Arc<MoveProgress>>>,
     /// Snapshots that the next checkpoint is to seal.
     pub seals: RefCell<Vec<Rc<SealRequest>>>,
     /// Whether the pool is being closed, and whether all that clients did is over.
@@ -103,6 +106,7 @@ impl Control {
             epoch: Cell::new(epoch),
             lineage: RangeLocks::default(),
             receiving: RefCell::default(),
+            moving: RefCell::default(),
             seals: RefCell::default(),
             names: RefCell::default(),
             closing: Cell::new(false),

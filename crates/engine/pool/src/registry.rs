@@ -2,10 +2,13 @@
 
 use crate::EngineConfig;
 use crate::control::Control;
+use crate::handle::Volume;
 use crate::dataset::Dataset;
+use crate::locks::RangeLocks;
 use crate::shard::Shard;
 use crate::slots::SlotMap;
 use crate::spec::{Event, Host, Import};
+use crate::volume::LocalVolume;
 use forebay_base::Id;
 use forebay_device::{DISKS_MAX, Health};
 use forebay_raid::Crowds;
@@ -93,16 +96,16 @@ impl PoolShared {
     }
 }
 
-/// A volume and the shard that owns it.
-type Owned = (Rc<Shard>, Rc<Dataset>);
-
 /// What runs on one core.
 #[derive(Default)]
 pub(crate) struct Registry {
     shards: RefCell<BTreeMap<(Id, usize), Rc<Shard>>>,
-    volumes: RefCell<BTreeMap<Id, Owned>>,
+    volumes: RefCell<BTreeMap<Id, Volume>>,
     /// On core 0 only.
     controls: RefCell<BTreeMap<Id, Rc<Control>>>,
+    /// On core 0: held (as range 0) while a volume changes its pool, and while it is settled what moves have left.
+    pub switching: RangeLocks,
+    pub settling: RangeLocks,
 }
 
 /// The registry of the core one runs on.
@@ -125,17 +128,29 @@ impl Registry {
     }
     pub fn remove_shard(&self, pool: Id, index: usize) {
         if let Some(shard) = self.shards.borrow_mut().remove(&(pool, index)) {
-            self.volumes.borrow_mut().retain(|_, (owner, _)| !Rc::ptr_eq(owner, &shard));
+            self.volumes.borrow_mut().retain(|_, volume| !volume.is_on(&shard));
         }
     }
-    pub fn volume(&self, id: Id) -> Option<Owned> {
+    pub fn volume(&self, id: Id) -> Option<Volume> {
         self.volumes.borrow().get(&id).cloned()
     }
+    /// Shows a volume to clients. One that is there already under this id stays.
     pub fn add_volume(&self, shard: &Rc<Shard>, dataset: Rc<Dataset>) {
-        self.volumes.borrow_mut().insert(dataset.id(), (shard.clone(), dataset));
+        let mut volumes = self.volumes.borrow_mut();
+        volumes.entry(dataset.id()).or_insert_with(|| Volume::of(shard.clone(), dataset));
     }
-    pub fn remove_volume(&self, id: Id) {
-        self.volumes.borrow_mut().remove(&id);
+    /// A volume has arrived: whoever has a handle of it has it here from now on.
+    pub fn hand_over(&self, shard: &Rc<Shard>, dataset: Rc<Dataset>) {
+        match self.volume(dataset.id()) {
+            Some(volume) => {
+                let before = volume.turn_to(LocalVolume::of(shard.clone(), dataset));
+                before.dataset.gone.set(true);
+            }
+            None => self.add_volume(shard, dataset),
+        }
+    }
+    pub fn remove_volume(&self, dataset: &Rc<Dataset>) {
+        self.volumes.borrow_mut().retain(|_, volume| !volume.is_of(dataset));
     }
     pub fn control(&self, pool: Id) -> Option<Rc<Control>> {
         self.controls.borrow().get(&pool).cloned()

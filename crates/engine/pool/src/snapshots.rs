@@ -8,7 +8,7 @@ use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{SnapshotChange, SnapshotInfo, SnapshotSchedule, VolumeInfo};
-use crate::volume::Volume;
+use crate::volume::LocalVolume;
 use crate::volumes::check_name;
 use crate::{Engine, find_pool};
 use forebay_base::Id;
@@ -377,6 +377,7 @@ impl Control {
         let mut orders: Vec<(usize, SealOrder)> = Vec::new();
         for volume in volumes {
             let (_, place) = self.existing(volume)?;
+            self.refuse_while_moving(volume)?;
             let own = self.object(&format!("{volume}@{name}"));
             if orders.iter().any(|(_, order)| order.volume == place.id) {
                 return Err(Error::new(ErrorKind::Conflict, own, "the volume is named twice"));
@@ -516,7 +517,7 @@ impl Control {
     async fn volume_set_schedule(&self, name: &str, schedule: SnapshotSchedule) -> Result<VolumeInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
         self.on_volume(name, move |shard, dataset| async move {
-            Volume::of(shard.clone(), dataset.clone()).put(|record| record.schedule = schedule).await?;
+            LocalVolume::of(shard.clone(), dataset.clone()).put(|record| record.schedule = schedule).await?;
             Ok(shard.info(&dataset))
         })
         .await
@@ -528,7 +529,8 @@ fn clone_name(record: &DatasetRecord) -> String {
     match record.state {
         DatasetState::Trashed => format!("{} (in the trash)", record.name),
         DatasetState::Receiving => format!("{} (being received)", record.name),
-        DatasetState::Live | DatasetState::Deleting => record.name.clone(),
+        DatasetState::Moved => format!("{} (moved away)", record.name),
+        DatasetState::Live | DatasetState::Deleting | DatasetState::Arriving => record.name.clone(),
     }
 }
 

@@ -1,19 +1,19 @@
-//! A volume as protocols use it.
+//! A volume where it is: what clients do with it, carried out on its shard. They have a [`crate::Volume`], which finds it.
 
 use crate::commit::{AHEAD_BYTES, Change, Entry};
-use crate::dataset::{Active, Dataset};
+use crate::dataset::{Active, Changing, Dataset};
 use crate::destage::LogClaim;
 use crate::error::IoError;
 use crate::lines::LinesClaim;
 use crate::pack::{Block, Packing};
 use crate::record::DatasetRecord;
-use crate::registry::registry;
 use crate::reserve::Claim;
 use crate::shard::Shard;
+use crate::signal::Pass;
 use crate::spec::{Extent, SyncPolicy};
 use crate::wanted::Wanted;
 use forebay_base::planted::{Bug, active};
-use forebay_base::{Checksum, Id};
+use forebay_base::Checksum;
 use forebay_compress::Compression;
 use forebay_device::UNIT;
 use forebay_runtime::{Buf, Completion, Rt};
@@ -30,13 +30,19 @@ const CLEAR_LEAVES_MAX: u64 = 256;
 /// On a pool with log disks, data up to this size goes to the log first; larger data is faster on the data disks.
 const IN_LOG_BYTES_MAX: usize = 64 << 10;
 
-/// A volume on the core that owns it. Offsets and lengths are bytes and need no alignment, but whole,
-/// aligned blocks are cheapest. Each write or compare-and-write is atomic: after a crash it is there whole or
-/// not at all. Cheap to clone.
+/// A volume in the pool and on the shard where it is. Every operation is as that of [`crate::Volume`]; once the volume has moved, or
+/// is there no longer, it is `Gone`.
 #[derive(Clone)]
-pub struct Volume {
-    shard: Rc<Shard>,
-    dataset: Rc<Dataset>,
+pub(crate) struct LocalVolume {
+    pub shard: Rc<Shard>,
+    pub dataset: Rc<Dataset>,
+}
+
+/// A client's change that may begin.
+pub(crate) struct Admitted {
+    _active: Active,
+    _changing: Changing,
+    pass: Pass,
 }
 
 /// A write before its blocks are locked.
@@ -70,13 +76,10 @@ impl Prepared {
     }
 }
 
-impl Volume {
-    /// The volume with this id. `Gone` when it does not exist or lives on another core.
-    pub fn open(rt: &Rt, id: Id) -> Result<Volume, IoError> {
-        let (shard, dataset) = registry(rt).volume(id).ok_or(IoError::Gone)?;
-        Ok(Volume { shard, dataset })
+impl LocalVolume {
+    pub fn of(shard: Rc<Shard>, dataset: Rc<Dataset>) -> LocalVolume {
+        LocalVolume { shard, dataset }
     }
-    /// Bytes, now (it may grow).
     pub fn size(&self) -> u64 {
         self.dataset.size()
     }
@@ -86,7 +89,6 @@ impl Volume {
     pub fn sync(&self) -> SyncPolicy {
         self.dataset.sync()
     }
-    /// Whether every change is refused, since the pool was imported to be read only.
     pub fn is_read_only(&self) -> bool {
         self.shard.shared.import.read_only
     }
@@ -100,13 +102,13 @@ impl Volume {
     }
 
     /// Counts an operation in.
-    fn begin(&self) -> Result<Active, IoError> {
+    pub fn begin(&self) -> Result<Active, IoError> {
         self.shard.served.set(self.shard.served.get() + 1);
         self.dataset.begin().ok_or(IoError::Gone)
     }
 
     /// Counts an operation in that changes something.
-    fn begin_change(&self) -> Result<Active, IoError> {
+    pub fn begin_change(&self) -> Result<Active, IoError> {
         let active = self.begin()?;
         if self.is_read_only() { Err(IoError::ReadOnly) } else { Ok(active) }
     }
@@ -117,7 +119,6 @@ impl Volume {
         (at / block_bytes, (at + len - 1) / block_bytes)
     }
 
-    /// `len` bytes from `at`, in parts that follow each other. At most 32 MiB.
     pub async fn read(&self, at: u64, len: usize) -> Result<Vec<Buf>, IoError> {
         let _active = self.begin()?;
         self.check(at, len as u64)?;
@@ -133,23 +134,37 @@ impl Volume {
         Ok(trim(parts, skip, len))
     }
 
-    /// Writes the parts one after the other from `at`; at most 32 MiB in all. `fua`: durable when done, whatever `sync` says
-    /// (except [`SyncPolicy::Disabled`]).
-    pub async fn write(&self, at: u64, data: Vec<Buf>, fua: bool) -> Result<(), IoError> {
-        let _active = self.begin_change()?;
-        let len: usize = data.iter().map(|part| part.len()).sum();
+    /// Waits until a change of `len` bytes from `at` may begin.
+    pub async fn admit(&self, at: u64, len: usize) -> Result<Admitted, IoError> {
+        let active = self.begin_change()?;
         self.check(at, len as u64)?;
         if len > IO_BYTES_MAX {
             return Err(IoError::OutOfRange);
         }
+        let pass = self.shard.gate.enter(len).await;
+        self.shard.throttle().await;
+        let changing = self.dataset.begin_change().await?;
+        // It may have gone back to what it was, and be smaller.
+        self.check(at, len as u64)?;
+        Ok(Admitted { _active: active, _changing: changing, pass })
+    }
+
+    pub async fn write(&self, at: u64, data: Vec<Buf>, fua: bool) -> Result<(), IoError> {
+        let admitted = self.admit(at, length(&data)).await?;
+        self.write_admitted(admitted, at, data, fua).await
+    }
+
+    pub async fn write_admitted(
+        &self,
+        admitted: Admitted,
+        at: u64,
+        data: Vec<Buf>,
+        fua: bool,
+    ) -> Result<(), IoError> {
+        let len = length(&data);
         if len == 0 {
             return Ok(());
         }
-        let pass = self.shard.gate.enter(len).await;
-        self.shard.throttle().await;
-        let _changing = self.dataset.begin_change().await;
-        // It may have gone back to what it was, and be smaller.
-        self.check(at, len as u64)?;
         let (first, last) = self.blocks(at, len as u64);
         let prepared = self.prepare(at, data, last - first + 1).await?;
         let room = self.claim_log(prepared.logged()).await?;
@@ -161,6 +176,7 @@ impl Volume {
                 self.write_entry(first, parts, lines, room, fua).await?
             }
         };
+        let Admitted { _active, _changing, pass } = admitted;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop(guard);
@@ -169,13 +185,10 @@ impl Volume {
 
     /// Writes whole blocks from `first` on in the forms that they have, whatever the volume's compression is.
     pub(crate) async fn write_blocks(&self, first: u64, blocks: Vec<Block>) -> Result<(), IoError> {
-        let (_active, count) = (self.begin_change()?, blocks.len() as u64);
+        let count = blocks.len() as u64;
         let (block_bytes, packing) = (self.dataset.block_bytes(), Packing::new(blocks));
-        self.check(first * block_bytes as u64, count * block_bytes as u64)?;
-        let pass = self.shard.gate.enter(count as usize * block_bytes).await;
-        self.shard.throttle().await;
-        let _changing = self.dataset.begin_change().await;
-        self.check(first * block_bytes as u64, count * block_bytes as u64)?;
+        let Admitted { _active, _changing, pass } =
+            self.admit(first * block_bytes as u64, count as usize * block_bytes).await?;
         let packing = self.shard.deal_lines(&self.dataset, packing).await?;
         let room = self.claim_log(packing.sizes_left().len() as u64).await?;
         let guard = self.dataset.locks.lock(first, first + count - 1).await;
@@ -346,7 +359,6 @@ impl Volume {
         Ok(parts)
     }
 
-    /// Makes every write acknowledged before it durable.
     pub async fn flush(&self) -> Result<(), IoError> {
         let _active = self.begin()?;
         if self.shard.is_suspended() {
@@ -360,8 +372,6 @@ impl Volume {
         finish(self.queue(entry, true)).await
     }
 
-    /// Gives back the space of every whole block in the range; it reads as zeros afterwards. Partial blocks at the ends stay
-    /// as they are. Large ranges are done piece by piece, each of which is atomic.
     pub async fn discard(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
         let _active = self.begin_change()?;
         self.check(at, len)?;
@@ -388,7 +398,7 @@ impl Volume {
                 }
             }
             let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
-            let _changing = self.dataset.begin_change().await;
+            let _changing = self.dataset.begin_change().await?;
             let end = end.min(self.dataset.record.borrow().blocks());
             if at >= end {
                 return Err(IoError::OutOfRange);
@@ -412,7 +422,6 @@ impl Volume {
         Ok(())
     }
 
-    /// The range reads as zeros afterwards; whole blocks by metadata alone.
     pub async fn write_zeroes(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
         self.check(at, len)?;
         let block_bytes = u64::from(self.block_size());
@@ -438,24 +447,17 @@ impl Volume {
         parts.collect()
     }
 
-    /// Writes `new` if the volume holds `expected` there (same length, at most 1 MiB); otherwise `Ok(Err(first differing byte))`.
     pub async fn compare_and_write(
         &self,
+        admitted: Admitted,
         at: u64,
         expected: Buf,
         new: Buf,
     ) -> Result<Result<(), usize>, IoError> {
-        let _active = self.begin_change()?;
         let len = new.len();
-        self.check(at, len as u64)?;
         if len == 0 || len > COMPARE_BYTES_MAX || expected.len() != len {
             return Err(IoError::OutOfRange);
         }
-        let pass = self.shard.gate.enter(len).await;
-        self.shard.throttle().await;
-        let _changing = self.dataset.begin_change().await;
-        // It may have gone back to what it was, and be smaller.
-        self.check(at, len as u64)?;
         let (first, last) = self.blocks(at, len as u64);
         let room = self.claim_log(last - first + 1).await?;
         let guard = self.dataset.locks.lock(first, last).await;
@@ -473,15 +475,20 @@ impl Volume {
         }
         let parts = self.merge(at, vec![new], first, last).await?;
         let (mut entry, wait) = self.write_entry(first, parts, None, room, false).await?;
+        let Admitted { _active, _changing, pass } = admitted;
         entry.pass = Some(pass);
         let done = self.queue(entry, wait);
         drop(guard);
         finish(done).await.map(Ok)
     }
 
-    /// Which parts of the range hold data: extents that cover it from its start, at most `extents_max` of them.
     pub async fn status(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
         let _active = self.begin()?;
+        self.extents(at, len, extents_max).await
+    }
+
+    /// The same, not for a client.
+    pub async fn extents(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
         self.check(at, len)?;
         if len == 0 || extents_max == 0 {
             return Ok(Vec::new());
@@ -528,15 +535,6 @@ impl Volume {
         entry.nodes = Some(nodes);
         finish(self.queue(entry, true)).await
     }
-
-    /// The shard and the volume's number in it.
-    pub(crate) fn place(&self) -> (&Rc<Shard>, u32) {
-        (&self.shard, self.dataset.number())
-    }
-
-    pub(crate) fn of(shard: Rc<Shard>, dataset: Rc<Dataset>) -> Volume {
-        Volume { shard, dataset }
-    }
 }
 
 impl Shard {
@@ -556,6 +554,10 @@ impl Shard {
 /// Whether a disk can take the bytes from where they lie: O_DIRECT wants memory aligned to the logical sector.
 fn is_aligned(part: &Buf) -> bool {
     part.as_ptr().addr().is_multiple_of(4096)
+}
+
+pub(crate) fn length(data: &[Buf]) -> usize {
+    data.iter().map(|part| part.len()).sum()
 }
 
 async fn finish(done: Option<Completion<Result<(), IoError>>>) -> Result<(), IoError> {

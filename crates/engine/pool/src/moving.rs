@@ -1,0 +1,306 @@
+//! Moving a volume to another pool, on the core that both places are on: copying, and the switch.
+//!
+//! The volume's blocks are copied into a hidden volume of the other pool by ordinary reads and writes, while clients work; what they
+//! change meanwhile is marked ([`Changes`]) as it gets into the tree, and copied again. When little is left, no change begins any more, what
+//! was begun ends, and the rest is copied. Then, each step durable before the next:
+//!
+//! 1. the hidden volume is complete: it has all data, and says so;
+//! 2. the volume is *moved*, here: this decides;
+//! 3. the hidden volume is live, there. All handles lead to it from then on ([`crate::handle`]), and what waited begins there.
+//!
+//! A crash before 2 leaves the volume where it was, one after it where it goes; [`crate::moves`] cleans up. `docs/decisions/0016-moving-volumes.md` has
+//! the table of what a crash leaves at each step.
+
+use crate::changes::Changes;
+use crate::commit::Entry;
+use crate::dataset::Dataset;
+use crate::error::IoError;
+use crate::record::{DatasetRecord, DatasetState};
+use crate::registry::registry;
+use crate::shard::Shard;
+use crate::volume::LocalVolume;
+use forebay_base::planted::{Bug, active};
+use forebay_tree::FANOUT;
+use futures_util::future::join_all;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Bytes of one read and write, and how many of these are under way.
+const RUN_BYTES: u64 = 1 << 20;
+const RUNS: usize = 4;
+/// So much is left to copy while clients wait, some 50 ms of a disk's bandwidth.
+const REST_BYTES: u64 = 4 << 20;
+/// How long clients' changes wait for those that were begun, each time that is tried.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSE_TRIES: u32 = 5;
+/// Clients that change more than can be copied may do so during one of 2, 4, 8 … batches, up to 2 to this power.
+const PRESSURE_MAX: u32 = 6;
+/// Leaves of the tree that are listed without giving others a turn.
+const LEAVES: usize = 4096;
+
+/// How far a move is. Whoever asked for it may call it off, until the switch.
+#[derive(Debug, Default)]
+pub struct MoveProgress {
+    copied: AtomicU64,
+    total: AtomicU64,
+    is_canceled: AtomicBool,
+}
+
+impl MoveProgress {
+    /// Bytes copied so far, what changed since included, and bytes that are to be copied.
+    pub fn bytes(&self) -> (u64, u64) {
+        let copied = self.copied.load(Ordering::Relaxed);
+        (copied, self.total.load(Ordering::Relaxed).max(copied))
+    }
+
+    pub fn cancel(&self) {
+        self.is_canceled.store(true, Ordering::Relaxed);
+    }
+
+    fn is_canceled(&self) -> bool {
+        self.is_canceled.load(Ordering::Relaxed)
+    }
+}
+
+/// Why a move ends before the volume has moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Halt {
+    Canceled,
+    /// Changes that were begun do not end.
+    Busy,
+    /// The volume is no longer what it was when the move began.
+    Changed,
+    Source(IoError),
+    Target(IoError),
+    /// Nobody knows whether the volume has moved before its pool is imported again.
+    Undecided(IoError),
+    /// It has moved, and is live when the other pool is imported again.
+    NotLive(IoError),
+}
+
+impl Halt {
+    /// Whether the volume is where it was, and what was copied is of no use.
+    pub fn is_undone(self) -> bool {
+        !matches!(self, Halt::Undecided(_) | Halt::NotLive(_))
+    }
+}
+
+/// The two sides of a move.
+pub(crate) struct Copier {
+    source: LocalVolume,
+    target: LocalVolume,
+    progress: Arc<MoveProgress>,
+}
+
+impl Copier {
+    /// Begins to take note of changes; all that there is counts as one.
+    pub async fn begin(source: LocalVolume, target: LocalVolume, progress: Arc<MoveProgress>) -> Copier {
+        let dataset = &source.dataset;
+        let blocks = dataset.record.borrow().blocks();
+        let mut changes = Changes::new(blocks);
+        dataset.staged.borrow().keys().for_each(|block| changes.mark(*block, block + 1));
+        *dataset.changes.borrow_mut() = Some(changes);
+        let mapped = dataset.tree.borrow().mapped().blocks as u64 + dataset.blocks_staged();
+        progress.total.store(mapped * dataset.block_bytes() as u64, Ordering::Relaxed);
+        let mut leaf = Some(0);
+        while leaf.is_some() {
+            for _ in 0..LEAVES {
+                leaf = leaf.and_then(|leaf| dataset.tree.borrow().next_leaf(leaf));
+                let Some(found) = leaf else { break };
+                dataset.note_changed(found * FANOUT, (found + 1) * FANOUT);
+                leaf = Some(found + 1);
+            }
+            source.shard.rt.sleep(Duration::ZERO).await;
+        }
+        Copier { source, target, progress }
+    }
+
+    /// A move that was begun goes on.
+    pub fn again(source: LocalVolume, target: LocalVolume, progress: Arc<MoveProgress>) -> Copier {
+        Copier { source, target, progress }
+    }
+
+    fn left(&self) -> u64 {
+        let dataset = &self.source.dataset;
+        let blocks = dataset.changes.borrow().as_ref().map_or(0, Changes::left);
+        blocks * dataset.block_bytes() as u64
+    }
+
+    fn check(&self) -> Result<(), Halt> {
+        let (source, target) = (&self.source, &self.target);
+        if self.progress.is_canceled() {
+            Err(Halt::Canceled)
+        } else if source.dataset.gone.get() || source.shard.stopping.get() {
+            Err(Halt::Source(IoError::Gone))
+        } else if source.shard.is_suspended() {
+            Err(Halt::Source(IoError::Suspended))
+        } else if target.dataset.gone.get() || target.shard.stopping.get() {
+            Err(Halt::Target(IoError::Gone))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Makes the target what the source is in these blocks.
+    async fn copy(&self, run: Range<u64>) -> Result<(), Halt> {
+        let (source, target) = (&self.source, &self.target);
+        let block_bytes = source.dataset.block_bytes() as u64;
+        let (mut at, end) = (run.start * block_bytes, run.end * block_bytes);
+        while at < end {
+            for extent in source.extents(at, end - at, 64).await.map_err(Halt::Source)? {
+                if extent.mapped {
+                    let (first, last) = (at / block_bytes, (at + extent.len - 1) / block_bytes);
+                    let data = source.shard.read_blocks(&source.dataset, first, last).await;
+                    let data = data.map_err(Halt::Source)?;
+                    target.write(at, data, false).await.map_err(Halt::Target)?;
+                    self.progress.copied.fetch_add(extent.len, Ordering::Relaxed);
+                } else {
+                    target.discard(at, extent.len, false).await.map_err(Halt::Target)?;
+                }
+                at += extent.len;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes through all that has changed once, from left to right. With `pressure`, clients' changes take turns with it; without, it
+    /// gives way to them.
+    async fn sweep(&self, pressure: Option<u32>) -> Result<(), Halt> {
+        let source = &self.source;
+        let (shard, dataset) = (&source.shard, &source.dataset);
+        let blocks_max = RUN_BYTES / dataset.block_bytes() as u64;
+        let (mut at, mut served, mut batch) = (0, shard.served.get(), 0u64);
+        loop {
+            self.check()?;
+            if let Some(pressure) = pressure {
+                dataset.pause(!batch.is_multiple_of(1 << pressure));
+            }
+            batch += 1;
+            let start = shard.rt.now();
+            let next = |at: &mut u64| {
+                let run = dataset.changes.borrow_mut().as_mut()?.take(*at, blocks_max)?;
+                *at = run.end;
+                Some(run)
+            };
+            let runs: Vec<_> = std::iter::from_fn(|| next(&mut at)).take(RUNS).collect();
+            if runs.is_empty() {
+                return Ok(());
+            }
+            for copied in join_all(runs.into_iter().map(|run| self.copy(run))).await {
+                copied?;
+            }
+            if pressure == Some(0) {
+                shard.give_way(start, &mut served).await;
+            }
+        }
+    }
+
+    /// Copies until little is left.
+    pub async fn approach(&self) -> Result<(), Halt> {
+        let (mut before, mut pressure) = (u64::MAX, 0);
+        loop {
+            let left = self.left();
+            if left <= REST_BYTES {
+                break;
+            }
+            if left > before / 2 {
+                pressure = (pressure + 1).min(PRESSURE_MAX);
+            }
+            before = left;
+            let swept = self.sweep(Some(pressure)).await;
+            self.source.dataset.pause(false);
+            swept?;
+        }
+        self.check()
+    }
+
+    /// The volume becomes that of the other pool.
+    pub async fn switch(&self) -> Result<(), Halt> {
+        let switched = self.switch_paused().await;
+        self.source.dataset.pause(false);
+        switched
+    }
+
+    async fn switch_paused(&self) -> Result<(), Halt> {
+        let (source, target) = (&self.source.dataset, &self.target.dataset);
+        self.rest().await?;
+        if !active(Bug::MoveSkipsRest) {
+            self.sweep(None).await?;
+        }
+        if let Some(attributes) = self.source.load_attributes().await.map_err(Halt::Source)? {
+            self.target.store_attributes(&attributes).await.map_err(Halt::Target)?;
+        }
+        self.target.flush().await.map_err(Halt::Target)?;
+        // Whoever changes properties has to wait, and finds it gone.
+        let _turn = source.properties.lock(0, 0).await;
+        let now = source.record.borrow().clone();
+        let there = target.record.borrow().clone();
+        let is_same = (now.size, now.format, now.state) == (there.size, there.format, DatasetState::Live);
+        if !is_same || !self.source.shard.snapshots_of(now.number).is_empty() {
+            return Err(Halt::Changed);
+        }
+        let (sync, compression, schedule) = (now.sync, now.compression, now.schedule);
+        let complete = DatasetRecord { sync, compression, schedule, received: there.blocks(), ..there };
+        let to = &self.target.shard;
+        to.put_all(vec![complete.clone()]).await.map_err(Halt::Target)?;
+        self.check()?;
+        let moved = DatasetRecord { state: DatasetState::Moved, peer: to.shared.id, ..now };
+        let live = DatasetRecord { state: DatasetState::Live, peer: forebay_base::Id(0), ..complete };
+        if active(Bug::MoveLiveBeforeMark) {
+            to.put_all(vec![live.clone()]).await.map_err(Halt::NotLive)?;
+        }
+        self.source.shard.put_all(vec![moved]).await.map_err(Halt::Undecided)?;
+        if !active(Bug::MoveLiveBeforeMark)
+            && let Err(error) = to.put_all(vec![live]).await
+        {
+            // Nothing is written here any more, since nobody could tell which of the two is newer.
+            registry(&to.rt).hand_over(to, target.clone());
+            return Err(Halt::NotLive(error));
+        }
+        Ok(())
+    }
+
+    /// Lets no change begin, and waits until all that was begun is in the tree.
+    async fn rest(&self) -> Result<(), Halt> {
+        let LocalVolume { shard, dataset } = &self.source;
+        for _ in 0..PAUSE_TRIES {
+            dataset.pause(true);
+            if shard.come_to_rest(std::slice::from_ref(dataset), PAUSE_MAX).await {
+                // What nobody waits for any more, a discard whose client has gone, is in it too when this is.
+                let mut entry = Entry::new(shard.entry_id(), Vec::new(), true);
+                let done = entry.awaited();
+                shard.submit(entry);
+                return done.await.map_err(Halt::Source);
+            }
+            dataset.pause(false);
+            self.check()?;
+            self.sweep(Some(0)).await?;
+        }
+        Err(Halt::Busy)
+    }
+
+    /// Nothing is copied any more.
+    pub fn end(&self) {
+        *self.source.dataset.changes.borrow_mut() = None;
+    }
+}
+
+impl Shard {
+    /// Volumes of this pool that a move has left in one of its states.
+    pub fn halves(&self) -> Vec<DatasetRecord> {
+        let is_half = |record: &DatasetRecord| {
+            matches!(record.state, DatasetState::Moved | DatasetState::Arriving)
+        };
+        let records: Vec<_> = self.datasets.borrow().values().map(|known| known.record.borrow().clone()).collect();
+        records.into_iter().filter(is_half).collect()
+    }
+
+    pub fn half(&self, number: u32) -> Option<Rc<Dataset>> {
+        let found = self.datasets.borrow().get(&number).cloned()?;
+        let state = found.record.borrow().state;
+        matches!(state, DatasetState::Moved | DatasetState::Arriving).then_some(found)
+    }
+}
