@@ -576,7 +576,9 @@ impl Shard {
         // What a log says while it is replayed may be no longer so: clients see what is there in the end.
         let is_open = registry.shard(self.shared.id, self.index).is_some();
         match (kind, state) {
-            (DatasetKind::Volume, DatasetState::Live) if arrives && is_open => registry.hand_over(self, dataset),
+            (DatasetKind::Volume, DatasetState::Live) if arrives && is_open => {
+                registry.hand_over(self, dataset)
+            }
             (DatasetKind::Volume, DatasetState::Live) if is_open => registry.add_volume(self, dataset),
             (_, DatasetState::Live | DatasetState::Receiving | DatasetState::Arriving) => {}
             // It is gone when it is there in the other pool.

@@ -343,15 +343,17 @@ impl Move {
                     "pool {} stopped writing at the moment of the switch; when it is imported again, the volume is in one of the two pools",
                     self.source.name()
                 );
-                self.error(ErrorKind::Suspended, message)
-                    .remedy("Restore its disks, then export and import it; the other pool should be imported, too")
+                self.error(ErrorKind::Suspended, message).remedy(
+                    "Restore its disks, then export and import it; the other pool should be imported, too",
+                )
             }
             Halt::NotLive(_) => {
                 let message = format!(
                     "the volume has moved, and pool {} has stopped writing: the volume is there when that is imported again",
                     self.target.name()
                 );
-                self.error(ErrorKind::Suspended, message).remedy("Restore its disks, then export and import it")
+                self.error(ErrorKind::Suspended, message)
+                    .remedy("Restore its disks, then export and import it")
             }
         }
     }

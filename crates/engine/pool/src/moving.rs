@@ -291,10 +291,10 @@ impl Copier {
 impl Shard {
     /// Volumes of this pool that a move has left in one of its states.
     pub fn halves(&self) -> Vec<DatasetRecord> {
-        let is_half = |record: &DatasetRecord| {
-            matches!(record.state, DatasetState::Moved | DatasetState::Arriving)
-        };
-        let records: Vec<_> = self.datasets.borrow().values().map(|known| known.record.borrow().clone()).collect();
+        let is_half =
+            |record: &DatasetRecord| matches!(record.state, DatasetState::Moved | DatasetState::Arriving);
+        let records: Vec<_> =
+            self.datasets.borrow().values().map(|known| known.record.borrow().clone()).collect();
         records.into_iter().filter(is_half).collect()
     }
 

@@ -2,8 +2,8 @@
 
 use crate::EngineConfig;
 use crate::control::Control;
-use crate::handle::Volume;
 use crate::dataset::Dataset;
+use crate::handle::Volume;
 use crate::locks::RangeLocks;
 use crate::shard::Shard;
 use crate::slots::SlotMap;

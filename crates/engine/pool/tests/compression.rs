@@ -235,7 +235,8 @@ fn text_takes_less_and_zeros_take_nothing() {
 #[test]
 fn a_change_is_for_what_comes() {
     on_pools(1, |pool, _| async move {
-        let text: Vec<u8> = b"the same again and again, ".iter().copied().cycle().take(MIB as usize).collect();
+        let text: Vec<u8> =
+            b"the same again and again, ".iter().copied().cycle().take(MIB as usize).collect();
         pool.volume("a", 8192, Compression::Off).await;
         let mut stored = Vec::new();
         let kinds = [None, Some(Compression::Lz4), Some(Compression::Off), Some(Compression::Zstd(3))];
