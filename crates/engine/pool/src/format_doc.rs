@@ -306,6 +306,7 @@ fn payload_dataset_node_and_frame() {
         origin: Id(0x6f),
         base: Id(0x70),
         received: 0x71,
+        peer: Id(0x75),
         format: VolumeFormat::EagerZeroedThick,
         own: Own { blocks: 0x72, since: 0x73, strays: 0x74 },
         ..DatasetRecord::new(DatasetKind::Attributes, Id(0x62), 13, 0x63, "a/b".into())
@@ -341,6 +342,7 @@ fn payload_dataset_node_and_frame() {
             ("origin", &[0x6f]),
             ("base", &[0x70]),
             ("received", &[0x71]),
+            ("peer", &[0x75]),
             ("format", &[2]),
             ("own blocks", &[0x72]),
             ("own since", &[0x73]),

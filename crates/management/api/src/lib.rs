@@ -10,6 +10,7 @@
 
 mod document;
 mod hosts;
+mod moves;
 mod operation;
 mod problem;
 mod receptions;
@@ -20,6 +21,7 @@ mod volumes;
 
 pub use document::document;
 pub use hosts::*;
+pub use moves::*;
 pub use operation::{Method, Operation, Parameter, ReplyBody};
 pub use problem::{Code, Problem};
 pub use receptions::Reception;

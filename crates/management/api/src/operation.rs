@@ -152,6 +152,10 @@ pub enum Operation {
     VolumeSet,
     VolumeDelete,
     VolumePromote,
+    VolumeMove,
+    MoveList,
+    MoveKeep,
+    MoveAbandon,
     TrashList,
     TrashShow,
     TrashRestore,
@@ -195,7 +199,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 66] = [
+    pub const ALL: [Operation; 70] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -224,6 +228,10 @@ impl Operation {
         VolumeSet,
         VolumeDelete,
         VolumePromote,
+        VolumeMove,
+        MoveList,
+        MoveKeep,
+        MoveAbandon,
         TrashList,
         TrashShow,
         TrashRestore,
@@ -271,7 +279,7 @@ impl Operation {
             }
             PoolAdd | PoolScrub | PoolTrim => Method::Post,
             DiskReplace | DiskOffline | DiskOnline | DiskClear | DiskLocate => Method::Post,
-            VolumePromote | TrashRestore => Method::Post,
+            VolumePromote | VolumeMove | MoveKeep | TrashRestore => Method::Post,
             SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
             HostCreate | HostGroupCreate | MappingCreate => Method::Post,
             PoolSet | VolumeSet | SnapshotSet | HostSet | HostGroupSet => Method::Patch,
@@ -279,7 +287,7 @@ impl Operation {
                 Method::Delete
             }
             TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
-            ReceptionDelete => Method::Delete,
+            ReceptionDelete | MoveAbandon => Method::Delete,
             _ => Method::Get,
         }
     }
@@ -308,6 +316,10 @@ impl Operation {
             VolumeList | VolumeCreate => "/api/v1/volumes",
             VolumeShow | VolumeSet | VolumeDelete => "/api/v1/volumes/{volume}",
             VolumePromote => "/api/v1/volumes/{volume}/promote",
+            VolumeMove => "/api/v1/volumes/{volume}/move",
+            MoveList => "/api/v1/moves",
+            MoveKeep => "/api/v1/moves/{volume}/keep",
+            MoveAbandon => "/api/v1/moves/{volume}",
             TrashList => "/api/v1/trash",
             TrashShow | TrashPurge => "/api/v1/trash/{volume}",
             TrashRestore => "/api/v1/trash/{volume}/restore",
@@ -354,6 +366,7 @@ impl Operation {
             VolumePromote | SnapshotCreate | SnapshotSet | SnapshotDelete => Access::Operator,
             SnapshotRollback | SnapshotClone | TrashRestore | TrashPurge => Access::Operator,
             SnapshotSend | SnapshotReceive | ReceptionDelete => Access::Operator,
+            VolumeMove | MoveKeep | MoveAbandon => Access::Operator,
             HostCreate | HostSet | HostDelete => Access::Operator,
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
@@ -398,6 +411,10 @@ impl Operation {
             }
             VolumeDelete => "Delete a volume: it waits in the trash, or is gone for good",
             VolumePromote => "Make a clone the owner of the snapshot that it came from",
+            VolumeMove => "Move a volume to another pool while clients use it",
+            MoveList => "What moves have left that wait for a pool",
+            MoveKeep => "Make a volume of what a move has left, when the other pool is lost",
+            MoveAbandon => "Delete what a move has left, when the other pool is lost",
             TrashList => "Deleted volumes that can still be had back",
             TrashShow => "One volume in the trash",
             TrashRestore => "Have a volume back from the trash",
@@ -453,6 +470,8 @@ impl Operation {
             DiskLocate => Some("DiskLocate"),
             VolumeCreate => Some("VolumeCreate"),
             VolumeSet => Some("VolumeSet"),
+            VolumeMove => Some("VolumeMove"),
+            MoveKeep => Some("MoveKeep"),
             TrashRestore => Some("TrashRestore"),
             SnapshotCreate => Some("SnapshotCreate"),
             SnapshotSet => Some("SnapshotSet"),
@@ -483,6 +502,9 @@ impl Operation {
             VolumeList => ReplyBody::Page("Volume"),
             VolumeCreate => ReplyBody::Created("Volume"),
             VolumeShow | VolumeSet | VolumePromote => ReplyBody::Object("Volume"),
+            VolumeMove => ReplyBody::Task,
+            MoveList => ReplyBody::Page("MoveLeft"),
+            MoveKeep => ReplyBody::Object("Volume"),
             TrashList => ReplyBody::Page("TrashedVolume"),
             TrashShow => ReplyBody::Object("TrashedVolume"),
             TrashRestore => ReplyBody::Object("Volume"),
@@ -511,13 +533,13 @@ impl Operation {
             SessionList => ReplyBody::Page("Session"),
             VolumeDelete | TrashPurge | SnapshotDelete | TokenDelete => ReplyBody::Nothing,
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => ReplyBody::Nothing,
-            ReceptionDelete => ReplyBody::Nothing,
+            ReceptionDelete | MoveAbandon => ReplyBody::Nothing,
         }
     }
 
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
-            PoolList | TaskList | TokenList => &[Parameter::Limit, Parameter::Cursor],
+            PoolList | TaskList | TokenList | MoveList => &[Parameter::Limit, Parameter::Cursor],
             HostList | HostGroupList => &[Parameter::Limit, Parameter::Cursor],
             MappingList => &[Parameter::Limit, Parameter::Cursor, Parameter::Volume, Parameter::Host],
             SessionList => &[Parameter::Limit, Parameter::Cursor, Parameter::Host],
@@ -534,6 +556,7 @@ impl Operation {
                 &[Parameter::DryRun, Parameter::WithSnapshots, Parameter::Purge, Parameter::Force]
             }
             PoolSet | TrashRestore | TrashPurge => &[Parameter::DryRun],
+            VolumeMove | MoveKeep | MoveAbandon => &[Parameter::DryRun],
             SnapshotCreate | SnapshotSet | SnapshotDelete => &[Parameter::DryRun],
             SnapshotRollback | SnapshotClone | ReceptionDelete => &[Parameter::DryRun],
             SnapshotSend => &[Parameter::From, Parameter::Resume],

@@ -3,7 +3,7 @@
 use crate::disks::Disk;
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
-use crate::trash;
+use crate::{moves, trash};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use forebay_api::{Access, Layout, Sync, VolumeFormat};
@@ -472,6 +472,14 @@ pub enum Volume {
         #[command(flatten)]
         dry_run: DryRun,
     },
+    /// Move a volume to another pool while clients use it
+    Move(moves::Move),
+    /// List what moves have left that wait for a pool which is not imported
+    Moves,
+    /// Make a volume, with a new UUID, of what a move has left, when the other pool is lost
+    Keep(moves::Keep),
+    /// Delete what a move has left, when the other pool is lost
+    Abandon(moves::Abandon),
     /// Delete a volume: it waits in the trash and can be had back, or is gone for good
     Delete(trash::Delete),
     /// List volumes in the trash

@@ -327,6 +327,10 @@ impl Session {
                 let change = VolumeSet { format: Some(format.into()), ..VolumeSet::default() };
                 self.volume_change(&name, &change, dry_run.dry_run)
             }
+            Volume::Move(order) => self.volume_move(order),
+            Volume::Moves => self.moves(),
+            Volume::Keep(keep) => self.move_keep(keep),
+            Volume::Abandon(abandon) => self.move_abandon(abandon),
             Volume::Delete(delete) => self.volume_delete(delete),
             Volume::Trash(list) => self.trash(list),
             Volume::Restore(restore) => self.volume_restore(restore),

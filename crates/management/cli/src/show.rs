@@ -4,9 +4,9 @@ use crate::failure::printable;
 use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
-    Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, PoolStatus,
-    PoolTrimmed, Reception, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot, Task, TaskState, Token,
-    TrashedVolume, Volume, VolumeSpec,
+    Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool, PoolFound, PoolState,
+    PoolStatus, PoolTrimmed, Reception, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot, Task,
+    TaskState, Token, TrashedVolume, Volume, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
 use serde::Serialize;
@@ -293,6 +293,24 @@ pub fn trash(volumes: &[TrashedVolume]) {
         &["NAME", "SIZE", "USED", "SNAPSHOTS", "DELETED (UTC)", "PURGED (UTC)", "ID"],
         rows.collect(),
         "The trash is empty.",
+    );
+}
+
+pub fn moves(left: &[MoveLeft]) {
+    let rows = left.iter().map(|left| {
+        vec![
+            Cell::text(&left.name),
+            Cell::number(show_size(left.size_bytes)),
+            Cell::text(word(&left.side)),
+            Cell::text(if left.complete { "yes" } else { "no" }),
+            Cell::text(&left.other_pool),
+            Cell::text(&left.id),
+        ]
+    });
+    table(
+        &["NAME", "SIZE", "SIDE", "COMPLETE", "WAITS FOR POOL", "ID"],
+        rows.collect(),
+        "No move has left anything.",
     );
 }
 

@@ -3,6 +3,7 @@
 pub mod disks;
 pub mod hosts;
 pub mod mappings;
+pub mod moves;
 pub mod others;
 pub mod pools;
 pub mod sessions;

@@ -80,8 +80,11 @@ pub struct Mapping {
     pub volume: String,
     /// UUID of the volume's pool.
     pub pool: String,
-    /// `POOL/NAME`; neither is ever renamed.
+    /// `POOL/NAME`; another pool when the volume moves.
     pub volume_name: String,
+    /// The target at which it is seen, when that is not its pool's: the volume has moved since, and hosts stay where they are logged in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// UUID of a host or a group.
     pub to: String,
     pub lun: u16,
@@ -91,8 +94,18 @@ pub struct Mapping {
 impl Mapping {
     /// The iSCSI name of the target at which it is seen.
     pub fn target(&self) -> String {
-        let pool = self.volume_name.split('/').next().unwrap_or_default();
-        target_name(pool)
+        self.target.clone().unwrap_or_else(|| self.target_of_pool())
+    }
+
+    fn target_of_pool(&self) -> String {
+        target_name(self.volume_name.split('/').next().unwrap_or_default())
+    }
+
+    /// The volume is in another pool now.
+    pub fn follow(&mut self, pool: String, volume_name: String) {
+        let seen_at = self.target();
+        (self.pool, self.volume_name) = (pool, volume_name);
+        self.target = Some(seen_at).filter(|target| *target != self.target_of_pool());
     }
 }
 
@@ -217,6 +230,7 @@ impl Content {
             volume: wanted.volume.into(),
             pool: wanted.pool.into(),
             volume_name: wanted.volume_name.into(),
+            target: None,
             to,
             lun: 0,
             logical_block_bytes: wanted.logical_block_bytes.or(logical).unwrap_or(LOGICAL_BLOCK_DEFAULT),

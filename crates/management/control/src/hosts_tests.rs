@@ -171,6 +171,7 @@ fn limits_are_refused_in_words() {
         for number in 0..MAPPINGS_MAX {
             let name = format!("tank/{number}");
             content.mappings.push(Mapping {
+                target: None,
                 id: name.clone(),
                 created_unix_ms: 0,
                 volume: name.clone(),
@@ -205,4 +206,21 @@ fn a_damaged_file_is_refused_without_quoting_it() {
         assert!(!problem.detail.contains("0123456789ab"), "{}", problem.detail);
         assert_eq!(dir.read(FILE).unwrap().unwrap(), text.as_bytes());
     }
+}
+
+#[test]
+fn a_volume_that_moves_stays_where_its_hosts_are_logged_in() {
+    let mut content = Content::default();
+    content.hosts = vec![host("a", &["iqn.a"])];
+    content.map(wanted("tank/x", "a", Some(3))).unwrap();
+    let before = content.mappings[0].target();
+    content.mappings[0].follow("vault-id".into(), "vault/x".into());
+    let moved = content.mappings[0].clone();
+    assert_eq!((moved.target(), &*moved.pool, &*moved.volume_name), (before.clone(), "vault-id", "vault/x"));
+    content.check().unwrap();
+    // What the file says is what it was.
+    let text = serde_json::to_string(&moved).unwrap();
+    assert_eq!(serde_json::from_str::<Mapping>(&text).unwrap(), moved);
+    content.mappings[0].follow("tank-id".into(), "tank/x".into());
+    assert_eq!((content.mappings[0].target(), content.mappings[0].target.clone()), (before, None));
 }

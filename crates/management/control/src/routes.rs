@@ -3,7 +3,9 @@
 //! Authentication is around everything, also around paths that do not exist, so that a stranger learns nothing. What
 //! changes something runs as its own task: a client that hangs up in the middle does not leave it half done.
 
-use crate::handlers::{disks, hosts, mappings, others, pools, sessions, snapshots, streams, trash, volumes};
+use crate::handlers::{
+    disks, hosts, mappings, moves, others, pools, sessions, snapshots, streams, trash, volumes,
+};
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{Failure, Principal, collect};
 use crate::{Shared, events::now_unix_ms};
@@ -71,6 +73,10 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::VolumeSet => patch(volumes::set),
         Operation::VolumeDelete => delete(volumes::delete),
         Operation::VolumePromote => post(volumes::promote),
+        Operation::VolumeMove => post(moves::begin),
+        Operation::MoveList => get(moves::list),
+        Operation::MoveKeep => post(moves::keep),
+        Operation::MoveAbandon => delete(moves::abandon),
         Operation::TrashList => get(trash::list),
         Operation::TrashShow => get(trash::show),
         Operation::TrashRestore => post(trash::restore),

@@ -17,7 +17,7 @@ use axum::response::IntoResponse;
 use forebay_api as api;
 use forebay_api::{Code, HostCreate, MappingCreate, Operation, Problem, Volume, VolumeCreate};
 use forebay_pool::{PoolStatus, VolumeInfo};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Stands for the UUID of a volume that is not made yet.
@@ -341,10 +341,36 @@ pub async fn drop_where(
 /// After an import: mappings of volumes that the pool does not have any more are dropped, the others take effect.
 pub async fn pool_came(shared: &Arc<Shared>, pool: &PoolStatus) -> Result<(), Problem> {
     let _turn = shared.volume_turn.lock().await;
-    let volumes = shared.engine.volumes(Some(&pool.name)).await.map_err(convert::problem)?;
-    let here: HashSet<String> = volumes.iter().map(|volume: &VolumeInfo| volume.id.to_string()).collect();
-    let pool = pool.id.to_string();
-    drop_where(shared, move |mapping| mapping.pool == pool && !here.contains(&mapping.volume)).await
+    follow_volumes(shared, Some(pool.id.to_string())).await
+}
+
+/// Mappings of volumes that have moved follow them; those of volumes that the pool `came` has no more are dropped. A volume whose move a crash
+/// interrupted is in neither pool for a while.
+pub async fn follow_volumes(shared: &Arc<Shared>, came: Option<String>) -> Result<(), Problem> {
+    let pools = shared.engine.pools().await;
+    let left = shared.engine.moves_left().await.map_err(convert::problem)?;
+    let volumes = shared.engine.volumes(None).await.map_err(convert::problem)?;
+    let pool_of = |volume: &VolumeInfo| {
+        let pool = pools.iter().find(|pool| pool.name == volume.pool)?;
+        Some((volume.id.to_string(), (pool.id.to_string(), format!("{}/{}", volume.pool, volume.name))))
+    };
+    let here: HashMap<String, (String, String)> = volumes.iter().filter_map(pool_of).collect();
+    let waiting: HashSet<String> = left.iter().map(|left| left.id.to_string()).collect();
+    let follow = move |content: &mut Content| {
+        for mapping in &mut content.mappings {
+            if let Some((pool, name)) = here.get(&mapping.volume).filter(|(pool, _)| *pool != mapping.pool) {
+                mapping.follow(pool.clone(), name.clone());
+            }
+        }
+        let is_lost = |mapping: &Mapping| {
+            Some(&mapping.pool) == came.as_ref()
+                && !here.contains_key(&mapping.volume)
+                && !waiting.contains(&mapping.volume)
+        };
+        content.mappings.retain(|mapping| !is_lost(mapping));
+        Ok(())
+    };
+    change(shared, follow).await
 }
 
 /// After the destruction of a pool: its volumes are gone.

@@ -7,7 +7,7 @@ use crate::{Shared, blocking};
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use forebay_api::{Page, Server, Severity, TaskState, TokenCreate};
+use forebay_api::{Page, Server, Severity, TokenCreate};
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -64,7 +64,7 @@ pub async fn task_show(State(shared): State<Arc<Shared>>, Path(id): Path<String>
 pub async fn task_cancel(State(shared): State<Arc<Shared>>, Path(id): Path<String>, ask: Ask) -> Answered {
     if ask.dry_run {
         let task = shared.tasks.find(&id)?;
-        if task.state != TaskState::Queued {
+        if !task.cancellable {
             return Err(cannot_cancel(&id, task.state).into());
         }
         return plan("task.cancel", &id, vec![format!("{} of {} is not done.", task.name, task.object)]);
