@@ -377,8 +377,8 @@ fn a_host_goes_on_while_its_volume_moves() {
     let mut path = Initiator::named(&daemon.iscsi[0], ESX1);
     // The first command is told of what changed since the last one.
     path.execute(&[0; 6], 0, &[]);
-    let register = [&[0; 8][..], &[7; 8], &[0; 8]].concat();
-    // PERSISTENT RESERVE OUT, REGISTER; then RESERVE, write exclusive.
+    let register = [&[0; 8][..], &[7; 8], &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
+    // PERSISTENT RESERVE OUT, REGISTER, to outlive a loss of power; then RESERVE, write exclusive.
     assert_eq!(path.execute(&[0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0], 0, &register).0, 0);
     let reserve = [&[7; 8][..], &[0; 16]].concat();
     assert_eq!(path.execute(&[0x5f, 1, 1, 0, 0, 0, 0, 0, 24, 0], 0, &reserve).0, 0);
@@ -406,7 +406,8 @@ fn a_host_goes_on_while_its_volume_moves() {
     let (status, _, data) = path.execute(&[0x5e, 1, 0, 0, 0, 0, 0, 0, 24, 0], 24, &[]);
     assert!(status == 0 && data[8..16] == [7; 8], "{data:?}");
     place.run(&["pool", "destroy", "tank", "--yes"]).expect(0);
+    // It is told that the other volume is no longer there.
+    path.execute(&[0; 6], 0, &[]);
     assert_eq!(path.execute(&[0x28, 0, 0, 0, 0, 3, 0, 0, 1, 0], 512, &[]).2, [4; 512]);
-    place.run(&["volume", "unmap", "vault/a", "--host", "esx1", "--dry-run"]);
     daemon.stop();
 }
