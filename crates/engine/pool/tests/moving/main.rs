@@ -1,5 +1,7 @@
 //! Volumes that move between pools while clients write, on simulated disks.
 
+mod pools;
+
 use forebay_base::planted::{Bug, plant, times_met};
 use forebay_base::{Id, MIB, Random};
 use forebay_pool::check::check;
@@ -11,6 +13,7 @@ use forebay_pool::{
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Cursor, Event as Step, Fate, Image, World, WorldConfig};
 use futures_util::future::join_all;
+use pools::{PARITY, PLAIN, Pools, kind, on_pools, world};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -21,144 +24,6 @@ const NAMES: [&str; 2] = ["tank", "vault"];
 const PURGE: VolumeDelete = VolumeDelete { with_snapshots: true, purge: true };
 const CLIENTS: u64 = 4;
 const BLOCK: u64 = 4096;
-
-struct Pools {
-    rt: Rt,
-    world: World,
-    engine: Engine,
-    paths: [Vec<String>; 2],
-    events: Arc<Mutex<Vec<Event>>>,
-}
-
-impl Pools {
-    fn spec(&self, pool: usize, layout: Layout, shards: usize) -> PoolSpec {
-        PoolSpec {
-            name: NAMES[pool].into(),
-            layout,
-            disks: self.paths[pool].clone(),
-            log_disks: Vec::new(),
-            spare_disks: Vec::new(),
-            enclosures: Vec::new(),
-            sectors: Vec::new(),
-            shards,
-            log_bytes: None,
-            force: false,
-        }
-    }
-
-    async fn create(&self, name: &str, size: u64, format: VolumeFormat) -> Result<Volume, Error> {
-        let (pool, own) = name.split_once('/').expect("POOL/NAME");
-        let spec = VolumeSpec {
-            pool: pool.into(),
-            name: own.into(),
-            size,
-            block_size: BLOCK as u32,
-            sync: SyncPolicy::Always,
-            compression: Compression::Lz4,
-            format,
-        };
-        self.engine.volume_create(spec).await.map(|info| self.open(info.id))
-    }
-
-    fn open(&self, id: Id) -> Volume {
-        Volume::open(&self.rt, id).expect("open")
-    }
-
-    async fn move_to(&self, volume: &str, pool: &str) -> Result<VolumeInfo, Error> {
-        self.engine.volume_move(volume, pool, Arc::default()).await
-    }
-
-    async fn import(&self, pool: usize) {
-        let paths = self.paths[pool].clone();
-        let report = check(&self.rt, &paths).await.expect("checked");
-        assert_eq!(report.problems, Vec::<String>::new());
-        self.engine.pool_import(NAMES[pool], paths, Import::default()).await.expect("imported");
-    }
-
-    async fn export(&self, pool: usize) {
-        self.engine.pool_export(NAMES[pool]).await.expect("exported");
-    }
-
-    /// Bytes that a pool uses once all is given back that is to be.
-    async fn used(&self, pool: usize) -> u64 {
-        for _ in 0..4 {
-            self.engine.checkpoint(NAMES[pool]).await.expect("checkpoint");
-            self.rt.sleep(Duration::from_millis(50)).await;
-        }
-        let pools = self.engine.pools().await;
-        pools.iter().find(|status| status.name == NAMES[pool]).expect("there").used
-    }
-
-    /// Names of all live volumes.
-    async fn volumes(&self) -> Vec<String> {
-        let all = self.engine.volumes(None).await.expect("listed");
-        all.into_iter().map(|info| format!("{}/{}", info.pool, info.name)).collect()
-    }
-
-    fn told(&self, code: &str) -> usize {
-        self.events.lock().expect("nobody panicked").iter().filter(|event| event.code == code).count()
-    }
-}
-
-/// Runs `main` in a world with these disks, or with new ones for two pools.
-fn world<W: Future<Output = ()> + 'static>(
-    seed: u64,
-    disks: Option<Vec<Image>>,
-    layouts: [Layout; 2],
-    main: impl FnOnce(Rc<Pools>) -> W,
-) -> World {
-    // Copying takes long enough for something to happen meanwhile.
-    let world = World::new(WorldConfig { rate: Some(64 << 20), ..WorldConfig::new(seed) });
-    let widths = layouts.map(|layout| layout.width());
-    let is_new = disks.is_none();
-    let images = disks.unwrap_or_else(|| (0..widths[0] + widths[1]).map(|_| Image::new(64 * MIB)).collect());
-    images.into_iter().for_each(|image| {
-        world.add_disk(image);
-    });
-    let (executor, cores): (_, Cores) = world.executor(2);
-    let rt = executor.rt().clone();
-    let names = |range: std::ops::Range<usize>| range.map(|nth| format!("sim{nth}")).collect::<Vec<_>>();
-    let paths = [names(0..widths[0]), names(widths[0]..widths[0] + widths[1])];
-    let events = Arc::new(Mutex::new(Vec::new()));
-    let sink = events.clone();
-    let tell = Arc::new(move |event| sink.lock().expect("nobody panicked").push(event));
-    let config = EngineConfig { memory: 16 << 20, events: tell, host: Host::default() };
-    let pools =
-        Rc::new(Pools { rt, world: world.clone(), engine: Engine::new(cores, config), paths, events });
-    let test = main(pools.clone());
-    let whole = async move {
-        if is_new {
-            for (pool, layout) in layouts.into_iter().enumerate() {
-                pools.engine.pool_create(pools.spec(pool, layout, 2)).await.expect("created");
-            }
-        }
-        test.await;
-    };
-    world.run(&executor, LIMIT, whole).expect("finishes");
-    world
-}
-
-const PLAIN: [Layout; 2] = [Layout::Single, Layout::Mirror];
-const PARITY: [Layout; 2] = [Layout::Parity { data: 2, parity: 1 }, Layout::Single];
-
-fn on_pools<W: Future<Output = ()> + 'static>(main: impl Fn(Rc<Pools>) -> W) {
-    for layouts in [PLAIN, PARITY] {
-        world(1, None, layouts, |pools| {
-            let test = main(pools.clone());
-            async move {
-                test.await;
-                for pool in [0, 1] {
-                    pools.export(pool).await;
-                    pools.import(pool).await;
-                }
-            }
-        });
-    }
-}
-
-fn kind<T>(result: Result<T, Error>) -> Option<ErrorKind> {
-    result.err().map(|error| error.kind)
-}
 
 /// What a write, or a discard (stamp 0), does to a block; `write` numbers them all.
 #[derive(Clone, Copy)]
@@ -337,8 +202,8 @@ fn moves_under_load(seed: u64, layouts: [Layout; 2], pause: Duration) {
 
 #[test]
 fn a_volume_moves_while_clients_write() {
-    for seed in 0..4 {
-        let layouts = if seed % 2 == 0 { PLAIN } else { PARITY };
+    for seed in 0..4u64 {
+        let layouts = if seed.is_multiple_of(2) { PLAIN } else { PARITY };
         moves_under_load(seed, layouts, Duration::from_millis(1));
     }
 }
@@ -555,7 +420,7 @@ fn recovers(images: Vec<Image>, layouts: [Layout; 2], order: [usize; 2], known: 
 /// are lost, kept, or torn at random.
 fn power_losses(seed: u64, images: u64) {
     let mut random = Random::new(seed);
-    let layouts = if seed % 2 == 0 { PLAIN } else { PARITY };
+    let layouts = if seed.is_multiple_of(2) { PLAIN } else { PARITY };
     let found = Rc::new(RefCell::new((Vec::new(), Id(0), 0, [0; 2])));
     const BEGIN: u64 = u64::MAX - 1;
     const END: u64 = u64::MAX;
@@ -618,7 +483,7 @@ fn power_losses(seed: u64, images: u64) {
                 _ => Fate::Head(random.below(8) as usize),
             })
             .collect();
-        let order = if nth % 2 == 0 { [0, 1] } else { [1, 0] };
+        let order = if nth.is_multiple_of(2) { [0, 1] } else { [1, 0] };
         let why = format!("seed {seed}, step {moment} of {begin}..{end}..{last}, order {order:?}");
         recovers(cursor.crash(&fates), layouts, order, &known, &why);
     }
