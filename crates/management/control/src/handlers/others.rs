@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_problem_of_a_running_task_is_a_conflict() {
-        let problem = cannot_cancel("1", TaskState::Running);
+        let problem = cannot_cancel("1", forebay_api::TaskState::Running);
         assert_eq!(problem.status, 409);
         assert!(problem.remedy.is_some());
     }
