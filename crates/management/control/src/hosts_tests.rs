@@ -210,8 +210,7 @@ fn a_damaged_file_is_refused_without_quoting_it() {
 
 #[test]
 fn a_volume_that_moves_stays_where_its_hosts_are_logged_in() {
-    let mut content = Content::default();
-    content.hosts = vec![host("a", &["iqn.a"])];
+    let mut content = Content { hosts: vec![host("a", &["iqn.a"])], ..Content::default() };
     content.map(wanted("tank/x", "a", Some(3))).unwrap();
     let before = content.mappings[0].target();
     content.mappings[0].follow("vault-id".into(), "vault/x".into());
