@@ -170,7 +170,7 @@ fn label_and_superblock() {
             ("checksum", &sum),
             ("features compatible", &[]),
             ("features read-only", &[]),
-            ("features incompatible", &[]),
+            ("features incompatible", &[1]),
             ("own byte address", &le::<4>(65536)),
             ("pool id", &le::<16>(0xabc)),
             ("generation", &[0x11]),
