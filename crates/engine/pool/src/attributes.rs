@@ -47,12 +47,14 @@ impl LocalVolume {
         if bytes.len() > ATTRIBUTES_BYTES_MAX {
             return Err(IoError::OutOfRange);
         }
-        // Two volumes that need the first slot must not make two datasets.
-        let _turn = shard.attribute_locks.lock(0, 0).await;
-        let slots = match shard.attributes() {
-            Some(slots) => slots,
-            None if bytes.is_empty() => return Ok(()),
-            None => shard.create_attributes().await?,
+        let slots = {
+            // Two volumes that need the first slot must not make two datasets.
+            let _turn = shard.attribute_locks.lock(0, 0).await;
+            match shard.attributes() {
+                Some(slots) => slots,
+                None if bytes.is_empty() => return Ok(()),
+                None => shard.create_attributes().await?,
+            }
         };
         let used = LENGTH_BYTES + bytes.len();
         let mut buffer = shard.rt.arena().take_zeroed(used.next_multiple_of(BLOCK_BYTES));

@@ -155,16 +155,28 @@ impl Dataset {
         Some(Active(self.clone()))
     }
 
-    /// Counts a client's change in, once no snapshot is about to be taken, nor a move at its end.
-    pub async fn begin_change(self: &Rc<Self>) -> Result<Changing, IoError> {
+    /// Counts a client's change in; nothing while a snapshot is about to be taken, or a move ends. What waited for something else
+    /// may find that the volume has moved away meanwhile.
+    pub fn try_change(self: &Rc<Self>) -> Result<Option<Changing>, IoError> {
         if self.held.get() || self.paused.get() {
-            self.idle.until(|| !self.held.get() && !self.paused.get()).await;
-            if self.gone.get() {
-                return Err(IoError::Gone);
-            }
+            return Ok(None);
+        }
+        if self.gone.get() {
+            return Err(IoError::Gone);
         }
         self.changing.set(self.changing.get() + 1);
-        Ok(Changing(self.clone()))
+        Ok(Some(Changing(self.clone())))
+    }
+
+    /// Counts a client's change in, once no snapshot is about to be taken, nor a move at its end. Who waits here holds nothing that
+    /// others wait for.
+    pub async fn begin_change(self: &Rc<Self>) -> Result<Changing, IoError> {
+        loop {
+            self.idle.until(|| !self.held.get() && !self.paused.get()).await;
+            if let Some(changing) = self.try_change()? {
+                return Ok(changing);
+            }
+        }
     }
 
     /// Lets no client's change start until it is told otherwise.

@@ -155,7 +155,7 @@ impl Copier {
                     let (first, last) = (at / block_bytes, (at + extent.len - 1) / block_bytes);
                     let data = source.shard.read_blocks(&source.dataset, first, last).await;
                     let data = data.map_err(Halt::Source)?;
-                    target.write(at, data, false).await.map_err(Halt::Target)?;
+                    target.write_moved(at, data).await.map_err(Halt::Target)?;
                     self.progress.copied.fetch_add(extent.len, Ordering::Relaxed);
                 } else {
                     target.discard(at, extent.len, false).await.map_err(Halt::Target)?;

@@ -42,7 +42,8 @@ pub(crate) struct LocalVolume {
 pub(crate) struct Admitted {
     _active: Active,
     _changing: Changing,
-    pass: Pass,
+    /// Of all but what moves bring.
+    pass: Option<Pass>,
 }
 
 /// A write before its blocks are locked.
@@ -141,12 +142,31 @@ impl LocalVolume {
         if len > IO_BYTES_MAX {
             return Err(IoError::OutOfRange);
         }
-        let pass = self.shard.gate.enter(len).await;
+        let mut pass = self.shard.gate.enter(len).await;
         self.shard.throttle().await;
-        let changing = self.dataset.begin_change().await?;
+        let changing = match self.dataset.try_change()? {
+            Some(changing) => changing,
+            None => {
+                // Others need the place at the gate, and among them may be who ends this wait.
+                drop(pass);
+                let changing = self.dataset.begin_change().await?;
+                pass = self.shard.gate.enter(len).await;
+                changing
+            }
+        };
         // It may have gone back to what it was, and be smaller.
         self.check(at, len as u64)?;
-        Ok(Admitted { _active: active, _changing: changing, pass })
+        Ok(Admitted { _active: active, _changing: changing, pass: Some(pass) })
+    }
+
+    /// Writes what a move brings, past the gate: it is less than the gate lets in, and clients of the volume wait for it.
+    pub async fn write_moved(&self, at: u64, data: Vec<Buf>) -> Result<(), IoError> {
+        let active = self.begin_change()?;
+        self.check(at, length(&data) as u64)?;
+        self.shard.throttle().await;
+        let changing = self.dataset.begin_change().await?;
+        let admitted = Admitted { _active: active, _changing: changing, pass: None };
+        self.write_admitted(admitted, at, data, false).await
     }
 
     pub async fn write(&self, at: u64, data: Vec<Buf>, fua: bool) -> Result<(), IoError> {
@@ -177,7 +197,7 @@ impl LocalVolume {
             }
         };
         let Admitted { _active, _changing, pass } = admitted;
-        entry.pass = Some(pass);
+        entry.pass = pass;
         let done = self.queue(entry, wait);
         drop(guard);
         finish(done).await
@@ -193,7 +213,7 @@ impl LocalVolume {
         let room = self.claim_log(packing.sizes_left().len() as u64).await?;
         let guard = self.dataset.locks.lock(first, first + count - 1).await;
         let (mut entry, wait) = self.packed_entry(first, packing, room, false).await?;
-        entry.pass = Some(pass);
+        entry.pass = pass;
         let done = self.queue(entry, wait);
         drop(guard);
         finish(done).await
@@ -476,7 +496,7 @@ impl LocalVolume {
         let parts = self.merge(at, vec![new], first, last).await?;
         let (mut entry, wait) = self.write_entry(first, parts, None, room, false).await?;
         let Admitted { _active, _changing, pass } = admitted;
-        entry.pass = Some(pass);
+        entry.pass = pass;
         let done = self.queue(entry, wait);
         drop(guard);
         finish(done).await.map(Ok)
