@@ -15,6 +15,7 @@ use crate::reserve::Own;
 use crate::signal::Turnstile;
 use crate::spec::SyncPolicy;
 use forebay_base::Id;
+use forebay_base::planted::{Bug, active};
 use forebay_compress::{Compression, Sampling};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
@@ -116,6 +117,11 @@ impl Dataset {
     }
     pub fn size(&self) -> u64 {
         self.record.borrow().size
+    }
+    /// Whether it says that the volume is in this pool now.
+    pub fn has_moved_to(&self, pool: Id) -> bool {
+        let record = self.record.borrow();
+        (record.state, record.peer) == (DatasetState::Moved, pool) || active(Bug::MoveLiveBeforeMark)
     }
     /// What clients are told of its size: nothing of one that is the pool's own or is being given back.
     pub fn size_told(&self) -> u64 {

@@ -13,7 +13,7 @@ use crate::volume::{Admitted, LocalVolume, length};
 use forebay_base::Id;
 use forebay_runtime::{Buf, Rt};
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// A volume on the core that owns it. Offsets and lengths are bytes and need no alignment, but whole,
 /// aligned blocks are cheapest. Each write or compare-and-write is atomic: after a crash it is there whole or
@@ -21,6 +21,18 @@ use std::rc::Rc;
 #[derive(Clone)]
 pub struct Volume {
     place: Rc<RefCell<LocalVolume>>,
+}
+
+/// A place that is there as long as somebody has a handle.
+pub(crate) struct WeakVolume(Weak<RefCell<LocalVolume>>);
+
+impl WeakVolume {
+    pub fn is_used(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+    pub fn upgrade(&self) -> Option<Volume> {
+        self.0.upgrade().map(|place| Volume { place })
+    }
 }
 
 impl Volume {
@@ -31,6 +43,10 @@ impl Volume {
 
     pub(crate) fn of(shard: Rc<Shard>, dataset: Rc<Dataset>) -> Volume {
         Volume { place: Rc::new(RefCell::new(LocalVolume::of(shard, dataset))) }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakVolume {
+        WeakVolume(Rc::downgrade(&self.place))
     }
 
     pub(crate) fn here(&self) -> LocalVolume {
