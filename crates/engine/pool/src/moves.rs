@@ -3,11 +3,13 @@
 //! A move that is not over leaves two *halves*: a volume that is live or *moved* where it was, and one that is *arriving* where it goes. Which of
 //! them is the volume is written in the first alone, so nothing is decided before both pools are imported, in whichever order. Then:
 //!
-//! - arriving, and moved to this pool: it is live; then the other half is deleted;
-//! - arriving otherwise: nothing was lost where it came from, and it is deleted;
-//! - moved, and nothing arriving in the other pool: it was live there since, so it is deleted.
+//! - arriving and complete, and moved to this pool: it is live; then the other half is deleted;
+//! - arriving in part, and moved to this pool, whose log was cut by a forced import: it is live again where it was, and deleted here;
+//! - arriving in part otherwise: nothing was lost where it came from, and it is deleted;
+//! - moved, or arriving and complete, with no other half: one of the pools has the volume, so it is deleted.
 //!
-//! Halves whose other pool is not there stay as they are, until it comes, or an administrator says what becomes of them.
+//! Halves whose other pool is not there stay as they are, until it comes, or an administrator says what becomes of them. So do those of a
+//! volume that no pool has: a forced import may have lost it, or the other half may have been given up.
 
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
@@ -428,8 +430,8 @@ pub(crate) async fn settle(rt: &Rt, imported: Option<Id>) {
             for (shard, half) in halves.into_iter().filter(|(_, half)| half.state == state) {
                 let other = registry.control(half.peer);
                 match other.filter(|other| is_settled(other) && is_settled(&control)) {
-                    Some(other) => settle_half(&control, (shard, half), &other).await,
-                    None => control.keep_half((shard, half), imported == Some(control.id())),
+                    Some(other) => settle_half(&control, (shard, half), &other, imported).await,
+                    None => control.keep_half((shard, half), None, imported == Some(control.id())),
                 }
             }
         }
@@ -441,28 +443,50 @@ fn is_settled(control: &Control) -> bool {
     !control.shared.import.read_only && !control.shared.is_suspended() && !control.closing.get()
 }
 
-async fn settle_half(control: &Rc<Control>, (shard, half): (usize, DatasetRecord), other: &Rc<Control>) {
-    let Ok(theirs) = other.halves().await else { return };
-    let theirs = theirs.into_iter().map(|(_, record)| record).find(|record| record.id == half.id);
-    let object = control.object(&half.name);
+/// Whether a pool has the volume of which this is a half, live or in its trash.
+fn is_volume_here(rt: &Rt, half: &DatasetRecord) -> bool {
+    let has_it = |control: &Rc<Control>| {
+        let is_live = control.names.borrow().values().any(|place| place.id == half.id);
+        is_settled(control) && (is_live || control.trash.has(half.id))
+    };
+    registry(rt).controls().iter().any(has_it)
+}
+
+async fn settle_half(
+    control: &Rc<Control>,
+    (shard, half): (usize, DatasetRecord),
+    other: &Rc<Control>,
+    imported: Option<Id>,
+) {
+    let Ok(theirs) = control.counterpart(&half, other).await else { return };
+    let (object, name) = (control.object(&half.name), other.name());
     let result = match (half.state, theirs) {
-        (DatasetState::Arriving, Some(theirs))
-            if theirs.state == DatasetState::Moved && theirs.peer == control.id() =>
-        {
-            let named = (half.name.clone(), half.id);
-            let shown = control.show_half(shard, &half, named).await;
-            shown.map(|()| format!("has arrived from pool {}", other.name()))
+        (DatasetState::Arriving, Some(_)) if half.is_whole() => {
+            let shown = control.show_half(shard, &half, (half.name.clone(), half.id)).await;
+            shown.map(|()| format!("has arrived from pool {name}"))
         }
-        (DatasetState::Arriving, _) => {
-            let deleted = control.delete_half(shard, &half).await;
-            let name = other.name();
-            deleted.map(|()| format!("a move from pool {name} had not ended; what it brought is deleted"))
+        (DatasetState::Arriving, Some((index, theirs))) => {
+            let back = other.show_half(index, &theirs, (theirs.name.clone(), theirs.id)).await;
+            let deleted = match back {
+                Ok(()) => control.delete_half(shard, &half).await,
+                Err(error) => Err(error),
+            };
+            deleted
+                .map(|()| format!("a part of what came from pool {name} is lost; the volume is there again"))
         }
         // It goes on to be live there first.
-        (_, Some(theirs)) if theirs.state == DatasetState::Arriving && theirs.peer == control.id() => return,
-        _ => {
+        (_, Some(_)) => return,
+        (DatasetState::Arriving, None) if !half.is_whole() || is_volume_here(&control.rt, &half) => {
             let deleted = control.delete_half(shard, &half).await;
-            deleted.map(|()| format!("is in pool {} now; its space here comes back", other.name()))
+            deleted.map(|()| format!("a move from pool {name} had not ended; what it brought is deleted"))
+        }
+        (DatasetState::Moved, None) if is_volume_here(&control.rt, &half) => {
+            let deleted = control.delete_half(shard, &half).await;
+            deleted.map(|()| format!("has moved from here to pool {name}; its space here comes back"))
+        }
+        _ => {
+            let told = [control.id(), other.id()].map(Some).contains(&imported);
+            return control.keep_half((shard, half), Some(other), told);
         }
     };
     match result {
@@ -475,8 +499,8 @@ async fn settle_half(control: &Rc<Control>, (shard, half): (usize, DatasetRecord
 }
 
 impl Control {
-    /// Keeps what belongs to a move whose other pool is not there.
-    fn keep_half(&self, (shard, half): (usize, DatasetRecord), told: bool) {
+    /// Keeps what belongs to a move whose other pool is not there, or has nothing of the volume.
+    fn keep_half(&self, (shard, half): (usize, DatasetRecord), other: Option<&Control>, told: bool) {
         let message = if half.state == DatasetState::Arriving {
             let place = Place { shard, id: placeholder(half.id) };
             self.names.borrow_mut().entry(half.name.clone()).or_insert(place);
@@ -485,13 +509,32 @@ impl Control {
             "it has moved to another pool, where it may not be live yet"
         };
         if told {
-            let message = format!(
-                "{message}; the other pool, {}, decides what becomes of it: import that one, too. If it is lost for good, see 'forebay volume \
-                 moves'",
-                half.peer
-            );
+            let message = match other {
+                Some(other) => format!(
+                    "{message}; the other pool, {}, has nothing of it, nor has any that is imported. Make a volume of what is here, or give \
+                     it up: see 'forebay volume moves'",
+                    other.name()
+                ),
+                None => format!(
+                    "{message}; the other pool, {}, decides what becomes of it: import that one, too. If it is lost for good, see 'forebay \
+                     volume moves'",
+                    half.peer
+                ),
+            };
             self.event(Severity::Warning, "volume.move_left", &self.object(&half.name), message);
         }
+    }
+
+    /// The other half, in this pool.
+    async fn counterpart(
+        &self,
+        half: &DatasetRecord,
+        other: &Control,
+    ) -> Result<Option<(usize, DatasetRecord)>, Error> {
+        let is_it = |(_, theirs): &(usize, DatasetRecord)| {
+            (theirs.id, theirs.peer) == (half.id, self.id()) && theirs.state != half.state
+        };
+        Ok(other.halves().await?.into_iter().find(is_it))
     }
 
     async fn moves_left(&self) -> Result<Vec<MoveLeft>, Error> {
@@ -499,7 +542,7 @@ impl Control {
             id: half.id,
             pool: self.name().into(),
             size: half.size,
-            is_complete: half.state == DatasetState::Moved || half.received == half.blocks(),
+            is_complete: half.state == DatasetState::Moved || half.is_whole(),
             side: if half.state == DatasetState::Moved { MoveSide::Moved } else { MoveSide::Arriving },
             peer: half.peer,
             name: half.name,
@@ -507,28 +550,28 @@ impl Control {
         Ok(left.collect())
     }
 
-    /// A half by its name or id, as long as its other pool is not there.
+    /// A half by its name or id, as long as its other pool is not there, or has nothing of the volume.
     async fn lone_half(&self, name: &str) -> Result<(usize, DatasetRecord), Error> {
         let is_it = |record: &DatasetRecord| record.name == name || record.id.to_string() == name;
         let found = self.halves().await?.into_iter().find(|(_, record)| is_it(record)).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, self.object(name), "no move has left anything of this name")
                 .remedy("List what moves have left with: forebay volume moves")
         })?;
-        match registry(&self.rt).control(found.1.peer) {
-            None => Ok(found),
-            Some(other) => {
-                let message = format!("pool {}, which decides what becomes of it, is imported", other.name());
-                Err(Error::new(ErrorKind::Conflict, self.object(name), message)
-                    .remedy("Restore that pool's disks if it has stopped writing, then export and import it"))
-            }
+        let Some(other) = registry(&self.rt).control(found.1.peer) else { return Ok(found) };
+        let is_nowhere = is_settled(&other) && !is_volume_here(&self.rt, &found.1);
+        if is_nowhere && self.counterpart(&found.1, &other).await?.is_none() {
+            return Ok(found);
         }
+        let message = format!("pool {}, which decides what becomes of it, is imported", other.name());
+        Err(Error::new(ErrorKind::Conflict, self.object(name), message)
+            .remedy("Restore that pool's disks if it has stopped writing, then export and import it"))
     }
 
     async fn move_keep(&self, name: &str, new_name: Option<String>) -> Result<VolumeInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
         let (shard, half) = self.lone_half(name).await?;
         let object = self.object(name);
-        if half.state == DatasetState::Arriving && half.received < half.blocks() {
+        if half.state == DatasetState::Arriving && !half.is_whole() {
             let message = "only a part of the volume has arrived";
             return Err(Error::new(ErrorKind::Unsafe, object, message)
                 .remedy("Import the pool that it comes from, or give it up: forebay volume abandon"));

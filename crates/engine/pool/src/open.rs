@@ -322,6 +322,9 @@ impl OpenShard<'_> {
         if root.needed() < was.needed() {
             shard.tell_cut_short(root.sealed, &was);
         }
+        if root.sealed < was.cut {
+            shard.doubt_arrivals();
+        }
         let sealed = shard.sealed.get();
         Ok((shard, ShardRoot { sealed, ..root }))
     }

@@ -142,6 +142,11 @@ impl DatasetRecord {
         self.size >> self.block_shift
     }
 
+    /// Of one that arrives: whether it is as it is where it comes from.
+    pub fn is_whole(&self) -> bool {
+        self.received == self.blocks()
+    }
+
     /// Of a snapshot: what it is known by in streams, the same in every pool that it was sent to.
     pub fn stream_id(&self) -> Id {
         if self.origin == Id(0) { self.id } else { self.origin }
