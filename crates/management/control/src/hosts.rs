@@ -109,17 +109,44 @@ impl Mapping {
     }
 }
 
+/// A volume on its way to another pool, or one whose way a crash interrupted: it is in one of the two. All are UUIDs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Moving {
+    pub volume: String,
+    pub from: String,
+    pub to: String,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Content {
     pub version: u32,
     pub hosts: Vec<Host>,
     pub groups: Vec<Group>,
     pub mappings: Vec<Mapping>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moving: Vec<Moving>,
+}
+
+/// What is known of volumes. All are UUIDs.
+#[derive(Default)]
+pub struct Here {
+    /// Pools that are here, with all that they have in `volumes`.
+    pub pools: HashSet<String>,
+    /// Of each volume its pool, and `POOL/NAME`.
+    pub volumes: HashMap<String, (String, String)>,
+    /// Volumes of which moves have left something.
+    pub left: HashSet<String>,
 }
 
 impl Default for Content {
     fn default() -> Content {
-        Content { version: VERSION, hosts: Vec::new(), groups: Vec::new(), mappings: Vec::new() }
+        Content {
+            version: VERSION,
+            hosts: Vec::new(),
+            groups: Vec::new(),
+            mappings: Vec::new(),
+            moving: Vec::new(),
+        }
     }
 }
 
@@ -216,6 +243,40 @@ impl Content {
         let at_target = self.mappings.iter().filter(|mapping| mapping.target() == target);
         let used: HashSet<u16> = at_target.filter(seen).map(|mapping| mapping.lun).collect();
         (0..=LUN_MAX).find(|lun| !used.contains(lun))
+    }
+
+    /// Mappings of volumes that have moved follow them. Once the pool `came`, those of volumes that are in none of the pools where they may be are
+    /// dropped.
+    pub fn follow(&mut self, here: &Here, came: Option<&str>) {
+        for mapping in &mut self.mappings {
+            if let Some((pool, name)) =
+                here.volumes.get(&mapping.volume).filter(|(pool, _)| *pool != mapping.pool)
+            {
+                mapping.follow(pool.clone(), name.clone());
+            }
+        }
+        let has_come = |pools: &[&str]| {
+            pools.iter().any(|pool| Some(*pool) == came)
+                && pools.iter().all(|pool| here.pools.contains(*pool))
+        };
+        let moving = &self.moving;
+        self.mappings.retain(|mapping| {
+            let moves = moving.iter().filter(|one| one.volume == mapping.volume);
+            let pools = moves.flat_map(|one| [&*one.from, &*one.to]).chain([&*mapping.pool]);
+            let is_known = here.volumes.contains_key(&mapping.volume) || here.left.contains(&mapping.volume);
+            is_known || !has_come(&pools.collect::<Vec<_>>())
+        });
+        self.moving.retain(|one| here.left.contains(&one.volume) || !has_come(&[&one.from, &one.to]));
+    }
+
+    /// After the destruction of a pool: its volumes are gone, but for those that may have moved to another one.
+    pub fn forget_pool(&mut self, pool: &str) {
+        for one in self.moving.iter().filter(|one| one.from == pool) {
+            let moved = self.mappings.iter_mut().filter(|mapping| mapping.volume == one.volume);
+            moved.for_each(|mapping| mapping.pool = one.to.clone());
+        }
+        self.moving.retain(|one| one.from != pool && one.to != pool);
+        self.mappings.retain(|mapping| mapping.pool != pool);
     }
 
     /// Adds a mapping: with the lowest free number and the volume's logical block unless told otherwise.

@@ -7,7 +7,7 @@
 use super::hosts::{self, change};
 use super::told;
 use crate::events::now_unix_ms;
-use crate::hosts::{Content, Host, Mapping, NewMapping};
+use crate::hosts::{Content, Here, Host, Mapping, Moving, NewMapping};
 use crate::request::{Answered, Ask, Failure, Input, Principal, made, ok, plan};
 use crate::{Shared, convert, iscsi_names};
 use axum::Extension;
@@ -121,10 +121,10 @@ fn in_words(host: &str, mapping: &Mapping) -> String {
     )
 }
 
-/// UUID of a volume's pool.
+/// UUID of a pool, by its name or UUID.
 async fn pool_id(shared: &Shared, name: &str) -> Result<String, Problem> {
     let pools = shared.engine.pools().await;
-    let pool = pools.iter().find(|pool| pool.name == name);
+    let pool = pools.iter().find(|pool| pool.name == name || pool.id.to_string() == name);
     // It was exported since the volume was found in it.
     let gone = || Problem::new(Code::Conflict, "the pool is not imported any more").object(name);
     pool.map(|pool| pool.id.to_string()).ok_or_else(gone)
@@ -338,36 +338,64 @@ pub async fn drop_where(
     change(shared, drop).await
 }
 
+/// What is known of volumes now.
+async fn here(shared: &Shared) -> Here {
+    let pools: HashMap<String, String> =
+        shared.engine.pools().await.into_iter().map(|pool| (pool.name, pool.id.to_string())).collect();
+    let (all, left) = (shared.engine.volumes(None).await, shared.engine.moves_left().await);
+    // A pool that is just closing says nothing: then nothing is known to be in none.
+    let is_all = all.is_ok() && left.is_ok();
+    let mut volumes = all.unwrap_or_default();
+    if !is_all {
+        for pool in pools.keys() {
+            volumes.extend(shared.engine.volumes(Some(pool)).await.unwrap_or_default());
+        }
+    }
+    let pool_of = |volume: VolumeInfo| {
+        let pool = pools.get(&volume.pool)?.clone();
+        Some((volume.id.to_string(), (pool, format!("{}/{}", volume.pool, volume.name))))
+    };
+    Here {
+        volumes: volumes.into_iter().filter_map(pool_of).collect(),
+        left: left.unwrap_or_default().iter().map(|left| left.id.to_string()).collect(),
+        pools: if is_all { pools.into_values().collect() } else { HashSet::new() },
+    }
+}
+
 /// After an import: mappings of volumes that the pool does not have any more are dropped, the others take effect.
 pub async fn pool_came(shared: &Arc<Shared>, pool: &PoolStatus) -> Result<(), Problem> {
     let _turn = shared.volume_turn.lock().await;
-    follow_volumes(shared, Some(pool.id.to_string())).await
+    let (here, came) = (here(shared).await, pool.id.to_string());
+    let follow = move |content: &mut Content| {
+        content.follow(&here, Some(&came));
+        Ok(())
+    };
+    change(shared, follow).await
 }
 
-/// Mappings of volumes that have moved follow them; those of volumes that the pool `came` has no more are dropped. A volume whose move a crash
-/// interrupted is in neither pool for a while.
-pub async fn follow_volumes(shared: &Arc<Shared>, came: Option<String>) -> Result<(), Problem> {
-    let pools = shared.engine.pools().await;
-    let left = shared.engine.moves_left().await.map_err(convert::problem)?;
-    let volumes = shared.engine.volumes(None).await.map_err(convert::problem)?;
-    let pool_of = |volume: &VolumeInfo| {
-        let pool = pools.iter().find(|pool| pool.name == volume.pool)?;
-        Some((volume.id.to_string(), (pool.id.to_string(), format!("{}/{}", volume.pool, volume.name))))
+/// Before a volume moves: from now on its mappings are dropped only when it is in neither pool, whatever a crash leaves.
+pub async fn move_begins(shared: &Arc<Shared>, volume: &Volume, pool: &str) -> Result<(), Problem> {
+    let _turn = shared.volume_turn.lock().await;
+    let from = pool_id(shared, volume.name.split('/').next().unwrap_or_default()).await?;
+    let to = pool_id(shared, pool).await?;
+    let moving = Moving { volume: volume.id.clone(), from, to };
+    let add = move |content: &mut Content| {
+        content.moving.retain(|one| *one != moving);
+        content.moving.push(moving);
+        Ok(())
     };
-    let here: HashMap<String, (String, String)> = volumes.iter().filter_map(pool_of).collect();
-    let waiting: HashSet<String> = left.iter().map(|left| left.id.to_string()).collect();
+    change(shared, add).await
+}
+
+/// After that, whether it has moved or not.
+pub async fn move_ended(shared: &Arc<Shared>, volume: String) -> Result<(), Problem> {
+    let _turn = shared.volume_turn.lock().await;
+    let here = here(shared).await;
     let follow = move |content: &mut Content| {
-        for mapping in &mut content.mappings {
-            if let Some((pool, name)) = here.get(&mapping.volume).filter(|(pool, _)| *pool != mapping.pool) {
-                mapping.follow(pool.clone(), name.clone());
-            }
+        content.follow(&here, None);
+        if here.volumes.contains_key(&volume) {
+            content.moving.retain(|one| one.volume != volume);
         }
-        let is_lost = |mapping: &Mapping| {
-            Some(&mapping.pool) == came.as_ref()
-                && !here.contains_key(&mapping.volume)
-                && !waiting.contains(&mapping.volume)
-        };
-        content.mappings.retain(|mapping| !is_lost(mapping));
         Ok(())
     };
     change(shared, follow).await
@@ -376,5 +404,9 @@ pub async fn follow_volumes(shared: &Arc<Shared>, came: Option<String>) -> Resul
 /// After the destruction of a pool: its volumes are gone.
 pub async fn pool_destroyed(shared: &Arc<Shared>, pool: String) -> Result<(), Problem> {
     let _turn = shared.volume_turn.lock().await;
-    drop_where(shared, move |mapping| mapping.pool == pool).await
+    let forget = move |content: &mut Content| {
+        content.forget_pool(&pool);
+        Ok(())
+    };
+    change(shared, forget).await
 }

@@ -55,6 +55,7 @@ async fn carry_out(
     let to_cancel = progress.clone();
     running.cancel_by(move || to_cancel.cancel());
     let (start, mut ticks) = (Instant::now(), interval(POLL_DELAY));
+    mappings::move_begins(&shared, &volume, &pool).await?;
     let mut moving = Box::pin(shared.engine.volume_move(&volume.id, &pool, progress.clone()));
     let mut stopping = shared.stopping.subscribe();
     let mut is_stopping = false;
@@ -69,10 +70,10 @@ async fn carry_out(
             }
         }
     };
+    let followed = mappings::move_ended(&shared, volume.id.clone()).await;
     let moved = convert::volume(&moved.map_err(convert::problem)?);
     told(&shared, &who, "volume.moved_away", &volume.name, &format!("moved to {}", moved.name));
-    let _turn = shared.volume_turn.lock().await;
-    mappings::follow_volumes(&shared, None).await?;
+    followed?;
     Ok(Some(serde_json::to_value(moved).expect("it is plain data")))
 }
 
