@@ -14,7 +14,7 @@
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
-use crate::moving::{Copier, Halt, MoveProgress};
+use crate::moving::{Copier, Halt, MoveProgress, PAUSE_DELAY, PAUSE_TRIES};
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::reserve::Refusal;
@@ -271,12 +271,26 @@ impl Move {
 
     /// Copies, and switches.
     async fn run(&self, number: u32) -> Result<(), Halt> {
-        let approach = |source, target, progress| async move {
-            Copier::begin(source, target, progress).await.approach().await
+        let begin = |source, target, progress| async move {
+            Copier::begin(source, target, progress).await;
+            Ok(())
         };
-        let mut done = self.on_both(number, approach).await;
-        if done.is_ok() {
-            done = self.switch(number).await;
+        let mut done = self.on_both(number, begin).await;
+        for tried in 0..PAUSE_TRIES {
+            let approach = move |source, target, progress| async move {
+                Copier::again(source, target, progress).approach(tried).await
+            };
+            if done.is_ok() {
+                done = self.on_both(number, approach).await;
+            }
+            if done.is_ok() {
+                done = self.switch(number).await;
+            }
+            if done != Err(Halt::Busy) || tried + 1 == PAUSE_TRIES {
+                break;
+            }
+            self.source.rt.sleep(PAUSE_DELAY).await;
+            done = Ok(());
         }
         let end = |source: LocalVolume, target, progress| async move {
             Copier::again(source, target, progress).end();
@@ -293,14 +307,15 @@ impl Move {
         both.sort_by_key(|control| control.id());
         let _first = both[0].lineage.lock(0, 0).await;
         let _second = both[1].lineage.lock(0, 0).await;
+        // Nobody waits there for what clients have changed until these were free.
+        let look =
+            |source, target, progress| async move { Copier::again(source, target, progress).is_near() };
+        self.on_both(number, look).await?;
         // For management, too, the volume is always in one of the two.
         let registry = registry(&self.source.rt);
         let _turn = registry.switching.lock(0, 0).await;
-        let switch = |source, target, progress| async move {
-            let copier = Copier::again(source, target, progress);
-            copier.approach().await?;
-            copier.switch().await
-        };
+        let switch =
+            |source, target, progress| async move { Copier::again(source, target, progress).switch().await };
         let done = self.on_both(number, switch).await;
         if done.is_ok() || matches!(done, Err(Halt::NotLive(_))) {
             self.source.names.borrow_mut().remove(&self.name);
@@ -333,7 +348,10 @@ impl Move {
         match halt {
             Halt::Canceled => self.error(ErrorKind::Conflict, "the move was canceled").remedy(stays),
             Halt::Busy => self
-                .error(ErrorKind::Conflict, "changes that clients have begun did not end in time")
+                .error(
+                    ErrorKind::Conflict,
+                    "what clients had changed could not be copied while they wait, which must not be long",
+                )
                 .remedy(format!("{stays}; try again when the pool is less busy")),
             Halt::Changed => self
                 .error(ErrorKind::Conflict, "the volume was resized, converted or given a snapshot meanwhile")

@@ -21,8 +21,11 @@ use crate::shard::Shard;
 use crate::volume::LocalVolume;
 use forebay_base::planted::{Bug, active};
 use forebay_tree::FANOUT;
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
+use std::cell::Cell;
+use std::convert::Infallible;
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,11 +36,19 @@ const RUN_BYTES: u64 = 1 << 20;
 const RUNS: usize = 4;
 /// So much is left to copy while clients wait, some 50 ms of a disk's bandwidth.
 const REST_BYTES: u64 = 4 << 20;
-/// How long clients' changes wait for those that were begun, each time that is tried.
+/// 128 blocks of 4 KiB: disks that seek read and write them well within a second.
+const REST_BYTES_MIN: u64 = REST_BYTES / 8;
+/// With more, clients had time to change much since little was left, and the switch is not begun.
+const NEAR_BYTES: u64 = 4 * REST_BYTES;
+/// How long clients' changes wait at the switch, each time that is tried, before it is decided that the volume moves.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-const PAUSE_TRIES: u32 = 5;
-/// Clients that change more than can be copied may do so during one of 2, 4, 8 … batches, up to 2 to this power.
+pub(crate) const PAUSE_TRIES: u32 = 10;
+/// How long clients go on in between.
+pub(crate) const PAUSE_DELAY: Duration = Duration::from_millis(500);
+/// Changes of clients that change more than can be copied wait for 1, 3, 7 … times as long as they may then begin: up to 2 to this power, less one.
 const PRESSURE_MAX: u32 = 6;
+/// So they wait for half a second at most, 63 times this.
+const TURN: Duration = Duration::from_micros(500_000 / ((1 << PRESSURE_MAX) - 1));
 /// Leaves of the tree that are listed without giving others a turn.
 const LEAVES: usize = 4096;
 
@@ -69,7 +80,7 @@ impl MoveProgress {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Halt {
     Canceled,
-    /// Changes that were begun do not end.
+    /// The switch would have clients wait for too long just now.
     Busy,
     /// The volume is no longer what it was when the move began.
     Changed,
@@ -93,6 +104,8 @@ pub(crate) struct Copier {
     source: LocalVolume,
     target: LocalVolume,
     progress: Arc<MoveProgress>,
+    /// The switch is given up, for now.
+    is_late: Cell<bool>,
 }
 
 impl Copier {
@@ -115,12 +128,12 @@ impl Copier {
             }
             source.shard.rt.sleep(Duration::ZERO).await;
         }
-        Copier { source, target, progress }
+        Copier::again(source, target, progress)
     }
 
     /// A move that was begun goes on.
     pub fn again(source: LocalVolume, target: LocalVolume, progress: Arc<MoveProgress>) -> Copier {
-        Copier { source, target, progress }
+        Copier { source, target, progress, is_late: Cell::new(false) }
     }
 
     fn left(&self) -> u64 {
@@ -139,6 +152,8 @@ impl Copier {
             Err(Halt::Source(IoError::Suspended))
         } else if target.dataset.gone.get() || target.shard.stopping.get() {
             Err(Halt::Target(IoError::Gone))
+        } else if self.is_late.get() {
+            Err(Halt::Busy)
         } else {
             Ok(())
         }
@@ -166,19 +181,14 @@ impl Copier {
         Ok(())
     }
 
-    /// Goes through all that has changed once, from left to right. With `pressure`, clients' changes take turns with it; without, it
-    /// gives way to them.
-    async fn sweep(&self, pressure: Option<u32>) -> Result<(), Halt> {
+    /// Goes through all that has changed once, from left to right; it may give way to clients.
+    async fn sweep(&self, gives_way: bool) -> Result<(), Halt> {
         let source = &self.source;
         let (shard, dataset) = (&source.shard, &source.dataset);
         let blocks_max = RUN_BYTES / dataset.block_bytes() as u64;
-        let (mut at, mut served, mut batch) = (0, shard.served.get(), 0u64);
+        let (mut at, mut served) = (0, shard.served.get());
         loop {
             self.check()?;
-            if let Some(pressure) = pressure {
-                dataset.pause(!batch.is_multiple_of(1 << pressure));
-            }
-            batch += 1;
             let start = shard.rt.now();
             let next = |at: &mut u64| {
                 let run = dataset.changes.borrow_mut().as_mut()?.take(*at, blocks_max)?;
@@ -192,48 +202,103 @@ impl Copier {
             for copied in join_all(runs.into_iter().map(|run| self.copy(run))).await {
                 copied?;
             }
-            if pressure == Some(0) {
+            if gives_way {
                 shard.give_way(start, &mut served).await;
             }
         }
     }
 
-    /// Copies until little is left.
-    pub async fn approach(&self) -> Result<(), Halt> {
+    /// Lets clients' changes begin, and has them wait, in turn.
+    async fn take_turns(&self, pressure: u32) -> Infallible {
+        let (rt, dataset) = (&self.source.shard.rt, &self.source.dataset);
+        loop {
+            // This first, or sweeps that follow each other would leave clients no turn.
+            rt.sleep(TURN).await;
+            dataset.pause(true);
+            rt.sleep(TURN * ((1 << pressure) - 1)).await;
+            dataset.pause(false);
+        }
+    }
+
+    /// The same while something is copied.
+    async fn under_pressure<T>(&self, pressure: u32, work: impl Future<Output = T>) -> T {
+        if pressure == 0 {
+            return work.await;
+        }
+        let done = match select(pin!(work), pin!(self.take_turns(pressure))).await {
+            Either::Left((done, _)) => done,
+            Either::Right((never, _)) => match never {},
+        };
+        self.source.dataset.pause(false);
+        done
+    }
+
+    /// Copies until little is left: less after each time that a switch was tried, since that takes long here.
+    pub async fn approach(&self, tried: u32) -> Result<(), Halt> {
+        let rest = (REST_BYTES >> tried).max(REST_BYTES_MIN);
         let (mut before, mut pressure) = (u64::MAX, 0);
         loop {
             let left = self.left();
-            if left <= REST_BYTES {
+            if left <= rest {
                 break;
             }
             if left > before / 2 {
                 pressure = (pressure + 1).min(PRESSURE_MAX);
             }
             before = left;
-            let swept = self.sweep(Some(pressure)).await;
-            self.source.dataset.pause(false);
-            swept?;
+            self.under_pressure(pressure, self.sweep(pressure == 0)).await?;
         }
         self.check()
     }
 
-    /// The volume becomes that of the other pool.
+    /// Whether there is still little left.
+    pub fn is_near(&self) -> Result<(), Halt> {
+        if self.left() > NEAR_BYTES { Err(Halt::Busy) } else { Ok(()) }
+    }
+
+    /// The volume becomes that of the other pool. `Busy` when it takes too long until that can be decided.
     pub async fn switch(&self) -> Result<(), Halt> {
-        let switched = self.switch_paused().await;
-        self.source.dataset.pause(false);
+        let dataset = &self.source.dataset;
+        dataset.pause(true);
+        let (complete, limit) = (pin!(self.complete()), pin!(self.source.shard.rt.sleep(PAUSE_MAX)));
+        let switched = match select(complete, limit).await {
+            Either::Left((Ok(()), _)) => self.decide().await,
+            Either::Left((error, _)) => error,
+            Either::Right(((), complete)) => {
+                // What is under way ends, but clients do not wait for that.
+                self.is_late.set(true);
+                dataset.pause(false);
+                complete.await.and(Err(Halt::Busy))
+            }
+        };
+        dataset.pause(false);
         switched
     }
 
-    async fn switch_paused(&self) -> Result<(), Halt> {
-        let (source, target) = (&self.source.dataset, &self.target.dataset);
-        self.rest().await?;
+    /// Brings all there that is here, and makes it durable.
+    async fn complete(&self) -> Result<(), Halt> {
+        let LocalVolume { shard, dataset } = &self.source;
+        if !shard.come_to_rest(std::slice::from_ref(dataset), PAUSE_MAX).await {
+            self.check()?;
+            return Err(Halt::Busy);
+        }
+        // What nobody waits for any more, a discard whose client has gone, is in the tree too when this is.
+        let mut entry = Entry::new(shard.entry_id(), Vec::new(), true);
+        let done = entry.awaited();
+        shard.submit(entry);
+        done.await.map_err(Halt::Source)?;
         if !active(Bug::MoveSkipsRest) {
-            self.sweep(None).await?;
+            self.sweep(false).await?;
         }
         if let Some(attributes) = self.source.load_attributes().await.map_err(Halt::Source)? {
             self.target.store_attributes(&attributes).await.map_err(Halt::Target)?;
         }
-        self.target.flush().await.map_err(Halt::Target)?;
+        self.target.flush().await.map_err(Halt::Target)
+    }
+
+    /// From here on nothing is tried again.
+    async fn decide(&self) -> Result<(), Halt> {
+        let (source, target) = (&self.source.dataset, &self.target.dataset);
         // Whoever changes properties has to wait, and finds it gone.
         let _turn = source.properties.lock(0, 0).await;
         let now = source.record.borrow().clone();
@@ -261,25 +326,6 @@ impl Copier {
             return Err(Halt::NotLive(error));
         }
         Ok(())
-    }
-
-    /// Lets no change begin, and waits until all that was begun is in the tree.
-    async fn rest(&self) -> Result<(), Halt> {
-        let LocalVolume { shard, dataset } = &self.source;
-        for _ in 0..PAUSE_TRIES {
-            dataset.pause(true);
-            if shard.come_to_rest(std::slice::from_ref(dataset), PAUSE_MAX).await {
-                // What nobody waits for any more, a discard whose client has gone, is in it too when this is.
-                let mut entry = Entry::new(shard.entry_id(), Vec::new(), true);
-                let done = entry.awaited();
-                shard.submit(entry);
-                return done.await.map_err(Halt::Source);
-            }
-            dataset.pause(false);
-            self.check()?;
-            self.sweep(Some(0)).await?;
-        }
-        Err(Halt::Busy)
     }
 
     /// Nothing is copied any more.

@@ -2,6 +2,7 @@
 
 mod lost;
 mod pools;
+mod pressure;
 
 use forebay_base::planted::{Bug, plant, times_met};
 use forebay_base::{Id, MIB, Random};

@@ -88,7 +88,18 @@ pub fn world<W: Future<Output = ()> + 'static>(
     main: impl FnOnce(Rc<Pools>) -> W,
 ) -> World {
     // Copying takes long enough for something to happen meanwhile.
-    let world = World::new(WorldConfig { rate: Some(64 << 20), ..WorldConfig::new(seed) });
+    world_at(64 << 20, seed, disks, layouts, main)
+}
+
+/// The same with disks that transfer so many bytes a second.
+pub fn world_at<W: Future<Output = ()> + 'static>(
+    rate: u64,
+    seed: u64,
+    disks: Option<Vec<Image>>,
+    layouts: [Layout; 2],
+    main: impl FnOnce(Rc<Pools>) -> W,
+) -> World {
+    let world = World::new(WorldConfig { rate: Some(rate), ..WorldConfig::new(seed) });
     let widths = layouts.map(|layout| layout.width());
     let is_new = disks.is_none();
     let images = disks.unwrap_or_else(|| (0..widths[0] + widths[1]).map(|_| Image::new(64 * MIB)).collect());
