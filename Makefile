@@ -27,6 +27,7 @@ test:
 	  'bench=$(BENCH) --quick' \
 	  'import=$(BENCH) --import 400000' \
 	  'parity=$(BENCH) --parity --quick' \
+	  'compression=$(BENCH) --compression --quick' \
 	  'simulator=cargo build --locked --profile sim -p forebay-sim' \
 	  'matrix=$(SIM) matrix' \
 	  'planted=$(SIM) planted' \
@@ -69,6 +70,7 @@ bench:
 	$(BENCH)
 	$(BENCH) --import
 	$(BENCH) --parity
+	$(BENCH) --compression
 
 # What takes too long for every change.
 nightly:
@@ -84,7 +86,8 @@ nightly:
 	  'guest=$(E2E) guest-long' \
 	  'import=$(TARGET)/release/forebay-bench --import' \
 	  'bench=$(BENCH) --json $(TARGET)/bench.json' \
-	  'parity=$(BENCH) --parity'
+	  'parity=$(BENCH) --parity' \
+	  'compression=$(BENCH) --compression'
 
 clean:
 	cargo clean

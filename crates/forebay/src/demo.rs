@@ -11,7 +11,7 @@ use forebay_api::{Layout, PoolCreate};
 use forebay_base::{GIB, MIB};
 use forebay_cli::{Exit, Failure, ServeOptions};
 use forebay_control::{problem, target_name};
-use forebay_pool::{Compression, ErrorKind, SyncPolicy, VolumeFormat, VolumeInfo, VolumeSpec};
+use forebay_pool::{ErrorKind, SyncPolicy, VolumeFormat, VolumeInfo, VolumeSpec};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -98,8 +98,8 @@ fn set_up(appliance: &Appliance) -> Result<Vec<VolumeInfo>, Failure> {
                     name: wanted.name.into(),
                     size: wanted.size,
                     block_size: wanted.block_size,
-                    sync: wanted.sync,
-                    compression: Compression::default(),
+                    sync: Some(wanted.sync),
+                    compression: None,
                     format: VolumeFormat::Thin,
                 };
                 daemon.block_on(appliance.engine.volume_create(spec))

@@ -68,6 +68,7 @@ fn pools_and_volumes_live_and_die() {
     place.run(&["disk", "list", "--pool", "nothing"]).expect(3);
 
     // Volumes.
+    place.run(&["project", "create", "tank/web"]).expect(0);
     place.run(&["volume", "create", "tank/web/a", "--size", "100M", "--dry-run"]).expect(0);
     place.run(&["volume", "show", "tank/web/a"]).expect(3);
     let made = place.json(&["volume", "create", "tank/web/a", "--size", "100M", "--block-size", "4K"]);

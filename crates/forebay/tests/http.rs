@@ -196,6 +196,7 @@ fn versions_and_repeats() {
     );
     assert_eq!((again.status, again.json()["id"].clone()), (202, task["id"].clone()));
 
+    assert_eq!(api.post("/api/v1/projects", json!({"name": "tank/web"})).status, 201);
     let key = "Idempotency-Key: 42";
     let body = json!({"name": "tank/web/a", "size_bytes": 64 << 20});
     let made = api.call("POST", "/api/v1/volumes", key, Some(body.clone()));

@@ -139,8 +139,9 @@ fn tank(place: &Place) {
     place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
     place.run(&["host", "create", "esx1", "--iqn", "iqn.1998-01.com.VMware:ESX1"]).expect(0);
     place.run(&["volume", "create", "tank/a", "--size", "64M", "--host", "esx1"]).expect(0);
-    place.run(&["volume", "create", "tank/b", "--size", "64M"]).expect(0);
-    place.run(&["volume", "map", "tank/b", "--host", "esx1", "--lun", "5"]).expect(0);
+    place.run(&["project", "create", "tank/web"]).expect(0);
+    place.run(&["volume", "create", "tank/web/b", "--size", "64M"]).expect(0);
+    place.run(&["volume", "map", "tank/web/b", "--host", "esx1", "--lun", "5"]).expect(0);
 }
 
 #[test]
@@ -307,7 +308,7 @@ fn what_is_mapped_follows_volumes_and_pools() {
     assert_eq!(luns(), [1, 5]);
     place.run(&["volume", "delete", "tank/c", "--force", "--yes"]).expect(0);
     assert_eq!(luns(), [5]);
-    place.run(&["volume", "resize", "tank/b", "--size", "128M"]).expect(0);
+    place.run(&["volume", "resize", "tank/web/b", "--size", "128M"]).expect(0);
     assert_eq!(luns(), [5]);
 
     // A pool that leaves takes its volumes along, and brings them back under their numbers.

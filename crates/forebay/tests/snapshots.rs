@@ -14,7 +14,7 @@ const BLOCKS: u64 = 512;
 fn tank(place: &Place) {
     place.disks();
     place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
-    place.run(&["volume", "create", "tank/a", "--size", "64M"]).expect(0);
+    place.run(&["volume", "create", "tank/a", "--size", "64M", "--compression", "off"]).expect(0);
 }
 
 /// What a block has in one of its generations: no two are alike.
@@ -259,6 +259,7 @@ fn several_volumes_at_one_moment() {
     let place = Place::new();
     let daemon = Daemon::start(&place);
     tank(&place);
+    place.run(&["project", "create", "tank/web"]).expect(0);
     place.run(&["volume", "create", "tank/web/b", "--size", "64M"]).expect(0);
     let disk = place.disk("c", 256 << 20);
     place.run(&["pool", "create", "other", "--layout", "single", &disk]).expect(0);

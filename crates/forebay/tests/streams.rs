@@ -55,6 +55,9 @@ fn a_copy_in_another_pool_follows_its_volume() {
     ["c", "d", "e"].iter().for_each(|name| drop(place.disk(name, 256 << 20)));
     place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
     place.run(&["pool", "create", "vault", "--layout", "2+1", "c", "d", "e"]).expect(0);
+    for project in ["tank/web", "vault/web"] {
+        place.run(&["project", "create", project, "--compression", "off"]).expect(0);
+    }
     place.run(&["volume", "create", "tank/web/a", "--size", "64M"]).expect(0);
     fill(&daemon, "tank/web/a", 0..1024, 1);
     place.run(&["snapshot", "create", "tank/web/a@one"]).expect(0);

@@ -52,8 +52,8 @@ pub fn fill(disk: &Path, records: u64) -> Outcome<()> {
         name: "volume".into(),
         size: VOLUME,
         block_size: BLOCK as u32,
-        sync: SyncPolicy::Disabled,
-        compression: Compression::Off,
+        sync: Some(SyncPolicy::Disabled),
+        compression: Some(Compression::Off),
         format: VolumeFormat::Thin,
     };
     let volume = wait(engine.volume_create(volume)).context("volume create")?;

@@ -8,9 +8,11 @@
 //! What is measured is larger than every cache that can be kept small, and caches that can be bypassed are; the
 //! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. While working on one
 //! figure, `--only` runs just the works whose names contain a text (`--only "random read"`), `--engine` just the bare
-//! device and the engine, `--iscsi` just iSCSI. `--import` times an import after a crash instead, `--parity` the code of parity,
+//! device and the engine, `--iscsi` just iSCSI. `--import` times an import after a crash instead, `--parity` the code of parity, `--compression` what
+//! compression saves and costs,
 //! `--instructions` counts what a request costs the engine in instructions.
 
+mod compression;
 mod import;
 mod instructions;
 mod measure;
@@ -35,6 +37,7 @@ enum What {
     Engine,
     Iscsi,
     Parity,
+    Compression,
 }
 
 /// How much of it.
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
             "--engine" => what = What::Engine,
             "--iscsi" => what = What::Iscsi,
             "--parity" => what = What::Parity,
+            "--compression" => what = What::Compression,
             "--only" => match arguments.next() {
                 Some(text) => only = text,
                 None => return usage(),
@@ -116,8 +120,11 @@ fn main() -> ExitCode {
             _ => return usage(),
         }
     }
-    if what == What::Parity {
-        return verdict(parity::run(scale.repetitions == QUICK.repetitions));
+    let quick = scale.repetitions == QUICK.repetitions;
+    match what {
+        What::Parity => return verdict(parity::run(quick)),
+        What::Compression => return verdict(compression::run(quick)),
+        What::Everything | What::Engine | What::Iscsi => {}
     }
     let Some(server) = server else { return usage() };
     host::prepare();

@@ -5,7 +5,7 @@
 //! the processor's cache (*cached*), as when data has just been checksummed, or over more lines than the cache holds (*memory*).
 //! Figures are GB of data per second of the thread's processor time. Both sides' results are compared, too.
 
-use crate::measure::Median;
+use crate::measure::{Median, thread_seconds};
 use forebay_base::{MIB, Random};
 use forebay_e2e::host::{Context, Outcome};
 use forebay_raid::{Code, Kernel, Subset};
@@ -247,15 +247,6 @@ impl Bench<'_> {
         }
         Ok(())
     }
-}
-
-/// Processor time of this thread.
-fn thread_seconds() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: fills the structure it is given.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    assert_eq!(failed, 0, "every Linux has this clock");
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Lines with parity, and room for results.

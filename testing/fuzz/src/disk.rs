@@ -7,7 +7,7 @@
 use forebay_base::codec::{Reader, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::{
-    DiskEntry, DiskStatus, Enclosure, GroupEntry, Label, SUPERBLOCK_BYTES, SlotRef, SuperblockSlot,
+    DiskEntry, DiskStatus, Enclosure, FEATURES, GroupEntry, Label, SUPERBLOCK_BYTES, SlotRef, SuperblockSlot,
     record_bytes,
 };
 use forebay_log::{Chain, FRAME_HEADER, Frame, FrameContext, decode_records, encode_frame};
@@ -57,6 +57,7 @@ pub fn label(data: &[u8]) {
         leaving: false,
     };
     let label = Label {
+        features: FEATURES,
         pool: POOL,
         pool_name: "tank".into(),
         disk: 0,

@@ -7,6 +7,7 @@
 //! the end.
 
 mod model;
+mod travel;
 
 use crate::harness::{Failure, LIMIT, TELL_EVENTS, engine, in_world};
 use crate::matrix::Shown;
@@ -14,8 +15,8 @@ use crate::setup::{POOL, Setup};
 use crate::verify::offline_check;
 use forebay_base::Random;
 use forebay_pool::{
-    Compression, Engine, Error, ErrorKind, Import, IoError, SnapshotChange, SyncPolicy, Volume, VolumeDelete,
-    VolumeFormat, VolumeSpec,
+    Compression, Engine, Error, ErrorKind, Import, IoError, Setting, SnapshotChange, SyncPolicy, Volume,
+    VolumeChange, VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Buf, Rt};
 use forebay_simulation::{Fate, Image, World, WorldConfig};
@@ -28,7 +29,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Histories that one run of the row plays for so many operations that it may have.
-const HISTORIES: u64 = 12;
+const HISTORIES: u64 = 112;
 const HISTORIES_OPERATIONS: u64 = 120;
 /// Times that a machine is started in a history, and what is done in between.
 const STARTS: u64 = 3;
@@ -62,7 +63,7 @@ fn history(setup: &Setup, seed: u64) -> Result<u64, Failure> {
     let random = Rc::new(RefCell::new(Random::new(seed)));
     // Where crashes are, every write is durable when it is acknowledged.
     let crashes = random.borrow_mut().below(3) > 0;
-    let mut known = vec![Model::default()];
+    let (mut known, mut unfinished) = (vec![Model::default()], None);
     let mut images: Vec<Image> = setup.paths().iter().map(|_| Image::new(setup.disk_bytes())).collect();
     let numbers = Rc::new(Cell::new(0));
     for start in 0..STARTS {
@@ -72,8 +73,8 @@ fn history(setup: &Setup, seed: u64) -> Result<u64, Failure> {
         images.iter().for_each(|image| {
             world.add_disk(image.clone());
         });
-        let (random2, numbers, setup2, before) =
-            (random.clone(), numbers.clone(), setup.clone(), known.clone());
+        let (random2, numbers, setup2) = (random.clone(), numbers.clone(), setup.clone());
+        let (before, begun) = (known.clone(), unfinished.take());
         let world2 = world.clone();
         let ended = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
             let (engine, _) = engine(cores);
@@ -90,10 +91,14 @@ fn history(setup: &Setup, seed: u64) -> Result<u64, Failure> {
             let player =
                 Player { world: world2, setup: setup2, rt, engine, random: random2, numbers, crashes, model };
             player.recognise(before).await?;
+            player.finish(begun).await?;
             player.play(start + 1 == STARTS).await
         })?;
         let now = match ended {
-            End::Crash(now) => now,
+            End::Crash(now, op) => {
+                unfinished = op;
+                now
+            }
             End::Export { absent } => {
                 offline_check(world.power_loss(|_, _| Fate::Whole), absent, seed)?;
                 return Ok(start);
@@ -117,8 +122,8 @@ fn told(what: &str, error: impl std::fmt::Display) -> Failure {
 
 /// How a start of the machine ends.
 enum End {
-    /// With a power loss: what the pool may hold then.
-    Crash(Vec<Model>),
+    /// With a power loss: what the pool may hold then, and what was being done.
+    Crash(Vec<Model>, Option<Op>),
     /// In good order, without some disks.
     Export { absent: u64 },
 }
@@ -182,7 +187,7 @@ impl Player {
         let Some(op) = self.draw().filter(|_| self.crashes) else {
             // Everything is made durable, and the power fails while nothing goes on.
             self.engine.checkpoint(POOL).await.map_err(|error| told("a checkpoint", error))?;
-            return Ok(End::Crash(vec![before]));
+            return Ok(End::Crash(vec![before], None));
         };
         self.crash_amid(before, &op).await
     }
@@ -244,7 +249,7 @@ impl Player {
             }
         }
         known.dedup();
-        Ok(End::Crash(known))
+        Ok(End::Crash(known, Some(op.clone())))
     }
 
     /// Some of what one disk holds rots, a scrub puts it right, and as many others go as the layout allows: what only snapshots have
@@ -280,7 +285,7 @@ impl Player {
         let volumes: Vec<&String> = model.volumes.keys().collect();
         let new = || format!("v{}", self.number());
         if volumes.is_empty() || (volumes.len() < 2 && self.below(3) == 0) {
-            return Some(Op::Create { volume: new(), size: SIZES[pick(SIZES.len())] });
+            return Some(self.create(new()));
         }
         let volume = volumes[pick(volumes.len())].clone();
         let size = model.volumes[&volume].size;
@@ -295,10 +300,8 @@ impl Player {
             let (volume, name) = snapshots[pick(snapshots.len())];
             (volume.to_string(), name.to_string())
         });
-        Some(match (self.below(20), snapshot) {
-            (0, _) if volumes.len() < VOLUMES_MAX => {
-                Op::Create { volume: new(), size: SIZES[pick(SIZES.len())] }
-            }
+        Some(match (self.below(24), snapshot) {
+            (0, _) if volumes.len() < VOLUMES_MAX => self.create(new()),
             (1, _) => Op::Checkpoint,
             (2, _) => {
                 let larger: Vec<u64> = SIZES.into_iter().filter(|known| *known > size).collect();
@@ -321,6 +324,8 @@ impl Player {
             (12, _) => Op::Promote { volume },
             (13, _) => Op::DeleteVolume { volume, with_snapshots: self.below(2) == 0 },
             (14, Some((volume, name))) => Op::Hold { volume, name, held: self.below(3) == 0 },
+            (15, _) => Op::Compress { volume, compression: self.compression() },
+            (16..=18, Some(_)) => self.draw_travel(&model, volumes.len() < VOLUMES_MAX, new)?,
             _ => {
                 let (first, count) = range();
                 Op::Write { volume, first, count, number: self.number() }
@@ -328,12 +333,27 @@ impl Player {
         })
     }
 
+    fn create(&self, volume: String) -> Op {
+        let size = SIZES[self.below(SIZES.len() as u64) as usize];
+        let format = match self.below(6) {
+            0 => VolumeFormat::ZeroedThick,
+            1 => VolumeFormat::EagerZeroedThick,
+            _ => VolumeFormat::Thin,
+        };
+        Op::Create { volume, size, format }
+    }
+
+    fn compression(&self) -> Compression {
+        [Compression::Off, Compression::Lz4, Compression::Zstd(1)][self.below(3) as usize]
+    }
+
     /// Does something, and holds against the model whether it was refused.
     async fn perform(&self, op: &Op) -> Result<(), Failure> {
         let mut after = self.model.borrow().clone();
         let expected = after.apply(op);
         let result = self.ask(op).await;
-        let refused = |kind: ErrorKind| matches!(kind, ErrorKind::Conflict | ErrorKind::Unsafe);
+        let refused =
+            |kind: ErrorKind| matches!(kind, ErrorKind::Conflict | ErrorKind::Unsafe | ErrorKind::NotFound);
         match result {
             Ok(()) if expected => *self.model.borrow_mut() = after,
             Err(kind) if !expected && refused(kind) => {}
@@ -365,20 +385,14 @@ impl Player {
             error.kind
         };
         match op {
-            Op::Create { volume, size } => {
+            Op::Create { volume, size, format } => {
                 let sync = match (self.crashes, self.below(3)) {
                     (true, _) | (_, 0) => SyncPolicy::Always,
                     (_, 1) => SyncPolicy::Standard,
                     _ => SyncPolicy::Disabled,
                 };
-                let format = match size % 4 {
-                    0 => VolumeFormat::ZeroedThick,
-                    1 => VolumeFormat::EagerZeroedThick,
-                    _ => VolumeFormat::Thin,
-                };
-                let (pool, name, size) = (POOL.into(), volume.clone(), size * BLOCK);
-                let kinds = [Compression::Off, Compression::Lz4, Compression::Zstd(1)];
-                let compression = kinds[self.below(3) as usize];
+                let (pool, name, size, format) = (POOL.into(), volume.clone(), size * BLOCK, *format);
+                let (sync, compression) = (Some(sync), Some(self.compression()));
                 let spec =
                     VolumeSpec { pool, name, size, block_size: BLOCK as u32, sync, compression, format };
                 engine.volume_create(spec).await.map(drop).map_err(kind)
@@ -416,6 +430,17 @@ impl Player {
             Op::DeleteVolume { volume, with_snapshots } => {
                 let how = VolumeDelete { with_snapshots: *with_snapshots, purge: true };
                 engine.volume_delete(&full(volume), how).await.map_err(kind)
+            }
+            Op::Compress { volume, compression } => {
+                let change =
+                    VolumeChange { compression: Setting::Own(*compression), ..VolumeChange::default() };
+                let set = engine.volume_set(&full(volume), change).await.map_err(kind)?;
+                assert_eq!(set.compression, *compression);
+                Ok(())
+            }
+            Op::Travel { volume, name, base, into } => {
+                let base = base.as_ref().map(|(volume, name)| snapshot(volume, name));
+                self.travel(&snapshot(volume, name), base, &full(into)).await.map_err(kind)
             }
             Op::Checkpoint => engine.checkpoint(POOL).await.map(drop).map_err(kind),
         }

@@ -96,7 +96,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "lineage",
-        fault: "power loss amid snapshots, clones, promotions, rollbacks and deletions",
+        fault: "power loss amid snapshots, clones, promotions, rollbacks, streams and deletions",
         holds: "D A W S",
         applies: always,
         run: lineage::lineage,

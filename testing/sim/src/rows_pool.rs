@@ -304,6 +304,7 @@ pub fn scattered(setup: &Setup) -> Result<Shown, Failure> {
         scene.clients.scatter(&filling).await?;
         scene.engine.checkpoint(POOL).await.map_err(failed)?;
         scene.engine.checkpoint(POOL).await.map_err(failed)?;
+        scene.clients.compress(&filling).await?;
         let mut won = 0;
         for _ in 0..6 {
             let compacting = scene.engine.pool_compact(POOL);

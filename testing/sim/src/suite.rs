@@ -77,6 +77,8 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         | Bug::SnapshotKeepsEpoch
         | Bug::DeletionIgnoresParent
         | Bug::ScrubForgetsSnapshots
+        | Bug::SendForgetsHoles
+        | Bug::SendPrunesByBirth
         | Bug::DeletionForgetsCursor => &["lineage"],
         Bug::ReservationNotHeld | Bug::SnapshotReservesNothing => &["reserved"],
         Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],

@@ -183,6 +183,9 @@ pub fn verify_in(
         };
         let demand = Demand { judge, ..demand };
         verified.told_of_loss = is_lost;
+        if told("pool.reservation_short") && demand.judge.durability && demand.absent == 0 {
+            return Err(Failure::Outcome("less is free than is held for reserved volumes".into()));
+        }
         let mut found = catalog(&rt, &engine, &h, demand, &mut verified).await?;
         let mut random = Random::new(seed);
         if demand.read_only {

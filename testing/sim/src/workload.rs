@@ -502,6 +502,7 @@ impl Clients {
             history.volumes.len() - 1
         };
         let (pool, name_of) = (POOL.into(), name.clone());
+        let (sync, compression) = (Some(sync), Some(compression));
         let spec = VolumeSpec { pool, name: name_of, size, block_size, sync, compression, format };
         if TELL_EVENTS.get() {
             println!("  tick {issued}: {spec:?}");

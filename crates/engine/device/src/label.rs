@@ -15,8 +15,10 @@ const MAGIC: &[u8; 8] = b"FOREBAY\x01";
 const VERSION: u16 = 1;
 /// Incompatible features: blocks stored in another form than they were written in, with kinds in pointers.
 const PACKED_BLOCKS: u64 = 1;
+/// Datasets of kind project, and volumes that inherit from them.
+const PROJECTS: u64 = 2;
 /// Those that this version may use.
-pub const FEATURES: u64 = PACKED_BLOCKS;
+pub const FEATURES: u64 = PACKED_BLOCKS | PROJECTS;
 const CHECKSUM_AT: usize = 16;
 const HEADER: usize = 256;
 const GROUP_BYTES: usize = 64;

@@ -581,14 +581,15 @@ impl Shard {
                 if !destage {
                     dataset.note_changed(first, end);
                 }
-                for (block, mut staged) in dataset.take_staged(first, end) {
+                for (block, staged) in dataset.take_staged(first, end) {
                     // A destaged block is now in the place that was reserved for it.
                     let ptr = ptrs[(block - first) as usize];
                     if staged.place.is_some_and(|place| place.addr() == ptr.addr()) {
                         self.placed.borrow_mut().remove(&ptr.addr());
-                        staged.place = None;
+                        self.forget_staged(&staged);
+                    } else {
+                        self.unstage(&dataset, &staged);
                     }
-                    self.unstage(&staged);
                 }
                 self.note_loaded(&dataset, first, end - 1);
             }
@@ -599,7 +600,7 @@ impl Shard {
             }
             Change::Clear { dataset, first, count } => {
                 let staged = dataset.take_staged(first, first + count);
-                staged.iter().for_each(|(_, staged)| self.unstage(staged));
+                staged.iter().for_each(|(_, staged)| self.unstage(&dataset, staged));
                 self.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
                 self.account(&dataset, &[], &freed);
                 dataset.note_changed(first, first + count);
@@ -632,7 +633,7 @@ impl Shard {
             self.staged_bytes.set(self.staged_bytes.get() + block.data.len());
             let before = dataset.staged.borrow_mut().insert(number, Staged { sequence, block, place });
             if let Some(before) = before {
-                self.unstage(&before);
+                self.unstage(dataset, &before);
             }
             if let Some(place) = place {
                 self.note_placed(dataset.number(), number, &place);

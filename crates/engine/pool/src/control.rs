@@ -9,6 +9,7 @@ use crate::format::ShardRoot;
 use crate::heal::Healer;
 use crate::locks::RangeLocks;
 use crate::moving::MoveProgress;
+use crate::projects::Projects;
 use crate::registry::{PoolShared, call, registry};
 use crate::scrub::PoolScrub;
 use crate::signal::Turnstile;
@@ -54,7 +55,8 @@ pub(crate) struct Control {
     pub epoch: Cell<u64>,
     /// Live volumes by name.
     pub names: RefCell<BTreeMap<String, Place>>,
-    /// Held (as range 0) while it changes who grew from which.
+    pub projects: RefCell<Projects>,
+    /// Held (as range 0) while it changes who grew from which, and what projects there are.
     pub lineage: RangeLocks,
     /// Names under which streams are coming in, and who has them.
     pub receiving: RefCell<BTreeMap<String, Weak<()>>>,
@@ -65,6 +67,8 @@ pub(crate) struct Control {
     /// Whether the pool is being closed, and whether all that clients did is over.
     pub closing: Cell<bool>,
     pub exporting: Cell<bool>,
+    /// The last checkpoint has been made: what one after it wrote would come when the disks are another's already.
+    closed: Cell<bool>,
     /// Checkpoints begun and ended, and whether one is to follow the running one.
     begun: Cell<u64>,
     ended: Cell<u64>,
@@ -109,8 +113,10 @@ impl Control {
             moving: RefCell::default(),
             seals: RefCell::default(),
             names: RefCell::default(),
+            projects: RefCell::default(),
             closing: Cell::new(false),
             exporting: Cell::new(false),
+            closed: Cell::new(false),
             begun: Cell::new(0),
             ended: Cell::new(0),
             running: Cell::new(false),
@@ -205,6 +211,9 @@ impl Control {
 
     /// Starts a checkpoint, or has one follow the running one.
     pub fn spawn_checkpoint(self: &Rc<Self>) {
+        if self.closed.get() {
+            return;
+        }
         if self.running.replace(true) {
             self.again.set(true);
             return;
@@ -214,6 +223,7 @@ impl Control {
             loop {
                 control.again.set(false);
                 control.begun.set(control.begun.get() + 1);
+                let is_last = control.exporting.get();
                 if let Err(error) = control.run_checkpoint().await
                     && control.shared.suspend()
                 {
@@ -222,8 +232,9 @@ impl Control {
                     control.event(Severity::Error, "pool.suspended", control.name(), message);
                 }
                 control.ended.set(control.begun.get());
+                control.closed.set(is_last);
                 control.turnstile.changed();
-                if !control.again.get() || control.shared.is_suspended() {
+                if !control.again.get() || control.shared.is_suspended() || is_last {
                     control.running.set(false);
                     return;
                 }
@@ -235,11 +246,30 @@ impl Control {
     pub async fn checkpoint(self: &Rc<Self>) -> Result<u64, Error> {
         let goal = self.begun.get() + 1;
         self.spawn_checkpoint();
-        self.turnstile.until(|| self.ended.get() >= goal || self.shared.is_suspended()).await;
+        let has_ended = || self.ended.get() >= goal;
+        self.turnstile.until(|| has_ended() || self.shared.is_suspended() || self.closed.get()).await;
         if self.shared.is_suspended() {
             return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
         }
+        if !has_ended() {
+            return Err(self.error(ErrorKind::Stopped, "the pool is being closed"));
+        }
         Ok(self.generation.get())
+    }
+
+    /// The checkpoint after which there is no other, and nothing is evacuated: shards that have ended can do neither. False where nothing is
+    /// to be changed.
+    pub async fn last_checkpoint(self: &Rc<Self>) -> Result<bool, Error> {
+        self.turnstile.until(|| !self.reclaiming.replace(true)).await;
+        self.exporting.set(true);
+        self.turnstile.changed();
+        let last = match self.shared.is_suspended() || self.shared.import.read_only {
+            true => Ok(false),
+            false => self.checkpoint().await.map(|_| true),
+        };
+        self.closed.set(true);
+        self.turnstile.changed();
+        last
     }
 
     async fn run_checkpoint(&self) -> Result<(), Error> {

@@ -10,10 +10,11 @@ use crate::error::IoError;
 use crate::locks::RangeLocks;
 use crate::pack::Block;
 use crate::pending::Pending;
+use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::reserve::Own;
 use crate::signal::Turnstile;
-use crate::spec::SyncPolicy;
+use crate::spec::{ProjectProperties, SnapshotSchedule, SyncPolicy};
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_compress::{Compression, Sampling};
@@ -52,6 +53,8 @@ pub(crate) struct Dataset {
     /// What it has for itself, and the blocks that space is held for: its size if it is reserved, else 0.
     pub own: Cell<Own>,
     pub reserved: Cell<u64>,
+    /// What its project says; nothing without one.
+    pub project: Cell<ProjectProperties>,
     /// Client operations in flight, and those among them that change something; deletion waits for none.
     active: Cell<usize>,
     changing: Cell<usize>,
@@ -80,6 +83,7 @@ impl Dataset {
         let dataset = Dataset {
             own,
             reserved: Cell::new(0),
+            project: Cell::default(),
             record: RefCell::new(record),
             tree: RefCell::new(tree),
             locks: RangeLocks::default(),
@@ -145,11 +149,30 @@ impl Dataset {
         1 << self.record.borrow().block_shift
     }
     pub fn sync(&self) -> SyncPolicy {
-        self.record.borrow().sync
+        let record = self.record.borrow();
+        match record.inherits.has(Inherits::SYNC) {
+            true => self.project.get().sync.unwrap_or_default(),
+            false => record.sync,
+        }
+    }
+    /// What is asked for.
+    pub fn compression_wanted(&self) -> Compression {
+        let record = self.record.borrow();
+        match record.inherits.has(Inherits::COMPRESSION) {
+            true => self.project.get().compression.unwrap_or_default(),
+            false => record.compression,
+        }
     }
     /// None while places are held for it: these are of whole blocks.
     pub fn compression(&self) -> Compression {
-        if self.reserved.get() > 0 { Compression::Off } else { self.record.borrow().compression }
+        if self.reserved.get() > 0 { Compression::Off } else { self.compression_wanted() }
+    }
+    pub fn schedule(&self) -> SnapshotSchedule {
+        let record = self.record.borrow();
+        match record.inherits.has(Inherits::SCHEDULE) {
+            true => self.project.get().schedule.unwrap_or_default(),
+            false => record.schedule,
+        }
     }
 
     /// Counts a client operation in; nothing when the dataset is gone.

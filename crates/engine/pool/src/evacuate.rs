@@ -23,7 +23,7 @@ use forebay_base::planted::{Bug, active};
 use forebay_runtime::completion;
 use forebay_space::{ChunkId, Ptr, Size};
 use forebay_tree::{FANOUT, Found, NodeHeader, decode_ptrs};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter::once;
 use std::rc::Rc;
 
@@ -175,7 +175,7 @@ impl Shard {
             return Ok(0);
         }
         let ptrs = self.leaf_pointers(dataset, first / FANOUT).await?;
-        let mut moving = Vec::new();
+        let (mut moving, mut spare) = (Vec::new(), BTreeMap::new());
         for (block, ptr) in (first..).zip(&ptrs[(first % FANOUT) as usize..][..count]) {
             // What is newer than the tree has a place of its own, and its coming frees this one.
             let leaf = first / FANOUT;
@@ -184,7 +184,18 @@ impl Shard {
                 && dataset.newest(block, false).is_none()
             {
                 // A block that cannot be read stays where it is, and so does its chunk.
-                moving.extend(self.read_packed(dataset, block).await.ok().map(|stored| (block, stored)));
+                let Ok(stored) = self.read_packed(dataset, block).await else { continue };
+                // So does one that would take, elsewhere, what is held, and gives nothing of that back. What a reserved volume gets of its own
+                // class, it is owed no longer.
+                let size = stored.size();
+                if dataset.reserved.get() == 0 && !self.space.borrow().is_at_home(ptr, size.class()) {
+                    let class = size.class();
+                    let spare = spare.entry(class).or_insert_with(|| self.space.borrow().spare(class));
+                    let places = if size.is_whole() { 1 } else { u64::from(size.units) };
+                    let Some(left) = spare.checked_sub(places) else { continue };
+                    *spare = left;
+                }
+                moving.push((block, stored));
             }
         }
         if moving.is_empty() {
@@ -239,7 +250,7 @@ impl Control {
     /// shard's request would be granted now. One search at a time; who comes meanwhile gets its result.
     async fn reclaim(self: &Rc<Self>) -> bool {
         if self.reclaiming.replace(true) {
-            self.turnstile.until(|| !self.reclaiming.get()).await;
+            self.turnstile.until(|| !self.reclaiming.get() || self.exporting.get()).await;
             return self.has_spare_chunk();
         }
         let found = self.search_space().await;
@@ -291,9 +302,14 @@ impl Control {
     /// Moves blocks together, so that chunks which many holes make useless to others become free ones. Gives how many.
     pub async fn compact(self: &Rc<Self>) -> Result<u64, Error> {
         let before = self.chunks_free();
-        self.turnstile.until(|| !self.reclaiming.replace(true)).await;
+        self.turnstile.until(|| self.exporting.get() || !self.reclaiming.replace(true)).await;
         for index in 0..self.shard_count() {
-            self.evacuate(index).await;
+            if !self.closing.get() {
+                self.evacuate(index).await;
+            }
+        }
+        if self.exporting.get() {
+            return Err(self.error(ErrorKind::Stopped, "the pool is being closed"));
         }
         self.reclaiming.set(false);
         self.turnstile.changed();

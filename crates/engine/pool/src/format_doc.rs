@@ -1,6 +1,7 @@
 //! Holds `docs/disk-format.md` against the code: every row of its tables must find the field's value where it says.
 
 use crate::format::{ShardRoot, Super};
+use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::reserve::Own;
 use crate::spec::{Host, ScrubSchedule, SnapshotSchedule, SyncPolicy, VolumeFormat};
@@ -170,7 +171,7 @@ fn label_and_superblock() {
             ("checksum", &sum),
             ("features compatible", &[]),
             ("features read-only", &[]),
-            ("features incompatible", &[1]),
+            ("features incompatible", &FEATURES.to_le_bytes()),
             ("own byte address", &le::<4>(65536)),
             ("pool id", &le::<16>(0xabc)),
             ("generation", &[0x11]),
@@ -308,6 +309,7 @@ fn payload_dataset_node_and_frame() {
         received: 0x71,
         peer: Id(0x75),
         format: VolumeFormat::EagerZeroedThick,
+        inherits: Inherits(0x15),
         own: Own { blocks: 0x72, since: 0x73, strays: 0x74 },
         ..DatasetRecord::new(DatasetKind::Attributes, Id(0x62), 13, 0x63, "a/b".into())
     };
@@ -344,6 +346,7 @@ fn payload_dataset_node_and_frame() {
             ("received", &[0x71]),
             ("peer", &[0x75]),
             ("format", &[2]),
+            ("inherits", &[0x15]),
             ("own blocks", &[0x72]),
             ("own since", &[0x73]),
             ("strays", &[0x74]),

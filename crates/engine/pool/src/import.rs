@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::forced::check_host;
 use crate::format::{ShardRoot, Super};
 use crate::open::OpenShard;
+use crate::projects::Projects;
 use crate::registry::{PoolShared, call, registry};
 use crate::slots::SlotMap;
 use crate::spec::{Import, PoolFound, Severity};
@@ -177,6 +178,7 @@ struct Opened {
     chunks: Vec<ChunkEntry>,
     volumes: Vec<(String, Id)>,
     trashed: Vec<(Id, String, WallTime)>,
+    projects: Projects,
     /// As it was opened.
     root: ShardRoot,
 }
@@ -232,10 +234,10 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
     shard.log.borrow_mut().incarnation = order.incarnation;
     let volumes =
         shard.live().iter().map(|dataset| (dataset.record.borrow().name.clone(), dataset.id())).collect();
-    let trashed = shard.trashed();
+    let (trashed, projects) = (shard.trashed(), shard.own_projects());
     let chunks = shard.space.borrow().chunks().map(|chunk| chunk.entry.clone()).collect();
     registry(&rt).add_shard(shard);
-    Ok(Opened { chunks, volumes, trashed, root })
+    Ok(Opened { chunks, volumes, trashed, projects, root })
 }
 
 pub(crate) fn open_error(path: &str, error: &OpenError) -> Error {
@@ -405,7 +407,9 @@ impl Engine {
                 .borrow_mut()
                 .extend(opened.volumes.iter().map(|(name, id)| (name.clone(), place(*id))));
             control.trash.found(shard, &opened.trashed);
+            control.projects.borrow_mut().extend(opened.projects.clone());
         }
+        control.tell_projects().await?;
         if import.read_only {
             registry(&rt).add_control(control.clone());
             control.forgo_healer();

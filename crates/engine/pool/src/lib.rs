@@ -37,6 +37,7 @@ mod moving;
 mod open;
 mod pack;
 mod pending;
+mod projects;
 mod read;
 mod receive;
 mod record;
@@ -382,16 +383,14 @@ async fn close(control: &Rc<Control>) -> Result<(), Error> {
     for index in 0..shards {
         control.on_shard(index, |shard| async move { shard.close_volumes().await }).await?;
     }
-    control.exporting.set(true);
-    let is_left_as_it_is = control.shared.is_suspended() || control.shared.import.read_only;
-    let last = if is_left_as_it_is { Ok(0) } else { control.checkpoint().await };
+    let last = control.last_checkpoint().await;
     for index in 0..shards {
         control.on_shard(index, |shard| async move { shard.end().await }).await?;
     }
     control.end_watch().await;
     Engine::drop_shards(&control.shared, shards).await;
     registry(&control.rt).remove_control(control.id());
-    let how = if is_left_as_it_is { "closed as it was" } else { "closed after a last checkpoint" };
+    let how = if matches!(last, Ok(true)) { "closed after a last checkpoint" } else { "closed as it was" };
     control.event(Severity::Info, "pool.exported", control.name(), how.into());
     last.map(drop)
 }

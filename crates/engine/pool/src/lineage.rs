@@ -16,10 +16,11 @@ use crate::commit::{Change, Entry};
 use crate::dataset::Dataset;
 use crate::deletion::Kept;
 use crate::error::IoError;
+use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
-use crate::spec::{SyncPolicy, VolumeFormat};
+use crate::spec::VolumeFormat;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, WallTime};
 use forebay_tree::{Frozen, NodeHeader, Shared, Tree, decode_ptrs};
@@ -224,7 +225,7 @@ impl Shard {
         (record.state, record.size) = (DatasetState::Live, size);
         (record.origin, record.base, record.received) = (Id(0), Id(0), 0);
         if Rc::ptr_eq(from, into) {
-            record.sync = SyncPolicy::default();
+            record.inherits = record.inherits.and(Inherits::SYNC);
         }
     }
 
@@ -375,7 +376,8 @@ impl Shard {
         }
         if self.secure_snapshots(sealed, false).await.is_err() {
             held.iter().for_each(|dataset| dataset.hold(false));
-            return Err(IoError::NoSpace);
+            // What was overwritten since the space was looked for comes back with a checkpoint.
+            return if self.expects_space() { Ok(Rest::Busy) } else { Err(IoError::NoSpace) };
         }
         let mut seals = Vec::with_capacity(prepared.len());
         for (order, dataset, back_to) in prepared {
@@ -551,8 +553,8 @@ impl Shard {
                 (now.id, now.peer) = (record.id, record.peer);
                 (now.size, now.sync, now.state, now.name, now.schedule, now.deleted) =
                     (record.size, record.sync, record.state, record.name, record.schedule, record.deleted);
-                (now.received, now.format, now.compression) =
-                    (record.received, record.format, record.compression);
+                (now.received, now.format) = (record.received, record.format);
+                (now.compression, now.inherits) = (record.compression, record.inherits);
                 drop(now);
                 dataset.note_reserved();
                 if is_back {
@@ -570,6 +572,7 @@ impl Shard {
                 dataset
             }
         };
+        self.note_project(&dataset);
         self.settle_debts();
         let registry = registry(&self.rt);
         let (kind, state) = (dataset.record.borrow().kind, dataset.record.borrow().state);

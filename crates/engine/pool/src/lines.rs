@@ -154,7 +154,7 @@ impl Shard {
             unused = staged.place.replace(place);
             match &unused {
                 Some(old) => drop(self.placed.borrow_mut().remove(&old.addr())),
-                None => self.place_found(staged.block.data.len()),
+                None => self.place_found(dataset),
             }
             self.note_placed(dataset.number(), block, &place);
         }

@@ -22,7 +22,6 @@ use crate::shard::Shard;
 use crate::spec::{MoveLeft, MoveSide, Severity, SyncPolicy, VolumeInfo};
 use crate::tables::DATASETS_MAX;
 use crate::volume::LocalVolume;
-use crate::volumes::check_name;
 use crate::{Engine, find_pool};
 use forebay_base::Id;
 use forebay_device::UNIT;
@@ -122,8 +121,10 @@ impl Control {
         (name, id): (String, Id),
     ) -> Result<(), Error> {
         let own = placeholder(half.id);
-        if self.names.borrow().get(&name).is_some_and(|place| place.id != own) {
-            return Err(Error::new(ErrorKind::Conflict, self.object(&name), "another volume has this name")
+        let is_taken = self.names.borrow().get(&name).is_some_and(|place| place.id != own);
+        if is_taken || self.projects.borrow().contains_key(&name) {
+            let message = "another volume, or a project, has this name";
+            return Err(Error::new(ErrorKind::Conflict, self.object(&name), message)
                 .remedy("Delete that one, or give this one another name with '--as'"));
         }
         self.names.borrow_mut().retain(|_, place| place.id != own);
@@ -181,6 +182,7 @@ impl Move {
                 "Move it while no client uses it: with 'forebay snapshot send' and 'forebay snapshot receive'",
             ));
         }
+        one.target.check_new_name(&one.name)?;
         if one.target.names.borrow().contains_key(&one.name) {
             return Err(conflict(format!("pool {} has a volume of this name", one.target.name()))
                 .remedy("Rename or delete that one"));
@@ -239,9 +241,19 @@ impl Move {
         let (shift, format, size) = (was.block_shift, was.format, was.size);
         let fresh = DatasetRecord::new(DatasetKind::Volume, was.id, shift, size, was.name);
         let (state, sync, created) = (DatasetState::Arriving, SyncPolicy::Standard, was.created);
-        let (compression, schedule) = (was.compression, was.schedule);
-        let record =
-            DatasetRecord { state, sync, created, compression, schedule, format, family, peer, ..fresh };
+        let (compression, schedule, inherits) = (was.compression, was.schedule, was.inherits);
+        let record = DatasetRecord {
+            state,
+            sync,
+            created,
+            compression,
+            schedule,
+            inherits,
+            format,
+            family,
+            peer,
+            ..fresh
+        };
         let create = move |shard: Rc<Shard>| async move {
             let _pledge = shard.secure_new(format, shift, size).await?;
             let dataset = shard.create_dataset(record, None).await.map_err(Refusal::Failed)?;
@@ -394,6 +406,7 @@ async fn volume_move(
         // Others may have come meanwhile.
         let (one, _) = &claimed;
         one.source.refuse_while_moving(&one.name)?;
+        one.target.check_new_name(&one.name)?;
         if one.target.names.borrow().contains_key(&one.name) {
             return Err(one.error(ErrorKind::Conflict, "the other pool has a volume of this name by now"));
         }
@@ -595,7 +608,7 @@ impl Control {
                 .remedy("Import the pool that it comes from, or give it up: forebay volume abandon"));
         }
         let name = new_name.unwrap_or_else(|| half.name.clone());
-        check_name(&object, &name, "name")?;
+        self.check_new_name(&name)?;
         // Another id: should the other pool come back, there are not two volumes that clients take for one.
         let id = Id::from_random(self.rt.random(), self.rt.random());
         self.show_half(shard, &half, (name, id)).await?;

@@ -307,8 +307,9 @@ impl Copier {
         if !is_same || !self.source.shard.snapshots_of(now.number).is_empty() {
             return Err(Halt::Changed);
         }
-        let (sync, compression, schedule) = (now.sync, now.compression, now.schedule);
-        let complete = DatasetRecord { sync, compression, schedule, received: there.blocks(), ..there };
+        let DatasetRecord { sync, compression, schedule, inherits, .. } = now;
+        let received = there.blocks();
+        let complete = DatasetRecord { sync, compression, schedule, inherits, received, ..there };
         let to = &self.target.shard;
         to.put_all(vec![complete.clone()]).await.map_err(Halt::Target)?;
         self.check()?;

@@ -101,6 +101,13 @@ impl Packing {
         self.blocks.len() as u64
     }
 
+    /// The blocks that have no place yet are stored as they are, except those of zeros.
+    pub fn make_whole(&mut self) {
+        for block in self.blocks[self.dealt.len()..].iter_mut().filter(|block| !block.is_zeros()) {
+            block.form = Form::Whole;
+        }
+    }
+
     /// Deals blocks out to lines, in order, as far as these go.
     fn deal(&mut self, lines: LinesClaim) {
         let mut blocks = self.blocks[self.dealt.len()..].iter().peekable();

@@ -15,6 +15,7 @@ use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::lineage::{Arrival, Purpose, SealOrder, Snapshot};
 use crate::pack::Block;
+use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::{call, registry};
 use crate::send::ResumeToken;
@@ -26,7 +27,6 @@ use crate::volumes::{check_name, check_size};
 use crate::{Engine, find_pool};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, MIB, WallTime};
-use forebay_compress::Compression;
 use forebay_runtime::{Remote, Rt};
 use std::future::Future;
 use std::rc::Rc;
@@ -264,6 +264,9 @@ impl Control {
         check_size(&object, header.size, 1 << header.block_shift)?;
         self.refuse_while_leaving(&object)?;
         let place = self.names.borrow().get(name).copied();
+        if place.is_none() {
+            self.check_new_name(name)?;
+        }
         let base = match (header.base, place) {
             (None, None) => return Ok(None),
             (None, Some(_)) => {
@@ -371,8 +374,8 @@ impl Control {
                     name.clone(),
                 );
                 let (state, sync, created) = (DatasetState::Receiving, SyncPolicy::Standard, self.rt.wall());
-                let compression = Compression::default();
-                let record = DatasetRecord { state, sync, compression, created, origin, base: from, ..fresh };
+                let inherits = Inherits::COMPRESSION.and(Inherits::SCHEDULE);
+                let record = DatasetRecord { state, sync, inherits, created, origin, base: from, ..fresh };
                 let create = move |shard: Rc<Shard>| async move {
                     match base {
                         Some(base) => {

@@ -4,12 +4,14 @@
 //!   0 number 4     4 kind 1    5 state 1   6 sync 1   7 log2 of block bytes 1   8 id 16   24 size 8   32 created 8
 //!  40 root 32     72 mapped blocks 8   80 height 1   81 zero 7   88 mapped units 8   96 name length 2   98 name 200   298 zero 6
 //! 304 family 16  320 epoch 8   328 deleted before leaf 8   336 parent 4   340 volume 4   344 flags 4   348 seconds 4
-//! 352 keep 4     356 deleted 8     364 compression 1     365 format 1      366 zero 2      368 own blocks 8   376 own since 8
-//! 384 strays 8   392 origin 16    408 base 16   424 received 8   432 zero 48     480 peer 16      496 zero …
+//! 352 keep 4     356 deleted 8     364 compression 1     365 format 1      366 inherits 1  367 zero 1
+//! 368 own blocks 8   376 own since 8   384 strays 8   392 origin 16    408 base 16   424 received 8   432 zero 48
+//! 480 peer 16    496 zero …
 //! ```
 //!
-//! The zero bytes are reserved: project, service level, further range roots.
+//! The zero bytes are reserved: service level, further range roots.
 
+use crate::projects::Inherits;
 use crate::reserve::Own;
 use crate::spec::{SnapshotSchedule, SyncPolicy, VolumeFormat};
 use forebay_base::codec::{Reader, Truncated, Writer};
@@ -41,6 +43,8 @@ pub(crate) enum DatasetKind {
     Attributes,
     /// A volume as it was: see [`crate::lineage`].
     Snapshot,
+    /// What volumes inherit: see [`crate::projects`]. It has no blocks.
+    Project,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -86,6 +90,8 @@ pub(crate) struct DatasetRecord {
     /// The other pool of a move. Zero for none.
     pub peer: Id,
     pub format: VolumeFormat,
+    /// Of a volume and a project: the properties whose values here mean nothing.
+    pub inherits: Inherits,
     pub own: Own,
 }
 
@@ -134,6 +140,7 @@ impl DatasetRecord {
             received: 0,
             peer: Id(0),
             format: VolumeFormat::Thin,
+            inherits: Inherits::default(),
             own: Own::default(),
         }
     }
@@ -164,6 +171,7 @@ impl DatasetRecord {
             DatasetKind::Volume => 1,
             DatasetKind::Attributes => 2,
             DatasetKind::Snapshot => 3,
+            DatasetKind::Project => 4,
         };
         let state = match self.state {
             DatasetState::Live => 0,
@@ -192,7 +200,8 @@ impl DatasetRecord {
         };
         w.u8(self.compression.code())
             .u8(format)
-            .zeros(2)
+            .u8(self.inherits.0)
+            .zeros(1)
             .u64(self.own.blocks)
             .u64(self.own.since)
             .u64(self.own.strays);
@@ -216,7 +225,7 @@ impl DatasetRecord {
         let schedule = SnapshotSchedule { every_seconds: r.u32()?, keep: r.u32()? };
         let deleted = WallTime(r.u64()?);
         let Some(compression) = Compression::from_code(r.u8()?) else { return Ok(None) };
-        let (format, _) = (r.u8()?, r.u16()?);
+        let (format, inherits, _) = (r.u8()?, Inherits(r.u8()?), r.u8()?);
         let mut own = Own { blocks: r.u64()?, since: r.u64()?, strays: r.u64()? };
         if own.blocks == 0 && own.since == 0 {
             // Nobody has counted, as in a pool from before anybody did.
@@ -250,6 +259,7 @@ impl DatasetRecord {
             1 => DatasetKind::Volume,
             2 => DatasetKind::Attributes,
             3 => DatasetKind::Snapshot,
+            4 => DatasetKind::Project,
             _ => return Ok(None),
         };
         // Of one from before there was compression.
@@ -288,6 +298,7 @@ impl DatasetRecord {
             received,
             peer,
             format,
+            inherits,
             own,
         };
         Ok(sane.then_some(record))
@@ -320,6 +331,7 @@ mod tests {
             scheduled: true,
             schedule: SnapshotSchedule { every_seconds: 60, keep: 5 },
             format: VolumeFormat::EagerZeroedThick,
+            inherits: Inherits::SYNC,
             own: Own { blocks: 5, since: 6, strays: 7 },
             ..DatasetRecord::new(DatasetKind::Snapshot, Id(5), 13, 1 << 40, "project/db-1".into())
         };

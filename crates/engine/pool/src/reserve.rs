@@ -249,7 +249,9 @@ impl Shard {
             transits[at] = transit(class, volume).max(transits[at]);
             inner += inner_nodes(volume);
         }
-        for dataset in datasets.values() {
+        // What an import found in the log goes where there was room for it. A reserved volume is owed that already: what was never written
+        // before as such, and what replaces something goes where room for the longest write is.
+        for dataset in datasets.values().filter(|dataset| dataset.reserved.get() == 0) {
             let class = usize::from(dataset.class());
             if transits[class] > 0 {
                 let staged = dataset.staged.borrow();
@@ -306,11 +308,24 @@ impl Shard {
         waited < 2 && self.space.borrow().is_easing()
     }
 
-    /// Places of a class, and nodes, that are held and not there.
+    /// Places of a class, and nodes, that are held and not there. What is on its way to its place takes nothing that is held for others.
     fn lacks(&self, class: u8) -> (u64, u64) {
+        let on_the_way = self.in_transit(class);
         let space = self.space.borrow();
         let nodes = (self.nodes_needed() + space.nodes_held()).saturating_sub(space.nodes_free());
-        (space.lacking(class), if space.nodes_held() == 0 { 0 } else { nodes })
+        (space.lacking(class).saturating_sub(on_the_way), if space.nodes_held() == 0 { 0 } else { nodes })
+    }
+
+    /// Places that blocks of reserved volumes have which are durable in the log only: as many come back, or are owed no longer, when they get
+    /// there.
+    pub fn in_transit(&self, class: u8) -> u64 {
+        let datasets = self.datasets.borrow();
+        let reserved =
+            datasets.values().filter(|dataset| dataset.reserved.get() > 0 && dataset.class() == class);
+        let placed = |dataset: &Rc<Dataset>| {
+            dataset.staged.borrow().values().filter(|staged| staged.place.is_some()).count() as u64
+        };
+        reserved.map(placed).sum()
     }
 
     /// Gets chunks for what is held and not there, as after the loss of a chunk's record. False when there are none.
@@ -377,9 +392,10 @@ impl Shard {
     }
 
     /// A block that an import found in the log, and that was owed a place, has got one or is gone.
-    pub fn place_found(&self, bytes: usize) {
-        let class = (bytes as u64 / UNIT).trailing_zeros() as u8;
-        self.space.borrow_mut().owe(class, 1, 0);
+    pub fn place_found(&self, dataset: &Dataset) {
+        if dataset.reserved.get() == 0 {
+            self.space.borrow_mut().owe(dataset.class(), 1, 0);
+        }
     }
 
     /// The snapshots are taken, or will not be.
@@ -425,14 +441,17 @@ impl Control {
         let converted = self.on_volume(name, move |shard, dataset| async move {
             let is_new = format != VolumeFormat::Thin && dataset.reserved.get() == 0;
             let blocks = dataset.record.borrow().blocks();
-            let owed = blocks.saturating_sub(dataset.own.get().blocks);
-            let _pledge = match is_new {
-                true => match shard.secure(Promise::new(&dataset, owed, blocks), true).await {
-                    Ok(pledge) => Some(pledge),
+            let owed = || blocks.saturating_sub(dataset.own.get().blocks);
+            let (mut pledge, mut promised) = (None, 0);
+            // Clients may discard what they have meanwhile.
+            while is_new && (pledge.is_none() || owed() > promised) {
+                drop(pledge.take());
+                promised = owed();
+                match shard.secure(Promise::new(&dataset, promised, blocks), true).await {
+                    Ok(secured) => pledge = Some(secured),
                     Err(refusal) => return Ok(Err(refusal)),
-                },
-                false => None,
-            };
+                }
+            }
             LocalVolume::of(shard.clone(), dataset.clone()).put(|record| record.format = format).await?;
             Ok(Ok(shard.info(&dataset)))
         });
@@ -462,9 +481,11 @@ impl Control {
     }
 
     /// After an import: whether all that is promised is there.
-    pub async fn check_reservations(&self) -> Result<(), Error> {
+    pub async fn check_reservations(self: &Rc<Self>) -> Result<(), Error> {
         for index in 0..self.shard_count() {
-            if !self.on_shard(index, |shard| async move { shard.make_up().await }).await? {
+            let made_up = || self.on_shard(index, |shard| async move { shard.make_up().await });
+            // What the log frees comes back with a checkpoint.
+            if !made_up().await? && (self.checkpoint().await.is_err() || !made_up().await?) {
                 let message = "less is free than is held for reserved volumes: writes to them may fail. Add disks, or delete volumes or \
                                snapshots";
                 self.event(Severity::Error, "pool.reservation_short", self.name(), message.into());

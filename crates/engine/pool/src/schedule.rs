@@ -102,7 +102,7 @@ async fn look_for_scrubs(control: Weak<Control>, rt: Rt) {
 /// Whether a volume's next snapshot is due, and which of its scheduled ones are too many.
 fn scheduled(shard: &Shard, dataset: &Dataset, now: WallTime) -> (String, bool, Vec<String>) {
     let record = dataset.record.borrow();
-    let SnapshotSchedule { every_seconds, keep } = record.schedule;
+    let SnapshotSchedule { every_seconds, keep } = dataset.schedule();
     if every_seconds == 0 {
         return (record.name.clone(), false, Vec::new());
     }

@@ -17,7 +17,7 @@ use crate::relocate::Twin;
 use crate::reserve::{Claim, Pledge, Promise};
 use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
-use crate::spec::{Event, Severity};
+use crate::spec::{Event, ProjectProperties, Severity};
 use crate::vacate::Successor;
 use crate::wanted::Wanted;
 use forebay_base::NumberHasher;
@@ -143,6 +143,8 @@ pub(crate) struct Shard {
     pub data_in_log: bool,
     pub space: RefCell<Space>,
     pub datasets: RefCell<BTreeMap<u32, Rc<Dataset>>>,
+    /// What each project of the pool says.
+    pub projects: RefCell<BTreeMap<String, ProjectProperties>>,
     /// By number; numbers are those of datasets, too.
     pub snapshots: RefCell<BTreeMap<u32, Rc<Snapshot>>>,
     /// Those that the running checkpoint seals.
@@ -286,6 +288,7 @@ impl Shard {
             data_in_log,
             space: RefCell::new(parts.space),
             datasets: RefCell::new(parts.datasets),
+            projects: RefCell::default(),
             snapshots: RefCell::new(parts.snapshots),
             sealed_snapshots: RefCell::default(),
             cloned: RefCell::default(),
@@ -462,7 +465,7 @@ impl Shard {
         nodes: u64,
         claim: Claim,
     ) -> Result<(Vec<Ptr>, NodesClaim), IoError> {
-        let (mut waited, mut turn) = (0, None);
+        let (mut waited, mut turn, mut has_settled) = (0, None, false);
         // What was found stays taken while the rest is looked for: two requests that each need all there is would wait in turn.
         let mut places = Vec::with_capacity(wanted.count());
         let result = loop {
@@ -490,7 +493,9 @@ impl Shard {
                 places.drain(..).for_each(|place| self.space.borrow_mut().give_back(&place));
                 drop(nodes);
                 turn = Some(self.reserved_turn.lock(0, 0).await);
-            } else if (self.expects_space() || self.expects_easing(waited) || claim == Claim::Reserved)
+            } else if (self.expects_space()
+                || self.expects_easing(waited)
+                || (claim == Claim::Reserved && !self.waits_for_moving()))
                 && waited < SPACE_WAITS_MAX
             {
                 waited += 1;
@@ -501,6 +506,15 @@ impl Shard {
                 // Chunks of which slots move open again soon, whatever comes of it.
                 waited += 1;
                 self.progress.until(|| !self.waits_for_moving() || self.is_suspended()).await;
+            } else if !has_settled
+                && claim == Claim::Ordinary
+                && self.in_transit(wanted.class(places.len())) > 0
+            {
+                // What reserved volumes have in the log takes places, and counts as owed to them until it is there.
+                has_settled = true;
+                if !self.next_checkpoint().await {
+                    break Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
+                }
             } else {
                 break Err(IoError::NoSpace);
             }
@@ -584,13 +598,18 @@ impl Shard {
     }
 
     /// Forgets a staged block that something newer replaced.
-    pub fn unstage(&self, staged: &Staged) {
+    pub fn unstage(&self, dataset: &Dataset, staged: &Staged) {
         if let Some(place) = &staged.place {
             self.placed.borrow_mut().remove(&place.addr());
             self.space.borrow_mut().give_back(place);
         } else {
-            self.place_found(staged.block.data.len());
+            self.place_found(dataset);
         }
+        self.forget_staged(staged);
+    }
+
+    /// A block is staged no longer.
+    pub fn forget_staged(&self, staged: &Staged) {
         self.staged_bytes.set(self.staged_bytes.get() - staged.block.data.len());
         let mut log = self.log.borrow_mut();
         if let Some((_, count)) = log.staged.get_mut(&staged.sequence) {

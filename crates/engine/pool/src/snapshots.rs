@@ -4,12 +4,11 @@ use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::lineage::{Purpose, Rest, SealOrder, Snapshot};
+use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
-use crate::spec::{SnapshotChange, SnapshotInfo, SnapshotSchedule, VolumeInfo};
-use crate::volume::LocalVolume;
-use crate::volumes::check_name;
+use crate::spec::{SnapshotChange, SnapshotInfo, VolumeInfo};
 use crate::{Engine, find_pool};
 use forebay_base::Id;
 use forebay_runtime::Rt;
@@ -155,7 +154,7 @@ impl Shard {
             let record = snapshot.record.borrow().clone();
             if own.contains(&record.name) {
                 let name = record.name;
-                return Ok(Err(format!("both have a snapshot named '{name}'; rename or delete one of them")));
+                return Ok(Err(format!("both have a snapshot named '{name}'; delete one of them")));
             }
             next = self.ancestor(record.parent);
             moved.push(DatasetRecord { volume: number, ..record });
@@ -475,9 +474,9 @@ impl Control {
 
     async fn volume_clone(&self, snapshot: &str, name: &str) -> Result<VolumeInfo, Error> {
         let object = self.object(name);
-        check_name(&object, name, "name")?;
         let place = self.find_snapshot(snapshot).await?;
         self.refuse_while_leaving(&object)?;
+        self.check_new_name(name)?;
         if self.names.borrow().contains_key(name) {
             return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
                 .remedy("Choose another name"));
@@ -491,9 +490,11 @@ impl Control {
             let new = {
                 let datasets = shard.datasets.borrow();
                 let volume = datasets.get(&snapshot.record.borrow().volume);
-                let as_is = |volume: &Rc<Dataset>| (volume.sync(), volume.compression());
-                let (sync, compression) = volume.map_or((fresh.sync, fresh.compression), as_is);
-                DatasetRecord { created, sync, compression, ..fresh }
+                // What the volume has of its own, the clone has of its own.
+                let volume = volume.map_or(fresh.clone(), |volume| volume.record.borrow().clone());
+                let DatasetRecord { sync, compression, inherits, .. } = volume;
+                let inherits = inherits.and(Inherits::SCHEDULE);
+                DatasetRecord { created, sync, compression, inherits, ..fresh }
             };
             let dataset = shard.clone_snapshot(&snapshot, new).await?;
             Ok(shard.info(&dataset))
@@ -512,15 +513,6 @@ impl Control {
             Error::new(ErrorKind::Conflict, self.object(name), format!("it cannot be promoted: {why}"))
         })?;
         self.volume_brief(name).await
-    }
-
-    async fn volume_set_schedule(&self, name: &str, schedule: SnapshotSchedule) -> Result<VolumeInfo, Error> {
-        let _turn = self.lineage.lock(0, 0).await;
-        self.on_volume(name, move |shard, dataset| async move {
-            LocalVolume::of(shard.clone(), dataset.clone()).put(|record| record.schedule = schedule).await?;
-            Ok(shard.info(&dataset))
-        })
-        .await
     }
 }
 
@@ -657,16 +649,5 @@ impl Engine {
     pub async fn volume_promote(&self, volume: &str) -> Result<VolumeInfo, Error> {
         self.on_writable_volume(volume, |control, name| async move { control.volume_promote(&name).await })
             .await
-    }
-
-    pub async fn volume_set_schedule(
-        &self,
-        volume: &str,
-        schedule: SnapshotSchedule,
-    ) -> Result<VolumeInfo, Error> {
-        self.on_writable_volume(volume, move |control, name| async move {
-            control.volume_set_schedule(&name, schedule).await
-        })
-        .await
     }
 }

@@ -204,17 +204,86 @@ pub struct VolumeSpec {
     pub size: u64,
     /// Bytes: a power of two from 4 KiB to 128 KiB.
     pub block_size: u32,
-    pub sync: SyncPolicy,
-    pub compression: Compression,
+    /// Absent: inherited.
+    pub sync: Option<SyncPolicy>,
+    pub compression: Option<Compression>,
     pub format: VolumeFormat,
+}
+
+/// What becomes of a property.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Setting<T> {
+    #[default]
+    Keep,
+    /// From now on it has a value of its own.
+    Own(T),
+    /// From now on it has the value that it would have if nobody had set it.
+    Inherit,
 }
 
 /// What of a volume changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeChange {
-    pub sync: Option<SyncPolicy>,
+    pub sync: Setting<SyncPolicy>,
     /// For what is written from now on.
+    pub compression: Setting<Compression>,
+    pub schedule: Setting<SnapshotSchedule>,
+}
+
+/// Where the value of a property comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// It was set here.
+    Own,
+    Project,
+    /// Nobody has set it.
+    Default,
+}
+
+/// Where the values of a volume's inheritable properties come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sources {
+    pub sync: Source,
+    pub compression: Source,
+    pub schedule: Source,
+}
+
+/// What volumes have of their project where they have nothing of their own. What is absent here, they have by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProjectProperties {
+    pub sync: Option<SyncPolicy>,
     pub compression: Option<Compression>,
+    pub schedule: Option<SnapshotSchedule>,
+    /// For whoever creates volumes: those that there are stay as they are. A power of two from 4 KiB to 128 KiB.
+    pub block_size: Option<u32>,
+    pub format: Option<VolumeFormat>,
+}
+
+/// What of a project changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProjectChange {
+    pub sync: Setting<SyncPolicy>,
+    pub compression: Setting<Compression>,
+    pub schedule: Setting<SnapshotSchedule>,
+    pub block_size: Setting<u32>,
+    pub format: Setting<VolumeFormat>,
+}
+
+/// Volumes that have properties in common: those whose names begin with its name and a slash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectInfo {
+    pub id: Id,
+    pub pool: String,
+    pub name: String,
+    pub properties: ProjectProperties,
+    /// How many volumes it has, and how many of those in the trash besides.
+    pub volumes: u32,
+    pub trashed: u32,
+    /// Bytes: the sizes of its volumes, what they have written, and what counts as used by them.
+    pub size: u64,
+    pub mapped: u64,
+    pub used: u64,
+    pub created: WallTime,
 }
 
 /// A volume as it is.
@@ -227,6 +296,9 @@ pub struct VolumeInfo {
     pub block_size: u32,
     pub sync: SyncPolicy,
     pub compression: Compression,
+    /// The name of the project that it belongs to, and whether it inherits from there.
+    pub project: Option<String>,
+    pub sources: Sources,
     /// Its pool was imported to be read only.
     pub read_only: bool,
     /// The pool's shard that owns it, and the core on which that shard runs.

@@ -11,12 +11,12 @@
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
+use crate::projects::project_of;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{Severity, TRASH_KEEP_SECONDS, TrashInfo, VolumeInfo};
 use crate::utc::utc;
-use crate::volumes::check_name;
 use crate::{Engine, find_pool};
 use forebay_base::{Id, Nanos, WallTime};
 use forebay_runtime::Rt;
@@ -57,6 +57,12 @@ impl Default for Trash {
 impl Trash {
     pub fn is_empty(&self) -> bool {
         self.volumes.borrow().is_empty()
+    }
+
+    /// How many of them belong to a project.
+    pub fn count_of(&self, project: &str) -> u32 {
+        let volumes = self.volumes.borrow();
+        volumes.values().filter(|trashed| project_of(&trashed.name) == Some(project)).count() as u32
     }
 
     /// On which shards they are, one for each.
@@ -211,7 +217,7 @@ impl Control {
         let (id, trashed) = self.in_trash(name)?;
         let name = new_name.unwrap_or_else(|| trashed.name.clone());
         let object = self.object(&name);
-        check_name(&object, &name, "name")?;
+        self.check_new_name(&name)?;
         if self.names.borrow().contains_key(&name) {
             return Err(Error::new(ErrorKind::Conflict, object, "another volume has this name by now")
                 .remedy("Have it back under another name, with '--as'"));

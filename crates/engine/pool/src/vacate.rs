@@ -109,7 +109,8 @@ impl Shard {
 
     /// Allocates nothing in a group any more. False when checkpoints would find no place for their nodes elsewhere.
     async fn begin_vacating(self: &Rc<Self>, group: u16) -> bool {
-        while self.space.borrow().nodes_free_beside(group) < self.nodes_needed() {
+        let held = self.space.borrow().nodes_held();
+        while self.space.borrow().nodes_free_beside(group) < self.nodes_needed() + held {
             if !self.grant(ChunkKind::Node, true).await {
                 return false;
             }

@@ -320,18 +320,27 @@ impl LocalVolume {
         Ok((entry, durable))
     }
 
-    /// The same for blocks that are packed: each goes to its place or to the log, and those of zeros nowhere.
+    /// The same for blocks that are packed: each goes to its place or to the log, and those of zeros nowhere. Where there is room for
+    /// whole blocks only, they go there.
     async fn packed_entry(
         &self,
         first: u64,
-        packing: Packing,
+        mut packing: Packing,
         room: LogRoom,
         fua: bool,
     ) -> Result<(Entry, bool), IoError> {
         let durable = self.is_durable(fua);
         let nodes = self.dataset.nodes_over(once(first..first + packing.blocks()));
         let sizes = packing.sizes_left();
-        let (places, nodes) = self.shard.allocate(&Wanted::Each(&sizes), nodes, self.dataset.claim()).await?;
+        let allocated = self.shard.allocate(&Wanted::Each(&sizes), nodes, self.dataset.claim()).await;
+        let (places, nodes) = match allocated {
+            Err(IoError::NoSpace) if sizes.iter().any(|size| !size.is_whole()) => {
+                packing.make_whole();
+                let sizes = packing.sizes_left();
+                self.shard.allocate(&Wanted::Each(&sizes), nodes, self.dataset.claim()).await?
+            }
+            allocated => allocated?,
+        };
         let (changes, lines) = packing.changes(&self.dataset, first, places, room.takes_data);
         let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
         (entry.nodes, entry.lines, entry.room) = (Some(nodes), lines, room.claim);

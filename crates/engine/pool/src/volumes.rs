@@ -4,6 +4,7 @@ use crate::commit::{Change, Entry};
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
+use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
 use crate::reserve::{Claim, Refusal};
 use crate::shard::Shard;
@@ -32,6 +33,15 @@ pub(crate) fn check_name(object: &str, name: &str, field: &'static str) -> Resul
     Ok(())
 }
 
+pub(crate) fn check_block_size(object: &str, bytes: u32) -> Result<(), Error> {
+    if bytes.is_power_of_two() && (4096..=131072).contains(&bytes) {
+        return Ok(());
+    }
+    let message = format!("a block size of {bytes} bytes is not possible");
+    let remedy = "Use 4K, 8K, 16K, 32K, 64K or 128K";
+    Err(Error::new(ErrorKind::Invalid("block_size"), object, message).remedy(remedy))
+}
+
 pub(crate) fn check_size(object: &str, size: u64, block_size: u32) -> Result<(), Error> {
     let invalid = |message: String, remedy: String| {
         Err(Error::new(ErrorKind::Invalid("size"), object, message).remedy(remedy))
@@ -57,14 +67,17 @@ impl Shard {
         let (record, tree) = (dataset.record.borrow(), dataset.tree.borrow().mapped());
         let (staged, shift) = (dataset.blocks_staged(), record.block_shift);
         let mapped = (tree.blocks as u64 + staged) << shift;
+        let (project, sources) = self.project_info(dataset);
         VolumeInfo {
             id: record.id,
             pool: self.shared.name.clone(),
             name: record.name.clone(),
             size: record.size,
             block_size: 1 << record.block_shift,
-            sync: record.sync,
-            compression: record.compression,
+            sync: dataset.sync(),
+            compression: dataset.compression_wanted(),
+            project,
+            sources,
             read_only: self.shared.import.read_only,
             shard: self.index,
             core: self.index % self.shared.cores.count(),
@@ -82,7 +95,7 @@ impl Shard {
             origin: self.origin_of(dataset),
             snapshots: self.snapshots_of(record.number).len() as u32,
             snapshot_bytes: None,
-            schedule: record.schedule,
+            schedule: dataset.schedule(),
         }
     }
 
@@ -156,18 +169,14 @@ impl Control {
 
     pub async fn volume_create(&self, spec: VolumeSpec) -> Result<VolumeInfo, Error> {
         let object = self.object(&spec.name);
-        check_name(&object, &spec.name, "name")?;
-        if !spec.block_size.is_power_of_two() || !(4096..=131072).contains(&spec.block_size) {
-            let message = format!("a block size of {} bytes is not possible", spec.block_size);
-            let remedy = "Use 4K, 8K, 16K, 32K, 64K or 128K";
-            return Err(Error::new(ErrorKind::Invalid("block_size"), object, message).remedy(remedy));
-        }
+        check_block_size(&object, spec.block_size)?;
         check_size(&object, spec.size, spec.block_size)?;
         // Two that each find all there is would both be refused.
         let _turn = match spec.format {
             VolumeFormat::Thin => None,
             _ => Some(self.lineage.lock(0, 0).await),
         };
+        self.check_new_name(&spec.name)?;
         if self.names.borrow().contains_key(&spec.name) {
             return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
                 .remedy("Choose another name"));
@@ -179,7 +188,16 @@ impl Control {
         let shift = spec.block_size.trailing_zeros() as u8;
         let fresh = DatasetRecord::new(DatasetKind::Volume, id, shift, spec.size, spec.name.clone());
         let VolumeSpec { sync, compression, format, size, .. } = spec;
-        let record = DatasetRecord { sync, compression, format, created: self.rt.wall(), ..fresh };
+        let record = DatasetRecord {
+            sync: sync.unwrap_or_default(),
+            compression: compression.unwrap_or_default(),
+            inherits: Inherits::SCHEDULE
+                .unless(sync, Inherits::SYNC)
+                .unless(compression, Inherits::COMPRESSION),
+            format,
+            created: self.rt.wall(),
+            ..fresh
+        };
         let create = move |shard: Rc<Shard>| async move {
             let _pledge = shard.secure_new(format, shift, size).await?;
             let dataset = shard.create_dataset(record, None).await.map_err(Refusal::Failed)?;
@@ -279,8 +297,10 @@ impl Control {
         self.on_volume(name, move |shard, dataset| async move {
             let volume = LocalVolume::of(shard.clone(), dataset.clone());
             let set = |record: &mut DatasetRecord| {
-                record.sync = change.sync.unwrap_or(record.sync);
-                record.compression = change.compression.unwrap_or(record.compression);
+                let inherits = &mut record.inherits;
+                inherits.set(Inherits::SYNC, &mut record.sync, change.sync);
+                inherits.set(Inherits::COMPRESSION, &mut record.compression, change.compression);
+                inherits.set(Inherits::SCHEDULE, &mut record.schedule, change.schedule);
             };
             volume.put(set).await?;
             Ok(shard.info(&dataset))

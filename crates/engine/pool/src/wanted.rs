@@ -38,11 +38,12 @@ impl Wanted<'_> {
         }
     }
 
-    /// The chunks that block `nth` goes to.
+    /// The class of the chunks that block `nth` goes to.
+    pub fn class(&self, nth: usize) -> u8 {
+        self.next(nth).0.class()
+    }
+
     pub fn kind(&self, nth: usize) -> ChunkKind {
-        match self.next(nth).0 {
-            size if size.is_whole() => ChunkKind::Data { class: size.units.trailing_zeros() as u8 },
-            _ => ChunkKind::PACKED,
-        }
+        ChunkKind::Data { class: self.class(nth) }
     }
 }

@@ -3,8 +3,8 @@
 use forebay_base::{MIB, Random};
 use forebay_pool::check::check;
 use forebay_pool::{
-    Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, SyncPolicy, Volume, VolumeChange,
-    VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec,
+    Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, Setting, SyncPolicy, Volume,
+    VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::{Buf, Cores, Rt};
 use forebay_simulation::{Fate, Image, World, WorldConfig};
@@ -28,8 +28,8 @@ impl Pool {
             name: name.into(),
             size: 8 * MIB,
             block_size,
-            sync: SyncPolicy::Standard,
-            compression,
+            sync: Some(SyncPolicy::Standard),
+            compression: Some(compression),
             format: VolumeFormat::Thin,
         };
         let info = self.engine.volume_create(spec).await.expect("created");
@@ -162,8 +162,8 @@ fn histories_read_what_was_written() {
                     model[at..at + len].fill(0);
                 }
                 9 => {
-                    let change =
-                        VolumeChange { compression: Some(KINDS[random.below(6) as usize]), sync: None };
+                    let compression = Setting::Own(KINDS[random.below(6) as usize]);
+                    let change = VolumeChange { compression, ..Default::default() };
                     pool.engine.volume_set(&format!("tank/{name}"), change).await.expect("set");
                 }
                 10 if step % 2 == 0 => drop(pool.engine.pool_compact("tank").await.expect("compacted")),
@@ -242,7 +242,7 @@ fn a_change_is_for_what_comes() {
         let kinds = [None, Some(Compression::Lz4), Some(Compression::Off), Some(Compression::Zstd(3))];
         for (nth, compression) in kinds.into_iter().enumerate() {
             if let Some(compression) = compression {
-                let change = VolumeChange { compression: Some(compression), sync: None };
+                let change = VolumeChange { compression: Setting::Own(compression), ..Default::default() };
                 let info = pool.engine.volume_set("tank/a", change).await.expect("set");
                 assert_eq!(info.compression, compression);
                 if nth == 3 {

@@ -42,8 +42,8 @@ fn volume(name: &str, size: u64, block_size: u32) -> VolumeSpec {
         name: name.into(),
         size,
         block_size,
-        sync: SyncPolicy::Always,
-        compression: Compression::Off,
+        sync: Some(SyncPolicy::Always),
+        compression: Some(Compression::Off),
         format: VolumeFormat::Thin,
     }
 }

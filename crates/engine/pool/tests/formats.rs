@@ -33,9 +33,9 @@ impl Pool {
             name: name.into(),
             size: chunks * CHUNK,
             block_size: 8 << 10,
-            sync,
+            sync: Some(sync),
             format,
-            compression: Compression::Off,
+            compression: Some(Compression::Off),
         };
         self.engine.volume_create(spec).await.expect("there is room");
     }

@@ -3,8 +3,8 @@
 use forebay_base::MIB;
 use forebay_pool::check::check;
 use forebay_pool::{
-    Compression, Engine, EngineConfig, ErrorKind, Host, Import, Layout, PoolSpec, SnapshotChange,
-    SnapshotSchedule, SyncPolicy, Volume, VolumeDelete, VolumeFormat, VolumeSpec,
+    Compression, Engine, EngineConfig, ErrorKind, Host, Import, Layout, PoolSpec, Setting, SnapshotChange,
+    SnapshotSchedule, SyncPolicy, Volume, VolumeChange, VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
@@ -30,8 +30,8 @@ impl Pool {
             name: name.into(),
             size,
             block_size: BLOCK as u32,
-            sync: SyncPolicy::Always,
-            compression: Compression::Off,
+            sync: Some(SyncPolicy::Always),
+            compression: Some(Compression::Off),
             format: VolumeFormat::Thin,
         };
         let info = self.engine.volume_create(spec).await.expect("created");
@@ -256,7 +256,8 @@ fn held_ones_stay_and_schedules_keep_as_many_as_they_say() {
         let refused = engine.snapshot_delete("tank/a@one").await.err().map(|error| error.kind);
         assert_eq!(refused, Some(ErrorKind::Conflict));
         let schedule = SnapshotSchedule { every_seconds: 60, keep: 3 };
-        engine.volume_set_schedule("tank/a", schedule).await.expect("set");
+        let set = |schedule| VolumeChange { schedule: Setting::Own(schedule), ..Default::default() };
+        engine.volume_set("tank/a", set(schedule)).await.expect("set");
         pool.again().await;
         pool.rt.sleep(Duration::from_secs(600)).await;
         let snapshots = engine.snapshots(Some("tank")).await.expect("listed");
@@ -264,6 +265,6 @@ fn held_ones_stay_and_schedules_keep_as_many_as_they_say() {
         assert!((3..=4).contains(&scheduled), "{scheduled} of them");
         assert!(snapshots.iter().any(|snapshot| snapshot.name == "one" && snapshot.held));
         assert_eq!(engine.volume("tank/a").await.expect("there").schedule, schedule);
-        engine.volume_set_schedule("tank/a", SnapshotSchedule::default()).await.expect("set");
+        engine.volume_set("tank/a", set(SnapshotSchedule::default())).await.expect("set");
     });
 }

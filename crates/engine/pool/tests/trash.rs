@@ -4,8 +4,8 @@ use forebay_base::{Id, MIB};
 use forebay_pool::check::check;
 use forebay_pool::{
     Compression, Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, IoError, Layout, PoolSpec,
-    SnapshotChange, SnapshotSchedule, SyncPolicy, TRASH_KEEP_SECONDS, Volume, VolumeDelete, VolumeFormat,
-    VolumeSpec,
+    ProjectProperties, Setting, SnapshotChange, SnapshotSchedule, SyncPolicy, TRASH_KEEP_SECONDS, Volume,
+    VolumeChange, VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Arena, Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
@@ -36,8 +36,8 @@ impl Pool {
             name: name.into(),
             size: 16 * MIB,
             block_size: BLOCK as u32,
-            sync: SyncPolicy::Always,
-            compression: Compression::Off,
+            sync: Some(SyncPolicy::Always),
+            compression: Some(Compression::Off),
             format: VolumeFormat::Thin,
         };
         let info = self.engine.volume_create(spec).await.expect("created");
@@ -213,6 +213,9 @@ fn the_name_is_free_at_once_and_those_of_one_name_go_by_their_ids() {
         assert_eq!(kind(nobody), Some(ErrorKind::NotFound));
         let odd = pool.engine.volume_restore(&ids[0], Some("a b")).await;
         assert_eq!(kind(odd), Some(ErrorKind::Invalid("name")));
+        for project in ["tank/old", "tank/older"] {
+            pool.engine.project_create(project, ProjectProperties::default()).await.expect("created");
+        }
         pool.engine.volume_restore(&ids[0], Some("old/a")).await.expect("restored");
         // Now it is the only one.
         pool.engine.volume_restore("tank/a", Some("older/a")).await.expect("restored");
@@ -376,7 +379,8 @@ fn snapshots_in_the_trash_rest() {
     on_pools(|pool| async move {
         pool.volume("a").await;
         let schedule = SnapshotSchedule { every_seconds: 60, keep: 3 };
-        pool.engine.volume_set_schedule("tank/a", schedule).await.expect("set");
+        let change = VolumeChange { schedule: Setting::Own(schedule), ..Default::default() };
+        pool.engine.volume_set("tank/a", change).await.expect("set");
         pool.rt.sleep(MINUTES).await;
         let taken = pool.engine.snapshots(None).await.expect("listed");
         assert!(!taken.is_empty());

@@ -146,6 +146,11 @@ impl Space {
         self.held.iter().for_each(|held| held.free.set(None));
     }
 
+    /// Whether a place is in a chunk of this class.
+    pub fn is_at_home(&self, ptr: &Ptr, class: u8) -> bool {
+        self.chunks.get(&ptr.addr().chunk()).and_then(class_of) == Some(usize::from(class))
+    }
+
     /// How many of these blocks, born after `since`, lie in places of this class, and how many do not.
     pub fn at_home(&self, class: u8, ptrs: &[Ptr], since: u64) -> (u64, u64) {
         let (mut home, mut strays) = (0, 0);

@@ -10,6 +10,7 @@ mod chunk;
 mod evacuation;
 mod groups;
 mod held;
+mod lines;
 mod moving;
 mod size;
 

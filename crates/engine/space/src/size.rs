@@ -25,6 +25,11 @@ impl Size {
         self.units == self.whole
     }
 
+    /// The class of the chunks that it goes to: one that was made smaller lies among the least.
+    pub fn class(&self) -> u8 {
+        if self.is_whole() { self.units.trailing_zeros() as u8 } else { 0 }
+    }
+
     /// The first place at or after `at` where such a block may begin: a whole one at a multiple of its size.
     pub(crate) fn place(&self, at: u32, cell: u32) -> u32 {
         if self.is_whole() { at.next_multiple_of(self.units) } else { self.within_cell(at, cell) }

@@ -82,6 +82,9 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::VolumeMove>(&mut schemas);
     all::<crate::MoveLeft>(&mut schemas);
     all::<crate::MoveKeep>(&mut schemas);
+    all::<crate::Project>(&mut schemas);
+    all::<crate::ProjectCreate>(&mut schemas);
+    all::<crate::ProjectSet>(&mut schemas);
     all::<crate::TrashedVolume>(&mut schemas);
     all::<crate::TrashRestore>(&mut schemas);
     all::<crate::Snapshot>(&mut schemas);

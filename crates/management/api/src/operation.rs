@@ -156,6 +156,11 @@ pub enum Operation {
     MoveList,
     MoveKeep,
     MoveAbandon,
+    ProjectList,
+    ProjectCreate,
+    ProjectShow,
+    ProjectSet,
+    ProjectDelete,
     TrashList,
     TrashShow,
     TrashRestore,
@@ -199,7 +204,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 70] = [
+    pub const ALL: [Operation; 75] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -232,6 +237,11 @@ impl Operation {
         MoveList,
         MoveKeep,
         MoveAbandon,
+        ProjectList,
+        ProjectCreate,
+        ProjectShow,
+        ProjectSet,
+        ProjectDelete,
         TrashList,
         TrashShow,
         TrashRestore,
@@ -279,15 +289,15 @@ impl Operation {
             }
             PoolAdd | PoolScrub | PoolTrim => Method::Post,
             DiskReplace | DiskOffline | DiskOnline | DiskClear | DiskLocate => Method::Post,
-            VolumePromote | VolumeMove | MoveKeep | TrashRestore => Method::Post,
+            VolumePromote | VolumeMove | MoveKeep | TrashRestore | ProjectCreate => Method::Post,
             SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
             HostCreate | HostGroupCreate | MappingCreate => Method::Post,
-            PoolSet | VolumeSet | SnapshotSet | HostSet | HostGroupSet => Method::Patch,
+            PoolSet | VolumeSet | ProjectSet | SnapshotSet | HostSet | HostGroupSet => Method::Patch,
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
                 Method::Delete
             }
             TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
-            ReceptionDelete | MoveAbandon => Method::Delete,
+            ReceptionDelete | ProjectDelete | MoveAbandon => Method::Delete,
             _ => Method::Get,
         }
     }
@@ -320,6 +330,8 @@ impl Operation {
             MoveList => "/api/v1/moves",
             MoveKeep => "/api/v1/moves/{volume}/keep",
             MoveAbandon => "/api/v1/moves/{volume}",
+            ProjectList | ProjectCreate => "/api/v1/projects",
+            ProjectShow | ProjectSet | ProjectDelete => "/api/v1/projects/{project}",
             TrashList => "/api/v1/trash",
             TrashShow | TrashPurge => "/api/v1/trash/{volume}",
             TrashRestore => "/api/v1/trash/{volume}/restore",
@@ -363,6 +375,7 @@ impl Operation {
     pub fn access(self) -> Access {
         match self {
             VolumeCreate | VolumeSet | VolumeDelete | TaskCancel => Access::Operator,
+            ProjectCreate | ProjectSet | ProjectDelete => Access::Operator,
             VolumePromote | SnapshotCreate | SnapshotSet | SnapshotDelete => Access::Operator,
             SnapshotRollback | SnapshotClone | TrashRestore | TrashPurge => Access::Operator,
             SnapshotSend | SnapshotReceive | ReceptionDelete => Access::Operator,
@@ -407,7 +420,7 @@ impl Operation {
             VolumeCreate => "Create a volume, empty or as a clone of a snapshot",
             VolumeShow => "One volume",
             VolumeSet => {
-                "Grow a volume, or change when it acknowledges writes and when snapshots of it are taken"
+                "Grow a volume, or change when it acknowledges writes and when snapshots of it are taken, or what it inherits"
             }
             VolumeDelete => "Delete a volume: it waits in the trash, or is gone for good",
             VolumePromote => "Make a clone the owner of the snapshot that it came from",
@@ -415,12 +428,17 @@ impl Operation {
             MoveList => "What moves have left that wait for a pool",
             MoveKeep => "Make a volume of what a move has left, when the other pool is lost",
             MoveAbandon => "Delete what a move has left, when the other pool is lost",
+            ProjectList => "All projects",
+            ProjectCreate => "Create a project: what volumes inherit",
+            ProjectShow => "One project",
+            ProjectSet => "Change what the volumes of a project inherit",
+            ProjectDelete => "Delete a project without volumes",
             TrashList => "Deleted volumes that can still be had back",
             TrashShow => "One volume in the trash",
             TrashRestore => "Have a volume back from the trash",
             TrashPurge => "Delete a volume in the trash and its data for good",
             SnapshotList => "All snapshots, oldest first within a volume",
-            SnapshotCreate => "Take a snapshot of a volume, or of several at one moment",
+            SnapshotCreate => "Take a snapshot of a volume, or of several or a project's at one moment",
             SnapshotShow => "One snapshot",
             SnapshotSet => "Hold a snapshot or let it go; make it a template or none",
             SnapshotDelete => "Delete a snapshot",
@@ -472,6 +490,8 @@ impl Operation {
             VolumeSet => Some("VolumeSet"),
             VolumeMove => Some("VolumeMove"),
             MoveKeep => Some("MoveKeep"),
+            ProjectCreate => Some("ProjectCreate"),
+            ProjectSet => Some("ProjectSet"),
             TrashRestore => Some("TrashRestore"),
             SnapshotCreate => Some("SnapshotCreate"),
             SnapshotSet => Some("SnapshotSet"),
@@ -505,6 +525,9 @@ impl Operation {
             VolumeMove => ReplyBody::Task,
             MoveList => ReplyBody::Page("MoveLeft"),
             MoveKeep => ReplyBody::Object("Volume"),
+            ProjectList => ReplyBody::Page("Project"),
+            ProjectCreate => ReplyBody::Created("Project"),
+            ProjectShow | ProjectSet => ReplyBody::Object("Project"),
             TrashList => ReplyBody::Page("TrashedVolume"),
             TrashShow => ReplyBody::Object("TrashedVolume"),
             TrashRestore => ReplyBody::Object("Volume"),
@@ -533,7 +556,7 @@ impl Operation {
             SessionList => ReplyBody::Page("Session"),
             VolumeDelete | TrashPurge | SnapshotDelete | TokenDelete => ReplyBody::Nothing,
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => ReplyBody::Nothing,
-            ReceptionDelete | MoveAbandon => ReplyBody::Nothing,
+            ReceptionDelete | ProjectDelete | MoveAbandon => ReplyBody::Nothing,
         }
     }
 
@@ -543,7 +566,7 @@ impl Operation {
             HostList | HostGroupList => &[Parameter::Limit, Parameter::Cursor],
             MappingList => &[Parameter::Limit, Parameter::Cursor, Parameter::Volume, Parameter::Host],
             SessionList => &[Parameter::Limit, Parameter::Cursor, Parameter::Host],
-            DiskList | VolumeList | TrashList | ReceptionList => {
+            DiskList | VolumeList | ProjectList | TrashList | ReceptionList => {
                 &[Parameter::Limit, Parameter::Cursor, Parameter::Pool]
             }
             SnapshotList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool, Parameter::Volume],
@@ -552,6 +575,7 @@ impl Operation {
             PoolCreate | PoolDestroy | PoolImport | PoolExport | GroupRemove => &[Parameter::DryRun],
             PoolAdd | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear => &[Parameter::DryRun],
             VolumeCreate | VolumeSet | VolumePromote => &[Parameter::DryRun],
+            ProjectCreate | ProjectSet | ProjectDelete => &[Parameter::DryRun],
             VolumeDelete => {
                 &[Parameter::DryRun, Parameter::WithSnapshots, Parameter::Purge, Parameter::Force]
             }
@@ -582,6 +606,10 @@ impl Operation {
                 | VolumeCreate
                 | VolumeSet
                 | VolumeDelete
+                | ProjectShow
+                | ProjectCreate
+                | ProjectSet
+                | ProjectDelete
                 | SnapshotShow
                 | SnapshotSet
                 | SnapshotDelete

@@ -50,7 +50,7 @@ pub struct SnapshotStatus {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotCreate {
-    /// Names or UUIDs of volumes of one pool, at most 256.
+    /// Names or UUIDs of volumes of one pool, at most 256. The name or UUID of a project stands for all its volumes.
     pub volumes: Vec<String>,
     /// What follows the `@`, for each of them: 1 to 100 letters, digits and `._-:`.
     pub name: String,

@@ -1,6 +1,6 @@
 //! Volumes.
 
-use crate::{Condition, Sync};
+use crate::{Condition, Property, Sync, VolumeSources};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -15,7 +15,7 @@ pub enum VolumeFormat {
     EagerZeroedThick,
 }
 
-/// A volume: a virtual disk. Its name is `POOL/NAME`.
+/// A volume: a virtual disk. Its name is `POOL/NAME`, or `POOL/PROJECT/NAME` when it belongs to a project.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
     #[schema(format = "uuid")]
@@ -42,6 +42,9 @@ pub struct VolumeSpec {
     /// How many of these are kept: the oldest is deleted when there are more.
     #[serde(default)]
     pub snapshot_keep: u32,
+    /// Where these values come from. Block size and format are always its own.
+    #[serde(default)]
+    pub sources: VolumeSources,
 }
 
 /// What an appliance meant that could not compress.
@@ -52,6 +55,9 @@ fn no_compression() -> String {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeStatus {
     pub pool: String,
+    /// The project that it belongs to, `POOL/PROJECT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     /// Bytes of blocks that hold data.
     pub mapped_bytes: u64,
     /// What these take of the pool, without redundancy: less where they are compressed.
@@ -89,22 +95,22 @@ pub struct VolumeStatus {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeCreate {
-    /// `POOL/[PROJECT/]NAME`; after the pool 1 to 200 letters, digits and `._-/`.
+    /// `POOL/[PROJECT/]NAME`; after the pool 1 to 200 letters, digits and `._-/`. The project must be there.
     pub name: String,
     /// 1 MiB to 64 TiB, a multiple of the block size. Needed, except for a clone, which is as large as its snapshot or larger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// A power of two from 4096 to 131072. Default: 8192. A clone has its snapshot's.
+    /// A power of two from 4096 to 131072. Default: the project's, or 8192. A clone has its snapshot's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size_bytes: Option<u32>,
-    /// Default: `always`; for a clone, that of the volume that its snapshot is of.
+    /// Default: inherited from the project, or `always`; for a clone, what the volume has of its own that its snapshot is of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
-    /// `off`, `lz4`, `lzjb`, `gzip-1` to `gzip-9`, `zstd-1` to `zstd-19`. Default: `lz4`; for a clone, that of the volume that its
-    /// snapshot is of.
+    /// `off`, `lz4`, `lzjb`, `gzip-1` to `gzip-9`, `zstd-1` to `zstd-19`. Default: inherited from the project, or `lz4`; for a clone, what
+    /// the volume has of its own that its snapshot is of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<String>,
-    /// Default: `thin`. Refused when the pool cannot hold what it would reserve.
+    /// Default: the project's, or `thin`; a clone is `thin`. Refused when the pool cannot hold what it would reserve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<VolumeFormat>,
     /// Name or UUID of a snapshot in the same pool: the volume becomes a clone of it.
@@ -144,4 +150,7 @@ pub struct VolumeSet {
     /// How many of these are kept, 1 to 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_keep: Option<u32>,
+    /// Of `sync`, `compression` and `snapshot_schedule`, what it has from its project again, or by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inherit: Vec<Property>,
 }

@@ -1,12 +1,13 @@
 //! The command line as clap sees it. What it says is committed as `docs/cli.md`.
 
 use crate::disks::Disk;
+use crate::projects::{Project, property};
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
 use crate::{moves, trash};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use forebay_api::{Access, Layout, Sync, VolumeFormat};
+use forebay_api::{Access, Layout, Property, Sync, VolumeFormat};
 use std::convert::Infallible;
 use std::path::PathBuf;
 
@@ -45,6 +46,9 @@ pub enum Noun {
     /// Disks of pools
     #[command(subcommand)]
     Disk(Disk),
+    /// Projects: volumes that have properties in common
+    #[command(subcommand)]
+    Project(Project),
     /// Volumes: virtual disks
     #[command(subcommand)]
     Volume(Volume),
@@ -371,16 +375,16 @@ pub enum Volume {
         /// 1M to 64T; a clone is as large as its snapshot, or as this if that is larger
         #[arg(long, value_parser = parse_size, required_unless_present = "from")]
         size: Option<u64>,
-        /// A power of two from 4K to 128K [default: 8K]
+        /// A power of two from 4K to 128K [default: the project's, or 8K]
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         block_size: Option<u64>,
-        /// When a write is acknowledged [default: always]
+        /// When a write is acknowledged [default: as the project says, or always]
         #[arg(long)]
         sync: Option<SyncArgument>,
-        /// off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19 [default: lz4]
+        /// off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19 [default: as the project says, or lz4]
         #[arg(long, value_name = "KIND")]
         compression: Option<String>,
-        /// What is kept ready for it [default: thin]
+        /// What is kept ready for it [default: the project's, or thin]
         #[arg(long)]
         format: Option<FormatArgument>,
         /// A snapshot of the same pool: the volume begins as it is, and shares its blocks until they are overwritten
@@ -423,6 +427,9 @@ pub enum Volume {
         /// How many of these are kept, 1 to 1000: the oldest is deleted when there are more
         #[arg(long, value_name = "N", group = "property")]
         snapshot_keep: Option<u32>,
+        /// What it has from its project again, or by default: sync, compression, snapshot-schedule
+        #[arg(long, value_name = "PROPERTY", value_parser = property, value_delimiter = ',', group = "property")]
+        inherit: Vec<Property>,
         #[command(flatten)]
         dry_run: DryRun,
     },

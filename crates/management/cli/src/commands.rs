@@ -4,7 +4,7 @@ use crate::arguments::{Event, Pool, Task, Token, Volume, Wait};
 use crate::client::{Answer, Call, Client};
 use crate::failure::{Exit, Failure, printable};
 use crate::size::Sector;
-use crate::{hosts, progress, show};
+use crate::{hosts, progress, projects, show};
 use forebay_api as api;
 use forebay_api::{DiskPaths, MappingCreate, Operation, Page};
 use forebay_api::{PoolAdd, PoolCreate, PoolScrub, ScrubAction, TokenCreate, VolumeCreate, VolumeSet};
@@ -271,14 +271,10 @@ impl Session {
                 logical_block,
                 dry_run,
             } => {
-                let block_size_bytes = block_size.map(u32::try_from).transpose().map_err(|_| {
-                    let remedy = "Give a power of two from 4K to 128K.";
-                    Failure::new(Exit::Usage, "the block size is out of range", remedy)
-                })?;
                 let body = VolumeCreate {
                     name,
                     size_bytes: size,
-                    block_size_bytes,
+                    block_size_bytes: projects::block_size(block_size)?,
                     sync: sync.map(Into::into),
                     compression,
                     format: format.map(Into::into),
@@ -308,7 +304,7 @@ impl Session {
                 self.map(&MappingCreate { volume: name, host, lun, logical_block_bytes }, dry_run.dry_run)
             }
             Volume::Unmap { name, host, dry_run } => self.unmap(&name, &host, dry_run.dry_run),
-            Volume::Set { name, sync, compression, snapshot_every, snapshot_keep, dry_run } => {
+            Volume::Set { name, sync, compression, snapshot_every, snapshot_keep, inherit, dry_run } => {
                 let change = VolumeSet {
                     size_bytes: None,
                     sync: sync.map(Into::into),
@@ -316,6 +312,7 @@ impl Session {
                     format: None,
                     snapshot_every_seconds: snapshot_every,
                     snapshot_keep,
+                    inherit,
                 };
                 self.volume_change(&name, &change, dry_run.dry_run)
             }

@@ -13,6 +13,7 @@ mod help;
 mod hosts;
 mod moves;
 mod progress;
+mod projects;
 mod secret;
 mod show;
 mod size;
@@ -117,6 +118,7 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
         Noun::Demo(options) => (local.demo)(serve_options(data, options)).map(|()| Exit::Ok),
         Noun::Pool(command) => session(data_given)?.pool(command),
         Noun::Disk(command) => session(data_given)?.disk(command),
+        Noun::Project(command) => session(data_given)?.project(command),
         Noun::Volume(command) => session(data_given)?.volume(command),
         Noun::Snapshot(command) => session(data_given)?.snapshot(command),
         Noun::Clone(command) => session(data_given)?.clone_command(command),

@@ -5,8 +5,8 @@ use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
     Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool, PoolFound, PoolState,
-    PoolStatus, PoolTrimmed, Reception, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot, Task,
-    TaskState, Token, TrashedVolume, Volume, VolumeSpec,
+    PoolStatus, PoolTrimmed, Project, Reception, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot,
+    Source, Task, TaskState, Token, TrashedVolume, Volume, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
 use serde::Serialize;
@@ -336,22 +336,26 @@ pub fn receptions(receptions: &[Reception]) {
 pub fn volume(volume: &Volume) {
     println!("{}", printable(&volume.name));
     println!("  id          {}", printable(&volume.id));
+    if let Some(project) = &volume.status.project {
+        println!("  project     {}", printable(project));
+    }
     println!("  size        {}", show_size(volume.spec.size_bytes));
     println!("  format      {}", word(&volume.spec.format));
     println!("  written     {}", show_size(volume.status.mapped_bytes));
     println!("  reserved    {}", show_size(volume.status.reserved_bytes));
     println!("  used        {}", show_size(volume.status.used_bytes));
     println!("  stored as   {} ({})", show_size(volume.status.stored_bytes), ratio(volume));
-    println!("  compression {}", printable(&volume.spec.compression));
+    let (spec, sources) = (&volume.spec, &volume.spec.sources);
+    println!("  compression {} ({})", printable(&spec.compression), word(&sources.compression));
     let (compress, expand) = (volume.status.compress_cpu_us, volume.status.expand_cpu_us);
     if compress + expand > 0 {
         let seconds = |micros: u64| micros as f64 / 1e6;
         println!("  its cost    {:.1} s to compress, {:.1} s to expand", seconds(compress), seconds(expand));
     }
     println!("  block size  {}", show_size(u64::from(volume.spec.block_size_bytes)));
-    println!("  sync        {}", word(&volume.spec.sync));
+    println!("  sync        {} ({})", word(&spec.sync), word(&sources.sync));
     println!("  snapshots   {}", snapshots_in_words(volume));
-    println!("  schedule    {}", snapshot_schedule(&volume.spec));
+    println!("  schedule    {} ({})", snapshot_schedule(spec), word(&sources.snapshot_schedule));
     if let Some(origin) = &volume.status.origin {
         println!("  origin      {}", printable(origin));
     }
@@ -371,10 +375,58 @@ fn snapshots_in_words(volume: &Volume) -> String {
 }
 
 fn snapshot_schedule(spec: &VolumeSpec) -> String {
-    match spec.snapshot_every_seconds {
+    schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep)
+}
+
+fn schedule_in_words(every_seconds: u32, keep: u32) -> String {
+    match every_seconds {
         0 => "-".into(),
-        seconds => format!("every {}, {} kept", show_duration(seconds), spec.snapshot_keep),
+        seconds => format!("every {}, {keep} kept", show_duration(seconds)),
     }
+}
+
+pub fn projects(projects: &[Project]) {
+    // What the project does not say, its volumes have by default.
+    let said = |value: String, source: Source| match source {
+        Source::Default => Cell::text(format!("{value} (default)")),
+        _ => Cell::text(value),
+    };
+    let rows = projects.iter().map(|project| {
+        let (spec, status, sources) = (&project.spec, &project.status, &project.spec.sources);
+        let schedule = schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep);
+        vec![
+            Cell::text(&project.name),
+            Cell::number(status.volumes),
+            Cell::number(show_size(status.size_bytes)),
+            Cell::number(show_size(status.used_bytes)),
+            said(word(&spec.sync), sources.sync),
+            said(spec.compression.clone(), sources.compression),
+            said(schedule, sources.snapshot_schedule),
+        ]
+    });
+    table(
+        &["NAME", "VOLUMES", "SIZE", "USED", "SYNC", "COMPRESSION", "SCHEDULE"],
+        rows.collect(),
+        "No projects. Create one with: forebay project create POOL/PROJECT",
+    );
+}
+
+pub fn project(project: &Project) {
+    let (spec, status, sources) = (&project.spec, &project.status, &project.spec.sources);
+    println!("{}", printable(&project.name));
+    println!("  id          {}", printable(&project.id));
+    println!("  volumes     {}, {} in the trash", status.volumes, status.volumes_trashed);
+    println!("  size        {}", show_size(status.size_bytes));
+    println!("  written     {}", show_size(status.mapped_bytes));
+    println!("  used        {}", show_size(status.used_bytes));
+    println!("  compression {} ({})", printable(&spec.compression), word(&sources.compression));
+    println!("  sync        {} ({})", word(&spec.sync), word(&sources.sync));
+    let schedule = schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep);
+    println!("  schedule    {schedule} ({})", word(&sources.snapshot_schedule));
+    let block_size = show_size(u64::from(spec.block_size_bytes));
+    println!("  block size  {block_size} ({}), of new volumes", word(&sources.block_size));
+    println!("  format      {} ({}), of new volumes", word(&spec.format), word(&sources.format));
+    println!("  created     {} UTC", show_time(status.created_unix_ms));
 }
 
 /// What sets a snapshot apart, in words.

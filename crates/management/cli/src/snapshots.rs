@@ -13,9 +13,9 @@ use forebay_api::{Operation, SnapshotClone, SnapshotCreate, SnapshotRollback, Sn
 
 #[derive(Subcommand, Debug)]
 pub enum Snapshot {
-    /// Take a snapshot of a volume, or of several at one moment
+    /// Take a snapshot of a volume, or of several or of all of a project at one moment
     Create {
-        /// POOL/VOLUME@NAME; of several volumes the pool and the name are the same
+        /// POOL/VOLUME@NAME, or POOL/PROJECT@NAME for all its volumes; of several the pool and the name are the same
         #[arg(value_name = "VOLUME@NAME", required = true)]
         names: Vec<String>,
         #[command(flatten)]

@@ -144,7 +144,7 @@ pub mod tests {
     use super::*;
     use crate::hosts::{Group, Host, Mapping};
     use forebay_base::WallTime;
-    use forebay_pool::{Compression, SyncPolicy};
+    use forebay_pool::{Compression, Source, Sources, SyncPolicy};
 
     fn host(id: &str, initiators: &[&str]) -> Host {
         Host {
@@ -167,6 +167,8 @@ pub mod tests {
             block_size: 8192,
             sync: SyncPolicy::Always,
             compression: Compression::Off,
+            project: None,
+            sources: Sources { sync: Source::Own, compression: Source::Own, schedule: Source::Own },
             read_only: false,
             shard: 0,
             core,

@@ -343,9 +343,15 @@ pub fn volume(volume: &engine::VolumeInfo) -> api::Volume {
             format: format(volume.format),
             snapshot_every_seconds: volume.schedule.every_seconds,
             snapshot_keep: volume.schedule.keep,
+            sources: api::VolumeSources {
+                sync: source(volume.sources.sync),
+                compression: source(volume.sources.compression),
+                snapshot_schedule: source(volume.sources.schedule),
+            },
         },
         status: api::VolumeStatus {
             pool: volume.pool.clone(),
+            project: volume.project.as_ref().map(|project| format!("{}/{project}", volume.pool)),
             mapped_bytes: volume.mapped,
             stored_bytes: volume.stored,
             compress_cpu_us: volume.packing_nanos / 1000,
@@ -362,6 +368,58 @@ pub fn volume(volume: &engine::VolumeInfo) -> api::Volume {
         },
         name,
         conditions: vec![condition("Ready", true, "Online", "")],
+    }
+}
+
+fn source(source: engine::Source) -> api::Source {
+    match source {
+        engine::Source::Own => api::Source::Own,
+        engine::Source::Project => api::Source::Project,
+        engine::Source::Default => api::Source::Default,
+    }
+}
+
+/// Where the value comes from that a project has, if it has one.
+fn said<T>(value: &Option<T>) -> api::Source {
+    if value.is_some() { api::Source::Own } else { api::Source::Default }
+}
+
+pub fn project(project: &engine::ProjectInfo) -> api::Project {
+    let properties = &project.properties;
+    let schedule = properties.schedule.unwrap_or_default();
+    let deletable = match (project.volumes, project.trashed) {
+        (0, 0) => condition("Deletable", true, "Empty", ""),
+        (0, _) => condition("Deletable", false, "Trashed", "Volumes of it are in the trash."),
+        _ => condition("Deletable", false, "Used", "It has volumes."),
+    };
+    api::Project {
+        id: project.id.to_string(),
+        name: format!("{}/{}", project.pool, project.name),
+        spec: api::ProjectSpec {
+            sync: sync(properties.sync.unwrap_or_default()),
+            compression: properties.compression.unwrap_or_default().to_string(),
+            snapshot_every_seconds: schedule.every_seconds,
+            snapshot_keep: schedule.keep,
+            block_size_bytes: properties.block_size.unwrap_or(api::VolumeCreate::BLOCK_SIZE_DEFAULT),
+            format: format(properties.format.unwrap_or_default()),
+            sources: api::ProjectSources {
+                sync: said(&properties.sync),
+                compression: said(&properties.compression),
+                snapshot_schedule: said(&properties.schedule),
+                block_size: said(&properties.block_size),
+                format: said(&properties.format),
+            },
+        },
+        status: api::ProjectStatus {
+            pool: project.pool.clone(),
+            volumes: project.volumes,
+            volumes_trashed: project.trashed,
+            size_bytes: project.size,
+            mapped_bytes: project.mapped,
+            used_bytes: project.used,
+            created_unix_ms: project.created.0,
+        },
+        conditions: vec![deletable],
     }
 }
 

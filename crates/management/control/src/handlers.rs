@@ -6,6 +6,7 @@ pub mod mappings;
 pub mod moves;
 pub mod others;
 pub mod pools;
+pub mod projects;
 pub mod sessions;
 pub mod snapshots;
 pub mod streams;

@@ -4,7 +4,7 @@
 //! changes something runs as its own task: a client that hangs up in the middle does not leave it half done.
 
 use crate::handlers::{
-    disks, hosts, mappings, moves, others, pools, sessions, snapshots, streams, trash, volumes,
+    disks, hosts, mappings, moves, others, pools, projects, sessions, snapshots, streams, trash, volumes,
 };
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{Failure, Principal, collect};
@@ -77,6 +77,11 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::MoveList => get(moves::list),
         Operation::MoveKeep => post(moves::keep),
         Operation::MoveAbandon => delete(moves::abandon),
+        Operation::ProjectList => get(projects::list),
+        Operation::ProjectCreate => post(projects::create),
+        Operation::ProjectShow => get(projects::show),
+        Operation::ProjectSet => patch(projects::set),
+        Operation::ProjectDelete => delete(projects::delete),
         Operation::TrashList => get(trash::list),
         Operation::TrashShow => get(trash::show),
         Operation::TrashRestore => post(trash::restore),
@@ -120,7 +125,8 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
 
 async fn no_such_path(request: Request) -> Failure {
     let path = request.uri().path();
-    let remedy = if path.starts_with("/api/v1/volumes/") || path.starts_with("/api/v1/snapshots/") {
+    let named = ["/api/v1/volumes/", "/api/v1/projects/", "/api/v1/snapshots/"];
+    let remedy = if named.iter().any(|prefix| path.starts_with(prefix)) {
         "A name is one segment of the path: write demo%2Fweb for demo/web."
     } else {
         "GET /api/v1/openapi.json describes every path."

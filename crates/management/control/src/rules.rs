@@ -2,6 +2,7 @@
 //!
 //! Pure functions. The engine checks its own limits again; it does not trust this floor.
 
+pub mod projects;
 pub mod snapshots;
 
 use crate::filling::THRESHOLDS_MAX;

@@ -101,8 +101,8 @@ pub fn thin_volume(name: &str, size: u64) -> VolumeSpec {
         name: name.into(),
         size,
         block_size: 8 << 10,
-        sync: SyncPolicy::Standard,
-        compression: Compression::Off,
+        sync: Some(SyncPolicy::Standard),
+        compression: Some(Compression::Off),
         format: VolumeFormat::Thin,
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! It knows nothing of trees, births or checkpoints. A snapshot is a copy.
 
+use forebay_pool::{Compression, VolumeFormat};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -15,6 +16,10 @@ pub struct Volume {
     pub size: u64,
     /// The snapshot that it grew from.
     pub parent: Option<u32>,
+    /// Whoever it shares ancestors with has the same.
+    pub family: u32,
+    /// Whether space is reserved for it.
+    pub is_thick: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -24,6 +29,9 @@ pub struct Snapshot {
     pub content: Content,
     pub size: u64,
     pub parent: Option<u32>,
+    pub family: u32,
+    /// The first snapshot that it is a copy of, itself if it is none.
+    pub origin: u32,
     pub held: bool,
 }
 
@@ -37,17 +45,67 @@ pub struct Model {
 /// One thing that somebody does.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Op {
-    Create { volume: String, size: u64 },
-    Write { volume: String, first: u64, count: u64, number: u32 },
-    Discard { volume: String, first: u64, count: u64 },
-    Resize { volume: String, size: u64 },
-    Snapshot { volumes: Vec<String>, name: String },
-    Hold { volume: String, name: String, held: bool },
-    DeleteSnapshot { volume: String, name: String },
-    Rollback { volume: String, name: String },
-    Clone { volume: String, name: String, new: String },
-    Promote { volume: String },
-    DeleteVolume { volume: String, with_snapshots: bool },
+    Create {
+        volume: String,
+        size: u64,
+        format: VolumeFormat,
+    },
+    /// What is written from now on is stored so.
+    Compress {
+        volume: String,
+        compression: Compression,
+    },
+    Write {
+        volume: String,
+        first: u64,
+        count: u64,
+        number: u32,
+    },
+    Discard {
+        volume: String,
+        first: u64,
+        count: u64,
+    },
+    Resize {
+        volume: String,
+        size: u64,
+    },
+    Snapshot {
+        volumes: Vec<String>,
+        name: String,
+    },
+    Hold {
+        volume: String,
+        name: String,
+        held: bool,
+    },
+    DeleteSnapshot {
+        volume: String,
+        name: String,
+    },
+    Rollback {
+        volume: String,
+        name: String,
+    },
+    Clone {
+        volume: String,
+        name: String,
+        new: String,
+    },
+    Promote {
+        volume: String,
+    },
+    DeleteVolume {
+        volume: String,
+        with_snapshots: bool,
+    },
+    /// A snapshot is sent, whole or as what changed since another one, and received as `into`.
+    Travel {
+        volume: String,
+        name: String,
+        base: Option<(String, String)>,
+        into: String,
+    },
     Checkpoint,
 }
 
@@ -73,21 +131,73 @@ impl Model {
 
     /// Takes a snapshot of a volume that holds `content`.
     pub fn snapshot(&mut self, volume: &str, name: &str, content: Content) {
-        let id = self.next;
-        self.next += 1;
+        let id = self.number();
         let of = self.volumes.get_mut(volume).expect("it is there");
-        let (size, parent) = (of.size, of.parent.replace(id));
+        let (size, family, parent) = (of.size, of.family, of.parent.replace(id));
         let (volume, name) = (volume.to_string(), name.to_string());
-        self.snapshots.insert(id, Snapshot { volume, name, content, size, parent, held: false });
+        let taken = Snapshot { volume, name, content, size, parent, family, origin: id, held: false };
+        self.snapshots.insert(id, taken);
+    }
+
+    fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    pub fn are_kin(one: &Snapshot, other: &Snapshot) -> bool {
+        one.family == other.family
+    }
+
+    /// The snapshots that are copies of one.
+    pub fn copies(&self, origin: u32) -> impl Iterator<Item = (u32, &Snapshot)> {
+        self.snapshots.iter().filter(move |(_, known)| known.origin == origin).map(|(id, known)| (*id, known))
+    }
+
+    /// The copy of a snapshot that a volume has.
+    pub fn copy_in(&self, volume: &str, origin: u32) -> Option<u32> {
+        self.copies(origin).find(|(_, known)| known.volume == volume).map(|(id, _)| id)
+    }
+
+    /// A snapshot is received as a volume; the base is one of its family.
+    fn travel(&mut self, sent: u32, base: Option<u32>, into: &str) -> bool {
+        let sent = self.snapshots[&sent].clone();
+        let base = base.map(|base| self.snapshots[&base].origin);
+        let (parent, is_thick) = match (self.volumes.get(into), base) {
+            (None, None) => (None, false),
+            (Some(_), None) => return false,
+            (None, Some(base)) => (self.copies(base).map(|(id, _)| id).next(), false),
+            (Some(volume), Some(base)) => {
+                let has_it = self.copy_in(into, sent.origin).is_some();
+                let parent = self.copy_in(into, base);
+                if has_it || self.find(into, &sent.name).is_some() || parent.is_none() || volume.is_thick {
+                    return false;
+                }
+                (parent, false)
+            }
+        };
+        let (id, fresh) = (self.number(), self.number());
+        let family = parent.map_or(fresh, |parent| self.snapshots[&parent].family);
+        let arrived =
+            Volume { content: sent.content.clone(), size: sent.size, parent: Some(id), family, is_thick };
+        self.volumes.insert(into.into(), arrived);
+        self.snapshots.insert(id, Snapshot { volume: into.into(), parent, family, held: false, ..sent });
+        true
     }
 
     /// Does it; false when it is refused, and nothing has changed.
     pub fn apply(&mut self, op: &Op) -> bool {
         match op {
-            Op::Checkpoint => true,
-            Op::Create { volume, size } => {
-                let fresh = Volume { content: Content::default(), size: *size, parent: None };
+            Op::Checkpoint | Op::Compress { .. } => true,
+            Op::Create { volume, size, format } => {
+                let (content, family) = (Content::default(), self.number());
+                let is_thick = *format != VolumeFormat::Thin;
+                let fresh = Volume { content, size: *size, parent: None, family, is_thick };
                 self.volumes.insert(volume.clone(), fresh).is_none()
+            }
+            Op::Travel { volume, name, base, into } => {
+                let find = |volume: &str, name: &str| self.find(volume, name).expect("it is there");
+                let base = base.as_ref().map(|(volume, name)| find(volume, name));
+                self.travel(find(volume, name), base, into)
             }
             Op::Write { volume, first, count, number } => {
                 let volume = self.volumes.get_mut(volume).expect("it is there");
@@ -131,17 +241,20 @@ impl Model {
             }
             Op::Rollback { volume, name } => {
                 let id = self.find(volume, name).expect("it is there");
-                let Snapshot { content, size, .. } = self.snapshots[&id].clone();
-                self.volumes.insert(volume.clone(), Volume { content, size, parent: Some(id) });
+                let Snapshot { content, size, family, .. } = self.snapshots[&id].clone();
+                let is_thick = self.volumes[volume].is_thick;
+                let back = Volume { content, size, parent: Some(id), family, is_thick };
+                self.volumes.insert(volume.clone(), back);
                 true
             }
             Op::Clone { volume, name, new } => {
                 let id = self.find(volume, name).expect("it is there");
-                let Snapshot { content, size, .. } = self.snapshots[&id].clone();
+                let Snapshot { content, size, family, .. } = self.snapshots[&id].clone();
                 if self.volumes.contains_key(new) {
                     return false;
                 }
-                self.volumes.insert(new.clone(), Volume { content, size, parent: Some(id) });
+                let cloned = Volume { content, size, parent: Some(id), family, is_thick: false };
+                self.volumes.insert(new.clone(), cloned);
                 true
             }
             Op::Promote { volume } => self.promote(volume),

@@ -56,8 +56,8 @@ impl Bench {
             name: name.into(),
             size,
             block_size,
-            sync,
-            compression: Compression::Off,
+            sync: Some(sync),
+            compression: Some(Compression::Off),
             format: VolumeFormat::Thin,
         };
         let info = self.engine.volume_create(spec).await.map_err(failed)?;

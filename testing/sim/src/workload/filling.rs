@@ -5,7 +5,7 @@ use crate::content::SECTOR;
 use crate::harness::Failure;
 use crate::oracle::{Effect, NEVER};
 use forebay_base::MIB;
-use forebay_pool::{Compression, ErrorKind, IoError, SyncPolicy, VolumeFormat};
+use forebay_pool::{Compression, ErrorKind, IoError, Setting, SyncPolicy, VolumeChange, VolumeFormat};
 
 /// A volume that fills its pool.
 pub struct Filling(Live);
@@ -155,6 +155,13 @@ impl Clients {
             }
         }
         self.failure.check()
+    }
+
+    /// What is written to a filling volume from now on is compressed.
+    pub async fn compress(&self, filling: &Filling) -> Result<(), Failure> {
+        let change = VolumeChange { compression: Setting::Own(Compression::Lz4), ..VolumeChange::default() };
+        let set = self.engine.volume_set(&filling.0.name, change).await;
+        set.map(drop).map_err(|error| Failure::Outcome(format!("changing the compression: {error}")))
     }
 
     /// Overwrites parts of a filling volume.

@@ -229,5 +229,6 @@ fn name(record: &DatasetRecord) -> String {
     match record.kind {
         DatasetKind::Snapshot => format!("snapshot {} of volume number {}", record.name, record.volume),
         DatasetKind::Volume | DatasetKind::Attributes => format!("volume {}", record.name),
+        DatasetKind::Project => format!("project {}", record.name),
     }
 }

@@ -3,14 +3,15 @@
 mod lost;
 mod pools;
 mod pressure;
+mod projects;
 
 use forebay_base::planted::{Bug, plant, times_met};
 use forebay_base::{Id, MIB, Random};
 use forebay_pool::check::check;
 use forebay_pool::{
     Compression, Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, IoError, Layout, MoveProgress,
-    MoveSide, PoolSpec, SnapshotSchedule, SyncPolicy, Volume, VolumeDelete, VolumeFormat, VolumeInfo,
-    VolumeSpec,
+    MoveSide, PoolSpec, Setting, SnapshotSchedule, SyncPolicy, Volume, VolumeChange, VolumeDelete,
+    VolumeFormat, VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Cursor, Event as Step, Fate, Image, World, WorldConfig};
@@ -180,7 +181,8 @@ fn moves_under_load(seed: u64, layouts: [Layout; 2], pause: Duration) {
         clients.change(7, false).await;
         pools.import(0).await;
         // And back, in both senses.
-        pools.engine.volume_set_schedule("vault/a", schedule).await.expect("set");
+        let set = VolumeChange { schedule: Setting::Own(schedule), ..VolumeChange::default() };
+        pools.engine.volume_set("vault/a", set).await.expect("set");
         let back =
             while_clients_work(&clients, seed, pause, pools.move_to(&info.id.to_string(), "tank")).await;
         assert_eq!(back.expect("moved").schedule, schedule);

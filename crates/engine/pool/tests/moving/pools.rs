@@ -26,17 +26,21 @@ impl Pools {
         }
     }
 
-    pub async fn create(&self, name: &str, size: u64, format: VolumeFormat) -> Result<Volume, Error> {
-        let (pool, own) = name.split_once('/').expect("POOL/NAME");
-        let spec = VolumeSpec {
+    pub fn volume_spec(&self, pool: &str, name: &str, size: u64) -> VolumeSpec {
+        VolumeSpec {
             pool: pool.into(),
-            name: own.into(),
+            name: name.into(),
             size,
             block_size: BLOCK as u32,
-            sync: SyncPolicy::Always,
-            compression: Compression::Lz4,
-            format,
-        };
+            sync: Some(SyncPolicy::Always),
+            compression: Some(Compression::Lz4),
+            format: VolumeFormat::Thin,
+        }
+    }
+
+    pub async fn create(&self, name: &str, size: u64, format: VolumeFormat) -> Result<Volume, Error> {
+        let (pool, own) = name.split_once('/').expect("POOL/NAME");
+        let spec = VolumeSpec { format, ..self.volume_spec(pool, own, size) };
         self.engine.volume_create(spec).await.map(|info| self.open(info.id))
     }
 

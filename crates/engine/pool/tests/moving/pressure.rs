@@ -22,8 +22,8 @@ impl Wide {
             name: own.into(),
             size: WRITERS * WRITE,
             block_size: 128 << 10,
-            sync: SyncPolicy::Standard,
-            compression: Compression::Lz4,
+            sync: Some(SyncPolicy::Standard),
+            compression: Some(Compression::Lz4),
             format: VolumeFormat::Thin,
         };
         let info = pools.engine.volume_create(spec).await.expect("created");

@@ -66,7 +66,7 @@ pub async fn create(
     let _turn = shared.volume_turn.lock().await;
     let mut of = Vec::new();
     for name in &request.volumes {
-        of.push(shared.engine.volume(name).await?);
+        of.extend(named(&shared, name).await?);
     }
     let pool = rules::group(&of)?;
     shared.engine.pool_changeable(pool).await?;
@@ -94,6 +94,26 @@ pub async fn create(
     }
     // A header has room for one place: that of the first.
     made(StatusCode::CREATED, &Operation::SnapshotShow.path_of(&wanted[0]), &taken)
+}
+
+/// A volume, or all volumes of a project.
+async fn named(shared: &Shared, name: &str) -> Result<Vec<VolumeInfo>, Problem> {
+    let missing = match shared.engine.volume(name).await {
+        Err(error) if error.kind == ErrorKind::NotFound => error,
+        result => return Ok(vec![result.map_err(convert::problem)?]),
+    };
+    let project = match shared.engine.project(name).await {
+        Err(error) if error.kind == ErrorKind::NotFound => return Err(convert::problem(missing)),
+        result => result.map_err(convert::problem)?,
+    };
+    let mut volumes = shared.engine.volumes(Some(&project.pool)).await.map_err(convert::problem)?;
+    volumes.retain(|volume| volume.project.as_ref() == Some(&project.name));
+    if volumes.is_empty() {
+        return Err(Problem::new(Code::Conflict, "the project has no volumes")
+            .object(name)
+            .remedy("Create volumes in it first."));
+    }
+    Ok(volumes)
 }
 
 fn exists(name: &str) -> Problem {

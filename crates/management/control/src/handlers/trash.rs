@@ -40,6 +40,7 @@ pub async fn restore(
         let detail = format!("the volume is in pool {}", trashed.pool);
         return Err(rules::invalid("name", detail, &format!("Name it {}/….", trashed.pool)).into());
     }
+    shared.engine.volume_name_check(pool, new_name).await?;
     if shared.engine.volumes(Some(pool)).await?.iter().any(|volume| volume.name == new_name) {
         return Err(Problem::new(Code::Conflict, "another volume has this name by now")
             .object(full)

@@ -16,7 +16,9 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use forebay_api::{Code, Operation, Problem, Volume, VolumeCreate, VolumeSet, show_duration, show_size};
-use forebay_pool::{SnapshotInfo, VolumeChange, VolumeDelete, VolumeInfo, VolumeSpec};
+use forebay_pool::{
+    ErrorKind, ProjectProperties, Setting, SnapshotInfo, VolumeChange, VolumeDelete, VolumeInfo, VolumeSpec,
+};
 use std::sync::Arc;
 
 pub fn etag(volume: &Volume) -> String {
@@ -52,13 +54,24 @@ pub async fn create(
 }
 
 /// Creates a volume, empty or as a clone.
-pub async fn make(shared: &Arc<Shared>, who: &Principal, dry_run: bool, request: VolumeCreate) -> Answered {
+pub async fn make(
+    shared: &Arc<Shared>,
+    who: &Principal,
+    dry_run: bool,
+    mut request: VolumeCreate,
+) -> Answered {
     let _turn = shared.volume_turn.lock().await;
     let source = match &request.from_snapshot {
         Some(snapshot) => Some(shared.engine.snapshot(snapshot).await?),
         None => None,
     };
+    let properties = properties_for(shared, &request.name).await?;
+    if source.is_none() {
+        request.block_size_bytes = request.block_size_bytes.or(properties.block_size);
+    }
+    let format = request.format.map(convert::format_in).or(properties.format).unwrap_or_default();
     let new = rules::volume(&request, source.as_ref())?;
+    shared.engine.volume_name_check(new.pool, new.name).await?;
     let existing = shared.engine.volumes(Some(new.pool)).await?;
     shared.engine.pool_changeable(new.pool).await?;
     if existing.iter().any(|volume| volume.name == new.name) {
@@ -74,8 +87,8 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, dry_run: bool, request:
         let (action, what) = match &source {
             None => {
                 let blocks = show_size(u64::from(new.block_size));
-                let format = convert::format_in(request.format.unwrap_or_default()).name();
-                let what = format!("A volume of {size} with blocks of {blocks} is created, {format}.");
+                let what =
+                    format!("A volume of {size} with blocks of {blocks} is created, {}.", format.name());
                 ("volume.create", what)
             }
             Some(source) => {
@@ -92,9 +105,9 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, dry_run: bool, request:
                 name: new.name.into(),
                 size: new.size,
                 block_size: new.block_size,
-                sync: convert::sync_in(request.sync.unwrap_or_default()),
-                compression: new.compression.unwrap_or_default(),
-                format: convert::format_in(request.format.unwrap_or_default()),
+                sync: request.sync.map(convert::sync_in),
+                compression: new.compression,
+                format,
             };
             let volume = convert::volume(&shared.engine.volume_create(spec).await?);
             told(shared, who, "volume.created", &volume.name, &format!("created with {size}"));
@@ -112,6 +125,16 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, dry_run: bool, request:
     Ok(tagged(made(StatusCode::CREATED, &place, &volume)?, &etag(&volume)))
 }
 
+/// What the project says in which a volume of this name is to be made, if there is one.
+async fn properties_for(shared: &Shared, name: &str) -> Result<ProjectProperties, Problem> {
+    let (pool, within) = rules::volume_name(name)?;
+    let Some(project) = rules::projects::project_of(within) else { return Ok(Default::default()) };
+    match shared.engine.project(&format!("{pool}/{project}")).await {
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(Default::default()),
+        result => Ok(result.map_err(convert::problem)?.properties),
+    }
+}
+
 /// Gives a new clone what of it is not to be as its snapshot was.
 async fn adapt(
     shared: &Shared,
@@ -125,7 +148,11 @@ async fn adapt(
         let detail = format!("the volume is created, but not as asked for: {}", problem.detail);
         Problem { detail, ..problem }
     };
-    let change = VolumeChange { sync: request.sync.map(convert::sync_in), compression: new.compression };
+    let change = VolumeChange {
+        sync: request.sync.map_or(Setting::Keep, |sync| Setting::Own(convert::sync_in(sync))),
+        compression: new.compression.map_or(Setting::Keep, Setting::Own),
+        schedule: Setting::Keep,
+    };
     if change != VolumeChange::default() {
         volume = shared.engine.volume_set(&request.name, change).await.map_err(half)?;
     }
@@ -151,11 +178,8 @@ pub async fn set(
     let before = convert::volume(&info);
     check(&headers, &before)?;
     changeable(&shared, &before).await?;
-    let schedule = rules::snapshots::schedule(info.schedule, &request)?;
+    let change = rules::projects::volume_change(&info, &request)?;
     let size = request.size_bytes.filter(|&size| size != before.spec.size_bytes);
-    let sync = request.sync.filter(|&sync| sync != before.spec.sync);
-    let compression = rules::compression(request.compression.as_deref())?;
-    let compression = compression.filter(|&compression| compression != info.compression);
     let mut changes = Vec::new();
     if let Some(size) = size {
         rules::volume_size(size, before.spec.block_size_bytes)?;
@@ -174,22 +198,14 @@ pub async fn set(
         }
         changes.push(format!("grown from {} to {}", show_size(before.spec.size_bytes), show_size(size)));
     }
-    if let Some(sync) = sync {
-        changes.push(format!("sync set to {}", convert::sync_in(sync).name()));
-    }
-    changes.extend(compression.map(|compression| format!("compression of new data set to {compression}")));
+    changes.extend(rules::projects::volume_change_in_words(&change));
     let format = request.format.filter(|&format| format != before.spec.format);
     changes.extend(format.map(|format| format!("converted to {}", convert::format_in(format).name())));
-    changes.extend(schedule.map(rules::snapshots::schedule_in_words));
     if ask.dry_run {
         return plan("volume.set", &before.name, changes);
     }
-    let change = VolumeChange { sync: sync.map(convert::sync_in), compression };
     if change != VolumeChange::default() {
         shared.engine.volume_set(&before.name, change).await?;
-    }
-    if let Some(schedule) = schedule {
-        shared.engine.volume_set_schedule(&before.name, schedule).await?;
     }
     if let Some(format) = format {
         shared.engine.volume_convert(&before.name, convert::format_in(format)).await?;
@@ -315,9 +331,11 @@ mod tests {
                 format: Default::default(),
                 snapshot_every_seconds: 0,
                 snapshot_keep: 0,
+                sources: Default::default(),
             },
             status: VolumeStatus {
                 pool: "tank".into(),
+                project: None,
                 mapped_bytes: 0,
                 stored_bytes: 0,
                 compress_cpu_us: 0,
@@ -346,6 +364,9 @@ mod tests {
         let mut scheduled = volume();
         scheduled.spec.snapshot_keep = 24;
         assert_ne!(etag(&before), etag(&scheduled));
+        let mut inheriting = volume();
+        inheriting.spec.sources.sync = forebay_api::Source::Project;
+        assert_ne!(etag(&before), etag(&inheriting), "it is as it was, and not wanted as it was");
         let mut grown = volume();
         grown.spec.size_bytes += 8192;
         assert_ne!(etag(&before), etag(&grown));

@@ -3,7 +3,7 @@
 //! What would lose something that somebody holds on to is a conflict and not `unsafe`: no flag overrides it, it has to be let go.
 
 use super::{invalid, shown};
-use forebay_api::{Code, Problem, SnapshotCreate, VolumeSet, show_duration};
+use forebay_api::{Code, Problem, SnapshotCreate, show_duration};
 use forebay_pool::{SnapshotInfo, SnapshotSchedule, VolumeInfo};
 use std::ops::RangeInclusive;
 
@@ -32,7 +32,13 @@ pub fn create(request: &SnapshotCreate) -> Result<(), Problem> {
     name(&request.name)?;
     match request.volumes.len() {
         0 => Err(invalid("volumes", "no volumes are given".into(), "Name at least one.")),
-        1..=GROUP_MAX => Ok(()),
+        count => few_enough(count),
+    }
+}
+
+fn few_enough(volumes: usize) -> Result<(), Problem> {
+    match volumes {
+        0..=GROUP_MAX => Ok(()),
         more => Err(invalid("volumes", format!("{more} volumes are given"), "Give at most 256 at once.")),
     }
 }
@@ -40,6 +46,7 @@ pub fn create(request: &SnapshotCreate) -> Result<(), Problem> {
 /// Whether there is one moment for all of these volumes, and none is twice among them. Gives their pool.
 pub fn group(volumes: &[VolumeInfo]) -> Result<&str, Problem> {
     let first = volumes.first().ok_or_else(|| invalid("volumes", "no volumes are given".into(), ""))?;
+    few_enough(volumes.len())?;
     for (index, volume) in volumes.iter().enumerate() {
         let (pool, name) = (&volume.pool, &volume.name);
         if *pool != first.pool {
@@ -112,31 +119,37 @@ pub fn counted(snapshots: u32) -> String {
     if snapshots == 1 { "1 snapshot".into() } else { format!("{snapshots} snapshots") }
 }
 
-/// The schedule that is asked for, unless it is as it was.
-pub fn schedule(before: SnapshotSchedule, request: &VolumeSet) -> Result<Option<SnapshotSchedule>, Problem> {
-    let every = request.snapshot_every_seconds.unwrap_or(before.every_seconds);
+/// The schedule that is asked for, if one is: how often, and how many are kept.
+pub fn schedule(
+    before: SnapshotSchedule,
+    every: Option<u32>,
+    keep: Option<u32>,
+) -> Result<Option<SnapshotSchedule>, Problem> {
+    if (every, keep) == (None, None) {
+        return Ok(None);
+    }
+    let every = every.unwrap_or(before.every_seconds);
     if every == 0 {
-        if request.snapshot_keep.is_some_and(|keep| keep > 0) {
+        if keep.is_some_and(|keep| keep > 0) {
             let detail = "no snapshots are taken by themselves, so none are kept".into();
             return Err(invalid("snapshot_keep", detail, "Say also how often, with --snapshot-every."));
         }
-        return Ok(Some(SnapshotSchedule::default()).filter(|_| before.every_seconds != 0));
+        return Ok(Some(SnapshotSchedule::default()));
     }
     if !EVERY_SECONDS.contains(&every) {
         let detail = format!("a snapshot every {} is not possible", show_duration(every));
         let remedy = "Give 60 (a minute) to 31622400 (366 days), or 0 for never.";
         return Err(invalid("snapshot_every_seconds", detail, remedy));
     }
-    let keep = request.snapshot_keep.unwrap_or(before.keep);
-    if !KEEP.contains(&keep) {
-        let detail = match request.snapshot_keep {
+    let kept = keep.unwrap_or(before.keep);
+    if !KEEP.contains(&kept) {
+        let detail = match keep {
             None => "how many are kept is not said".into(),
             Some(keep) => format!("{keep} snapshots cannot be kept"),
         };
         return Err(invalid("snapshot_keep", detail, "Give 1 to 1000, with --snapshot-keep."));
     }
-    let after = SnapshotSchedule { every_seconds: every, keep };
-    Ok(Some(after).filter(|after| *after != before))
+    Ok(Some(SnapshotSchedule { every_seconds: every, keep: kept }))
 }
 
 pub fn schedule_in_words(schedule: SnapshotSchedule) -> String {
@@ -248,25 +261,21 @@ pub(super) mod tests {
 
     #[test]
     fn schedules() {
-        let set = |every, keep| VolumeSet {
-            snapshot_every_seconds: every,
-            snapshot_keep: keep,
-            ..VolumeSet::default()
-        };
+        let set = |every: Option<u32>, keep: Option<u32>| (every, keep);
         let of = |every_seconds, keep| SnapshotSchedule { every_seconds, keep };
         let (never, hourly) = (of(0, 0), of(3600, 24));
         for (before, request, after) in [
             (never, set(None, None), None),
-            (never, set(Some(0), None), None),
-            (never, set(Some(0), Some(0)), None),
+            (never, set(Some(0), None), Some(never)),
+            (never, set(Some(0), Some(0)), Some(never)),
             (never, set(Some(3600), Some(24)), Some(hourly)),
-            (hourly, set(Some(3600), Some(24)), None),
+            (hourly, set(Some(3600), Some(24)), Some(hourly)),
             (hourly, set(Some(60), None), Some(of(60, 24))),
             (hourly, set(None, Some(1000)), Some(of(3600, 1000))),
             (hourly, set(Some(0), None), Some(never)),
             (hourly, set(None, None), None),
         ] {
-            assert_eq!(schedule(before, &request).unwrap(), after, "{before:?} {request:?}");
+            assert_eq!(schedule(before, request.0, request.1).unwrap(), after, "{before:?} {request:?}");
         }
         for (before, request, name) in [
             (never, set(Some(3600), None), "snapshot_keep"),
@@ -277,7 +286,7 @@ pub(super) mod tests {
             (hourly, set(Some(59), None), "snapshot_every_seconds"),
             (hourly, set(Some(u32::MAX), None), "snapshot_every_seconds"),
         ] {
-            assert_eq!(field(schedule(before, &request)), name, "{before:?} {request:?}");
+            assert_eq!(field(schedule(before, request.0, request.1)), name, "{before:?} {request:?}");
         }
         assert_eq!(schedule_in_words(hourly), "a snapshot every 1h, the newest 24 of them kept");
     }

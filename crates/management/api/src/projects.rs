@@ -1,0 +1,156 @@
+//! Projects: volumes that have properties in common.
+//!
+//! A volume `POOL/PROJECT/NAME` belongs to the project `POOL/PROJECT`. Each of its properties has a value of its own, or the project's, or,
+//! where the project has none, the default; a change of the project concerns all volumes that inherit from it, at once.
+
+use crate::{Condition, Sync, VolumeFormat};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Where the value of a property comes from: it was set here, the project has it, or nobody has set it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    #[default]
+    Own,
+    Project,
+    Default,
+}
+
+/// A property that volumes inherit. Block size and format of a volume are its own; of a project they say what new volumes have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Property {
+    Sync,
+    Compression,
+    /// How often and how many: both together.
+    SnapshotSchedule,
+    BlockSize,
+    Format,
+}
+
+impl Property {
+    pub const ALL: [Property; 5] = [
+        Property::Sync,
+        Property::Compression,
+        Property::SnapshotSchedule,
+        Property::BlockSize,
+        Property::Format,
+    ];
+
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Property::Sync => "sync",
+            Property::Compression => "compression",
+            Property::SnapshotSchedule => "snapshot-schedule",
+            Property::BlockSize => "block-size",
+            Property::Format => "format",
+        }
+    }
+}
+
+/// Where the values of a volume's properties come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct VolumeSources {
+    pub sync: Source,
+    pub compression: Source,
+    pub snapshot_schedule: Source,
+}
+
+/// Where the values of a project's properties come from: `own` or `default`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct ProjectSources {
+    pub sync: Source,
+    pub compression: Source,
+    pub snapshot_schedule: Source,
+    pub block_size: Source,
+    pub format: Source,
+}
+
+/// What volumes inherit, and what new ones are made with. Its name is `POOL/PROJECT`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Project {
+    #[schema(format = "uuid")]
+    pub id: String,
+    pub name: String,
+    pub spec: ProjectSpec,
+    pub status: ProjectStatus,
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ProjectSpec {
+    pub sync: Sync,
+    pub compression: String,
+    /// From one snapshot that is taken by itself to the next; 0 for never.
+    pub snapshot_every_seconds: u32,
+    pub snapshot_keep: u32,
+    pub block_size_bytes: u32,
+    pub format: VolumeFormat,
+    pub sources: ProjectSources,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ProjectStatus {
+    pub pool: String,
+    /// How many volumes belong to it, and how many of those that are in the trash besides.
+    pub volumes: u32,
+    pub volumes_trashed: u32,
+    /// The sizes of its volumes, the bytes of their blocks that hold data, and what counts as used by them. Snapshots are not counted.
+    pub size_bytes: u64,
+    pub mapped_bytes: u64,
+    pub used_bytes: u64,
+    pub created_unix_ms: u64,
+}
+
+/// A project to create. What is absent, its volumes have by default.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProjectCreate {
+    /// `POOL/PROJECT`; after the pool 1 to 63 letters, digits and `._-`. No volume has this name.
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Sync>,
+    /// `off`, `lz4`, `lzjb`, `gzip-1` to `gzip-9`, `zstd-1` to `zstd-19`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<String>,
+    /// A snapshot is taken by itself so often: 60 (a minute) to 31622400 (366 days), or 0 for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_every_seconds: Option<u32>,
+    /// How many of these are kept of each volume, 1 to 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_keep: Option<u32>,
+    /// Of new volumes: a power of two from 4096 to 131072.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_size_bytes: Option<u32>,
+    /// Of new volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<VolumeFormat>,
+}
+
+/// What to change of a project; what is absent stays. It is true for all volumes that inherit from it when the answer comes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProjectSet {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Sync>,
+    /// For what is written from now on; what is stored stays as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<String>,
+    /// A snapshot is taken by itself so often: 60 (a minute) to 31622400 (366 days), or 0 for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_every_seconds: Option<u32>,
+    /// How many of these are kept of each volume, 1 to 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_keep: Option<u32>,
+    /// Of new volumes: a power of two from 4096 to 131072.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_size_bytes: Option<u32>,
+    /// Of new volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<VolumeFormat>,
+    /// What the project does not say any more: its volumes have the default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inherit: Vec<Property>,
+}

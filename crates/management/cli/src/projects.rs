@@ -1,0 +1,153 @@
+//! The commands about projects.
+
+use crate::arguments::{DryRun, FormatArgument, SyncArgument};
+use crate::client::Call;
+use crate::commands::{Outcome, Session, of_pool};
+use crate::failure::{Exit, Failure, printable};
+use crate::show;
+use crate::size::{parse_every, parse_size};
+use clap::{ArgGroup, Args, Subcommand};
+use forebay_api as api;
+use forebay_api::{Operation, ProjectCreate, ProjectSet, Property};
+
+#[derive(Subcommand, Debug)]
+pub enum Project {
+    /// Create a project; volumes POOL/PROJECT/NAME belong to it
+    Create {
+        /// POOL/PROJECT
+        name: String,
+        #[command(flatten)]
+        properties: Properties,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// List projects
+    List {
+        /// Only this pool's
+        #[arg(long)]
+        pool: Option<String>,
+    },
+    /// Show a project: what its volumes inherit
+    Show {
+        /// POOL/PROJECT or UUID
+        name: String,
+    },
+    /// Change what all volumes of a project inherit, at once
+    #[command(group = ArgGroup::new("change").required(true).multiple(true).args([
+        "sync", "compression", "snapshot_every", "snapshot_keep", "block_size", "format", "inherit",
+    ]))]
+    Set {
+        /// POOL/PROJECT or UUID
+        name: String,
+        #[command(flatten)]
+        properties: Properties,
+        /// What the project does not say any more: sync, compression, snapshot-schedule, block-size, format
+        #[arg(long, value_name = "PROPERTY", value_parser = property, value_delimiter = ',')]
+        inherit: Vec<Property>,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Delete a project without volumes
+    Delete {
+        /// POOL/PROJECT or UUID
+        name: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+}
+
+/// What volumes inherit that have no value of their own.
+#[derive(Args, Debug)]
+pub struct Properties {
+    /// When a write is acknowledged
+    #[arg(long)]
+    sync: Option<SyncArgument>,
+    /// How what is written from now on is compressed: off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19
+    #[arg(long, value_name = "KIND")]
+    compression: Option<String>,
+    /// Have a snapshot of each volume taken so often, all at one moment, like 1h; 0 or off for never
+    #[arg(long, value_name = "DURATION", value_parser = parse_every)]
+    snapshot_every: Option<u32>,
+    /// How many of these are kept of each volume, 1 to 1000
+    #[arg(long, value_name = "N")]
+    snapshot_keep: Option<u32>,
+    /// Of new volumes: a power of two from 4K to 128K
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    block_size: Option<u64>,
+    /// Of new volumes: what is kept ready for them
+    #[arg(long)]
+    format: Option<FormatArgument>,
+}
+
+/// A property by its name.
+pub fn property(text: &str) -> Result<Property, String> {
+    let names = Property::ALL.map(Property::name);
+    let found = Property::ALL.into_iter().find(|property| property.name() == text);
+    found.ok_or_else(|| format!("give some of {}", names.join(", ")))
+}
+
+/// A block size as the API takes it.
+pub fn block_size(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
+    bytes.map(u32::try_from).transpose().map_err(|_| {
+        let remedy = "Give a power of two from 4K to 128K.";
+        Failure::new(Exit::Usage, "the block size is out of range", remedy)
+    })
+}
+
+impl Session {
+    pub fn project(&self, command: Project) -> Outcome {
+        match command {
+            Project::Create { name, properties, dry_run } => {
+                let body = ProjectCreate {
+                    name,
+                    sync: properties.sync.map(Into::into),
+                    compression: properties.compression,
+                    snapshot_every_seconds: properties.snapshot_every,
+                    snapshot_keep: properties.snapshot_keep,
+                    block_size_bytes: block_size(properties.block_size)?,
+                    format: properties.format.map(Into::into),
+                };
+                let call = Call::new(Operation::ProjectCreate).body(&body).dry_run(dry_run.dry_run);
+                let answer = self.client.call(call)?;
+                if dry_run.dry_run {
+                    return self.plan(&answer);
+                }
+                self.one(&answer.parse::<api::Project>()?, |project| {
+                    println!("Project {} is created.", printable(&project.name));
+                })
+            }
+            Project::List { pool } => {
+                self.list(&self.client.all(Operation::ProjectList, &of_pool(pool))?, show::projects)
+            }
+            Project::Show { name } => {
+                let project: api::Project = self.client.get(Call::of(Operation::ProjectShow, &name))?;
+                self.one(&project, show::project)
+            }
+            Project::Set { name, properties, inherit, dry_run } => {
+                let body = ProjectSet {
+                    sync: properties.sync.map(Into::into),
+                    compression: properties.compression,
+                    snapshot_every_seconds: properties.snapshot_every,
+                    snapshot_keep: properties.snapshot_keep,
+                    block_size_bytes: block_size(properties.block_size)?,
+                    format: properties.format.map(Into::into),
+                    inherit,
+                };
+                let call = Call::of(Operation::ProjectSet, &name).body(&body).dry_run(dry_run.dry_run);
+                let answer = self.client.call(call)?;
+                if dry_run.dry_run {
+                    return self.plan(&answer);
+                }
+                self.one(&answer.parse::<api::Project>()?, show::project)
+            }
+            Project::Delete { name, dry_run } => {
+                let call = Call::of(Operation::ProjectDelete, &name).dry_run(dry_run.dry_run);
+                let answer = self.client.call(call)?;
+                if dry_run.dry_run {
+                    return self.plan(&answer);
+                }
+                self.done(&name, "project.delete", format!("Project {name} is deleted."))
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What projects may say, and what becomes of properties.
+
+use super::{compression, invalid, shown, snapshots, volume_name};
+use crate::convert;
+use forebay_api::{Problem, ProjectCreate, ProjectSet, Property, VolumeCreate, VolumeSet};
+use forebay_pool::{
+    Compression, ProjectChange, ProjectProperties, Setting, Source, Sources, SyncPolicy, VolumeChange,
+    VolumeInfo,
+};
+
+/// Splits `POOL/PROJECT`.
+pub fn project_name(full: &str) -> Result<(&str, &str), Problem> {
+    let wrong = || {
+        let detail = format!("`{}` is not a project's name", shown(full));
+        invalid("name", detail, "Write POOL/PROJECT; after the pool use 1 to 63 letters, digits and `._-`.")
+    };
+    let (pool, project) = volume_name(full).map_err(|_| wrong())?;
+    if project.contains('/') || project.len() > 63 {
+        return Err(wrong());
+    }
+    Ok((pool, project))
+}
+
+/// The project that a volume of this name within its pool belongs to.
+pub fn project_of(volume: &str) -> Option<&str> {
+    volume.split_once('/').map(|(project, _)| project)
+}
+
+fn block_size(bytes: Option<u32>) -> Result<(), Problem> {
+    match bytes {
+        Some(bytes) if !bytes.is_power_of_two() || !(4096..=131072).contains(&bytes) => {
+            let detail = format!("{bytes} bytes is not a block size");
+            Err(invalid("block_size_bytes", detail, "Give a power of two from 4096 to 131072."))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub fn create(request: &ProjectCreate) -> Result<ProjectProperties, Problem> {
+    project_name(&request.name)?;
+    block_size(request.block_size_bytes)?;
+    let (every, keep) = (request.snapshot_every_seconds, request.snapshot_keep);
+    Ok(ProjectProperties {
+        sync: request.sync.map(convert::sync_in),
+        compression: compression(request.compression.as_deref())?,
+        schedule: snapshots::schedule(Default::default(), every, keep)?,
+        block_size: request.block_size_bytes,
+        format: request.format.map(convert::format_in),
+    })
+}
+
+/// What becomes of a property of which `now` is the value: nothing where it would stay as it is.
+fn setting<T: PartialEq>(
+    property: Property,
+    (now, is_own): (T, bool),
+    asked: Option<T>,
+    inherit: &[Property],
+) -> Result<Setting<T>, Problem> {
+    match (asked, inherit.contains(&property)) {
+        (Some(_), true) => {
+            let detail = format!("{} is to have a value, and to be inherited", property.name());
+            Err(invalid("inherit", detail, "Ask for one of them."))
+        }
+        (Some(asked), false) if is_own && asked == now => Ok(Setting::Keep),
+        (Some(asked), false) => Ok(Setting::Own(asked)),
+        (None, true) if is_own => Ok(Setting::Inherit),
+        (None, _) => Ok(Setting::Keep),
+    }
+}
+
+pub fn project_change(now: &ProjectProperties, request: &ProjectSet) -> Result<ProjectChange, Problem> {
+    block_size(request.block_size_bytes)?;
+    let inherit = &request.inherit[..];
+    let (every, keep) = (request.snapshot_every_seconds, request.snapshot_keep);
+    let schedule = snapshots::schedule(now.schedule.unwrap_or_default(), every, keep)?;
+    let block = now.block_size.unwrap_or(VolumeCreate::BLOCK_SIZE_DEFAULT);
+    let of = |value: Option<Compression>| (value.unwrap_or_default(), value.is_some());
+    Ok(ProjectChange {
+        sync: setting(
+            Property::Sync,
+            (now.sync.unwrap_or_default(), now.sync.is_some()),
+            request.sync.map(convert::sync_in),
+            inherit,
+        )?,
+        compression: setting(
+            Property::Compression,
+            of(now.compression),
+            compression(request.compression.as_deref())?,
+            inherit,
+        )?,
+        schedule: setting(
+            Property::SnapshotSchedule,
+            (now.schedule.unwrap_or_default(), now.schedule.is_some()),
+            schedule,
+            inherit,
+        )?,
+        block_size: setting(
+            Property::BlockSize,
+            (block, now.block_size.is_some()),
+            request.block_size_bytes,
+            inherit,
+        )?,
+        format: setting(
+            Property::Format,
+            (now.format.unwrap_or_default(), now.format.is_some()),
+            request.format.map(convert::format_in),
+            inherit,
+        )?,
+    })
+}
+
+pub fn volume_change(now: &VolumeInfo, request: &VolumeSet) -> Result<VolumeChange, Problem> {
+    let inherit = &request.inherit[..];
+    let fixed = [Property::BlockSize, Property::Format];
+    if let Some(property) = inherit.iter().find(|property| fixed.contains(property)) {
+        let detail = format!("a volume has its {} of its own", property.name());
+        return Err(invalid("inherit", detail, "A project says it for new volumes only."));
+    }
+    let Sources { sync, compression: kind, schedule } = now.sources;
+    let (every, keep) = (request.snapshot_every_seconds, request.snapshot_keep);
+    Ok(VolumeChange {
+        sync: setting(
+            Property::Sync,
+            (now.sync, sync == Source::Own),
+            request.sync.map(convert::sync_in),
+            inherit,
+        )?,
+        compression: setting(
+            Property::Compression,
+            (now.compression, kind == Source::Own),
+            compression(request.compression.as_deref())?,
+            inherit,
+        )?,
+        schedule: setting(
+            Property::SnapshotSchedule,
+            (now.schedule, schedule == Source::Own),
+            snapshots::schedule(now.schedule, every, keep)?,
+            inherit,
+        )?,
+    })
+}
+
+fn in_words<T>(setting: Setting<T>, property: Property, own: impl Fn(T) -> String) -> Option<String> {
+    match setting {
+        Setting::Keep => None,
+        Setting::Own(value) => Some(own(value)),
+        Setting::Inherit => Some(format!("{} inherited from now on", property.name())),
+    }
+}
+
+fn sync_in_words(sync: SyncPolicy) -> String {
+    format!("sync set to {}", sync.name())
+}
+
+fn compression_in_words(compression: Compression) -> String {
+    format!("compression of new data set to {compression}")
+}
+
+pub fn volume_change_in_words(change: &VolumeChange) -> Vec<String> {
+    [
+        in_words(change.sync, Property::Sync, sync_in_words),
+        in_words(change.compression, Property::Compression, compression_in_words),
+        in_words(change.schedule, Property::SnapshotSchedule, snapshots::schedule_in_words),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+pub fn project_change_in_words(change: &ProjectChange) -> Vec<String> {
+    let block_size = |bytes: u32| format!("block size of new volumes set to {bytes}");
+    let format =
+        |format: forebay_pool::VolumeFormat| format!("format of new volumes set to {}", format.name());
+    let ProjectChange { sync, compression, schedule, .. } = *change;
+    let mut words = volume_change_in_words(&VolumeChange { sync, compression, schedule });
+    words.extend(in_words(change.block_size, Property::BlockSize, block_size));
+    words.extend(in_words(change.format, Property::Format, format));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::field;
+    use super::*;
+    use crate::access::tests::volume;
+    use forebay_api::Sync;
+    use forebay_pool::SnapshotSchedule;
+
+    #[test]
+    fn names_of_projects() {
+        assert_eq!(project_name("tank/web").unwrap(), ("tank", "web"));
+        let long = format!("tank/{}", "x".repeat(64));
+        for bad in ["tank", "tank/", "/web", "tank/web/a", "tank/..", "tank/a b", "1/a", &long] {
+            assert_eq!(field(project_name(bad)), "name", "{bad:?}");
+        }
+        assert_eq!((project_of("web/a"), project_of("a")), (Some("web"), None));
+    }
+
+    #[test]
+    fn a_value_that_is_inherited_becomes_its_own_when_it_is_asked_for() {
+        let now = volume(1, "tank", "web/a", 0);
+        let inherited =
+            Sources { sync: Source::Project, compression: Source::Own, schedule: Source::Default };
+        let now = VolumeInfo { sources: inherited, ..now };
+        let sync = VolumeSet { sync: Some(Sync::Always), ..VolumeSet::default() };
+        let compression = VolumeSet { compression: Some("off".into()), ..VolumeSet::default() };
+        let never = VolumeSet { snapshot_every_seconds: Some(0), ..VolumeSet::default() };
+        let inherit = |property| VolumeSet { inherit: vec![property], ..VolumeSet::default() };
+        let keep = VolumeChange::default();
+        for (request, change) in [
+            (sync.clone(), VolumeChange { sync: Setting::Own(SyncPolicy::Always), ..keep }),
+            (compression.clone(), keep),
+            (never, VolumeChange { schedule: Setting::Own(SnapshotSchedule::default()), ..keep }),
+            (inherit(Property::Compression), VolumeChange { compression: Setting::Inherit, ..keep }),
+            (inherit(Property::Sync), keep),
+            (VolumeSet::default(), keep),
+        ] {
+            assert_eq!(volume_change(&now, &request).unwrap(), change, "{request:?}");
+        }
+        let both = VolumeSet { inherit: vec![Property::Sync], ..sync };
+        assert_eq!(field(volume_change(&now, &both)), "inherit");
+        assert_eq!(field(volume_change(&now, &inherit(Property::BlockSize))), "inherit");
+        let wrong = VolumeSet { compression: Some("zip".into()), ..compression };
+        assert_eq!(field(volume_change(&now, &wrong)), "compression");
+    }
+
+    #[test]
+    fn projects_say_what_they_are_asked_to() {
+        let bare = ProjectCreate {
+            name: "tank/web".into(),
+            sync: None,
+            compression: None,
+            snapshot_every_seconds: None,
+            snapshot_keep: None,
+            block_size_bytes: None,
+            format: None,
+        };
+        assert_eq!(create(&bare).unwrap(), ProjectProperties::default());
+        let hourly = ProjectCreate { snapshot_every_seconds: Some(3600), ..bare.clone() };
+        assert_eq!(field(create(&hourly)), "snapshot_keep");
+        assert_eq!(
+            field(create(&ProjectCreate { block_size_bytes: Some(512), ..bare.clone() })),
+            "block_size_bytes"
+        );
+        let said = ProjectCreate { snapshot_keep: Some(3), block_size_bytes: Some(65536), ..hourly };
+        let now = create(&said).unwrap();
+        let schedule = SnapshotSchedule { every_seconds: 3600, keep: 3 };
+        assert_eq!((now.schedule, now.block_size, now.sync), (Some(schedule), Some(65536), None));
+        let asked = ProjectSet {
+            sync: Some(Sync::Always),
+            snapshot_keep: Some(9),
+            block_size_bytes: Some(65536),
+            inherit: vec![Property::Compression, Property::Format],
+            ..ProjectSet::default()
+        };
+        let change = project_change(&now, &asked).unwrap();
+        let schedule = Setting::Own(SnapshotSchedule { keep: 9, ..schedule });
+        let sync = Setting::Own(SyncPolicy::Always);
+        assert_eq!(change, ProjectChange { sync, schedule, ..ProjectChange::default() });
+        assert_eq!(project_change_in_words(&change).len(), 2);
+        let asked = ProjectSet { inherit: Property::ALL.to_vec(), ..ProjectSet::default() };
+        let change = project_change(&now, &asked).unwrap();
+        let (schedule, block_size) = (Setting::Inherit, Setting::Inherit);
+        assert_eq!(change, ProjectChange { schedule, block_size, ..ProjectChange::default() });
+    }
+}
