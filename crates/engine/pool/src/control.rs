@@ -8,7 +8,7 @@ use crate::faulty::FaultyDisks;
 use crate::format::ShardRoot;
 use crate::heal::Healer;
 use crate::locks::RangeLocks;
-use crate::moving::MoveProgress;
+use crate::progress::WorkProgress;
 use crate::projects::Projects;
 use crate::registry::{PoolShared, call, registry};
 use crate::scrub::PoolScrub;
@@ -61,7 +61,7 @@ pub(crate) struct Control {
     /// Names under which streams are coming in, and who has them.
     pub receiving: RefCell<BTreeMap<String, Weak<()>>>,
     /// Volumes that move to or from this pool.
-    pub moving: RefCell<BTreeMap<Id, Arc<MoveProgress>>>,
+    pub moving: RefCell<BTreeMap<Id, Arc<WorkProgress>>>,
     /// Snapshots that the next checkpoint is to seal.
     pub seals: RefCell<Vec<Rc<SealRequest>>>,
     /// Whether the pool is being closed, and whether all that clients did is over.

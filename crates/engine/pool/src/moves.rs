@@ -14,7 +14,8 @@
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
-use crate::moving::{Copier, Halt, MoveProgress, PAUSE_DELAY, PAUSE_TRIES};
+use crate::moving::{Copier, Halt, PAUSE_DELAY, PAUSE_TRIES};
+use crate::progress::WorkProgress;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::reserve::Refusal;
@@ -44,7 +45,7 @@ struct Move {
     id: Id,
     from: usize,
     to: usize,
-    progress: Arc<MoveProgress>,
+    progress: Arc<WorkProgress>,
 }
 
 impl Control {
@@ -156,7 +157,7 @@ impl Move {
         source: Rc<Control>,
         name: &str,
         target: Rc<Control>,
-        progress: Arc<MoveProgress>,
+        progress: Arc<WorkProgress>,
     ) -> Result<(Move, DatasetRecord), Error> {
         let (name, place) = source.existing(name)?;
         source.refuse_while_moving(&name)?;
@@ -267,7 +268,7 @@ impl Move {
     /// Runs a part of the move on the core of both places.
     async fn on_both<F, W>(&self, number: u32, work: F) -> Result<(), Halt>
     where
-        F: FnOnce(LocalVolume, LocalVolume, Arc<MoveProgress>) -> W + Send + 'static,
+        F: FnOnce(LocalVolume, LocalVolume, Arc<WorkProgress>) -> W + Send + 'static,
         W: Future<Output = Result<(), Halt>> + 'static,
     {
         let (id, progress) = (self.id, self.progress.clone());
@@ -397,7 +398,7 @@ async fn volume_move(
     source: Rc<Control>,
     name: String,
     target: Rc<Control>,
-    progress: Arc<MoveProgress>,
+    progress: Arc<WorkProgress>,
 ) -> Result<VolumeInfo, Error> {
     settle(rt, None).await;
     let (one, record) = {
@@ -629,7 +630,7 @@ impl Engine {
         &self,
         volume: &str,
         pool: &str,
-        progress: Arc<MoveProgress>,
+        progress: Arc<WorkProgress>,
     ) -> Result<VolumeInfo, Error> {
         let pool = pool.to_string();
         self.on_writable_volume(volume, |source, name| async move {

@@ -15,6 +15,7 @@ use crate::changes::Changes;
 use crate::commit::Entry;
 use crate::dataset::Dataset;
 use crate::error::IoError;
+use crate::progress::WorkProgress;
 use crate::record::{DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
@@ -28,7 +29,6 @@ use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Bytes of one read and write, and how many of these are under way.
@@ -51,30 +51,6 @@ const PRESSURE_MAX: u32 = 6;
 const TURN: Duration = Duration::from_micros(500_000 / ((1 << PRESSURE_MAX) - 1));
 /// Leaves of the tree that are listed without giving others a turn.
 const LEAVES: usize = 4096;
-
-/// How far a move is. Whoever asked for it may call it off, until the switch.
-#[derive(Debug, Default)]
-pub struct MoveProgress {
-    copied: AtomicU64,
-    total: AtomicU64,
-    is_canceled: AtomicBool,
-}
-
-impl MoveProgress {
-    /// Bytes copied so far, what changed since included, and bytes that are to be copied.
-    pub fn bytes(&self) -> (u64, u64) {
-        let copied = self.copied.load(Ordering::Relaxed);
-        (copied, self.total.load(Ordering::Relaxed).max(copied))
-    }
-
-    pub fn cancel(&self) {
-        self.is_canceled.store(true, Ordering::Relaxed);
-    }
-
-    fn is_canceled(&self) -> bool {
-        self.is_canceled.load(Ordering::Relaxed)
-    }
-}
 
 /// Why a move ends before the volume has moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,21 +79,21 @@ impl Halt {
 pub(crate) struct Copier {
     source: LocalVolume,
     target: LocalVolume,
-    progress: Arc<MoveProgress>,
+    progress: Arc<WorkProgress>,
     /// The switch is given up, for now.
     is_late: Cell<bool>,
 }
 
 impl Copier {
     /// Begins to take note of changes; all that there is counts as one.
-    pub async fn begin(source: LocalVolume, target: LocalVolume, progress: Arc<MoveProgress>) -> Copier {
+    pub async fn begin(source: LocalVolume, target: LocalVolume, progress: Arc<WorkProgress>) -> Copier {
         let dataset = &source.dataset;
         let blocks = dataset.record.borrow().blocks();
         let mut changes = Changes::new(blocks);
         dataset.staged.borrow().keys().for_each(|block| changes.mark(*block, block + 1));
         *dataset.changes.borrow_mut() = Some(changes);
         let mapped = dataset.tree.borrow().mapped().blocks as u64 + dataset.blocks_staged();
-        progress.total.store(mapped * dataset.block_bytes() as u64, Ordering::Relaxed);
+        progress.expect(mapped * dataset.block_bytes() as u64);
         let mut leaf = Some(0);
         while leaf.is_some() {
             for _ in 0..LEAVES {
@@ -132,7 +108,7 @@ impl Copier {
     }
 
     /// A move that was begun goes on.
-    pub fn again(source: LocalVolume, target: LocalVolume, progress: Arc<MoveProgress>) -> Copier {
+    pub fn again(source: LocalVolume, target: LocalVolume, progress: Arc<WorkProgress>) -> Copier {
         Copier { source, target, progress, is_late: Cell::new(false) }
     }
 
@@ -171,7 +147,7 @@ impl Copier {
                     let data = source.shard.read_blocks(&source.dataset, first, last).await;
                     let data = data.map_err(Halt::Source)?;
                     target.write_moved(at, data).await.map_err(Halt::Target)?;
-                    self.progress.copied.fetch_add(extent.len, Ordering::Relaxed);
+                    self.progress.add(extent.len);
                 } else {
                     target.discard(at, extent.len, false).await.map_err(Halt::Target)?;
                 }

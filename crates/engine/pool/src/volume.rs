@@ -25,8 +25,6 @@ use std::rc::Rc;
 pub const IO_BYTES_MAX: usize = 32 << 20;
 /// The longest compare-and-write in bytes.
 const COMPARE_BYTES_MAX: usize = 1 << 20;
-/// Leaves that one clear record may touch: what its application costs at once, without giving others a turn.
-const CLEAR_LEAVES_MAX: u64 = 256;
 /// On a pool with log disks, data up to this size goes to the log first; larger data is faster on the data disks.
 const IN_LOG_BYTES_MAX: usize = 64 << 10;
 
@@ -58,9 +56,9 @@ enum Prepared {
 }
 
 /// Room in the log for a write.
-struct LogRoom {
+pub(crate) struct LogRoom {
     /// Nothing when no blocks can be waiting there for theirs.
-    claim: Option<LogClaim>,
+    pub claim: Option<LogClaim>,
     /// Whether the data goes there as well, so far as it has no lines of its own: then there is room for all of it.
     takes_data: bool,
 }
@@ -94,7 +92,7 @@ impl LocalVolume {
         self.shard.shared.import.read_only
     }
 
-    fn check(&self, at: u64, len: u64) -> Result<(), IoError> {
+    pub fn check(&self, at: u64, len: u64) -> Result<(), IoError> {
         if at.checked_add(len).is_none_or(|end| end > self.size()) {
             Err(IoError::OutOfRange)
         } else {
@@ -240,7 +238,7 @@ impl LocalVolume {
 
     /// Room in the log for a write of which `blocks` blocks have no lines of their own. Their data goes to the log first if it is small, and
     /// where there is parity.
-    async fn claim_log(&self, blocks: u64) -> Result<LogRoom, IoError> {
+    pub async fn claim_log(&self, blocks: u64) -> Result<LogRoom, IoError> {
         let (shard, bytes) = (&self.shard, blocks as usize * self.dataset.block_bytes());
         if !shard.data_in_log {
             return Ok(LogRoom { claim: None, takes_data: false });
@@ -251,7 +249,7 @@ impl LocalVolume {
     }
 
     /// Queues an entry; gives what to wait for, if the caller must.
-    fn queue(&self, mut entry: Entry, wait: bool) -> Option<Completion<Result<(), IoError>>> {
+    pub fn queue(&self, mut entry: Entry, wait: bool) -> Option<Completion<Result<(), IoError>>> {
         let done = wait.then(|| entry.awaited());
         self.shard.submit(entry);
         done
@@ -401,81 +399,6 @@ impl LocalVolume {
         finish(self.queue(entry, true)).await
     }
 
-    pub async fn discard(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
-        let _active = self.begin_change()?;
-        self.check(at, len)?;
-        let block_bytes = u64::from(self.block_size());
-        let (first, end) = (at.div_ceil(block_bytes), (at + len) / block_bytes);
-        self.clear(first, end, fua).await
-    }
-
-    /// Clears the blocks `first..end`, visiting only leaves that exist.
-    async fn clear(&self, first: u64, end: u64, fua: bool) -> Result<(), IoError> {
-        let mut at = first;
-        while at < end {
-            if self.shard.stopping.get() {
-                return Err(IoError::Gone);
-            }
-            // What failed may be on disk all the same, and come back: that nothing is here now says nothing.
-            if self.shard.is_suspended() {
-                return Err(IoError::Suspended);
-            }
-            if !self.dataset.has_newer(at, end) {
-                match self.dataset.tree.borrow().next_leaf(at / FANOUT) {
-                    Some(leaf) if leaf * FANOUT < end => at = at.max(leaf * FANOUT),
-                    _ => return Ok(()),
-                }
-            }
-            let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
-            let _changing = self.dataset.begin_change().await?;
-            let end = end.min(self.dataset.record.borrow().blocks());
-            if at >= end {
-                return Err(IoError::OutOfRange);
-            }
-            let to = to.min(end);
-            // Without room it goes on all the same: it may be what makes room.
-            let room = self.claim_log(0).await.ok().and_then(|room| room.claim);
-            let guard = self.dataset.locks.lock(at, to - 1).await;
-            let nodes = self.dataset.nodes_over(once(at..to));
-            let nodes = self.shard.reserve_nodes(nodes, Claim::Urgent).await?;
-            let change = Change::Clear { dataset: self.dataset.clone(), first: at, count: to - at };
-            let durable = self.sync() == SyncPolicy::Always || (self.sync() == SyncPolicy::Standard && fua);
-            let mut entry = Entry::new(self.shard.entry_id(), vec![change], durable);
-            (entry.nodes, entry.room) = (Some(nodes), room);
-            // Until it is applied, later writes to these blocks must wait: nothing in memory says that they are zeros.
-            let done = self.queue(entry, true);
-            finish(done).await?;
-            drop(guard);
-            at = to;
-        }
-        Ok(())
-    }
-
-    pub async fn write_zeroes(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
-        self.check(at, len)?;
-        let block_bytes = u64::from(self.block_size());
-        let (end, first_whole, end_whole) =
-            (at + len, at.next_multiple_of(block_bytes), (at + len) / block_bytes * block_bytes);
-        if first_whole >= end_whole {
-            return self.write(at, self.zero_parts(len as usize), fua).await;
-        }
-        if at < first_whole {
-            self.write(at, self.zero_parts((first_whole - at) as usize), fua).await?;
-        }
-        self.discard(first_whole, end_whole - first_whole, fua).await?;
-        if end_whole < end {
-            self.write(end_whole, self.zero_parts((end - end_whole) as usize), fua).await?;
-        }
-        Ok(())
-    }
-
-    /// Up to two blocks of zeros.
-    fn zero_parts(&self, len: usize) -> Vec<Buf> {
-        let block_bytes = self.dataset.block_bytes();
-        let parts = (0..len).step_by(block_bytes).map(|at| self.shard.zeros(block_bytes.min(len - at)));
-        parts.collect()
-    }
-
     pub async fn compare_and_write(
         &self,
         admitted: Admitted,
@@ -589,7 +512,7 @@ pub(crate) fn length(data: &[Buf]) -> usize {
     data.iter().map(|part| part.len()).sum()
 }
 
-async fn finish(done: Option<Completion<Result<(), IoError>>>) -> Result<(), IoError> {
+pub(crate) async fn finish(done: Option<Completion<Result<(), IoError>>>) -> Result<(), IoError> {
     match done {
         Some(done) => done.await,
         None => Ok(()),

@@ -9,9 +9,9 @@ use forebay_base::planted::{Bug, plant, times_met};
 use forebay_base::{Id, MIB, Random};
 use forebay_pool::check::check;
 use forebay_pool::{
-    Compression, Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, IoError, Layout, MoveProgress,
-    MoveSide, PoolSpec, Setting, SnapshotSchedule, SyncPolicy, Volume, VolumeChange, VolumeDelete,
-    VolumeFormat, VolumeInfo, VolumeSpec,
+    Compression, Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, IoError, Layout, MoveSide,
+    PoolSpec, Setting, SnapshotSchedule, SyncPolicy, Volume, VolumeChange, VolumeDelete, VolumeFormat,
+    VolumeInfo, VolumeSpec, WorkProgress,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Cursor, Event as Step, Fate, Image, World, WorldConfig};
@@ -161,7 +161,7 @@ fn moves_under_load(seed: u64, layouts: [Layout; 2], pause: Duration) {
         let schedule = SnapshotSchedule { every_seconds: 1 << 30, keep: 3 };
         let clients = Clients::new(&pools, volume);
         clients.fill(3000).await;
-        let copied = Arc::new(MoveProgress::default());
+        let copied = Arc::new(WorkProgress::default());
         let moving = async {
             let moved = pools.engine.volume_move("tank/a", "vault", copied.clone()).await.expect("moved");
             assert_eq!((moved.id, &*moved.pool, &*moved.name), (info.id, "vault", "a"));
@@ -226,7 +226,7 @@ fn a_canceled_move_leaves_nothing() {
         clients.fill(4000).await;
         let before = pools.used(1).await;
         for wait in [0, 1, 3, 10, 20] {
-            let progress = Arc::new(MoveProgress::default());
+            let progress = Arc::new(WorkProgress::default());
             let moving = pools.engine.volume_move("tank/a", "vault", progress.clone());
             let cancel = async {
                 pools.rt.sleep(Duration::from_millis(wait)).await;

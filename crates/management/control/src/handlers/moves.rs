@@ -14,7 +14,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use forebay_api::{self as api, Code, MoveKeep, MoveLeft, Problem, VolumeMove, show_size};
-use forebay_pool::MoveProgress;
+use forebay_pool::WorkProgress;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, interval};
@@ -51,7 +51,7 @@ async fn carry_out(
     pool: String,
 ) -> Result<Option<serde_json::Value>, Problem> {
     running.give_up_turn();
-    let progress = Arc::new(MoveProgress::default());
+    let progress = Arc::new(WorkProgress::default());
     let to_cancel = progress.clone();
     running.cancel_by(move || to_cancel.cancel());
     let (start, mut ticks) = (Instant::now(), interval(POLL_DELAY));
@@ -77,7 +77,7 @@ async fn carry_out(
     Ok(Some(serde_json::to_value(moved).expect("it is plain data")))
 }
 
-fn told_of(progress: &MoveProgress, elapsed: Duration) -> Progress {
+fn told_of(progress: &WorkProgress, elapsed: Duration) -> Progress {
     let (copied, total) = progress.bytes();
     let rate = u128::from(copied).saturating_mul(1000).checked_div(elapsed.as_millis());
     Progress {
