@@ -227,6 +227,11 @@ impl Dataset {
         }
     }
 
+    /// Whether a client's change was begun and has not ended.
+    pub fn is_changing(&self) -> bool {
+        self.changing.get() > 0
+    }
+
     /// Whether all that was begun is in the tree.
     pub fn is_settled(&self) -> bool {
         self.changing.get() == 0

@@ -25,6 +25,7 @@ mod format;
 #[cfg(test)]
 mod format_doc;
 mod groups;
+mod halves;
 mod handle;
 mod heal;
 mod import;
@@ -224,7 +225,7 @@ impl Engine {
         let (cores, config, name) = (self.cores.clone(), self.config.clone(), name.to_string());
         self.on_core_0(move |rt| async move {
             let control = Engine::import_here(rt.clone(), cores, config, name, paths, import).await?;
-            moves::settle(&rt, Some(control.id())).await;
+            halves::settle(&rt, Some(control.id())).await;
             control.status().await
         })
         .await

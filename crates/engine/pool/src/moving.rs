@@ -49,6 +49,8 @@ pub(crate) const PAUSE_DELAY: Duration = Duration::from_millis(500);
 const PRESSURE_MAX: u32 = 6;
 /// So they wait for half a second at most, 63 times this.
 const TURN: Duration = Duration::from_micros(500_000 / ((1 << PRESSURE_MAX) - 1));
+/// How often is looked whether clients' changes that were begun have ended.
+const LOOK_DELAY: Duration = Duration::from_micros(100);
 /// Leaves of the tree that are listed without giving others a turn.
 const LEAVES: usize = 4096;
 
@@ -211,6 +213,7 @@ impl Copier {
 
     /// Copies until little is left: less after each time that a switch was tried, since that takes long here.
     pub async fn approach(&self, tried: u32) -> Result<(), Halt> {
+        self.end_late().await;
         let rest = (REST_BYTES >> tried).max(REST_BYTES_MIN);
         let (mut before, mut pressure) = (u64::MAX, 0);
         loop {
@@ -232,31 +235,38 @@ impl Copier {
         if self.left() > NEAR_BYTES { Err(Halt::Busy) } else { Ok(()) }
     }
 
-    /// The volume becomes that of the other pool. `Busy` when it takes too long until that can be decided.
-    pub async fn switch(&self) -> Result<(), Halt> {
-        let dataset = &self.source.dataset;
+    /// The volume becomes that of the other pool. `Busy` when it takes too long until that can be decided; what is under way then ends
+    /// by itself ([`Copier::end_late`]), and neither clients nor management wait for it.
+    pub async fn switch(self) -> Result<(), Halt> {
+        let (rt, copier) = (self.source.shard.rt.clone(), Rc::new(self));
+        let dataset = &copier.source.dataset;
         dataset.pause(true);
-        let (complete, limit) = (pin!(self.complete()), pin!(self.source.shard.rt.sleep(PAUSE_MAX)));
-        let switched = match select(complete, limit).await {
-            Either::Left((Ok(()), _)) => self.decide().await,
+        let work = copier.clone();
+        let complete = rt.spawn(async move { work.complete().await });
+        let switched = match select(complete, pin!(rt.sleep(PAUSE_MAX))).await {
+            Either::Left((Ok(()), _)) => copier.decide().await,
             Either::Left((error, _)) => error,
-            Either::Right(((), complete)) => {
-                // What is under way ends, but clients do not wait for that.
-                self.is_late.set(true);
-                dataset.pause(false);
-                complete.await.and(Err(Halt::Busy))
+            Either::Right(_) => {
+                copier.is_late.set(true);
+                Err(Halt::Busy)
             }
         };
         dataset.pause(false);
         switched
     }
 
+    /// Waits until a switch that was given up does nothing any more: what it has read is old by now.
+    async fn end_late(&self) {
+        self.target.dataset.quiesce().await;
+    }
+
     /// Brings all there that is here, and makes it durable.
     async fn complete(&self) -> Result<(), Halt> {
         let LocalVolume { shard, dataset } = &self.source;
-        if !shard.come_to_rest(std::slice::from_ref(dataset), PAUSE_MAX).await {
+        let _active = self.target.begin().map_err(Halt::Target)?;
+        while dataset.is_changing() {
             self.check()?;
-            return Err(Halt::Busy);
+            shard.rt.sleep(LOOK_DELAY).await;
         }
         // What nobody waits for any more, a discard whose client has gone, is in the tree too when this is.
         let mut entry = Entry::new(shard.entry_id(), Vec::new(), true);
@@ -266,9 +276,10 @@ impl Copier {
         if !active(Bug::MoveSkipsRest) {
             self.sweep(false).await?;
         }
-        if let Some(attributes) = self.source.load_attributes().await.map_err(Halt::Source)? {
-            self.target.store_attributes(&attributes).await.map_err(Halt::Target)?;
-        }
+        let attributes = self.source.load_attributes().await.map_err(Halt::Source)?;
+        let attributes = attributes.unwrap_or_default();
+        self.check()?;
+        self.target.store_attributes(&attributes).await.map_err(Halt::Target)?;
         self.target.flush().await.map_err(Halt::Target)
     }
 
@@ -306,7 +317,8 @@ impl Copier {
     }
 
     /// Nothing is copied any more.
-    pub fn end(&self) {
+    pub async fn end(&self) {
+        self.end_late().await;
         *self.source.dataset.changes.borrow_mut() = None;
     }
 }

@@ -51,6 +51,10 @@ impl Inherits {
         Inherits(self.0 | property.0)
     }
 
+    pub fn without(self, property: Inherits) -> Inherits {
+        Inherits(self.0 & !property.0)
+    }
+
     /// The same, and `property` where `value` is absent.
     pub fn unless<T>(self, value: Option<T>, property: Inherits) -> Inherits {
         if value.is_none() { self.and(property) } else { self }

@@ -195,6 +195,8 @@ impl LocalVolume {
             }
         };
         let Admitted { _active, _changing, pass } = admitted;
+        // Past the gate, only who waits for what he has written is bounded.
+        let wait = wait || pass.is_none();
         entry.pass = pass;
         let done = self.queue(entry, wait);
         drop(guard);

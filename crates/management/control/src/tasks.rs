@@ -179,7 +179,8 @@ impl Tasks {
             task.cancellable = false;
             entry.stop = None;
             match result {
-                Err(_) if entry.is_stopped => {
+                // Whatever else it ends with has to be told.
+                Err(problem) if entry.is_stopped && problem.code == Code::Conflict => {
                     task.state = TaskState::Cancelled;
                     None
                 }

@@ -20,6 +20,10 @@ fn recorded() -> Recorded {
         let id = pools.engine.volume("tank/a").await.expect("there").id;
         let clients = Clients::new(&pools, volume);
         clients.fill(BLOCKS).await;
+        // The log's cut is then after all that the import has sealed, as in every pool that is used.
+        let other = pools.create("vault/other", MIB, VolumeFormat::Thin).await.expect("created");
+        other.write(0, vec![pools.rt.buffer(BLOCK as usize).freeze()], true).await.expect("written");
+        pools.engine.volume_delete("vault/other", PURGE).await.expect("deleted");
         pools.engine.checkpoint("vault").await.expect("checkpoint");
         pools.world.record();
         pools.move_to("tank/a", "vault").await.expect("moved");
@@ -132,5 +136,38 @@ fn what_was_given_up_is_still_where_it_came_from() {
         pools.import(0).await;
         assert_eq!(pools.told("volume.move_left"), 2);
         is_kept(&pools, &known.content).await;
+    });
+}
+
+/// Goal: when the volume has moved, and power was lost before it was live there, it is live there once both pools are; and what has come is
+/// all of it, whatever becomes of where it came from.
+#[test]
+fn what_has_come_is_complete_also_after_an_import() {
+    let recorded = Rc::new(recorded());
+    let moved = recorded.moved();
+    for order in [[0, 1], [1, 0]] {
+        let known = recorded.clone();
+        world(5, Some(recorded.images(moved)), PLAIN, move |pools| async move {
+            for pool in order {
+                pools.import(pool).await;
+            }
+            assert_eq!(pools.volumes().await, ["vault/a"]);
+            has_all(&pools.open(known.id), &known.content).await;
+        });
+    }
+    let known = recorded.clone();
+    world(5, Some(recorded.images(moved)), PLAIN, move |pools| async move {
+        pools.import(0).await;
+        pools.engine.move_abandon("tank/a").await.expect("given up");
+        for _ in 0..2 {
+            pools.import(1).await;
+            pools.export(1).await;
+        }
+        pools.import(1).await;
+        assert_eq!(pools.volumes().await, Vec::<String>::new());
+        let left = pools.engine.moves_left().await.expect("listed");
+        assert!(left.len() == 1 && left[0].is_complete && left[0].side == MoveSide::Arriving, "{left:?}");
+        let kept = pools.engine.move_keep("vault/a", None).await.expect("kept");
+        has_all(&pools.open(kept.id), &known.content).await;
     });
 }

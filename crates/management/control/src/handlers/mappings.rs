@@ -52,13 +52,7 @@ fn shown(content: &Content, volumes: &HashSet<String>, mapping: &Mapping) -> api
 
 /// UUIDs of the volumes that are here.
 async fn volumes_here(shared: &Shared) -> HashSet<String> {
-    let mut here = HashSet::new();
-    for pool in shared.engine.pools().await {
-        // A pool that is just closing has none any more.
-        let volumes = shared.engine.volumes(Some(&pool.name)).await.unwrap_or_default();
-        here.extend(volumes.iter().map(|volume| volume.id.to_string()));
-    }
-    here
+    shared.volumes().await.0.iter().map(|volume| volume.id.to_string()).collect()
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
@@ -342,15 +336,9 @@ pub async fn drop_where(
 async fn here(shared: &Shared) -> Here {
     let pools: HashMap<String, String> =
         shared.engine.pools().await.into_iter().map(|pool| (pool.name, pool.id.to_string())).collect();
-    let (all, left) = (shared.engine.volumes(None).await, shared.engine.moves_left().await);
-    // A pool that is just closing says nothing: then nothing is known to be in none.
-    let is_all = all.is_ok() && left.is_ok();
-    let mut volumes = all.unwrap_or_default();
-    if !is_all {
-        for pool in pools.keys() {
-            volumes.extend(shared.engine.volumes(Some(pool)).await.unwrap_or_default());
-        }
-    }
+    let ((volumes, is_all), left) = (shared.volumes().await, shared.engine.moves_left().await);
+    // When a pool says nothing, nothing is known to be in none.
+    let is_all = is_all && left.is_ok();
     let pool_of = |volume: VolumeInfo| {
         let pool = pools.get(&volume.pool)?.clone();
         Some((volume.id.to_string(), (pool, format!("{}/{}", volume.pool, volume.name))))

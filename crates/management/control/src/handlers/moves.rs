@@ -99,14 +99,21 @@ async fn all(shared: &Shared) -> Result<Vec<MoveLeft>, Failure> {
 
 /// What a move has left under this name or UUID.
 async fn find(shared: &Shared, name: &str) -> Result<MoveLeft, Failure> {
-    let found = all(shared).await?.into_iter().find(|left| left.name == name || left.id == name);
-    found.ok_or_else(|| {
-        Failure(
-            Problem::new(Code::NotFound, "no move has left anything of this name")
-                .object(name)
-                .remedy("List what moves have left with: forebay volume moves"),
-        )
-    })
+    let mut found = all(shared).await?;
+    found.retain(|left| left.name == name || left.id == name);
+    let refused = |code, detail| {
+        let remedy = "List what moves have left with 'forebay volume moves', and name it by its UUID.";
+        Failure(Problem::new(code, detail).object(name).remedy(remedy))
+    };
+    if found.len() > 1 {
+        return Err(refused(Code::Conflict, "moves have left more than one volume of this name"));
+    }
+    found.pop().ok_or_else(|| refused(Code::NotFound, "no move has left anything of this name"))
+}
+
+/// What a move has left, also where another one has left something of the same name.
+fn exactly(left: &MoveLeft) -> String {
+    format!("{}/{}", left.pool, left.id)
 }
 
 pub async fn keep(
@@ -128,7 +135,7 @@ pub async fn keep(
         let what = "A volume with another UUID is made of it, as it was at the switch.".to_string();
         return plan("move.keep", full, vec![what, "It is mapped to no host.".into()]);
     }
-    let kept = convert::volume(&shared.engine.move_keep(&left.name, Some(new_name)).await?);
+    let kept = convert::volume(&shared.engine.move_keep(&exactly(&left), Some(new_name)).await?);
     told(&shared, &who, "volume.move_kept", &kept.name, "made of what a move had left");
     Ok(tagged(json(StatusCode::OK, &kept), &etag(&kept)))
 }
@@ -144,7 +151,7 @@ pub async fn abandon(
     if ask.dry_run {
         return plan("move.abandon", &left.name, vec!["What is left of it here is deleted.".into()]);
     }
-    shared.engine.move_abandon(&left.name).await?;
+    shared.engine.move_abandon(&exactly(&left)).await?;
     told(&shared, &who, "volume.move_abandoned", &left.name, "what a move had left is deleted");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
