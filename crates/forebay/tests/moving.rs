@@ -1,5 +1,5 @@
-//! Do clients notice when a volume moves to another pool under them, and is all there that was acknowledged, also when the daemon is
-//! killed meanwhile?
+//! Do clients notice when a volume moves to another pool under them, or is searched for zeros, and is all there that was
+//! acknowledged, also when the daemon is killed meanwhile?
 //!
 //! Method: the real daemon and its command line; a client writes and reads over one NBD connection all the time, and knows what was
 //! acknowledged.
@@ -210,4 +210,25 @@ fn a_move_that_does_not_end_leaves_one_volume() {
     daemon.stop();
     place.run(&["check", "--offline", "a", "b"]).expect(0);
     place.run(&["check", "--offline", "c", "d", "e"]).expect(0);
+}
+
+/// Goal: zeros that a guest wrote are given back, and what it has stays.
+#[test]
+fn zeros_are_given_back() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    pools(&place);
+    place.run(&["volume", "create", "tank/a", "--size", "32M", "--compression", "off"]).expect(0);
+    let mut client = Client::open(&daemon, "tank/a");
+    client.fill();
+    for at in 0..16 {
+        client.nbd.write(at << 20, &vec![0; 1 << 20]);
+    }
+    let mapped = || place.json(&["volume", "show", "tank/a"])["status"]["mapped_bytes"].as_u64();
+    assert_eq!(mapped(), Some(32 << 20));
+    let told = place.run(&["volume", "reclaim", "tank/a"]).expect(0).out;
+    assert!(told.contains("16 MiB of zeros in tank/a"), "{told}");
+    assert_eq!(mapped(), Some(16 << 20));
+    client.expect(&(BLOCKS / 2..BLOCKS).collect::<Vec<_>>());
+    assert!(client.nbd.read(0, 1 << 20) == vec![0; 1 << 20]);
 }

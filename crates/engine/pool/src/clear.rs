@@ -7,7 +7,7 @@ use crate::destage::LogClaim;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::progress::WorkProgress;
 use crate::reserve::Claim;
-use crate::spec::{SyncPolicy, VolumeFormat};
+use crate::spec::{SyncPolicy, VolumeFormat, VolumeInfo};
 use crate::volume::{LocalVolume, finish};
 use forebay_base::planted::{Bug, active};
 use forebay_runtime::Buf;
@@ -203,24 +203,35 @@ impl LocalVolume {
 }
 
 impl Control {
-    async fn volume_reclaim(&self, name: &str, progress: Arc<WorkProgress>) -> Result<u64, Error> {
-        let object = self.object(name);
-        if self.volume_brief(name).await?.format == VolumeFormat::EagerZeroedThick {
+    /// A volume in which blocks of zeros may take space.
+    async fn reclaimable(&self, name: &str) -> Result<VolumeInfo, Error> {
+        let info = self.volume_brief(name).await?;
+        if info.format == VolumeFormat::EagerZeroedThick {
             let message = "the volume has its whole size, whatever is in it";
-            return Err(Error::new(ErrorKind::Conflict, object, message)
-                .remedy("Convert it first: forebay volume set --format thin"));
+            return Err(Error::new(ErrorKind::Conflict, self.object(name), message)
+                .remedy("Make it thin, or zeroedthick, first: forebay volume convert"));
         }
+        Ok(info)
+    }
+
+    async fn volume_reclaim(&self, name: &str, progress: Arc<WorkProgress>) -> Result<u64, Error> {
+        self.reclaimable(name).await?;
         let reclaim =
             |shard, dataset| async move { LocalVolume::of(shard, dataset).reclaim_zeros(&progress).await };
         let found = self.on_volume(name, reclaim).await?;
         found.ok_or_else(|| {
-            Error::new(ErrorKind::Conflict, object, "the search was canceled")
+            Error::new(ErrorKind::Conflict, self.object(name), "the search was canceled")
                 .remedy("What was found until then has been given back")
         })
     }
 }
 
 impl Engine {
+    /// The volume, if [`Engine::volume_reclaim`] would not refuse it at once.
+    pub async fn volume_reclaimable(&self, volume: &str) -> Result<VolumeInfo, Error> {
+        self.on_writable_volume(volume, |control, name| async move { control.reclaimable(&name).await }).await
+    }
+
     /// Looks through a volume (`POOL/NAME` or UUID) for blocks of zeros, and gives their space back: how many bytes. Clients go on.
     /// Dropping the future does not end it, `progress` does.
     pub async fn volume_reclaim(&self, volume: &str, progress: Arc<WorkProgress>) -> Result<u64, Error> {

@@ -152,6 +152,7 @@ pub enum Operation {
     VolumeSet,
     VolumeDelete,
     VolumePromote,
+    VolumeReclaim,
     VolumeMove,
     MoveList,
     MoveKeep,
@@ -204,7 +205,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 75] = [
+    pub const ALL: [Operation; 76] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -233,6 +234,7 @@ impl Operation {
         VolumeSet,
         VolumeDelete,
         VolumePromote,
+        VolumeReclaim,
         VolumeMove,
         MoveList,
         MoveKeep,
@@ -289,7 +291,8 @@ impl Operation {
             }
             PoolAdd | PoolScrub | PoolTrim => Method::Post,
             DiskReplace | DiskOffline | DiskOnline | DiskClear | DiskLocate => Method::Post,
-            VolumePromote | VolumeMove | MoveKeep | TrashRestore | ProjectCreate => Method::Post,
+            VolumePromote | VolumeReclaim | VolumeMove | MoveKeep => Method::Post,
+            TrashRestore | ProjectCreate => Method::Post,
             SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
             HostCreate | HostGroupCreate | MappingCreate => Method::Post,
             PoolSet | VolumeSet | ProjectSet | SnapshotSet | HostSet | HostGroupSet => Method::Patch,
@@ -326,6 +329,7 @@ impl Operation {
             VolumeList | VolumeCreate => "/api/v1/volumes",
             VolumeShow | VolumeSet | VolumeDelete => "/api/v1/volumes/{volume}",
             VolumePromote => "/api/v1/volumes/{volume}/promote",
+            VolumeReclaim => "/api/v1/volumes/{volume}/reclaim",
             VolumeMove => "/api/v1/volumes/{volume}/move",
             MoveList => "/api/v1/moves",
             MoveKeep => "/api/v1/moves/{volume}/keep",
@@ -379,7 +383,7 @@ impl Operation {
             VolumePromote | SnapshotCreate | SnapshotSet | SnapshotDelete => Access::Operator,
             SnapshotRollback | SnapshotClone | TrashRestore | TrashPurge => Access::Operator,
             SnapshotSend | SnapshotReceive | ReceptionDelete => Access::Operator,
-            VolumeMove | MoveKeep | MoveAbandon => Access::Operator,
+            VolumeReclaim | VolumeMove | MoveKeep | MoveAbandon => Access::Operator,
             HostCreate | HostSet | HostDelete => Access::Operator,
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
@@ -424,6 +428,7 @@ impl Operation {
             }
             VolumeDelete => "Delete a volume: it waits in the trash, or is gone for good",
             VolumePromote => "Make a clone the owner of the snapshot that it came from",
+            VolumeReclaim => "Look through a volume for zeros, and give their space back",
             VolumeMove => "Move a volume to another pool while clients use it",
             MoveList => "What moves have left that wait for a pool",
             MoveKeep => "Make a volume of what a move has left, when the other pool is lost",
@@ -522,7 +527,7 @@ impl Operation {
             VolumeList => ReplyBody::Page("Volume"),
             VolumeCreate => ReplyBody::Created("Volume"),
             VolumeShow | VolumeSet | VolumePromote => ReplyBody::Object("Volume"),
-            VolumeMove => ReplyBody::Task,
+            VolumeReclaim | VolumeMove => ReplyBody::Task,
             MoveList => ReplyBody::Page("MoveLeft"),
             MoveKeep => ReplyBody::Object("Volume"),
             ProjectList => ReplyBody::Page("Project"),
@@ -580,7 +585,7 @@ impl Operation {
                 &[Parameter::DryRun, Parameter::WithSnapshots, Parameter::Purge, Parameter::Force]
             }
             PoolSet | TrashRestore | TrashPurge => &[Parameter::DryRun],
-            VolumeMove | MoveKeep | MoveAbandon => &[Parameter::DryRun],
+            VolumeReclaim | VolumeMove | MoveKeep | MoveAbandon => &[Parameter::DryRun],
             SnapshotCreate | SnapshotSet | SnapshotDelete => &[Parameter::DryRun],
             SnapshotRollback | SnapshotClone | ReceptionDelete => &[Parameter::DryRun],
             SnapshotSend => &[Parameter::From, Parameter::Resume],

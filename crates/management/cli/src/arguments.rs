@@ -480,6 +480,17 @@ pub enum Volume {
         #[command(flatten)]
         dry_run: DryRun,
     },
+    /// Look through a volume for blocks of zeros, and give their space back, while clients use it
+    ///
+    /// Guests write zeros where they could discard, and a volume that is not compressed, or had its space held, keeps them.
+    Reclaim {
+        /// POOL/NAME or UUID
+        name: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
     /// Move a volume to another pool while clients use it
     Move(moves::Move),
     /// List what moves have left that wait for a pool which is not imported

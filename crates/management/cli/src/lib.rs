@@ -243,6 +243,7 @@ mod tests {
             "volume move tank/a vault --no-wait",
             "volume move tank/a vault --dry-run",
             "volume moves",
+            "volume reclaim tank/a --no-wait",
             "volume keep vault/a --as vault/b --yes",
             "volume abandon vault/a --yes",
             "volume trash --pool tank",

@@ -5,21 +5,16 @@
 
 use super::pools::accepted;
 use super::volumes::etag;
-use super::{mappings, told};
+use super::{mappings, told, watched};
 use crate::request::{Answered, Ask, Failure, Input, Principal, json, ok, plan, tagged};
-use crate::tasks::{Progress, Running};
+use crate::tasks::Running;
 use crate::{Shared, convert, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use forebay_api::{self as api, Code, MoveKeep, MoveLeft, Problem, VolumeMove, show_size};
-use forebay_pool::WorkProgress;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::{Instant, interval};
-
-const POLL_DELAY: Duration = Duration::from_secs(1);
 
 pub async fn begin(
     State(shared): State<Arc<Shared>>,
@@ -50,42 +45,16 @@ async fn carry_out(
     volume: api::Volume,
     pool: String,
 ) -> Result<Option<serde_json::Value>, Problem> {
-    running.give_up_turn();
-    let progress = Arc::new(WorkProgress::default());
-    let to_cancel = progress.clone();
-    running.cancel_by(move || to_cancel.cancel());
-    let (start, mut ticks) = (Instant::now(), interval(POLL_DELAY));
-    mappings::move_begins(&shared, &volume, &pool).await?;
-    let mut moving = Box::pin(shared.engine.volume_move(&volume.id, &pool, progress.clone()));
-    let mut stopping = shared.stopping.subscribe();
-    let mut is_stopping = false;
-    let moved = loop {
-        tokio::select! {
-            moved = &mut moving => break moved,
-            _ = ticks.tick() => running.progress(told_of(&progress, start.elapsed())),
-            // An error means that the daemon is gone altogether.
-            _ = stopping.wait_for(|stopping| *stopping), if !is_stopping => {
-                is_stopping = true;
-                progress.cancel();
-            }
-        }
-    };
+    let moved = watched(&shared, &mut running, async |progress| {
+        mappings::move_begins(&shared, &volume, &pool).await?;
+        shared.engine.volume_move(&volume.id, &pool, progress).await.map_err(convert::problem)
+    });
+    let moved = moved.await;
     let followed = mappings::move_ended(&shared, volume.id.clone()).await;
-    let moved = convert::volume(&moved.map_err(convert::problem)?);
+    let moved = convert::volume(&moved?);
     told(&shared, &who, "volume.moved_away", &volume.name, &format!("moved to {}", moved.name));
     followed?;
     Ok(Some(serde_json::to_value(moved).expect("it is plain data")))
-}
-
-fn told_of(progress: &WorkProgress, elapsed: Duration) -> Progress {
-    let (copied, total) = progress.bytes();
-    let rate = u128::from(copied).saturating_mul(1000).checked_div(elapsed.as_millis());
-    Progress {
-        permille: (copied.saturating_mul(1000)).checked_div(total).map(|done| done.min(999) as u32),
-        rate_bytes_per_second: rate.map(|rate| rate as u64),
-        // How much clients change meanwhile is not known.
-        eta: None,
-    }
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
