@@ -145,8 +145,8 @@ impl Appliance {
 struct Desk(Arc<NbdServer>);
 
 impl Nbd for Desk {
-    fn clients(&self, export: &str) -> Vec<String> {
-        let sessions = self.0.sessions().into_iter().filter(|session| session.export == export);
+    fn clients(&self, volume: Id) -> Vec<String> {
+        let sessions = self.0.sessions().into_iter().filter(|session| session.volume == volume);
         sessions.map(|session| session.peer).collect()
     }
 }

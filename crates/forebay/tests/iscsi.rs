@@ -366,3 +366,49 @@ fn who_has_a_secret_must_know_it() {
     Initiator::named(portal, ESX1);
     daemon.stop();
 }
+
+/// A host goes on over its session, at the target where it is logged in, and is told of nothing.
+#[test]
+fn a_host_goes_on_while_its_volume_moves() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    tank(&place);
+    ["c", "d"].iter().for_each(|name| drop(place.disk(name, 256 << 20)));
+    place.run(&["pool", "create", "vault", "--layout", "mirror", "c", "d"]).expect(0);
+    let mut path = Initiator::named(&daemon.iscsi[0], ESX1);
+    // The first command is told of what changed since the last one.
+    path.execute(&[0; 6], 0, &[]);
+    let register = [&[0; 8][..], &[7; 8], &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
+    // PERSISTENT RESERVE OUT, REGISTER, to outlive a loss of power; then RESERVE, write exclusive.
+    assert_eq!(path.execute(&[0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0], 0, &register).0, 0);
+    let reserve = [&[7; 8][..], &[0; 16]].concat();
+    assert_eq!(path.execute(&[0x5f, 1, 1, 0, 0, 0, 0, 0, 24, 0], 0, &reserve).0, 0);
+    for block in 0..16u8 {
+        let cdb = [0x2a, 0, 0, 0, 0, block, 0, 0, 1, 0];
+        assert_eq!(path.execute(&cdb, 0, &[block + 1; 512]).0, 0, "WRITE(10)");
+        if block == 7 {
+            place.run(&["volume", "move", "tank/a", "vault"]).expect(0);
+        }
+    }
+    for block in 0..16u8 {
+        let (status, sense, data) = path.execute(&[0x28, 0, 0, 0, 0, block, 0, 0, 1, 0], 512, &[]);
+        assert!(status == 0 && data == [block + 1; 512], "block {block}: {sense:?}");
+    }
+    assert_eq!(place.run(&["volume", "unmap", "vault/b", "--host", "esx1"]).code, Some(3));
+    let luns = || Initiator::named(&daemon.iscsi[0], ESX1).luns();
+    assert_eq!(luns(), [0, 5]);
+    daemon.kill();
+
+    // The mapping and the reservation are those of the volume, wherever it is.
+    let daemon = Daemon::start(&place);
+    let mut path = Initiator::named(&daemon.iscsi[0], ESX1);
+    path.execute(&[0; 6], 0, &[]);
+    // PERSISTENT RESERVE IN, READ RESERVATION.
+    let (status, _, data) = path.execute(&[0x5e, 1, 0, 0, 0, 0, 0, 0, 24, 0], 24, &[]);
+    assert!(status == 0 && data[8..16] == [7; 8], "{data:?}");
+    place.run(&["pool", "destroy", "tank", "--yes"]).expect(0);
+    // It is told that the other volume is no longer there.
+    path.execute(&[0; 6], 0, &[]);
+    assert_eq!(path.execute(&[0x28, 0, 0, 0, 0, 3, 0, 0, 1, 0], 512, &[]).2, [4; 512]);
+    daemon.stop();
+}

@@ -10,7 +10,7 @@ use crate::error::IoError;
 use crate::record::{DatasetKind, DatasetRecord};
 use crate::shard::Shard;
 use crate::tables::DATASETS_MAX;
-use crate::volume::Volume;
+use crate::volume::LocalVolume;
 use forebay_base::Id;
 use forebay_runtime::Buf;
 use std::rc::Rc;
@@ -23,10 +23,10 @@ const BLOCK_BYTES: usize = 4096;
 /// Rounded up to whole blocks: writing one slot never reads another.
 const SLOT_BYTES: usize = (LENGTH_BYTES + ATTRIBUTES_BYTES_MAX).next_multiple_of(BLOCK_BYTES);
 
-impl Volume {
-    /// What [`Volume::store_attributes`] stored last; nothing when it never did.
+impl LocalVolume {
     pub async fn load_attributes(&self) -> Result<Option<Vec<u8>>, IoError> {
-        let (shard, number) = self.place();
+        let _active = self.begin()?;
+        let (shard, number) = (&self.shard, self.dataset.number());
         let Some(slots) = shard.attributes() else { return Ok(None) };
         let at = slot(number);
         let length = join(&slots.read(at, LENGTH_BYTES).await?);
@@ -40,22 +40,21 @@ impl Volume {
         Ok(Some(join(&slots.read(at + LENGTH_BYTES as u64, length).await?)))
     }
 
-    /// Keeps `bytes` with the volume, durably, instead of what was kept before; none to keep nothing. `OutOfRange` for more
-    /// than [`ATTRIBUTES_BYTES_MAX`].
     pub async fn store_attributes(&self, bytes: &[u8]) -> Result<(), IoError> {
-        if self.is_read_only() {
-            return Err(IoError::ReadOnly);
-        }
-        let (shard, number) = self.place();
+        let _active = self.begin_change()?;
+        let _changing = self.dataset.begin_change().await?;
+        let (shard, number) = (&self.shard, self.dataset.number());
         if bytes.len() > ATTRIBUTES_BYTES_MAX {
             return Err(IoError::OutOfRange);
         }
-        // Two volumes that need the first slot must not make two datasets.
-        let _turn = shard.attribute_locks.lock(0, 0).await;
-        let slots = match shard.attributes() {
-            Some(slots) => slots,
-            None if bytes.is_empty() => return Ok(()),
-            None => shard.create_attributes().await?,
+        let slots = {
+            // Two volumes that need the first slot must not make two datasets.
+            let _turn = shard.attribute_locks.lock(0, 0).await;
+            match shard.attributes() {
+                Some(slots) => slots,
+                None if bytes.is_empty() => return Ok(()),
+                None => shard.create_attributes().await?,
+            }
         };
         let used = LENGTH_BYTES + bytes.len();
         let mut buffer = shard.rt.arena().take_zeroed(used.next_multiple_of(BLOCK_BYTES));
@@ -66,19 +65,19 @@ impl Volume {
 }
 
 impl Shard {
-    fn attributes(self: &Rc<Self>) -> Option<Volume> {
+    fn attributes(self: &Rc<Self>) -> Option<LocalVolume> {
         let datasets = self.datasets.borrow();
         let of_kind = |dataset: &&Rc<Dataset>| dataset.record.borrow().kind == DatasetKind::Attributes;
-        datasets.values().find(of_kind).map(|dataset| Volume::of(self.clone(), dataset.clone()))
+        datasets.values().find(of_kind).map(|dataset| LocalVolume::of(self.clone(), dataset.clone()))
     }
 
-    async fn create_attributes(self: &Rc<Self>) -> Result<Volume, IoError> {
+    async fn create_attributes(self: &Rc<Self>) -> Result<LocalVolume, IoError> {
         let id = Id::from_random(self.rt.random(), self.rt.random());
         let (shift, size) = (BLOCK_BYTES.trailing_zeros() as u8, (DATASETS_MAX * SLOT_BYTES) as u64);
         let fresh = DatasetRecord::new(DatasetKind::Attributes, id, shift, size, String::new());
         let record = DatasetRecord { created: self.rt.wall(), ..fresh };
         let dataset = self.create_dataset(record, None).await?;
-        Ok(Volume::of(self.clone(), dataset))
+        Ok(LocalVolume::of(self.clone(), dataset))
     }
 
     /// Empties the slot of a dataset that is about to be removed.

@@ -578,6 +578,9 @@ impl Shard {
                     }
                 }
                 dataset.pending.borrow_mut().settle(first, end, entry);
+                if !destage {
+                    dataset.note_changed(first, end);
+                }
                 for (block, staged) in dataset.take_staged(first, end) {
                     // A destaged block is now in the place that was reserved for it.
                     let ptr = ptrs[(block - first) as usize];
@@ -592,6 +595,7 @@ impl Shard {
             }
             Change::Data { dataset, first, blocks } => {
                 let sequence = self.log.borrow().chain.sequence - 1;
+                dataset.note_changed(first, first + blocks.len() as u64);
                 self.stage(&dataset, first, blocks, sequence, entry);
             }
             Change::Clear { dataset, first, count } => {
@@ -599,6 +603,7 @@ impl Shard {
                 staged.iter().for_each(|(_, staged)| self.unstage(&dataset, staged));
                 self.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
                 self.account(&dataset, &[], &freed);
+                dataset.note_changed(first, first + count);
             }
             Change::Put { record, tree, .. } => self.apply_put(*record, tree),
             Change::Grant { chunk } => self.space.borrow_mut().grant_logged(chunk.id),

@@ -8,6 +8,7 @@ use crate::faulty::FaultyDisks;
 use crate::format::ShardRoot;
 use crate::heal::Healer;
 use crate::locks::RangeLocks;
+use crate::progress::WorkProgress;
 use crate::projects::Projects;
 use crate::registry::{PoolShared, call, registry};
 use crate::scrub::PoolScrub;
@@ -59,6 +60,8 @@ pub(crate) struct Control {
     pub lineage: RangeLocks,
     /// Names under which streams are coming in, and who has them.
     pub receiving: RefCell<BTreeMap<String, Weak<()>>>,
+    /// Volumes that move to or from this pool.
+    pub moving: RefCell<BTreeMap<Id, Arc<WorkProgress>>>,
     /// Snapshots that the next checkpoint is to seal.
     pub seals: RefCell<Vec<Rc<SealRequest>>>,
     /// Whether the pool is being closed, and whether all that clients did is over.
@@ -107,6 +110,7 @@ impl Control {
             epoch: Cell::new(epoch),
             lineage: RangeLocks::default(),
             receiving: RefCell::default(),
+            moving: RefCell::default(),
             seals: RefCell::default(),
             names: RefCell::default(),
             projects: RefCell::default(),

@@ -5,6 +5,8 @@
 //! clients see pending blocks only where their acknowledgement did not wait for the disk, so that no client
 //! ever reads what a crash could take back.
 
+use crate::changes::Changes;
+use crate::error::IoError;
 use crate::locks::RangeLocks;
 use crate::pack::Block;
 use crate::pending::Pending;
@@ -14,6 +16,7 @@ use crate::reserve::Own;
 use crate::signal::Turnstile;
 use crate::spec::{ProjectProperties, SnapshotSchedule, SyncPolicy};
 use forebay_base::Id;
+use forebay_base::planted::{Bug, active};
 use forebay_compress::{Compression, Sampling};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
@@ -57,8 +60,12 @@ pub(crate) struct Dataset {
     changing: Cell<usize>,
     /// A snapshot is about to be taken: no client's change starts.
     held: Cell<bool>,
+    /// A move lets no client's change start.
+    paused: Cell<bool>,
     idle: Turnstile,
-    /// Deleted, into the trash or for good, or exported: no new client operation starts.
+    /// While it moves to another pool: what is not there yet as it is here.
+    pub changes: RefCell<Option<Changes>>,
+    /// Deleted, into the trash or for good, moved, or exported: no new client operation starts.
     pub gone: Cell<bool>,
 }
 
@@ -70,7 +77,8 @@ pub(crate) struct Changing(Rc<Dataset>);
 
 impl Dataset {
     pub fn new(record: DatasetRecord, tree: Tree) -> Dataset {
-        let gone = matches!(record.state, DatasetState::Trashed | DatasetState::Deleting);
+        let gone =
+            matches!(record.state, DatasetState::Trashed | DatasetState::Deleting | DatasetState::Moved);
         let (block_bytes, own) = (1 << record.block_shift, Cell::new(record.own));
         let dataset = Dataset {
             own,
@@ -88,6 +96,8 @@ impl Dataset {
             active: Cell::new(0),
             changing: Cell::new(0),
             held: Cell::new(false),
+            paused: Cell::new(false),
+            changes: RefCell::new(None),
             idle: Turnstile::default(),
             gone: Cell::new(gone),
         };
@@ -111,6 +121,11 @@ impl Dataset {
     }
     pub fn size(&self) -> u64 {
         self.record.borrow().size
+    }
+    /// Whether it says that the volume is in this pool now.
+    pub fn has_moved_to(&self, pool: Id) -> bool {
+        let record = self.record.borrow();
+        (record.state, record.peer) == (DatasetState::Moved, pool) || active(Bug::MoveLiveBeforeMark)
     }
     /// What clients are told of its size: nothing of one that is the pool's own or is being given back.
     pub fn size_told(&self) -> u64 {
@@ -169,19 +184,52 @@ impl Dataset {
         Some(Active(self.clone()))
     }
 
-    /// Counts a client's change in, once no snapshot is about to be taken.
-    pub async fn begin_change(self: &Rc<Self>) -> Changing {
-        if self.held.get() {
-            self.idle.until(|| !self.held.get()).await;
+    /// Counts a client's change in; nothing while a snapshot is about to be taken, or a move ends. What waited for something else
+    /// may find that the volume has moved away meanwhile.
+    pub fn try_change(self: &Rc<Self>) -> Result<Option<Changing>, IoError> {
+        if self.held.get() || self.paused.get() {
+            return Ok(None);
+        }
+        if self.gone.get() {
+            return Err(IoError::Gone);
         }
         self.changing.set(self.changing.get() + 1);
-        Changing(self.clone())
+        Ok(Some(Changing(self.clone())))
+    }
+
+    /// Counts a client's change in, once no snapshot is about to be taken, nor a move at its end. Who waits here holds nothing that
+    /// others wait for.
+    pub async fn begin_change(self: &Rc<Self>) -> Result<Changing, IoError> {
+        loop {
+            self.idle.until(|| !self.held.get() && !self.paused.get()).await;
+            if let Some(changing) = self.try_change()? {
+                return Ok(changing);
+            }
+        }
     }
 
     /// Lets no client's change start until it is told otherwise.
     pub fn hold(&self, held: bool) {
         self.held.set(held);
         self.idle.changed();
+    }
+
+    /// The same for a move, which snapshots of other volumes do not end.
+    pub fn pause(&self, paused: bool) {
+        self.paused.set(paused);
+        self.idle.changed();
+    }
+
+    /// Takes note of blocks that are new, for a move.
+    pub fn note_changed(&self, first: u64, end: u64) {
+        if let Some(changes) = &mut *self.changes.borrow_mut() {
+            changes.mark(first, end);
+        }
+    }
+
+    /// Whether a client's change was begun and has not ended.
+    pub fn is_changing(&self) -> bool {
+        self.changing.get() > 0
     }
 
     /// Whether all that was begun is in the tree.

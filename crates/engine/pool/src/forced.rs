@@ -17,6 +17,7 @@ use crate::control::Control;
 use crate::error::Error;
 use crate::format::{ShardRoot, Super};
 use crate::membership::superblock_disks;
+use crate::record::DatasetState;
 use crate::shard::Shard;
 use crate::spec::{Host, Import, Severity};
 use forebay_base::planted::{Bug, active};
@@ -90,6 +91,16 @@ impl Shard {
             names.join(", ")
         );
         self.event(Severity::Error, code, &self.shared.name, message);
+    }
+
+    /// After the loss of blocks that were in the log alone, nothing that arrives from another pool counts as complete.
+    pub fn doubt_arrivals(&self) {
+        for dataset in self.datasets.borrow().values() {
+            let mut record = dataset.record.borrow_mut();
+            if record.state == DatasetState::Arriving {
+                record.received = 0;
+            }
+        }
     }
 }
 

@@ -6,8 +6,10 @@
 mod assembly;
 mod attributes;
 mod cache;
+mod changes;
 pub mod check;
 mod checkpoint;
+mod clear;
 mod commit;
 mod control;
 mod create;
@@ -23,6 +25,8 @@ mod format;
 #[cfg(test)]
 mod format_doc;
 mod groups;
+mod halves;
+mod handle;
 mod heal;
 mod import;
 mod lineage;
@@ -30,9 +34,12 @@ mod lines;
 mod locks;
 mod members;
 mod membership;
+mod moves;
+mod moving;
 mod open;
 mod pack;
 mod pending;
+mod progress;
 mod projects;
 mod read;
 mod receive;
@@ -66,12 +73,14 @@ pub use error::{Error, ErrorKind, IoError};
 pub use forebay_compress::Compression;
 pub use forebay_device::ErrorCounts;
 pub use groups::GroupAdd;
+pub use handle::Volume;
 pub use members::{DiskAdd, DiskReplace};
+pub use progress::WorkProgress;
 pub use receive::{ReceiveOptions, ReceptionInfo, SnapshotReceiver};
 pub use send::{ResumeToken, SendOptions, SnapshotStream};
 pub use spec::*;
 pub use trim::Trimmed;
-pub use volume::{IO_BYTES_MAX, Volume};
+pub use volume::IO_BYTES_MAX;
 
 use control::Control;
 use forebay_base::Id;
@@ -150,6 +159,7 @@ impl Engine {
     {
         self.on_volume(volume, |control, name| async move {
             control.writable()?;
+            control.refuse_while_moving(&name)?;
             work(control, name).await
         })
         .await
@@ -164,6 +174,8 @@ impl Engine {
     {
         let volume = volume.to_string();
         let found = move |rt: Rt| async move {
+            // One that changes its pool just now is in neither.
+            drop(registry(&rt).switching.lock(0, 0).await);
             if volume.parse::<Id>().is_ok() {
                 let owner =
                     registry(&rt).controls().into_iter().find(|control| control.find(&volume).is_some());
@@ -212,7 +224,9 @@ impl Engine {
     ) -> Result<PoolStatus, Error> {
         let (cores, config, name) = (self.cores.clone(), self.config.clone(), name.to_string());
         self.on_core_0(move |rt| async move {
-            Engine::import_here(rt, cores, config, name, paths, import).await?.status().await
+            let control = Engine::import_here(rt.clone(), cores, config, name, paths, import).await?;
+            halves::settle(&rt, Some(control.id())).await;
+            control.status().await
         })
         .await
     }
@@ -281,6 +295,8 @@ impl Engine {
                 Some(pool) => vec![find_pool(&rt, &pool)?],
                 None => registry(&rt).controls(),
             };
+            let registry = registry(&rt);
+            let _turn = registry.switching.lock(0, 0).await;
             let mut volumes = Vec::new();
             for control in controls {
                 volumes.extend(control.volume_list().await?);
@@ -362,6 +378,7 @@ async fn close(control: &Rc<Control>) -> Result<(), Error> {
         return Err(control.error(ErrorKind::Conflict, "the pool is being exported already"));
     }
     control.wait_for_healer().await;
+    control.end_moves().await;
     // A snapshot that is being taken is there before the pool goes.
     let _turn = control.lineage.lock(0, 0).await;
     control.halt_scrub().await?;

@@ -542,11 +542,15 @@ impl Shard {
             return;
         }
         let known = self.datasets.borrow().get(&record.number).cloned();
+        let mut arrives = false;
         let dataset = match known {
             Some(dataset) => {
                 self.change_tree(&dataset, |tree| tree.grow(record.blocks()));
                 let mut now = dataset.record.borrow_mut();
-                let is_back = now.state == DatasetState::Trashed && record.state == DatasetState::Live;
+                let was_away = matches!(now.state, DatasetState::Trashed | DatasetState::Moved);
+                let is_back = was_away && record.state == DatasetState::Live;
+                arrives = now.state == DatasetState::Arriving && record.state == DatasetState::Live;
+                (now.id, now.peer) = (record.id, record.peer);
                 (now.size, now.sync, now.state, now.name, now.schedule, now.deleted) =
                     (record.size, record.sync, record.state, record.name, record.schedule, record.deleted);
                 (now.received, now.format) = (record.received, record.format);
@@ -572,16 +576,23 @@ impl Shard {
         self.settle_debts();
         let registry = registry(&self.rt);
         let (kind, state) = (dataset.record.borrow().kind, dataset.record.borrow().state);
+        // What a log says while it is replayed may be no longer so: clients see what is there in the end.
+        let is_open = registry.shard(self.shared.id, self.index).is_some();
         match (kind, state) {
-            (DatasetKind::Volume, DatasetState::Live) => registry.add_volume(self, dataset),
-            (_, DatasetState::Live | DatasetState::Receiving) => {}
-            (_, DatasetState::Trashed) => {
+            (DatasetKind::Volume, DatasetState::Live) if arrives && is_open => {
+                registry.hand_over(self, dataset)
+            }
+            (DatasetKind::Volume, DatasetState::Live) if is_open => registry.add_volume(self, dataset),
+            (_, DatasetState::Live | DatasetState::Receiving | DatasetState::Arriving) => {}
+            // It is gone when it is there in the other pool.
+            (_, DatasetState::Moved) if is_open => {}
+            (_, DatasetState::Trashed | DatasetState::Moved) => {
                 dataset.gone.set(true);
-                registry.remove_volume(dataset.id());
+                registry.remove_volume(&dataset);
             }
             (_, DatasetState::Deleting) => {
                 dataset.gone.set(true);
-                registry.remove_volume(dataset.id());
+                registry.remove_volume(&dataset);
                 self.deletion_work.send();
             }
         }

@@ -320,7 +320,10 @@ impl OpenShard<'_> {
         shard.settle_debts();
         shard.space.borrow_mut().held_since_import();
         if root.needed() < was.needed() {
-            shard.tell_cut_short(root.sealed, &was);
+            shard.tell_cut_short(root.needed(), &was);
+        }
+        if root.cut < was.cut {
+            shard.doubt_arrivals();
         }
         let sealed = shard.sealed.get();
         Ok((shard, ShardRoot { sealed, ..root }))

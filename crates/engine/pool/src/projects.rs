@@ -51,6 +51,10 @@ impl Inherits {
         Inherits(self.0 | property.0)
     }
 
+    pub fn without(self, property: Inherits) -> Inherits {
+        Inherits(self.0 & !property.0)
+    }
+
     /// The same, and `property` where `value` is absent.
     pub fn unless<T>(self, value: Option<T>, property: Inherits) -> Inherits {
         if value.is_none() { self.and(property) } else { self }
@@ -180,11 +184,15 @@ impl Shard {
         (name.map(str::to_string), sources)
     }
 
-    fn receptions_of(&self, project: &str) -> usize {
+    fn parts_of(&self, project: &str) -> usize {
         let datasets = self.datasets.borrow();
         let is_its = |dataset: &&Rc<Dataset>| {
             let record = dataset.record.borrow();
-            record.state == DatasetState::Receiving && project_of(&record.name) == Some(project)
+            let is_part = matches!(
+                record.state,
+                DatasetState::Receiving | DatasetState::Arriving | DatasetState::Moved
+            );
+            is_part && project_of(&record.name) == Some(project)
         };
         datasets.values().filter(is_its).count()
     }
@@ -358,20 +366,21 @@ impl Control {
             let remedy = "Purge them with 'forebay volume purge', or have them back under other names";
             return refused(format!("{trashed} volumes of it are in the trash"), remedy);
         }
-        let parts = self.receptions_of(project).await?;
+        let parts = self.parts_of(project).await?;
         if parts > 0 {
-            let remedy = "Let that end, or give up what has come with 'forebay snapshot abandon'";
-            return refused(format!("{parts} volumes of it are being received"), remedy);
+            let remedy =
+                "Let that end, or give it up with 'forebay snapshot abandon' or 'forebay volume abandon'";
+            return refused(format!("{parts} volumes of it are being received, or moved"), remedy);
         }
         Ok(())
     }
 
-    /// How many volumes of a project are being received.
-    async fn receptions_of(&self, project: &str) -> Result<usize, Error> {
+    /// How many volumes of a project are being received, or are halves of moves.
+    async fn parts_of(&self, project: &str) -> Result<usize, Error> {
         let mut all = 0;
         for index in 0..self.shard_count() {
             let project = project.to_string();
-            let count = move |shard: Rc<Shard>| async move { shard.receptions_of(&project) };
+            let count = move |shard: Rc<Shard>| async move { shard.parts_of(&project) };
             all += self.on_shard(index, count).await?;
         }
         Ok(all)

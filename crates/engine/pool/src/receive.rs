@@ -22,7 +22,7 @@ use crate::send::ResumeToken;
 use crate::shard::Shard;
 use crate::spec::{SnapshotInfo, SyncPolicy};
 use crate::stream::{Decoder, Header, Record, StreamError, Totals};
-use crate::volume::Volume;
+use crate::volume::LocalVolume;
 use crate::volumes::{check_name, check_size};
 use crate::{Engine, find_pool};
 use forebay_base::planted::{Bug, active};
@@ -115,13 +115,13 @@ impl Shard {
 
     /// Writes down that all before a block is durable.
     async fn save_reception(self: &Rc<Self>, dataset: Rc<Dataset>, block: u64) -> Result<(), IoError> {
-        let volume = Volume::of(self.clone(), dataset);
+        let volume = LocalVolume::of(self.clone(), dataset);
         volume.flush().await?;
         volume.put(|record| record.received = record.received.max(block)).await
     }
 
     async fn write_reception(self: &Rc<Self>, dataset: Rc<Dataset>, record: Record) -> Result<(), IoError> {
-        let volume = Volume::of(self.clone(), dataset.clone());
+        let volume = LocalVolume::of(self.clone(), dataset.clone());
         let block_bytes = u64::from(volume.block_size());
         match record {
             Record::Write(write) => {
@@ -392,7 +392,7 @@ impl Control {
         let size = header.size;
         self.on_reception(shard, id, &name, move |shard, dataset| async move {
             let is_small = dataset.size() < size;
-            let volume = Volume::of(shard, dataset);
+            let volume = LocalVolume::of(shard, dataset);
             if is_small { volume.put(|record| record.size = size).await } else { Ok(()) }
         })
         .await?;
@@ -413,7 +413,7 @@ impl Control {
         let resting = self.on_reception(index, id, &name, move |shard, dataset| async move {
             let (now, end) = (dataset.size(), dataset.record.borrow().blocks());
             // Of what the base had there, a sender has cleared all.
-            Volume::of(shard.clone(), dataset.clone()).discard(size, now - size, false).await?;
+            LocalVolume::of(shard.clone(), dataset.clone()).discard(size, now - size, false).await?;
             shard.save_reception(dataset.clone(), end).await?;
             // What waits in the log counts when it is in its place.
             Ok(shard.come_to_rest(&[dataset], REST_MAX).await)

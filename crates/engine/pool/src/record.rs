@@ -5,7 +5,8 @@
 //!  40 root 32     72 mapped blocks 8   80 height 1   81 zero 7   88 mapped units 8   96 name length 2   98 name 200   298 zero 6
 //! 304 family 16  320 epoch 8   328 deleted before leaf 8   336 parent 4   340 volume 4   344 flags 4   348 seconds 4
 //! 352 keep 4     356 deleted 8     364 compression 1     365 format 1      366 inherits 1  367 zero 1
-//! 368 own blocks 8   376 own since 8   384 strays 8   392 origin 16    408 base 16   424 received 8   432 zero …
+//! 368 own blocks 8   376 own since 8   384 strays 8   392 origin 16    408 base 16   424 received 8   432 zero 48
+//! 480 peer 16    496 zero …
 //! ```
 //!
 //! The zero bytes are reserved: service level, further range roots.
@@ -29,6 +30,10 @@ pub(crate) enum DatasetState {
     Deleting,
     /// A volume of which a part has been received: see [`crate::receive`]. Nobody else finds it.
     Receiving,
+    /// A volume that has moved to another pool, its `peer`: see [`crate::moving`]. Gone for everyone.
+    Moved,
+    /// A volume on its way here from its `peer`. Nobody else finds it.
+    Arriving,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,8 +84,11 @@ pub(crate) struct DatasetRecord {
     pub origin: Id,
     /// Of a volume that is being received: the origin of the snapshot that it began as. Zero when it began empty.
     pub base: Id,
-    /// Of a volume that is being received: the blocks before this one are there, and durable.
+    /// Of a volume that is being received: the blocks before this one are there, and durable. Of one that arrives: all blocks, once
+    /// it is as it is where it comes from.
     pub received: u64,
+    /// The other pool of a move. Zero for none.
+    pub peer: Id,
     pub format: VolumeFormat,
     /// Of a volume and a project: the properties whose values here mean nothing.
     pub inherits: Inherits,
@@ -130,6 +138,7 @@ impl DatasetRecord {
             origin: Id(0),
             base: Id(0),
             received: 0,
+            peer: Id(0),
             format: VolumeFormat::Thin,
             inherits: Inherits::default(),
             own: Own::default(),
@@ -138,6 +147,11 @@ impl DatasetRecord {
 
     pub fn blocks(&self) -> u64 {
         self.size >> self.block_shift
+    }
+
+    /// Of one that arrives: whether it is as it is where it comes from.
+    pub fn is_whole(&self) -> bool {
+        self.received == self.blocks()
     }
 
     /// Of a snapshot: what it is known by in streams, the same in every pool that it was sent to.
@@ -164,6 +178,8 @@ impl DatasetRecord {
             DatasetState::Deleting => 1,
             DatasetState::Trashed => 2,
             DatasetState::Receiving => 3,
+            DatasetState::Moved => 4,
+            DatasetState::Arriving => 5,
         };
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let flags = flag(self.held, FLAG_HELD)
@@ -189,7 +205,7 @@ impl DatasetRecord {
             .u64(self.own.blocks)
             .u64(self.own.since)
             .u64(self.own.strays);
-        w.u128(self.origin.0).u128(self.base.0).u64(self.received);
+        w.u128(self.origin.0).u128(self.base.0).u64(self.received).zeros(48).u128(self.peer.0);
         bytes
     }
 
@@ -216,6 +232,8 @@ impl DatasetRecord {
             own.strays = own.strays.max(blocks);
         }
         let (origin, base, received) = (Id(r.u128()?), Id(r.u128()?), r.u64()?);
+        r.bytes(48)?;
+        let peer = Id(r.u128()?);
         let format = match format {
             0 => VolumeFormat::Thin,
             1 => VolumeFormat::ZeroedThick,
@@ -227,6 +245,8 @@ impl DatasetRecord {
             1 => DatasetState::Deleting,
             2 => DatasetState::Trashed,
             3 => DatasetState::Receiving,
+            4 => DatasetState::Moved,
+            5 => DatasetState::Arriving,
             _ => return Ok(None),
         };
         let sync = match sync {
@@ -276,6 +296,7 @@ impl DatasetRecord {
             origin,
             base,
             received,
+            peer,
             format,
             inherits,
             own,
@@ -322,8 +343,13 @@ mod tests {
         let (state, received) = (DatasetState::Receiving, 1 << 33);
         let receiving = DatasetRecord { state, origin: Id(6), base: Id(7), received, ..fresh };
         assert_eq!(DatasetRecord::decode(&receiving.encode()), Ok(Some(receiving)));
+        let fresh = DatasetRecord::new(DatasetKind::Volume, Id(5), 13, 1 << 40, "db-1".into());
+        for state in [DatasetState::Moved, DatasetState::Arriving] {
+            let moving = DatasetRecord { state, peer: Id(8), ..fresh.clone() };
+            assert_eq!(DatasetRecord::decode(&moving.encode()), Ok(Some(moving)));
+        }
         let mut unknown = trashed.encode();
-        unknown[5] = 4;
+        unknown[5] = 6;
         assert_eq!(DatasetRecord::decode(&unknown), Ok(None));
         assert_eq!(DatasetRecord::decode(&[0; DATASET_BYTES]), Ok(None));
     }

@@ -3,9 +3,12 @@
 use crate::EngineConfig;
 use crate::control::Control;
 use crate::dataset::Dataset;
+use crate::handle::{Volume, WeakVolume};
+use crate::locks::RangeLocks;
 use crate::shard::Shard;
 use crate::slots::SlotMap;
 use crate::spec::{Event, Host, Import};
+use crate::volume::LocalVolume;
 use forebay_base::Id;
 use forebay_device::{DISKS_MAX, Health};
 use forebay_raid::Crowds;
@@ -93,16 +96,18 @@ impl PoolShared {
     }
 }
 
-/// A volume and the shard that owns it.
-type Owned = (Rc<Shard>, Rc<Dataset>);
-
 /// What runs on one core.
 #[derive(Default)]
 pub(crate) struct Registry {
     shards: RefCell<BTreeMap<(Id, usize), Rc<Shard>>>,
-    volumes: RefCell<BTreeMap<Id, Owned>>,
+    volumes: RefCell<BTreeMap<Id, Volume>>,
+    /// Places of volumes that clients do not find, such as those in the trash, while somebody still has a handle.
+    hidden: RefCell<BTreeMap<Id, WeakVolume>>,
     /// On core 0 only.
     controls: RefCell<BTreeMap<Id, Rc<Control>>>,
+    /// On core 0: held (as range 0) while a volume changes its pool, and while it is settled what moves have left.
+    pub switching: RangeLocks,
+    pub settling: RangeLocks,
 }
 
 /// The registry of the core one runs on.
@@ -125,17 +130,42 @@ impl Registry {
     }
     pub fn remove_shard(&self, pool: Id, index: usize) {
         if let Some(shard) = self.shards.borrow_mut().remove(&(pool, index)) {
-            self.volumes.borrow_mut().retain(|_, (owner, _)| !Rc::ptr_eq(owner, &shard));
+            self.volumes.borrow_mut().retain(|_, volume| !volume.is_on(&shard));
         }
     }
-    pub fn volume(&self, id: Id) -> Option<Owned> {
+    pub fn volume(&self, id: Id) -> Option<Volume> {
         self.volumes.borrow().get(&id).cloned()
     }
+    /// Shows a volume to clients. One that is there already under this id stays. Handles from before it was hidden go on.
     pub fn add_volume(&self, shard: &Rc<Shard>, dataset: Rc<Dataset>) {
-        self.volumes.borrow_mut().insert(dataset.id(), (shard.clone(), dataset));
+        let (mut volumes, id) = (self.volumes.borrow_mut(), dataset.id());
+        volumes.entry(id).or_insert_with(|| {
+            let known = self.hidden.borrow_mut().remove(&id).and_then(|known| known.upgrade());
+            let known = known.filter(|volume| volume.is_of(&dataset));
+            known.unwrap_or_else(|| Volume::of(shard.clone(), dataset))
+        });
     }
-    pub fn remove_volume(&self, id: Id) {
-        self.volumes.borrow_mut().remove(&id);
+    /// A volume has arrived: whoever has a handle of it where it was has it here from now on. Another volume with its id, which a forced
+    /// import may bring, stays what it is.
+    pub fn hand_over(&self, shard: &Rc<Shard>, dataset: Rc<Dataset>) {
+        match self.volume(dataset.id()) {
+            Some(volume) if volume.here().dataset.has_moved_to(shard.shared.id) => {
+                let before = volume.turn_to(LocalVolume::of(shard.clone(), dataset));
+                before.dataset.gone.set(true);
+            }
+            _ => self.add_volume(shard, dataset),
+        }
+    }
+    pub fn remove_volume(&self, dataset: &Rc<Dataset>) {
+        let mut hidden = self.hidden.borrow_mut();
+        hidden.retain(|_, volume| volume.is_used());
+        self.volumes.borrow_mut().retain(|id, volume| {
+            let stays = !volume.is_of(dataset);
+            if !stays {
+                hidden.insert(*id, volume.downgrade());
+            }
+            stays
+        });
     }
     pub fn control(&self, pool: Id) -> Option<Rc<Control>> {
         self.controls.borrow().get(&pool).cloned()

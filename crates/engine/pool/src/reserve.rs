@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, IoError};
 use crate::record::DatasetState;
 use crate::shard::{NodesClaim, SPACE_WAITS_MAX, Shard};
 use crate::spec::{Severity, VolumeFormat, VolumeInfo};
-use crate::volume::{IO_BYTES_MAX, Volume};
+use crate::volume::{IO_BYTES_MAX, LocalVolume};
 use crate::wanted::Wanted;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, MIB};
@@ -452,7 +452,7 @@ impl Control {
                     Err(refusal) => return Ok(Err(refusal)),
                 }
             }
-            Volume::of(shard.clone(), dataset.clone()).put(|record| record.format = format).await?;
+            LocalVolume::of(shard.clone(), dataset.clone()).put(|record| record.format = format).await?;
             Ok(Ok(shard.info(&dataset)))
         });
         let why = format!("it cannot be made {}", format.name());
@@ -473,7 +473,7 @@ impl Control {
                     }
                 }
             };
-            let volume = Volume::of(shard.clone(), dataset.clone());
+            let volume = LocalVolume::of(shard.clone(), dataset.clone());
             volume.put(|record| record.size = record.size.max(size)).await?;
             Ok(Ok(shard.info(&dataset)))
         });

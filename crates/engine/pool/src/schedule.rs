@@ -61,6 +61,8 @@ impl Control {
                 surplus.extend(old);
             }
         }
+        // Those of a volume that moves are taken where it arrives.
+        due.retain(|volume| self.refuse_while_moving(volume).is_ok());
         if !due.is_empty() {
             self.snapshot_create(&due, &format!("auto-{}", utc(now)), true).await?;
         }

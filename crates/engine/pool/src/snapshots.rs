@@ -376,6 +376,7 @@ impl Control {
         let mut orders: Vec<(usize, SealOrder)> = Vec::new();
         for volume in volumes {
             let (_, place) = self.existing(volume)?;
+            self.refuse_while_moving(volume)?;
             let own = self.object(&format!("{volume}@{name}"));
             if orders.iter().any(|(_, order)| order.volume == place.id) {
                 return Err(Error::new(ErrorKind::Conflict, own, "the volume is named twice"));
@@ -520,7 +521,8 @@ fn clone_name(record: &DatasetRecord) -> String {
     match record.state {
         DatasetState::Trashed => format!("{} (in the trash)", record.name),
         DatasetState::Receiving => format!("{} (being received)", record.name),
-        DatasetState::Live | DatasetState::Deleting => record.name.clone(),
+        DatasetState::Moved => format!("{} (moved away)", record.name),
+        DatasetState::Live | DatasetState::Deleting | DatasetState::Arriving => record.name.clone(),
     }
 }
 

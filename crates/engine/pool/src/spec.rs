@@ -586,3 +586,27 @@ pub struct Extent {
     /// False: reads as zeros and occupies no space.
     pub mapped: bool,
 }
+
+/// On which side of a move something was left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MoveSide {
+    /// Where the volume was.
+    Moved,
+    /// Where it goes.
+    Arriving,
+}
+
+/// What a move has left that waits for the other pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MoveLeft {
+    /// The volume's.
+    pub id: Id,
+    pub pool: String,
+    pub name: String,
+    pub size: u64,
+    pub side: MoveSide,
+    /// The other pool.
+    pub peer: Id,
+    /// Whether it has all that was acknowledged until the switch.
+    pub is_complete: bool,
+}

@@ -70,6 +70,10 @@ impl Trash {
         self.volumes.borrow().values().map(|trashed| trashed.shard).collect()
     }
 
+    pub fn has(&self, id: Id) -> bool {
+        self.volumes.borrow().contains_key(&id)
+    }
+
     /// A volume that was deleted just now.
     pub fn add(&self, rt: &Rt, place: Place, name: String, deleted: WallTime) {
         let trashed = Trashed { name, shard: place.shard, deleted, since: Some(rt.now()) };

@@ -1,19 +1,19 @@
-//! A volume as protocols use it.
+//! A volume where it is: what clients do with it, carried out on its shard. They have a [`crate::Volume`], which finds it.
 
 use crate::commit::{AHEAD_BYTES, Change, Entry};
-use crate::dataset::{Active, Dataset};
+use crate::dataset::{Active, Changing, Dataset};
 use crate::destage::LogClaim;
 use crate::error::IoError;
 use crate::lines::LinesClaim;
 use crate::pack::{Block, Packing};
 use crate::record::DatasetRecord;
-use crate::registry::registry;
 use crate::reserve::Claim;
 use crate::shard::Shard;
+use crate::signal::Pass;
 use crate::spec::{Extent, SyncPolicy};
 use crate::wanted::Wanted;
+use forebay_base::Checksum;
 use forebay_base::planted::{Bug, active};
-use forebay_base::{Checksum, Id};
 use forebay_compress::Compression;
 use forebay_device::UNIT;
 use forebay_runtime::{Buf, Completion, Rt};
@@ -25,18 +25,23 @@ use std::rc::Rc;
 pub const IO_BYTES_MAX: usize = 32 << 20;
 /// The longest compare-and-write in bytes.
 const COMPARE_BYTES_MAX: usize = 1 << 20;
-/// Leaves that one clear record may touch: what its application costs at once, without giving others a turn.
-const CLEAR_LEAVES_MAX: u64 = 256;
 /// On a pool with log disks, data up to this size goes to the log first; larger data is faster on the data disks.
 const IN_LOG_BYTES_MAX: usize = 64 << 10;
 
-/// A volume on the core that owns it. Offsets and lengths are bytes and need no alignment, but whole,
-/// aligned blocks are cheapest. Each write or compare-and-write is atomic: after a crash it is there whole or
-/// not at all. Cheap to clone.
+/// A volume in the pool and on the shard where it is. Every operation is as that of [`crate::Volume`]; once the volume has moved, or
+/// is there no longer, it is `Gone`.
 #[derive(Clone)]
-pub struct Volume {
-    shard: Rc<Shard>,
-    dataset: Rc<Dataset>,
+pub(crate) struct LocalVolume {
+    pub shard: Rc<Shard>,
+    pub dataset: Rc<Dataset>,
+}
+
+/// A client's change that may begin.
+pub(crate) struct Admitted {
+    _active: Active,
+    _changing: Changing,
+    /// Of all but what moves bring.
+    pass: Option<Pass>,
 }
 
 /// A write before its blocks are locked.
@@ -51,9 +56,9 @@ enum Prepared {
 }
 
 /// Room in the log for a write.
-struct LogRoom {
+pub(crate) struct LogRoom {
     /// Nothing when no blocks can be waiting there for theirs.
-    claim: Option<LogClaim>,
+    pub claim: Option<LogClaim>,
     /// Whether the data goes there as well, so far as it has no lines of its own: then there is room for all of it.
     takes_data: bool,
 }
@@ -70,13 +75,10 @@ impl Prepared {
     }
 }
 
-impl Volume {
-    /// The volume with this id. `Gone` when it does not exist or lives on another core.
-    pub fn open(rt: &Rt, id: Id) -> Result<Volume, IoError> {
-        let (shard, dataset) = registry(rt).volume(id).ok_or(IoError::Gone)?;
-        Ok(Volume { shard, dataset })
+impl LocalVolume {
+    pub fn of(shard: Rc<Shard>, dataset: Rc<Dataset>) -> LocalVolume {
+        LocalVolume { shard, dataset }
     }
-    /// Bytes, now (it may grow).
     pub fn size(&self) -> u64 {
         self.dataset.size()
     }
@@ -86,12 +88,11 @@ impl Volume {
     pub fn sync(&self) -> SyncPolicy {
         self.dataset.sync()
     }
-    /// Whether every change is refused, since the pool was imported to be read only.
     pub fn is_read_only(&self) -> bool {
         self.shard.shared.import.read_only
     }
 
-    fn check(&self, at: u64, len: u64) -> Result<(), IoError> {
+    pub fn check(&self, at: u64, len: u64) -> Result<(), IoError> {
         if at.checked_add(len).is_none_or(|end| end > self.size()) {
             Err(IoError::OutOfRange)
         } else {
@@ -100,13 +101,13 @@ impl Volume {
     }
 
     /// Counts an operation in.
-    fn begin(&self) -> Result<Active, IoError> {
+    pub fn begin(&self) -> Result<Active, IoError> {
         self.shard.served.set(self.shard.served.get() + 1);
         self.dataset.begin().ok_or(IoError::Gone)
     }
 
     /// Counts an operation in that changes something.
-    fn begin_change(&self) -> Result<Active, IoError> {
+    pub fn begin_change(&self) -> Result<Active, IoError> {
         let active = self.begin()?;
         if self.is_read_only() { Err(IoError::ReadOnly) } else { Ok(active) }
     }
@@ -117,7 +118,6 @@ impl Volume {
         (at / block_bytes, (at + len - 1) / block_bytes)
     }
 
-    /// `len` bytes from `at`, in parts that follow each other. At most 32 MiB.
     pub async fn read(&self, at: u64, len: usize) -> Result<Vec<Buf>, IoError> {
         let _active = self.begin()?;
         self.check(at, len as u64)?;
@@ -133,23 +133,56 @@ impl Volume {
         Ok(trim(parts, skip, len))
     }
 
-    /// Writes the parts one after the other from `at`; at most 32 MiB in all. `fua`: durable when done, whatever `sync` says
-    /// (except [`SyncPolicy::Disabled`]).
-    pub async fn write(&self, at: u64, data: Vec<Buf>, fua: bool) -> Result<(), IoError> {
-        let _active = self.begin_change()?;
-        let len: usize = data.iter().map(|part| part.len()).sum();
+    /// Waits until a change of `len` bytes from `at` may begin.
+    pub async fn admit(&self, at: u64, len: usize) -> Result<Admitted, IoError> {
+        let active = self.begin_change()?;
         self.check(at, len as u64)?;
         if len > IO_BYTES_MAX {
             return Err(IoError::OutOfRange);
         }
+        let mut pass = self.shard.gate.enter(len).await;
+        self.shard.throttle().await;
+        let changing = match self.dataset.try_change()? {
+            Some(changing) => changing,
+            None => {
+                // Others need the place at the gate, and among them may be who ends this wait.
+                drop(pass);
+                let changing = self.dataset.begin_change().await?;
+                pass = self.shard.gate.enter(len).await;
+                changing
+            }
+        };
+        // It may have gone back to what it was, and be smaller.
+        self.check(at, len as u64)?;
+        Ok(Admitted { _active: active, _changing: changing, pass: Some(pass) })
+    }
+
+    /// Writes what a move brings, past the gate: it is less than the gate lets in, and clients of the volume wait for it.
+    pub async fn write_moved(&self, at: u64, data: Vec<Buf>) -> Result<(), IoError> {
+        let active = self.begin_change()?;
+        self.check(at, length(&data) as u64)?;
+        self.shard.throttle().await;
+        let changing = self.dataset.begin_change().await?;
+        let admitted = Admitted { _active: active, _changing: changing, pass: None };
+        self.write_admitted(admitted, at, data, false).await
+    }
+
+    pub async fn write(&self, at: u64, data: Vec<Buf>, fua: bool) -> Result<(), IoError> {
+        let admitted = self.admit(at, length(&data)).await?;
+        self.write_admitted(admitted, at, data, fua).await
+    }
+
+    pub async fn write_admitted(
+        &self,
+        admitted: Admitted,
+        at: u64,
+        data: Vec<Buf>,
+        fua: bool,
+    ) -> Result<(), IoError> {
+        let len = length(&data);
         if len == 0 {
             return Ok(());
         }
-        let pass = self.shard.gate.enter(len).await;
-        self.shard.throttle().await;
-        let _changing = self.dataset.begin_change().await;
-        // It may have gone back to what it was, and be smaller.
-        self.check(at, len as u64)?;
         let (first, last) = self.blocks(at, len as u64);
         let prepared = self.prepare(at, data, last - first + 1).await?;
         let room = self.claim_log(prepared.logged()).await?;
@@ -161,7 +194,10 @@ impl Volume {
                 self.write_entry(first, parts, lines, room, fua).await?
             }
         };
-        entry.pass = Some(pass);
+        let Admitted { _active, _changing, pass } = admitted;
+        // Past the gate, only who waits for what he has written is bounded.
+        let wait = wait || pass.is_none();
+        entry.pass = pass;
         let done = self.queue(entry, wait);
         drop(guard);
         finish(done).await
@@ -169,18 +205,15 @@ impl Volume {
 
     /// Writes whole blocks from `first` on in the forms that they have, whatever the volume's compression is.
     pub(crate) async fn write_blocks(&self, first: u64, blocks: Vec<Block>) -> Result<(), IoError> {
-        let (_active, count) = (self.begin_change()?, blocks.len() as u64);
+        let count = blocks.len() as u64;
         let (block_bytes, packing) = (self.dataset.block_bytes(), Packing::new(blocks));
-        self.check(first * block_bytes as u64, count * block_bytes as u64)?;
-        let pass = self.shard.gate.enter(count as usize * block_bytes).await;
-        self.shard.throttle().await;
-        let _changing = self.dataset.begin_change().await;
-        self.check(first * block_bytes as u64, count * block_bytes as u64)?;
+        let Admitted { _active, _changing, pass } =
+            self.admit(first * block_bytes as u64, count as usize * block_bytes).await?;
         let packing = self.shard.deal_lines(&self.dataset, packing).await?;
         let room = self.claim_log(packing.sizes_left().len() as u64).await?;
         let guard = self.dataset.locks.lock(first, first + count - 1).await;
         let (mut entry, wait) = self.packed_entry(first, packing, room, false).await?;
-        entry.pass = Some(pass);
+        entry.pass = pass;
         let done = self.queue(entry, wait);
         drop(guard);
         finish(done).await
@@ -207,7 +240,7 @@ impl Volume {
 
     /// Room in the log for a write of which `blocks` blocks have no lines of their own. Their data goes to the log first if it is small, and
     /// where there is parity.
-    async fn claim_log(&self, blocks: u64) -> Result<LogRoom, IoError> {
+    pub async fn claim_log(&self, blocks: u64) -> Result<LogRoom, IoError> {
         let (shard, bytes) = (&self.shard, blocks as usize * self.dataset.block_bytes());
         if !shard.data_in_log {
             return Ok(LogRoom { claim: None, takes_data: false });
@@ -218,7 +251,7 @@ impl Volume {
     }
 
     /// Queues an entry; gives what to wait for, if the caller must.
-    fn queue(&self, mut entry: Entry, wait: bool) -> Option<Completion<Result<(), IoError>>> {
+    pub fn queue(&self, mut entry: Entry, wait: bool) -> Option<Completion<Result<(), IoError>>> {
         let done = wait.then(|| entry.awaited());
         self.shard.submit(entry);
         done
@@ -355,7 +388,6 @@ impl Volume {
         Ok(parts)
     }
 
-    /// Makes every write acknowledged before it durable.
     pub async fn flush(&self) -> Result<(), IoError> {
         let _active = self.begin()?;
         if self.shard.is_suspended() {
@@ -369,102 +401,17 @@ impl Volume {
         finish(self.queue(entry, true)).await
     }
 
-    /// Gives back the space of every whole block in the range; it reads as zeros afterwards. Partial blocks at the ends stay
-    /// as they are. Large ranges are done piece by piece, each of which is atomic.
-    pub async fn discard(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
-        let _active = self.begin_change()?;
-        self.check(at, len)?;
-        let block_bytes = u64::from(self.block_size());
-        let (first, end) = (at.div_ceil(block_bytes), (at + len) / block_bytes);
-        self.clear(first, end, fua).await
-    }
-
-    /// Clears the blocks `first..end`, visiting only leaves that exist.
-    async fn clear(&self, first: u64, end: u64, fua: bool) -> Result<(), IoError> {
-        let mut at = first;
-        while at < end {
-            if self.shard.stopping.get() {
-                return Err(IoError::Gone);
-            }
-            // What failed may be on disk all the same, and come back: that nothing is here now says nothing.
-            if self.shard.is_suspended() {
-                return Err(IoError::Suspended);
-            }
-            if !self.dataset.has_newer(at, end) {
-                match self.dataset.tree.borrow().next_leaf(at / FANOUT) {
-                    Some(leaf) if leaf * FANOUT < end => at = at.max(leaf * FANOUT),
-                    _ => return Ok(()),
-                }
-            }
-            let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
-            let _changing = self.dataset.begin_change().await;
-            let end = end.min(self.dataset.record.borrow().blocks());
-            if at >= end {
-                return Err(IoError::OutOfRange);
-            }
-            let to = to.min(end);
-            // Without room it goes on all the same: it may be what makes room.
-            let room = self.claim_log(0).await.ok().and_then(|room| room.claim);
-            let guard = self.dataset.locks.lock(at, to - 1).await;
-            let nodes = self.dataset.nodes_over(once(at..to));
-            let nodes = self.shard.reserve_nodes(nodes, Claim::Urgent).await?;
-            let change = Change::Clear { dataset: self.dataset.clone(), first: at, count: to - at };
-            let durable = self.sync() == SyncPolicy::Always || (self.sync() == SyncPolicy::Standard && fua);
-            let mut entry = Entry::new(self.shard.entry_id(), vec![change], durable);
-            (entry.nodes, entry.room) = (Some(nodes), room);
-            // Until it is applied, later writes to these blocks must wait: nothing in memory says that they are zeros.
-            let done = self.queue(entry, true);
-            finish(done).await?;
-            drop(guard);
-            at = to;
-        }
-        Ok(())
-    }
-
-    /// The range reads as zeros afterwards; whole blocks by metadata alone.
-    pub async fn write_zeroes(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
-        self.check(at, len)?;
-        let block_bytes = u64::from(self.block_size());
-        let (end, first_whole, end_whole) =
-            (at + len, at.next_multiple_of(block_bytes), (at + len) / block_bytes * block_bytes);
-        if first_whole >= end_whole {
-            return self.write(at, self.zero_parts(len as usize), fua).await;
-        }
-        if at < first_whole {
-            self.write(at, self.zero_parts((first_whole - at) as usize), fua).await?;
-        }
-        self.discard(first_whole, end_whole - first_whole, fua).await?;
-        if end_whole < end {
-            self.write(end_whole, self.zero_parts((end - end_whole) as usize), fua).await?;
-        }
-        Ok(())
-    }
-
-    /// Up to two blocks of zeros.
-    fn zero_parts(&self, len: usize) -> Vec<Buf> {
-        let block_bytes = self.dataset.block_bytes();
-        let parts = (0..len).step_by(block_bytes).map(|at| self.shard.zeros(block_bytes.min(len - at)));
-        parts.collect()
-    }
-
-    /// Writes `new` if the volume holds `expected` there (same length, at most 1 MiB); otherwise `Ok(Err(first differing byte))`.
     pub async fn compare_and_write(
         &self,
+        admitted: Admitted,
         at: u64,
         expected: Buf,
         new: Buf,
     ) -> Result<Result<(), usize>, IoError> {
-        let _active = self.begin_change()?;
         let len = new.len();
-        self.check(at, len as u64)?;
         if len == 0 || len > COMPARE_BYTES_MAX || expected.len() != len {
             return Err(IoError::OutOfRange);
         }
-        let pass = self.shard.gate.enter(len).await;
-        self.shard.throttle().await;
-        let _changing = self.dataset.begin_change().await;
-        // It may have gone back to what it was, and be smaller.
-        self.check(at, len as u64)?;
         let (first, last) = self.blocks(at, len as u64);
         let room = self.claim_log(last - first + 1).await?;
         let guard = self.dataset.locks.lock(first, last).await;
@@ -482,15 +429,20 @@ impl Volume {
         }
         let parts = self.merge(at, vec![new], first, last).await?;
         let (mut entry, wait) = self.write_entry(first, parts, None, room, false).await?;
-        entry.pass = Some(pass);
+        let Admitted { _active, _changing, pass } = admitted;
+        entry.pass = pass;
         let done = self.queue(entry, wait);
         drop(guard);
         finish(done).await.map(Ok)
     }
 
-    /// Which parts of the range hold data: extents that cover it from its start, at most `extents_max` of them.
     pub async fn status(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
         let _active = self.begin()?;
+        self.extents(at, len, extents_max).await
+    }
+
+    /// The same, not for a client.
+    pub async fn extents(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
         self.check(at, len)?;
         if len == 0 || extents_max == 0 {
             return Ok(Vec::new());
@@ -537,15 +489,6 @@ impl Volume {
         entry.nodes = Some(nodes);
         finish(self.queue(entry, true)).await
     }
-
-    /// The shard and the volume's number in it.
-    pub(crate) fn place(&self) -> (&Rc<Shard>, u32) {
-        (&self.shard, self.dataset.number())
-    }
-
-    pub(crate) fn of(shard: Rc<Shard>, dataset: Rc<Dataset>) -> Volume {
-        Volume { shard, dataset }
-    }
 }
 
 impl Shard {
@@ -567,7 +510,11 @@ fn is_aligned(part: &Buf) -> bool {
     part.as_ptr().addr().is_multiple_of(4096)
 }
 
-async fn finish(done: Option<Completion<Result<(), IoError>>>) -> Result<(), IoError> {
+pub(crate) fn length(data: &[Buf]) -> usize {
+    data.iter().map(|part| part.len()).sum()
+}
+
+pub(crate) async fn finish(done: Option<Completion<Result<(), IoError>>>) -> Result<(), IoError> {
     match done {
         Some(done) => done.await,
         None => Ok(()),

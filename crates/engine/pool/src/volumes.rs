@@ -10,7 +10,7 @@ use crate::reserve::{Claim, Refusal};
 use crate::shard::Shard;
 use crate::spec::{Severity, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec};
 use crate::tables::DATASETS_MAX;
-use crate::volume::Volume;
+use crate::volume::LocalVolume;
 use forebay_base::{Id, MIB, TIB};
 use forebay_device::UNIT;
 use forebay_tree::Tree;
@@ -295,7 +295,7 @@ impl Control {
     pub async fn volume_set(&self, name: &str, change: VolumeChange) -> Result<VolumeInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
         self.on_volume(name, move |shard, dataset| async move {
-            let volume = Volume::of(shard.clone(), dataset.clone());
+            let volume = LocalVolume::of(shard.clone(), dataset.clone());
             let set = |record: &mut DatasetRecord| {
                 let inherits = &mut record.inherits;
                 inherits.set(Inherits::SYNC, &mut record.sync, change.sync);

@@ -148,6 +148,12 @@ pub enum Bug {
     SendPrunesByBirth,
     /// A volume advances to a received snapshot over what was written to it since.
     ReceiveOverChanges,
+    /// A move leaves out what changed while it copied.
+    MoveSkipsRest,
+    /// A volume that moves is live in the other pool before it is marked as moved.
+    MoveLiveBeforeMark,
+    /// Blocks that held zeros are given back without a second look.
+    ReclaimsUnseen,
     /// What a reserved volume is owed is counted and not held.
     ReservationNotHeld,
     /// A snapshot of a reserved volume is taken without holding what must be written anew.
@@ -234,6 +240,12 @@ impl Bug {
 
     /// What a test of `forebay-pool` must catch: the simulator's histories are to lose changes.
     pub const OF_STREAMS: [Bug; 1] = [Bug::ReceiveOverChanges];
+
+    /// What only moves between pools can meet: the tests of `forebay-pool` must catch these.
+    pub const OF_MOVES: [Bug; 2] = [Bug::MoveSkipsRest, Bug::MoveLiveBeforeMark];
+
+    /// What a test of `forebay-pool` must catch: nobody else looks for zeros.
+    pub const OF_RECLAIM: [Bug; 1] = [Bug::ReclaimsUnseen];
 }
 
 #[cfg(feature = "planted")]
@@ -296,8 +308,13 @@ mod tests {
 
     #[test]
     fn the_lists_name_every_bug_once() {
-        let listed: std::collections::HashSet<Bug> =
-            Bug::ALL.into_iter().chain(Bug::OF_PARITY).chain(Bug::OF_STREAMS).collect();
+        let listed: std::collections::HashSet<Bug> = Bug::ALL
+            .into_iter()
+            .chain(Bug::OF_PARITY)
+            .chain(Bug::OF_STREAMS)
+            .chain(Bug::OF_MOVES)
+            .chain(Bug::OF_RECLAIM)
+            .collect();
         let last = listed.iter().map(|bug| *bug as usize).max().expect("there are bugs");
         assert_eq!(last + 1, listed.len());
         let twice = Bug::ALL.iter().enumerate().any(|(nth, bug)| Bug::ALL[..nth].contains(bug));

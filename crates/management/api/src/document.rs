@@ -79,6 +79,10 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::Volume>(&mut schemas);
     all::<crate::VolumeCreate>(&mut schemas);
     all::<crate::VolumeSet>(&mut schemas);
+    all::<crate::VolumeReclaimed>(&mut schemas);
+    all::<crate::VolumeMove>(&mut schemas);
+    all::<crate::MoveLeft>(&mut schemas);
+    all::<crate::MoveKeep>(&mut schemas);
     all::<crate::Project>(&mut schemas);
     all::<crate::ProjectCreate>(&mut schemas);
     all::<crate::ProjectSet>(&mut schemas);

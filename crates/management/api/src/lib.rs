@@ -10,6 +10,7 @@
 
 mod document;
 mod hosts;
+mod moves;
 mod operation;
 mod problem;
 mod projects;
@@ -21,6 +22,7 @@ mod volumes;
 
 pub use document::document;
 pub use hosts::*;
+pub use moves::*;
 pub use operation::{Method, Operation, Parameter, ReplyBody};
 pub use problem::{Code, Problem};
 pub use projects::*;

@@ -152,6 +152,11 @@ pub enum Operation {
     VolumeSet,
     VolumeDelete,
     VolumePromote,
+    VolumeReclaim,
+    VolumeMove,
+    MoveList,
+    MoveKeep,
+    MoveAbandon,
     ProjectList,
     ProjectCreate,
     ProjectShow,
@@ -200,7 +205,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 71] = [
+    pub const ALL: [Operation; 76] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -229,6 +234,11 @@ impl Operation {
         VolumeSet,
         VolumeDelete,
         VolumePromote,
+        VolumeReclaim,
+        VolumeMove,
+        MoveList,
+        MoveKeep,
+        MoveAbandon,
         ProjectList,
         ProjectCreate,
         ProjectShow,
@@ -281,7 +291,8 @@ impl Operation {
             }
             PoolAdd | PoolScrub | PoolTrim => Method::Post,
             DiskReplace | DiskOffline | DiskOnline | DiskClear | DiskLocate => Method::Post,
-            VolumePromote | TrashRestore | ProjectCreate => Method::Post,
+            VolumePromote | VolumeReclaim | VolumeMove | MoveKeep => Method::Post,
+            TrashRestore | ProjectCreate => Method::Post,
             SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
             HostCreate | HostGroupCreate | MappingCreate => Method::Post,
             PoolSet | VolumeSet | ProjectSet | SnapshotSet | HostSet | HostGroupSet => Method::Patch,
@@ -289,7 +300,7 @@ impl Operation {
                 Method::Delete
             }
             TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
-            ReceptionDelete | ProjectDelete => Method::Delete,
+            ReceptionDelete | ProjectDelete | MoveAbandon => Method::Delete,
             _ => Method::Get,
         }
     }
@@ -318,6 +329,11 @@ impl Operation {
             VolumeList | VolumeCreate => "/api/v1/volumes",
             VolumeShow | VolumeSet | VolumeDelete => "/api/v1/volumes/{volume}",
             VolumePromote => "/api/v1/volumes/{volume}/promote",
+            VolumeReclaim => "/api/v1/volumes/{volume}/reclaim",
+            VolumeMove => "/api/v1/volumes/{volume}/move",
+            MoveList => "/api/v1/moves",
+            MoveKeep => "/api/v1/moves/{volume}/keep",
+            MoveAbandon => "/api/v1/moves/{volume}",
             ProjectList | ProjectCreate => "/api/v1/projects",
             ProjectShow | ProjectSet | ProjectDelete => "/api/v1/projects/{project}",
             TrashList => "/api/v1/trash",
@@ -367,6 +383,7 @@ impl Operation {
             VolumePromote | SnapshotCreate | SnapshotSet | SnapshotDelete => Access::Operator,
             SnapshotRollback | SnapshotClone | TrashRestore | TrashPurge => Access::Operator,
             SnapshotSend | SnapshotReceive | ReceptionDelete => Access::Operator,
+            VolumeReclaim | VolumeMove | MoveKeep | MoveAbandon => Access::Operator,
             HostCreate | HostSet | HostDelete => Access::Operator,
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
@@ -411,6 +428,11 @@ impl Operation {
             }
             VolumeDelete => "Delete a volume: it waits in the trash, or is gone for good",
             VolumePromote => "Make a clone the owner of the snapshot that it came from",
+            VolumeReclaim => "Look through a volume for zeros, and give their space back",
+            VolumeMove => "Move a volume to another pool while clients use it",
+            MoveList => "What moves have left that wait for a pool",
+            MoveKeep => "Make a volume of what a move has left, when the other pool is lost",
+            MoveAbandon => "Delete what a move has left, when the other pool is lost",
             ProjectList => "All projects",
             ProjectCreate => "Create a project: what volumes inherit",
             ProjectShow => "One project",
@@ -471,6 +493,8 @@ impl Operation {
             DiskLocate => Some("DiskLocate"),
             VolumeCreate => Some("VolumeCreate"),
             VolumeSet => Some("VolumeSet"),
+            VolumeMove => Some("VolumeMove"),
+            MoveKeep => Some("MoveKeep"),
             ProjectCreate => Some("ProjectCreate"),
             ProjectSet => Some("ProjectSet"),
             TrashRestore => Some("TrashRestore"),
@@ -503,6 +527,9 @@ impl Operation {
             VolumeList => ReplyBody::Page("Volume"),
             VolumeCreate => ReplyBody::Created("Volume"),
             VolumeShow | VolumeSet | VolumePromote => ReplyBody::Object("Volume"),
+            VolumeReclaim | VolumeMove => ReplyBody::Task,
+            MoveList => ReplyBody::Page("MoveLeft"),
+            MoveKeep => ReplyBody::Object("Volume"),
             ProjectList => ReplyBody::Page("Project"),
             ProjectCreate => ReplyBody::Created("Project"),
             ProjectShow | ProjectSet => ReplyBody::Object("Project"),
@@ -534,13 +561,13 @@ impl Operation {
             SessionList => ReplyBody::Page("Session"),
             VolumeDelete | TrashPurge | SnapshotDelete | TokenDelete => ReplyBody::Nothing,
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => ReplyBody::Nothing,
-            ReceptionDelete | ProjectDelete => ReplyBody::Nothing,
+            ReceptionDelete | ProjectDelete | MoveAbandon => ReplyBody::Nothing,
         }
     }
 
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
-            PoolList | TaskList | TokenList => &[Parameter::Limit, Parameter::Cursor],
+            PoolList | TaskList | TokenList | MoveList => &[Parameter::Limit, Parameter::Cursor],
             HostList | HostGroupList => &[Parameter::Limit, Parameter::Cursor],
             MappingList => &[Parameter::Limit, Parameter::Cursor, Parameter::Volume, Parameter::Host],
             SessionList => &[Parameter::Limit, Parameter::Cursor, Parameter::Host],
@@ -558,6 +585,7 @@ impl Operation {
                 &[Parameter::DryRun, Parameter::WithSnapshots, Parameter::Purge, Parameter::Force]
             }
             PoolSet | TrashRestore | TrashPurge => &[Parameter::DryRun],
+            VolumeReclaim | VolumeMove | MoveKeep | MoveAbandon => &[Parameter::DryRun],
             SnapshotCreate | SnapshotSet | SnapshotDelete => &[Parameter::DryRun],
             SnapshotRollback | SnapshotClone | ReceptionDelete => &[Parameter::DryRun],
             SnapshotSend => &[Parameter::From, Parameter::Resume],

@@ -281,6 +281,13 @@ pub struct PoolTrimmed {
     pub disks_without: Vec<String>,
 }
 
+/// What came of a search for zeros: the result of its task.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct VolumeReclaimed {
+    /// Bytes of zeros that the volume has as holes from now on. Snapshots keep what they have.
+    pub reclaimed_bytes: u64,
+}
+
 /// Data on its way to other disks, because one failed, is replaced, leaves, returned, or was added. It begins by itself, and
 /// goes on after a restart.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]

@@ -1,10 +1,11 @@
 //! The command line as clap sees it. What it says is committed as `docs/cli.md`.
 
 use crate::disks::Disk;
+use crate::hosts::{Host, SessionCommand};
 use crate::projects::{Project, property};
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
-use crate::trash;
+use crate::{moves, trash};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use forebay_api::{Access, Layout, Property, Sync, VolumeFormat};
@@ -63,7 +64,7 @@ pub enum Noun {
     Host(Host),
     /// Initiators that are logged in over iSCSI
     #[command(subcommand)]
-    Session(Session),
+    Session(SessionCommand),
     /// Long work
     #[command(subcommand)]
     Task(Task),
@@ -479,6 +480,25 @@ pub enum Volume {
         #[command(flatten)]
         dry_run: DryRun,
     },
+    /// Look through a volume for blocks of zeros, and give their space back, while clients use it
+    ///
+    /// Guests write zeros where they could discard, and a volume that is not compressed, or had its space held, keeps them.
+    Reclaim {
+        /// POOL/NAME or UUID
+        name: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Move a volume to another pool while clients use it
+    Move(moves::Move),
+    /// List what moves have left that wait for a pool which is not imported
+    Moves,
+    /// Make a volume, with a new UUID, of what a move has left, when the other pool is lost
+    Keep(moves::Keep),
+    /// Delete what a move has left, when the other pool is lost
+    Abandon(moves::Abandon),
     /// Delete a volume: it waits in the trash and can be had back, or is gone for good
     Delete(trash::Delete),
     /// List volumes in the trash
@@ -487,145 +507,6 @@ pub enum Volume {
     Restore(trash::Restore),
     /// Delete a volume in the trash and its data for good
     Purge(trash::Purge),
-}
-
-/// CHAP: proof by secrets, which are asked for on the terminal, or read from files or from stdin, a line each.
-#[derive(Args, Debug)]
-pub struct Chap {
-    /// The host proves itself by this name and a secret of 12 to 255 characters (CHAP)
-    #[arg(long, value_name = "USER")]
-    pub chap: Option<String>,
-    /// Where the secret is, instead of the terminal or stdin
-    #[arg(long, value_name = "FILE", requires = "chap")]
-    pub chap_secret_file: Option<PathBuf>,
-    /// The target proves itself to the host by this name and another secret (mutual CHAP)
-    #[arg(long, value_name = "USER")]
-    pub mutual: Option<String>,
-    /// Where that secret is
-    #[arg(long, value_name = "FILE", requires = "mutual")]
-    pub mutual_secret_file: Option<PathBuf>,
-}
-
-/// For commands that would take volumes from a host.
-#[derive(Args, Debug, Clone, Copy)]
-pub struct Unmap {
-    /// Do it even if volumes are taken away by it
-    #[arg(long)]
-    pub unmap: bool,
-}
-
-#[derive(Subcommand, Debug)]
-pub enum Host {
-    /// Make a host known by its initiator names
-    Create {
-        /// Letters, digits and `._-`, starting with a letter
-        name: String,
-        /// Its initiator names: iqn., eui. or naa.
-        #[arg(long, value_name = "IQN", num_args = 1.., required = true)]
-        iqn: Vec<String>,
-        #[command(flatten)]
-        chap: Chap,
-        #[command(flatten)]
-        dry_run: DryRun,
-    },
-    /// List hosts
-    List,
-    /// Show a host and the volumes that it sees
-    Show {
-        /// Name or UUID
-        name: String,
-    },
-    /// Change a host's initiator names or secrets
-    Set {
-        /// Name or UUID
-        name: String,
-        /// All initiator names that it has from now on
-        #[arg(long, value_name = "IQN", num_args = 1..)]
-        iqn: Vec<String>,
-        #[command(flatten)]
-        chap: Chap,
-        /// Its initiator name is enough from now on
-        #[arg(long, conflicts_with_all = ["chap", "mutual"])]
-        no_chap: bool,
-        /// The target does not prove itself any more
-        #[arg(long, conflicts_with = "mutual")]
-        no_mutual: bool,
-        #[command(flatten)]
-        dry_run: DryRun,
-    },
-    /// Forget a host
-    Delete {
-        /// Name or UUID
-        name: String,
-        #[command(flatten)]
-        unmap: Unmap,
-        #[command(flatten)]
-        yes: Yes,
-        #[command(flatten)]
-        dry_run: DryRun,
-    },
-    /// Host groups: hosts that see the same volumes under the same numbers
-    #[command(subcommand)]
-    Group(HostGroup),
-}
-
-#[derive(Subcommand, Debug)]
-pub enum HostGroup {
-    /// Create a host group
-    Create {
-        /// Letters, digits and `._-`, starting with a letter; no host has it
-        name: String,
-        /// Its members
-        #[arg(long, value_name = "HOST", num_args = 1..)]
-        host: Vec<String>,
-        #[command(flatten)]
-        dry_run: DryRun,
-    },
-    /// List host groups
-    List,
-    /// Show a host group and the volumes that are mapped to it
-    Show {
-        /// Name or UUID
-        name: String,
-    },
-    /// Change who is in a host group
-    Set {
-        /// Name or UUID
-        name: String,
-        /// All its members from now on; `--host` alone leaves none
-        #[arg(long, value_name = "HOST", num_args = 0.., required = true)]
-        host: Vec<String>,
-        #[command(flatten)]
-        dry_run: DryRun,
-    },
-    /// Delete a host group; its hosts stay
-    Delete {
-        /// Name or UUID
-        name: String,
-        #[command(flatten)]
-        unmap: Unmap,
-        #[command(flatten)]
-        yes: Yes,
-        #[command(flatten)]
-        dry_run: DryRun,
-    },
-}
-
-#[derive(Subcommand, Debug)]
-pub enum Session {
-    /// List sessions, the oldest first
-    List {
-        /// Only this host's or host group's
-        #[arg(long)]
-        host: Option<String>,
-    },
-    /// Log an initiator out; it may come back at once
-    Drop {
-        /// The session's number
-        id: String,
-        #[command(flatten)]
-        dry_run: DryRun,
-    },
 }
 
 #[derive(Subcommand, Debug)]

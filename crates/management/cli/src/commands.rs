@@ -324,6 +324,18 @@ impl Session {
                 let change = VolumeSet { format: Some(format.into()), ..VolumeSet::default() };
                 self.volume_change(&name, &change, dry_run.dry_run)
             }
+            Volume::Move(order) => self.volume_move(order),
+            Volume::Reclaim { name, dry_run, wait } => {
+                let call = Call::of(Operation::VolumeReclaim, &name).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                self.task(call, wait, show::reclaimed)?;
+                Ok(Exit::Ok)
+            }
+            Volume::Moves => self.moves(),
+            Volume::Keep(keep) => self.move_keep(keep),
+            Volume::Abandon(abandon) => self.move_abandon(abandon),
             Volume::Delete(delete) => self.volume_delete(delete),
             Volume::Trash(list) => self.trash(list),
             Volume::Restore(restore) => self.volume_restore(restore),

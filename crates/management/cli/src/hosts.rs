@@ -1,12 +1,153 @@
 //! The commands about hosts, host groups, mappings and sessions.
 
-use crate::arguments::{Chap, Host, HostGroup, Session as Sessions};
+use crate::arguments::{DryRun, Yes};
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
 use crate::failure::{Exit, Failure, printable};
 use crate::{secret, show};
+use clap::{Args, Subcommand};
 use forebay_api as api;
 use forebay_api::{HostCreate, HostGroupCreate, HostGroupSet, HostSet, MappingCreate, Operation};
+use std::path::PathBuf;
+
+/// CHAP: proof by secrets, which are asked for on the terminal, or read from files or from stdin, a line each.
+#[derive(Args, Debug)]
+pub struct Chap {
+    /// The host proves itself by this name and a secret of 12 to 255 characters (CHAP)
+    #[arg(long, value_name = "USER")]
+    pub chap: Option<String>,
+    /// Where the secret is, instead of the terminal or stdin
+    #[arg(long, value_name = "FILE", requires = "chap")]
+    pub chap_secret_file: Option<PathBuf>,
+    /// The target proves itself to the host by this name and another secret (mutual CHAP)
+    #[arg(long, value_name = "USER")]
+    pub mutual: Option<String>,
+    /// Where that secret is
+    #[arg(long, value_name = "FILE", requires = "mutual")]
+    pub mutual_secret_file: Option<PathBuf>,
+}
+
+/// For commands that would take volumes from a host.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct Unmap {
+    /// Do it even if volumes are taken away by it
+    #[arg(long)]
+    pub unmap: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Host {
+    /// Make a host known by its initiator names
+    Create {
+        /// Letters, digits and `._-`, starting with a letter
+        name: String,
+        /// Its initiator names: iqn., eui. or naa.
+        #[arg(long, value_name = "IQN", num_args = 1.., required = true)]
+        iqn: Vec<String>,
+        #[command(flatten)]
+        chap: Chap,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// List hosts
+    List,
+    /// Show a host and the volumes that it sees
+    Show {
+        /// Name or UUID
+        name: String,
+    },
+    /// Change a host's initiator names or secrets
+    Set {
+        /// Name or UUID
+        name: String,
+        /// All initiator names that it has from now on
+        #[arg(long, value_name = "IQN", num_args = 1..)]
+        iqn: Vec<String>,
+        #[command(flatten)]
+        chap: Chap,
+        /// Its initiator name is enough from now on
+        #[arg(long, conflicts_with_all = ["chap", "mutual"])]
+        no_chap: bool,
+        /// The target does not prove itself any more
+        #[arg(long, conflicts_with = "mutual")]
+        no_mutual: bool,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Forget a host
+    Delete {
+        /// Name or UUID
+        name: String,
+        #[command(flatten)]
+        unmap: Unmap,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Host groups: hosts that see the same volumes under the same numbers
+    #[command(subcommand)]
+    Group(HostGroup),
+}
+
+#[derive(Subcommand, Debug)]
+pub enum HostGroup {
+    /// Create a host group
+    Create {
+        /// Letters, digits and `._-`, starting with a letter; no host has it
+        name: String,
+        /// Its members
+        #[arg(long, value_name = "HOST", num_args = 1..)]
+        host: Vec<String>,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// List host groups
+    List,
+    /// Show a host group and the volumes that are mapped to it
+    Show {
+        /// Name or UUID
+        name: String,
+    },
+    /// Change who is in a host group
+    Set {
+        /// Name or UUID
+        name: String,
+        /// All its members from now on; `--host` alone leaves none
+        #[arg(long, value_name = "HOST", num_args = 0.., required = true)]
+        host: Vec<String>,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// Delete a host group; its hosts stay
+    Delete {
+        /// Name or UUID
+        name: String,
+        #[command(flatten)]
+        unmap: Unmap,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum SessionCommand {
+    /// List sessions, the oldest first
+    List {
+        /// Only this host's or host group's
+        #[arg(long)]
+        host: Option<String>,
+    },
+    /// Log an initiator out; it may come back at once
+    Drop {
+        /// The session's number
+        id: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+}
 
 /// Bytes of `--logical-block`, as the API takes them; which ones are possible it knows itself.
 pub fn logical_block(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
@@ -186,13 +327,13 @@ impl Session {
         Ok(Exit::Ok)
     }
 
-    pub fn session(&self, command: Sessions) -> Outcome {
+    pub fn session(&self, command: SessionCommand) -> Outcome {
         match command {
-            Sessions::List { host } => {
+            SessionCommand::List { host } => {
                 let query: Vec<_> = host.into_iter().map(|host| ("host", host)).collect();
                 self.list(&self.client.all(Operation::SessionList, &query)?, show::sessions)
             }
-            Sessions::Drop { id, dry_run } => {
+            SessionCommand::Drop { id, dry_run } => {
                 let call = Call::of(Operation::SessionDrop, &id).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
                 if dry_run.dry_run {

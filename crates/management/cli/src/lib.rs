@@ -11,6 +11,7 @@ mod disks;
 mod failure;
 mod help;
 mod hosts;
+mod moves;
 mod progress;
 mod projects;
 mod secret;
@@ -239,6 +240,12 @@ mod tests {
             "volume delete tank/a --yes",
             "volume delete tank/a --with-snapshots --dry-run",
             "volume delete tank/a --purge --force --yes",
+            "volume move tank/a vault --no-wait",
+            "volume move tank/a vault --dry-run",
+            "volume moves",
+            "volume reclaim tank/a --no-wait",
+            "volume keep vault/a --as vault/b --yes",
+            "volume abandon vault/a --yes",
             "volume trash --pool tank",
             "volume restore tank/a --as tank/b --dry-run",
             "volume purge tank/a --yes",
@@ -324,6 +331,7 @@ mod tests {
             ("volume set tank/a --snapshot-every daily", "is not a duration"),
             ("pool set tank", "--trash-keep"),
             ("volume restore tank/a --as", "--as"),
+            ("volume move tank/a", "<POOL>"),
             ("snapshot create", "<VOLUME@NAME>"),
             ("snapshot list tank/a --pool tank", "cannot be used with"),
             ("snapshot set tank/a@s", "--template"),

@@ -4,9 +4,9 @@ use crate::failure::printable;
 use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
-    Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, Plan, Pool, PoolFound, PoolState, PoolStatus,
-    PoolTrimmed, Project, Reception, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot, Source, Task,
-    TaskState, Token, TrashedVolume, Volume, VolumeSpec,
+    Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool, PoolFound, PoolState,
+    PoolStatus, PoolTrimmed, Project, Reception, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot,
+    Source, Task, TaskState, Token, TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
 use serde::Serialize;
@@ -133,6 +133,13 @@ pub fn pool(pool: &Pool) {
         let text = render(&disk_titles(None), &rows, colour());
         text.lines().for_each(|line| println!("  {line}"));
     }
+}
+
+/// What came of a search for zeros, in a sentence.
+pub fn reclaimed(task: &Task) -> String {
+    let result = task.result.clone().and_then(|value| serde_json::from_value::<VolumeReclaimed>(value).ok());
+    let bytes = result.map_or(0, |result| result.reclaimed_bytes);
+    format!("{} of zeros in {} were given back.", show_size(bytes), printable(&task.object))
 }
 
 /// What came of a trim, in a sentence.
@@ -293,6 +300,24 @@ pub fn trash(volumes: &[TrashedVolume]) {
         &["NAME", "SIZE", "USED", "SNAPSHOTS", "DELETED (UTC)", "PURGED (UTC)", "ID"],
         rows.collect(),
         "The trash is empty.",
+    );
+}
+
+pub fn moves(left: &[MoveLeft]) {
+    let rows = left.iter().map(|left| {
+        vec![
+            Cell::text(&left.name),
+            Cell::number(show_size(left.size_bytes)),
+            Cell::text(word(&left.side)),
+            Cell::text(if left.complete { "yes" } else { "no" }),
+            Cell::text(&left.other_pool),
+            Cell::text(&left.id),
+        ]
+    });
+    table(
+        &["NAME", "SIZE", "SIDE", "COMPLETE", "WAITS FOR POOL", "ID"],
+        rows.collect(),
+        "No move has left anything.",
     );
 }
 

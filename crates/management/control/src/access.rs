@@ -135,8 +135,8 @@ pub trait Iscsi: Send + Sync + 'static {
 
 /// What management asks of the NBD server. Nothing here blocks.
 pub trait Nbd: Send + Sync + 'static {
-    /// Addresses of the clients that have an export open.
-    fn clients(&self, export: &str) -> Vec<String>;
+    /// Addresses of the clients that have a volume open, under whichever name they opened it.
+    fn clients(&self, volume: Id) -> Vec<String>;
 }
 
 #[cfg(test)]
@@ -194,6 +194,7 @@ pub mod tests {
             volume: volume.id.to_string(),
             pool: "p".into(),
             volume_name: format!("{}/{}", volume.pool, volume.name),
+            target: None,
             to: to.into(),
             lun,
             logical_block_bytes: 512,

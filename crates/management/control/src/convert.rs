@@ -436,6 +436,21 @@ pub fn trashed(volume: &engine::TrashInfo) -> api::TrashedVolume {
     }
 }
 
+pub fn move_left(left: &engine::MoveLeft) -> api::MoveLeft {
+    api::MoveLeft {
+        id: left.id.to_string(),
+        name: format!("{}/{}", left.pool, left.name),
+        pool: left.pool.clone(),
+        size_bytes: left.size,
+        side: match left.side {
+            engine::MoveSide::Moved => api::MoveSide::Moved,
+            engine::MoveSide::Arriving => api::MoveSide::Arriving,
+        },
+        other_pool: left.peer.to_string(),
+        complete: left.is_complete,
+    }
+}
+
 pub fn reception(reception: &engine::ReceptionInfo) -> api::Reception {
     api::Reception {
         id: reception.id.to_string(),

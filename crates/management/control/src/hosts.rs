@@ -80,8 +80,11 @@ pub struct Mapping {
     pub volume: String,
     /// UUID of the volume's pool.
     pub pool: String,
-    /// `POOL/NAME`; neither is ever renamed.
+    /// `POOL/NAME`; another pool when the volume moves.
     pub volume_name: String,
+    /// The target at which it is seen, when that is not its pool's: the volume has moved since, and hosts stay where they are logged in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// UUID of a host or a group.
     pub to: String,
     pub lun: u16,
@@ -91,9 +94,27 @@ pub struct Mapping {
 impl Mapping {
     /// The iSCSI name of the target at which it is seen.
     pub fn target(&self) -> String {
-        let pool = self.volume_name.split('/').next().unwrap_or_default();
-        target_name(pool)
+        self.target.clone().unwrap_or_else(|| self.target_of_pool())
     }
+
+    fn target_of_pool(&self) -> String {
+        target_name(self.volume_name.split('/').next().unwrap_or_default())
+    }
+
+    /// The volume is in another pool now.
+    pub fn follow(&mut self, pool: String, volume_name: String) {
+        let seen_at = self.target();
+        (self.pool, self.volume_name) = (pool, volume_name);
+        self.target = Some(seen_at).filter(|target| *target != self.target_of_pool());
+    }
+}
+
+/// A volume on its way to another pool, or one whose way a crash interrupted: it is in one of the two. All are UUIDs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Moving {
+    pub volume: String,
+    pub from: String,
+    pub to: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -102,11 +123,30 @@ pub struct Content {
     pub hosts: Vec<Host>,
     pub groups: Vec<Group>,
     pub mappings: Vec<Mapping>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moving: Vec<Moving>,
+}
+
+/// What is known of volumes. All are UUIDs.
+#[derive(Default)]
+pub struct Here {
+    /// Pools that are here, with all that they have in `volumes`.
+    pub pools: HashSet<String>,
+    /// Of each volume its pool, and `POOL/NAME`.
+    pub volumes: HashMap<String, (String, String)>,
+    /// Volumes of which moves have left something.
+    pub left: HashSet<String>,
 }
 
 impl Default for Content {
     fn default() -> Content {
-        Content { version: VERSION, hosts: Vec::new(), groups: Vec::new(), mappings: Vec::new() }
+        Content {
+            version: VERSION,
+            hosts: Vec::new(),
+            groups: Vec::new(),
+            mappings: Vec::new(),
+            moving: Vec::new(),
+        }
     }
 }
 
@@ -205,6 +245,40 @@ impl Content {
         (0..=LUN_MAX).find(|lun| !used.contains(lun))
     }
 
+    /// Mappings of volumes that have moved follow them. Once the pool `came`, those of volumes that are in none of the pools where they may be are
+    /// dropped.
+    pub fn follow(&mut self, here: &Here, came: Option<&str>) {
+        for mapping in &mut self.mappings {
+            if let Some((pool, name)) =
+                here.volumes.get(&mapping.volume).filter(|(pool, _)| *pool != mapping.pool)
+            {
+                mapping.follow(pool.clone(), name.clone());
+            }
+        }
+        let has_come = |pools: &[&str]| {
+            pools.iter().any(|pool| Some(*pool) == came)
+                && pools.iter().all(|pool| here.pools.contains(*pool))
+        };
+        let moving = &self.moving;
+        self.mappings.retain(|mapping| {
+            let moves = moving.iter().filter(|one| one.volume == mapping.volume);
+            let pools = moves.flat_map(|one| [&*one.from, &*one.to]).chain([&*mapping.pool]);
+            let is_known = here.volumes.contains_key(&mapping.volume) || here.left.contains(&mapping.volume);
+            is_known || !has_come(&pools.collect::<Vec<_>>())
+        });
+        self.moving.retain(|one| here.left.contains(&one.volume) || !has_come(&[&one.from, &one.to]));
+    }
+
+    /// After the destruction of a pool: its volumes are gone, but for those that may have moved to another one.
+    pub fn forget_pool(&mut self, pool: &str) {
+        for one in self.moving.iter().filter(|one| one.from == pool) {
+            let moved = self.mappings.iter_mut().filter(|mapping| mapping.volume == one.volume);
+            moved.for_each(|mapping| mapping.pool = one.to.clone());
+        }
+        self.moving.retain(|one| one.from != pool && one.to != pool);
+        self.mappings.retain(|mapping| mapping.pool != pool);
+    }
+
     /// Adds a mapping: with the lowest free number and the volume's logical block unless told otherwise.
     pub fn map(&mut self, wanted: NewMapping<'_>) -> Result<Mapping, Problem> {
         let (to, to_name, _) = self.party(wanted.host)?;
@@ -217,6 +291,7 @@ impl Content {
             volume: wanted.volume.into(),
             pool: wanted.pool.into(),
             volume_name: wanted.volume_name.into(),
+            target: None,
             to,
             lun: 0,
             logical_block_bytes: wanted.logical_block_bytes.or(logical).unwrap_or(LOGICAL_BLOCK_DEFAULT),

@@ -171,6 +171,7 @@ fn limits_are_refused_in_words() {
         for number in 0..MAPPINGS_MAX {
             let name = format!("tank/{number}");
             content.mappings.push(Mapping {
+                target: None,
                 id: name.clone(),
                 created_unix_ms: 0,
                 volume: name.clone(),
@@ -205,4 +206,58 @@ fn a_damaged_file_is_refused_without_quoting_it() {
         assert!(!problem.detail.contains("0123456789ab"), "{}", problem.detail);
         assert_eq!(dir.read(FILE).unwrap().unwrap(), text.as_bytes());
     }
+}
+
+#[test]
+fn a_volume_that_moves_stays_where_its_hosts_are_logged_in() {
+    let mut content = Content { hosts: vec![host("a", &["iqn.a"])], ..Content::default() };
+    content.map(wanted("tank/x", "a", Some(3))).unwrap();
+    let before = content.mappings[0].target();
+    content.mappings[0].follow("vault-id".into(), "vault/x".into());
+    let moved = content.mappings[0].clone();
+    assert_eq!((moved.target(), &*moved.pool, &*moved.volume_name), (before.clone(), "vault-id", "vault/x"));
+    content.check().unwrap();
+    // What the file says is what it was.
+    let text = serde_json::to_string(&moved).unwrap();
+    assert_eq!(serde_json::from_str::<Mapping>(&text).unwrap(), moved);
+    content.mappings[0].follow("tank-id".into(), "tank/x".into());
+    assert_eq!((content.mappings[0].target(), content.mappings[0].target.clone()), (before, None));
+}
+
+/// Goal: whatever a crash leaves of a move, and whichever pool comes first, no mapping of a volume that may be somewhere is dropped.
+#[test]
+fn a_mapping_stays_until_both_pools_of_a_move_were_seen() {
+    let mut content = Content { hosts: vec![host("a", &["iqn.a"])], ..Content::default() };
+    content.map(wanted("tank/x", "a", None)).unwrap();
+    let moving = Moving { volume: "tank/x".into(), from: "tank".into(), to: "vault".into() };
+    content.moving.push(moving.clone());
+    let pools = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<HashSet<_>>();
+    let here = |names: &[&str]| Here { pools: pools(names), ..Here::default() };
+    let after = |here: &Here, came| {
+        let mut content = content.clone();
+        content.follow(here, came);
+        (content.mappings.iter().map(|mapping| mapping.pool.clone()).collect::<Vec<_>>(), content.moving)
+    };
+    // It was over, and only the pool that the volume left is there.
+    assert_eq!(after(&here(&["tank"]), Some("tank")), (vec!["tank".into()], vec![moving.clone()]));
+    assert_eq!(after(&here(&["vault"]), Some("vault")).0.len(), 1, "nor the other one alone");
+    assert_eq!(after(&here(&["tank", "vault"]), Some("attic")).0.len(), 1);
+    // Nothing is known while one of them closes.
+    assert_eq!(after(&here(&[]), Some("vault")).0.len(), 1);
+    let volumes = HashMap::from([("tank/x".to_string(), ("vault".to_string(), "vault/x".to_string()))]);
+    let there = Here { volumes, ..here(&["tank", "vault"]) };
+    assert_eq!(after(&there, Some("vault")), (vec!["vault".into()], vec![]));
+    assert_eq!(after(&there, None), (vec!["vault".into()], vec![moving.clone()]), "it still moves");
+    let left = Here { left: pools(&["tank/x"]), ..here(&["tank", "vault"]) };
+    assert_eq!(after(&left, Some("vault")), (vec!["tank".into()], vec![moving.clone()]));
+    assert_eq!(after(&here(&["tank", "vault"]), Some("vault")), (vec![], vec![]), "it is in neither");
+    let destroyed = |pool: &str| {
+        let mut content = content.clone();
+        content.forget_pool(pool);
+        content.mappings.first().map(|mapping| mapping.pool.clone())
+    };
+    assert_eq!([destroyed("tank"), destroyed("vault")], ["vault", "tank"].map(|name| Some(name.into())));
+    content.moving.clear();
+    content.follow(&here(&["tank"]), Some("tank"));
+    assert_eq!(content.mappings, vec![], "one that does not move is dropped as ever");
 }

@@ -39,7 +39,7 @@ pub use iscsi_names::target_name;
 
 use forebay_api::{Code, PoolCreate, Problem, Severity};
 use forebay_base::Id;
-use forebay_pool::Engine;
+use forebay_pool::{Engine, VolumeInfo};
 use routes::Transport;
 use server::Listening;
 use std::collections::HashMap;
@@ -92,14 +92,23 @@ impl Shared {
     /// Makes a new snapshot of who sees what, and tells the iSCSI server when it differs.
     async fn refresh_access(&self) {
         let _turn = self.access_turn.lock().await;
-        let mut volumes = Vec::new();
-        for pool in self.engine.pools().await {
-            // A pool that is just closing has no volumes any more.
-            volumes.extend(self.engine.volumes(Some(&pool.name)).await.unwrap_or_default());
-        }
+        let (volumes, _) = self.volumes().await;
         if self.access.update(&self.hosts.content(), &volumes) {
             self.tell_iscsi(|iscsi| iscsi.access_changed());
         }
+    }
+
+    /// All volumes at one moment, each in one pool also while it moves; and whether these are all. A pool that is just closing says nothing:
+    /// then they are those of one pool after the other.
+    async fn volumes(&self) -> (Vec<VolumeInfo>, bool) {
+        if let Ok(volumes) = self.engine.volumes(None).await {
+            return (volumes, true);
+        }
+        let mut volumes = Vec::new();
+        for pool in self.engine.pools().await {
+            volumes.extend(self.engine.volumes(Some(&pool.name)).await.unwrap_or_default());
+        }
+        (volumes, false)
     }
 
     fn tell_iscsi(&self, tell: impl FnOnce(&dyn access::Iscsi)) {

@@ -4,7 +4,8 @@
 //! changes something runs as its own task: a client that hangs up in the middle does not leave it half done.
 
 use crate::handlers::{
-    disks, hosts, mappings, others, pools, projects, sessions, snapshots, streams, trash, volumes,
+    disks, hosts, mappings, moves, others, pools, projects, reclaim, sessions, snapshots, streams, trash,
+    volumes,
 };
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{Failure, Principal, collect};
@@ -73,6 +74,11 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::VolumeSet => patch(volumes::set),
         Operation::VolumeDelete => delete(volumes::delete),
         Operation::VolumePromote => post(volumes::promote),
+        Operation::VolumeReclaim => post(reclaim::begin),
+        Operation::VolumeMove => post(moves::begin),
+        Operation::MoveList => get(moves::list),
+        Operation::MoveKeep => post(moves::keep),
+        Operation::MoveAbandon => delete(moves::abandon),
         Operation::ProjectList => get(projects::list),
         Operation::ProjectCreate => post(projects::create),
         Operation::ProjectShow => get(projects::show),

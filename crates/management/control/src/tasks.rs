@@ -3,7 +3,7 @@
 //! Changes to pools run one at a time, in the order in which they came: each also changes the daemon's
 //! configuration, and two imports of the same disks must not race. One whose change is made, and which only watches what
 //! the engine makes of it for hours, gives up its turn ([`Running::give_up_turn`]). A task that waits for its turn can be
-//! cancelled; one that runs cannot, because the engine finishes what it began. Tasks live in memory: the work itself is
+//! cancelled; of those that run only one that says how ([`Running::cancel_by`]), because the engine finishes what it began. Tasks live in memory: the work itself is
 //! crash-safe and a restart has nothing to resume, so there is nothing to write down.
 
 use crate::events::{EventLog, now_unix_ms};
@@ -21,6 +21,9 @@ const FINISHED_KEPT: usize = 256;
 struct Entry {
     task: Task,
     cancel: Option<oneshot::Sender<()>>,
+    /// Calls off what runs; gone once it was called.
+    stop: Option<Box<dyn FnOnce() + Send>>,
+    is_stopped: bool,
 }
 
 /// All tasks, oldest first.
@@ -52,6 +55,14 @@ impl Running {
     /// Lets the next task begin. From here on this one changes nothing.
     pub fn give_up_turn(&mut self) {
         self.turn = None;
+    }
+
+    /// What it does can be called off by this, and then ends with an error.
+    pub fn cancel_by(&self, stop: impl FnOnce() + Send + 'static) {
+        self.tasks.change(&self.id, |entry| {
+            entry.task.cancellable = true;
+            entry.stop = Some(Box::new(stop));
+        });
     }
 
     pub fn progress(&self, progress: Progress) {
@@ -122,7 +133,12 @@ impl Tasks {
             {
                 entries.remove(oldest);
             }
-            entries.push_back(Entry { task: task.clone(), cancel: Some(cancel) });
+            entries.push_back(Entry {
+                task: task.clone(),
+                cancel: Some(cancel),
+                stop: None,
+                is_stopped: false,
+            });
         }
         let tasks = self.clone();
         let id = task.id.clone();
@@ -160,7 +176,14 @@ impl Tasks {
             let task = &mut entry.task;
             task.finished_unix_ms = Some(now_unix_ms());
             task.eta = None;
+            task.cancellable = false;
+            entry.stop = None;
             match result {
+                // Whatever else it ends with has to be told.
+                Err(problem) if entry.is_stopped && problem.code == Code::Conflict => {
+                    task.state = TaskState::Cancelled;
+                    None
+                }
                 Ok(value) => {
                     task.state = TaskState::Succeeded;
                     task.progress_permille = Some(1000);
@@ -223,6 +246,10 @@ impl Tasks {
                     // The task may be waking up with its turn; `begin` then finds it cancelled.
                     let _ = cancel.send(());
                 }
+                Ok(entry.task.clone())
+            } else if let Some(stop) = entry.stop.take() {
+                stop();
+                (entry.task.cancellable, entry.is_stopped) = (false, true);
                 Ok(entry.task.clone())
             } else {
                 Err(entry.task.state)
@@ -344,6 +371,31 @@ mod tests {
         let seen = tasks.find(&watching.id).unwrap();
         assert_eq!((seen.state, seen.progress_permille), (TaskState::Succeeded, Some(1000)));
         assert_eq!(seen.eta, None);
+    }
+
+    #[tokio::test]
+    async fn one_that_says_how_is_called_off_while_it_runs() {
+        let temp = test_directory();
+        let tasks = tasks(&temp);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let moving = tasks
+            .start_long("volume.move", "a/x", |running| async move {
+                running.cancel_by(|| stop.send(()).unwrap());
+                stopped.await.unwrap();
+                Err(Problem::new(Code::Conflict, "called off"))
+            })
+            .unwrap();
+        let mut version = tasks.version();
+        while !(tasks.find(&moving.id).unwrap().state == TaskState::Running
+            && tasks.find(&moving.id).unwrap().cancellable)
+        {
+            version.changed().await.unwrap();
+        }
+        tasks.cancel(&moving.id).unwrap();
+        tasks.idle().await;
+        let seen = tasks.find(&moving.id).unwrap();
+        assert_eq!((seen.state, seen.cancellable), (TaskState::Cancelled, false));
+        assert_eq!(tasks.cancel(&moving.id).unwrap_err().code, Code::Conflict);
     }
 
     #[tokio::test]

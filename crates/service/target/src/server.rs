@@ -15,7 +15,7 @@ use crate::local::Local;
 use crate::session::{Counters, Ended, serve};
 use crate::tls::{TlsFailure, TlsFiles, TlsServer};
 use crate::transport::Transport;
-use forebay_base::WallTime;
+use forebay_base::{Id, WallTime};
 use forebay_pool::{Error, ErrorKind, Severity};
 use forebay_runtime::{Completer, Cores, Listener, Rt, Stream, completion};
 use futures_channel::oneshot;
@@ -48,7 +48,9 @@ pub struct NbdConfig {
 #[derive(Clone, Debug)]
 pub struct SessionInfo {
     pub peer: String,
+    /// What it was called when the client opened it.
     pub export: String,
+    pub volume: Id,
     pub tls: bool,
     pub since: WallTime,
     pub requests: u64,
@@ -100,6 +102,7 @@ impl Clients {
 struct Session {
     peer: String,
     export: String,
+    volume: Id,
     tls: bool,
     since: WallTime,
     counters: Arc<Counters>,
@@ -238,6 +241,7 @@ impl NbdServer {
         let sessions = clients.sessions.values().map(|session| SessionInfo {
             peer: session.peer.clone(),
             export: session.export.clone(),
+            volume: session.volume,
             tls: session.tls,
             since: session.since,
             requests: session.counters.requests.load(Ordering::Relaxed),
@@ -393,6 +397,7 @@ fn hand_over<C: Catalog>(greeted: Greeted, house: House<C>, place: Place, peer: 
             let listed = registry.list(Session {
                 peer: peer.clone(),
                 export: agreement.export.name.clone(),
+                volume: found.id,
                 tls,
                 since: main.wall(),
                 counters: counters.clone(),

@@ -7,7 +7,7 @@
 use super::hosts::{self, change};
 use super::told;
 use crate::events::now_unix_ms;
-use crate::hosts::{Content, Host, Mapping, NewMapping};
+use crate::hosts::{Content, Here, Host, Mapping, Moving, NewMapping};
 use crate::request::{Answered, Ask, Failure, Input, Principal, made, ok, plan};
 use crate::{Shared, convert, iscsi_names};
 use axum::Extension;
@@ -17,7 +17,7 @@ use axum::response::IntoResponse;
 use forebay_api as api;
 use forebay_api::{Code, HostCreate, MappingCreate, Operation, Problem, Volume, VolumeCreate};
 use forebay_pool::{PoolStatus, VolumeInfo};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Stands for the UUID of a volume that is not made yet.
@@ -52,13 +52,7 @@ fn shown(content: &Content, volumes: &HashSet<String>, mapping: &Mapping) -> api
 
 /// UUIDs of the volumes that are here.
 async fn volumes_here(shared: &Shared) -> HashSet<String> {
-    let mut here = HashSet::new();
-    for pool in shared.engine.pools().await {
-        // A pool that is just closing has none any more.
-        let volumes = shared.engine.volumes(Some(&pool.name)).await.unwrap_or_default();
-        here.extend(volumes.iter().map(|volume| volume.id.to_string()));
-    }
-    here
+    shared.volumes().await.0.iter().map(|volume| volume.id.to_string()).collect()
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
@@ -121,10 +115,10 @@ fn in_words(host: &str, mapping: &Mapping) -> String {
     )
 }
 
-/// UUID of a volume's pool.
+/// UUID of a pool, by its name or UUID.
 async fn pool_id(shared: &Shared, name: &str) -> Result<String, Problem> {
     let pools = shared.engine.pools().await;
-    let pool = pools.iter().find(|pool| pool.name == name);
+    let pool = pools.iter().find(|pool| pool.name == name || pool.id.to_string() == name);
     // It was exported since the volume was found in it.
     let gone = || Problem::new(Code::Conflict, "the pool is not imported any more").object(name);
     pool.map(|pool| pool.id.to_string()).ok_or_else(gone)
@@ -338,17 +332,69 @@ pub async fn drop_where(
     change(shared, drop).await
 }
 
+/// What is known of volumes now.
+async fn here(shared: &Shared) -> Here {
+    let pools: HashMap<String, String> =
+        shared.engine.pools().await.into_iter().map(|pool| (pool.name, pool.id.to_string())).collect();
+    let ((volumes, is_all), left) = (shared.volumes().await, shared.engine.moves_left().await);
+    // When a pool says nothing, nothing is known to be in none.
+    let is_all = is_all && left.is_ok();
+    let pool_of = |volume: VolumeInfo| {
+        let pool = pools.get(&volume.pool)?.clone();
+        Some((volume.id.to_string(), (pool, format!("{}/{}", volume.pool, volume.name))))
+    };
+    Here {
+        volumes: volumes.into_iter().filter_map(pool_of).collect(),
+        left: left.unwrap_or_default().iter().map(|left| left.id.to_string()).collect(),
+        pools: if is_all { pools.into_values().collect() } else { HashSet::new() },
+    }
+}
+
 /// After an import: mappings of volumes that the pool does not have any more are dropped, the others take effect.
 pub async fn pool_came(shared: &Arc<Shared>, pool: &PoolStatus) -> Result<(), Problem> {
     let _turn = shared.volume_turn.lock().await;
-    let volumes = shared.engine.volumes(Some(&pool.name)).await.map_err(convert::problem)?;
-    let here: HashSet<String> = volumes.iter().map(|volume: &VolumeInfo| volume.id.to_string()).collect();
-    let pool = pool.id.to_string();
-    drop_where(shared, move |mapping| mapping.pool == pool && !here.contains(&mapping.volume)).await
+    let (here, came) = (here(shared).await, pool.id.to_string());
+    let follow = move |content: &mut Content| {
+        content.follow(&here, Some(&came));
+        Ok(())
+    };
+    change(shared, follow).await
+}
+
+/// Before a volume moves: from now on its mappings are dropped only when it is in neither pool, whatever a crash leaves.
+pub async fn move_begins(shared: &Arc<Shared>, volume: &Volume, pool: &str) -> Result<(), Problem> {
+    let _turn = shared.volume_turn.lock().await;
+    let from = pool_id(shared, volume.name.split('/').next().unwrap_or_default()).await?;
+    let to = pool_id(shared, pool).await?;
+    let moving = Moving { volume: volume.id.clone(), from, to };
+    let add = move |content: &mut Content| {
+        content.moving.retain(|one| *one != moving);
+        content.moving.push(moving);
+        Ok(())
+    };
+    change(shared, add).await
+}
+
+/// After that, whether it has moved or not.
+pub async fn move_ended(shared: &Arc<Shared>, volume: String) -> Result<(), Problem> {
+    let _turn = shared.volume_turn.lock().await;
+    let here = here(shared).await;
+    let follow = move |content: &mut Content| {
+        content.follow(&here, None);
+        if here.volumes.contains_key(&volume) {
+            content.moving.retain(|one| one.volume != volume);
+        }
+        Ok(())
+    };
+    change(shared, follow).await
 }
 
 /// After the destruction of a pool: its volumes are gone.
 pub async fn pool_destroyed(shared: &Arc<Shared>, pool: String) -> Result<(), Problem> {
     let _turn = shared.volume_turn.lock().await;
-    drop_where(shared, move |mapping| mapping.pool == pool).await
+    let forget = move |content: &mut Content| {
+        content.forget_pool(&pool);
+        Ok(())
+    };
+    change(shared, forget).await
 }

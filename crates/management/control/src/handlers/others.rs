@@ -7,7 +7,7 @@ use crate::{Shared, blocking};
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use forebay_api::{Page, Server, Severity, TaskState, TokenCreate};
+use forebay_api::{Page, Server, Severity, TokenCreate};
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -64,7 +64,7 @@ pub async fn task_show(State(shared): State<Arc<Shared>>, Path(id): Path<String>
 pub async fn task_cancel(State(shared): State<Arc<Shared>>, Path(id): Path<String>, ask: Ask) -> Answered {
     if ask.dry_run {
         let task = shared.tasks.find(&id)?;
-        if task.state != TaskState::Queued {
+        if !task.cancellable {
             return Err(cannot_cancel(&id, task.state).into());
         }
         return plan("task.cancel", &id, vec![format!("{} of {} is not done.", task.name, task.object)]);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_problem_of_a_running_task_is_a_conflict() {
-        let problem = cannot_cancel("1", TaskState::Running);
+        let problem = cannot_cancel("1", forebay_api::TaskState::Running);
         assert_eq!(problem.status, 409);
         assert!(problem.remedy.is_some());
     }

@@ -42,8 +42,7 @@ pub fn users(shared: &Shared, volume: &VolumeInfo) -> Vec<String> {
         let sees = luns.iter().any(|mapped| mapped.volume == volume.id);
         sees.then(|| format!("host {} (iSCSI session {} from {})", admission.host, session.id, session.peer))
     });
-    let export = format!("{}/{}", volume.pool, volume.name);
-    let clients = shared.nbd.get().map(|nbd| nbd.clients(&export)).unwrap_or_default();
+    let clients = shared.nbd.get().map(|nbd| nbd.clients(volume.id)).unwrap_or_default();
     over_iscsi.chain(clients.into_iter().map(|address| format!("NBD client {address}"))).collect()
 }
 

@@ -50,6 +50,14 @@ pub struct Mapping {
     pub format: BlockFormat,
 }
 
+impl Mapping {
+    /// Whether nothing about it is different that an initiator can see.
+    pub fn is_same_unit(&self, other: &Mapping) -> bool {
+        let seen = |mapping: &Mapping| (mapping.lun, mapping.volume, mapping.core, mapping.format);
+        seen(self) == seen(other)
+    }
+}
+
 /// The volumes that there are.
 pub trait Volumes: Clone + Send + Sync + 'static {
     type Disk: Disk;

@@ -135,9 +135,11 @@ impl<V: Volumes> Client<V> {
         }
         let wanted = self.seat.luns();
         let mut table = self.table.borrow_mut();
-        let (stay, go): (Vec<_>, Vec<_>) = table.drain(..).partition(|entry| wanted.contains(&entry.mapping));
-        let added: Vec<_> =
-            wanted.into_iter().filter(|mapping| stay.iter().all(|entry| entry.mapping != *mapping)).collect();
+        // A volume that has moved to another pool has another name, and is the same unit.
+        let stays = |entry: &Entry<V>| wanted.iter().any(|mapping| mapping.is_same_unit(&entry.mapping));
+        let (stay, go): (Vec<_>, Vec<_>) = table.drain(..).partition(stays);
+        let is_new = |mapping: &Mapping| stay.iter().all(|entry| !entry.mapping.is_same_unit(mapping));
+        let added: Vec<_> = wanted.iter().filter(|mapping| is_new(mapping)).cloned().collect();
         let changed = !go.is_empty() || !added.is_empty();
         *table = stay;
         for entry in &go {

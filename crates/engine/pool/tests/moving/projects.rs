@@ -1,0 +1,35 @@
+//! Volumes of projects move into projects of the same name.
+
+use super::*;
+use forebay_pool::{ProjectProperties, Source};
+
+async fn project(pools: &Pools, name: &str, compression: Compression) {
+    let said = ProjectProperties { compression: Some(compression), ..ProjectProperties::default() };
+    pools.engine.project_create(name, said).await.expect("created");
+}
+
+#[test]
+fn what_moves_inherits_where_it_goes() {
+    on_pools(|pools| async move {
+        project(&pools, "tank/db", Compression::Zstd(3)).await;
+        for (name, compression) in [("db/a", None), ("db/own", Some(Compression::Gzip(1)))] {
+            let spec = VolumeSpec { compression, ..pools.volume_spec("tank", name, MIB) };
+            pools.engine.volume_create(spec).await.expect("created");
+        }
+        // It would belong to nothing there, and have other properties than anybody chose.
+        let refused = pools.move_to("tank/db/a", "vault").await.expect_err("no such project");
+        assert_eq!(refused.kind, ErrorKind::NotFound);
+        assert!(refused.remedy.contains("forebay project create vault/db"), "{refused}");
+        project(&pools, "vault/db", Compression::Lzjb).await;
+        let moved = pools.move_to("tank/db/a", "vault").await.expect("moved");
+        assert_eq!((moved.compression, moved.sources.compression), (Compression::Lzjb, Source::Project));
+        assert_eq!((moved.sources.sync, moved.project.as_deref()), (Source::Own, Some("db")));
+        let moved = pools.move_to("tank/db/own", "vault").await.expect("moved");
+        assert_eq!((moved.compression, moved.sources.compression), (Compression::Gzip(1), Source::Own));
+        pools.engine.project_delete("tank/db").await.expect("nothing is left in it");
+        assert_eq!(kind(pools.engine.project_delete("vault/db").await), Some(ErrorKind::Conflict));
+        // A project has the name that a volume would get.
+        pools.create("tank/db", MIB, VolumeFormat::Thin).await.expect("created");
+        assert_eq!(kind(pools.move_to("tank/db", "vault").await), Some(ErrorKind::Conflict));
+    });
+}
