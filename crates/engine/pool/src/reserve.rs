@@ -202,6 +202,11 @@ impl Shard {
 
     /// Takes note of blocks that a dataset got, and of those that it let go of.
     pub fn account(&self, dataset: &Dataset, gained: &[Ptr], freed: &[Ptr]) {
+        dataset.added.set(dataset.added.get().with_blocks(gained).without_blocks(freed));
+        self.account_own(dataset, gained, freed);
+    }
+
+    fn account_own(&self, dataset: &Dataset, gained: &[Ptr], freed: &[Ptr]) {
         let (class, mut own, before) = (dataset.class(), dataset.own.get(), dataset.owed());
         let mut space = self.space.borrow_mut();
         let (home, strays) = space.at_home(class, gained, own.since);
@@ -215,7 +220,7 @@ impl Shard {
     /// A checkpoint has found what blocks replaced; how many of these a dataset had for itself when it was frozen.
     pub fn resolved(&self, dataset: &Option<Rc<Dataset>>, since: u64, freed: &[Ptr]) -> u64 {
         let Some(dataset) = dataset else { return 0 };
-        self.account(dataset, &[], freed);
+        self.account_own(dataset, &[], freed);
         self.space.borrow().at_home(dataset.class(), freed, since).0
     }
 
