@@ -59,6 +59,8 @@ pub(crate) struct Dataset {
     pub sealing: Cell<Added>,
     /// What its project says; nothing without one.
     pub project: Cell<ProjectProperties>,
+    /// Its project has reached its quota.
+    pub is_full: Cell<bool>,
     /// Client operations in flight, and those among them that change something; deletion waits for none.
     active: Cell<usize>,
     changing: Cell<usize>,
@@ -90,6 +92,7 @@ impl Dataset {
             sealing: Cell::default(),
             reserved: Cell::new(0),
             project: Cell::default(),
+            is_full: Cell::new(false),
             record: RefCell::new(record),
             tree: RefCell::new(tree),
             locks: RangeLocks::default(),

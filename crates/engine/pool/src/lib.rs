@@ -39,6 +39,7 @@ mod open;
 mod pack;
 mod pending;
 mod projects;
+mod quota;
 mod read;
 mod receive;
 mod record;

@@ -443,6 +443,11 @@ impl Control {
     /// Gives a volume another format while clients use it; durable when done.
     pub async fn volume_convert(&self, name: &str, format: VolumeFormat) -> Result<VolumeInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
+        let more = move |dataset: &Dataset| match format {
+            VolumeFormat::Thin => 0,
+            _ => dataset.unheld(dataset.record.borrow().blocks()),
+        };
+        self.check_held(name, more).await?;
         let converted = self.on_volume(name, move |shard, dataset| async move {
             let is_new = format != VolumeFormat::Thin && dataset.reserved.get() == 0;
             let blocks = dataset.record.borrow().blocks();
@@ -466,6 +471,11 @@ impl Control {
 
     /// Grows a volume; a reserved one by space that is held for it.
     pub async fn volume_grow(&self, name: &str, size: u64) -> Result<VolumeInfo, Error> {
+        let more = move |dataset: &Dataset| match dataset.reserved.get() {
+            0 => 0,
+            _ => dataset.unheld(size >> dataset.record.borrow().block_shift),
+        };
+        self.check_held(name, more).await?;
         let grown = self.on_volume(name, move |shard, dataset| async move {
             let blocks = size >> dataset.record.borrow().block_shift;
             let _pledge = match dataset.reserved.get() {
