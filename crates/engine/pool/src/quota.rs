@@ -315,10 +315,9 @@ impl Control {
     }
 
     /// Has quotas kept from here on.
-    pub async fn keep_quotas(self: &Rc<Self>) -> Result<(), Error> {
-        let next = self.enforce_quotas().await?;
+    pub async fn keep_quotas(self: &Rc<Self>) {
+        let next = self.enforce_quotas().await.unwrap_or(PERIOD_MAX);
         drop(self.rt.spawn(look(Rc::downgrade(self), self.rt.clone(), next)));
-        Ok(())
     }
 }
 
