@@ -35,6 +35,11 @@ impl Added {
         Added { units: self.units - units(blocks), ..self }
     }
 
+    /// With what a deleted parent leaves: nothing that one which counts all that is mapped does not have already.
+    pub fn heir_of(self, rest: Added) -> Added {
+        if self.is_exact { self.and(rest) } else { self }
+    }
+
     /// With what another one has.
     pub fn and(self, other: Added) -> Added {
         Added { units: self.units + other.units, is_exact: self.is_exact && other.is_exact }

@@ -287,7 +287,7 @@ impl Shard {
         match &walk.child {
             Child::Nobody => {}
             Child::Volume(volume) => {
-                volume.added.set(volume.added.get().and(rest));
+                volume.added.set(volume.added.get().heir_of(rest));
                 volume.record.borrow_mut().parent = record.parent;
                 volume.tree.borrow_mut().shared = self.shared_with(record.parent);
                 if record.parent.is_none() {
@@ -296,7 +296,7 @@ impl Shard {
             }
             Child::Snapshot(child) => {
                 let mut child = child.record.borrow_mut();
-                (child.parent, child.added) = (record.parent, child.added.and(rest));
+                (child.parent, child.added) = (record.parent, child.added.heir_of(rest));
             }
         }
         // What older snapshots have for themselves has changed.

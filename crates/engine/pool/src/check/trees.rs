@@ -110,10 +110,8 @@ impl Checker {
             if counts.iter().any(|(other, _)| heir(other)) {
                 continue;
             }
-            let given =
-                counts.iter().filter(|(other, _)| giver(other) && other.kind == DatasetKind::Snapshot);
             let (mut added, mut found) = (record.added, *found);
-            for (other, more) in given {
+            for (other, more) in counts.iter().filter(|(other, _)| giver(other)) {
                 (added, found) = (added.and(other.added), found + more);
             }
             if added.is_exact && added.units != found {
