@@ -79,7 +79,8 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         | Bug::ScrubForgetsSnapshots
         | Bug::SendForgetsHoles
         | Bug::SendPrunesByBirth
-        | Bug::DeletionForgetsCursor => &["lineage"],
+        | Bug::DeletionForgetsCursor
+        | Bug::RestNotGivenToChild => &["lineage"],
         Bug::ReservationNotHeld | Bug::SnapshotReservesNothing => &["reserved"],
         Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],

@@ -17,8 +17,10 @@ const VERSION: u16 = 1;
 const PACKED_BLOCKS: u64 = 1;
 /// Datasets of kind project, and volumes that inherit from them.
 const PROJECTS: u64 = 2;
+/// Datasets that count what they add, and projects with a quota.
+const QUOTAS: u64 = 4;
 /// Those that this version may use.
-pub const FEATURES: u64 = PACKED_BLOCKS | PROJECTS;
+pub const FEATURES: u64 = PACKED_BLOCKS | PROJECTS | QUOTAS;
 const CHECKSUM_AT: usize = 16;
 const HEADER: usize = 256;
 const GROUP_BYTES: usize = 64;

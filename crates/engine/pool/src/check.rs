@@ -87,6 +87,7 @@ pub async fn check(rt: &Rt, paths: &[String]) -> Result<CheckReport, Error> {
         exported: assembly.pool.exported,
         codec: Codec::default(),
         own: 0,
+        added: 0,
     };
     for (index, root) in assembly.pool.shards.iter().enumerate() {
         checker.shard(index, root, assembly.pool.incarnation).await;
@@ -106,6 +107,8 @@ struct Checker {
     codec: Codec,
     /// Blocks of the dataset being looked at that it has for itself.
     own: u64,
+    /// Units of data blocks that were born to it.
+    added: i64,
 }
 
 /// One shard's space, as it is rebuilt.

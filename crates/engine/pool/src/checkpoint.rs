@@ -4,12 +4,12 @@
 //! with that the last allocation is made; the bitmaps are closed and written to their alternate slots; the
 //! table, which carries their checksums, is written; everything is flushed. Nothing allocates through itself.
 
+use crate::added::Added;
 use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::format::ShardRoot;
 use crate::lineage::FrozenDataset;
 use crate::record::{DatasetKind, DatasetRecord};
-use crate::reserve::Own;
 use crate::shard::{FrozenShard, Shard};
 use crate::tables::{
     Table, chunk_blocks, chunk_table_fits, encode_catalog, encode_chunks, encode_index, header,
@@ -87,18 +87,16 @@ impl Shard {
             let records: Vec<_> = datasets.iter().map(|dataset| dataset.record.clone()).collect();
             catalog_early = Some(self.write_catalog(&mut writer, &records).await?);
         }
-        for FrozenDataset { mut record, frozen, snapshot } in datasets {
+        for FrozenDataset { mut record, frozen, mut snapshot } in datasets {
             if let Some(frozen) = frozen {
-                let mut own = record.own;
                 // What was of a volume that has gone back to a snapshot is not in memory any more.
                 let dataset = match record.kind {
                     DatasetKind::Snapshot => None,
                     _ => self.datasets.borrow().get(&record.number).cloned(),
                 };
                 let owner = NodeOwner { dataset, id: record.family, number: record.number };
-                (record.root, record.height, record.mapped) =
-                    self.write_tree(&mut writer, owner, frozen, &mut own).await?;
-                record.own = own;
+                let added = snapshot.as_mut().map(|snapshot| &mut snapshot.added);
+                self.write_tree(&mut writer, owner, frozen, &mut record, added).await?;
             }
             if let Some(snapshot) = snapshot {
                 let (root, height, mapped) = (record.root, record.height, record.mapped);
@@ -131,13 +129,17 @@ impl Shard {
         Ok(ShardRoot { catalog, table, table_chunk, tail, cut, sealed, scrub })
     }
 
+    /// Writes what is frozen of a dataset, or of who has its tree now, and says in its record what became of it. What it lets go of is
+    /// subtracted from what the snapshot has added that is `sealed`, if one is.
     async fn write_tree(
         self: &Rc<Self>,
         writer: &mut NodeWriter<'_>,
         owner: NodeOwner,
         mut frozen: Frozen,
-        own: &mut Own,
-    ) -> Result<(Ptr, u8, Mapped), IoError> {
+        record: &mut DatasetRecord,
+        sealed: Option<&mut Added>,
+    ) -> Result<(), IoError> {
+        let mut resolved = Added::default();
         let mut leaves = frozen.dirty_leaves();
         // Cold leaves are read in the order in which they lie on disk.
         leaves.sort_by_key(|leaf| (leaf.hot().is_none(), leaf.home.addr()));
@@ -152,13 +154,22 @@ impl Shard {
                 if !active(Bug::ColdLeafForgetsOldPointer) {
                     freed.iter().for_each(|ptr| self.space.borrow_mut().freed_frozen(ptr));
                 }
-                own.blocks = own.blocks.saturating_sub(self.resolved(&owner.dataset, own.since, &freed));
+                let gone = self.resolved(&owner.dataset, record.own.since, &freed);
+                record.own.blocks = record.own.blocks.saturating_sub(gone);
+                resolved = resolved.without_blocks(&freed);
                 let owns = frozen.owns(&leaf.home, 0, leaf.index);
                 let ptr = self.replace(writer, &owner, (0, leaf.index), (leaf.home, owns), body).await?;
                 frozen.wrote(0, leaf.index, ptr);
             }
         }
         drop(leaves);
+        match (sealed, &owner.dataset) {
+            (Some(sealed), _) => *sealed = sealed.and(resolved),
+            (None, dataset) => {
+                record.added = record.added.and(resolved);
+                dataset.iter().for_each(|dataset| dataset.added.set(dataset.added.get().and(resolved)));
+            }
+        }
         for level in 1..=frozen.height() {
             for (index, home, body) in frozen.dirty_inner(level) {
                 let owns = frozen.owns(&home, level, index);
@@ -167,20 +178,20 @@ impl Shard {
             }
         }
         writer.write().await?;
-        let result = (frozen.root(), frozen.height(), frozen.mapped());
+        (record.root, record.height, record.mapped) = (frozen.root(), frozen.height(), frozen.mapped());
         let (written, resolved) = frozen.finish();
         if let Some(dataset) = &owner.dataset {
             dataset.tree.borrow_mut().install(&written, resolved);
-            let mut record = dataset.record.borrow_mut();
-            (record.root, record.height, record.mapped) = result;
-            drop(record);
+            let mut now = dataset.record.borrow_mut();
+            (now.root, now.height, now.mapped) = (record.root, record.height, record.mapped);
+            drop(now);
             for (level, index, _) in written {
                 if level == 0 && dataset.tree.borrow().is_loaded(index) {
                     self.leaf_loaded(owner.number, index);
                 }
             }
         }
-        Ok(result)
+        Ok(())
     }
 
     /// The body of a dirty leaf (nothing when it is empty), the stored pointers it replaces, and how many blocks more are

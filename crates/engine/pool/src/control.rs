@@ -10,6 +10,7 @@ use crate::heal::Healer;
 use crate::locks::RangeLocks;
 use crate::progress::WorkProgress;
 use crate::projects::Projects;
+use crate::quota::Quotas;
 use crate::registry::{PoolShared, call, registry};
 use crate::scrub::PoolScrub;
 use crate::signal::Turnstile;
@@ -56,6 +57,7 @@ pub(crate) struct Control {
     /// Live volumes by name.
     pub names: RefCell<BTreeMap<String, Place>>,
     pub projects: RefCell<Projects>,
+    pub quotas: Quotas,
     /// Held (as range 0) while it changes who grew from which, and what projects there are.
     pub lineage: RangeLocks,
     /// Names under which streams are coming in, and who has them.
@@ -114,6 +116,7 @@ impl Control {
             seals: RefCell::default(),
             names: RefCell::default(),
             projects: RefCell::default(),
+            quotas: Quotas::default(),
             closing: Cell::new(false),
             exporting: Cell::new(false),
             closed: Cell::new(false),

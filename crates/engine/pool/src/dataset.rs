@@ -5,6 +5,7 @@
 //! clients see pending blocks only where their acknowledgement did not wait for the disk, so that no client
 //! ever reads what a crash could take back.
 
+use crate::added::Added;
 use crate::changes::Changes;
 use crate::error::IoError;
 use crate::locks::RangeLocks;
@@ -53,8 +54,13 @@ pub(crate) struct Dataset {
     /// What it has for itself, and the blocks that space is held for: its size if it is reserved, else 0.
     pub own: Cell<Own>,
     pub reserved: Cell<u64>,
+    /// What it adds, and what of it a snapshot that the running checkpoint seals takes over.
+    pub added: Cell<Added>,
+    pub sealing: Cell<Added>,
     /// What its project says; nothing without one.
     pub project: Cell<ProjectProperties>,
+    /// Its project has reached its quota.
+    pub is_full: Cell<bool>,
     /// Client operations in flight, and those among them that change something; deletion waits for none.
     active: Cell<usize>,
     changing: Cell<usize>,
@@ -82,8 +88,11 @@ impl Dataset {
         let (block_bytes, own) = (1 << record.block_shift, Cell::new(record.own));
         let dataset = Dataset {
             own,
+            added: Cell::new(record.added),
+            sealing: Cell::default(),
             reserved: Cell::new(0),
             project: Cell::default(),
+            is_full: Cell::new(false),
             record: RefCell::new(record),
             tree: RefCell::new(tree),
             locks: RangeLocks::default(),

@@ -11,6 +11,7 @@
 //! as what was freed: after a crash it goes on where the last checkpoint was. It takes its steps only while no checkpoint is
 //! between its freeze and its superblock. Left of the cursor the child owns what it shared with the snapshot.
 
+use crate::added::Added;
 use crate::commit::{Change, Entry};
 use crate::dataset::Dataset;
 use crate::error::IoError;
@@ -204,7 +205,8 @@ impl Shard {
         let record = dataset.record.borrow().clone();
         self.datasets.borrow_mut().remove(&number);
         let kind = DatasetKind::Snapshot;
-        let rest = DatasetRecord { kind, epoch: self.epoch.get(), volume: number, cursor: 0, ..record };
+        let (epoch, added) = (self.epoch.get(), dataset.added.get());
+        let rest = DatasetRecord { kind, epoch, volume: number, cursor: 0, added, ..record };
         self.snapshots.borrow_mut().insert(number, Snapshot::new(rest));
         Ok(())
     }
@@ -278,16 +280,24 @@ impl Shard {
         walk.pass(record.cursor);
         walk.whole().await?;
         walk.step().await?;
+        let rest = match active(Bug::RestNotGivenToChild) {
+            true => Added::default(),
+            false => snapshot.record.borrow().added,
+        };
         match &walk.child {
             Child::Nobody => {}
             Child::Volume(volume) => {
+                volume.added.set(volume.added.get().heir_of(rest));
                 volume.record.borrow_mut().parent = record.parent;
                 volume.tree.borrow_mut().shared = self.shared_with(record.parent);
                 if record.parent.is_none() {
                     self.all_is_own(volume);
                 }
             }
-            Child::Snapshot(child) => child.record.borrow_mut().parent = record.parent,
+            Child::Snapshot(child) => {
+                let mut child = child.record.borrow_mut();
+                (child.parent, child.added) = (record.parent, child.added.heir_of(rest));
+            }
         }
         // What older snapshots have for themselves has changed.
         self.snapshots.borrow().values().for_each(|snapshot| snapshot.kept.set(None));
@@ -435,7 +445,11 @@ impl Walk<'_> {
 
     fn free_block(&self, ptr: &Ptr) {
         match &self.counted {
-            None => self.shard.space.borrow_mut().freed(ptr),
+            None => {
+                let mut record = self.snapshot.record.borrow_mut();
+                record.added = record.added.without_blocks(&[*ptr]);
+                self.shard.space.borrow_mut().freed(ptr);
+            }
             Some(counted) => {
                 let (bytes, mut kept) = (u64::from(ptr.bytes()), counted.get());
                 kept.all += bytes;

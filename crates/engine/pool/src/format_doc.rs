@@ -1,5 +1,6 @@
 //! Holds `docs/disk-format.md` against the code: every row of its tables must find the field's value where it says.
 
+use crate::added::Added;
 use crate::format::{ShardRoot, Super};
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
@@ -311,6 +312,8 @@ fn payload_dataset_node_and_frame() {
         format: VolumeFormat::EagerZeroedThick,
         inherits: Inherits(0x15),
         own: Own { blocks: 0x72, since: 0x73, strays: 0x74 },
+        added: Added { units: 0x76, is_exact: true },
+        quota: 0x77,
         ..DatasetRecord::new(DatasetKind::Attributes, Id(0x62), 13, 0x63, "a/b".into())
     };
     check(
@@ -350,6 +353,9 @@ fn payload_dataset_node_and_frame() {
             ("own blocks", &[0x72]),
             ("own since", &[0x73]),
             ("strays", &[0x74]),
+            ("counted", &[1]),
+            ("added units", &[0x76]),
+            ("quota", &[0x77]),
         ],
     );
     let (mut codec, block) = (Codec::default(), vec![7; 8192]);

@@ -439,6 +439,7 @@ impl Engine {
         control.schedule_scrubs();
         control.schedule_snapshots();
         control.empty_trash();
+        control.keep_quotas().await;
         let is_scrubbing = pool.shards.iter().any(|root| root.scrub.is_some());
         if is_cut_short {
             // What became doubtful by that stays so.

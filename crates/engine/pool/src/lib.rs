@@ -3,6 +3,7 @@
 //! [`Engine`] is the handle for management: `Send`, every method a message to the cores. [`Volume`] is the
 //! handle for the data path: it lives on the core that owns the volume's shard ([`VolumeInfo::core`]).
 
+mod added;
 mod assembly;
 mod attributes;
 mod cache;
@@ -41,6 +42,7 @@ mod pack;
 mod pending;
 mod progress;
 mod projects;
+mod quota;
 mod read;
 mod receive;
 mod record;

@@ -12,6 +12,7 @@
 //! log moves to its place, and then all shards freeze. So snapshots of several volumes are of one moment, whichever
 //! shards they are on.
 
+use crate::added::Added;
 use crate::commit::{Change, Entry};
 use crate::dataset::Dataset;
 use crate::deletion::Kept;
@@ -156,7 +157,7 @@ impl Shard {
             let mut tree = dataset.tree.borrow_mut();
             let frozen = tree.is_dirty().then(|| tree.freeze());
             let mut record = dataset.record.borrow_mut();
-            record.own = dataset.own.get();
+            (record.own, record.added) = (dataset.own.get(), dataset.added.get());
             let seal = order.seals.iter().position(|seal| seal.volume == record.number);
             let Some(seal) = seal.filter(|_| !dataset.gone.get()) else {
                 all.push(FrozenDataset { record: record.clone(), frozen, snapshot: None });
@@ -180,7 +181,8 @@ impl Shard {
                 ..record.clone()
             };
             dataset.own.set(dataset.own.get().shared_at(epoch));
-            record.own = dataset.own.get();
+            dataset.sealing.set(dataset.added.take());
+            (record.own, record.added) = (dataset.own.get(), Added::default());
             let Some((target, stored)) = back_to else {
                 tree.shared = Shared::upto(if active(Bug::SnapshotSharesNothing) { 0 } else { epoch });
                 record.parent = Some(was.number);
@@ -217,6 +219,7 @@ impl Shard {
             std::mem::swap(&mut old.size, &mut new.size);
             std::mem::swap(&mut old.parent, &mut new.parent);
             from.own.swap(&into.own);
+            from.added.swap(&into.added);
             old.state = DatasetState::Deleting;
             from.gone.set(true);
             self.leaves.borrow_mut().exchange(old.number, new.number);
@@ -241,6 +244,7 @@ impl Shard {
             self.snapshots.borrow_mut().insert(record.number, Snapshot::new(record));
             self.deletion_work.send();
         }
+        self.datasets.borrow().values().for_each(|dataset| dataset.sealing.set(Added::default()));
     }
 
     /// A live volume by id.

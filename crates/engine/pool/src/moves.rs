@@ -12,7 +12,7 @@ use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::reserve::Refusal;
 use crate::shard::Shard;
-use crate::spec::{Severity, SyncPolicy, VolumeInfo};
+use crate::spec::{Severity, SyncPolicy, VolumeFormat, VolumeInfo};
 use crate::tables::DATASETS_MAX;
 use crate::volume::LocalVolume;
 use crate::{Engine, find_pool};
@@ -132,6 +132,8 @@ impl Move {
             );
             return Err(one.error(ErrorKind::NoSpace, message).remedy("Add disks there, or delete volumes"));
         }
+        let held = if record.format == VolumeFormat::Thin { stored } else { record.size };
+        one.target.check_quota(&one.name, held).await?;
         Ok((Move { number: record.number, ..one }, record))
     }
 

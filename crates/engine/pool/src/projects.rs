@@ -11,13 +11,14 @@
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
+use crate::quota::Said;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{ProjectChange, ProjectInfo, ProjectProperties, Setting, Source, Sources};
 use crate::volumes::{check_block_size, check_name};
 use crate::{Engine, find_pool};
-use forebay_base::{Id, WallTime};
+use forebay_base::{Id, MIB, WallTime};
 use forebay_runtime::Rt;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -29,6 +30,7 @@ const SHARD: usize = 0;
 const PROJECTS_MAX: usize = 1000;
 /// Longest name in bytes: it leaves room for those of volumes.
 const NAME_MAX: usize = 63;
+const QUOTA_MIN: u64 = MIB;
 /// log2 of the bytes of a block, where a project does not say it: 4 KiB is always possible.
 const SHIFT_UNSAID: u8 = 12;
 
@@ -106,6 +108,7 @@ impl ProjectProperties {
         change.schedule.applied_to(&mut self.schedule);
         change.block_size.applied_to(&mut self.block_size);
         change.format.applied_to(&mut self.format);
+        change.quota.applied_to(&mut self.quota);
         self
     }
 
@@ -117,6 +120,7 @@ impl ProjectProperties {
             schedule: (!inherits.has(Inherits::SCHEDULE)).then_some(record.schedule),
             block_size: (!inherits.has(Inherits::BLOCK_SIZE)).then_some(1 << record.block_shift),
             format: (!inherits.has(Inherits::FORMAT)).then_some(record.format),
+            quota: (record.quota > 0).then_some(record.quota),
         }
     }
 
@@ -133,6 +137,7 @@ impl ProjectProperties {
             schedule: self.schedule.unwrap_or_default(),
             block_shift: self.block_size.map_or(SHIFT_UNSAID, |bytes| bytes.trailing_zeros() as u8),
             format: self.format.unwrap_or_default(),
+            quota: self.quota.unwrap_or(0),
             inherits,
             ..record
         }
@@ -155,7 +160,7 @@ impl Shard {
     }
 
     /// Has all volumes inherit from these.
-    pub fn set_projects(&self, projects: BTreeMap<String, ProjectProperties>) {
+    pub fn set_projects(&self, projects: BTreeMap<String, Said>) {
         *self.projects.borrow_mut() = projects;
         self.datasets.borrow().values().for_each(|dataset| self.note_project(dataset));
     }
@@ -164,7 +169,9 @@ impl Shard {
     pub fn note_project(&self, dataset: &Dataset) {
         let (record, projects) = (dataset.record.borrow(), self.projects.borrow());
         let project = project_of(&record.name).and_then(|project| projects.get(project));
-        dataset.project.set(project.copied().unwrap_or_default());
+        let Said { properties, is_full } = project.copied().unwrap_or_default();
+        dataset.project.set(properties);
+        dataset.is_full.set(is_full);
     }
 
     /// The project that a dataset belongs to, and where its properties come from.
@@ -212,6 +219,14 @@ impl Shard {
 }
 
 fn check_properties(object: &str, properties: &ProjectProperties) -> Result<(), Error> {
+    if let Some(quota) = properties.quota
+        && quota < QUOTA_MIN
+    {
+        let message = format!("a quota of {quota} bytes is not possible");
+        return Err(
+            Error::new(ErrorKind::Invalid("quota"), object, message).remedy("Give 1M or more, or none")
+        );
+    }
     properties.block_size.map_or(Ok(()), |bytes| check_block_size(object, bytes))
 }
 
@@ -283,17 +298,6 @@ impl Control {
         })
     }
 
-    /// Tells all shards what volumes inherit.
-    pub async fn tell_projects(&self) -> Result<(), Error> {
-        let said = |(name, project): (&String, &Project)| (name.clone(), project.properties);
-        let said: BTreeMap<String, ProjectProperties> = self.projects.borrow().iter().map(said).collect();
-        for index in 0..self.shard_count() {
-            let said = said.clone();
-            self.on_shard(index, move |shard| async move { shard.set_projects(said) }).await?;
-        }
-        Ok(())
-    }
-
     async fn project_create(&self, name: &str, properties: ProjectProperties) -> Result<ProjectInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
         self.check_project_name(name)?;
@@ -314,7 +318,7 @@ impl Control {
         self.project_info(name).await
     }
 
-    async fn project_set(&self, name: &str, change: ProjectChange) -> Result<ProjectInfo, Error> {
+    async fn project_set(self: &Rc<Self>, name: &str, change: ProjectChange) -> Result<ProjectInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
         let (name, project) = self.existing_project(name)?;
         let properties = project.properties.changed(change);
@@ -323,6 +327,7 @@ impl Control {
         self.on_shard(SHARD, put).await?.map_err(|error| self.io_error(&name, error))?;
         self.projects.borrow_mut().insert(name.clone(), Project { properties, ..project });
         self.tell_projects().await?;
+        self.enforce_quotas().await?;
         self.project_info(&name).await
     }
 
@@ -409,13 +414,14 @@ impl Control {
             };
             (name, info)
         };
+        let charges = self.charges(projects.keys().cloned()).await?;
         let mut all: BTreeMap<String, ProjectInfo> = projects.into_iter().map(empty).collect();
+        all.iter_mut().for_each(|(name, info)| info.used = charges[name].bytes());
         for volume in self.volume_list().await? {
             if let Some(info) = project_of(&volume.name).and_then(|project| all.get_mut(project)) {
                 info.volumes += 1;
                 info.size += volume.size;
                 info.mapped += volume.mapped;
-                info.used += volume.used;
             }
         }
         Ok(all.into_values().collect())

@@ -263,6 +263,7 @@ impl Control {
         Self::check_snapshot_name(&self.object(&full), &header.name)?;
         check_size(&object, header.size, 1 << header.block_shift)?;
         self.refuse_while_leaving(&object)?;
+        self.check_quota(name, 0).await?;
         let place = self.names.borrow().get(name).copied();
         if place.is_none() {
             self.check_new_name(name)?;

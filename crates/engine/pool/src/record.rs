@@ -4,13 +4,14 @@
 //!   0 number 4     4 kind 1    5 state 1   6 sync 1   7 log2 of block bytes 1   8 id 16   24 size 8   32 created 8
 //!  40 root 32     72 mapped blocks 8   80 height 1   81 zero 7   88 mapped units 8   96 name length 2   98 name 200   298 zero 6
 //! 304 family 16  320 epoch 8   328 deleted before leaf 8   336 parent 4   340 volume 4   344 flags 4   348 seconds 4
-//! 352 keep 4     356 deleted 8     364 compression 1     365 format 1      366 inherits 1  367 zero 1
+//! 352 keep 4     356 deleted 8     364 compression 1     365 format 1      366 inherits 1  367 counted 1
 //! 368 own blocks 8   376 own since 8   384 strays 8   392 origin 16    408 base 16   424 received 8   432 zero 48
-//! 480 peer 16    496 zero …
+//! 480 peer 16    496 added units 8   504 quota 8
 //! ```
 //!
 //! The zero bytes are reserved: service level, further range roots.
 
+use crate::added::Added;
 use crate::projects::Inherits;
 use crate::reserve::Own;
 use crate::spec::{SnapshotSchedule, SyncPolicy, VolumeFormat};
@@ -93,6 +94,9 @@ pub(crate) struct DatasetRecord {
     /// Of a volume and a project: the properties whose values here mean nothing.
     pub inherits: Inherits,
     pub own: Own,
+    pub added: Added,
+    /// Of a project: bytes that all that belongs to it may take. Zero for any number.
+    pub quota: u64,
 }
 
 pub(crate) const DATASET_BYTES: usize = 512;
@@ -142,6 +146,8 @@ impl DatasetRecord {
             format: VolumeFormat::Thin,
             inherits: Inherits::default(),
             own: Own::default(),
+            added: Added::default(),
+            quota: 0,
         }
     }
 
@@ -201,11 +207,12 @@ impl DatasetRecord {
         w.u8(self.compression.code())
             .u8(format)
             .u8(self.inherits.0)
-            .zeros(1)
+            .u8(self.added.is_exact.into())
             .u64(self.own.blocks)
             .u64(self.own.since)
             .u64(self.own.strays);
         w.u128(self.origin.0).u128(self.base.0).u64(self.received).zeros(48).u128(self.peer.0);
+        w.u64(self.added.units as u64).u64(self.quota);
         bytes
     }
 
@@ -225,7 +232,7 @@ impl DatasetRecord {
         let schedule = SnapshotSchedule { every_seconds: r.u32()?, keep: r.u32()? };
         let deleted = WallTime(r.u64()?);
         let Some(compression) = Compression::from_code(r.u8()?) else { return Ok(None) };
-        let (format, inherits, _) = (r.u8()?, Inherits(r.u8()?), r.u8()?);
+        let (format, inherits, is_counted) = (r.u8()?, Inherits(r.u8()?), r.u8()? != 0);
         let mut own = Own { blocks: r.u64()?, since: r.u64()?, strays: r.u64()? };
         if own.blocks == 0 && own.since == 0 {
             // Nobody has counted, as in a pool from before anybody did.
@@ -234,6 +241,7 @@ impl DatasetRecord {
         let (origin, base, received) = (Id(r.u128()?), Id(r.u128()?), r.u64()?);
         r.bytes(48)?;
         let peer = Id(r.u128()?);
+        let (added, quota) = (r.u64()? as i64, r.u64()?);
         let format = match format {
             0 => VolumeFormat::Thin,
             1 => VolumeFormat::ZeroedThick,
@@ -267,6 +275,11 @@ impl DatasetRecord {
             blocks: blocks as i64,
             units: if units == 0 { blocks as i64 * block_units(shift) as i64 } else { units as i64 },
         };
+        let mapped = mapped(blocks, units, block_shift);
+        let added = match is_counted {
+            true => Added { units: added, is_exact: true },
+            false => Added { units: mapped.units, is_exact: false },
+        };
         let sane = (12..=17).contains(&block_shift) && height <= 4 && size <= 64 << 40;
         let record = DatasetRecord {
             number,
@@ -279,7 +292,7 @@ impl DatasetRecord {
             size,
             created,
             root,
-            mapped: mapped(blocks, units, block_shift),
+            mapped,
             height,
             name,
             // Of one from before there were any.
@@ -300,6 +313,8 @@ impl DatasetRecord {
             format,
             inherits,
             own,
+            added,
+            quota,
         };
         Ok(sane.then_some(record))
     }
@@ -333,6 +348,8 @@ mod tests {
             format: VolumeFormat::EagerZeroedThick,
             inherits: Inherits::SYNC,
             own: Own { blocks: 5, since: 6, strays: 7 },
+            added: Added { units: -8, is_exact: true },
+            quota: 9,
             ..DatasetRecord::new(DatasetKind::Snapshot, Id(5), 13, 1 << 40, "project/db-1".into())
         };
         assert_eq!(DatasetRecord::decode(&record.encode()), Ok(Some(record.clone())));
@@ -348,6 +365,16 @@ mod tests {
             let moving = DatasetRecord { state, peer: Id(8), ..fresh.clone() };
             assert_eq!(DatasetRecord::decode(&moving.encode()), Ok(Some(moving)));
         }
+        let mapped = Mapped { blocks: 3, units: 4 };
+        let counted = DatasetRecord { mapped, added: Added { units: 1, is_exact: true }, ..trashed.clone() };
+        let mut bytes = counted.encode();
+        bytes[367] = 0;
+        let found = DatasetRecord::decode(&bytes).expect("whole").expect("possible");
+        assert_eq!(
+            found.added,
+            Added { units: 4, is_exact: false },
+            "of one from before, all that is mapped"
+        );
         let mut unknown = trashed.encode();
         unknown[5] = 6;
         assert_eq!(DatasetRecord::decode(&unknown), Ok(None));

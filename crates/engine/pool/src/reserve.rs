@@ -202,6 +202,11 @@ impl Shard {
 
     /// Takes note of blocks that a dataset got, and of those that it let go of.
     pub fn account(&self, dataset: &Dataset, gained: &[Ptr], freed: &[Ptr]) {
+        dataset.added.set(dataset.added.get().with_blocks(gained).without_blocks(freed));
+        self.account_own(dataset, gained, freed);
+    }
+
+    fn account_own(&self, dataset: &Dataset, gained: &[Ptr], freed: &[Ptr]) {
         let (class, mut own, before) = (dataset.class(), dataset.own.get(), dataset.owed());
         let mut space = self.space.borrow_mut();
         let (home, strays) = space.at_home(class, gained, own.since);
@@ -215,7 +220,7 @@ impl Shard {
     /// A checkpoint has found what blocks replaced; how many of these a dataset had for itself when it was frozen.
     pub fn resolved(&self, dataset: &Option<Rc<Dataset>>, since: u64, freed: &[Ptr]) -> u64 {
         let Some(dataset) = dataset else { return 0 };
-        self.account(dataset, &[], freed);
+        self.account_own(dataset, &[], freed);
         self.space.borrow().at_home(dataset.class(), freed, since).0
     }
 
@@ -438,6 +443,11 @@ impl Control {
     /// Gives a volume another format while clients use it; durable when done.
     pub async fn volume_convert(&self, name: &str, format: VolumeFormat) -> Result<VolumeInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
+        let more = move |dataset: &Dataset| match format {
+            VolumeFormat::Thin => 0,
+            _ => dataset.unheld(dataset.record.borrow().blocks()),
+        };
+        self.check_held(name, more).await?;
         let converted = self.on_volume(name, move |shard, dataset| async move {
             let is_new = format != VolumeFormat::Thin && dataset.reserved.get() == 0;
             let blocks = dataset.record.borrow().blocks();
@@ -461,6 +471,11 @@ impl Control {
 
     /// Grows a volume; a reserved one by space that is held for it.
     pub async fn volume_grow(&self, name: &str, size: u64) -> Result<VolumeInfo, Error> {
+        let more = move |dataset: &Dataset| match dataset.reserved.get() {
+            0 => 0,
+            _ => dataset.unheld(size >> dataset.record.borrow().block_shift),
+        };
+        self.check_held(name, more).await?;
         let grown = self.on_volume(name, move |shard, dataset| async move {
             let blocks = size >> dataset.record.borrow().block_shift;
             let _pledge = match dataset.reserved.get() {

@@ -11,13 +11,14 @@ use crate::error::IoError;
 use crate::lineage::{FreezeOrder, FrozenDataset, Snapshot};
 use crate::lines::Places;
 use crate::locks::RangeLocks;
+use crate::quota::Said;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::{PoolShared, call, registry};
 use crate::relocate::Twin;
 use crate::reserve::{Claim, Pledge, Promise};
 use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
-use crate::spec::{Event, ProjectProperties, Severity};
+use crate::spec::{Event, Severity};
 use crate::vacate::Successor;
 use crate::wanted::Wanted;
 use forebay_base::NumberHasher;
@@ -144,7 +145,7 @@ pub(crate) struct Shard {
     pub space: RefCell<Space>,
     pub datasets: RefCell<BTreeMap<u32, Rc<Dataset>>>,
     /// What each project of the pool says.
-    pub projects: RefCell<BTreeMap<String, ProjectProperties>>,
+    pub projects: RefCell<BTreeMap<String, Said>>,
     /// By number; numbers are those of datasets, too.
     pub snapshots: RefCell<BTreeMap<u32, Rc<Snapshot>>>,
     /// Those that the running checkpoint seals.

@@ -475,6 +475,7 @@ impl Control {
     async fn volume_clone(&self, snapshot: &str, name: &str) -> Result<VolumeInfo, Error> {
         let object = self.object(name);
         let place = self.find_snapshot(snapshot).await?;
+        self.check_quota(name, 0).await?;
         self.refuse_while_leaving(&object)?;
         self.check_new_name(name)?;
         if self.names.borrow().contains_key(name) {

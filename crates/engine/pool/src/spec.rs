@@ -257,6 +257,8 @@ pub struct ProjectProperties {
     /// For whoever creates volumes: those that there are stay as they are. A power of two from 4 KiB to 128 KiB.
     pub block_size: Option<u32>,
     pub format: Option<VolumeFormat>,
+    /// Bytes that all that belongs to the project may take, see [`ProjectInfo::used`].
+    pub quota: Option<u64>,
 }
 
 /// What of a project changes.
@@ -267,6 +269,8 @@ pub struct ProjectChange {
     pub schedule: Setting<SnapshotSchedule>,
     pub block_size: Setting<u32>,
     pub format: Setting<VolumeFormat>,
+    /// At least 1 MiB; [`Setting::Inherit`] for none. It may be less than what is used.
+    pub quota: Setting<u64>,
 }
 
 /// Volumes that have properties in common: those whose names begin with its name and a slash.
@@ -279,9 +283,11 @@ pub struct ProjectInfo {
     /// How many volumes it has, and how many of those in the trash besides.
     pub volumes: u32,
     pub trashed: u32,
-    /// Bytes: the sizes of its volumes, what they have written, and what counts as used by them.
+    /// Bytes: the sizes of its volumes, and what they have written.
     pub size: u64,
     pub mapped: u64,
+    /// Bytes of the pool, without redundancy, that count towards its quota: what its volumes and their snapshots take, those in the trash, on
+    /// the way here or away and being given back too, and what is held for its reserved volumes.
     pub used: u64,
     pub created: WallTime,
 }

@@ -217,6 +217,9 @@ impl Control {
         let (id, trashed) = self.in_trash(name)?;
         let name = new_name.unwrap_or_else(|| trashed.name.clone());
         let object = self.object(&name);
+        if project_of(&name) != project_of(&trashed.name) {
+            self.check_quota(&name, 0).await?;
+        }
         self.check_new_name(&name)?;
         if self.names.borrow().contains_key(&name) {
             return Err(Error::new(ErrorKind::Conflict, object, "another volume has this name by now")

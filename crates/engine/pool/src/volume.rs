@@ -137,6 +137,7 @@ impl LocalVolume {
     pub async fn admit(&self, at: u64, len: usize) -> Result<Admitted, IoError> {
         let active = self.begin_change()?;
         self.check(at, len as u64)?;
+        self.dataset.check_quota()?;
         if len > IO_BYTES_MAX {
             return Err(IoError::OutOfRange);
         }

@@ -171,6 +171,7 @@ impl Control {
         let object = self.object(&spec.name);
         check_block_size(&object, spec.block_size)?;
         check_size(&object, spec.size, spec.block_size)?;
+        self.check_quota(&spec.name, if spec.format == VolumeFormat::Thin { 0 } else { spec.size }).await?;
         // Two that each find all there is would both be refused.
         let _turn = match spec.format {
             VolumeFormat::Thin => None,

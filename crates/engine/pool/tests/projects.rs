@@ -20,8 +20,14 @@ const PURGE: VolumeDelete = VolumeDelete { with_snapshots: true, purge: true };
 const HOURLY: SnapshotSchedule = SnapshotSchedule { every_seconds: 3600, keep: 3 };
 const NEVER: SnapshotSchedule = SnapshotSchedule { every_seconds: 0, keep: 0 };
 /// Nothing is said.
-const PLAIN: ProjectProperties =
-    ProjectProperties { sync: None, compression: None, schedule: None, block_size: None, format: None };
+const PLAIN: ProjectProperties = ProjectProperties {
+    sync: None,
+    compression: None,
+    schedule: None,
+    block_size: None,
+    format: None,
+    quota: None,
+};
 
 struct Pool {
     rt: Rt,
@@ -469,6 +475,7 @@ fn a_crash_takes_back_no_project() {
                 schedule: Some(HOURLY),
                 block_size: Some(65536),
                 format: Some(VolumeFormat::ZeroedThick),
+                quota: Some(1 << 40),
             };
             let made = pool.project("db", said).await;
             pool.project("gone", PLAIN).await;

@@ -134,6 +134,8 @@ pub enum Bug {
     ScrubForgetsSnapshots,
     /// While a snapshot is deleted, its volume does not learn what is left to it alone.
     DeletionForgetsCursor,
+    /// A deleted snapshot's blocks that its child has from then on are not counted there.
+    RestNotGivenToChild,
     /// A bad sector that is read again counts as another one.
     SamePlaceCountsAgain,
     /// Wrong data counts as what the device could not read.
@@ -162,7 +164,7 @@ pub enum Bug {
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 69] = [
+    pub const ALL: [Bug; 70] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -224,6 +226,7 @@ impl Bug {
         Bug::DeletionIgnoresParent,
         Bug::ScrubForgetsSnapshots,
         Bug::DeletionForgetsCursor,
+        Bug::RestNotGivenToChild,
         Bug::SamePlaceCountsAgain,
         Bug::WrongCountsAsUnreadable,
         Bug::FailureCountsAsRecorded,

@@ -88,6 +88,9 @@ pub struct ProjectSpec {
     pub snapshot_keep: u32,
     pub block_size_bytes: u32,
     pub format: VolumeFormat,
+    /// What all that belongs to it may take, see `status.used_bytes`; absent without a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_bytes: Option<u64>,
     pub sources: ProjectSources,
 }
 
@@ -97,10 +100,15 @@ pub struct ProjectStatus {
     /// How many volumes belong to it, and how many of those that are in the trash besides.
     pub volumes: u32,
     pub volumes_trashed: u32,
-    /// The sizes of its volumes, the bytes of their blocks that hold data, and what counts as used by them. Snapshots are not counted.
+    /// The sizes of its volumes, and the bytes of their blocks that hold data.
     pub size_bytes: u64,
     pub mapped_bytes: u64,
+    /// What counts towards its quota: what its volumes and their snapshots take of the pool, without redundancy and as compressed, those in the
+    /// trash, on their way and being given back too, and what is held for its reserved volumes.
     pub used_bytes: u64,
+    /// What is left of its quota; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_left_bytes: Option<u64>,
     pub created_unix_ms: u64,
 }
 
@@ -127,6 +135,9 @@ pub struct ProjectCreate {
     /// Of new volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<VolumeFormat>,
+    /// What all that belongs to it may take, at least 1048576; 0 for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_bytes: Option<u64>,
 }
 
 /// What to change of a project; what is absent stays. It is true for all volumes that inherit from it when the answer comes.
@@ -150,6 +161,9 @@ pub struct ProjectSet {
     /// Of new volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<VolumeFormat>,
+    /// What all that belongs to it may take, at least 1048576; 0 for no bound. It may be less than what is used: writes fail then until it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_bytes: Option<u64>,
     /// What the project does not say any more: its volumes have the default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inherit: Vec<Property>,

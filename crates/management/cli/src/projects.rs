@@ -5,7 +5,7 @@ use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure, printable};
 use crate::show;
-use crate::size::{parse_every, parse_size};
+use crate::size::{parse_every, parse_quota, parse_size};
 use clap::{ArgGroup, Args, Subcommand};
 use forebay_api as api;
 use forebay_api::{Operation, ProjectCreate, ProjectSet, Property};
@@ -34,7 +34,7 @@ pub enum Project {
     },
     /// Change what all volumes of a project inherit, at once
     #[command(group = ArgGroup::new("change").required(true).multiple(true).args([
-        "sync", "compression", "snapshot_every", "snapshot_keep", "block_size", "format", "inherit",
+        "sync", "compression", "snapshot_every", "snapshot_keep", "block_size", "format", "quota", "inherit",
     ]))]
     Set {
         /// POOL/PROJECT or UUID
@@ -56,7 +56,7 @@ pub enum Project {
     },
 }
 
-/// What volumes inherit that have no value of their own.
+/// What volumes inherit that have no value of their own, and what bounds them.
 #[derive(Args, Debug)]
 pub struct Properties {
     /// When a write is acknowledged
@@ -77,6 +77,9 @@ pub struct Properties {
     /// Of new volumes: what is kept ready for them
     #[arg(long)]
     format: Option<FormatArgument>,
+    /// What all its volumes and their snapshots may take together, like 1T, or none
+    #[arg(long, value_name = "SIZE", value_parser = parse_quota)]
+    quota: Option<u64>,
 }
 
 /// A property by its name.
@@ -106,6 +109,7 @@ impl Session {
                     snapshot_keep: properties.snapshot_keep,
                     block_size_bytes: block_size(properties.block_size)?,
                     format: properties.format.map(Into::into),
+                    quota_bytes: properties.quota,
                 };
                 let call = Call::new(Operation::ProjectCreate).body(&body).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
@@ -131,6 +135,7 @@ impl Session {
                     snapshot_keep: properties.snapshot_keep,
                     block_size_bytes: block_size(properties.block_size)?,
                     format: properties.format.map(Into::into),
+                    quota_bytes: properties.quota,
                     inherit,
                 };
                 let call = Call::of(Operation::ProjectSet, &name).body(&body).dry_run(dry_run.dry_run);

@@ -406,13 +406,14 @@ pub fn projects(projects: &[Project]) {
             Cell::number(status.volumes),
             Cell::number(show_size(status.size_bytes)),
             Cell::number(show_size(status.used_bytes)),
+            Cell::number(spec.quota_bytes.map_or("-".into(), show_size)),
             said(word(&spec.sync), sources.sync),
             said(spec.compression.clone(), sources.compression),
             said(schedule, sources.snapshot_schedule),
         ]
     });
     table(
-        &["NAME", "VOLUMES", "SIZE", "USED", "SYNC", "COMPRESSION", "SCHEDULE"],
+        &["NAME", "VOLUMES", "SIZE", "USED", "QUOTA", "SYNC", "COMPRESSION", "SCHEDULE"],
         rows.collect(),
         "No projects. Create one with: forebay project create POOL/PROJECT",
     );
@@ -425,7 +426,13 @@ pub fn project(project: &Project) {
     println!("  volumes     {}, {} in the trash", status.volumes, status.volumes_trashed);
     println!("  size        {}", show_size(status.size_bytes));
     println!("  written     {}", show_size(status.mapped_bytes));
-    println!("  used        {}", show_size(status.used_bytes));
+    println!("  used        {}, with snapshots", show_size(status.used_bytes));
+    match (spec.quota_bytes, status.quota_left_bytes) {
+        (Some(quota), Some(left)) => {
+            println!("  quota       {}, {} left", show_size(quota), show_size(left));
+        }
+        _ => println!("  quota       -"),
+    }
     println!("  compression {} ({})", printable(&spec.compression), word(&sources.compression));
     println!("  sync        {} ({})", word(&spec.sync), word(&sources.sync));
     let schedule = schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep);

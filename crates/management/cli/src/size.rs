@@ -42,6 +42,11 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// Bytes, or 0 for `none`.
+pub fn parse_quota(text: &str) -> Result<u64, String> {
+    if text == "none" { Ok(0) } else { parse_size(text) }
+}
+
 /// Seconds in `30d`, or 0 for `off` and `0`.
 pub fn parse_every(text: &str) -> Result<u32, String> {
     match text {

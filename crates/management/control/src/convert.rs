@@ -402,6 +402,7 @@ pub fn project(project: &engine::ProjectInfo) -> api::Project {
             snapshot_keep: schedule.keep,
             block_size_bytes: properties.block_size.unwrap_or(api::VolumeCreate::BLOCK_SIZE_DEFAULT),
             format: format(properties.format.unwrap_or_default()),
+            quota_bytes: properties.quota,
             sources: api::ProjectSources {
                 sync: said(&properties.sync),
                 compression: said(&properties.compression),
@@ -417,6 +418,7 @@ pub fn project(project: &engine::ProjectInfo) -> api::Project {
             size_bytes: project.size,
             mapped_bytes: project.mapped,
             used_bytes: project.used,
+            quota_left_bytes: properties.quota.map(|quota| quota.saturating_sub(project.used)),
             created_unix_ms: project.created.0,
         },
         conditions: vec![deletable],

@@ -54,6 +54,7 @@ impl Checker {
                 .iter()
                 .find(|record| Some(record.number) == number && record.kind == DatasetKind::Snapshot)
         };
+        let mut counts = Vec::with_capacity(records.len());
         for record in records {
             let parent = find(record.parent);
             if record.parent.is_some() && parent.is_none() {
@@ -70,8 +71,9 @@ impl Checker {
             let (level, ptr) = (record.height, record.root);
             let (parent, before) = (Beside::of(parent), Beside::of(before));
             let root = Place { level, index: 0, ptr, parent, before };
-            self.own = 0;
+            (self.own, self.added) = (0, 0);
             let mapped = self.tree(space, &lineage, root).await;
+            counts.push((record, self.added));
             if !is_snapshot && record.own.blocks > self.own {
                 let message = format!(
                     "{}: it has {} blocks for itself, its record says {}",
@@ -92,6 +94,31 @@ impl Checker {
                     mapped.units,
                     record.mapped.blocks,
                     record.mapped.units
+                );
+                self.report.problem(message);
+            }
+        }
+        self.added(&counts);
+    }
+
+    /// Compares what each dataset has added with what was found. A snapshot that is being given back counts what it has given to its child.
+    fn added(&mut self, counts: &[(&DatasetRecord, i64)]) {
+        let is_begun = |record: &DatasetRecord| record.kind == DatasetKind::Snapshot && record.cursor > 0;
+        for (record, found) in counts {
+            let heir = |child: &DatasetRecord| is_begun(record) && child.parent == Some(record.number);
+            let giver = |parent: &DatasetRecord| is_begun(parent) && record.parent == Some(parent.number);
+            if counts.iter().any(|(other, _)| heir(other)) {
+                continue;
+            }
+            let (mut added, mut found) = (record.added, *found);
+            for (other, more) in counts.iter().filter(|(other, _)| giver(other)) {
+                (added, found) = (added.and(other.added), found + more);
+            }
+            if added.is_exact && added.units != found {
+                let message = format!(
+                    "{}: it has added {found} units of data, its record says {}",
+                    name(record),
+                    added.units
                 );
                 self.report.problem(message);
             }
@@ -204,6 +231,7 @@ impl Checker {
             self.is_shared(of, &place, &what);
             return;
         }
+        self.added += i64::from(ptr.units());
         if !self.reach(space, ptr, &what) {
             return;
         }

@@ -33,3 +33,27 @@ fn what_moves_inherits_where_it_goes() {
         assert_eq!(kind(pools.move_to("tank/db", "vault").await), Some(ErrorKind::Conflict));
     });
 }
+
+#[test]
+fn what_moves_counts_where_it_goes() {
+    on_pools(|pools| async move {
+        project(&pools, "tank/db", Compression::Lz4).await;
+        let quota = Some(2 * MIB);
+        let said = ProjectProperties { quota, ..Default::default() };
+        pools.engine.project_create("vault/db", said).await.expect("created");
+        let used = async |project: &str| pools.engine.project(project).await.expect("there").used;
+        for name in ["a", "b"] {
+            let volume = pools.create(&format!("tank/db/{name}"), 4 * MIB, VolumeFormat::Thin).await;
+            let clients = Clients::new(&pools, volume.expect("created"));
+            clients.fill(300).await;
+        }
+        pools.move_to("tank/db/a", "vault").await.expect("moved");
+        let refused = pools.move_to("tank/db/b", "vault").await.expect_err("beyond the quota");
+        assert_eq!(refused.kind, ErrorKind::NoSpace);
+        pools.engine.checkpoint("vault").await.expect("checkpoint");
+        let moved = used("vault/db").await;
+        assert!((250 * BLOCK..=300 * BLOCK).contains(&moved), "{moved}");
+        pools.rt.sleep(Duration::from_secs(5)).await;
+        assert!(used("tank/db").await <= 300 * BLOCK);
+    });
+}

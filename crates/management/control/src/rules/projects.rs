@@ -2,7 +2,7 @@
 
 use super::{compression, invalid, shown, snapshots, volume_name};
 use crate::convert;
-use forebay_api::{Problem, ProjectCreate, ProjectSet, Property, VolumeCreate, VolumeSet};
+use forebay_api::{Problem, ProjectCreate, ProjectSet, Property, VolumeCreate, VolumeSet, show_size};
 use forebay_pool::{
     Compression, ProjectChange, ProjectProperties, Setting, Source, Sources, SyncPolicy, VolumeChange,
     VolumeInfo,
@@ -36,6 +36,17 @@ fn block_size(bytes: Option<u32>) -> Result<(), Problem> {
     }
 }
 
+/// A quota that is asked for: 0 is none.
+fn quota(bytes: Option<u64>) -> Result<Option<Option<u64>>, Problem> {
+    match bytes {
+        Some(bytes @ 1..1_048_576) => {
+            let detail = format!("{bytes} bytes is not a quota");
+            Err(invalid("quota_bytes", detail, "Give 1048576 or more, or 0 for none."))
+        }
+        bytes => Ok(bytes.map(|bytes| Some(bytes).filter(|bytes| *bytes > 0))),
+    }
+}
+
 pub fn create(request: &ProjectCreate) -> Result<ProjectProperties, Problem> {
     project_name(&request.name)?;
     block_size(request.block_size_bytes)?;
@@ -46,6 +57,7 @@ pub fn create(request: &ProjectCreate) -> Result<ProjectProperties, Problem> {
         schedule: snapshots::schedule(Default::default(), every, keep)?,
         block_size: request.block_size_bytes,
         format: request.format.map(convert::format_in),
+        quota: quota(request.quota_bytes)?.flatten(),
     })
 }
 
@@ -106,6 +118,10 @@ pub fn project_change(now: &ProjectProperties, request: &ProjectSet) -> Result<P
             request.format.map(convert::format_in),
             inherit,
         )?,
+        quota: match quota(request.quota_bytes)? {
+            Some(asked) if asked != now.quota => asked.map_or(Setting::Inherit, Setting::Own),
+            _ => Setting::Keep,
+        },
     })
 }
 
@@ -175,6 +191,11 @@ pub fn project_change_in_words(change: &ProjectChange) -> Vec<String> {
     let mut words = volume_change_in_words(&VolumeChange { sync, compression, schedule });
     words.extend(in_words(change.block_size, Property::BlockSize, block_size));
     words.extend(in_words(change.format, Property::Format, format));
+    words.extend(match change.quota {
+        Setting::Keep => None,
+        Setting::Own(bytes) => Some(format!("quota set to {}", show_size(bytes))),
+        Setting::Inherit => Some("no quota from now on".into()),
+    });
     words
 }
 
@@ -234,6 +255,7 @@ mod tests {
             snapshot_keep: None,
             block_size_bytes: None,
             format: None,
+            quota_bytes: None,
         };
         assert_eq!(create(&bare).unwrap(), ProjectProperties::default());
         let hourly = ProjectCreate { snapshot_every_seconds: Some(3600), ..bare.clone() };
@@ -258,6 +280,22 @@ mod tests {
         let sync = Setting::Own(SyncPolicy::Always);
         assert_eq!(change, ProjectChange { sync, schedule, ..ProjectChange::default() });
         assert_eq!(project_change_in_words(&change).len(), 2);
+        assert_eq!(field(create(&ProjectCreate { quota_bytes: Some(4096), ..bare.clone() })), "quota_bytes");
+        let limited = create(&ProjectCreate { quota_bytes: Some(1 << 30), ..bare.clone() }).unwrap();
+        assert_eq!(limited.quota, Some(1 << 30));
+        assert_eq!(create(&ProjectCreate { quota_bytes: Some(0), ..bare }).unwrap().quota, None);
+        for (was, asked, quota) in [
+            (limited, Some(0), Setting::Inherit),
+            (limited, Some(1 << 30), Setting::Keep),
+            (limited, Some(1 << 31), Setting::Own(1 << 31)),
+            (now, Some(0), Setting::Keep),
+            (limited, None, Setting::Keep),
+        ] {
+            let asked = ProjectSet { quota_bytes: asked, ..ProjectSet::default() };
+            let change = project_change(&was, &asked).unwrap();
+            assert_eq!(change, ProjectChange { quota, ..ProjectChange::default() });
+            assert_eq!(project_change_in_words(&change).is_empty(), quota == Setting::Keep);
+        }
         let asked = ProjectSet { inherit: Property::ALL.to_vec(), ..ProjectSet::default() };
         let change = project_change(&now, &asked).unwrap();
         let (schedule, block_size) = (Setting::Inherit, Setting::Inherit);
