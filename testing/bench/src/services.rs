@@ -298,7 +298,7 @@ impl Bench {
         let order: Vec<u32> = order.collect();
         let (mut ratios, mut amplified) = (Vec::new(), Vec::new());
         for part in order.chunks((self.scale.part / BLOCK) as usize) {
-            let write = |volume| self.write(volume, Places::Once(part.to_vec().into_iter()), None);
+            let write = |volume| self.write(volume, Places::Once(Vec::from(part).into_iter()), None);
             let before = disk_bytes("write_bytes")?;
             let first = write(new)?;
             let written = disk_bytes("write_bytes")? - before;
