@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, IoError};
 use crate::locks::RangeGuard;
 use crate::record::{DatasetRecord, DatasetState};
 use crate::registry::registry;
+use crate::shard::Shard;
 use crate::spec::{MoveLeft, MoveSide, Severity, VolumeInfo};
 use forebay_base::Id;
 use forebay_runtime::Rt;
@@ -37,14 +38,16 @@ pub(crate) async fn settle(rt: &Rt, imported: Option<Id>) {
             for (shard, half) in halves.into_iter().filter(|(_, half)| half.state == state) {
                 let are_settled = |other: &Rc<Control>| is_settled(other) && is_settled(&control);
                 let other = registry.control(half.peer).filter(are_settled);
-                let Some(other) = other else {
-                    control.keep_half((shard, half), None, imported == Some(control.id()));
-                    continue;
-                };
                 // Nobody keeps, gives up or exports it meanwhile.
-                let _turns = control.lineage_with(&other).await;
-                if are_settled(&other) {
-                    settle_half(&control, (shard, half), &other, imported).await;
+                let mut turns = Vec::new();
+                match &other {
+                    Some(other) => turns.extend(control.lineage_with(other).await),
+                    None => turns.push(control.lineage.lock(0, 0).await),
+                }
+                let Some(half) = control.still_half(shard, &half).await else { continue };
+                match other.as_ref().filter(|other| are_settled(other)) {
+                    Some(other) => settle_half(&control, (shard, half), other, imported).await,
+                    None => control.keep_half((shard, half), None, imported == Some(control.id())),
                 }
             }
         }
@@ -136,6 +139,16 @@ impl Control {
             };
             self.event(Severity::Warning, "volume.move_left", &self.object(&half.name), message);
         }
+    }
+
+    /// A half as it is now, if it is what it was.
+    async fn still_half(&self, shard: usize, was: &DatasetRecord) -> Option<DatasetRecord> {
+        let number = was.number;
+        let look = move |shard: Rc<Shard>| async move {
+            shard.half(number).map(|half| half.record.borrow().clone())
+        };
+        let now = self.on_shard(shard, look).await.ok()??;
+        ((now.id, now.state) == (was.id, was.state)).then_some(now)
     }
 
     /// The turn of whatever changes volumes of two pools. All take them in the same order.

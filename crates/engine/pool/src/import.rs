@@ -442,8 +442,8 @@ impl Engine {
         control.keep_quotas().await;
         let is_scrubbing = pool.shards.iter().any(|root| root.scrub.is_some());
         if is_cut_short {
-            // What became doubtful by that stays so.
-            control.checkpoint().await?;
+            // What became doubtful by that stays so. A pool that cannot write has told.
+            control.checkpoint().await.ok();
             control.scrub_start().await?;
         } else if is_scrubbing {
             control.scrub_on(true).await?;

@@ -177,8 +177,11 @@ impl Copier {
             if runs.is_empty() {
                 return Ok(());
             }
-            for copied in join_all(runs.into_iter().map(|run| self.copy(run))).await {
-                copied?;
+            let copied = join_all(runs.iter().map(|run| self.copy(run.clone()))).await;
+            if let Some(halt) = copied.into_iter().find_map(Result::err) {
+                // Nobody may be told: a switch that was given up is tried again.
+                runs.into_iter().for_each(|run| dataset.note_changed(run.start, run.end));
+                return Err(halt);
             }
             if gives_way {
                 shard.give_way(start, &mut served).await;

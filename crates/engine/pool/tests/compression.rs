@@ -326,7 +326,7 @@ fn reclaims(seed: u64, format: VolumeFormat) -> (u64, bool) {
                 for nth in 0..64 {
                     let at = (random.below(4 * MIB) as usize / block) * block;
                     let bytes = vec![1 + nth; block];
-                    volume.write(at as u64, vec![pool.buffer(&bytes)], false).await.expect("written");
+                    volume.write(at as u64, vec![pool.buffer(&bytes)], nth % 2 == 0).await.expect("written");
                     model[at..at + block].copy_from_slice(&bytes);
                 }
             };

@@ -156,6 +156,8 @@ pub enum Bug {
     MoveLiveBeforeMark,
     /// Blocks that held zeros are given back without a second look.
     ReclaimsUnseen,
+    /// The second look does not see what is not durable yet.
+    ReclaimsAsClient,
     /// What a reserved volume is owed is counted and not held.
     ReservationNotHeld,
     /// A snapshot of a reserved volume is taken without holding what must be written anew.
@@ -248,7 +250,7 @@ impl Bug {
     pub const OF_MOVES: [Bug; 2] = [Bug::MoveSkipsRest, Bug::MoveLiveBeforeMark];
 
     /// What a test of `forebay-pool` must catch: nobody else looks for zeros.
-    pub const OF_RECLAIM: [Bug; 1] = [Bug::ReclaimsUnseen];
+    pub const OF_RECLAIM: [Bug; 2] = [Bug::ReclaimsUnseen, Bug::ReclaimsAsClient];
 }
 
 #[cfg(feature = "planted")]
