@@ -1,0 +1,109 @@
+//! Does a client lose anything when it fills the pool to the last byte, and does space come back?
+//!
+//! Method: the real daemon on files; random writes over NBD to thin volumes that are larger than the pool, until nothing is taken any more.
+
+mod common;
+use common::{Daemon, Nbd, PATIENCE, Place};
+use forebay_base::Random;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const BLOCK: u64 = 8192;
+const BLOCKS: u64 = 1 << 17;
+const NO_SPACE: u32 = 28;
+
+fn content(stamp: u32, block: u64) -> Vec<u8> {
+    let mut random = Random::new(u64::from(stamp) << 32 | block);
+    let mut bytes = vec![0; BLOCK as usize];
+    random.fill(&mut bytes);
+    bytes
+}
+
+/// A volume, and what was acknowledged of each block: the stamp, 0 for nothing yet.
+struct Client {
+    nbd: Nbd,
+    known: Vec<u32>,
+    stamp: u32,
+}
+
+impl Client {
+    fn open(daemon: &Daemon, export: &str, known: Vec<u32>) -> Client {
+        let stamp = known.iter().copied().max().unwrap_or(0);
+        Client { nbd: Nbd::open(&daemon.nbd, export), known, stamp }
+    }
+
+    /// Writes up to 16 blocks that follow each other; whether there was room.
+    fn write(&mut self, random: &mut Random) -> bool {
+        let count = 1 + random.below(16);
+        let first = random.below(BLOCKS - count);
+        self.stamp += 1;
+        let data: Vec<u8> = (first..first + count).flat_map(|block| content(self.stamp, block)).collect();
+        match self.nbd.try_write(first * BLOCK, &data) {
+            0 => self.known[first as usize..(first + count) as usize].fill(self.stamp),
+            NO_SPACE => return false,
+            error => panic!("error {error}"),
+        }
+        true
+    }
+
+    fn expect_all(&mut self) {
+        for (block, stamp) in self.known.iter().enumerate().filter(|(_, stamp)| **stamp > 0) {
+            let read = self.nbd.read(block as u64 * BLOCK, BLOCK as usize);
+            assert!(read == content(*stamp, block as u64), "block {block} is not what was acknowledged");
+        }
+    }
+}
+
+/// Writes to both until neither has taken anything for a while.
+fn fill(clients: &mut [Client], random: &mut Random) {
+    let (start, mut refused) = (Instant::now(), 0);
+    while refused < 20 {
+        let nth = random.below(clients.len() as u64) as usize;
+        refused = if clients[nth].write(random) { 0 } else { refused + 1 };
+        assert!(start.elapsed() < 20 * PATIENCE, "the pool is never full");
+    }
+}
+
+#[test]
+fn a_full_pool_loses_nothing_and_recovers() {
+    let place = Place::new();
+    let mut daemon = Daemon::start(&place);
+    let disk = place.disk("a", 192 << 20);
+    place.run(&["pool", "create", "tank", &disk]).expect(0);
+    for name in ["tank/a", "tank/b"] {
+        place
+            .run(&["volume", "create", name, "--size", "1G", "--compression", "off", "--sync", "always"])
+            .expect(0);
+    }
+    let mut random = Random::new(1);
+    let open = |daemon: &Daemon, known: Vec<Vec<u32>>| -> Vec<Client> {
+        let names = ["tank/a", "tank/b"].into_iter().zip(known);
+        names.map(|(name, known)| Client::open(daemon, name, known)).collect()
+    };
+    let mut clients = open(&daemon, vec![vec![0; BLOCKS as usize]; 2]);
+    fill(&mut clients, &mut random);
+    clients.iter_mut().for_each(Client::expect_all);
+    let pool = place.json(&["pool", "status", "tank"]);
+    let bytes = |name: &str| pool["status"][name].as_u64().expect("a number");
+    // The last slice is for deleting.
+    assert!(bytes("used_bytes") * 10 > bytes("size_bytes") * 8, "{pool}");
+    daemon.kill();
+    daemon = Daemon::start(&place);
+    let mut clients = open(&daemon, clients.into_iter().map(|client| client.known).collect());
+    clients.iter_mut().for_each(Client::expect_all);
+    drop(clients.pop());
+    place.run(&["volume", "delete", "tank/b", "--purge", "--force", "--yes"]).expect(0);
+    let (start, mut written) = (Instant::now(), 0);
+    while written < 100 {
+        match clients[0].write(&mut random) {
+            true => written += 1,
+            false => sleep(Duration::from_millis(50)),
+        }
+        assert!(start.elapsed() < PATIENCE, "space does not come back");
+    }
+    fill(&mut clients, &mut random);
+    clients[0].expect_all();
+    drop(clients);
+    daemon.stop();
+    place.run(&["check", "--offline", &disk]).expect(0);
+}
