@@ -559,6 +559,9 @@ impl Shard {
                     (record.size, record.sync, record.state, record.name, record.schedule, record.deleted);
                 (now.received, now.format) = (record.received, record.format);
                 (now.compression, now.inherits) = (record.compression, record.inherits);
+                if now.kind == DatasetKind::Project {
+                    (now.quota, now.block_shift) = (record.quota, record.block_shift);
+                }
                 drop(now);
                 dataset.note_reserved();
                 if is_back {

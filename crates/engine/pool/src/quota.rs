@@ -1,7 +1,7 @@
 //! Quotas: what all that belongs to a project may take.
 //!
 //! What counts are the blocks of its volumes and of their snapshots, those in the trash, on the way here or away and being given back too, and
-//! what is held for its reserved volumes. Each dataset knows its part ([`crate::added`]), so the sum over the shards costs a look at each
+//! what is held for its reserved volumes. Snapshots that are deleted together with their volume count no longer. Each dataset knows its part ([`crate::added`]), so the sum over the shards costs a look at each
 //! dataset, and nothing where no project has a quota.
 //!
 //! A task on core 0 forms it, more often the less is left, and tells the shards which projects are *full*. Writes to their volumes
@@ -253,8 +253,10 @@ impl Control {
             return Ok(PERIOD_MAX);
         }
         let mut charges = self.charges(limited.keys().cloned()).await?;
-        let is_doubtful = |(name, (_, quota)): (&String, &(Id, u64))| {
-            charges[name].is_high && charges[name].bytes() >= *quota
+        // Those that are stopped already wait for whatever checkpoint is next.
+        let is_stopped = |id: &Id| self.quotas.states.borrow().get(id).is_some_and(|state| state.is_full);
+        let is_doubtful = |(name, (id, quota)): (&String, &(Id, u64))| {
+            charges[name].is_high && charges[name].bytes() >= *quota && !is_stopped(id)
         };
         if limited.iter().any(is_doubtful) && self.may_checkpoint() {
             self.checkpoint().await?;

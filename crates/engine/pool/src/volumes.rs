@@ -171,12 +171,12 @@ impl Control {
         let object = self.object(&spec.name);
         check_block_size(&object, spec.block_size)?;
         check_size(&object, spec.size, spec.block_size)?;
-        self.check_quota(&spec.name, if spec.format == VolumeFormat::Thin { 0 } else { spec.size }).await?;
-        // Two that each find all there is would both be refused.
+        // Two that each find all there is would both be refused, or both take what is left of a quota.
         let _turn = match spec.format {
             VolumeFormat::Thin => None,
             _ => Some(self.lineage.lock(0, 0).await),
         };
+        self.check_quota(&spec.name, if spec.format == VolumeFormat::Thin { 0 } else { spec.size }).await?;
         self.check_new_name(&spec.name)?;
         if self.names.borrow().contains_key(&spec.name) {
             return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")

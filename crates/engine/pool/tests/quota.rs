@@ -457,6 +457,24 @@ fn a_quota_holds_over_volumes_and_snapshots() {
     });
 }
 
+#[test]
+fn a_quota_that_was_changed_stays_so() {
+    on_pools(1, |pool| async move {
+        pool.project("db", Some(MIB)).await;
+        for quota in [Setting::Own(3 * MIB), Setting::Own(2 * MIB), Setting::Inherit, Setting::Own(4 * MIB)] {
+            pool.set_quota(quota).await;
+            let block_size = Setting::Own(32 << 10);
+            let change = ProjectChange { block_size, ..ProjectChange::default() };
+            pool.engine.project_set("tank/db", change).await.expect("set");
+            let before = pool.engine.project("tank/db").await.expect("there").properties;
+            pool.again().await;
+            let after = pool.engine.project("tank/db").await.expect("there").properties;
+            assert_eq!((after.quota, after.block_size), (before.quota, Some(32 << 10)));
+            assert_eq!(before.quota, if let Setting::Own(quota) = quota { Some(quota) } else { None });
+        }
+    });
+}
+
 /// Overwriting a volume whose leaves are not in memory needs no more of the quota than it has.
 #[test]
 fn overwriting_near_the_quota_goes_on() {

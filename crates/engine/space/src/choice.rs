@@ -25,7 +25,7 @@ impl Space {
             };
             self.open.iter().all(apart)
         };
-        let is_dense = self.is_dense(stream.kind);
+        let is_dense = !self.scarce && stream.fill == Fill::Free && self.is_dense(stream.kind);
         // A free line is as good as a fresh chunk.
         let least = |chunk: &Chunk| if is_dense && self.line(chunk) == 0 { 3 } else { 1 };
         let is_rich = |chunk: &&Chunk| {
@@ -50,10 +50,13 @@ impl Space {
 
     /// Whether less than an eighth is free in the chunks of a kind of data; those that are closed count, since they will be open again.
     fn is_dense(&self, kind: ChunkKind) -> bool {
+        if !matches!(kind, ChunkKind::Data { .. }) {
+            return false;
+        }
         let own = self.chunks.values().filter(|chunk| chunk.entry.kind == kind);
         let sizes = own.map(|chunk| (u64::from(chunk.busy.zeros()), u64::from(chunk.entry.units)));
         let (free, units) = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
-        matches!(kind, ChunkKind::Data { .. }) && free * 8 < units
+        free * 8 < units
     }
 
     /// The first place at or after `cursor` for `size` free units where `block` may begin. In a chunk with lines it begins no

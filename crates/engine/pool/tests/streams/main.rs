@@ -1,5 +1,7 @@
 //! Snapshots that travel between pools of different kinds, on simulated disks: histories against a plain model, and single questions.
 
+mod combinations;
+
 use forebay_base::planted::{Bug, plant, times_met};
 use forebay_base::{MIB, Random};
 use forebay_pool::check::check;
