@@ -69,11 +69,9 @@ fn a_full_pool_loses_nothing_and_recovers() {
     let place = Place::new();
     let mut daemon = Daemon::start(&place);
     let disk = place.disk("a", 192 << 20);
-    place.run(&["pool", "create", "tank", &disk]).expect(0);
+    place.run(&["pool", "create", "tank", "--layout", "single", &disk]).expect(0);
     for name in ["tank/a", "tank/b"] {
-        place
-            .run(&["volume", "create", name, "--size", "1G", "--compression", "off", "--sync", "always"])
-            .expect(0);
+        place.run(&["volume", "create", name, "--size", "1G", "--compression", "off"]).expect(0);
     }
     let mut random = Random::new(1);
     let open = |daemon: &Daemon, known: Vec<Vec<u32>>| -> Vec<Client> {
@@ -83,10 +81,11 @@ fn a_full_pool_loses_nothing_and_recovers() {
     let mut clients = open(&daemon, vec![vec![0; BLOCKS as usize]; 2]);
     fill(&mut clients, &mut random);
     clients.iter_mut().for_each(Client::expect_all);
-    let pool = place.json(&["pool", "status", "tank"]);
-    let bytes = |name: &str| pool["status"][name].as_u64().expect("a number");
+    let pool = &place.json(&["pool", "list"])["items"][0]["status"];
+    let bytes = |name: &str| pool[name].as_u64().expect("a number");
     // The last slice is for deleting.
     assert!(bytes("used_bytes") * 10 > bytes("size_bytes") * 8, "{pool}");
+    clients.iter_mut().for_each(|client| client.nbd.flush());
     daemon.kill();
     daemon = Daemon::start(&place);
     let mut clients = open(&daemon, clients.into_iter().map(|client| client.known).collect());

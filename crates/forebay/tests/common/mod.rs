@@ -384,6 +384,11 @@ impl Nbd {
         self.request(1, offset, data.len() as u64, data, &mut []);
     }
 
+    /// What was acknowledged before is durable when it returns.
+    pub fn flush(&mut self) {
+        self.request(3, 0, 0, &[], &mut []);
+    }
+
     pub fn read(&mut self, offset: u64, len: usize) -> Vec<u8> {
         let mut answer = vec![0; len];
         self.request(0, offset, len as u64, &[], &mut answer);
