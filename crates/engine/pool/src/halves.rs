@@ -143,12 +143,16 @@ impl Control {
 
     /// A half as it is now, if it is what it was.
     async fn still_half(&self, shard: usize, was: &DatasetRecord) -> Option<DatasetRecord> {
-        let number = was.number;
+        let now = self.half(shard, was.number).await.ok()??;
+        ((now.id, now.state) == (was.id, was.state)).then_some(now)
+    }
+
+    /// The half with this number, if there is one.
+    pub async fn half(&self, shard: usize, number: u32) -> Result<Option<DatasetRecord>, Error> {
         let look = move |shard: Rc<Shard>| async move {
             shard.half(number).map(|half| half.record.borrow().clone())
         };
-        let now = self.on_shard(shard, look).await.ok()??;
-        ((now.id, now.state) == (was.id, was.state)).then_some(now)
+        self.on_shard(shard, look).await
     }
 
     /// The turn of whatever changes volumes of two pools. All take them in the same order.

@@ -83,7 +83,6 @@ impl Move {
         progress: Arc<WorkProgress>,
     ) -> Result<(Move, DatasetRecord), Error> {
         let (name, place) = source.existing(name)?;
-        source.refuse_while_moving(&name)?;
         let id = place.id;
         let core = place.shard % source.shared.cores.count();
         let (from, to) = (place.shard, target.shard_on_core(core));
@@ -95,7 +94,6 @@ impl Move {
                 .error(ErrorKind::Invalid("pool"), "the volume is in this pool already")
                 .remedy("Name another pool; list them with: forebay pool list"));
         }
-        one.refuse_if_closing()?;
         if to.is_none() {
             let message = format!(
                 "pool {} has no shard on core {core}, where the volume's clients are, with room for one more volume",
@@ -105,11 +103,7 @@ impl Move {
                 "Move it while no client uses it: with 'forebay snapshot send' and 'forebay snapshot receive'",
             ));
         }
-        one.target.check_new_name(&one.name)?;
-        if one.target.names.borrow().contains_key(&one.name) {
-            return Err(conflict(format!("pool {} has a volume of this name", one.target.name()))
-                .remedy("Rename or delete that one"));
-        }
+        one.refuse_now()?;
         let look = |shard: Rc<Shard>, dataset: Rc<Dataset>| async move {
             let snapshots = shard.snapshots_of(dataset.number()).len();
             let mapped = dataset.tree.borrow().mapped();
@@ -137,11 +131,22 @@ impl Move {
         Ok((Move { number: record.number, ..one }, record))
     }
 
-    fn refuse_if_closing(&self) -> Result<(), Error> {
-        match self.source.closing.get() || self.target.closing.get() {
-            true => Err(self.error(ErrorKind::Stopped, "one of the pools is being exported")),
-            false => Ok(()),
+    /// What can be said without asking a shard.
+    fn refuse_now(&self) -> Result<(), Error> {
+        if self.source.closing.get() || self.target.closing.get() {
+            return Err(self
+                .error(ErrorKind::Stopped, "one of the pools is being exported")
+                .remedy("Import it again, then try again"));
         }
+        self.source.refuse_while_moving(&self.name)?;
+        self.target.check_new_name(&self.name)?;
+        if self.target.names.borrow().contains_key(&self.name) {
+            let message = format!("pool {} has a volume of this name", self.target.name());
+            return Err(self.error(ErrorKind::Conflict, message).remedy(
+                "Delete that one, or move it away; it is in 'forebay volume list' or, when a move has left it, in 'forebay volume moves'",
+            ));
+        }
+        Ok(())
     }
 
     fn enter(&self) {
@@ -272,10 +277,7 @@ impl Move {
 
     /// Deletes what is left of it on one of its sides.
     async fn clean_up(&self, control: &Control, (shard, number): (usize, u32)) -> Result<(), Error> {
-        let half = move |shard: Rc<Shard>| async move {
-            shard.half(number).map(|half| half.record.borrow().clone())
-        };
-        match control.on_shard(shard, half).await? {
+        match control.half(shard, number).await? {
             Some(half) if half.id == self.id => control.delete_half(shard, &half).await,
             _ => Ok(()),
         }
@@ -337,12 +339,7 @@ async fn volume_move(
         let claimed = Move::claim(source.clone(), &name, target.clone(), progress).await?;
         // Others may have come meanwhile.
         let (one, _) = &claimed;
-        one.refuse_if_closing()?;
-        one.source.refuse_while_moving(&one.name)?;
-        one.target.check_new_name(&one.name)?;
-        if one.target.names.borrow().contains_key(&one.name) {
-            return Err(one.error(ErrorKind::Conflict, "the other pool has a volume of this name by now"));
-        }
+        one.refuse_now()?;
         one.enter();
         claimed
     };
