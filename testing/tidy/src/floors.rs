@@ -12,7 +12,7 @@ use std::path::Path;
 /// From the ground up; within a floor in the order of import.
 const FLOORS: &[(&str, &[&str])] = &[
     ("foundation", &["base", "probe", "runtime", "simulation"]),
-    ("engine", &["compress", "device", "raid", "space", "log", "tree", "pool"]),
+    ("engine", &["compress", "device", "raid", "space", "log", "tree", "qos", "pool"]),
     ("service", &["qos", "scsi", "iscsi", "nbd", "nfs", "nvme", "target"]),
     ("management", &["analytics", "api", "control", "cli"]),
     ("validate", &["workload", "reference"]),

@@ -1,0 +1,127 @@
+//! What the shards of a pool share: the window, and how far each is in virtual time. Every number is atomic, and none needs another to be right.
+
+use crate::cost::{Affine, Costs};
+use forebay_base::Nanos;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Of a shard that has nothing waiting.
+const IDLE: u64 = u64::MAX;
+/// By this part of a second's progress a shard may be ahead of others: 1/200.
+const LEAD_PER_SECOND: u64 = 200;
+
+/// Each in a cache line of its own: a shard writes it with each request, and the others seldom read it.
+#[repr(align(64))]
+struct Own(AtomicU64);
+
+pub struct Pool {
+    /// Cost of what is in flight, and how much that may be.
+    in_flight: Own,
+    window: AtomicU64,
+    /// Virtual time: the greatest tag that began.
+    reached: Own,
+    /// By how much a shard may be ahead of the others.
+    lead: AtomicU64,
+    /// When the lead was last set, and where virtual time was then.
+    seen: AtomicU64,
+    seen_at: AtomicU64,
+    /// By shard, the tag of what it would begin next.
+    heads: Box<[Own]>,
+    costs: [AtomicU64; 4],
+}
+
+impl Pool {
+    /// A pool of so many shards, with nothing in flight.
+    pub fn new(shards: usize, costs: Costs, window: u64) -> Pool {
+        let own = |value| Own(AtomicU64::new(value));
+        let pool = Pool {
+            in_flight: own(0),
+            window: AtomicU64::new(window),
+            reached: own(0),
+            lead: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            seen_at: AtomicU64::new(0),
+            heads: (0..shards).map(|_| own(IDLE)).collect(),
+            costs: Default::default(),
+        };
+        pool.set_costs(costs);
+        pool
+    }
+
+    pub fn costs(&self) -> Costs {
+        let [read_fixed, read_byte, write_fixed, write_byte] =
+            [0, 1, 2, 3].map(|at| self.costs[at].load(Relaxed));
+        Costs {
+            read: Affine { fixed: read_fixed, byte_ps: read_byte },
+            write: Affine { fixed: write_fixed, byte_ps: write_byte },
+        }
+    }
+
+    /// What requests cost from now on.
+    pub fn set_costs(&self, costs: Costs) {
+        let all = [costs.read.fixed, costs.read.byte_ps, costs.write.fixed, costs.write.byte_ps];
+        self.costs.iter().zip(all).for_each(|(place, value)| place.store(value, Relaxed));
+    }
+
+    /// Nanoseconds of the pool's time.
+    pub fn window(&self) -> u64 {
+        self.window.load(Relaxed)
+    }
+
+    pub fn set_window(&self, window: u64) {
+        self.window.store(window, Relaxed);
+    }
+
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight.0.load(Relaxed)
+    }
+
+    /// To be called every few milliseconds by somebody: how fast virtual time goes says how much of it is a moment.
+    pub fn tick(&self, now: Nanos) {
+        let reached = self.reached();
+        let (before, at) = (self.seen.swap(reached, Relaxed), self.seen_at.swap(now.0, Relaxed));
+        let (passed, elapsed) = (reached.saturating_sub(before), now.0.saturating_sub(at));
+        if let Some(lead) =
+            (u128::from(passed) * 1_000_000_000 / u128::from(LEAD_PER_SECOND)).checked_div(elapsed.into())
+        {
+            self.lead.store(lead as u64, Relaxed);
+        }
+    }
+
+    pub(crate) fn shards(&self) -> usize {
+        self.heads.len()
+    }
+
+    pub(crate) fn begin(&self, cost: u64) {
+        self.in_flight.0.fetch_add(cost, Relaxed);
+    }
+
+    pub(crate) fn end(&self, cost: u64) {
+        self.in_flight.0.fetch_sub(cost, Relaxed);
+    }
+
+    pub(crate) fn reached(&self) -> u64 {
+        self.reached.0.load(Relaxed)
+    }
+
+    pub(crate) fn lead(&self) -> u64 {
+        self.lead.load(Relaxed)
+    }
+
+    /// Something with this tag begins.
+    pub(crate) fn reach(&self, tag: u64) {
+        if tag > self.reached() {
+            self.reached.0.fetch_max(tag, Relaxed);
+        }
+    }
+
+    /// What `shard` would begin next; nothing waits when it is `None`.
+    pub(crate) fn show(&self, shard: usize, tag: Option<u64>) {
+        self.heads[shard].0.store(tag.unwrap_or(IDLE), Relaxed);
+    }
+
+    /// The least tag that another shard than `shard` would begin next.
+    pub(crate) fn others(&self, shard: usize) -> u64 {
+        let others = self.heads.iter().enumerate().filter(|(index, _)| *index != shard);
+        others.map(|(_, head)| head.0.load(Relaxed)).min().unwrap_or(IDLE)
+    }
+}

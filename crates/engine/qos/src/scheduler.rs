@@ -1,0 +1,341 @@
+//! The scheduler of one shard.
+//!
+//! A flow keeps two tags for its next request: when it is *due* to its floor, in real time, and its *turn*, in virtual time, which every request
+//! advances by its cost over the flow's weight. Each is in a heap, once for each flow and perhaps earlier than it is: tags only grow, so one that comes up
+//! too early goes back to where it belongs. That makes a request cost the logarithm of the flows that have requests waiting.
+//!
+//! A flow that was idle begins where virtual time is: it has not saved up a turn. Nor does it lose one: what its floor gave it puts it
+//! ahead of its turn by a moment at most. It is due at most a moment's floor at once.
+
+use crate::ceiling::Ceiling;
+use crate::cost::Work;
+use crate::level::Level;
+use crate::pool::Pool;
+use forebay_base::Nanos;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+/// Virtual time of a nanosecond of the pool's at weight 1: the largest weight, so that nothing is rounded away.
+const SCALE: u64 = 16;
+/// How much of its floor a flow can be owed at once.
+const OWED_NS_MAX: u64 = 20_000_000;
+/// How many leads a flow can be ahead of its turn, by what its floor gave it.
+const AHEAD_LEADS_MAX: u64 = 10;
+/// One in so many, by cost, goes to who waits for a turn, however much is due.
+const TURNS_AMONG_DUE: u64 = 16;
+/// One in so many of the window is theirs, each shard having its part of that.
+const TURNS_PART: u64 = 8;
+
+/// A flow of one scheduler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowId(u32);
+
+/// Something that has begun: to be given back to [`Scheduler::end`].
+#[derive(Debug)]
+#[must_use]
+pub struct InFlight {
+    cost: u64,
+    is_turn: bool,
+}
+
+/// What the scheduler says.
+#[derive(Debug)]
+pub enum Next<T> {
+    /// This begins.
+    Begin(T, InFlight),
+    /// Nothing may, before this time unless something ends.
+    Wait(Nanos),
+    /// Nothing may, before something ends here or elsewhere.
+    Full,
+    /// Nothing waits.
+    Idle,
+}
+
+struct Flow<T> {
+    weight: u64,
+    /// Nanoseconds that each request and picoseconds that each byte of the floor takes; 0 for no such floor.
+    floor_request_ns: u64,
+    floor_byte_ps: u64,
+    ceilings: Vec<Arc<Ceiling>>,
+    waiting: VecDeque<(Work, T)>,
+    due: u64,
+    turn: u64,
+    /// Whether it is among those that wait for a turn (or for a ceiling), and among those that are due.
+    is_listed: bool,
+    is_promised: bool,
+}
+
+type Heap = BinaryHeap<Reverse<(u64, u32)>>;
+
+pub struct Scheduler<T> {
+    pool: Arc<Pool>,
+    shard: usize,
+    flows: Vec<Option<Flow<T>>>,
+    unused: Vec<u32>,
+    turns: Heap,
+    dues: Heap,
+    /// Flows at their ceiling, by when that opens.
+    held: Heap,
+    /// Cost in flight of this shard, and of that what had its turn.
+    in_flight: u64,
+    turns_in_flight: u64,
+    /// What was due and went before the turns, less their part.
+    owed_to_turns: u64,
+}
+
+impl<T> Flow<T> {
+    fn has_floor(&self) -> bool {
+        self.floor_request_ns > 0 || self.floor_byte_ps > 0
+    }
+
+    fn of_floor(&self, work: Work) -> u64 {
+        self.floor_request_ns.max(self.floor_byte_ps * u64::from(work.bytes) / 1000)
+    }
+
+    /// When all its ceilings are open.
+    fn opens(&self, now: Nanos) -> Nanos {
+        self.ceilings.iter().map(|ceiling| ceiling.opens(now)).max().unwrap_or(now)
+    }
+
+    fn set(&mut self, level: &Level) {
+        let each = |whole: u64, rate: u64| whole.checked_div(rate).map_or(0, |each| each.max(1));
+        self.weight = level.class.weight();
+        self.floor_request_ns = each(1_000_000_000, level.floor.iops);
+        self.floor_byte_ps = each(1_000_000_000_000, level.floor.bytes);
+    }
+}
+
+impl<T> Scheduler<T> {
+    /// The scheduler of a shard of `pool`.
+    pub fn new(pool: Arc<Pool>, shard: usize) -> Scheduler<T> {
+        assert!(shard < pool.shards(), "the pool has {} shards", pool.shards());
+        Scheduler {
+            pool,
+            shard,
+            flows: Vec::new(),
+            unused: Vec::new(),
+            turns: Heap::new(),
+            dues: Heap::new(),
+            held: Heap::new(),
+            in_flight: 0,
+            turns_in_flight: 0,
+            owed_to_turns: 0,
+        }
+    }
+
+    fn flow(&mut self, id: u32) -> &mut Flow<T> {
+        self.flows[id as usize].as_mut().expect("a flow that was not removed")
+    }
+
+    /// A new flow. All of `ceilings` hold for it, besides whatever else they hold for.
+    pub fn add(&mut self, level: &Level, ceilings: Vec<Arc<Ceiling>>) -> FlowId {
+        let mut flow = Flow {
+            weight: 1,
+            floor_request_ns: 0,
+            floor_byte_ps: 0,
+            ceilings,
+            waiting: VecDeque::new(),
+            due: 0,
+            turn: 0,
+            is_listed: false,
+            is_promised: false,
+        };
+        flow.set(level);
+        match self.unused.pop() {
+            Some(id) => {
+                self.flows[id as usize] = Some(flow);
+                FlowId(id)
+            }
+            None => {
+                self.flows.push(Some(flow));
+                FlowId(self.flows.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// Another level, in force for what waits already.
+    pub fn set(&mut self, now: Nanos, id: FlowId, level: &Level, ceilings: Vec<Arc<Ceiling>>) {
+        let flow = self.flow(id.0);
+        flow.set(level);
+        flow.ceilings = ceilings;
+        // What an earlier level made it owe or be owed is forgotten, and whatever held it is asked again.
+        (flow.due, flow.turn) = (now.0, 0);
+        self.unlist(id.0);
+        self.list(now, id.0);
+    }
+
+    /// Removes a flow; what waited in it is the caller's.
+    pub fn remove(&mut self, id: FlowId) -> impl Iterator<Item = T> + use<T> {
+        self.unlist(id.0);
+        self.unused.push(id.0);
+        let flow = self.flows[id.0 as usize].take().expect("a flow that was not removed");
+        flow.waiting.into_iter().map(|(_, request)| request)
+    }
+
+    fn unlist(&mut self, id: u32) {
+        for heap in [&mut self.turns, &mut self.dues, &mut self.held] {
+            heap.retain(|Reverse((_, flow))| *flow != id);
+        }
+        let flow = self.flow(id);
+        (flow.is_listed, flow.is_promised) = (false, false);
+    }
+
+    /// Puts a flow with something waiting where it belongs.
+    fn list(&mut self, now: Nanos, id: u32) {
+        let reached = self.pool.reached();
+        let flow = self.flows[id as usize].as_mut().expect("a flow that was not removed");
+        if flow.waiting.is_empty() {
+            return;
+        }
+        if !flow.is_listed {
+            flow.is_listed = true;
+            flow.turn = flow.turn.max(reached);
+            self.turns.push(Reverse((flow.turn, id)));
+        }
+        if flow.has_floor() && !flow.is_promised {
+            flow.is_promised = true;
+            flow.due = flow.due.max(now.0.saturating_sub(OWED_NS_MAX));
+            self.dues.push(Reverse((flow.due, id)));
+        }
+    }
+
+    /// A request waits from now on.
+    pub fn push(&mut self, now: Nanos, id: FlowId, work: Work, request: T) {
+        self.flow(id.0).waiting.push_back((work, request));
+        self.list(now, id.0);
+    }
+
+    /// Gives up what waits and is `unwanted`.
+    pub fn retain(&mut self, id: FlowId, wanted: impl Fn(&T) -> bool) {
+        self.flow(id.0).waiting.retain(|(_, request)| wanted(request));
+    }
+
+    /// What may begin now. To be called until it begins nothing: after a request came, after one ended, and at the time that it said.
+    pub fn next(&mut self, now: Nanos) -> Next<T> {
+        while let Some(Reverse((opens, id))) = self.held.peek().copied()
+            && opens <= now.0
+        {
+            self.held.pop();
+            self.flow(id).is_listed = false;
+            self.list(now, id);
+        }
+        let (turn, due) = (self.first_turn(now), self.first_due(now));
+        self.pool.show(self.shard, turn.map(|(tag, _)| tag));
+        let (is_due, last) = (due.is_some_and(|(time, _)| time <= now.0), self.pool.others(self.shard));
+        let turn = turn.filter(|(tag, _)| *tag <= last.saturating_add(self.pool.lead()));
+        let waits_for_turn = |(_, id): &(u64, u32)| self.owed_to_turns >= self.cost(*id);
+        let (id, by_floor) = match (due.filter(|_| is_due), turn) {
+            // Its turn comes before what is due.
+            (Some(_), Some(turn)) if waits_for_turn(&turn) => (turn.1, false),
+            (Some((_, id)), _) => (id, true),
+            (None, Some((_, id))) => (id, false),
+            (None, None) => return self.until(due),
+        };
+        let (cost, window) = (self.cost(id), self.pool.window());
+        let room = |limit: u64| self.pool.in_flight() + cost <= limit;
+        let may_begin = match by_floor {
+            // As much again may be in flight: who fills the window does not make others miss their floor.
+            true => self.in_flight == 0 || room(2 * window),
+            // Nor are turns missed because others fill it with what is due.
+            false => {
+                let part = window / TURNS_PART / self.pool.shards() as u64;
+                self.turns_in_flight == 0 || self.turns_in_flight + cost <= part || room(window)
+            }
+        };
+        if !may_begin {
+            return self.until(due.filter(|_| !is_due));
+        }
+        self.begin(now, id, cost, by_floor)
+    }
+
+    fn until<R>(&self, due: Option<(u64, u32)>) -> Next<R> {
+        let held = self.held.peek().map(|Reverse((opens, _))| *opens);
+        let waits = !self.turns.is_empty() || held.is_some();
+        match [held, due.map(|(time, _)| time)].into_iter().flatten().min() {
+            Some(time) => Next::Wait(Nanos(time)),
+            None if waits => Next::Full,
+            None => Next::Idle,
+        }
+    }
+
+    fn cost(&self, id: u32) -> u64 {
+        let flow = self.flows[id as usize].as_ref().expect("a flow that was not removed");
+        flow.waiting.front().map_or(0, |(work, _)| self.pool.costs().of(*work))
+    }
+
+    /// The flow whose turn is next, and the tag of it. Those at their ceiling are put aside.
+    fn first_turn(&mut self, now: Nanos) -> Option<(u64, u32)> {
+        loop {
+            let Reverse((tag, id)) = self.turns.peek().copied()?;
+            let flow = self.flows[id as usize].as_mut().expect("a removed flow is in no list");
+            let opens = flow.opens(now);
+            if flow.waiting.is_empty() {
+                self.turns.pop();
+                flow.is_listed = false;
+            } else if flow.turn > tag {
+                self.turns.pop();
+                self.turns.push(Reverse((flow.turn, id)));
+            } else if opens > now {
+                self.turns.pop();
+                self.held.push(Reverse((opens.0, id)));
+            } else {
+                return Some((tag, id));
+            }
+        }
+    }
+
+    /// The flow that is due next, and when; one whose ceiling is not open is due when that opens.
+    fn first_due(&mut self, now: Nanos) -> Option<(u64, u32)> {
+        loop {
+            let Reverse((time, id)) = self.dues.peek().copied()?;
+            let flow = self.flows[id as usize].as_mut().expect("a removed flow is in no list");
+            let opens = flow.opens(now);
+            let due = if opens > now { flow.due.max(opens.0) } else { flow.due };
+            if flow.waiting.is_empty() || !flow.has_floor() {
+                self.dues.pop();
+                flow.is_promised = false;
+            } else if due > time {
+                self.dues.pop();
+                self.dues.push(Reverse((due, id)));
+            } else {
+                return Some((time, id));
+            }
+        }
+    }
+
+    fn begin(&mut self, now: Nanos, id: u32, cost: u64, by_floor: bool) -> Next<T> {
+        let ahead = self.pool.reached() + self.pool.lead() * AHEAD_LEADS_MAX;
+        let flow = self.flows[id as usize].as_mut().expect("a flow that was not removed");
+        let (work, request) = flow.waiting.pop_front().expect("a flow with something waiting");
+        flow.ceilings.iter().for_each(|ceiling| ceiling.take(now, work));
+        let next = flow.turn + cost * SCALE / flow.weight;
+        if by_floor {
+            flow.due = flow.due.max(now.0.saturating_sub(OWED_NS_MAX)) + flow.of_floor(work);
+            flow.turn = next.min(ahead.max(flow.turn));
+            self.owed_to_turns += cost / TURNS_AMONG_DUE;
+        } else {
+            self.pool.reach(flow.turn);
+            flow.turn = next;
+            self.owed_to_turns = 0;
+        }
+        self.in_flight += cost;
+        self.turns_in_flight += if by_floor { 0 } else { cost };
+        self.pool.begin(cost);
+        Next::Begin(request, InFlight { cost, is_turn: !by_floor })
+    }
+
+    /// What had begun is over.
+    pub fn end(&mut self, begun: InFlight) {
+        self.in_flight -= begun.cost;
+        self.turns_in_flight -= if begun.is_turn { begun.cost } else { 0 };
+        self.pool.end(begun.cost);
+    }
+}
+
+impl<T> Drop for Scheduler<T> {
+    fn drop(&mut self) {
+        self.pool.show(self.shard, None);
+        self.pool.end(self.in_flight);
+    }
+}
