@@ -16,6 +16,7 @@ use crate::tables::{
 };
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
+use forebay_qos::Work;
 use forebay_raid::DiskSet;
 use forebay_runtime::{Buf, completion};
 use forebay_space::{ChunkEntry, Ptr, encode_record};
@@ -58,6 +59,7 @@ impl NodeWriter<'_> {
 
     async fn write(&mut self) -> Result<(), IoError> {
         let nodes = std::mem::take(&mut self.ready);
+        let _turn = self.shard.turns.unasked(Work::write((nodes.len() * NODE_BYTES) as u64, nodes.len()));
         let writes =
             self.shard.start_writes(nodes.into_iter().map(|(ptr, bytes)| (ptr.addr(), bytes)).collect());
         for writing in writes {
@@ -147,7 +149,10 @@ impl Shard {
             leaves.pop();
         }
         for batch in leaves.chunks(BATCH) {
+            let cold = batch.iter().filter(|leaf| leaf.hot().is_none()).count();
+            let turn = self.turns.unasked(Work::read((cold * NODE_BYTES) as u64, cold));
             let bodies = join_all(batch.iter().map(|leaf| self.leaf_content(&owner, leaf))).await;
+            drop(turn);
             for (leaf, content) in batch.iter().zip(bodies) {
                 let (body, freed, mapped) = content?;
                 frozen.resolved(mapped);

@@ -6,10 +6,12 @@ use crate::control::Control;
 use crate::destage::LogClaim;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::progress::WorkProgress;
+use crate::read::Reader;
 use crate::reserve::Claim;
 use crate::spec::{SyncPolicy, VolumeFormat, VolumeInfo};
 use crate::volume::{LocalVolume, finish};
 use forebay_base::planted::{Bug, active};
+use forebay_qos::Work;
 use forebay_runtime::Buf;
 use forebay_tree::FANOUT;
 use std::iter::once;
@@ -116,7 +118,7 @@ impl LocalVolume {
         let (shard, block_bytes) = (&self.shard, u64::from(self.block_size()));
         let mapped = self.dataset.tree.borrow().mapped().blocks as u64 + self.dataset.blocks_staged();
         progress.expect(mapped * block_bytes);
-        let (mut at, mut found, mut served) = (0, 0, shard.served.get());
+        let (mut at, mut found, mut pace) = (0, 0, shard.pace());
         while let Some(run) = self.next_stored(at) {
             if progress.is_canceled() {
                 return Ok(None);
@@ -124,7 +126,7 @@ impl LocalVolume {
             if shard.stopping.get() {
                 return Err(IoError::Gone);
             }
-            let start = shard.rt.now();
+            pace.step(Work::read((run.end - run.start) * block_bytes, 1)).await;
             let zeros = match self.zeros_in(run.clone(), progress).await {
                 // Whoever read it has told; it is not zeros that anybody wrote.
                 Err(IoError::Corrupt | IoError::Io) => Vec::new(),
@@ -134,7 +136,7 @@ impl LocalVolume {
                 found += self.clear_zeros(blocks).await? * block_bytes;
             }
             at = run.end;
-            shard.give_way(start, &mut served).await;
+            pace.rest().await;
         }
         Ok(Some(found))
     }
@@ -160,11 +162,11 @@ impl LocalVolume {
         let block_bytes = u64::from(self.block_size());
         let (mut at, mut runs): (_, Vec<Range<u64>>) = (blocks.start, Vec::new());
         let len = (blocks.end - blocks.start) * block_bytes;
-        for extent in self.extents(at * block_bytes, len, usize::MAX).await? {
+        for extent in self.extents(at * block_bytes, len, usize::MAX, Reader::Copier).await? {
             let end = at + extent.len / block_bytes;
             if extent.mapped {
                 progress.add(extent.len);
-                let parts = self.shard.read_blocks(&self.dataset, at, end - 1).await?;
+                let parts = self.shard.read_blocks(&self.dataset, at, end - 1, Reader::Copier).await?;
                 let all = parts.iter().flat_map(|part| part.chunks(block_bytes as usize));
                 for (block, _) in (at..).zip(all).filter(|(_, data)| self.is_zeros(data)) {
                     match runs.last_mut() {
@@ -193,7 +195,8 @@ impl LocalVolume {
         let _guard = self.dataset.locks.lock(blocks.start, blocks.end - 1).await;
         for block in blocks.clone() {
             // What is not durable yet, and no client sees, is there all the same: writers let go of the lock before.
-            let data = self.shard.read_block(&self.dataset, block, active(Bug::ReclaimsAsClient)).await;
+            let reader = if active(Bug::ReclaimsAsClient) { Reader::Copier } else { Reader::Merger };
+            let data = self.shard.read_block(&self.dataset, block, reader).await;
             let is_zeros = match data {
                 Err(IoError::Corrupt | IoError::Io) => false,
                 data => self.is_zeros(&data?),

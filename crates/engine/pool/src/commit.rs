@@ -16,10 +16,12 @@ use crate::pack::Block;
 use crate::record::DatasetRecord;
 use crate::shard::{NodesClaim, Shard};
 use crate::signal::Pass;
+use crate::turns::Turn;
 use forebay_base::codec::Writer;
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
 use forebay_log::{FRAME_HEADER, Frame, PlugPiece, Record, Ring, encode_frame};
+use forebay_qos::Work;
 use forebay_raid::{ArrayError, DiskSet, Piece, Writing};
 use forebay_runtime::{Buf, Completer, Completion, completion};
 use forebay_space::{Addr, ChunkEntry, Ptr};
@@ -94,8 +96,9 @@ pub(crate) struct Entry {
     pub done: Option<Completer<Result<(), IoError>>>,
     /// What writing the data gave, when that came first.
     ahead: Option<Result<DiskSet, IoError>>,
-    /// Room at the gate, given back when the commit is over.
+    /// Room at the gate and a turn at the disks, given back when the commit is over.
     pub pass: Option<Pass>,
+    pub turn: Option<Turn>,
     /// Room in the log.
     pub room: Option<LogClaim>,
     /// Lines of which the entry has all that is taken.
@@ -115,6 +118,7 @@ impl Entry {
             done: None,
             ahead: None,
             pass: None,
+            turn: None,
             room: None,
             lines: Vec::new(),
             nodes: None,
@@ -303,6 +307,10 @@ impl Shard {
 
     /// Queues an entry; what it brings is pending from here on.
     pub fn submit(&self, mut entry: Entry) {
+        if entry.turn.is_none() {
+            entry.turn =
+                Some(self.turns.unasked(Work::write(entry.stored_bytes() as u64, entry.changes.len())));
+        }
         entry.changes.iter().for_each(|change| change.make_pending(entry.id, !entry.durable));
         entry.records_bytes = entry.records().map(|record| record.len()).sum();
         self.queued_bytes.set(self.queued_bytes.get() + entry.records_bytes);

@@ -17,7 +17,9 @@ use crate::signal::Turnstile;
 use crate::slots::{DATA, SlotMap};
 use crate::slow::SlowDisks;
 use crate::snapshots::SealRequest;
-use crate::spec::{DiskState, DiskStatus, Event, GroupStatus, Layout, PoolState, PoolStatus, Role, Severity};
+use crate::spec::{
+    DiskState, DiskStatus, Event, GroupStatus, Layout, PoolSpeed, PoolState, PoolStatus, Role, Severity,
+};
 use crate::trash::Trash;
 use forebay_base::Id;
 use forebay_device::{self as device, DiskEntry, Label, UNIT};
@@ -82,6 +84,9 @@ pub(crate) struct Control {
     pub healer: Healer,
     pub scrub: PoolScrub,
     pub trash: Trash,
+    /// What the disks were measured to do.
+    pub speed: Cell<Option<PoolSpeed>>,
+    pub calibrating: Cell<bool>,
     pub slow: SlowDisks,
     pub faulty: FaultyDisks,
     pub trimming: Cell<bool>,
@@ -130,6 +135,8 @@ impl Control {
             healer: Healer::default(),
             scrub: PoolScrub::default(),
             trash: Trash::default(),
+            speed: Cell::new(None),
+            calibrating: Cell::new(false),
             slow: SlowDisks::default(),
             faulty: FaultyDisks::default(),
             trimming: Cell::new(false),
@@ -381,6 +388,7 @@ impl Control {
             scrubs: self.scrub.schedule.get(),
             scrub_next,
             trash_keep_seconds: self.trash.keep_seconds.get(),
+            speed: self.speed.get(),
         })
     }
 

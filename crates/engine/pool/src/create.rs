@@ -278,6 +278,7 @@ pub(crate) async fn create(
         config,
         Import::default(),
         1 << 20,
+        spec.shards,
     ));
     let roots = format_shards(rt, &shared, &label, &disks, spec).await?;
     let failed = |disk: usize| {
@@ -293,6 +294,7 @@ pub(crate) async fn create(
         exported: true,
         scrubs: ScrubSchedule::default(),
         trash_keep_seconds: TRASH_KEEP_SECONDS,
+        speed: None,
         host: config.host.clone(),
         shards: roots,
     };

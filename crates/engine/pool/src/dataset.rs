@@ -16,13 +16,14 @@ use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::reserve::Own;
 use crate::signal::Turnstile;
 use crate::spec::{ProjectProperties, SnapshotSchedule, SyncPolicy};
+use crate::turns::Flow;
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_compress::{Compression, Sampling};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
 use forebay_tree::{Found, Tree, nodes_over};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -61,6 +62,8 @@ pub(crate) struct Dataset {
     pub project: Cell<ProjectProperties>,
     /// Its project has reached its quota.
     pub is_full: Cell<bool>,
+    /// The turns of what clients do with it.
+    pub flow: OnceCell<Flow>,
     /// Client operations in flight, and those among them that change something; deletion waits for none.
     active: Cell<usize>,
     changing: Cell<usize>,
@@ -102,6 +105,7 @@ impl Dataset {
             sampling: Sampling::default(),
             packing_nanos: Cell::new(0),
             unpacking_nanos: Cell::new(0),
+            flow: OnceCell::new(),
             active: Cell::new(0),
             changing: Cell::new(0),
             held: Cell::new(false),

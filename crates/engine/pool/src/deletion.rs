@@ -21,8 +21,9 @@ use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::spec::Severity;
 use forebay_base::planted::{Bug, active};
+use forebay_qos::Work;
 use forebay_space::Ptr;
-use forebay_tree::{FANOUT, LeafState, NodeHeader, decode_ptrs, leaves_end};
+use forebay_tree::{FANOUT, LeafState, NODE_BYTES, NodeHeader, decode_ptrs, leaves_end};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -146,7 +147,7 @@ impl Shard {
     /// A deleted volume whose tree is not at rest yet.
     fn next_gone(&self) -> Option<Rc<Dataset>> {
         let datasets = self.datasets.borrow();
-        datasets.values().find(|dataset| dataset.is_deleting()).cloned()
+        datasets.values().find(|dataset| dataset.is_deleting() && !self.is_sample(dataset)).cloned()
     }
 
     /// The deleted snapshot to go on with: one that was begun first, then one whose child, if there is one, stays.
@@ -531,7 +532,8 @@ impl Walk<'_> {
     }
 
     async fn visit_leaves(&self, places: &[Place]) -> Result<(), Halt> {
-        let (start, mut served) = (self.shard.rt.now(), self.shard.served.get());
+        let mut pace = self.shard.pace();
+        pace.step(Work::read((places.len() * NODE_BYTES) as u64, places.len())).await;
         // All at once; what the child has may be something else when its turn comes, and is then read again.
         let read = places.iter().filter(|place| self.is_open(place)).map(|place| async move {
             if self.is_shared(place) {
@@ -560,7 +562,7 @@ impl Walk<'_> {
             self.visit_leaf(place, own, child).await?;
         }
         if has_read {
-            self.shard.give_way(start, &mut served).await;
+            pace.rest().await;
         }
         if self.counted.is_none() && self.freed.get() > FREED_MAX {
             self.freed.set(0);

@@ -8,15 +8,17 @@
 //!   shard: 0 catalogue index 32   32 chunk table index 32   64 entry of the chunk that holds the latter 160
 //!          224 tail position 8   232 tail sequence 8   240 tail link 16   256 cut sequence 8   264 sealed sequence 8
 //!          272 scrub: dataset number plus one 4, leaf 8   284 zero 4
+//!   after the shards: when it was measured 8, small reads 8 and writes 8 a second, bytes read 8 and written 8 a second, window in ns 8
 //! ```
 
 use crate::scrub::ScrubPosition;
-use crate::spec::{Host, ScrubSchedule, TRASH_KEEP_SECONDS};
+use crate::spec::{Host, PoolSpeed, ScrubSchedule, TRASH_KEEP_SECONDS};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::SUPERBLOCK_PAYLOAD_MAX;
 use forebay_log::Chain;
 use forebay_space::{CHUNK_ENTRY_BYTES, ChunkEntry, Ptr};
+use std::time::Duration;
 
 /// Shards a pool can have: what fits into a superblock.
 pub(crate) const SHARDS_MAX: usize = 32;
@@ -24,7 +26,8 @@ const VERSION: u16 = 1;
 const HEADER: usize = 128;
 const HOST_NAME_BYTES: usize = 64;
 const SHARD_BYTES: usize = 288;
-const _: () = assert!(HEADER + SHARDS_MAX * SHARD_BYTES <= SUPERBLOCK_PAYLOAD_MAX);
+const SPEED_BYTES: usize = 48;
+const _: () = assert!(HEADER + SHARDS_MAX * SHARD_BYTES + SPEED_BYTES <= SUPERBLOCK_PAYLOAD_MAX);
 const FLAG_EXPORTED: u32 = 1;
 /// Of the time in the trash: what nobody has set yet, and that nothing gets there.
 const TRASH_DEFAULT: u32 = 0;
@@ -60,13 +63,15 @@ pub(crate) struct Super {
     pub trash_keep_seconds: u32,
     /// Who has the pool, or had it last.
     pub host: Host,
+    /// What the disks were measured to do.
+    pub speed: Option<PoolSpeed>,
     pub shards: Vec<ShardRoot>,
 }
 
 impl Super {
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.shards.len() <= SHARDS_MAX);
-        let mut bytes = vec![0; HEADER + self.shards.len() * SHARD_BYTES];
+        let mut bytes = vec![0; HEADER + self.shards.len() * SHARD_BYTES + SPEED_BYTES];
         let mut w = Writer::new(&mut bytes);
         w.u16(VERSION).u16(self.shards.len() as u16).u32(u32::from(self.exported) * FLAG_EXPORTED);
         w.u64(self.incarnation).u64(self.epoch).u64(self.label_generation);
@@ -88,6 +93,10 @@ impl Super {
             let (number, leaf) = shard.scrub.map_or((0, 0), |(number, leaf)| (number + 1, leaf));
             w.u32(number).u64(leaf);
             w.zeros(SHARD_BYTES - (w.position() - start));
+        }
+        if let Some(speed) = self.speed {
+            w.u64(speed.measured.0).u64(speed.read_iops).u64(speed.write_iops);
+            w.u64(speed.read_bytes).u64(speed.write_bytes).u64(speed.window.as_nanos() as u64);
         }
         bytes
     }
@@ -120,6 +129,11 @@ impl Super {
             roots.push(ShardRoot { catalog, table, table_chunk, tail, cut, sealed, scrub });
         }
         let exported = flags & FLAG_EXPORTED != 0;
+        let speed = match r.bytes(SPEED_BYTES) {
+            Ok(bytes) => decode_speed(&mut Reader::new(bytes))?,
+            // From before there was a measurement.
+            Err(Truncated) => None,
+        };
         let scrubs = ScrubSchedule { last, every_seconds };
         Ok(Some(Super {
             incarnation,
@@ -129,9 +143,19 @@ impl Super {
             scrubs,
             trash_keep_seconds,
             host,
+            speed,
             shards: roots,
         }))
     }
+}
+
+/// Nothing when it was never measured.
+fn decode_speed(r: &mut Reader<'_>) -> Result<Option<PoolSpeed>, Truncated> {
+    let measured = WallTime(r.u64()?);
+    let (read_iops, write_iops, read_bytes, write_bytes) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+    let window = Duration::from_nanos(r.u64()?);
+    let speed = PoolSpeed { read_iops, write_iops, read_bytes, write_bytes, window, measured };
+    Ok((measured.0 > 0).then_some(speed))
 }
 
 const _: () = assert!(64 + CHUNK_ENTRY_BYTES == 224);
@@ -167,9 +191,22 @@ mod tests {
             scrubs: ScrubSchedule { last: WallTime(5), every_seconds: 6 },
             trash_keep_seconds: 7,
             host: Host { id: Id(7), name: "alpha".into() },
+            speed: Some(PoolSpeed {
+                read_iops: 1,
+                write_iops: 2,
+                read_bytes: 3,
+                write_bytes: 4,
+                window: Duration::from_nanos(5),
+                measured: WallTime(6),
+            }),
             shards: vec![root; SHARDS_MAX],
         };
         assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool.clone())));
+        let unmeasured = Super { speed: None, ..pool.clone() };
+        let bytes = unmeasured.encode();
+        assert_eq!(Super::decode(&bytes), Ok(Some(unmeasured.clone())));
+        let before = &bytes[..bytes.len() - SPEED_BYTES];
+        assert_eq!(Super::decode(before), Ok(Some(unmeasured)), "as it was written before there was one");
         for trash_keep_seconds in [0, TRASH_KEEP_SECONDS] {
             let pool = Super { trash_keep_seconds, ..pool.clone() };
             assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool)));

@@ -5,7 +5,7 @@ use crate::format::{ShardRoot, Super};
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::reserve::Own;
-use crate::spec::{Host, ScrubSchedule, SnapshotSchedule, SyncPolicy, VolumeFormat};
+use crate::spec::{Host, PoolSpeed, ScrubSchedule, SnapshotSchedule, SyncPolicy, VolumeFormat};
 use forebay_base::checksum::hash_64;
 use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
@@ -19,6 +19,7 @@ use forebay_space::{
 };
 use forebay_tree::{Mapped, NODE_BYTES, NodeHeader, encode_node};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const PAGE: &str = include_str!("../../../../docs/disk-format.md");
 
@@ -241,6 +242,14 @@ fn payload_dataset_node_and_frame() {
         sealed: 0x45,
         scrub: Some((0x45, 0x47)),
     };
+    let speed = PoolSpeed {
+        measured: WallTime(0x31),
+        read_iops: 0x32,
+        write_iops: 0x33,
+        read_bytes: 0x34,
+        write_bytes: 0x35,
+        window: Duration::from_nanos(0x36),
+    };
     let scrubs = ScrubSchedule { last: WallTime(0x54), every_seconds: 0x55 };
     let pool = Super {
         incarnation: 0x51,
@@ -249,6 +258,7 @@ fn payload_dataset_node_and_frame() {
         exported: true,
         scrubs,
         trash_keep_seconds: 0x58,
+        speed: Some(speed),
         host: Host { id: Id(0x56), name: "W".into() },
         shards: vec![root],
     };
@@ -284,6 +294,18 @@ fn payload_dataset_node_and_frame() {
             ("sealed", &[0x45]),
             ("scrub's dataset", &[0x46]),
             ("scrub's leaf", &[0x47]),
+        ],
+    );
+    check(
+        "speed",
+        &bytes[128 + 288..],
+        &[
+            ("when it was measured", &[0x31]),
+            ("reads of 8 KiB", &[0x32]),
+            ("durable writes", &[0x33]),
+            ("bytes read", &[0x34]),
+            ("bytes written", &[0x35]),
+            ("window", &[0x36]),
         ],
     );
     let record = DatasetRecord {

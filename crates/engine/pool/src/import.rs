@@ -306,7 +306,7 @@ impl Engine {
         let shards = usize::from(label.shards);
         let memory = (config.memory / shards as u64).max(1 << 20);
         let (id, name) = (label.pool, label.pool_name.clone());
-        let shared = Arc::new(PoolShared::new(id, name, cores, &config, import, memory));
+        let shared = Arc::new(PoolShared::new(id, name, cores, &config, import, memory, shards));
         let mut newly_failed = false;
         for (index, _) in disks.iter().enumerate().filter(|(_, disk)| disk.is_none()) {
             // Its number may be given to another, in good health.
@@ -399,6 +399,7 @@ impl Engine {
         ));
         control.scrub.schedule.set(pool.scrubs);
         control.trash.keep_seconds.set(pool.trash_keep_seconds);
+        control.set_speed(pool.speed);
         control.tell_forced(&pool);
         for (shard, opened) in opened.iter().enumerate() {
             let place = |id| Place { shard, id };
@@ -514,6 +515,7 @@ impl crate::shard::Shard {
             self.destage_work.send();
         }
         self.spawn(self.clone().deletion_task());
+        self.spawn(self.clone().turns_task());
         if self.log.borrow().fill_permille() > 500 {
             self.want_checkpoint();
         }

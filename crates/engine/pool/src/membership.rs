@@ -45,6 +45,7 @@ impl Control {
             exported,
             scrubs: self.scrub.schedule.get(),
             trash_keep_seconds: self.trash.keep_seconds.get(),
+            speed: self.speed.get(),
             host: self.shared.host.clone(),
             shards,
         };

@@ -16,11 +16,13 @@ use crate::commit::Entry;
 use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::progress::WorkProgress;
+use crate::read::Reader;
 use crate::record::{DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::volume::LocalVolume;
 use forebay_base::planted::{Bug, active};
+use forebay_qos::Work;
 use forebay_tree::FANOUT;
 use futures_util::future::{Either, join_all, select};
 use std::cell::Cell;
@@ -143,10 +145,10 @@ impl Copier {
         let block_bytes = source.dataset.block_bytes() as u64;
         let (mut at, end) = (run.start * block_bytes, run.end * block_bytes);
         while at < end {
-            for extent in source.extents(at, end - at, 64).await.map_err(Halt::Source)? {
+            for extent in source.extents(at, end - at, 64, Reader::Copier).await.map_err(Halt::Source)? {
                 if extent.mapped {
                     let (first, last) = (at / block_bytes, (at + extent.len - 1) / block_bytes);
-                    let data = source.shard.read_blocks(&source.dataset, first, last).await;
+                    let data = source.shard.read_blocks(&source.dataset, first, last, Reader::Copier).await;
                     let data = data.map_err(Halt::Source)?;
                     target.write_moved(at, data).await.map_err(Halt::Target)?;
                     self.progress.add(extent.len);
@@ -164,10 +166,9 @@ impl Copier {
         let source = &self.source;
         let (shard, dataset) = (&source.shard, &source.dataset);
         let blocks_max = RUN_BYTES / dataset.block_bytes() as u64;
-        let (mut at, mut served) = (0, shard.served.get());
+        let (mut at, mut pace) = (0, shard.pace());
         loop {
             self.check()?;
-            let start = shard.rt.now();
             let next = |at: &mut u64| {
                 let run = dataset.changes.borrow_mut().as_mut()?.take(*at, blocks_max)?;
                 *at = run.end;
@@ -177,14 +178,17 @@ impl Copier {
             if runs.is_empty() {
                 return Ok(());
             }
+            // Not in turn: it waits for turns at the target, where another move may wait for one here.
+            pace.step_unasked(Work::read(RUN_BYTES * runs.len() as u64, runs.len()));
             let copied = join_all(runs.iter().map(|run| self.copy(run.clone()))).await;
             if let Some(halt) = copied.into_iter().find_map(Result::err) {
                 // Nobody may be told: a switch that was given up is tried again.
                 runs.into_iter().for_each(|run| dataset.note_changed(run.start, run.end));
                 return Err(halt);
             }
-            if gives_way {
-                shard.give_way(start, &mut served).await;
+            match gives_way {
+                true => pace.rest().await,
+                false => pace.end(),
             }
         }
     }

@@ -9,9 +9,11 @@ use crate::error::IoError;
 use crate::pack::Block;
 use crate::shard::Shard;
 use crate::spec::Severity;
+use crate::turns::Turn;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Id};
 use forebay_device::SlotRef;
+use forebay_qos::Work;
 use forebay_raid::{ArrayError, Good};
 use forebay_runtime::{Buf, BufMut};
 use forebay_space::Ptr;
@@ -23,6 +25,23 @@ use std::rc::Rc;
 const RUN_BYTES_MAX: usize = 1 << 20;
 /// Reads up to this size are cached; larger ones are streams.
 const CACHE_READ_BYTES_MAX: usize = 64 << 10;
+
+/// Who reads, and what that one sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reader {
+    /// What is acknowledged; in turn with all others.
+    Client,
+    /// The same, for work of the pool's that has a turn.
+    Copier,
+    /// The newest there is, for whoever changes a part of it, which is in a turn.
+    Merger,
+}
+
+impl Reader {
+    fn is_merger(self) -> bool {
+        self == Reader::Merger
+    }
+}
 
 /// Where a block's contents are.
 enum Source {
@@ -59,17 +78,17 @@ impl Shard {
     }
 
     /// Where block `block` is now; reads its leaf if need be.
-    async fn locate(&self, dataset: &Dataset, block: u64, for_client: bool) -> Result<Source, IoError> {
-        Ok(match self.find(dataset, block, for_client).await? {
+    async fn locate(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<Source, IoError> {
+        Ok(match self.find(dataset, block, reader).await? {
             Source::Disk(ptr) => self.source(dataset, &ptr),
             found => found,
         })
     }
 
     /// The same, without the cache.
-    async fn find(&self, dataset: &Dataset, block: u64, for_client: bool) -> Result<Source, IoError> {
+    async fn find(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<Source, IoError> {
         let ptr = loop {
-            if let Some(data) = dataset.newest(block, for_client) {
+            if let Some(data) = dataset.newest(block, !reader.is_merger()) {
                 return Ok(Source::Memory(data));
             }
             let found = dataset.tree.borrow().lookup(block);
@@ -80,10 +99,10 @@ impl Shard {
             };
             let still = || dataset.tree.borrow().lookup(block) == found;
             let header = NodeHeader { pool: self.shared.id, owner: dataset.family(), level: 0, index: leaf };
-            let Some(ptrs) = self.read_node(&header, home, still).await?.map(|body| decode_ptrs(&body))
-            else {
-                continue;
-            };
+            let turn = self.turn_to_read(dataset, reader, &[NODE_BYTES]).await;
+            let node = self.read_node(&header, home, still).await?;
+            drop(turn);
+            let Some(ptrs) = node.map(|body| decode_ptrs(&body)) else { continue };
             // Pending blocks may have been applied meanwhile; the loop looks again at everything.
             let over = dataset.tree.borrow().overlaid(leaf, home, block % FANOUT, &ptrs);
             let mut freed = Vec::new();
@@ -105,8 +124,13 @@ impl Shard {
     }
 
     /// Whether a block holds data, reading its leaf if need be.
-    pub async fn locate_mapped(&self, dataset: &Dataset, block: u64) -> Result<bool, IoError> {
-        Ok(!matches!(self.locate(dataset, block, true).await?, Source::Zeros))
+    pub async fn locate_mapped(
+        &self,
+        dataset: &Dataset,
+        block: u64,
+        reader: Reader,
+    ) -> Result<bool, IoError> {
+        Ok(!matches!(self.locate(dataset, block, reader).await?, Source::Zeros))
     }
 
     /// The body of a node, verified; nothing when it could not be verified and `still` says that the pointer is stale.
@@ -172,14 +196,24 @@ impl Shard {
         error
     }
 
-    /// The contents of a whole block, as a merging writer (`for_client` false) or a client sees it.
-    pub async fn read_block(&self, dataset: &Dataset, block: u64, for_client: bool) -> Result<Buf, IoError> {
+    /// Waits until a client may read what it does not find in memory, pieces of these sizes.
+    async fn turn_to_read(&self, dataset: &Dataset, reader: Reader, sizes: &[usize]) -> Option<Turn> {
+        if reader != Reader::Client || sizes.is_empty() {
+            return None;
+        }
+        let work = Work::read(sizes.iter().sum::<usize>() as u64, sizes.len());
+        Some(dataset.flow(self).turn(work).await)
+    }
+
+    /// The contents of a whole block.
+    pub async fn read_block(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<Buf, IoError> {
         loop {
-            let ptr = match self.locate(dataset, block, for_client).await? {
+            let ptr = match self.locate(dataset, block, reader).await? {
                 Source::Zeros => return Ok(self.zeros(dataset.block_bytes())),
                 Source::Memory(data) => return Ok(data),
                 Source::Disk(ptr) => ptr,
             };
+            let _turn = self.turn_to_read(dataset, reader, &[ptr.bytes() as usize]).await;
             if let Some((_, data)) = self.fetch(dataset, block, ptr).await? {
                 self.cache_insert(&ptr, data.clone());
                 return Ok(data);
@@ -190,7 +224,7 @@ impl Shard {
     /// A block as it is stored, for whoever writes it to another place; whole when it is in memory only.
     pub async fn read_packed(&self, dataset: &Dataset, block: u64) -> Result<Block, IoError> {
         loop {
-            match self.find(dataset, block, false).await? {
+            match self.find(dataset, block, Reader::Merger).await? {
                 Source::Zeros => return Ok(Block::whole(self.zeros(dataset.block_bytes()))),
                 Source::Memory(data) => return Ok(Block::whole(data)),
                 Source::Disk(ptr) => {
@@ -252,18 +286,19 @@ impl Shard {
         }
     }
 
-    /// Whole blocks `first..=last`, in parts that follow each other, as a client sees them.
+    /// Whole blocks `first..=last`, in parts that follow each other.
     pub async fn read_blocks(
         self: &Rc<Self>,
         dataset: &Rc<Dataset>,
         first: u64,
         last: u64,
+        reader: Reader,
     ) -> Result<Vec<Buf>, IoError> {
         if first == last {
-            return Ok(vec![self.read_block(dataset, first, true).await?]);
+            return Ok(vec![self.read_block(dataset, first, reader).await?]);
         }
         let block_bytes = dataset.block_bytes();
-        let sources = self.locate_all(dataset, first, last).await?;
+        let sources = self.locate_all(dataset, first, last, reader).await?;
         let stream = (last - first + 1) as usize * block_bytes > CACHE_READ_BYTES_MAX;
         let mut runs: Vec<(usize, Vec<Ptr>)> = Vec::new();
         for (index, source) in sources.iter().enumerate() {
@@ -273,11 +308,14 @@ impl Shard {
                 _ => runs.push((index, vec![*ptr])),
             }
         }
+        let sizes: Vec<usize> = runs.iter().map(|(_, run)| run_bytes(run)).collect();
+        let turn = self.turn_to_read(dataset, reader, &sizes).await;
         let reading = runs.into_iter().map(|(start, run)| async move {
             let data = self.read_run(dataset, &run).await;
             (start, run, data)
         });
         let mut read = join_all(reading).await.into_iter();
+        drop(turn);
         let mut parts: Vec<Buf> = Vec::new();
         let mut add = |part: Buf| match parts.last_mut() {
             Some(last) if last.is_followed_by(&part) => *last = last.join(&part),
@@ -296,7 +334,9 @@ impl Shard {
                             Some(_) if stream => {}
                             Some(data) => self.cache_insert(ptr, data.slice(nth * block_bytes, block_bytes)),
                             // Stale, or a bad copy: one by one, with retries and repair.
-                            None => add(self.read_block(dataset, first + (start + nth) as u64, true).await?),
+                            None => {
+                                add(self.read_block(dataset, first + (start + nth) as u64, reader).await?)
+                            }
                         }
                     }
                     data.into_iter().for_each(&mut add);
@@ -306,8 +346,14 @@ impl Shard {
         Ok(parts)
     }
 
-    /// [`Shard::locate`] for the blocks `first..=last`, as clients see them; those of a leaf in memory in one step.
-    async fn locate_all(&self, dataset: &Dataset, first: u64, last: u64) -> Result<Vec<Source>, IoError> {
+    /// [`Shard::locate`] for the blocks `first..=last`; those of a leaf in memory in one step.
+    async fn locate_all(
+        &self,
+        dataset: &Dataset,
+        first: u64,
+        last: u64,
+        reader: Reader,
+    ) -> Result<Vec<Source>, IoError> {
         let mut sources = Vec::with_capacity((last - first + 1) as usize);
         let mut block = first;
         while block <= last {
@@ -320,7 +366,7 @@ impl Shard {
                 }));
                 block += ptrs.len() as u64;
             } else {
-                sources.push(self.locate(dataset, block, true).await?);
+                sources.push(self.locate(dataset, block, reader).await?);
                 block += 1;
             }
         }

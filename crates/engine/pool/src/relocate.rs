@@ -13,9 +13,10 @@
 //! where that began, the new slot has all that counts.
 
 use crate::shard::Shard;
+use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
-use forebay_base::{MIB, Nanos};
 use forebay_device::SlotRef;
+use forebay_qos::Work;
 use forebay_raid::DiskSet;
 use forebay_space::{Chunk, ChunkEntry, ChunkId, ChunkKind};
 use futures_util::stream::{self, StreamExt};
@@ -172,7 +173,7 @@ impl Shard {
     }
 
     /// Copies what a slot holds. False when it could not be written.
-    async fn copy_slot(&self, one: &Move, moved: &mut Moved) -> bool {
+    async fn copy_slot(self: &Rc<Self>, one: &Move, moved: &mut Moved) -> bool {
         let (id, slots) = (one.chunk.id, &one.chunk.slots);
         let (ranges, changed) = {
             let space = self.space.borrow();
@@ -184,33 +185,25 @@ impl Shard {
         if one.holds.is_some() && !is_missed {
             return true;
         }
-        let (mut touched, mut served) = (DiskSet::default(), self.served.get());
+        let (mut touched, mut pace) = (DiskSet::default(), self.pace());
         for range in ranges {
             let steps = range.clone().step_by(COPY_BYTES as usize);
             for part in steps.map(|at| at..range.end.min(at + COPY_BYTES)) {
                 if self.stopping.get() || self.is_suspended() {
                     return false;
                 }
-                let start = self.rt.now();
                 let bytes = part.end - part.start;
+                pace.step(Work::write(bytes, 1)).await;
                 match self.array.rebuild(slots, one.index, part, one.target, &mut touched).await {
                     Ok(lost) => moved.lost += lost.iter().map(|range| range.end - range.start).sum::<u64>(),
                     Err(_) => return false,
                 }
                 moved.copied += bytes;
-                self.give_way(start, &mut served).await;
+                pace.rest().await;
             }
         }
         // The next checkpoint writes the chunk's record to the same disk, and flushes both.
         true
-    }
-
-    /// Leaves the disks to clients, if any were served since `before`, for as long as the step that began at `start` took.
-    pub async fn give_way(&self, start: Nanos, before: &mut u64) {
-        let served = self.served.get();
-        if std::mem::replace(before, served) != served {
-            self.rt.sleep(Duration::from_nanos(self.rt.now().since(start))).await;
-        }
     }
 
     /// Opens the chunks again.

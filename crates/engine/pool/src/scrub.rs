@@ -19,6 +19,7 @@ use crate::spec::{Scrub, ScrubSchedule, ScrubState, Severity};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, MIB};
 use forebay_device::{Label, SlotRef, read_labels, write_label};
+use forebay_qos::Work;
 use forebay_raid::ArrayError;
 use forebay_space::{ChunkId, ChunkKind, Ptr, decode_record};
 use std::cell::{Cell, RefCell};
@@ -191,10 +192,10 @@ impl Shard {
     /// what it shares is checked where it was born.
     async fn scrub_leaf(self: &Rc<Self>, walkable: &Walkable, leaf: u64, above: &mut Vec<Ptr>) {
         let dataset = &walkable.dataset;
-        let mut served = self.served.get();
+        let mut pace = self.pace();
         let mut from = 0;
         loop {
-            let start = self.rt.now();
+            pace.step(Work::read(STEP_BYTES, 1)).await;
             let hold = Hold::new(self);
             // From here on what it has is not given back.
             if walkable.is_gone() {
@@ -230,7 +231,7 @@ impl Shard {
             if from >= ptrs.len() || self.is_scrub_halted() {
                 return;
             }
-            self.give_way(start, &mut served).await;
+            pace.rest().await;
         }
     }
 
@@ -327,7 +328,7 @@ impl Shard {
 
     /// Compares the parity of closed chunks and computes it anew where it differs; opens them again.
     async fn scrub_parity(self: &Rc<Self>, chunks: Vec<ChunkId>) {
-        let mut served = self.served.get();
+        let mut pace = self.pace();
         for id in &chunks {
             if !self.settle(*id).await {
                 continue;
@@ -344,14 +345,14 @@ impl Shard {
                 && !active(Bug::ScrubLeavesUnread);
             for range in ranges {
                 for first in range.clone().step_by(LINES as usize) {
-                    let start = self.rt.now();
                     let end = range.end.min(first + LINES);
+                    let bytes = (end - first) * cell * slots.len() as u64;
+                    pace.step(Work::read(bytes, slots.len())).await;
                     let found = self.array.scrub_lines(&slots, first..end).await;
                     suspects.extend(found.mismatched);
                     suspects.extend(found.unread.into_iter().filter(|_| is_whole));
-                    let bytes = (end - first) * cell * slots.len() as u64;
                     self.scrub_found(Found { bytes, ..Found::default() });
-                    self.give_way(start, &mut served).await;
+                    pace.rest().await;
                     if self.is_scrub_halted() {
                         break;
                     }

@@ -21,7 +21,7 @@ use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_runtime::{Buf, Remote};
 use forebay_space::Ptr;
-use forebay_tree::{FANOUT, NodeHeader, decode_ptrs, leaves_end};
+use forebay_tree::{FANOUT, NODE_BYTES, NodeHeader, decode_ptrs, leaves_end};
 use futures_util::future::join_all;
 use std::collections::VecDeque;
 use std::fmt;
@@ -210,8 +210,9 @@ impl Shard {
     }
 
     /// Goes on until there are blocks to send, or nothing is left.
-    async fn walk(&self, walk: &mut Walk) -> Result<(), IoError> {
-        let (start, mut served) = (self.rt.now(), self.served.get());
+    async fn walk(self: &Rc<Self>, walk: &mut Walk) -> Result<(), IoError> {
+        let mut pace = self.pace();
+        pace.step(forebay_qos::Work::read((BATCH * NODE_BYTES) as u64, BATCH)).await;
         while walk.ready.is_empty() {
             let mut leaves = Vec::new();
             while leaves.len() < BATCH
@@ -249,12 +250,12 @@ impl Shard {
                 break;
             }
         }
-        self.give_way(start, &mut served).await;
+        pace.rest().await;
         Ok(())
     }
 
     /// The blocks of a run of a snapshot, each as it is stored.
-    async fn run_data(&self, snapshot: Id, first: u64, ptrs: &[Ptr]) -> Result<Vec<Buf>, IoError> {
+    async fn run_data(self: &Rc<Self>, snapshot: Id, first: u64, ptrs: &[Ptr]) -> Result<Vec<Buf>, IoError> {
         let mut runs: Vec<Vec<Ptr>> = Vec::new();
         for ptr in ptrs {
             match runs.last_mut() {
@@ -262,6 +263,9 @@ impl Shard {
                 _ => runs.push(vec![*ptr]),
             }
         }
+        let bytes = ptrs.iter().map(|ptr| u64::from(ptr.bytes())).sum();
+        let mut pace = self.pace();
+        pace.step(forebay_qos::Work::read(bytes, runs.len())).await;
         let read = join_all(runs.iter().map(|run| self.read_stored_run(run))).await;
         let (mut parts, mut block) = (Vec::with_capacity(ptrs.len()), first);
         for (run, data) in runs.iter().zip(read) {
@@ -281,7 +285,7 @@ impl Shard {
     }
 
     /// The next piece of a stream; empty when nothing is left to walk over.
-    async fn piece(&self, work: &mut Work) -> Result<Vec<u8>, IoError> {
+    async fn piece(self: &Rc<Self>, work: &mut Work) -> Result<Vec<u8>, IoError> {
         let (walk, mut runs, mut bytes) = (&mut work.walk, Vec::new(), 0);
         if walk.ready.is_empty() {
             self.walk(walk).await?;

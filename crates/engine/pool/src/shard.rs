@@ -8,6 +8,7 @@ use crate::cache::{BlockCache, BlockWeight, Doorkeeper};
 use crate::commit::Entry;
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
+use crate::leaves::LeafClock;
 use crate::lineage::{FreezeOrder, FrozenDataset, Snapshot};
 use crate::lines::Places;
 use crate::locks::RangeLocks;
@@ -19,9 +20,9 @@ use crate::reserve::{Claim, Pledge, Promise};
 use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
+use crate::turns::Turns;
 use crate::vacate::Successor;
 use crate::wanted::Wanted;
-use forebay_base::NumberHasher;
 use forebay_compress::Codec;
 use forebay_device::SlotRef;
 use forebay_log::{Chain, FrameContext, Ring};
@@ -112,29 +113,6 @@ pub(crate) struct FrozenShard {
     pub unflushed: DiskSet,
 }
 
-/// Leaves in memory, in the order in which they came: the clock that evicts them.
-#[derive(Default)]
-pub(crate) struct LeafClock {
-    queue: VecDeque<(u32, u64)>,
-    members: HashSet<(u32, u64), BuildHasherDefault<NumberHasher>>,
-}
-
-impl LeafClock {
-    /// Two datasets have exchanged their trees.
-    pub fn exchange(&mut self, one: u32, other: u32) {
-        for (number, _) in &mut self.queue {
-            *number = if *number == one {
-                other
-            } else if *number == other {
-                one
-            } else {
-                *number
-            };
-        }
-        self.members = self.queue.iter().copied().collect();
-    }
-}
-
 pub(crate) struct Shard {
     pub rt: Rt,
     pub shared: Arc<PoolShared>,
@@ -153,6 +131,7 @@ pub(crate) struct Shard {
     /// The tree of the snapshot that was last cloned, with all its interior nodes.
     pub cloned: RefCell<Option<(u32, Tree)>>,
     pub deletion_work: Signal,
+    pub turns: Rc<Turns>,
     pub log: RefCell<Log>,
     pub queue: RefCell<VecDeque<Entry>>,
     /// Tells the commit task that there is something to do.
@@ -279,6 +258,7 @@ impl Shard {
             Default::default(),
         );
         let zero = rt.arena().take_zeroed(128 << 10).freeze();
+        let turns = Rc::new(Turns::new(rt.clone(), shared.turns.clone(), index));
         let dirty = parts.datasets.values().map(|dataset| dataset.tree.borrow().dirty()).sum();
         Shard {
             zero,
@@ -294,6 +274,7 @@ impl Shard {
             sealed_snapshots: RefCell::default(),
             cloned: RefCell::default(),
             deletion_work: Signal::default(),
+            turns,
             log: RefCell::new(parts.log),
             queue: RefCell::default(),
             work: Signal::default(),
@@ -621,31 +602,6 @@ impl Shard {
         }
     }
 
-    /// Takes note that a leaf is in memory, and evicts others when there are too many.
-    pub fn leaf_loaded(&self, number: u32, leaf: u64) {
-        let mut clock = self.leaves.borrow_mut();
-        if clock.members.insert((number, leaf)) {
-            clock.queue.push_back((number, leaf));
-        }
-        let limit = (self.shared.memory_per_shard / 4 / forebay_tree::NODE_BYTES as u64).max(16) as usize;
-        // Two looks per leaf at most: dirty ones and those in use stay.
-        let mut looks = if clock.queue.len() > limit { 2 * clock.queue.len() - limit } else { 0 }.min(64);
-        while clock.queue.len() > limit && looks > 0 {
-            looks -= 1;
-            let (number, leaf) = clock.queue.pop_front().expect("longer than the limit");
-            let dataset = self.datasets.borrow().get(&number).cloned();
-            let stays = dataset.is_some_and(|dataset| {
-                let mut tree = dataset.tree.borrow_mut();
-                tree.is_loaded(leaf) && !tree.evict(leaf)
-            });
-            if stays {
-                clock.queue.push_back((number, leaf));
-            } else {
-                clock.members.remove(&(number, leaf));
-            }
-        }
-    }
-
     /// Closes the period. Called between commits only.
     pub fn freeze_now(&self) -> FrozenShard {
         let log = self.log.borrow();
@@ -679,6 +635,7 @@ impl Shard {
         self.work.send();
         self.destage_work.send();
         self.deletion_work.send();
+        self.turns.wake();
         self.progress.changed();
         self.progress.until(|| self.tasks.get() == 0).await;
     }

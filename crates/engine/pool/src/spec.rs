@@ -3,6 +3,7 @@
 use forebay_base::{Id, WallTime};
 use forebay_compress::Compression;
 use forebay_device::ErrorCounts;
+use std::time::Duration;
 
 /// How a group of disks protects data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -434,6 +435,20 @@ pub struct GroupStatus {
     pub disks: Vec<DiskStatus>,
 }
 
+/// What a pool's disks can do together, redundancy and log included, with requests of 8 KiB at random places and of 1 MiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolSpeed {
+    /// Small requests in a second; writes are durable.
+    pub read_iops: u64,
+    pub write_iops: u64,
+    /// Bytes in a second, in large requests.
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+    /// How much work is in flight at most, in the time that the pool takes for it.
+    pub window: Duration,
+    pub measured: WallTime,
+}
+
 /// One pool. Sizes are in bytes of user data space (after mirroring).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolStatus {
@@ -465,6 +480,8 @@ pub struct PoolStatus {
     pub scrub_next: Option<WallTime>,
     /// How long deleted volumes are kept; with 0 they are not.
     pub trash_keep_seconds: u32,
+    /// Nothing before it was measured.
+    pub speed: Option<PoolSpeed>,
 }
 
 /// What is being done to restore or spread redundancy.

@@ -12,6 +12,7 @@ use crate::heal::as_task;
 use crate::shard::Shard;
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
+use forebay_qos::Work;
 use forebay_raid::DiskSet;
 use forebay_space::{ChunkId, ChunkKind};
 use std::ops::{AddAssign, Range};
@@ -111,16 +112,17 @@ impl Shard {
         part
     }
 
-    async fn discard_slot(&self, slot: SlotRef, range: Range<u64>) -> Part {
+    async fn discard_slot(self: &Rc<Self>, slot: SlotRef, range: Range<u64>) -> Part {
         let mut part = Part::default();
-        let (start, mut served) = (self.rt.now(), self.served.get());
+        let mut pace = self.pace();
+        pace.step(Work::write(0, 1)).await;
         let bytes = range.end - range.start;
         match self.array.discard(slot, range).await {
             Some(Ok(())) => part.bytes = bytes,
             Some(Err(_)) => part.without.insert(slot.disk),
             None => {}
         }
-        self.give_way(start, &mut served).await;
+        pace.rest().await;
         part
     }
 }

@@ -25,7 +25,9 @@ use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{DiskEntry, DiskLayout, DiskStatus, GroupEntry, Label, UNIT};
 use forebay_log::Ring;
+use forebay_qos::Work;
 use forebay_space::{CLASSES, ChunkEntry, ChunkId, ChunkKind, Lines};
+use forebay_tree::FANOUT;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -133,7 +135,7 @@ impl Shard {
             let of_group = space.chunks().map(|chunk| &chunk.entry).filter(|entry| entry.group == group);
             of_group.filter(|entry| entry.kind != ChunkKind::Log).map(|entry| entry.id).collect()
         };
-        let (mut bytes, mut nodes, mut leaves, mut served) = (0, 0, 0, self.served.get());
+        let (mut bytes, mut nodes, mut leaves, mut pace) = (0, 0, 0, self.pace());
         let (mut number, mut leaf) = self.vacated.get();
         loop {
             let next = self.datasets.borrow().range(number..).next().map(|(_, dataset)| dataset.clone());
@@ -155,7 +157,7 @@ impl Shard {
                 }
                 let next = dataset.tree.borrow().next_leaf(leaf);
                 let Some(found) = next else { break };
-                let start = self.rt.now();
+                pace.step(Work::read(FANOUT * dataset.block_bytes() as u64, 1)).await;
                 let moved = match self.evacuate_leaf(&dataset, found, &closed).await {
                     Ok(moved) => self.rewrite_above(&dataset, found, &closed).await.map(|more| (moved, more)),
                     Err(error) => Err(error),
@@ -167,7 +169,7 @@ impl Shard {
                     Err(_) => {}
                 }
                 (leaf, leaves) = (found + 1, leaves + 1);
-                self.give_way(start, &mut served).await;
+                pace.rest().await;
             }
             (number, leaf) = (number + 1, 0);
         }

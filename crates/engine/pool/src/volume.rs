@@ -6,16 +6,19 @@ use crate::destage::LogClaim;
 use crate::error::IoError;
 use crate::lines::LinesClaim;
 use crate::pack::{Block, Packing};
+use crate::read::Reader;
 use crate::record::DatasetRecord;
 use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::signal::Pass;
 use crate::spec::{Extent, SyncPolicy};
+use crate::turns::Turn;
 use crate::wanted::Wanted;
 use forebay_base::Checksum;
 use forebay_base::planted::{Bug, active};
 use forebay_compress::Compression;
 use forebay_device::UNIT;
+use forebay_qos::Work;
 use forebay_runtime::{Buf, Completion, Rt};
 use forebay_tree::{FANOUT, Found};
 use std::iter::once;
@@ -53,6 +56,12 @@ enum Prepared {
         count: u64,
         lines: Option<LinesClaim>,
     },
+}
+
+/// A turn at the disks, and room in the log for a write.
+pub(crate) struct Room {
+    turn: Turn,
+    log: LogRoom,
 }
 
 /// Room in the log for a write.
@@ -128,7 +137,7 @@ impl LocalVolume {
             return Ok(Vec::new());
         }
         let (first, last) = self.blocks(at, len as u64);
-        let parts = self.shard.read_blocks(&self.dataset, first, last).await?;
+        let parts = self.shard.read_blocks(&self.dataset, first, last, Reader::Client).await?;
         let skip = (at - first * u64::from(self.block_size())) as usize;
         Ok(trim(parts, skip, len))
     }
@@ -186,7 +195,7 @@ impl LocalVolume {
         }
         let (first, last) = self.blocks(at, len as u64);
         let prepared = self.prepare(at, data, last - first + 1).await?;
-        let room = self.claim_log(prepared.logged()).await?;
+        let room = self.claim(len, prepared.logged()).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let (mut entry, wait) = match prepared {
             Prepared::Packed(packing) => self.packed_entry(first, packing, room, fua).await?,
@@ -211,7 +220,7 @@ impl LocalVolume {
         let Admitted { _active, _changing, pass } =
             self.admit(first * block_bytes as u64, count as usize * block_bytes).await?;
         let packing = self.shard.deal_lines(&self.dataset, packing).await?;
-        let room = self.claim_log(packing.sizes_left().len() as u64).await?;
+        let room = self.claim(count as usize * block_bytes, packing.sizes_left().len() as u64).await?;
         let guard = self.dataset.locks.lock(first, first + count - 1).await;
         let (mut entry, wait) = self.packed_entry(first, packing, room, false).await?;
         entry.pass = pass;
@@ -251,6 +260,14 @@ impl LocalVolume {
         Ok(LogRoom { claim: Some(claim), takes_data })
     }
 
+    /// What a write of `bytes` waits for before it locks its blocks.
+    async fn claim(&self, bytes: usize, logged: u64) -> Result<Room, IoError> {
+        // The log first: while it is full, nobody's turn passes unused.
+        let log = self.claim_log(logged).await?;
+        let work = Work::write(bytes as u64, 1);
+        Ok(Room { turn: self.dataset.flow(&self.shard).turn(work).await, log })
+    }
+
     /// Queues an entry; gives what to wait for, if the caller must.
     pub fn queue(&self, mut entry: Entry, wait: bool) -> Option<Completion<Result<(), IoError>>> {
         let done = wait.then(|| entry.awaited());
@@ -275,7 +292,7 @@ impl LocalVolume {
         first: u64,
         parts: Vec<Buf>,
         lines: Option<LinesClaim>,
-        room: LogRoom,
+        room: Room,
         fua: bool,
     ) -> Result<(Entry, bool), IoError> {
         if lines.is_none() && self.dataset.compression() != Compression::Off {
@@ -294,7 +311,7 @@ impl LocalVolume {
         let mut ptrs = lines.first_mut().map_or(Vec::new(), |lines| lines.take_first(in_lines));
         ptrs.extend(places);
         // The first blocks go straight to the data disks, the others to the log.
-        let direct = if room.takes_data { in_lines } else { count };
+        let direct = if room.log.takes_data { in_lines } else { count };
         let (parts, logged) = split(parts, direct * block_bytes);
         let logged_places = ptrs.split_off(direct);
         let mut changes = Vec::with_capacity(1);
@@ -314,7 +331,8 @@ impl LocalVolume {
             changes.push(Change::Data { dataset, first, blocks });
         }
         let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
-        (entry.nodes, entry.lines, entry.room) = (Some(nodes), lines, room.claim);
+        (entry.nodes, entry.lines) = (Some(nodes), lines);
+        (entry.room, entry.turn) = (room.log.claim, Some(room.turn));
         if entry.stored_bytes() >= AHEAD_BYTES {
             self.shard.write_ahead(&mut entry).await;
         }
@@ -327,7 +345,7 @@ impl LocalVolume {
         &self,
         first: u64,
         mut packing: Packing,
-        room: LogRoom,
+        room: Room,
         fua: bool,
     ) -> Result<(Entry, bool), IoError> {
         let durable = self.is_durable(fua);
@@ -342,9 +360,10 @@ impl LocalVolume {
             }
             allocated => allocated?,
         };
-        let (changes, lines) = packing.changes(&self.dataset, first, places, room.takes_data);
+        let (changes, lines) = packing.changes(&self.dataset, first, places, room.log.takes_data);
         let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
-        (entry.nodes, entry.lines, entry.room) = (Some(nodes), lines, room.claim);
+        (entry.nodes, entry.lines) = (Some(nodes), lines);
+        (entry.room, entry.turn) = (room.log.claim, Some(room.turn));
         if entry.stored_bytes() >= AHEAD_BYTES {
             self.shard.write_ahead(&mut entry).await;
         }
@@ -378,7 +397,7 @@ impl LocalVolume {
                 let mut whole = if active(Bug::PartialBlockZeroed) {
                     self.shard.rt.arena().take_zeroed(block_bytes)
                 } else {
-                    let old = self.shard.read_block(&self.dataset, block, false).await?;
+                    let old = self.shard.read_block(&self.dataset, block, Reader::Merger).await?;
                     self.shard.rt.arena().copy(&old)
                 };
                 cutter.copy_to(&mut whole[skip..skip + len]);
@@ -414,12 +433,12 @@ impl LocalVolume {
             return Err(IoError::OutOfRange);
         }
         let (first, last) = self.blocks(at, len as u64);
-        let room = self.claim_log(last - first + 1).await?;
+        let room = self.claim(len, last - first + 1).await?;
         let guard = self.dataset.locks.lock(first, last).await;
         let mut offset = 0;
         let mut skip = (at - first * u64::from(self.block_size())) as usize;
         for block in first..=last {
-            let data = self.shard.read_block(&self.dataset, block, false).await?;
+            let data = self.shard.read_block(&self.dataset, block, Reader::Merger).await?;
             let here = &data[skip..data.len().min(skip + len - offset)];
             let differs = here.iter().zip(&expected[offset..]).position(|(found, wanted)| found != wanted);
             if let Some(byte) = differs {
@@ -439,11 +458,17 @@ impl LocalVolume {
 
     pub async fn status(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
         let _active = self.begin()?;
-        self.extents(at, len, extents_max).await
+        self.extents(at, len, extents_max, Reader::Client).await
     }
 
-    /// The same, not for a client.
-    pub async fn extents(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
+    /// The same for any reader.
+    pub async fn extents(
+        &self,
+        at: u64,
+        len: u64,
+        extents_max: usize,
+        reader: Reader,
+    ) -> Result<Vec<Extent>, IoError> {
         self.check(at, len)?;
         if len == 0 || extents_max == 0 {
             return Ok(Vec::new());
@@ -459,7 +484,7 @@ impl LocalVolume {
             let (mapped, until) = if next > block && !self.dataset.has_newer(block, next) {
                 (false, next)
             } else {
-                (self.shard.is_mapped(&self.dataset, block).await?, block + 1)
+                (self.shard.is_mapped(&self.dataset, block, reader).await?, block + 1)
             };
             let end = (until * block_bytes).min(at + len);
             let full = extents.len() == extents_max;
@@ -493,7 +518,7 @@ impl LocalVolume {
 }
 
 impl Shard {
-    async fn is_mapped(&self, dataset: &Dataset, block: u64) -> Result<bool, IoError> {
+    async fn is_mapped(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<bool, IoError> {
         if dataset.newest(block, true).is_some() {
             return Ok(true);
         }
@@ -502,7 +527,7 @@ impl Shard {
             Found::At(_) => return Ok(true),
             Found::Unloaded { .. } => {}
         }
-        self.locate_mapped(dataset, block).await
+        self.locate_mapped(dataset, block, reader).await
     }
 }
 

@@ -11,12 +11,34 @@ pub enum Kind {
 pub struct Work {
     pub kind: Kind,
     pub bytes: u32,
+    /// In how many places they are.
+    pub places: u32,
 }
 
-/// A cost that grows with the size.
+impl Work {
+    /// Reading so many bytes in so many places; what is too much for the type costs what the most does.
+    pub fn read(bytes: u64, places: usize) -> Work {
+        Work::of(Kind::Read, bytes, places)
+    }
+
+    /// The same of writing.
+    pub fn write(bytes: u64, places: usize) -> Work {
+        Work::of(Kind::Write, bytes, places)
+    }
+
+    fn of(kind: Kind, bytes: u64, places: usize) -> Work {
+        Work {
+            kind,
+            bytes: bytes.try_into().unwrap_or(u32::MAX),
+            places: places.try_into().unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// A cost that grows with the number of places and with the size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Affine {
-    /// Nanoseconds of any request.
+    /// Nanoseconds of each place.
     pub fixed: u64,
     /// Picoseconds of each byte: a pool with 1 GB/s has 1000.
     pub byte_ps: u64,
@@ -31,8 +53,8 @@ impl Affine {
         Affine { fixed: fixed as u64, byte_ps: (byte * 1000.0) as u64 }
     }
 
-    fn of(self, bytes: u32) -> u64 {
-        self.fixed + u64::from(bytes) * self.byte_ps / 1000
+    fn of(self, work: Work) -> u64 {
+        self.fixed * u64::from(work.places) + u64::from(work.bytes) * self.byte_ps / 1000
     }
 }
 
@@ -47,8 +69,8 @@ impl Costs {
     /// Nanoseconds of the whole pool.
     pub fn of(&self, work: Work) -> u64 {
         match work.kind {
-            Kind::Read => self.read.of(work.bytes),
-            Kind::Write => self.write.of(work.bytes),
+            Kind::Read => self.read.of(work),
+            Kind::Write => self.write.of(work),
         }
     }
 }
@@ -61,7 +83,7 @@ mod tests {
     fn the_line_goes_through_what_was_measured() {
         let read = Affine::through((8192, 100_000.0), (1 << 20, 1000.0));
         let costs = Costs { read, write: read };
-        let of = |bytes| costs.of(Work { kind: Kind::Read, bytes });
+        let of = |bytes| costs.of(Work { kind: Kind::Read, bytes, places: 1 });
         assert!(of(8192).abs_diff(10_000) <= 10, "{}", of(8192));
         assert!(of(1 << 20).abs_diff(1_000_000) <= 2000, "{}", of(1 << 20));
     }
@@ -71,7 +93,7 @@ mod tests {
         // Large requests that were faster than small ones, and none at all.
         for (small, large) in [(1000.0, 2000.0), (0.0, 0.0), (1e12, 1e12)] {
             let line = Affine::through((8192, small), (1 << 20, large));
-            assert!(line.of(8192) >= 1);
+            assert!(line.of(Work { kind: Kind::Read, bytes: 8192, places: 1 }) >= 1);
         }
     }
 }

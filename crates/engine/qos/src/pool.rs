@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const IDLE: u64 = u64::MAX;
 /// By this part of a second's progress a shard may be ahead of others: 1/200.
 const LEAD_PER_SECOND: u64 = 200;
+const LOOK_NS: u64 = 10_000_000;
 
 /// Each in a cache line of its own: a shard writes it with each request, and the others seldom read it.
 #[repr(align(64))]
@@ -75,14 +76,19 @@ impl Pool {
         self.in_flight.0.load(Relaxed)
     }
 
-    /// To be called every few milliseconds by somebody: how fast virtual time goes says how much of it is a moment.
-    pub fn tick(&self, now: Nanos) {
+    /// Looks now and then how fast virtual time goes: that says how much of it is a moment.
+    pub(crate) fn look(&self, now: Nanos) {
+        let at = self.seen_at.load(Relaxed);
+        let elapsed = now.0.saturating_sub(at);
+        let is_mine = || self.seen_at.compare_exchange(at, now.0, Relaxed, Relaxed).is_ok();
+        if elapsed < LOOK_NS || !is_mine() {
+            return;
+        }
         let reached = self.reached();
-        let (before, at) = (self.seen.swap(reached, Relaxed), self.seen_at.swap(now.0, Relaxed));
-        let (passed, elapsed) = (reached.saturating_sub(before), now.0.saturating_sub(at));
-        if let Some(lead) =
-            (u128::from(passed) * 1_000_000_000 / u128::from(LEAD_PER_SECOND)).checked_div(elapsed.into())
-        {
+        let passed = reached.saturating_sub(self.seen.swap(reached, Relaxed));
+        // What was a pause says nothing of how fast it goes.
+        if elapsed < 10 * LOOK_NS {
+            let lead = u128::from(passed) * 1_000_000_000 / u128::from(LEAD_PER_SECOND * elapsed);
             self.lead.store(lead as u64, Relaxed);
         }
     }

@@ -31,7 +31,7 @@ const TURNS_PART: u64 = 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowId(u32);
 
-/// Something that has begun: to be given back to [`Scheduler::end`].
+/// What has begun: to be given back to [`Scheduler::end`].
 #[derive(Debug)]
 #[must_use]
 pub struct InFlight {
@@ -77,6 +77,8 @@ pub struct Scheduler<T> {
     dues: Heap,
     /// Flows at their ceiling, by when that opens.
     held: Heap,
+    /// Requests that wait, over all flows.
+    waiting: usize,
     /// Cost in flight of this shard, and of that what had its turn.
     in_flight: u64,
     turns_in_flight: u64,
@@ -118,6 +120,7 @@ impl<T> Scheduler<T> {
             turns: Heap::new(),
             dues: Heap::new(),
             held: Heap::new(),
+            waiting: 0,
             in_flight: 0,
             turns_in_flight: 0,
             owed_to_turns: 0,
@@ -170,6 +173,7 @@ impl<T> Scheduler<T> {
         self.unlist(id.0);
         self.unused.push(id.0);
         let flow = self.flows[id.0 as usize].take().expect("a flow that was not removed");
+        self.waiting -= flow.waiting.len();
         flow.waiting.into_iter().map(|(_, request)| request)
     }
 
@@ -200,19 +204,60 @@ impl<T> Scheduler<T> {
         }
     }
 
+    /// Begins a request if nothing on this shard waits and it may begin now: what happens as long as there is enough for all.
+    pub fn begin_at_once(&mut self, now: Nanos, id: FlowId, work: Work) -> Option<InFlight> {
+        if self.waiting > 0 {
+            return None;
+        }
+        let (cost, reached) = (self.pool.costs().of(work), self.pool.reached());
+        let flow = self.flow(id.0);
+        if flow.opens(now) > now {
+            return None;
+        }
+        let is_due = flow.has_floor() && flow.due <= now.0;
+        flow.turn = flow.turn.max(reached);
+        let turn = flow.turn;
+        let may_begin = (is_due || self.is_turn(turn)) && self.has_room(cost, is_due);
+        may_begin.then(|| self.account(now, id.0, work, cost, is_due))
+    }
+
+    /// Begins what others wait for, whatever waits: it is only counted.
+    pub fn begin_unasked(&mut self, work: Work) -> InFlight {
+        let cost = self.pool.costs().of(work);
+        self.in_flight += cost;
+        self.pool.begin(cost);
+        InFlight { cost, is_turn: false }
+    }
+
     /// A request waits from now on.
     pub fn push(&mut self, now: Nanos, id: FlowId, work: Work, request: T) {
         self.flow(id.0).waiting.push_back((work, request));
+        self.waiting += 1;
         self.list(now, id.0);
     }
 
-    /// Gives up what waits and is `unwanted`.
+    /// Gives up what waits in a flow and is not `wanted`.
     pub fn retain(&mut self, id: FlowId, wanted: impl Fn(&T) -> bool) {
-        self.flow(id.0).waiting.retain(|(_, request)| wanted(request));
+        let flow = self.flow(id.0);
+        let before = flow.waiting.len();
+        flow.waiting.retain(|(_, request)| wanted(request));
+        let gone = before - flow.waiting.len();
+        self.waiting -= gone;
+    }
+
+    /// Cost in flight of this shard: when it is over, something else may begin.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Whether requests wait.
+    pub fn has_waiting(&self) -> bool {
+        self.waiting > 0
     }
 
     /// What may begin now. To be called until it begins nothing: after a request came, after one ended, and at the time that it said.
     pub fn next(&mut self, now: Nanos) -> Next<T> {
+        self.pool.look(now);
         while let Some(Reverse((opens, id))) = self.held.peek().copied()
             && opens <= now.0
         {
@@ -222,8 +267,8 @@ impl<T> Scheduler<T> {
         }
         let (turn, due) = (self.first_turn(now), self.first_due(now));
         self.pool.show(self.shard, turn.map(|(tag, _)| tag));
-        let (is_due, last) = (due.is_some_and(|(time, _)| time <= now.0), self.pool.others(self.shard));
-        let turn = turn.filter(|(tag, _)| *tag <= last.saturating_add(self.pool.lead()));
+        let is_due = due.is_some_and(|(time, _)| time <= now.0);
+        let turn = turn.filter(|(tag, _)| self.is_turn(*tag));
         let waits_for_turn = |(_, id): &(u64, u32)| self.owed_to_turns >= self.cost(*id);
         let (id, by_floor) = match (due.filter(|_| is_due), turn) {
             // Its turn comes before what is due.
@@ -232,9 +277,24 @@ impl<T> Scheduler<T> {
             (None, Some((_, id))) => (id, false),
             (None, None) => return self.until(due),
         };
-        let (cost, window) = (self.cost(id), self.pool.window());
+        let cost = self.cost(id);
+        if !self.has_room(cost, by_floor) {
+            return self.until(due.filter(|_| !is_due));
+        }
+        let (work, request) = self.flow(id).waiting.pop_front().expect("a flow with something waiting");
+        self.waiting -= 1;
+        Next::Begin(request, self.account(now, id, work, cost, by_floor))
+    }
+
+    /// Whether no other shard has one that should come long before `tag`.
+    fn is_turn(&self, tag: u64) -> bool {
+        tag <= self.pool.others(self.shard).saturating_add(self.pool.lead())
+    }
+
+    fn has_room(&self, cost: u64, by_floor: bool) -> bool {
+        let window = self.pool.window();
         let room = |limit: u64| self.pool.in_flight() + cost <= limit;
-        let may_begin = match by_floor {
+        match by_floor {
             // As much again may be in flight: who fills the window does not make others miss their floor.
             true => self.in_flight == 0 || room(2 * window),
             // Nor are turns missed because others fill it with what is due.
@@ -242,21 +302,16 @@ impl<T> Scheduler<T> {
                 let part = window / TURNS_PART / self.pool.shards() as u64;
                 self.turns_in_flight == 0 || self.turns_in_flight + cost <= part || room(window)
             }
-        };
-        if !may_begin {
-            return self.until(due.filter(|_| !is_due));
         }
-        self.begin(now, id, cost, by_floor)
     }
 
     fn until<R>(&self, due: Option<(u64, u32)>) -> Next<R> {
-        let held = self.held.peek().map(|Reverse((opens, _))| *opens);
-        let waits = !self.turns.is_empty() || held.is_some();
-        match [held, due.map(|(time, _)| time)].into_iter().flatten().min() {
-            Some(time) => Next::Wait(Nanos(time)),
-            None if waits => Next::Full,
-            None => Next::Idle,
+        if !self.has_waiting() {
+            return Next::Idle;
         }
+        let held = self.held.peek().map(|Reverse((opens, _))| *opens);
+        let first = [held, due.map(|(time, _)| time)].into_iter().flatten().min();
+        first.map_or(Next::Full, |time| Next::Wait(Nanos(time)))
     }
 
     fn cost(&self, id: u32) -> u64 {
@@ -304,10 +359,9 @@ impl<T> Scheduler<T> {
         }
     }
 
-    fn begin(&mut self, now: Nanos, id: u32, cost: u64, by_floor: bool) -> Next<T> {
+    fn account(&mut self, now: Nanos, id: u32, work: Work, cost: u64, by_floor: bool) -> InFlight {
         let ahead = self.pool.reached() + self.pool.lead() * AHEAD_LEADS_MAX;
         let flow = self.flows[id as usize].as_mut().expect("a flow that was not removed");
-        let (work, request) = flow.waiting.pop_front().expect("a flow with something waiting");
         flow.ceilings.iter().for_each(|ceiling| ceiling.take(now, work));
         let next = flow.turn + cost * SCALE / flow.weight;
         if by_floor {
@@ -318,11 +372,11 @@ impl<T> Scheduler<T> {
             self.pool.reach(flow.turn);
             flow.turn = next;
             self.owed_to_turns = 0;
+            self.turns_in_flight += cost;
         }
         self.in_flight += cost;
-        self.turns_in_flight += if by_floor { 0 } else { cost };
         self.pool.begin(cost);
-        Next::Begin(request, InFlight { cost, is_turn: !by_floor })
+        InFlight { cost, is_turn: !by_floor }
     }
 
     /// What had begun is over.

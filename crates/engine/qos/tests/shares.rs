@@ -29,7 +29,7 @@ fn with_floor(class: Class, floor: u64) -> Level {
 }
 
 fn client(level: Level, bytes: u32, demand: Demand) -> Client {
-    Client { level, work: Work { kind: Kind::Read, bytes }, demand }
+    Client { level, work: Work { kind: Kind::Read, bytes, places: 1 }, demand }
 }
 
 fn greedy(level: Level) -> Client {

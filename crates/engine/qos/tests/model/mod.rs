@@ -15,7 +15,6 @@ const WINDOW: u64 = 1_000_000;
 const LATENCY: u64 = 50_000;
 /// A shard that others hold up looks again after this.
 const LOOK: u64 = 100_000;
-const TICK: u64 = 10_000_000;
 
 /// How much a client asks for.
 #[derive(Clone, Copy)]
@@ -35,7 +34,6 @@ pub struct Client {
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Tick,
     Look(usize),
     Ask(usize, u32),
     Done(usize, u64),
@@ -48,7 +46,6 @@ struct Waiting {
 
 pub struct Model {
     now: u64,
-    pool: Arc<Pool>,
     shards: Vec<Scheduler<Waiting>>,
     clients: Vec<Client>,
     flows: Vec<FlowId>,
@@ -73,7 +70,6 @@ impl Model {
         let mut model = Model {
             now: 1,
             shards: (0..shards).map(|shard| Scheduler::new(pool.clone(), shard)).collect(),
-            pool,
             clients: clients.to_vec(),
             flows: Vec::new(),
             own: Vec::new(),
@@ -96,7 +92,6 @@ impl Model {
             model.flows.push(flow);
             model.demand(nth, client.demand);
         }
-        model.after(TICK, Event::Tick);
         model
     }
 
@@ -165,10 +160,6 @@ impl Model {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Tick => {
-                self.pool.tick(Nanos(self.now));
-                self.after(TICK, Event::Tick);
-            }
             Event::Look(shard) => {
                 if self.looks[shard] == self.now {
                     self.looks[shard] = 0;
@@ -201,19 +192,26 @@ impl Model {
         self.open[client] += 1;
         let (shard, work) = (client % self.shards.len(), self.clients[client].work);
         let waiting = Waiting { client, asked: self.now };
-        self.shards[shard].push(Nanos(self.now), self.flows[client], work, waiting);
-        self.poll(shard);
+        match self.shards[shard].begin_at_once(Nanos(self.now), self.flows[client], work) {
+            Some(begun) => self.begin(shard, waiting, begun),
+            None => {
+                self.shards[shard].push(Nanos(self.now), self.flows[client], work, waiting);
+                self.poll(shard);
+            }
+        }
+    }
+
+    fn begin(&mut self, shard: usize, waiting: Waiting, begun: InFlight) {
+        self.busy = self.busy.max(self.now) + self.costs.of(self.clients[waiting.client].work);
+        self.begun.push(Some((waiting, begun)));
+        let nth = self.begun.len() as u64 - 1;
+        self.after(self.busy + LATENCY - self.now, Event::Done(shard, nth));
     }
 
     fn poll(&mut self, shard: usize) {
         let look = loop {
             match self.shards[shard].next(Nanos(self.now)) {
-                Next::Begin(waiting, begun) => {
-                    self.busy = self.busy.max(self.now) + self.costs.of(self.clients[waiting.client].work);
-                    self.begun.push(Some((waiting, begun)));
-                    let nth = self.begun.len() as u64 - 1;
-                    self.after(self.busy + LATENCY - self.now, Event::Done(shard, nth));
-                }
+                Next::Begin(waiting, begun) => self.begin(shard, waiting, begun),
                 Next::Wait(time) => break time.0.min(self.now + LOOK).max(self.now + 1),
                 Next::Full => break self.now + LOOK,
                 Next::Idle => return,

@@ -1,0 +1,299 @@
+//! What a pool's disks can do: measured through the engine itself, so that redundancy, log and group commit are in the figures.
+//!
+//! Each shard gets a dataset that is *being deleted* from the beginning, as its record says, and is only kept from it as long as the measurement
+//! lasts: whatever ends that gives its space back. It is written from end to end, so that nothing is read that no disk ever stored; then come small requests, at
+//! random places, more and more of them at a time, until that brings nothing more. Reads pass by the cache.
+//!
+//! The number that was enough, in terms of the time that they take of the pool, is the *window* of the scheduler ([`forebay_qos`]).
+//!
+//! What clients do meanwhile is missing in the figures. They are those of a short time: a device that slows down later is slower than they say.
+
+use crate::Engine;
+use crate::control::Control;
+use crate::dataset::Dataset;
+use crate::error::{Error, ErrorKind, IoError};
+use crate::record::{DatasetKind, DatasetRecord, DatasetState};
+use crate::registry::{UNBOUNDED, UNMEASURED};
+use crate::shard::Shard;
+use crate::spec::PoolSpeed;
+use crate::volume::LocalVolume;
+use forebay_base::{Id, MIB, Random};
+use forebay_compress::Compression;
+use forebay_qos::{Affine, Costs, Kind, Work};
+use forebay_runtime::Buf;
+use futures_util::future::join_all;
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// log2 of the bytes of a block: small requests are of 8 KiB.
+const SHIFT: u8 = 13;
+const SMALL: u32 = 1 << SHIFT;
+const LARGE: u32 = MIB as u32;
+/// What each shard writes and reads, where so much is free.
+const BYTES_MAX: u64 = 256 * MIB;
+/// This part of what is free is taken at most: 1/16.
+const FREE_PART: u64 = 16;
+const BYTES_MIN: u64 = 4 * MIB;
+/// How long it is written at most, and how long large requests are measured, and each number of small ones.
+const FILL_TIME: Duration = Duration::from_secs(5);
+const LARGE_TIME: Duration = Duration::from_millis(500);
+const SMALL_TIME: Duration = Duration::from_millis(150);
+/// Requests in flight, over all shards: of large ones, and of small ones at most.
+const LARGE_DEPTH: usize = 8;
+const SMALL_DEPTH_MAX: usize = 256;
+/// Twice as many at a time should bring a twentieth more. Once they may not: two writers take turns in commits, and four are together.
+const GAIN_MIN: f64 = 1.05;
+const IN_VAIN_MAX: u32 = 2;
+/// What is enough for so much of the best, and a quarter more, is the window.
+const ENOUGH: f64 = 0.95;
+const SPARE: f64 = 1.25;
+
+/// The dataset of a shard that is used for it.
+pub(crate) struct Sample {
+    volume: LocalVolume,
+    /// What is written: no block of it is like another, nor can a device make it smaller.
+    data: Buf,
+}
+
+/// What is asked of each shard.
+#[derive(Clone, Copy)]
+struct Load {
+    kind: Kind,
+    bytes: u32,
+    depth: usize,
+    order: Order,
+    time: Duration,
+}
+
+#[derive(Clone, Copy)]
+enum Order {
+    Random,
+    /// From left to right, and no further.
+    Once,
+}
+
+/// Requests that were over in time, and in which time.
+#[derive(Clone, Copy)]
+struct Measured {
+    requests: u64,
+    nanos: u64,
+}
+
+impl PoolSpeed {
+    /// What requests cost.
+    pub fn costs(&self) -> Costs {
+        let line = |small: u64, bytes: u64| {
+            Affine::through((SMALL, small as f64), (LARGE, bytes as f64 / f64::from(LARGE)))
+        };
+        Costs { read: line(self.read_iops, self.read_bytes), write: line(self.write_iops, self.write_bytes) }
+    }
+}
+
+impl Shard {
+    /// Makes a dataset that nobody sees, and that is given back when it is dropped.
+    async fn begin_sample(self: &Rc<Self>, bytes: u64) -> Result<(), IoError> {
+        let id = Id::from_random(self.rt.random(), self.rt.random());
+        let record = DatasetRecord::new(DatasetKind::Volume, id, SHIFT, bytes, String::new());
+        let state = DatasetState::Deleting;
+        let mut data = self.rt.buffer(LARGE as usize);
+        Random::new(self.rt.random()).fill(&mut data);
+        self.turns.sampled.set(Some(id));
+        let made =
+            self.create_dataset(DatasetRecord { state, compression: Compression::Off, ..record }, None).await;
+        let dataset = made.inspect_err(|_| self.end_sample())?;
+        dataset.gone.set(false);
+        let volume = LocalVolume::of(self.clone(), dataset);
+        *self.turns.sample.borrow_mut() = Some(Rc::new(Sample { volume, data: data.freeze() }));
+        Ok(())
+    }
+
+    fn end_sample(&self) {
+        if let Some(sample) = self.turns.sample.take() {
+            sample.volume.dataset.gone.set(true);
+        }
+        self.turns.sampled.set(None);
+        self.deletion_work.send();
+    }
+
+    async fn end_sampling(self: Rc<Self>) -> Result<(), IoError> {
+        self.end_sample();
+        Ok(())
+    }
+
+    /// Whether a dataset is kept from being deleted.
+    pub fn is_sample(&self, dataset: &Dataset) -> bool {
+        self.turns.sampled.get() == Some(dataset.id())
+    }
+
+    async fn load_sample(&self, load: Load) -> Result<Measured, IoError> {
+        let sample = self.turns.sample.borrow().clone().ok_or(IoError::Gone)?;
+        sample.load(load).await
+    }
+}
+
+impl Sample {
+    /// Goes on with so many requests until the time is over, or it has been through once where it goes from left to right.
+    async fn load(&self, load: Load) -> Result<Measured, IoError> {
+        let rt = &self.volume.shard.rt;
+        let (begun, end) = (rt.now(), rt.now().after(load.time));
+        let (requests, nanos, next) = (Cell::new(0), Cell::new(1), Cell::new(0));
+        let places = self.volume.size() / u64::from(load.bytes);
+        let all = (0..load.depth).map(|_| async {
+            while rt.now() < end {
+                let place = match load.order {
+                    Order::Random => rt.random() % places,
+                    Order::Once if next.get() == places => break,
+                    Order::Once => next.replace(next.get() + 1),
+                };
+                self.request(load, place * u64::from(load.bytes)).await?;
+                requests.set(requests.get() + 1);
+                nanos.set(rt.now().since(begun));
+            }
+            Ok(())
+        });
+        join_all(all).await.into_iter().collect::<Result<(), IoError>>()?;
+        Ok(Measured { requests: requests.get(), nanos: nanos.get() })
+    }
+
+    async fn request(&self, load: Load, at: u64) -> Result<(), IoError> {
+        let volume = &self.volume;
+        let len = load.bytes as usize;
+        match load.kind {
+            Kind::Write => {
+                let from = at as usize % self.data.len();
+                volume.write(at, vec![self.data.slice(from, len)], false).await
+            }
+            Kind::Read if load.bytes == SMALL => {
+                let _active = volume.begin()?;
+                volume.shard.read_packed(&volume.dataset, at >> SHIFT).await.map(drop)
+            }
+            Kind::Read => volume.read(at, len).await.map(drop),
+        }
+    }
+}
+
+impl Control {
+    /// Measures, and goes by it from now on.
+    async fn calibrate(self: &Rc<Self>) -> Result<PoolSpeed, Error> {
+        if self.calibrating.replace(true) {
+            return Err(self
+                .error(ErrorKind::Conflict, "it is being measured already")
+                .remedy("Wait until that is over"));
+        }
+        let result = self.calibrate_alone().await;
+        self.calibrating.set(false);
+        if result.is_err() {
+            self.set_speed(self.speed.get());
+        }
+        result
+    }
+
+    async fn calibrate_alone(self: &Rc<Self>) -> Result<PoolSpeed, Error> {
+        let shards = self.shard_count();
+        let free = self.status().await?.free;
+        let bytes = (free / FREE_PART / shards as u64).min(BYTES_MAX) / MIB * MIB;
+        if bytes < BYTES_MIN {
+            let message = format!(
+                "{} MiB would have to be free to measure with",
+                BYTES_MIN * FREE_PART * shards as u64 / MIB
+            );
+            return Err(self
+                .error(ErrorKind::NoSpace, message)
+                .remedy("Delete volumes or discard data, then try again"));
+        }
+        self.shared.turns.set_window(UNBOUNDED);
+        let begun = self.on_all(move |shard| async move { shard.begin_sample(bytes).await }).await;
+        let measured = match begun {
+            Ok(_) => self.measure().await,
+            Err(error) => Err(error),
+        };
+        let ended = self.on_all(Shard::end_sampling).await;
+        let speed = measured.and_then(|speed| ended.map(|_| speed))?;
+        self.set_speed(Some(speed));
+        self.checkpoint().await?;
+        Ok(speed)
+    }
+
+    /// Runs `work` on all shards at a time.
+    async fn on_all<T, W>(
+        &self,
+        work: impl Fn(Rc<Shard>) -> W + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Error>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, IoError>> + 'static,
+    {
+        let all = join_all((0..self.shard_count()).map(|index| self.on_shard(index, work.clone()))).await;
+        let named =
+            |result: Result<Result<T, IoError>, Error>| result?.map_err(|error| self.io_error("", error));
+        all.into_iter().map(named).collect()
+    }
+
+    /// Requests in a second, of all shards.
+    async fn rate(&self, load: Load) -> Result<f64, Error> {
+        let depth = load.depth.div_ceil(self.shard_count());
+        let all =
+            self.on_all(move |shard| async move { shard.load_sample(Load { depth, ..load }).await }).await?;
+        Ok(all.iter().map(|one| one.requests as f64 * 1e9 / one.nanos as f64).sum())
+    }
+
+    async fn measure(&self) -> Result<PoolSpeed, Error> {
+        let large = |kind, order| Load { kind, bytes: LARGE, depth: LARGE_DEPTH, order, time: LARGE_TIME };
+        let writing = self.rate(Load { time: FILL_TIME, ..large(Kind::Write, Order::Once) }).await?;
+        let reading = self.rate(large(Kind::Read, Order::Random)).await?;
+        let (reads, reads_enough) = self.most(Kind::Read).await?;
+        let (writes, writes_enough) = self.most(Kind::Write).await?;
+        let speed = PoolSpeed {
+            read_iops: reads as u64,
+            write_iops: writes as u64,
+            read_bytes: (reading * f64::from(LARGE)) as u64,
+            write_bytes: (writing * f64::from(LARGE)) as u64,
+            window: Duration::ZERO,
+            measured: self.rt.wall(),
+        };
+        let cost = |work, enough: usize| speed.costs().of(work) * enough as u64;
+        let small = u64::from(SMALL);
+        let window = cost(Work::read(small, 1), reads_enough).max(cost(Work::write(small, 1), writes_enough));
+        Ok(PoolSpeed { window: Duration::from_nanos(window).mul_f64(SPARE), ..speed })
+    }
+
+    /// As many small requests as there can be in a second, and with how many at a time almost as many are reached.
+    async fn most(&self, kind: Kind) -> Result<(f64, usize), Error> {
+        let mut rates: Vec<(usize, f64)> = Vec::new();
+        let (mut depth, mut best, mut in_vain) = (self.shard_count(), 0.0, 0);
+        while depth <= SMALL_DEPTH_MAX.max(self.shard_count()) && in_vain < IN_VAIN_MAX {
+            let load = Load { kind, bytes: SMALL, depth, order: Order::Random, time: SMALL_TIME };
+            let rate = self.rate(load).await?;
+            rates.push((depth, rate));
+            in_vain = if rate > best * GAIN_MIN { 0 } else { in_vain + 1 };
+            best = rate.max(best);
+            depth *= 2;
+        }
+        let enough = rates.iter().find(|(_, rate)| *rate >= best * ENOUGH).map_or(depth, |(depth, _)| *depth);
+        Ok((best, enough))
+    }
+
+    /// Goes by what was measured; by nothing when that is `None`.
+    pub fn set_speed(&self, speed: Option<PoolSpeed>) {
+        self.speed.set(speed);
+        let (costs, window) = match speed {
+            Some(speed) => (speed.costs(), speed.window.as_nanos() as u64),
+            None => (UNMEASURED, UNBOUNDED),
+        };
+        self.shared.turns.set_costs(costs);
+        self.shared.turns.set_window(window);
+    }
+}
+
+impl Engine {
+    /// Measures what a pool's disks can do. It takes some seconds, in which the pool is busy with it.
+    pub async fn pool_calibrate(&self, pool: &str) -> Result<PoolSpeed, Error> {
+        let calibrate = |control: Rc<Control>| async move {
+            control.writable()?;
+            control.calibrate().await
+        };
+        self.on_pool(pool, calibrate).await
+    }
+}
