@@ -393,8 +393,16 @@ impl Player {
                 };
                 let (pool, name, size, format) = (POOL.into(), volume.clone(), size * BLOCK, *format);
                 let (sync, compression) = (Some(sync), Some(self.compression()));
-                let spec =
-                    VolumeSpec { pool, name, size, block_size: BLOCK as u32, sync, compression, format };
+                let spec = VolumeSpec {
+                    pool,
+                    name,
+                    size,
+                    block_size: BLOCK as u32,
+                    sync,
+                    compression,
+                    format,
+                    own_hosts: false,
+                };
                 engine.volume_create(spec).await.map(drop).map_err(kind)
             }
             Op::Write { volume, first, count, number } => {

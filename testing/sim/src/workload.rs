@@ -503,7 +503,8 @@ impl Clients {
         };
         let (pool, name_of) = (POOL.into(), name.clone());
         let (sync, compression) = (Some(sync), Some(compression));
-        let spec = VolumeSpec { pool, name: name_of, size, block_size, sync, compression, format };
+        let spec =
+            VolumeSpec { pool, name: name_of, size, block_size, sync, compression, format, own_hosts: false };
         if TELL_EVENTS.get() {
             println!("  tick {issued}: {spec:?}");
         }

@@ -44,6 +44,8 @@ impl Inherits {
     pub const SCHEDULE: Inherits = Inherits(4);
     const BLOCK_SIZE: Inherits = Inherits(8);
     const FORMAT: Inherits = Inherits(16);
+    /// Of a volume: to which hosts it is mapped. Which those are is kept elsewhere, so a project's record does not have it.
+    pub const HOSTS: Inherits = Inherits(32);
 
     pub fn has(self, property: Inherits) -> bool {
         self.0 & property.0 != 0
@@ -169,26 +171,28 @@ impl Shard {
     pub fn note_project(&self, dataset: &Dataset) {
         let (record, projects) = (dataset.record.borrow(), self.projects.borrow());
         let project = project_of(&record.name).and_then(|project| projects.get(project));
-        let Said { properties, is_full } = project.copied().unwrap_or_default();
+        let Said { properties, is_full, .. } = project.copied().unwrap_or_default();
         dataset.project.set(properties);
         dataset.is_full.set(is_full);
     }
 
     /// The project that a dataset belongs to, and where its properties come from.
-    pub fn project_info(&self, dataset: &Dataset) -> (Option<String>, Sources) {
+    pub fn project_info(&self, dataset: &Dataset) -> (Option<(String, Id)>, Sources) {
         let (record, project) = (dataset.record.borrow(), dataset.project.get());
         let source = |property: Inherits, is_said: bool| match (record.inherits.has(property), is_said) {
             (false, _) => Source::Own,
             (true, true) => Source::Project,
             (true, false) => Source::Default,
         };
+        let belongs = project_of(&record.name)
+            .and_then(|name| Some((name.to_string(), self.projects.borrow().get(name)?.id)));
         let sources = Sources {
             sync: source(Inherits::SYNC, project.sync.is_some()),
             compression: source(Inherits::COMPRESSION, project.compression.is_some()),
             schedule: source(Inherits::SCHEDULE, project.schedule.is_some()),
+            hosts: source(Inherits::HOSTS, belongs.is_some()),
         };
-        let name = project_of(&record.name).filter(|name| self.projects.borrow().contains_key(*name));
-        (name.map(str::to_string), sources)
+        (belongs, sources)
     }
 
     fn parts_of(&self, project: &str) -> usize {

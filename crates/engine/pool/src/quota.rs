@@ -44,6 +44,7 @@ const FAR: u64 = 85;
 /// What a project says, and whether it has reached its quota.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Said {
+    pub id: Id,
     pub properties: ProjectProperties,
     pub is_full: bool,
 }
@@ -233,7 +234,8 @@ impl Control {
             let said = projects.iter().map(|(name, project)| {
                 let properties = project.properties;
                 let is_full = states.get(&project.id).is_some_and(|state| state.is_full);
-                (name.clone(), Said { properties, is_full: is_full && properties.quota.is_some() })
+                let is_full = is_full && properties.quota.is_some();
+                (name.clone(), Said { id: project.id, properties, is_full })
             });
             said.collect()
         };

@@ -491,10 +491,10 @@ impl Control {
             let new = {
                 let datasets = shard.datasets.borrow();
                 let volume = datasets.get(&snapshot.record.borrow().volume);
-                // What the volume has of its own, the clone has of its own.
+                // What the volume has of its own, the clone has of its own; but not when it is taken, nor who sees it.
                 let volume = volume.map_or(fresh.clone(), |volume| volume.record.borrow().clone());
                 let DatasetRecord { sync, compression, inherits, .. } = volume;
-                let inherits = inherits.and(Inherits::SCHEDULE);
+                let inherits = inherits.and(Inherits::SCHEDULE).and(Inherits::HOSTS);
                 DatasetRecord { created, sync, compression, inherits, ..fresh }
             };
             let dataset = shard.clone_snapshot(&snapshot, new).await?;

@@ -209,6 +209,8 @@ pub struct VolumeSpec {
     pub sync: Option<SyncPolicy>,
     pub compression: Option<Compression>,
     pub format: VolumeFormat,
+    /// It is not mapped to whom its project says.
+    pub own_hosts: bool,
 }
 
 /// What becomes of a property.
@@ -229,6 +231,8 @@ pub struct VolumeChange {
     /// For what is written from now on.
     pub compression: Setting<Compression>,
     pub schedule: Setting<SnapshotSchedule>,
+    /// Only whether they are its own: who they are the engine does not know.
+    pub hosts: Setting<()>,
 }
 
 /// Where the value of a property comes from.
@@ -247,6 +251,8 @@ pub struct Sources {
     pub sync: Source,
     pub compression: Source,
     pub schedule: Source,
+    /// [`Source::Project`] in any project: the engine does not know whether that says hosts.
+    pub hosts: Source,
 }
 
 /// What volumes have of their project where they have nothing of their own. What is absent here, they have by default.
@@ -305,6 +311,7 @@ pub struct VolumeInfo {
     pub compression: Compression,
     /// The name of the project that it belongs to, and whether it inherits from there.
     pub project: Option<String>,
+    pub project_id: Option<Id>,
     pub sources: Sources,
     /// Its pool was imported to be read only.
     pub read_only: bool,

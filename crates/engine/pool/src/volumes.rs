@@ -68,6 +68,7 @@ impl Shard {
         let (staged, shift) = (dataset.blocks_staged(), record.block_shift);
         let mapped = (tree.blocks as u64 + staged) << shift;
         let (project, sources) = self.project_info(dataset);
+        let (project, project_id) = project.unzip();
         VolumeInfo {
             id: record.id,
             pool: self.shared.name.clone(),
@@ -77,6 +78,7 @@ impl Shard {
             sync: dataset.sync(),
             compression: dataset.compression_wanted(),
             project,
+            project_id,
             sources,
             read_only: self.shared.import.read_only,
             shard: self.index,
@@ -188,13 +190,14 @@ impl Control {
         self.names.borrow_mut().insert(spec.name.clone(), Place { shard, id });
         let shift = spec.block_size.trailing_zeros() as u8;
         let fresh = DatasetRecord::new(DatasetKind::Volume, id, shift, spec.size, spec.name.clone());
-        let VolumeSpec { sync, compression, format, size, .. } = spec;
+        let VolumeSpec { sync, compression, format, size, own_hosts, .. } = spec;
         let record = DatasetRecord {
             sync: sync.unwrap_or_default(),
             compression: compression.unwrap_or_default(),
             inherits: Inherits::SCHEDULE
                 .unless(sync, Inherits::SYNC)
-                .unless(compression, Inherits::COMPRESSION),
+                .unless(compression, Inherits::COMPRESSION)
+                .unless(own_hosts.then_some(()), Inherits::HOSTS),
             format,
             created: self.rt.wall(),
             ..fresh
@@ -302,6 +305,7 @@ impl Control {
                 inherits.set(Inherits::SYNC, &mut record.sync, change.sync);
                 inherits.set(Inherits::COMPRESSION, &mut record.compression, change.compression);
                 inherits.set(Inherits::SCHEDULE, &mut record.schedule, change.schedule);
+                inherits.set(Inherits::HOSTS, &mut (), change.hosts);
             };
             volume.put(set).await?;
             Ok(shard.info(&dataset))

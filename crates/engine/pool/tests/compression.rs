@@ -33,6 +33,7 @@ impl Pool {
             sync: Some(SyncPolicy::Standard),
             compression: Some(compression),
             format: VolumeFormat::Thin,
+            own_hosts: false,
         };
         let info = self.engine.volume_create(spec).await.expect("created");
         Volume::open(&self.rt, info.id).expect("open")

@@ -43,7 +43,11 @@ impl Pool {
         sync: Option<SyncPolicy>,
         compression: Option<Compression>,
     ) -> Result<VolumeInfo, Error> {
-        let spec = VolumeSpec {
+        self.engine.volume_create(self.spec(name, sync, compression)).await
+    }
+
+    fn spec(&self, name: &str, sync: Option<SyncPolicy>, compression: Option<Compression>) -> VolumeSpec {
+        VolumeSpec {
             pool: "tank".into(),
             name: name.into(),
             size: 4 * MIB,
@@ -51,8 +55,8 @@ impl Pool {
             sync,
             compression,
             format: VolumeFormat::Thin,
-        };
-        self.engine.volume_create(spec).await
+            own_hosts: false,
+        }
     }
 
     /// A volume that inherits everything.
@@ -211,6 +215,53 @@ fn volumes_inherit_until_they_have_their_own() {
         // Nor does the project say it any more.
         pool.compress("db", Setting::Inherit).await;
         expect("db/a", Compression::Lz4, Source::Default, standard).await;
+    });
+}
+
+#[test]
+fn whether_hosts_are_its_own_is_kept_with_a_volume() {
+    on_pools(1, |pool| async move {
+        let project = pool.project("db", PLAIN).await;
+        pool.volume("alone").await;
+        pool.volume("db/a").await;
+        let own = VolumeSpec { own_hosts: true, ..pool.spec("db/own", None, None) };
+        pool.engine.volume_create(own).await.expect("created");
+        for name in ["db/a", "db/own"] {
+            pool.engine.snapshot_create(vec![format!("tank/{name}")], "s").await.expect("taken");
+            pool.engine.volume_clone(&format!("tank/{name}@s"), &format!("{name}2")).await.expect("cloned");
+        }
+        let expect = async |name: &str, from: Source| {
+            let info = pool.info(name).await;
+            assert_eq!(info.sources.hosts, from, "{name}");
+            assert_eq!(info.project_id, Some(project.id).filter(|_| name != "alone"));
+        };
+        let set = async |name: &str, hosts: Setting<()>| {
+            let change = VolumeChange { hosts, ..Default::default() };
+            let info = pool.engine.volume_set(&format!("tank/{name}"), change).await.expect("set");
+            assert_eq!(info.sources.sync, Source::Default, "nothing else changes");
+        };
+        for _ in 0..2 {
+            expect("alone", Source::Default).await;
+            expect("db/own", Source::Own).await;
+            for name in ["db/a", "db/a2", "db/own2"] {
+                expect(name, Source::Project).await;
+            }
+            pool.again().await;
+        }
+        set("db/a", Setting::Own(())).await;
+        set("db/own", Setting::Inherit).await;
+        set("db/a2", Setting::Keep).await;
+        for _ in 0..2 {
+            expect("db/a", Source::Own).await;
+            expect("db/own", Source::Project).await;
+            expect("db/a2", Source::Project).await;
+            pool.crash().await;
+        }
+        // In the trash it is not forgotten.
+        set("db/own2", Setting::Own(())).await;
+        pool.engine.volume_delete("tank/db/own2", KEEP).await.expect("deleted");
+        pool.engine.volume_restore("tank/db/own2", None).await.expect("restored");
+        expect("db/own2", Source::Own).await;
     });
 }
 
@@ -377,6 +428,7 @@ fn what_is_received_inherits_where_it_arrives() {
             let info = pool.info("db/b").await;
             assert_eq!((Some(info.sync), Some(info.compression)), (sync, compression));
             assert_eq!((info.sources.sync, info.sources.compression), (Source::Project, Source::Project));
+            assert_eq!(info.sources.hosts, Source::Project);
             assert_eq!(pool.open("db/b").await.sync(), SyncPolicy::Disabled);
             pool.again().await;
         }

@@ -50,6 +50,7 @@ impl Pool {
             sync: Some(sync),
             format,
             compression: Some(Compression::Off),
+            own_hosts: false,
         };
         self.engine.volume_create(spec).await.map_err(|error| error.kind)?;
         let pieces = RefCell::new(vec![0; (size / PIECE) as usize]);

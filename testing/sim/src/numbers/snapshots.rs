@@ -59,6 +59,7 @@ impl Bench {
             sync: Some(sync),
             compression: Some(Compression::Off),
             format: VolumeFormat::Thin,
+            own_hosts: false,
         };
         let info = self.engine.volume_create(spec).await.map_err(failed)?;
         let mut seconds = 0.0;

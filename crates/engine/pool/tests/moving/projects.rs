@@ -13,7 +13,8 @@ fn what_moves_inherits_where_it_goes() {
     on_pools(|pools| async move {
         project(&pools, "tank/db", Compression::Zstd(3)).await;
         for (name, compression) in [("db/a", None), ("db/own", Some(Compression::Gzip(1)))] {
-            let spec = VolumeSpec { compression, ..pools.volume_spec("tank", name, MIB) };
+            let own_hosts = name == "db/own";
+            let spec = VolumeSpec { compression, own_hosts, ..pools.volume_spec("tank", name, MIB) };
             pools.engine.volume_create(spec).await.expect("created");
         }
         // It would belong to nothing there, and have other properties than anybody chose.
@@ -23,9 +24,11 @@ fn what_moves_inherits_where_it_goes() {
         project(&pools, "vault/db", Compression::Lzjb).await;
         let moved = pools.move_to("tank/db/a", "vault").await.expect("moved");
         assert_eq!((moved.compression, moved.sources.compression), (Compression::Lzjb, Source::Project));
+        assert_eq!(moved.sources.hosts, Source::Project);
         assert_eq!((moved.sources.sync, moved.project.as_deref()), (Source::Own, Some("db")));
         let moved = pools.move_to("tank/db/own", "vault").await.expect("moved");
         assert_eq!((moved.compression, moved.sources.compression), (Compression::Gzip(1), Source::Own));
+        assert_eq!(moved.sources.hosts, Source::Own);
         pools.engine.project_delete("tank/db").await.expect("nothing is left in it");
         assert_eq!(kind(pools.engine.project_delete("vault/db").await), Some(ErrorKind::Conflict));
         // A project has the name that a volume would get.

@@ -75,6 +75,7 @@ impl Pools {
             sync: Some(SyncPolicy::Always),
             compression: Some(compression),
             format: VolumeFormat::Thin,
+            own_hosts: false,
         };
         let info = self.engine.volume_create(spec).await.expect("created");
         Volume::open(&self.rt, info.id).expect("open")

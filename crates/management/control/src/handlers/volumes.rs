@@ -108,6 +108,7 @@ pub async fn make(
                 sync: request.sync.map(convert::sync_in),
                 compression: new.compression,
                 format,
+                own_hosts: true,
             };
             let volume = convert::volume(&shared.engine.volume_create(spec).await?);
             told(shared, who, "volume.created", &volume.name, &format!("created with {size}"));
@@ -152,6 +153,7 @@ async fn adapt(
         sync: request.sync.map_or(Setting::Keep, |sync| Setting::Own(convert::sync_in(sync))),
         compression: new.compression.map_or(Setting::Keep, Setting::Own),
         schedule: Setting::Keep,
+        hosts: Setting::Keep,
     };
     if change != VolumeChange::default() {
         volume = shared.engine.volume_set(&request.name, change).await.map_err(half)?;

@@ -132,7 +132,7 @@ pub fn volume_change(now: &VolumeInfo, request: &VolumeSet) -> Result<VolumeChan
         let detail = format!("a volume has its {} of its own", property.name());
         return Err(invalid("inherit", detail, "A project says it for new volumes only."));
     }
-    let Sources { sync, compression: kind, schedule } = now.sources;
+    let Sources { sync, compression: kind, schedule, .. } = now.sources;
     let (every, keep) = (request.snapshot_every_seconds, request.snapshot_keep);
     Ok(VolumeChange {
         sync: setting(
@@ -153,6 +153,7 @@ pub fn volume_change(now: &VolumeInfo, request: &VolumeSet) -> Result<VolumeChan
             snapshots::schedule(now.schedule, every, keep)?,
             inherit,
         )?,
+        hosts: Setting::Keep,
     })
 }
 
@@ -188,7 +189,8 @@ pub fn project_change_in_words(change: &ProjectChange) -> Vec<String> {
     let format =
         |format: forebay_pool::VolumeFormat| format!("format of new volumes set to {}", format.name());
     let ProjectChange { sync, compression, schedule, .. } = *change;
-    let mut words = volume_change_in_words(&VolumeChange { sync, compression, schedule });
+    let mut words =
+        volume_change_in_words(&VolumeChange { sync, compression, schedule, hosts: Setting::Keep });
     words.extend(in_words(change.block_size, Property::BlockSize, block_size));
     words.extend(in_words(change.format, Property::Format, format));
     words.extend(match change.quota {
@@ -220,8 +222,12 @@ mod tests {
     #[test]
     fn a_value_that_is_inherited_becomes_its_own_when_it_is_asked_for() {
         let now = volume(1, "tank", "web/a", 0);
-        let inherited =
-            Sources { sync: Source::Project, compression: Source::Own, schedule: Source::Default };
+        let inherited = Sources {
+            sync: Source::Project,
+            compression: Source::Own,
+            schedule: Source::Default,
+            hosts: Source::Own,
+        };
         let now = VolumeInfo { sources: inherited, ..now };
         let sync = VolumeSet { sync: Some(Sync::Always), ..VolumeSet::default() };
         let compression = VolumeSet { compression: Some("off".into()), ..VolumeSet::default() };
