@@ -142,6 +142,8 @@ fn tank(place: &Place) {
     place.run(&["project", "create", "tank/web"]).expect(0);
     place.run(&["volume", "create", "tank/web/b", "--size", "64M"]).expect(0);
     place.run(&["volume", "map", "tank/web/b", "--host", "esx1", "--lun", "5"]).expect(0);
+    place.run(&["volume", "create", "tank/alone", "--size", "64M"]).expect(0);
+    place.run(&["volume", "create", "tank/web/c", "--size", "64M"]).expect(0);
 }
 
 #[test]
@@ -184,6 +186,27 @@ fn a_known_host_sees_what_is_mapped_to_it_on_every_portal() {
     place.run(&["host", "delete", "esx1", "--unmap", "--yes"]).expect(0);
     paths.remove(0).wait_for_end();
     refused(&daemon.iscsi[0], wanted(ESX1));
+    daemon.stop();
+}
+
+#[test]
+fn a_host_sees_the_volumes_of_its_project_as_they_come() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    tank(&place);
+    let mut session = Initiator::named(&daemon.iscsi[0], ESX1);
+    assert_eq!(session.luns(), [0, 5]);
+    place.run(&["project", "create", "tank/db", "--host", "esx1"]).expect(0);
+    for name in ["tank/db/a", "tank/db/b"] {
+        place.run(&["volume", "create", name, "--size", "64M"]).expect(0);
+    }
+    assert_eq!(session.luns(), [0, 1, 2, 5], "nobody has mapped them");
+    place.run(&["project", "set", "tank/web", "--host", "esx1"]).expect(0);
+    assert_eq!(session.luns(), [0, 1, 2, 3, 5], "one was mapped by hand before, the other follows");
+    place.run(&["volume", "delete", "tank/db/a", "--yes", "--force"]).expect(0);
+    assert_eq!(session.luns(), [0, 2, 3, 5]);
+    place.run(&["project", "set", "tank/db", "--inherit", "hosts"]).expect(0);
+    assert_eq!(session.luns(), [0, 3, 5]);
     daemon.stop();
 }
 
@@ -242,12 +265,23 @@ fn a_pool_that_is_imported_read_only_is_read_and_not_changed() {
         &["disk", "offline", "tank/0", "--yes"],
         &["pool", "add", "tank", "c"],
         &["pool", "destroy", "tank", "--yes"],
+        // It would have to be written that its hosts are its own.
+        &["volume", "map", "tank/web/c", "--host", "esx1"],
     ] {
         place.run(words).expect(4).says("read-only");
         place.run(&[words, &["--dry-run"]].concat()).expect(4).says("without --read-only");
     }
     place.run(&["pool", "scrub", "tank"]).expect(4).says("read-only");
     place.run(&["pool", "trim", "tank"]).expect(4).says("read-only");
+    // What is not in the pool changes.
+    let luns = || Initiator::named(&daemon.iscsi[0], ESX1).luns();
+    place.run(&["volume", "map", "tank/alone", "--host", "esx1"]).expect(0);
+    assert_eq!(luns(), [0, 1, 5]);
+    place.run(&["project", "set", "tank/web", "--host", "esx1"]).expect(0);
+    assert_eq!(luns(), [0, 1, 2, 5]);
+    place.run(&["project", "set", "tank/web", "--inherit", "hosts"]).expect(0);
+    place.run(&["volume", "unmap", "tank/alone", "--host", "esx1"]).expect(0);
+    assert_eq!(luns(), [0, 5]);
     daemon.kill();
 
     let daemon = Daemon::start(&place);

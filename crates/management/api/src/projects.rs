@@ -27,15 +27,18 @@ pub enum Property {
     SnapshotSchedule,
     BlockSize,
     Format,
+    /// To whom it is mapped over iSCSI.
+    Hosts,
 }
 
 impl Property {
-    pub const ALL: [Property; 5] = [
+    pub const ALL: [Property; 6] = [
         Property::Sync,
         Property::Compression,
         Property::SnapshotSchedule,
         Property::BlockSize,
         Property::Format,
+        Property::Hosts,
     ];
 
     /// As the command line has it.
@@ -46,6 +49,7 @@ impl Property {
             Property::SnapshotSchedule => "snapshot-schedule",
             Property::BlockSize => "block-size",
             Property::Format => "format",
+            Property::Hosts => "hosts",
         }
     }
 }
@@ -56,6 +60,8 @@ pub struct VolumeSources {
     pub sync: Source,
     pub compression: Source,
     pub snapshot_schedule: Source,
+    #[serde(default)]
+    pub hosts: Source,
 }
 
 /// Where the values of a project's properties come from: `own` or `default`.
@@ -66,6 +72,8 @@ pub struct ProjectSources {
     pub snapshot_schedule: Source,
     pub block_size: Source,
     pub format: Source,
+    #[serde(default)]
+    pub hosts: Source,
 }
 
 /// What volumes inherit, and what new ones are made with. Its name is `POOL/PROJECT`.
@@ -91,6 +99,9 @@ pub struct ProjectSpec {
     /// What all that belongs to it may take, see `status.used_bytes`; absent without a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
+    /// Names of the hosts and host groups that its volumes are mapped to.
+    #[serde(default)]
+    pub hosts: Vec<String>,
     pub sources: ProjectSources,
 }
 
@@ -138,6 +149,9 @@ pub struct ProjectCreate {
     /// What all that belongs to it may take, at least 1048576; 0 for no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
+    /// Hosts and host groups, by name or UUID, that its volumes are mapped to, each with its lowest free LUN.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
 }
 
 /// What to change of a project; what is absent stays. It is true for all volumes that inherit from it when the answer comes.
@@ -164,6 +178,9 @@ pub struct ProjectSet {
     /// What all that belongs to it may take, at least 1048576; 0 for no bound. It may be less than what is used: writes fail then until it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
+    /// All hosts and host groups, by name or UUID, that its volumes are mapped to from now on. LUNs of those that stay do not change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
     /// What the project does not say any more: its volumes have the default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inherit: Vec<Property>,

@@ -42,6 +42,9 @@ pub struct VolumeSpec {
     /// How many of these are kept: the oldest is deleted when there are more.
     #[serde(default)]
     pub snapshot_keep: u32,
+    /// Names of the hosts and host groups that it is mapped to.
+    #[serde(default)]
+    pub hosts: Vec<String>,
     /// Where these values come from. Block size and format are always its own.
     #[serde(default)]
     pub sources: VolumeSources,
@@ -116,7 +119,7 @@ pub struct VolumeCreate {
     /// Name or UUID of a snapshot in the same pool: the volume becomes a clone of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_snapshot: Option<String>,
-    /// Hosts and host groups to map it to, by name or UUID, each with its lowest free LUN.
+    /// Hosts and host groups to map it to, by name or UUID, each with its lowest free LUN. Default: those of the project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
     /// The logical block that iSCSI shows, 512 or 4096. Default: 512. Only with `hosts`.
@@ -150,7 +153,7 @@ pub struct VolumeSet {
     /// How many of these are kept, 1 to 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_keep: Option<u32>,
-    /// Of `sync`, `compression` and `snapshot_schedule`, what it has from its project again, or by default.
+    /// Of `sync`, `compression`, `snapshot_schedule` and `hosts`, what it has from its project again, or by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inherit: Vec<Property>,
 }

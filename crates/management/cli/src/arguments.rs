@@ -391,7 +391,7 @@ pub enum Volume {
         /// A snapshot of the same pool: the volume begins as it is, and shares its blocks until they are overwritten
         #[arg(long, value_name = "VOLUME@NAME", conflicts_with = "block_size")]
         from: Option<String>,
-        /// Hosts and host groups to map it to
+        /// Hosts and host groups to map it to [default: those of the project]
         #[arg(long, value_name = "HOST", num_args = 1..)]
         host: Vec<String>,
         /// The logical block that these hosts see: 512 or 4K [default: 512]
@@ -428,7 +428,7 @@ pub enum Volume {
         /// How many of these are kept, 1 to 1000: the oldest is deleted when there are more
         #[arg(long, value_name = "N", group = "property")]
         snapshot_keep: Option<u32>,
-        /// What it has from its project again, or by default: sync, compression, snapshot-schedule
+        /// What it has from its project again, or by default: sync, compression, snapshot-schedule, hosts
         #[arg(long, value_name = "PROPERTY", value_parser = property, value_delimiter = ',', group = "property")]
         inherit: Vec<Property>,
         #[command(flatten)]

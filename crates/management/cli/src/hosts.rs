@@ -274,7 +274,19 @@ impl Session {
         Ok((host, target))
     }
 
+    /// For people: that a volume, which follows its project, gets hosts of its own.
+    fn own_hosts_told(&self, volume: &str) -> Option<String> {
+        // What is wrong with the volume, the change itself will say.
+        let volume = self.client.get::<api::Volume>(Call::of(Operation::VolumeShow, volume)).ok()?;
+        let project = volume.status.project.filter(|_| volume.spec.sources.hosts != api::Source::Own)?;
+        let (name, project) = (printable(&volume.name), printable(&project));
+        Some(format!(
+            "Its hosts are its own from now on; `forebay volume set {name} --inherit hosts` has it follow {project} again."
+        ))
+    }
+
     pub fn map(&self, body: &MappingCreate, dry_run: bool) -> Outcome {
+        let told = self.own_hosts_told(&body.volume);
         let answer = self.client.call(Call::new(Operation::MappingCreate).body(body).dry_run(dry_run))?;
         if dry_run {
             return self.plan(&answer);
@@ -283,6 +295,7 @@ impl Session {
             let (volume, host) = (printable(&mapping.spec.volume), printable(&mapping.spec.host));
             let target = printable(&mapping.status.target);
             println!("Volume {volume} is LUN {} of {target} for {host}.", mapping.spec.lun);
+            told.iter().for_each(|told| println!("{told}"));
         })
     }
 
@@ -305,12 +318,14 @@ impl Session {
             let remedy = "`forebay volume show VOLUME` lists who sees it.";
             return Err(Failure::new(Exit::NotFound, detail, remedy).object(volume));
         };
+        let told = self.own_hosts_told(&mapping.status.volume_id);
         let call = Call::of(Operation::MappingDelete, &mapping.id).dry_run(dry_run);
         let answer = self.client.call(call)?;
         if dry_run {
             return self.plan(&answer);
         }
-        self.done(volume, "mapping.delete", format!("Volume {volume} is unmapped from {host}."))
+        let done = [format!("Volume {volume} is unmapped from {host}.")].into_iter().chain(told);
+        self.done(volume, "mapping.delete", done.collect::<Vec<_>>().join("\n"))
     }
 
     /// For people: who sees a volume, or what a host sees, below what was shown of it.

@@ -34,14 +34,14 @@ pub enum Project {
     },
     /// Change what all volumes of a project inherit, at once
     #[command(group = ArgGroup::new("change").required(true).multiple(true).args([
-        "sync", "compression", "snapshot_every", "snapshot_keep", "block_size", "format", "quota", "inherit",
+        "sync", "compression", "snapshot_every", "snapshot_keep", "block_size", "format", "quota", "host", "inherit",
     ]))]
     Set {
         /// POOL/PROJECT or UUID
         name: String,
         #[command(flatten)]
         properties: Properties,
-        /// What the project does not say any more: sync, compression, snapshot-schedule, block-size, format
+        /// What the project does not say any more: sync, compression, snapshot-schedule, block-size, format, hosts
         #[arg(long, value_name = "PROPERTY", value_parser = property, value_delimiter = ',')]
         inherit: Vec<Property>,
         #[command(flatten)]
@@ -80,6 +80,9 @@ pub struct Properties {
     /// What all its volumes and their snapshots may take together, like 1T, or none
     #[arg(long, value_name = "SIZE", value_parser = parse_quota)]
     quota: Option<u64>,
+    /// Hosts and host groups that its volumes are mapped to: all of them, each volume with its lowest free LUN
+    #[arg(long, value_name = "HOST", num_args = 1..)]
+    host: Vec<String>,
 }
 
 /// A property by its name.
@@ -110,6 +113,7 @@ impl Session {
                     block_size_bytes: block_size(properties.block_size)?,
                     format: properties.format.map(Into::into),
                     quota_bytes: properties.quota,
+                    hosts: Some(properties.host).filter(|hosts| !hosts.is_empty()),
                 };
                 let call = Call::new(Operation::ProjectCreate).body(&body).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
@@ -136,6 +140,7 @@ impl Session {
                     block_size_bytes: block_size(properties.block_size)?,
                     format: properties.format.map(Into::into),
                     quota_bytes: properties.quota,
+                    hosts: Some(properties.host).filter(|hosts| !hosts.is_empty()),
                     inherit,
                 };
                 let call = Call::of(Operation::ProjectSet, &name).body(&body).dry_run(dry_run.dry_run);

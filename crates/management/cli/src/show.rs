@@ -363,6 +363,7 @@ pub fn volume(volume: &Volume) {
     println!("  sync        {} ({})", word(&spec.sync), word(&sources.sync));
     println!("  snapshots   {}", snapshots_in_words(volume));
     println!("  schedule    {} ({})", snapshot_schedule(spec), word(&sources.snapshot_schedule));
+    println!("  hosts       {} ({})", hosts_in_words(&spec.hosts), word(&sources.hosts));
     if let Some(origin) = &volume.status.origin {
         println!("  origin      {}", printable(origin));
     }
@@ -379,6 +380,10 @@ fn snapshots_in_words(volume: &Volume) -> String {
         (count @ 2.., Some(bytes)) => format!("{count} with {} of their own", show_size(bytes)),
         (count, _) => count.to_string(),
     }
+}
+
+fn hosts_in_words(hosts: &[String]) -> String {
+    if hosts.is_empty() { "-".into() } else { printable(&hosts.join(" ")) }
 }
 
 fn snapshot_schedule(spec: &VolumeSpec) -> String {
@@ -437,6 +442,7 @@ pub fn project(project: &Project) {
     println!("  sync        {} ({})", word(&spec.sync), word(&sources.sync));
     let schedule = schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep);
     println!("  schedule    {schedule} ({})", word(&sources.snapshot_schedule));
+    println!("  hosts       {} ({})", hosts_in_words(&spec.hosts), word(&sources.hosts));
     let block_size = show_size(u64::from(spec.block_size_bytes));
     println!("  block size  {block_size} ({}), of new volumes", word(&sources.block_size));
     println!("  format      {} ({}), of new volumes", word(&spec.format), word(&sources.format));

@@ -1,7 +1,9 @@
 //! The engine's values as the API shows them, and the other way round. Nothing is decided here.
 
+use crate::hosts::Content;
 use forebay_api as api;
 use forebay_pool as engine;
+use std::collections::{HashMap, HashSet};
 
 pub fn layout_in(layout: api::Layout) -> engine::Layout {
     match layout {
@@ -331,7 +333,35 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
     }
 }
 
-pub fn volume(volume: &engine::VolumeInfo) -> api::Volume {
+/// With what `content` says of their hosts.
+pub fn volumes(volumes: &[engine::VolumeInfo], content: &Content) -> Vec<api::Volume> {
+    let groups = content.groups.iter().map(|group| (&*group.id, &*group.name));
+    let names: HashMap<&str, &str> =
+        content.hosts.iter().map(|host| (&*host.id, &*host.name)).chain(groups).collect();
+    let mut hosts: HashMap<&str, Vec<String>> = HashMap::new();
+    for mapping in &content.mappings {
+        let name = names.get(&*mapping.to).map(|name| name.to_string());
+        hosts.entry(&mapping.volume).or_default().extend(name);
+    }
+    let said: HashSet<&str> = content.projects.iter().map(|entry| &*entry.project).collect();
+    let with_hosts = |volume: &engine::VolumeInfo| {
+        let hosts = hosts.get(&*volume.id.to_string()).cloned().unwrap_or_default();
+        let is_said = volume.project_id.is_some_and(|project| said.contains(&*project.to_string()));
+        let from = match volume.sources.hosts {
+            engine::Source::Project if !is_said => engine::Source::Default,
+            from => from,
+        };
+        volume_with(volume, hosts, source(from))
+    };
+    volumes.iter().map(with_hosts).collect()
+}
+
+/// With what `content` says of its hosts.
+pub fn volume(volume: &engine::VolumeInfo, content: &Content) -> api::Volume {
+    volumes(std::slice::from_ref(volume), content).pop().expect("one is made of one")
+}
+
+fn volume_with(volume: &engine::VolumeInfo, hosts: Vec<String>, hosts_from: api::Source) -> api::Volume {
     let name = format!("{}/{}", volume.pool, volume.name);
     api::Volume {
         id: volume.id.to_string(),
@@ -343,10 +373,12 @@ pub fn volume(volume: &engine::VolumeInfo) -> api::Volume {
             format: format(volume.format),
             snapshot_every_seconds: volume.schedule.every_seconds,
             snapshot_keep: volume.schedule.keep,
+            hosts,
             sources: api::VolumeSources {
                 sync: source(volume.sources.sync),
                 compression: source(volume.sources.compression),
                 snapshot_schedule: source(volume.sources.schedule),
+                hosts: hosts_from,
             },
         },
         status: api::VolumeStatus {
@@ -384,8 +416,10 @@ fn said<T>(value: &Option<T>) -> api::Source {
     if value.is_some() { api::Source::Own } else { api::Source::Default }
 }
 
-pub fn project(project: &engine::ProjectInfo) -> api::Project {
+/// With what `content` says of its hosts.
+pub fn project(project: &engine::ProjectInfo, content: &Content) -> api::Project {
     let properties = &project.properties;
+    let hosts = content.names(content.said(&project.id.to_string()));
     let schedule = properties.schedule.unwrap_or_default();
     let deletable = match (project.volumes, project.trashed) {
         (0, 0) => condition("Deletable", true, "Empty", ""),
@@ -409,7 +443,9 @@ pub fn project(project: &engine::ProjectInfo) -> api::Project {
                 snapshot_schedule: said(&properties.schedule),
                 block_size: said(&properties.block_size),
                 format: said(&properties.format),
+                hosts: said(&hosts.first()),
             },
+            hosts,
         },
         status: api::ProjectStatus {
             pool: project.pool.clone(),

@@ -2,6 +2,7 @@
 
 pub mod disks;
 pub mod hosts;
+pub mod inherited;
 pub mod mappings;
 pub mod moves;
 pub mod others;

@@ -9,10 +9,13 @@
 //! to; an initiator name belongs to one host; a host sees a volume once, directly or through one group, and at each
 //! target a number once; all mappings of a volume have one logical block. A target is a pool, so numbers begin at 0
 //! for each host at each of them. They are kept by the volume's UUID and its pool's: an exported pool's mappings wait for
-//! its import, a deleted volume's are dropped.
+//! its import, a deleted volume's are dropped. Those of volumes that have no hosts of their own follow what projects say
+//! ([`crate::inherited`]).
 
 use crate::directory::DataDir;
+use crate::inherited::ProjectHosts;
 use crate::iscsi_names::target_name;
+use crate::numbers::Numbers;
 use forebay_api::{Code, Problem};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -125,6 +128,8 @@ pub struct Content {
     pub mappings: Vec<Mapping>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moving: Vec<Moving>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub projects: Vec<ProjectHosts>,
 }
 
 /// What is known of volumes. All are UUIDs.
@@ -136,6 +141,8 @@ pub struct Here {
     pub volumes: HashMap<String, (String, String)>,
     /// Volumes of which moves have left something.
     pub left: HashSet<String>,
+    /// Projects of the pool that came; nothing where they are not known.
+    pub projects: Option<HashSet<String>>,
 }
 
 impl Default for Content {
@@ -146,17 +153,23 @@ impl Default for Content {
             groups: Vec::new(),
             mappings: Vec::new(),
             moving: Vec::new(),
+            projects: Vec::new(),
         }
     }
 }
 
-fn conflict(object: &str, field: &str, detail: String, remedy: &str) -> Problem {
+pub fn conflict(object: &str, field: &str, detail: String, remedy: &str) -> Problem {
     Problem::new(Code::Conflict, detail).object(object).field(field).remedy(remedy)
 }
 
-fn full(what: &str, limit: usize) -> Problem {
+pub fn full(what: &str, limit: usize) -> Problem {
     Problem::new(Code::Busy, format!("there are {limit} {what} already"))
         .remedy("Delete what is not used any more.")
+}
+
+pub fn no_number(volume: &str, host: &str) -> Problem {
+    let detail = format!("no number from 0 to {LUN_MAX} is free for {host}");
+    conflict(volume, "lun", detail, "Unmap volumes that it does not use.")
 }
 
 impl Content {
@@ -199,7 +212,7 @@ impl Content {
     }
 
     /// The hosts that `to` stands for.
-    fn hosts_of<'a>(&'a self, to: &'a str) -> impl Iterator<Item = &'a str> {
+    pub fn hosts_of<'a>(&'a self, to: &'a str) -> impl Iterator<Item = &'a str> {
         let group = self.groups.iter().find(|group| group.id == to);
         let members = group.into_iter().flat_map(|group| group.hosts.iter().map(String::as_str));
         members.chain(self.hosts.iter().filter(move |host| host.id == to).map(|host| host.id.as_str()))
@@ -234,19 +247,8 @@ impl Content {
         })
     }
 
-    /// The lowest number that is free at `target` for every host that `to` stands for.
-    pub fn lun_free(&self, to: &str, target: &str) -> Option<u16> {
-        let concerned: HashSet<&str> = self.hosts_of(to).collect();
-        let seen = |mapping: &&Mapping| {
-            mapping.to == to || self.hosts_of(&mapping.to).any(|host| concerned.contains(host))
-        };
-        let at_target = self.mappings.iter().filter(|mapping| mapping.target() == target);
-        let used: HashSet<u16> = at_target.filter(seen).map(|mapping| mapping.lun).collect();
-        (0..=LUN_MAX).find(|lun| !used.contains(lun))
-    }
-
     /// Mappings of volumes that have moved follow them. Once the pool `came`, those of volumes that are in none of the pools where they may be are
-    /// dropped.
+    /// dropped, and what projects of it say that are no more.
     pub fn follow(&mut self, here: &Here, came: Option<&str>) {
         for mapping in &mut self.mappings {
             if let Some((pool, name)) =
@@ -267,6 +269,9 @@ impl Content {
             is_known || !has_come(&pools.collect::<Vec<_>>())
         });
         self.moving.retain(|one| here.left.contains(&one.volume) || !has_come(&[&one.from, &one.to]));
+        if let Some(projects) = &here.projects {
+            self.projects.retain(|entry| Some(&*entry.pool) != came || projects.contains(&entry.project));
+        }
     }
 
     /// After the destruction of a pool: its volumes are gone, but for those that may have moved to another one.
@@ -277,6 +282,7 @@ impl Content {
         }
         self.moving.retain(|one| one.from != pool && one.to != pool);
         self.mappings.retain(|mapping| mapping.pool != pool);
+        self.projects.retain(|entry| entry.pool != pool);
     }
 
     /// Adds a mapping: with the lowest free number and the volume's logical block unless told otherwise.
@@ -298,10 +304,10 @@ impl Content {
         };
         mapping.lun = match wanted.lun {
             Some(lun) => lun,
-            None => self.lun_free(&mapping.to, &mapping.target()).ok_or_else(|| {
-                let detail = format!("no number from 0 to {LUN_MAX} is free for {to_name}");
-                conflict(wanted.volume_name, "lun", detail, "Unmap volumes that it does not use.")
-            })?,
+            None => {
+                let lowest = Numbers::of(self).lowest(&mapping.target(), &mapping.to);
+                lowest.ok_or_else(|| no_number(wanted.volume_name, &to_name))?
+            }
         };
         self.mappings.push(mapping.clone());
         Ok(mapping)
@@ -354,6 +360,7 @@ impl Content {
                 return Err(conflict(&mapping.volume_name, "logical_block_bytes", detail, remedy));
             }
         }
+        self.check_projects()?;
         self.check_views()
     }
 

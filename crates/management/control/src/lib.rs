@@ -20,7 +20,9 @@ mod events;
 mod filling;
 mod handlers;
 mod hosts;
+mod inherited;
 mod iscsi_names;
+mod numbers;
 mod pace;
 mod replays;
 mod request;
@@ -79,20 +81,21 @@ pub(crate) struct Shared {
     iscsi: OnceLock<Arc<dyn access::Iscsi>>,
     /// There from [`Daemon::attach_nbd`] on.
     nbd: OnceLock<Arc<dyn access::Nbd>>,
-    /// Volumes, their snapshots, and what is mapped to whom change one at a time.
+    /// Mappings that projects want and that are not possible.
+    refusals: inherited::Refusals,
+    /// Volumes, their snapshots, hosts, and what is mapped to whom change one at a time.
     volume_turn: Mutex<()>,
-    /// So that an older list of volumes does not become the newer snapshot.
-    access_turn: Mutex<()>,
     stopping: watch::Sender<bool>,
     cores: usize,
     started_unix_ms: u64,
 }
 
 impl Shared {
-    /// Makes a new snapshot of who sees what, and tells the iSCSI server when it differs.
-    async fn refresh_access(&self) {
-        let _turn = self.access_turn.lock().await;
+    /// Has volumes follow their projects, makes a new snapshot of who sees what, and tells the iSCSI server when it differs. Needs the volumes' turn, so that
+    /// an older list of volumes does not become the newer snapshot.
+    async fn refresh_access(self: &Arc<Self>) {
         let (volumes, _) = self.volumes().await;
+        handlers::inherited::follow(self, &volumes).await;
         if self.access.update(&self.hosts.content(), &volumes) {
             self.tell_iscsi(|iscsi| iscsi.access_changed());
         }
@@ -162,8 +165,8 @@ impl Daemon {
             access: Arc::default(),
             iscsi: OnceLock::new(),
             nbd: OnceLock::new(),
+            refusals: inherited::Refusals::default(),
             volume_turn: Mutex::new(()),
-            access_turn: Mutex::new(()),
             stopping: watch::Sender::new(false),
             cores: options.cores,
             started_unix_ms: events::now_unix_ms(),

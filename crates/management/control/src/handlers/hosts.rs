@@ -10,6 +10,7 @@ use crate::hosts::{Content, Group, Host, Mapping};
 use crate::request::{
     Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tagged,
 };
+use crate::rules::snapshots::few;
 use crate::{Shared, blocking, convert, iscsi_names, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -24,7 +25,7 @@ fn tag_of(id: &str, revision: u64) -> String {
     format!("\"{id}.{revision}\"")
 }
 
-/// A change of the remembered hosts, written and in effect when this returns.
+/// A change of the remembered hosts, written and in effect when this returns. Needs the volumes' turn.
 pub async fn change<T: Send + 'static>(
     shared: &Arc<Shared>,
     change: impl FnOnce(&mut Content) -> Result<T, Problem> + Send + 'static,
@@ -156,6 +157,7 @@ pub async fn create(
         shared.hosts.plan(add)?;
         return plan("host.create", &name, vec![format!("A host {what} is made."), proof]);
     }
+    let _turn = shared.volume_turn.lock().await;
     change(&shared, add).await?;
     told(&shared, &who, "host.created", &name, &what);
     let (host, tag) = host_now(&shared, &id)?;
@@ -213,6 +215,7 @@ pub async fn set(
         let (_, name, changes) = shared.hosts.plan(change_it)?;
         return plan("host.set", &name, changes);
     }
+    let _turn = shared.volume_turn.lock().await;
     let (id, name, changes) = change(&shared, change_it).await?;
     for what in changes {
         told(&shared, &who, "host.changed", &name, &what);
@@ -221,16 +224,35 @@ pub async fn set(
     Ok(tagged(json(StatusCode::OK, &host), &tag))
 }
 
-/// Refuses to remove what sees volumes, unless that was asked for.
-fn check_unmapped(name: &str, volumes: usize, unmap: bool) -> Result<(), Problem> {
-    if volumes == 0 || unmap {
+/// Refuses to remove what sees volumes, or is to see those of projects, unless that was asked for.
+fn check_unmapped(name: &str, volumes: usize, projects: &[String], unmap: bool) -> Result<(), Problem> {
+    if (volumes == 0 && projects.is_empty()) || unmap {
         return Ok(());
     }
-    let detail = format!("it sees {volumes} volumes, which would be taken from under what runs there");
-    Err(Problem::new(Code::Unsafe, detail)
-        .object(name)
-        .field("unmap")
-        .remedy("Unmap them with `forebay volume unmap VOLUME --host NAME`, or remove it with --unmap."))
+    let seen = format!("it sees {volumes} volumes, which would be taken from under what runs there");
+    let named = format!("projects name it: {}", few(projects));
+    let unnamed = "Have the projects name others with `forebay project set PROJECT --host NAME`";
+    let (detail, remedy) = match (volumes, projects) {
+        (0, _) => (named, format!("{unnamed}, or remove it with --unmap.")),
+        (_, []) => (
+            seen,
+            "Unmap them with `forebay volume unmap VOLUME --host NAME`, or remove it with --unmap."
+                .to_string(),
+        ),
+        _ => (
+            format!("{seen}; {named}"),
+            format!("{unnamed}, unmap what is left with `forebay volume unmap`, or remove it with --unmap."),
+        ),
+    };
+    Err(Problem::new(Code::Unsafe, detail).object(name).field("unmap").remedy(remedy))
+}
+
+/// For the plan of a removal.
+fn loss_in_words(who: &str, volumes: usize, projects: &[String]) -> impl Iterator<Item = String> {
+    let seen = (volumes > 0).then(|| format!("{who} {volumes} volumes."));
+    let named =
+        (!projects.is_empty()).then(|| format!("No project names it any more; these do: {}.", few(projects)));
+    seen.into_iter().chain(named)
 }
 
 pub async fn delete(
@@ -245,24 +267,25 @@ pub async fn delete(
         let host = content.host(&name)?.clone();
         check_precondition(&headers, &tag_of(&host.id, host.revision), "host", &host.name)?;
         let volumes = content.views().get(host.id.as_str()).map_or(0, Vec::len);
-        check_unmapped(&host.name, volumes, unmap)?;
+        let projects = content.projects_naming(&host.id);
+        check_unmapped(&host.name, volumes, &projects, unmap)?;
+        content.unsay(&host.id);
         content.hosts.retain(|other| other.id != host.id);
         for group in content.groups.iter_mut().filter(|group| group.hosts.contains(&host.id)) {
             group.hosts.retain(|member| *member != host.id);
             group.revision += 1;
         }
         content.mappings.retain(|mapping| mapping.to != host.id);
-        Ok((host.name, volumes))
+        Ok((host.name, volumes, projects))
     };
     if ask.dry_run {
-        let (name, volumes) = shared.hosts.plan(remove)?;
+        let (name, volumes, projects) = shared.hosts.plan(remove)?;
         let mut changes = vec!["The host is forgotten and cannot log in any more.".to_string()];
-        if volumes > 0 {
-            changes.push(format!("It loses {volumes} volumes."));
-        }
+        changes.extend(loss_in_words("It loses", volumes, &projects));
         return plan("host.delete", &name, changes);
     }
-    let (name, _) = change(&shared, remove).await?;
+    let _turn = shared.volume_turn.lock().await;
+    let (name, ..) = change(&shared, remove).await?;
     told(&shared, &who, "host.deleted", &name, "forgotten");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -319,6 +342,7 @@ pub async fn group_create(
         let words = shared.hosts.plan(add)?;
         return plan("host_group.create", &name, vec![format!("A host group with {words} is made.")]);
     }
+    let _turn = shared.volume_turn.lock().await;
     let words = change(&shared, add).await?;
     told(&shared, &who, "host_group.created", &name, &format!("created with {words}"));
     let (group, tag) = group_now(&shared, &id)?;
@@ -346,6 +370,7 @@ pub async fn group_set(
         let (_, name, changes) = shared.hosts.plan(change_it)?;
         return plan("host_group.set", &name, changes.into_iter().collect());
     }
+    let _turn = shared.volume_turn.lock().await;
     let (id, name, changes) = change(&shared, change_it).await?;
     if let Some(what) = changes {
         told(&shared, &who, "host_group.changed", &name, &what);
@@ -366,20 +391,21 @@ pub async fn group_delete(
         let group = content.group(&name)?.clone();
         check_precondition(&headers, &tag_of(&group.id, group.revision), "host group", &group.name)?;
         let volumes = content.mappings.iter().filter(|mapping| mapping.to == group.id).count();
-        check_unmapped(&group.name, volumes, unmap)?;
+        let projects = content.projects_naming(&group.id);
+        check_unmapped(&group.name, volumes, &projects, unmap)?;
+        content.unsay(&group.id);
         content.groups.retain(|other| other.id != group.id);
         content.mappings.retain(|mapping| mapping.to != group.id);
-        Ok((group.name, volumes))
+        Ok((group.name, volumes, projects))
     };
     if ask.dry_run {
-        let (name, volumes) = shared.hosts.plan(remove)?;
+        let (name, volumes, projects) = shared.hosts.plan(remove)?;
         let mut changes = vec!["The group is deleted; its hosts stay.".to_string()];
-        if volumes > 0 {
-            changes.push(format!("They lose {volumes} volumes."));
-        }
+        changes.extend(loss_in_words("They lose", volumes, &projects));
         return plan("host_group.delete", &name, changes);
     }
-    let (name, _) = change(&shared, remove).await?;
+    let _turn = shared.volume_turn.lock().await;
+    let (name, ..) = change(&shared, remove).await?;
     told(&shared, &who, "host_group.deleted", &name, "deleted");
     Ok(StatusCode::NO_CONTENT.into_response())
 }

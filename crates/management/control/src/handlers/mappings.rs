@@ -3,9 +3,12 @@
 //! They change in the volumes' turn, so that a volume is not mapped while it is deleted. What goes with a volume or its pool
 //! goes after it: a crash in between leaves mappings of nothing, which have no effect and are dropped when
 //! the pool is next imported (or are its owner's to unmap, when it never is).
+//!
+//! Whoever maps or unmaps a volume that inherits its hosts gives it hosts of its own. That is written first: a crash in between leaves
+//! what it was mapped to.
 
 use super::hosts::{self, change};
-use super::told;
+use super::{inherited, told};
 use crate::events::now_unix_ms;
 use crate::hosts::{Content, Here, Host, Mapping, Moving, NewMapping};
 use crate::request::{Answered, Ask, Failure, Input, Principal, made, ok, plan};
@@ -16,7 +19,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use forebay_api as api;
 use forebay_api::{Code, HostCreate, MappingCreate, Operation, Problem, Volume, VolumeCreate};
-use forebay_pool::{PoolStatus, VolumeInfo};
+use forebay_pool::{ErrorKind, PoolStatus, Setting, Source, VolumeChange, VolumeInfo};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -116,12 +119,52 @@ fn in_words(host: &str, mapping: &Mapping) -> String {
 }
 
 /// UUID of a pool, by its name or UUID.
-async fn pool_id(shared: &Shared, name: &str) -> Result<String, Problem> {
+pub async fn pool_id(shared: &Shared, name: &str) -> Result<String, Problem> {
     let pools = shared.engine.pools().await;
     let pool = pools.iter().find(|pool| pool.name == name || pool.id.to_string() == name);
     // It was exported since the volume was found in it.
     let gone = || Problem::new(Code::Conflict, "the pool is not imported any more").object(name);
     pool.map(|pool| pool.id.to_string()).ok_or_else(gone)
+}
+
+/// For a volume that inherits its hosts, and gets its own.
+fn own_in_words(volume: &VolumeInfo) -> Option<String> {
+    let project = volume.project.as_ref().filter(|_| volume.sources.hosts != Source::Own)?;
+    let (pool, name) = (&volume.pool, &volume.name);
+    Some(format!(
+        "Its hosts are its own from now on; `forebay volume set {pool}/{name} --inherit hosts` has it follow {pool}/{project} again."
+    ))
+}
+
+/// Whether it has to be written that its hosts are its own. Without a project there is nothing to follow; then a pool that is only read is no
+/// obstacle.
+fn becomes_own(volume: &VolumeInfo) -> bool {
+    volume.sources.hosts != Source::Own && (volume.project.is_some() || !volume.read_only)
+}
+
+/// Refuses what [`make_own`] would refuse.
+async fn check_own(shared: &Shared, volume: &VolumeInfo) -> Result<(), Problem> {
+    match becomes_own(volume) {
+        true => shared.engine.pool_changeable(&volume.pool).await.map_err(convert::problem),
+        false => Ok(()),
+    }
+}
+
+/// From now on it does not follow its project; what it is mapped to it stays mapped to.
+async fn make_own(shared: &Shared, volume: &VolumeInfo) -> Result<(), Problem> {
+    if becomes_own(volume) {
+        let change = VolumeChange { hosts: Setting::Own(()), ..VolumeChange::default() };
+        let name = format!("{}/{}", volume.pool, volume.name);
+        shared.engine.volume_set(&name, change).await.map_err(convert::problem)?;
+    }
+    Ok(())
+}
+
+fn tell_own(shared: &Shared, who: &Principal, volume: &VolumeInfo) {
+    if volume.project.is_some() && volume.sources.hosts != Source::Own {
+        let name = format!("{}/{}", volume.pool, volume.name);
+        told(shared, who, "volume.changed", &name, "its hosts are its own from now on");
+    }
 }
 
 fn check_lun(lun: Option<u16>) -> Result<(), Problem> {
@@ -145,11 +188,11 @@ pub async fn create(
     let volume = shared.engine.volume(&request.volume).await?;
     let pool = pool_id(&shared, &volume.pool).await?;
     let name = format!("{}/{}", volume.pool, volume.name);
-    let is_dry = ask.dry_run;
+    let id = volume.id.to_string();
     let add = move |content: &mut Content| {
         let host = content.party(&request.host)?.1.to_string();
         let mapping = content.map(NewMapping {
-            volume: &volume.id.to_string(),
+            volume: &id,
             pool: &pool,
             volume_name: &name,
             host: &request.host,
@@ -159,10 +202,14 @@ pub async fn create(
         })?;
         Ok((host, mapping))
     };
-    if is_dry {
-        let (host, mapping) = shared.hosts.plan(add)?;
-        return plan("mapping.create", &mapping.volume_name, vec![in_words(&host, &mapping)]);
+    check_own(&shared, &volume).await?;
+    let (host, mapping) = shared.hosts.plan(&add)?;
+    if ask.dry_run {
+        let changes = [in_words(&host, &mapping)].into_iter().chain(own_in_words(&volume)).collect();
+        return plan("mapping.create", &mapping.volume_name, changes);
     }
+    make_own(&shared, &volume).await?;
+    tell_own(&shared, &who, &volume);
     let (host, mapping) = change(&shared, add).await?;
     told(&shared, &who, "mapping.created", &mapping.volume_name, &in_words(&host, &mapping));
     let content = shared.hosts.content();
@@ -177,18 +224,28 @@ pub async fn delete(
     ask: Ask,
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
-    let remove = move |content: &mut Content| {
-        let mapping = find(content, &name)?.clone();
-        let host = content.party(&mapping.to).map(|(_, name, _)| name.to_string()).unwrap_or_default();
-        content.mappings.retain(|other| other.id != mapping.id);
-        Ok((host, mapping))
+    let content = shared.hosts.content();
+    let mapping = find(&content, &name)?.clone();
+    let host = content.party(&mapping.to).map(|(_, name, _)| name.to_string()).unwrap_or_default();
+    let volume = match shared.engine.volume(&mapping.volume).await {
+        // Its pool is not here.
+        Err(error) if error.kind == ErrorKind::NotFound => None,
+        result => Some(result?),
     };
+    if let Some(volume) = &volume {
+        check_own(&shared, volume).await?;
+    }
     if ask.dry_run {
-        let (host, mapping) = shared.hosts.plan(remove)?;
-        let changes = vec![format!("{host} loses it, which is LUN {} there.", mapping.lun)];
+        let lost = format!("{host} loses it, which is LUN {} there.", mapping.lun);
+        let changes = [lost].into_iter().chain(volume.as_ref().and_then(own_in_words)).collect();
         return plan("mapping.delete", &mapping.volume_name, changes);
     }
-    let (host, mapping) = change(&shared, remove).await?;
+    if let Some(volume) = &volume {
+        make_own(&shared, volume).await?;
+        tell_own(&shared, &who, volume);
+    }
+    let id = mapping.id.clone();
+    drop_where(&shared, move |mapping| mapping.id == id).await?;
     let what = format!("unmapped from {host}, where it was LUN {}", mapping.lun);
     told(&shared, &who, "mapping.deleted", &mapping.volume_name, &what);
     Ok::<_, Failure>(StatusCode::NO_CONTENT.into_response())
@@ -206,6 +263,7 @@ pub async fn ensure(
     let _turn = shared.volume_turn.lock().await;
     let volume = shared.engine.volume(volume).await.map_err(convert::problem)?;
     let pool = pool_id(shared, &volume.pool).await?;
+    make_own(shared, &volume).await?;
     let (id, volume) = (volume.id.to_string(), format!("{}/{}", volume.pool, volume.name));
     let add = move |content: &mut Content| {
         let is_it = |host: &&Host| {
@@ -240,6 +298,8 @@ pub struct Wanted {
     logical_block_bytes: Option<u32>,
     pool: String,
     planned: Vec<(String, Mapping)>,
+    /// What hosts gain because the project says so.
+    inherited: Vec<String>,
 }
 
 impl Wanted {
@@ -250,8 +310,11 @@ impl Wanted {
             logical_block_bytes: request.logical_block_bytes,
             pool: String::new(),
             planned: Vec::new(),
+            inherited: Vec::new(),
         };
-        if !wanted.hosts.is_empty() {
+        if wanted.hosts.is_empty() {
+            wanted.inherited = inherited::gains_in_words(shared, &request.name).await?;
+        } else {
             let pool = request.name.split('/').next().unwrap_or_default();
             // A pool that is not there the engine refuses, in its own words.
             shared.engine.volumes(Some(pool)).await.map_err(convert::problem)?;
@@ -284,7 +347,8 @@ impl Wanted {
     }
 
     pub fn in_words(&self) -> impl Iterator<Item = String> {
-        self.planned.iter().map(|(host, mapping)| format!("It is {}.", in_words(host, mapping)))
+        let own = self.planned.iter().map(|(host, mapping)| format!("It is {}.", in_words(host, mapping)));
+        own.chain(self.inherited.iter().cloned())
     }
 
     /// Maps the volume, now that it is there.
@@ -295,6 +359,7 @@ impl Wanted {
         volume: &Volume,
     ) -> Result<(), Problem> {
         if self.hosts.is_empty() {
+            shared.refresh_access().await;
             return Ok(());
         }
         let (id, name) = (volume.id.clone(), volume.name.clone());
@@ -347,13 +412,16 @@ async fn here(shared: &Shared) -> Here {
         volumes: volumes.into_iter().filter_map(pool_of).collect(),
         left: left.unwrap_or_default().iter().map(|left| left.id.to_string()).collect(),
         pools: if is_all { pools.into_values().collect() } else { HashSet::new() },
+        projects: None,
     }
 }
 
-/// After an import: mappings of volumes that the pool does not have any more are dropped, the others take effect.
+/// After an import: mappings of volumes that the pool does not have any more are dropped, and what projects say that it does not have; the others take effect.
 pub async fn pool_came(shared: &Arc<Shared>, pool: &PoolStatus) -> Result<(), Problem> {
     let _turn = shared.volume_turn.lock().await;
-    let (here, came) = (here(shared).await, pool.id.to_string());
+    let (mut here, came) = (here(shared).await, pool.id.to_string());
+    let projects = shared.engine.projects(Some(&pool.name)).await;
+    here.projects = projects.ok().map(|all| all.iter().map(|project| project.id.to_string()).collect());
     let follow = move |content: &mut Content| {
         content.follow(&here, Some(&came));
         Ok(())
@@ -366,6 +434,9 @@ pub async fn move_begins(shared: &Arc<Shared>, volume: &Volume, pool: &str) -> R
     let _turn = shared.volume_turn.lock().await;
     let from = pool_id(shared, volume.name.split('/').next().unwrap_or_default()).await?;
     let to = pool_id(shared, pool).await?;
+    // It may have waited for its turn.
+    let info = shared.engine.volume(&volume.id).await.map_err(convert::problem)?;
+    inherited::move_check(shared, &info, pool).await?;
     let moving = Moving { volume: volume.id.clone(), from, to };
     let add = move |content: &mut Content| {
         content.moving.retain(|one| *one != moving);

@@ -5,7 +5,7 @@
 
 use super::pools::accepted;
 use super::volumes::etag;
-use super::{mappings, told, watched};
+use super::{inherited, mappings, told, watched};
 use crate::request::{Answered, Ask, Failure, Input, Principal, json, ok, plan, tagged};
 use crate::tasks::Running;
 use crate::{Shared, convert, rules};
@@ -23,8 +23,10 @@ pub async fn begin(
     ask: Ask,
     Input(request): Input<VolumeMove>,
 ) -> Answered {
-    let volume = convert::volume(&shared.engine.volume(&name).await?);
+    let info = shared.engine.volume(&name).await?;
+    let volume = convert::volume(&info, &shared.hosts.content());
     shared.engine.volume_move_check(&volume.id, &request.pool).await?;
+    inherited::move_check(&shared, &info, &request.pool).await?;
     if ask.dry_run {
         let mapped = show_size(volume.status.mapped_bytes);
         let changes = vec![
@@ -51,7 +53,7 @@ async fn carry_out(
     });
     let moved = moved.await;
     let followed = mappings::move_ended(&shared, volume.id.clone()).await;
-    let moved = convert::volume(&moved?);
+    let moved = convert::volume(&moved?, &shared.hosts.content());
     told(&shared, &who, "volume.moved_away", &volume.name, &format!("moved to {}", moved.name));
     followed?;
     Ok(Some(serde_json::to_value(moved).expect("it is plain data")))
@@ -102,9 +104,12 @@ pub async fn keep(
     }
     if ask.dry_run {
         let what = "A volume with another UUID is made of it, as it was at the switch.".to_string();
-        return plan("move.keep", full, vec![what, "It is mapped to no host.".into()]);
+        let hosts = inherited::restored_in_words(&shared, full).await?;
+        return plan("move.keep", full, vec![what, hosts]);
     }
-    let kept = convert::volume(&shared.engine.move_keep(&exactly(&left), Some(new_name)).await?);
+    let kept = shared.engine.move_keep(&exactly(&left), Some(new_name)).await?;
+    shared.refresh_access().await;
+    let kept = convert::volume(&kept, &shared.hosts.content());
     told(&shared, &who, "volume.move_kept", &kept.name, "made of what a move had left");
     Ok(tagged(json(StatusCode::OK, &kept), &etag(&kept)))
 }

@@ -434,6 +434,7 @@ async fn leave(
         }
     } else if imported.is_some() {
         shared.engine.pool_export(&name).await.map_err(convert::problem)?;
+        let _turn = shared.volume_turn.lock().await;
         shared.refresh_access().await;
     } else if shared.configuration.find(&name).is_none() {
         return Err(not_found(&name));

@@ -16,7 +16,8 @@ pub async fn begin(
     Path(name): Path<String>,
     ask: Ask,
 ) -> Answered {
-    let volume = convert::volume(&shared.engine.volume_reclaimable(&name).await?);
+    let volume = shared.engine.volume_reclaimable(&name).await?;
+    let volume = convert::volume(&volume, &shared.hosts.content());
     if ask.dry_run {
         let mapped = show_size(volume.status.mapped_bytes);
         let what = format!("{mapped} are read while clients go on, and blocks of zeros are given back.");

@@ -207,7 +207,8 @@ pub async fn rollback(
         }
         return plan("volume.rollback", &of, changes);
     }
-    let volume = convert::volume(&shared.engine.volume_rollback(&name).await?);
+    let volume = shared.engine.volume_rollback(&name).await?;
+    let volume = convert::volume(&volume, &shared.hosts.content());
     told(&shared, &who, "volume.rolled_back", &of, &format!("put back to {name}"));
     // It may have another size.
     shared.tell_iscsi(|iscsi| iscsi.access_changed());

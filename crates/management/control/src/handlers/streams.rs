@@ -100,6 +100,9 @@ pub async fn receive(
         }
     };
     told(&shared, &who, "snapshot.received", &snapshot.name, "received");
+    let turn = shared.volume_turn.lock().await;
+    shared.refresh_access().await;
+    drop(turn);
     // The volume may have another size.
     shared.tell_iscsi(|iscsi| iscsi.access_changed());
     made(StatusCode::CREATED, &Operation::SnapshotShow.path_of(&snapshot.name), &snapshot)

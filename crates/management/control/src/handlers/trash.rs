@@ -1,9 +1,10 @@
 //! The trash.
 //!
-//! Who had a volume mapped is forgotten when it is deleted: a volume that comes back must not appear at a host whose LUN is another's by then.
+//! Who had a volume mapped is forgotten when it is deleted: a volume that comes back must not appear at a host whose LUN is another's by then. One without
+//! hosts of its own is mapped as its project says, under numbers that are free.
 
-use super::told;
 use super::volumes::etag;
+use super::{inherited, told};
 use crate::request::{Answered, Ask, Input, Principal, json, ok, plan, tagged};
 use crate::{Shared, convert, rules};
 use axum::Extension;
@@ -51,11 +52,13 @@ pub async fn restore(
     if ask.dry_run {
         let changes = vec![
             format!("The volume deleted as {} is back as {full}, with its snapshots.", trashed.name),
-            "It is mapped to no host.".to_string(),
+            inherited::restored_in_words(&shared, full).await?,
         ];
         return plan("volume.restore", full, changes);
     }
-    let volume = convert::volume(&shared.engine.volume_restore(&trashed.id, Some(new_name)).await?);
+    let volume = shared.engine.volume_restore(&trashed.id, Some(new_name)).await?;
+    shared.refresh_access().await;
+    let volume = convert::volume(&volume, &shared.hosts.content());
     let what = match volume.name == trashed.name {
         true => "had back from the trash".to_string(),
         false => format!("had back from the trash, where it was {}", trashed.name),

@@ -5,7 +5,9 @@
 //! are one step.
 
 use super::sessions::users;
-use super::{mappings, pools, told};
+use super::{hosts, inherited, mappings, pools, told};
+use crate::events::now_unix_ms;
+use crate::hosts::Content;
 use crate::request::{
     Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tag_of_spec, tagged,
 };
@@ -30,12 +32,12 @@ fn check(headers: &HeaderMap, volume: &Volume) -> Result<(), Problem> {
 }
 
 async fn find(shared: &Shared, name: &str) -> Result<Volume, Failure> {
-    Ok(convert::volume(&shared.engine.volume(name).await?))
+    Ok(convert::volume(&shared.engine.volume(name).await?, &shared.hosts.content()))
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let volumes = shared.engine.volumes(ask.pool.as_deref()).await?;
-    let volumes: Vec<Volume> = volumes.iter().map(convert::volume).collect();
+    let volumes = convert::volumes(&volumes, &shared.hosts.content());
     ok(&ask.page(volumes, |volume| volume.name.clone()))
 }
 
@@ -98,7 +100,7 @@ pub async fn make(
         };
         return plan(action, &request.name, [what].into_iter().chain(wanted.in_words()).collect());
     }
-    let volume = match &source {
+    match &source {
         None => {
             let spec = VolumeSpec {
                 pool: new.pool.into(),
@@ -108,20 +110,20 @@ pub async fn make(
                 sync: request.sync.map(convert::sync_in),
                 compression: new.compression,
                 format,
-                own_hosts: true,
+                own_hosts: !request.hosts.is_empty(),
             };
-            let volume = convert::volume(&shared.engine.volume_create(spec).await?);
-            told(shared, who, "volume.created", &volume.name, &format!("created with {size}"));
-            volume
+            shared.engine.volume_create(spec).await?;
+            told(shared, who, "volume.created", &request.name, &format!("created with {size}"));
         }
         Some(source) => {
             let snapshot = rules::snapshots::full(source);
             let made = shared.engine.volume_clone(&snapshot, new.name).await?;
             told(shared, who, "volume.cloned", &request.name, &format!("cloned from {snapshot}"));
-            convert::volume(&adapt(shared, made, &new, &request).await?)
+            adapt(shared, made, &new, &request).await?;
         }
-    };
-    wanted.carry_out(shared, who, &volume).await?;
+    }
+    wanted.carry_out(shared, who, &find(shared, &request.name).await?).await?;
+    let volume = find(shared, &request.name).await?;
     let place = Operation::VolumeShow.path_of(&volume.name);
     Ok(tagged(made(StatusCode::CREATED, &place, &volume)?, &etag(&volume)))
 }
@@ -142,7 +144,7 @@ async fn adapt(
     made: VolumeInfo,
     new: &NewVolume<'_>,
     request: &VolumeCreate,
-) -> Result<VolumeInfo, Problem> {
+) -> Result<(), Problem> {
     let mut volume = made;
     let half = |error| {
         let problem = convert::problem(error);
@@ -153,7 +155,7 @@ async fn adapt(
         sync: request.sync.map_or(Setting::Keep, |sync| Setting::Own(convert::sync_in(sync))),
         compression: new.compression.map_or(Setting::Keep, Setting::Own),
         schedule: Setting::Keep,
-        hosts: Setting::Keep,
+        hosts: if request.hosts.is_empty() { Setting::Keep } else { Setting::Own(()) },
     };
     if change != VolumeChange::default() {
         volume = shared.engine.volume_set(&request.name, change).await.map_err(half)?;
@@ -162,9 +164,9 @@ async fn adapt(
         volume = shared.engine.volume_resize(&request.name, new.size).await.map_err(half)?;
     }
     if let Some(format) = request.format.map(convert::format_in).filter(|&format| format != volume.format) {
-        volume = shared.engine.volume_convert(&request.name, format).await.map_err(half)?;
+        shared.engine.volume_convert(&request.name, format).await.map_err(half)?;
     }
-    Ok(volume)
+    Ok(())
 }
 
 pub async fn set(
@@ -177,7 +179,7 @@ pub async fn set(
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
     let info = shared.engine.volume(&name).await?;
-    let before = convert::volume(&info);
+    let before = convert::volume(&info, &shared.hosts.content());
     check(&headers, &before)?;
     changeable(&shared, &before).await?;
     let change = rules::projects::volume_change(&info, &request)?;
@@ -203,11 +205,22 @@ pub async fn set(
     changes.extend(rules::projects::volume_change_in_words(&change));
     let format = request.format.filter(|&format| format != before.spec.format);
     changes.extend(format.map(|format| format!("converted to {}", convert::format_in(format).name())));
+    let returns = match change.hosts {
+        Setting::Inherit => Some(inherited::heir_of(&shared, &info).await?),
+        Setting::Keep | Setting::Own(()) => None,
+    };
+    if let Some(heir) = &returns {
+        changes.extend(inherited::returns_in_words(&shared, heir)?);
+    }
     if ask.dry_run {
         return plan("volume.set", &before.name, changes);
     }
     if change != VolumeChange::default() {
         shared.engine.volume_set(&before.name, change).await?;
+    }
+    if let Some(heir) = returns {
+        let follow = move |content: &mut Content| content.inherit_wholly(&[heir], now_unix_ms());
+        hosts::change(&shared, follow).await?;
     }
     if let Some(format) = format {
         shared.engine.volume_convert(&before.name, convert::format_in(format)).await?;
@@ -232,7 +245,7 @@ pub async fn delete(
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
     let info = shared.engine.volume(&name).await?;
-    let volume = convert::volume(&info);
+    let volume = convert::volume(&info, &shared.hosts.content());
     check(&headers, &volume)?;
     changeable(&shared, &volume).await?;
     let (snapshots, users) = (volume.status.snapshots, users(&shared, &info));
@@ -305,7 +318,8 @@ pub async fn promote(
         ];
         return plan("volume.promote", &volume.name, changes);
     }
-    let promoted = convert::volume(&shared.engine.volume_promote(&volume.name).await?);
+    let promoted = shared.engine.volume_promote(&volume.name).await?;
+    let promoted = convert::volume(&promoted, &shared.hosts.content());
     let what = format!("made the owner of {origin} and of the snapshots before that");
     told(&shared, &who, "volume.promoted", &volume.name, &what);
     ok(&promoted)
@@ -333,6 +347,7 @@ mod tests {
                 format: Default::default(),
                 snapshot_every_seconds: 0,
                 snapshot_keep: 0,
+                hosts: Vec::new(),
                 sources: Default::default(),
             },
             status: VolumeStatus {

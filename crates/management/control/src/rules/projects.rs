@@ -132,7 +132,7 @@ pub fn volume_change(now: &VolumeInfo, request: &VolumeSet) -> Result<VolumeChan
         let detail = format!("a volume has its {} of its own", property.name());
         return Err(invalid("inherit", detail, "A project says it for new volumes only."));
     }
-    let Sources { sync, compression: kind, schedule, .. } = now.sources;
+    let Sources { sync, compression: kind, schedule, hosts } = now.sources;
     let (every, keep) = (request.snapshot_every_seconds, request.snapshot_keep);
     Ok(VolumeChange {
         sync: setting(
@@ -153,8 +153,22 @@ pub fn volume_change(now: &VolumeInfo, request: &VolumeSet) -> Result<VolumeChan
             snapshots::schedule(now.schedule, every, keep)?,
             inherit,
         )?,
-        hosts: Setting::Keep,
+        hosts: setting(Property::Hosts, ((), hosts == Source::Own), None, inherit)?,
     })
+}
+
+/// What becomes of the hosts that a project names, of which `now` are the UUIDs.
+pub fn hosts(
+    now: &[String],
+    asked: Option<Vec<String>>,
+    inherit: &[Property],
+) -> Result<Setting<Vec<String>>, Problem> {
+    if asked.as_ref().is_some_and(Vec::is_empty) {
+        let remedy =
+            "Name hosts or host groups, or have `hosts` inherited: then its volumes are mapped to nobody.";
+        return Err(invalid("hosts", "no host is named".into(), remedy));
+    }
+    setting(Property::Hosts, (now.to_vec(), !now.is_empty()), asked, inherit)
 }
 
 fn in_words<T>(setting: Setting<T>, property: Property, own: impl Fn(T) -> String) -> Option<String> {
@@ -178,6 +192,7 @@ pub fn volume_change_in_words(change: &VolumeChange) -> Vec<String> {
         in_words(change.sync, Property::Sync, sync_in_words),
         in_words(change.compression, Property::Compression, compression_in_words),
         in_words(change.schedule, Property::SnapshotSchedule, snapshots::schedule_in_words),
+        in_words(change.hosts, Property::Hosts, |()| "hosts its own from now on".into()),
     ]
     .into_iter()
     .flatten()
@@ -240,6 +255,7 @@ mod tests {
             (never, VolumeChange { schedule: Setting::Own(SnapshotSchedule::default()), ..keep }),
             (inherit(Property::Compression), VolumeChange { compression: Setting::Inherit, ..keep }),
             (inherit(Property::Sync), keep),
+            (inherit(Property::Hosts), VolumeChange { hosts: Setting::Inherit, ..keep }),
             (VolumeSet::default(), keep),
         ] {
             assert_eq!(volume_change(&now, &request).unwrap(), change, "{request:?}");
@@ -262,6 +278,7 @@ mod tests {
             block_size_bytes: None,
             format: None,
             quota_bytes: None,
+            hosts: None,
         };
         assert_eq!(create(&bare).unwrap(), ProjectProperties::default());
         let hourly = ProjectCreate { snapshot_every_seconds: Some(3600), ..bare.clone() };
@@ -306,5 +323,18 @@ mod tests {
         let change = project_change(&now, &asked).unwrap();
         let (schedule, block_size) = (Setting::Inherit, Setting::Inherit);
         assert_eq!(change, ProjectChange { schedule, block_size, ..ProjectChange::default() });
+    }
+
+    #[test]
+    fn a_project_names_hosts_or_none() {
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let (a, inherit) = (names(&["a"]), [Property::Hosts]);
+        assert_eq!(hosts(&a, Some(a.clone()), &[]), Ok(Setting::Keep));
+        assert_eq!(hosts(&a, Some(names(&["b"])), &[]), Ok(Setting::Own(names(&["b"]))));
+        assert_eq!(hosts(&[], Some(a.clone()), &[]), Ok(Setting::Own(a.clone())));
+        assert_eq!(hosts(&a, None, &inherit), Ok(Setting::Inherit));
+        assert_eq!(hosts(&[], None, &inherit), Ok(Setting::Keep));
+        assert_eq!(field(hosts(&a, Some(a.clone()), &inherit)), "inherit");
+        assert_eq!(field(hosts(&a, Some(Vec::new()), &[])), "hosts");
     }
 }
