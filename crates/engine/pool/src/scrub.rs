@@ -22,13 +22,16 @@ use forebay_device::{Label, SlotRef, read_labels, write_label};
 use forebay_qos::Work;
 use forebay_raid::ArrayError;
 use forebay_space::{ChunkId, ChunkKind, Ptr, decode_record};
+use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
 use std::rc::Rc;
 
 /// Bytes of blocks that are checked before space is given back again, which waits for the check.
-const STEP_BYTES: u64 = 4 * MIB;
+const STEP_BYTES: u64 = MIB;
+/// And in so many places at most, which are read at a time: no checkpoint ends before a step does.
+const RUNS_MAX: usize = 16;
 /// Bytes of one device read.
 const RUN_BYTES: u64 = MIB;
 /// Chunks that are closed together, and lines that are compared together.
@@ -119,6 +122,11 @@ impl Drop for Hold {
     }
 }
 
+/// What can be read together, of blocks in the order of their places.
+fn runs(blocks: &[Ptr]) -> impl Iterator<Item = &[Ptr]> {
+    blocks.chunk_by(|a, b| a.is_followed_by(b) && a.addr().offset() % RUN_BYTES != 0)
+}
+
 impl Shard {
     fn scrub_found(&self, more: Found) {
         let mut found = self.scrub.found.get();
@@ -195,7 +203,7 @@ impl Shard {
         let mut pace = self.pace();
         let mut from = 0;
         loop {
-            pace.step(Work::read(STEP_BYTES, 1)).await;
+            pace.step(Work::read(STEP_BYTES, RUNS_MAX)).await;
             let hold = Hold::new(self);
             // From here on what it has is not given back.
             if walkable.is_gone() {
@@ -219,13 +227,17 @@ impl Shard {
                 bytes += if ptr.is_hole() { 0 } else { u64::from(ptr.bytes()) };
                 bytes <= STEP_BYTES
             };
-            let count = ptrs[from..].iter().take_while(fits).count().max(1);
-            let mut some: Vec<Ptr> =
-                ptrs[from..from + count].iter().filter(|ptr| walkable.has(ptr)).copied().collect();
-            some.sort_unstable_by_key(|ptr| ptr.addr());
-            for run in some.chunk_by(|a, b| a.is_followed_by(b) && a.addr().offset() % RUN_BYTES != 0) {
-                self.scrub_run(run).await;
-            }
+            let mut count = ptrs[from..].iter().take_while(fits).count().max(1);
+            let some = loop {
+                let blocks = ptrs[from..from + count].iter().filter(|ptr| walkable.has(ptr));
+                let mut some: Vec<Ptr> = blocks.copied().collect();
+                some.sort_unstable_by_key(|ptr| ptr.addr());
+                if count == 1 || runs(&some).count() <= RUNS_MAX {
+                    break some;
+                }
+                count /= 2;
+            };
+            join_all(runs(&some).map(|run| self.scrub_run(run))).await;
             drop(hold);
             from += count;
             if from >= ptrs.len() || self.is_scrub_halted() {
