@@ -101,6 +101,7 @@ fn set_up(appliance: &Appliance) -> Result<Vec<VolumeInfo>, Failure> {
                     sync: Some(wanted.sync),
                     compression: None,
                     format: VolumeFormat::Thin,
+                    level: None,
                     own_hosts: false,
                 };
                 daemon.block_on(appliance.engine.volume_create(spec))

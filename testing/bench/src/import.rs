@@ -55,6 +55,7 @@ pub fn fill(disk: &Path, records: u64) -> Outcome<()> {
         sync: Some(SyncPolicy::Disabled),
         compression: Some(Compression::Off),
         format: VolumeFormat::Thin,
+        level: None,
         own_hosts: false,
     };
     let volume = wait(engine.volume_create(volume)).context("volume create")?;

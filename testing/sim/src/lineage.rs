@@ -401,6 +401,7 @@ impl Player {
                     sync,
                     compression,
                     format,
+                    level: None,
                     own_hosts: false,
                 };
                 engine.volume_create(spec).await.map(drop).map_err(kind)

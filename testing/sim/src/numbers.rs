@@ -3,6 +3,7 @@
 //! Virtual time, so the figures are the same on every machine, and only ratios are meant: what the layout and the engine make of the
 //! disks. Processor time costs nothing here.
 
+mod service;
 mod snapshots;
 
 use crate::harness::{Failure, all, engine, in_world};
@@ -116,6 +117,7 @@ impl Bench {
             sync: Some(sync),
             compression: Some(Compression::Off),
             format: VolumeFormat::Thin,
+            level: None,
             own_hosts: false,
         };
         let info = self.engine.volume_create(spec).await.map_err(failed)?;
@@ -203,7 +205,8 @@ impl Bench {
 pub fn figures() -> Result<Vec<Figure>, Failure> {
     std::thread::scope(|scope| {
         let filled = [70, 80, 90].map(|percent| scope.spawn(move || write_amplification(percent)));
-        let others = [reads, healing, space, snapshots::snapshots].map(|figures| scope.spawn(figures));
+        let others = [reads, healing, space, snapshots::snapshots, service::service]
+            .map(|figures| scope.spawn(figures));
         let joined = others.into_iter().chain(filled).map(|thread| thread.join().expect("no panic"));
         joined.collect::<Result<Vec<_>, _>>().map(|figures| figures.into_iter().flatten().collect())
     })

@@ -503,8 +503,17 @@ impl Clients {
         };
         let (pool, name_of) = (POOL.into(), name.clone());
         let (sync, compression) = (Some(sync), Some(compression));
-        let spec =
-            VolumeSpec { pool, name: name_of, size, block_size, sync, compression, format, own_hosts: false };
+        let spec = VolumeSpec {
+            pool,
+            name: name_of,
+            size,
+            block_size,
+            sync,
+            compression,
+            format,
+            level: None,
+            own_hosts: false,
+        };
         if TELL_EVENTS.get() {
             println!("  tick {issued}: {spec:?}");
         }

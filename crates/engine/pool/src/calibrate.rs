@@ -283,6 +283,7 @@ impl Control {
             None => (UNMEASURED, UNBOUNDED),
         };
         self.shared.turns.set_costs(costs);
+
         self.shared.turns.set_window(window);
     }
 }

@@ -184,6 +184,18 @@ impl Entry {
         self.changes.iter().map(bytes).sum()
     }
 
+    /// In how many places they are.
+    pub fn places(&self) -> usize {
+        let places = |change: &Change| match change {
+            Change::Write { ptrs, .. } => {
+                let breaks = ptrs.windows(2).filter(|pair| !pair[0].is_followed_by(&pair[1]));
+                1 + breaks.count()
+            }
+            _ => 0,
+        };
+        self.changes.iter().map(places).sum()
+    }
+
     /// Bytes of memory that this holds.
     fn data_bytes(&self) -> usize {
         let bytes = |change: &Change| match change {
@@ -289,7 +301,12 @@ impl Shard {
         let mut touched = DiskSet::default();
         let mut data = Vec::new();
         entry.add_data(&mut data);
-        let result = self.written(self.start_writes(data), &mut touched).await;
+        // Lines are written whole, and so all at once.
+        let most = if self.space.borrow().has_lines() { data.len() } else { self.turns.places_max().max(1) };
+        let mut result = Ok(());
+        for some in data.chunks(most.max(1)) {
+            result = result.and(self.written(self.start_writes(some.to_vec()), &mut touched).await);
+        }
         entry.ahead = Some(result.map(|()| touched));
     }
 

@@ -169,6 +169,14 @@ impl Dataset {
         }
     }
     /// What is asked for.
+    /// The id of its service level; zero for none.
+    pub fn level(&self) -> Id {
+        let record = self.record.borrow();
+        match record.inherits.has(Inherits::LEVEL) {
+            true => self.project.get().level.unwrap_or(Id(0)),
+            false => record.level,
+        }
+    }
     pub fn compression_wanted(&self) -> Compression {
         let record = self.record.borrow();
         match record.inherits.has(Inherits::COMPRESSION) {

@@ -77,11 +77,13 @@ pub use attributes::ATTRIBUTES_BYTES_MAX;
 pub use error::{Error, ErrorKind, IoError};
 pub use forebay_compress::Compression;
 pub use forebay_device::ErrorCounts;
+pub use forebay_qos::{Class, Level, Rate};
 pub use groups::GroupAdd;
 pub use handle::Volume;
 pub use members::{DiskAdd, DiskReplace};
 pub use progress::WorkProgress;
 pub use receive::{ReceiveOptions, ReceptionInfo, SnapshotReceiver};
+pub use registry::BUILT_IN_LEVELS;
 pub use send::{ResumeToken, SendOptions, SnapshotStream};
 pub use spec::*;
 pub use trim::Trimmed;
@@ -93,6 +95,7 @@ use forebay_device::write_label;
 use forebay_runtime::{Cores, Rt};
 use futures_util::future::join_all;
 use registry::{call, registry};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -117,6 +120,17 @@ pub struct Engine {
 impl Engine {
     pub fn new(cores: Cores, config: EngineConfig) -> Engine {
         Engine { cores, config: Arc::new(config) }
+    }
+
+    /// Has volumes' turns be what these levels say, besides those that are built in. In force on all cores when it returns.
+    pub async fn set_levels(&self, levels: &BTreeMap<Id, Level>) -> Result<(), Error> {
+        for core in 0..self.cores.count() {
+            let levels = levels.clone();
+            let set = move |rt: Rt| async move { registry(&rt).set_levels(levels) };
+            let ended = |_| Error::new(ErrorKind::Stopped, "engine", "it is being stopped");
+            call(self.cores.core(core), set).await.map_err(ended)?;
+        }
+        Ok(())
     }
 
     /// Runs `work` on core 0.

@@ -554,14 +554,18 @@ impl Shard {
                 let was_away = matches!(now.state, DatasetState::Trashed | DatasetState::Moved);
                 let is_back = was_away && record.state == DatasetState::Live;
                 arrives = now.state == DatasetState::Arriving && record.state == DatasetState::Live;
-                (now.id, now.peer) = (record.id, record.peer);
-                (now.size, now.sync, now.state, now.name, now.schedule, now.deleted) =
-                    (record.size, record.sync, record.state, record.name, record.schedule, record.deleted);
-                (now.received, now.format) = (record.received, record.format);
-                (now.compression, now.inherits) = (record.compression, record.inherits);
-                if now.kind == DatasetKind::Project {
-                    (now.quota, now.block_shift) = (record.quota, record.block_shift);
-                }
+                // What belongs to the tree, and what it grew from, is as the tree has it now.
+                *now = DatasetRecord {
+                    root: now.root,
+                    height: now.height,
+                    mapped: now.mapped,
+                    family: now.family,
+                    epoch: now.epoch,
+                    parent: now.parent,
+                    own: now.own,
+                    added: now.added,
+                    ..record
+                };
                 drop(now);
                 dataset.note_reserved();
                 if is_back {

@@ -180,12 +180,13 @@ impl Move {
         let (state, sync, created) = (DatasetState::Arriving, SyncPolicy::Standard, was.created);
         // What is copied need not be durable before the switch, whatever the volume says.
         let inherits = was.inherits.without(Inherits::SYNC);
-        let (compression, schedule) = (was.compression, was.schedule);
+        let (compression, schedule, level) = (was.compression, was.schedule, was.level);
         let record = DatasetRecord {
             state,
             sync,
             created,
             compression,
+            level,
             schedule,
             inherits,
             format,

@@ -301,9 +301,9 @@ impl Copier {
         if !is_same || !self.source.shard.snapshots_of(now.number).is_empty() {
             return Err(Halt::Changed);
         }
-        let DatasetRecord { sync, compression, schedule, inherits, .. } = now;
+        let DatasetRecord { sync, compression, schedule, level, inherits, .. } = now;
         let received = there.blocks();
-        let complete = DatasetRecord { sync, compression, schedule, inherits, received, ..there };
+        let complete = DatasetRecord { sync, compression, schedule, level, inherits, received, ..there };
         let to = &self.target.shard;
         to.put_all(vec![complete.clone()]).await.map_err(Halt::Target)?;
         self.check()?;

@@ -46,6 +46,7 @@ impl Inherits {
     const FORMAT: Inherits = Inherits(16);
     /// Of a volume: to which hosts it is mapped. Which those are is kept elsewhere, so a project's record does not have it.
     pub const HOSTS: Inherits = Inherits(32);
+    pub const LEVEL: Inherits = Inherits(64);
 
     pub fn has(self, property: Inherits) -> bool {
         self.0 & property.0 != 0
@@ -108,6 +109,7 @@ impl ProjectProperties {
         change.sync.applied_to(&mut self.sync);
         change.compression.applied_to(&mut self.compression);
         change.schedule.applied_to(&mut self.schedule);
+        change.level.applied_to(&mut self.level);
         change.block_size.applied_to(&mut self.block_size);
         change.format.applied_to(&mut self.format);
         change.quota.applied_to(&mut self.quota);
@@ -120,6 +122,7 @@ impl ProjectProperties {
             sync: (!inherits.has(Inherits::SYNC)).then_some(record.sync),
             compression: (!inherits.has(Inherits::COMPRESSION)).then_some(record.compression),
             schedule: (!inherits.has(Inherits::SCHEDULE)).then_some(record.schedule),
+            level: Some(record.level).filter(|level| level.0 > 0),
             block_size: (!inherits.has(Inherits::BLOCK_SIZE)).then_some(1 << record.block_shift),
             format: (!inherits.has(Inherits::FORMAT)).then_some(record.format),
             quota: (record.quota > 0).then_some(record.quota),
@@ -137,6 +140,7 @@ impl ProjectProperties {
             sync: self.sync.unwrap_or_default(),
             compression: self.compression.unwrap_or_default(),
             schedule: self.schedule.unwrap_or_default(),
+            level: self.level.unwrap_or(Id(0)),
             block_shift: self.block_size.map_or(SHIFT_UNSAID, |bytes| bytes.trailing_zeros() as u8),
             format: self.format.unwrap_or_default(),
             quota: self.quota.unwrap_or(0),
@@ -174,6 +178,8 @@ impl Shard {
         let Said { properties, is_full, .. } = project.copied().unwrap_or_default();
         dataset.project.set(properties);
         dataset.is_full.set(is_full);
+        drop(record);
+        self.note_level(dataset);
     }
 
     /// The project that a dataset belongs to, and where its properties come from.
@@ -190,6 +196,7 @@ impl Shard {
             sync: source(Inherits::SYNC, project.sync.is_some()),
             compression: source(Inherits::COMPRESSION, project.compression.is_some()),
             schedule: source(Inherits::SCHEDULE, project.schedule.is_some()),
+            level: source(Inherits::LEVEL, project.level.is_some()),
             hosts: source(Inherits::HOSTS, belongs.is_some()),
         };
         (belongs, sources)

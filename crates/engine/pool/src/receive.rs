@@ -375,7 +375,8 @@ impl Control {
                     name.clone(),
                 );
                 let (state, sync, created) = (DatasetState::Receiving, SyncPolicy::Standard, self.rt.wall());
-                let inherits = Inherits::COMPRESSION.and(Inherits::SCHEDULE).and(Inherits::HOSTS);
+                let inherits =
+                    Inherits::COMPRESSION.and(Inherits::SCHEDULE).and(Inherits::HOSTS).and(Inherits::LEVEL);
                 let record = DatasetRecord { state, sync, inherits, created, origin, base: from, ..fresh };
                 let create = move |shard: Rc<Shard>| async move {
                     match base {

@@ -6,7 +6,7 @@
 //! 304 family 16  320 epoch 8   328 deleted before leaf 8   336 parent 4   340 volume 4   344 flags 4   348 seconds 4
 //! 352 keep 4     356 deleted 8     364 compression 1     365 format 1      366 inherits 1  367 counted 1
 //! 368 own blocks 8   376 own since 8   384 strays 8   392 origin 16    408 base 16   424 received 8   432 zero 48
-//! 480 peer 16    496 added units 8   504 quota 8
+//! 432 level 16   480 peer 16    496 added units 8   504 quota 8
 //! ```
 //!
 //! The zero bytes are reserved: service level, further range roots.
@@ -93,6 +93,8 @@ pub(crate) struct DatasetRecord {
     pub format: VolumeFormat,
     /// Of a volume and a project: the properties whose values here mean nothing.
     pub inherits: Inherits,
+    /// Service level. Zero for none.
+    pub level: Id,
     pub own: Own,
     pub added: Added,
     /// Of a project: bytes that all that belongs to it may take. Zero for any number.
@@ -145,6 +147,7 @@ impl DatasetRecord {
             peer: Id(0),
             format: VolumeFormat::Thin,
             inherits: Inherits::default(),
+            level: Id(0),
             own: Own::default(),
             added: Added::default(),
             quota: 0,
@@ -211,7 +214,12 @@ impl DatasetRecord {
             .u64(self.own.blocks)
             .u64(self.own.since)
             .u64(self.own.strays);
-        w.u128(self.origin.0).u128(self.base.0).u64(self.received).zeros(48).u128(self.peer.0);
+        w.u128(self.origin.0)
+            .u128(self.base.0)
+            .u64(self.received)
+            .u128(self.level.0)
+            .zeros(32)
+            .u128(self.peer.0);
         w.u64(self.added.units as u64).u64(self.quota);
         bytes
     }
@@ -239,7 +247,8 @@ impl DatasetRecord {
             own.strays = own.strays.max(blocks);
         }
         let (origin, base, received) = (Id(r.u128()?), Id(r.u128()?), r.u64()?);
-        r.bytes(48)?;
+        let level = Id(r.u128()?);
+        r.bytes(32)?;
         let peer = Id(r.u128()?);
         let (added, quota) = (r.u64()? as i64, r.u64()?);
         let format = match format {
@@ -312,6 +321,7 @@ impl DatasetRecord {
             peer,
             format,
             inherits,
+            level,
             own,
             added,
             quota,
@@ -347,6 +357,7 @@ mod tests {
             schedule: SnapshotSchedule { every_seconds: 60, keep: 5 },
             format: VolumeFormat::EagerZeroedThick,
             inherits: Inherits::SYNC,
+            level: Id(10),
             own: Own { blocks: 5, since: 6, strays: 7 },
             added: Added { units: -8, is_exact: true },
             quota: 9,

@@ -11,7 +11,7 @@ use crate::spec::{Event, Host, Import};
 use crate::volume::LocalVolume;
 use forebay_base::Id;
 use forebay_device::{DISKS_MAX, Health};
-use forebay_qos::{Affine, Costs};
+use forebay_qos::{Affine, Costs, Level};
 use forebay_raid::Crowds;
 use forebay_runtime::{Cores, Remote, Rt};
 use futures_channel::oneshot;
@@ -29,6 +29,17 @@ pub(crate) const UNMEASURED: Costs = {
     Costs { read: line, write: line }
 };
 pub(crate) const UNBOUNDED: u64 = u64::MAX / 8;
+
+/// Levels that every pool knows, with the ids under which volumes have them.
+pub const BUILT_IN_LEVELS: [(Id, &str, Level); 5] = {
+    let mut levels = [(Id(0), "", Level::BUILT_IN[0].1); 5];
+    let mut nth = 0;
+    while nth < levels.len() {
+        levels[nth] = (Id(nth as u128 + 1), Level::BUILT_IN[nth].0, Level::BUILT_IN[nth].1);
+        nth += 1;
+    }
+    levels
+};
 
 /// What all cores know of one pool.
 pub(crate) struct PoolShared {
@@ -116,6 +127,8 @@ pub(crate) struct Registry {
     volumes: RefCell<BTreeMap<Id, Volume>>,
     /// Places of volumes that clients do not find, such as those in the trash, while somebody still has a handle.
     hidden: RefCell<BTreeMap<Id, WeakVolume>>,
+    /// Service levels besides those that are built in, by id.
+    levels: RefCell<BTreeMap<Id, Level>>,
     /// On core 0 only.
     controls: RefCell<BTreeMap<Id, Rc<Control>>>,
     /// On core 0: held (as range 0) while a volume changes its pool, and while it is settled what moves have left.
@@ -129,6 +142,18 @@ pub(crate) fn registry(rt: &Rt) -> Rc<Registry> {
 }
 
 impl Registry {
+    /// The service level with this id; that of volumes without one when it is not known.
+    pub fn level(&self, id: Id) -> Level {
+        let built_in = BUILT_IN_LEVELS.iter().find(|(built_in, ..)| *built_in == id);
+        let known = built_in.map(|(.., level)| *level).or_else(|| self.levels.borrow().get(&id).copied());
+        known.unwrap_or_default()
+    }
+    pub fn set_levels(&self, levels: BTreeMap<Id, Level>) {
+        *self.levels.borrow_mut() = levels;
+        for shard in self.shards.borrow().values() {
+            shard.datasets.borrow().values().for_each(|dataset| shard.note_level(dataset));
+        }
+    }
     pub fn shard(&self, pool: Id, index: usize) -> Option<Rc<Shard>> {
         self.shards.borrow().get(&(pool, index)).cloned()
     }

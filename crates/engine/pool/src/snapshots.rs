@@ -493,9 +493,9 @@ impl Control {
                 let volume = datasets.get(&snapshot.record.borrow().volume);
                 // What the volume has of its own, the clone has of its own; but not when it is taken, nor who sees it.
                 let volume = volume.map_or(fresh.clone(), |volume| volume.record.borrow().clone());
-                let DatasetRecord { sync, compression, inherits, .. } = volume;
+                let DatasetRecord { sync, compression, level, inherits, .. } = volume;
                 let inherits = inherits.and(Inherits::SCHEDULE).and(Inherits::HOSTS);
-                DatasetRecord { created, sync, compression, inherits, ..fresh }
+                DatasetRecord { created, sync, compression, level, inherits, ..fresh }
             };
             let dataset = shard.clone_snapshot(&snapshot, new).await?;
             Ok(shard.info(&dataset))

@@ -209,6 +209,8 @@ pub struct VolumeSpec {
     pub sync: Option<SyncPolicy>,
     pub compression: Option<Compression>,
     pub format: VolumeFormat,
+    /// The id of a service level; zero for none.
+    pub level: Option<Id>,
     /// It is not mapped to whom its project says.
     pub own_hosts: bool,
 }
@@ -231,6 +233,8 @@ pub struct VolumeChange {
     /// For what is written from now on.
     pub compression: Setting<Compression>,
     pub schedule: Setting<SnapshotSchedule>,
+    /// The id of a service level; zero for none. In force at once, also for what waits.
+    pub level: Setting<Id>,
     /// Only whether they are its own: who they are the engine does not know.
     pub hosts: Setting<()>,
 }
@@ -251,6 +255,7 @@ pub struct Sources {
     pub sync: Source,
     pub compression: Source,
     pub schedule: Source,
+    pub level: Source,
     /// [`Source::Project`] in any project: the engine does not know whether that says hosts.
     pub hosts: Source,
 }
@@ -261,6 +266,8 @@ pub struct ProjectProperties {
     pub sync: Option<SyncPolicy>,
     pub compression: Option<Compression>,
     pub schedule: Option<SnapshotSchedule>,
+    /// The id of a service level.
+    pub level: Option<Id>,
     /// For whoever creates volumes: those that there are stay as they are. A power of two from 4 KiB to 128 KiB.
     pub block_size: Option<u32>,
     pub format: Option<VolumeFormat>,
@@ -274,6 +281,7 @@ pub struct ProjectChange {
     pub sync: Setting<SyncPolicy>,
     pub compression: Setting<Compression>,
     pub schedule: Setting<SnapshotSchedule>,
+    pub level: Setting<Id>,
     pub block_size: Setting<u32>,
     pub format: Setting<VolumeFormat>,
     /// At least 1 MiB; [`Setting::Inherit`] for none. It may be less than what is used.
@@ -312,6 +320,8 @@ pub struct VolumeInfo {
     /// The name of the project that it belongs to, and whether it inherits from there.
     pub project: Option<String>,
     pub project_id: Option<Id>,
+    /// The id of its service level; zero for none.
+    pub level: Id,
     pub sources: Sources,
     /// Its pool was imported to be read only.
     pub read_only: bool,

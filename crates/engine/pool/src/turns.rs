@@ -6,10 +6,11 @@
 
 use crate::calibrate::Sample;
 use crate::dataset::Dataset;
+use crate::registry::registry;
 use crate::shard::Shard;
 use crate::signal::Signal;
 use forebay_base::{Id, Nanos};
-use forebay_qos::{Class, FlowId, InFlight, Level, Next, Pool, Scheduler, Work};
+use forebay_qos::{Ceiling, Class, FlowId, InFlight, Level, Next, Pool, Scheduler, Work};
 use forebay_runtime::Rt;
 use futures_util::future::select;
 use std::cell::{Cell, RefCell};
@@ -78,8 +79,16 @@ impl Drop for Waiting<'_> {
 
 impl Flow {
     pub fn new(turns: &Rc<Turns>, level: &Level) -> Flow {
-        let id = turns.scheduler.borrow_mut().add(level, Vec::new());
+        let ceiling = Arc::new(Ceiling::new(level.ceiling, level.burst));
+        let id = turns.scheduler.borrow_mut().add(level, vec![ceiling]);
         Flow { turns: turns.clone(), id }
+    }
+
+    /// Another level, also for who waits already.
+    fn set(&self, level: &Level) {
+        let ceiling = Arc::new(Ceiling::new(level.ceiling, level.burst));
+        self.turns.scheduler.borrow_mut().set(self.turns.rt.now(), self.id, level, vec![ceiling]);
+        self.turns.poll();
     }
 
     /// Waits until `work` may begin.
@@ -109,10 +118,18 @@ impl Drop for Flow {
     }
 }
 
+impl Turn {
+    /// What it is for turned out to be this.
+    pub fn amend(&mut self, work: Work) {
+        let begun = self.begun.as_mut().expect("until it ends");
+        self.turns.scheduler.borrow_mut().amend(begun, work);
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut scheduler = self.turns.scheduler.borrow_mut();
-        scheduler.end(self.begun.take().expect("a turn ends once"));
+        scheduler.end(self.turns.rt.now(), self.begun.take().expect("a turn ends once"));
         let waits = scheduler.has_waiting();
         drop(scheduler);
         if waits {
@@ -132,6 +149,11 @@ impl Turns {
             sample: RefCell::default(),
             sampled: Cell::new(None),
         }
+    }
+
+    /// Places that one request may write to at a time: a part of what may be in flight.
+    pub fn places_max(&self) -> usize {
+        self.scheduler.borrow().places_max()
     }
 
     /// Counts what others may wait for, and so begins at once.
@@ -208,7 +230,7 @@ impl Pace {
 impl Dataset {
     /// The flow of what clients do with it.
     pub fn flow(&self, shard: &Shard) -> &Flow {
-        self.flow.get_or_init(|| Flow::new(&shard.turns, &Level::default()))
+        self.flow.get_or_init(|| Flow::new(&shard.turns, &registry(&shard.rt).level(self.level())))
     }
 }
 
@@ -217,6 +239,13 @@ impl Shard {
     pub fn pace(self: &Rc<Self>) -> Pace {
         let flow = Flow::new(&self.turns, &Level { class: Class::NonCritical, ..Level::default() });
         Pace { flow, turn: None, began: self.rt.now(), served: self.served.get(), shard: self.clone() }
+    }
+
+    /// Has a dataset's turns be what its service level says.
+    pub fn note_level(&self, dataset: &Dataset) {
+        if let Some(flow) = dataset.flow.get() {
+            flow.set(&registry(&self.rt).level(dataset.level()));
+        }
     }
 
     /// The task that looks again at its time, until the shard stops.

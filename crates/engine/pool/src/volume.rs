@@ -72,6 +72,14 @@ pub(crate) struct LogRoom {
     takes_data: bool,
 }
 
+impl Entry {
+    /// Keeps the room until it is over; where it goes to many places, its turn costs as much.
+    fn takes(&mut self, mut room: Room) {
+        room.turn.amend(Work::write(self.stored_bytes() as u64, self.places()));
+        (self.room, self.turn) = (room.log.claim, Some(room.turn));
+    }
+}
+
 impl Prepared {
     /// Blocks that may go to the log.
     fn logged(&self) -> u64 {
@@ -332,7 +340,7 @@ impl LocalVolume {
         }
         let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
         (entry.nodes, entry.lines) = (Some(nodes), lines);
-        (entry.room, entry.turn) = (room.log.claim, Some(room.turn));
+        entry.takes(room);
         if entry.stored_bytes() >= AHEAD_BYTES {
             self.shard.write_ahead(&mut entry).await;
         }
@@ -363,7 +371,7 @@ impl LocalVolume {
         let (changes, lines) = packing.changes(&self.dataset, first, places, room.log.takes_data);
         let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
         (entry.nodes, entry.lines) = (Some(nodes), lines);
-        (entry.room, entry.turn) = (room.log.claim, Some(room.turn));
+        entry.takes(room);
         if entry.stored_bytes() >= AHEAD_BYTES {
             self.shard.write_ahead(&mut entry).await;
         }

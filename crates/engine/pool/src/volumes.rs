@@ -79,6 +79,7 @@ impl Shard {
             compression: dataset.compression_wanted(),
             project,
             project_id,
+            level: dataset.level(),
             sources,
             read_only: self.shared.import.read_only,
             shard: self.index,
@@ -190,13 +191,15 @@ impl Control {
         self.names.borrow_mut().insert(spec.name.clone(), Place { shard, id });
         let shift = spec.block_size.trailing_zeros() as u8;
         let fresh = DatasetRecord::new(DatasetKind::Volume, id, shift, spec.size, spec.name.clone());
-        let VolumeSpec { sync, compression, format, size, own_hosts, .. } = spec;
+        let VolumeSpec { sync, compression, format, size, level, own_hosts, .. } = spec;
         let record = DatasetRecord {
             sync: sync.unwrap_or_default(),
             compression: compression.unwrap_or_default(),
+            level: level.unwrap_or(Id(0)),
             inherits: Inherits::SCHEDULE
                 .unless(sync, Inherits::SYNC)
                 .unless(compression, Inherits::COMPRESSION)
+                .unless(level, Inherits::LEVEL)
                 .unless(own_hosts.then_some(()), Inherits::HOSTS),
             format,
             created: self.rt.wall(),
@@ -305,6 +308,7 @@ impl Control {
                 inherits.set(Inherits::SYNC, &mut record.sync, change.sync);
                 inherits.set(Inherits::COMPRESSION, &mut record.compression, change.compression);
                 inherits.set(Inherits::SCHEDULE, &mut record.schedule, change.schedule);
+                inherits.set(Inherits::LEVEL, &mut record.level, change.level);
                 inherits.set(Inherits::HOSTS, &mut (), change.hosts);
             };
             volume.put(set).await?;

@@ -33,6 +33,7 @@ impl Pool {
             sync: Some(SyncPolicy::Standard),
             compression: Some(compression),
             format: VolumeFormat::Thin,
+            level: None,
             own_hosts: false,
         };
         let info = self.engine.volume_create(spec).await.expect("created");

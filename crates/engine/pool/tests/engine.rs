@@ -45,6 +45,7 @@ fn volume(name: &str, size: u64, block_size: u32) -> VolumeSpec {
         sync: Some(SyncPolicy::Always),
         compression: Some(Compression::Off),
         format: VolumeFormat::Thin,
+        level: None,
         own_hosts: false,
     }
 }

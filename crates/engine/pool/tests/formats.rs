@@ -36,6 +36,7 @@ impl Pool {
             sync: Some(sync),
             format,
             compression: Some(Compression::Off),
+            level: None,
             own_hosts: false,
         };
         self.engine.volume_create(spec).await.expect("there is room");

@@ -24,6 +24,7 @@ const PLAIN: ProjectProperties = ProjectProperties {
     sync: None,
     compression: None,
     schedule: None,
+    level: None,
     block_size: None,
     format: None,
     quota: None,
@@ -55,6 +56,7 @@ impl Pool {
             sync,
             compression,
             format: VolumeFormat::Thin,
+            level: None,
             own_hosts: false,
         }
     }
@@ -525,6 +527,7 @@ fn a_crash_takes_back_no_project() {
                 sync: Some(SyncPolicy::Standard),
                 compression: Some(Compression::Gzip(2)),
                 schedule: Some(HOURLY),
+                level: Some(Id(3)),
                 block_size: Some(65536),
                 format: Some(VolumeFormat::ZeroedThick),
                 quota: Some(1 << 40),

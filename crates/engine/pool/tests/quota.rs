@@ -75,6 +75,7 @@ impl Pool {
             sync: None,
             compression: Some(Compression::Off),
             format,
+            level: None,
             own_hosts: false,
         };
         self.engine.volume_create(spec).await.map(drop)

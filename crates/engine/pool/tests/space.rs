@@ -50,6 +50,7 @@ impl Pool {
             sync: Some(sync),
             format,
             compression: Some(Compression::Off),
+            level: None,
             own_hosts: false,
         };
         self.engine.volume_create(spec).await.map_err(|error| error.kind)?;

@@ -39,6 +39,7 @@ impl Pool {
             sync: Some(SyncPolicy::Always),
             compression: Some(Compression::Off),
             format: VolumeFormat::Thin,
+            level: None,
             own_hosts: false,
         };
         let info = self.engine.volume_create(spec).await.expect("created");

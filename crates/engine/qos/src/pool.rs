@@ -9,6 +9,9 @@ const IDLE: u64 = u64::MAX;
 /// By this part of a second's progress a shard may be ahead of others: 1/200.
 const LEAD_PER_SECOND: u64 = 200;
 const LOOK_NS: u64 = 10_000_000;
+/// A window is set by so many requests at least, and never to less than this part of what it may be.
+const TIMED_MIN: u64 = 50;
+const WINDOW_PARTS: u64 = 32;
 
 /// Each in a cache line of its own: a shard writes it with each request, and the others seldom read it.
 #[repr(align(64))]
@@ -18,6 +21,11 @@ pub struct Pool {
     /// Cost of what is in flight, and how much that may be.
     in_flight: Own,
     window: AtomicU64,
+    /// What it is when no latency goal is in danger.
+    window_max: AtomicU64,
+    /// Requests with a goal that are over, and those of them that took too long, since the window was last set.
+    timed: AtomicU64,
+    late: AtomicU64,
     /// Virtual time: the greatest tag that began.
     reached: Own,
     /// By how much a shard may be ahead of the others.
@@ -37,6 +45,9 @@ impl Pool {
         let pool = Pool {
             in_flight: own(0),
             window: AtomicU64::new(window),
+            window_max: AtomicU64::new(window),
+            timed: AtomicU64::new(0),
+            late: AtomicU64::new(0),
             reached: own(0),
             lead: AtomicU64::new(0),
             seen: AtomicU64::new(0),
@@ -68,8 +79,34 @@ impl Pool {
         self.window.load(Relaxed)
     }
 
+    /// It is made smaller as long as latency goals are missed.
     pub fn set_window(&self, window: u64) {
         self.window.store(window, Relaxed);
+        self.window_max.store(window, Relaxed);
+    }
+
+    /// A request with a latency goal is over.
+    pub(crate) fn note(&self, in_time: bool) {
+        self.timed.fetch_add(1, Relaxed);
+        if !in_time {
+            self.late.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// A goal is for 99 of 100. When more were late, there was too much in flight in front of them. It grows again more slowly than it shrinks.
+    fn steer(&self) {
+        let timed = self.timed.load(Relaxed);
+        let max = self.window_max.load(Relaxed);
+        let window = self.window();
+        let next = if timed < TIMED_MIN {
+            // Who has a goal asks for little. That shows nothing yet, and the less the longer it lasts.
+            window + window / 1024
+        } else {
+            let late = self.late.swap(0, Relaxed);
+            self.timed.store(0, Relaxed);
+            if late * 100 > timed { window - window / 8 } else { window + window / 64 }
+        };
+        self.window.store(next.clamp(max / WINDOW_PARTS, max), Relaxed);
     }
 
     pub fn in_flight(&self) -> u64 {
@@ -84,6 +121,7 @@ impl Pool {
         if elapsed < LOOK_NS || !is_mine() {
             return;
         }
+        self.steer();
         let reached = self.reached();
         let passed = reached.saturating_sub(self.seen.swap(reached, Relaxed));
         // What was a pause says nothing of how fast it goes.

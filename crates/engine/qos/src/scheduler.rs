@@ -26,6 +26,8 @@ const AHEAD_LEADS_MAX: u64 = 10;
 const TURNS_AMONG_DUE: u64 = 16;
 /// One in so many of the window is theirs, each shard having its part of that.
 const TURNS_PART: u64 = 8;
+/// One request has so much of the window in flight at most: a quarter.
+const REQUEST_PART: u64 = 4;
 
 /// A flow of one scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +39,10 @@ pub struct FlowId(u32);
 pub struct InFlight {
     cost: u64,
     is_turn: bool,
+    flow: Option<FlowId>,
+    asked: Nanos,
+    /// Nanoseconds in which it should be over; 0 for any time.
+    in_time: u64,
 }
 
 /// What the scheduler says.
@@ -57,8 +63,11 @@ struct Flow<T> {
     /// Nanoseconds that each request and picoseconds that each byte of the floor takes; 0 for no such floor.
     floor_request_ns: u64,
     floor_byte_ps: u64,
+    /// Of its latency goal, in nanoseconds; 0 without one.
+    in_time: u64,
     ceilings: Vec<Arc<Ceiling>>,
-    waiting: VecDeque<(Work, T)>,
+    /// With when it was asked for.
+    waiting: VecDeque<(Work, Nanos, T)>,
     due: u64,
     turn: u64,
     /// Whether it is among those that wait for a turn (or for a ceiling), and among those that are due.
@@ -105,6 +114,7 @@ impl<T> Flow<T> {
         self.weight = level.class.weight();
         self.floor_request_ns = each(1_000_000_000, level.floor.iops);
         self.floor_byte_ps = each(1_000_000_000_000, level.floor.bytes);
+        self.in_time = level.latency.map_or(0, |goal| goal.as_nanos() as u64 / 4 * 3);
     }
 }
 
@@ -137,6 +147,7 @@ impl<T> Scheduler<T> {
             weight: 1,
             floor_request_ns: 0,
             floor_byte_ps: 0,
+            in_time: 0,
             ceilings,
             waiting: VecDeque::new(),
             due: 0,
@@ -174,7 +185,7 @@ impl<T> Scheduler<T> {
         self.unused.push(id.0);
         let flow = self.flows[id.0 as usize].take().expect("a flow that was not removed");
         self.waiting -= flow.waiting.len();
-        flow.waiting.into_iter().map(|(_, request)| request)
+        flow.waiting.into_iter().map(|(.., request)| request)
     }
 
     fn unlist(&mut self, id: u32) {
@@ -218,7 +229,7 @@ impl<T> Scheduler<T> {
         flow.turn = flow.turn.max(reached);
         let turn = flow.turn;
         let may_begin = (is_due || self.is_turn(turn)) && self.has_room(cost, is_due);
-        may_begin.then(|| self.account(now, id.0, work, cost, is_due))
+        may_begin.then(|| self.account(now, id.0, (work, now), cost, is_due))
     }
 
     /// Begins what others wait for, whatever waits: it is only counted.
@@ -226,12 +237,12 @@ impl<T> Scheduler<T> {
         let cost = self.pool.costs().of(work);
         self.in_flight += cost;
         self.pool.begin(cost);
-        InFlight { cost, is_turn: false }
+        InFlight { cost, is_turn: false, flow: None, asked: Nanos(0), in_time: 0 }
     }
 
     /// A request waits from now on.
     pub fn push(&mut self, now: Nanos, id: FlowId, work: Work, request: T) {
-        self.flow(id.0).waiting.push_back((work, request));
+        self.flow(id.0).waiting.push_back((work, now, request));
         self.waiting += 1;
         self.list(now, id.0);
     }
@@ -240,7 +251,7 @@ impl<T> Scheduler<T> {
     pub fn retain(&mut self, id: FlowId, wanted: impl Fn(&T) -> bool) {
         let flow = self.flow(id.0);
         let before = flow.waiting.len();
-        flow.waiting.retain(|(_, request)| wanted(request));
+        flow.waiting.retain(|(.., request)| wanted(request));
         let gone = before - flow.waiting.len();
         self.waiting -= gone;
     }
@@ -281,9 +292,10 @@ impl<T> Scheduler<T> {
         if !self.has_room(cost, by_floor) {
             return self.until(due.filter(|_| !is_due));
         }
-        let (work, request) = self.flow(id).waiting.pop_front().expect("a flow with something waiting");
+        let (work, asked, request) =
+            self.flow(id).waiting.pop_front().expect("a flow with something waiting");
         self.waiting -= 1;
-        Next::Begin(request, self.account(now, id, work, cost, by_floor))
+        Next::Begin(request, self.account(now, id, (work, asked), cost, by_floor))
     }
 
     /// Whether no other shard has one that should come long before `tag`.
@@ -316,7 +328,7 @@ impl<T> Scheduler<T> {
 
     fn cost(&self, id: u32) -> u64 {
         let flow = self.flows[id as usize].as_ref().expect("a flow that was not removed");
-        flow.waiting.front().map_or(0, |(work, _)| self.pool.costs().of(*work))
+        flow.waiting.front().map_or(0, |(work, ..)| self.pool.costs().of(*work))
     }
 
     /// The flow whose turn is next, and the tag of it. Those at their ceiling are put aside.
@@ -359,11 +371,18 @@ impl<T> Scheduler<T> {
         }
     }
 
-    fn account(&mut self, now: Nanos, id: u32, work: Work, cost: u64, by_floor: bool) -> InFlight {
+    fn account(
+        &mut self,
+        now: Nanos,
+        id: u32,
+        (work, asked): (Work, Nanos),
+        cost: u64,
+        by_floor: bool,
+    ) -> InFlight {
         let ahead = self.pool.reached() + self.pool.lead() * AHEAD_LEADS_MAX;
         let flow = self.flows[id as usize].as_mut().expect("a flow that was not removed");
         flow.ceilings.iter().for_each(|ceiling| ceiling.take(now, work));
-        let next = flow.turn + cost * SCALE / flow.weight;
+        let (next, in_time) = (flow.turn + cost * SCALE / flow.weight, flow.in_time);
         if by_floor {
             flow.due = flow.due.max(now.0.saturating_sub(OWED_NS_MAX)) + flow.of_floor(work);
             flow.turn = next.min(ahead.max(flow.turn));
@@ -376,11 +395,34 @@ impl<T> Scheduler<T> {
         }
         self.in_flight += cost;
         self.pool.begin(cost);
-        InFlight { cost, is_turn: !by_floor }
+        InFlight { cost, is_turn: !by_floor, flow: Some(FlowId(id)), asked, in_time }
+    }
+
+    /// Small writes that one request may have in flight at a time.
+    pub fn places_max(&self) -> usize {
+        (self.pool.window() / REQUEST_PART / self.pool.costs().write.fixed.max(1)) as usize
+    }
+
+    /// What has begun turned out to be this. Of what goes to many places only [`Scheduler::places_max`] is in flight at a time, but all is paid for.
+    pub fn amend(&mut self, begun: &mut InFlight, work: Work) {
+        let more = self.pool.costs().of(work).saturating_sub(begun.cost);
+        let Some(id) = begun.flow.filter(|_| more > 0) else { return };
+        let part = self.pool.window() / REQUEST_PART;
+        let flow = self.flow(id.0);
+        flow.turn += more * SCALE / flow.weight;
+        // Not all of it is in flight at a time.
+        let more = more.min(part.saturating_sub(begun.cost));
+        begun.cost += more;
+        self.in_flight += more;
+        self.turns_in_flight += if begun.is_turn { more } else { 0 };
+        self.pool.begin(more);
     }
 
     /// What had begun is over.
-    pub fn end(&mut self, begun: InFlight) {
+    pub fn end(&mut self, now: Nanos, begun: InFlight) {
+        if begun.in_time > 0 {
+            self.pool.note(now.since(begun.asked) <= begun.in_time);
+        }
         self.in_flight -= begun.cost;
         self.turns_in_flight -= if begun.is_turn { begun.cost } else { 0 };
         self.pool.end(begun.cost);

@@ -169,10 +169,12 @@ pub mod tests {
             compression: Compression::Off,
             project: None,
             project_id: None,
+            level: Id(0),
             sources: Sources {
                 sync: Source::Own,
                 compression: Source::Own,
                 schedule: Source::Own,
+                level: Source::Default,
                 hosts: Source::Own,
             },
             read_only: false,

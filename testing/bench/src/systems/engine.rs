@@ -108,6 +108,7 @@ pub fn thin_volume(name: &str, size: u64) -> VolumeSpec {
         sync: Some(SyncPolicy::Standard),
         compression: Some(Compression::Off),
         format: VolumeFormat::Thin,
+        level: None,
         own_hosts: false,
     }
 }

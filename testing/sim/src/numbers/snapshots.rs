@@ -59,6 +59,7 @@ impl Bench {
             sync: Some(sync),
             compression: Some(Compression::Off),
             format: VolumeFormat::Thin,
+            level: None,
             own_hosts: false,
         };
         let info = self.engine.volume_create(spec).await.map_err(failed)?;

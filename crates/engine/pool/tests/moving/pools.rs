@@ -35,6 +35,7 @@ impl Pools {
             sync: Some(SyncPolicy::Always),
             compression: Some(Compression::Lz4),
             format: VolumeFormat::Thin,
+            level: None,
             own_hosts: false,
         }
     }

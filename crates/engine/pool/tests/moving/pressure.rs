@@ -25,6 +25,7 @@ impl Wide {
             sync: Some(SyncPolicy::Standard),
             compression: Some(Compression::Lz4),
             format: VolumeFormat::Thin,
+            level: None,
             own_hosts: false,
         };
         let info = pools.engine.volume_create(spec).await.expect("created");

@@ -75,6 +75,7 @@ impl Pools {
             sync: Some(SyncPolicy::Always),
             compression: Some(compression),
             format: VolumeFormat::Thin,
+            level: None,
             own_hosts: false,
         };
         let info = self.engine.volume_create(spec).await.expect("created");

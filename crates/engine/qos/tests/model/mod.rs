@@ -169,7 +169,7 @@ impl Model {
             Event::Ask(client, era) => self.ask(client, era),
             Event::Done(shard, nth) => {
                 let (waiting, begun) = self.begun[nth as usize].take().expect("it began");
-                self.shards[shard].end(begun);
+                self.shards[shard].end(Nanos(self.now), begun);
                 let client = waiting.client;
                 self.done[client] += 1;
                 self.slowest[client] = self.slowest[client].max(self.now - waiting.asked);

@@ -110,6 +110,7 @@ pub async fn make(
                 sync: request.sync.map(convert::sync_in),
                 compression: new.compression,
                 format,
+                level: None,
                 own_hosts: !request.hosts.is_empty(),
             };
             shared.engine.volume_create(spec).await?;
@@ -155,6 +156,7 @@ async fn adapt(
         sync: request.sync.map_or(Setting::Keep, |sync| Setting::Own(convert::sync_in(sync))),
         compression: new.compression.map_or(Setting::Keep, Setting::Own),
         schedule: Setting::Keep,
+        level: Setting::Keep,
         hosts: if request.hosts.is_empty() { Setting::Keep } else { Setting::Own(()) },
     };
     if change != VolumeChange::default() {

@@ -57,6 +57,7 @@ pub fn create(request: &ProjectCreate) -> Result<ProjectProperties, Problem> {
         schedule: snapshots::schedule(Default::default(), every, keep)?,
         block_size: request.block_size_bytes,
         format: request.format.map(convert::format_in),
+        level: None,
         quota: quota(request.quota_bytes)?.flatten(),
     })
 }
@@ -106,6 +107,7 @@ pub fn project_change(now: &ProjectProperties, request: &ProjectSet) -> Result<P
             schedule,
             inherit,
         )?,
+        level: Setting::Keep,
         block_size: setting(
             Property::BlockSize,
             (block, now.block_size.is_some()),
@@ -132,7 +134,7 @@ pub fn volume_change(now: &VolumeInfo, request: &VolumeSet) -> Result<VolumeChan
         let detail = format!("a volume has its {} of its own", property.name());
         return Err(invalid("inherit", detail, "A project says it for new volumes only."));
     }
-    let Sources { sync, compression: kind, schedule, hosts } = now.sources;
+    let Sources { sync, compression: kind, schedule, hosts, .. } = now.sources;
     let (every, keep) = (request.snapshot_every_seconds, request.snapshot_keep);
     Ok(VolumeChange {
         sync: setting(
@@ -153,6 +155,7 @@ pub fn volume_change(now: &VolumeInfo, request: &VolumeSet) -> Result<VolumeChan
             snapshots::schedule(now.schedule, every, keep)?,
             inherit,
         )?,
+        level: Setting::Keep,
         hosts: setting(Property::Hosts, ((), hosts == Source::Own), None, inherit)?,
     })
 }
@@ -205,7 +208,7 @@ pub fn project_change_in_words(change: &ProjectChange) -> Vec<String> {
         |format: forebay_pool::VolumeFormat| format!("format of new volumes set to {}", format.name());
     let ProjectChange { sync, compression, schedule, .. } = *change;
     let mut words =
-        volume_change_in_words(&VolumeChange { sync, compression, schedule, hosts: Setting::Keep });
+        volume_change_in_words(&VolumeChange { sync, compression, schedule, ..VolumeChange::default() });
     words.extend(in_words(change.block_size, Property::BlockSize, block_size));
     words.extend(in_words(change.format, Property::Format, format));
     words.extend(match change.quota {
@@ -241,6 +244,7 @@ mod tests {
             sync: Source::Project,
             compression: Source::Own,
             schedule: Source::Default,
+            level: Source::Default,
             hosts: Source::Own,
         };
         let now = VolumeInfo { sources: inherited, ..now };

@@ -1,0 +1,166 @@
+//! What a volume that was promised something gets, beside neighbours that take all there is.
+
+use super::{BLOCK, Bench, Figure, POOL, SECTOR, bench, failed};
+use crate::harness::{Failure, all};
+use forebay_base::{Id, MIB, Nanos, Random};
+use forebay_pool::{Class, Layout, Level, Rate, Setting, Volume, VolumeChange, VolumeInfo};
+use forebay_runtime::Rt;
+use futures_util::future::{join, join_all};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+const DISKS: usize = 4;
+const VOLUME: u64 = 96 * MIB;
+const SECONDS: u64 = 5;
+const SECOND: u64 = 1_000_000_000;
+/// What the database was promised, and asks for.
+const FLOOR: u64 = 4000;
+const GOAL: Duration = Duration::from_millis(10);
+const OLTP: Id = Id(1000);
+const WRITES_PERCENT: u64 = 25;
+
+/// Requests of one volume, by the second in which they were over: their latencies in nanoseconds.
+type Seconds = Rc<RefCell<Vec<Vec<u64>>>>;
+
+/// How a neighbour works.
+#[derive(Clone, Copy)]
+struct Pattern {
+    bytes: u64,
+    writes_percent: u64,
+    is_sequential: bool,
+    depth: u64,
+}
+
+const NEIGHBOURS: [(&str, Pattern); 4] = [
+    ("flood", Pattern { bytes: BLOCK, writes_percent: 30, is_sequential: false, depth: 256 }),
+    ("writer", Pattern { bytes: MIB, writes_percent: 100, is_sequential: true, depth: 8 }),
+    ("backup", Pattern { bytes: MIB, writes_percent: 0, is_sequential: true, depth: 4 }),
+    ("desktops", Pattern { bytes: 32 << 10, writes_percent: 5, is_sequential: false, depth: 64 }),
+];
+
+async fn request(volume: &Volume, rt: &Rt, at: u64, bytes: u64, is_write: bool) -> Result<(), Failure> {
+    if is_write {
+        let data = rt.arena().take_zeroed(bytes as usize).freeze();
+        volume.write(at, vec![data], false).await.map_err(failed)
+    } else {
+        volume.read(at, bytes as usize).await.map(drop).map_err(failed)
+    }
+}
+
+impl Bench {
+    /// So many requests a second at random moments, whether or not the ones before are answered.
+    async fn oltp(&self, info: &VolumeInfo, end: u64) -> Result<Seconds, Failure> {
+        let seconds: Seconds = Rc::new(RefCell::new(vec![Vec::new(); SECONDS as usize]));
+        let (mut random, mut waiting) = (Random::new(7), Vec::new());
+        let (begun, mut next) = (self.rt.now().0, self.rt.now().0);
+        while next < end {
+            self.rt.sleep_until(Nanos(next)).await;
+            let (rt, id, seconds) = (self.rt.clone(), info.id, seconds.clone());
+            let (at, is_write) =
+                (random.below(info.size / BLOCK) * BLOCK, random.below(100) < WRITES_PERCENT);
+            waiting.push(self.rt.spawn(async move {
+                let (volume, asked) = (Volume::open(&rt, id).map_err(failed)?, rt.now());
+                request(&volume, &rt, at, BLOCK, is_write).await?;
+                let second = (rt.now().since(Nanos(begun)) / SECOND) as usize;
+                if let Some(second) = seconds.borrow_mut().get_mut(second) {
+                    second.push(rt.now().since(asked));
+                }
+                Ok::<(), Failure>(())
+            }));
+            // Evenly, but for half of the distance.
+            next += SECOND / FLOOR / 2 + random.below(SECOND / FLOOR);
+        }
+        all(waiting).await.into_iter().collect::<Result<Vec<()>, Failure>>()?;
+        Ok(seconds)
+    }
+
+    /// Bytes that a neighbour moved until then.
+    async fn neighbour(&self, info: &VolumeInfo, pattern: Pattern, end: u64) -> Result<u64, Failure> {
+        let moved = Rc::new(RefCell::new(0));
+        let next = Rc::new(RefCell::new(0));
+        let tasks = (0..pattern.depth).map(|task| {
+            let (rt, id, size) = (self.rt.clone(), info.id, info.size);
+            let (moved, next) = (moved.clone(), next.clone());
+            self.rt.spawn(async move {
+                let volume = Volume::open(&rt, id).map_err(failed)?;
+                let mut random = Random::new(task);
+                while rt.now().0 < end {
+                    let place = match pattern.is_sequential {
+                        true => next.replace_with(|next| *next + 1),
+                        false => random.next_u64(),
+                    };
+                    let is_write = random.below(100) < pattern.writes_percent;
+                    let at = place % (size / pattern.bytes) * pattern.bytes;
+                    request(&volume, &rt, at, pattern.bytes, is_write).await?;
+                    moved.replace_with(|moved| *moved + pattern.bytes);
+                }
+                Ok::<(), Failure>(())
+            })
+        });
+        all(tasks.collect()).await.into_iter().collect::<Result<Vec<()>, Failure>>()?;
+        Ok(moved.take())
+    }
+}
+
+/// What the database had, and what its neighbours moved.
+struct Outcome {
+    /// Requests of the second that had the fewest.
+    iops_least: f64,
+    p50_us: f64,
+    p99_us: f64,
+    moved: f64,
+}
+
+fn percentile(sorted: &[u64], percent: usize) -> f64 {
+    sorted.get(sorted.len() * percent / 100).copied().unwrap_or(u64::MAX) as f64 / 1e3
+}
+
+fn outcome(has_neighbours: bool, is_scheduled: bool) -> Result<Outcome, Failure> {
+    bench(Layout::Mirror, DISKS, 512, SECTOR, async move |bench| {
+        let oltp = bench.volume("oltp", VOLUME).await?;
+        let mut others = Vec::new();
+        for (name, pattern) in NEIGHBOURS.iter().filter(|_| has_neighbours) {
+            others.push((bench.volume(name, VOLUME).await?, *pattern));
+        }
+        if is_scheduled {
+            bench.engine.pool_calibrate(POOL).await.map_err(failed)?;
+            let level = Level {
+                class: Class::MissionCritical,
+                floor: Rate { iops: FLOOR, bytes: 0 },
+                latency: Some(GOAL),
+                ..Level::default()
+            };
+            bench.engine.set_levels(&BTreeMap::from([(OLTP, level)])).await.map_err(failed)?;
+            let change = VolumeChange { level: Setting::Own(OLTP), ..VolumeChange::default() };
+            bench.engine.volume_set(&format!("{POOL}/oltp"), change).await.map_err(failed)?;
+        }
+        if has_neighbours {
+            bench.engine.scrub_start(POOL).await.map_err(failed)?;
+        }
+        let end = bench.rt.now().0 + SECONDS * SECOND;
+        let loads = join_all(others.iter().map(|(info, pattern)| bench.neighbour(info, *pattern, end)));
+        let (moved, seconds) = join(loads, bench.oltp(&oltp, end)).await;
+        let (moved, seconds) = (moved.into_iter().collect::<Result<Vec<u64>, Failure>>()?, seconds?);
+        let iops_least = seconds.borrow().iter().map(Vec::len).min().unwrap_or(0) as f64;
+        let mut latencies: Vec<u64> = seconds.borrow().iter().flatten().copied().collect();
+        latencies.sort_unstable();
+        let (p50_us, p99_us) = (percentile(&latencies, 50), percentile(&latencies, 99));
+        Ok(Outcome { iops_least, p50_us, p99_us, moved: moved.iter().sum::<u64>() as f64 })
+    })
+}
+
+pub fn service() -> Result<Vec<Figure>, Failure> {
+    let alone = outcome(false, true)?;
+    let (kept, open) = (outcome(true, true)?, outcome(true, false)?);
+    let with = |name: &str| format!("a floor of {FLOOR}/s beside five neighbours, {name}");
+    let plain = |name: &str, value: f64| Figure::plain(&with(name), value);
+    Ok(vec![
+        Figure::with_goal(&with("least of a second / floor"), kept.iops_least / FLOOR as f64, 0.95..=1.1),
+        plain("p50 / alone", kept.p50_us / alone.p50_us),
+        plain("p99 / alone", kept.p99_us / alone.p99_us),
+        plain("p99 / without a level", kept.p99_us / open.p99_us),
+        plain("neighbours' bytes / without a level", kept.moved / open.moved),
+    ])
+}
