@@ -55,6 +55,8 @@ pub(crate) struct Sample {
     volume: LocalVolume,
     /// What is written: no block of it is like another, nor can a device make it smaller.
     data: Buf,
+    /// Bytes from its beginning that are written.
+    filled: Cell<u64>,
 }
 
 /// What is asked of each shard.
@@ -105,7 +107,8 @@ impl Shard {
         let dataset = made.inspect_err(|_| self.end_sample())?;
         dataset.gone.set(false);
         let volume = LocalVolume::of(self.clone(), dataset);
-        *self.turns.sample.borrow_mut() = Some(Rc::new(Sample { volume, data: data.freeze() }));
+        *self.turns.sample.borrow_mut() =
+            Some(Rc::new(Sample { volume, data: data.freeze(), filled: Cell::new(0) }));
         Ok(())
     }
 
@@ -139,7 +142,15 @@ impl Sample {
         let rt = &self.volume.shard.rt;
         let (begun, end) = (rt.now(), rt.now().after(load.time));
         let (requests, nanos, next) = (Cell::new(0), Cell::new(1), Cell::new(0));
-        let places = self.volume.size() / u64::from(load.bytes);
+        let bytes = u64::from(load.bytes);
+        // Only what was written is read.
+        let places = match load.order {
+            Order::Once => self.volume.size() / bytes,
+            Order::Random => self.filled.get() / bytes,
+        };
+        if places == 0 {
+            return Err(IoError::NoSpace);
+        }
         let all = (0..load.depth).map(|_| async {
             while rt.now() < end {
                 let place = match load.order {
@@ -147,13 +158,16 @@ impl Sample {
                     Order::Once if next.get() == places => break,
                     Order::Once => next.replace(next.get() + 1),
                 };
-                self.request(load, place * u64::from(load.bytes)).await?;
+                self.request(load, place * bytes).await?;
                 requests.set(requests.get() + 1);
                 nanos.set(rt.now().since(begun));
             }
             Ok(())
         });
         join_all(all).await.into_iter().collect::<Result<(), IoError>>()?;
+        if let Order::Once = load.order {
+            self.filled.set(next.get() * bytes);
+        }
         Ok(Measured { requests: requests.get(), nanos: nanos.get() })
     }
 
@@ -177,6 +191,9 @@ impl Sample {
 impl Control {
     /// Measures, and goes by it from now on.
     async fn calibrate(self: &Rc<Self>) -> Result<PoolSpeed, Error> {
+        if self.closing.get() {
+            return Err(self.error(ErrorKind::Stopped, "the pool is being closed"));
+        }
         if self.calibrating.replace(true) {
             return Err(self
                 .error(ErrorKind::Conflict, "it is being measured already")
@@ -184,6 +201,7 @@ impl Control {
         }
         let result = self.calibrate_alone().await;
         self.calibrating.set(false);
+        self.turnstile.changed();
         if result.is_err() {
             self.set_speed(self.speed.get());
         }
@@ -233,6 +251,9 @@ impl Control {
 
     /// Requests in a second, of all shards.
     async fn rate(&self, load: Load) -> Result<f64, Error> {
+        if self.closing.get() {
+            return Err(self.error(ErrorKind::Stopped, "the pool is being closed"));
+        }
         let depth = load.depth.div_ceil(self.shard_count());
         let all =
             self.on_all(move |shard| async move { shard.load_sample(Load { depth, ..load }).await }).await?;

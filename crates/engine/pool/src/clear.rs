@@ -132,6 +132,7 @@ impl LocalVolume {
                 Err(IoError::Corrupt | IoError::Io) => Vec::new(),
                 zeros => zeros?,
             };
+            pace.end();
             for blocks in zeros {
                 found += self.clear_zeros(blocks).await? * block_bytes;
             }

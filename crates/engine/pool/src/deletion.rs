@@ -533,7 +533,7 @@ impl Walk<'_> {
 
     async fn visit_leaves(&self, places: &[Place]) -> Result<(), Halt> {
         let mut pace = self.shard.pace();
-        pace.step(Work::read((places.len() * NODE_BYTES) as u64, places.len())).await;
+        pace.step_unasked(Work::read((places.len() * NODE_BYTES) as u64, places.len()));
         // All at once; what the child has may be something else when its turn comes, and is then read again.
         let read = places.iter().filter(|place| self.is_open(place)).map(|place| async move {
             if self.is_shared(place) {

@@ -138,7 +138,8 @@ impl Shard {
         let goes = |snapshot: &Snapshot| {
             snapshot.record.borrow().state == DatasetState::Deleting && !snapshot.stuck.get()
         };
-        datasets.values().any(|dataset| dataset.is_deleting()) || snapshots.values().any(|known| goes(known))
+        datasets.values().any(|dataset| dataset.is_deleting() && !self.is_sample(dataset))
+            || snapshots.values().any(|known| goes(known))
     }
 
     /// Whether so many blocks could ever go to the log at once.

@@ -414,6 +414,9 @@ impl Engine {
         if import.read_only {
             registry(&rt).add_control(control.clone());
             control.forgo_healer();
+            for index in 0..shards {
+                control.on_shard(index, |shard| async move { shard.start_turns() }).await?;
+            }
             for (index, path) in &stale {
                 let message = format!("{path} has stale contents and is left out");
                 control.event(Severity::Warning, "disk.stale", &control.disk_name(*index), message);
@@ -506,8 +509,14 @@ impl Engine {
 }
 
 impl crate::shard::Shard {
+    /// Starts what reading needs.
+    pub(crate) fn start_turns(self: Rc<Self>) {
+        self.spawn(self.clone().turns_task());
+    }
+
     /// Starts the shard's tasks.
     pub(crate) fn start(self: Rc<Self>) {
+        self.clone().start_turns();
         self.spawn(self.clone().commit_task());
         // What a log on disks of its own left behind moves, too.
         if self.data_in_log || self.staged_bytes.get() > 0 {
@@ -515,7 +524,6 @@ impl crate::shard::Shard {
             self.destage_work.send();
         }
         self.spawn(self.clone().deletion_task());
-        self.spawn(self.clone().turns_task());
         if self.log.borrow().fill_permille() > 500 {
             self.want_checkpoint();
         }

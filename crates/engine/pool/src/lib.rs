@@ -396,6 +396,7 @@ async fn close(control: &Rc<Control>) -> Result<(), Error> {
     if control.closing.replace(true) {
         return Err(control.error(ErrorKind::Conflict, "the pool is being exported already"));
     }
+    control.turnstile.until(|| !control.calibrating.get()).await;
     control.wait_for_healer().await;
     control.end_moves().await;
     // A snapshot that is being taken is there before the pool goes.

@@ -148,7 +148,10 @@ impl Copier {
             for extent in source.extents(at, end - at, 64, Reader::Copier).await.map_err(Halt::Source)? {
                 if extent.mapped {
                     let (first, last) = (at / block_bytes, (at + extent.len - 1) / block_bytes);
+                    // Counted, and over before it waits for a turn at the target, where another move may wait for one here.
+                    let turn = source.shard.turns.unasked(Work::read(extent.len, 1));
                     let data = source.shard.read_blocks(&source.dataset, first, last, Reader::Copier).await;
+                    drop(turn);
                     let data = data.map_err(Halt::Source)?;
                     target.write_moved(at, data).await.map_err(Halt::Target)?;
                     self.progress.add(extent.len);
@@ -178,17 +181,15 @@ impl Copier {
             if runs.is_empty() {
                 return Ok(());
             }
-            // Not in turn: it waits for turns at the target, where another move may wait for one here.
-            pace.step_unasked(Work::read(RUN_BYTES * runs.len() as u64, runs.len()));
+            pace.begin();
             let copied = join_all(runs.iter().map(|run| self.copy(run.clone()))).await;
             if let Some(halt) = copied.into_iter().find_map(Result::err) {
                 // Nobody may be told: a switch that was given up is tried again.
                 runs.into_iter().for_each(|run| dataset.note_changed(run.start, run.end));
                 return Err(halt);
             }
-            match gives_way {
-                true => pace.rest().await,
-                false => pace.end(),
+            if gives_way {
+                pace.rest().await;
             }
         }
     }

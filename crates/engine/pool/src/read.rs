@@ -240,7 +240,8 @@ impl Shard {
     async fn fetch(&self, dataset: &Dataset, block: u64, ptr: Ptr) -> Result<Option<(Buf, Buf)>, IoError> {
         let still = || match dataset.tree.borrow().lookup(block) {
             Found::At(now) => now == ptr,
-            Found::Unloaded { .. } => true,
+            // Nobody knows. Who asks again has the leaf.
+            Found::Unloaded { .. } => false,
             Found::Hole => false,
         };
         let Some(stored) = self.read_stored(dataset.id(), block, ptr, still).await? else { return Ok(None) };

@@ -193,7 +193,7 @@ impl Shard {
                     return false;
                 }
                 let bytes = part.end - part.start;
-                pace.step(Work::write(bytes, 1)).await;
+                pace.step_unasked(Work::write(bytes, 1));
                 match self.array.rebuild(slots, one.index, part, one.target, &mut touched).await {
                     Ok(lost) => moved.lost += lost.iter().map(|range| range.end - range.start).sum::<u64>(),
                     Err(_) => return false,

@@ -359,7 +359,7 @@ impl Shard {
                 for first in range.clone().step_by(LINES as usize) {
                     let end = range.end.min(first + LINES);
                     let bytes = (end - first) * cell * slots.len() as u64;
-                    pace.step(Work::read(bytes, slots.len())).await;
+                    pace.step_unasked(Work::read(bytes, slots.len()));
                     let found = self.array.scrub_lines(&slots, first..end).await;
                     suspects.extend(found.mismatched);
                     suspects.extend(found.unread.into_iter().filter(|_| is_whole));

@@ -635,7 +635,7 @@ impl Shard {
         self.work.send();
         self.destage_work.send();
         self.deletion_work.send();
-        self.turns.wake();
+        self.turns.end();
         self.progress.changed();
         self.progress.until(|| self.tasks.get() == 0).await;
     }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Where other shards' turn comes first and nothing of this one is in flight that would end, it looks again after this.
+/// Where other shards' turn comes first, it looks again after this.
 const LOOK: Duration = Duration::from_micros(100);
 
 pub(crate) struct Turns {
@@ -45,6 +45,7 @@ pub(crate) struct Turn {
 pub(crate) struct Flow {
     turns: Rc<Turns>,
     id: FlowId,
+    level: Cell<Level>,
 }
 
 #[derive(Default)]
@@ -66,14 +67,18 @@ impl Waiter {
 struct Waiting<'a> {
     flow: &'a Flow,
     waiter: Rc<Waiter>,
+    has_begun: bool,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.waiter.turn.borrow_mut().take().is_none() {
-            let is_other = |other: &Rc<Waiter>| !Rc::ptr_eq(other, &self.waiter);
-            self.flow.turns.scheduler.borrow_mut().retain(self.flow.id, is_other);
+        if self.has_begun || self.waiter.turn.borrow_mut().take().is_some() {
+            return;
         }
+        let is_other = |other: &Rc<Waiter>| !Rc::ptr_eq(other, &self.waiter);
+        self.flow.turns.scheduler.borrow_mut().retain(self.flow.id, is_other);
+        // Other shards may wait for the turn that this was to have.
+        self.flow.turns.poll();
     }
 }
 
@@ -81,14 +86,16 @@ impl Flow {
     pub fn new(turns: &Rc<Turns>, level: &Level) -> Flow {
         let ceiling = Arc::new(Ceiling::new(level.ceiling, level.burst));
         let id = turns.scheduler.borrow_mut().add(level, vec![ceiling]);
-        Flow { turns: turns.clone(), id }
+        Flow { turns: turns.clone(), id, level: Cell::new(*level) }
     }
 
     /// Another level, also for who waits already.
     fn set(&self, level: &Level) {
-        let ceiling = Arc::new(Ceiling::new(level.ceiling, level.burst));
-        self.turns.scheduler.borrow_mut().set(self.turns.rt.now(), self.id, level, vec![ceiling]);
-        self.turns.poll();
+        if self.level.replace(*level) != *level {
+            let ceiling = Arc::new(Ceiling::new(level.ceiling, level.burst));
+            self.turns.scheduler.borrow_mut().set(self.turns.rt.now(), self.id, level, vec![ceiling]);
+            self.turns.poll();
+        }
     }
 
     /// Waits until `work` may begin.
@@ -97,11 +104,14 @@ impl Flow {
         if let Some(begun) = turns.scheduler.borrow_mut().begin_at_once(now, self.id, work) {
             return Turn { turns: turns.clone(), begun: Some(begun) };
         }
-        let waiting = Waiting { flow: self, waiter: Rc::default() };
+        let mut waiting = Waiting { flow: self, waiter: Rc::default(), has_begun: false };
         turns.scheduler.borrow_mut().push(now, self.id, work, waiting.waiter.clone());
         turns.poll();
-        poll_fn(|context| match waiting.waiter.turn.borrow_mut().take() {
-            Some(turn) => Poll::Ready(turn),
+        poll_fn(|context| match waiting.waiter.turn.take() {
+            Some(turn) => {
+                waiting.has_begun = true;
+                Poll::Ready(turn)
+            }
             None => {
                 waiting.waiter.waker.set(Some(context.waker().clone()));
                 Poll::Pending
@@ -174,15 +184,18 @@ impl Turns {
                 Next::Full => break Some(Nanos(u64::MAX)),
             }
         };
-        let ends = self.scheduler.borrow().in_flight() > 0;
-        let look_at = look_at.map(|time| if ends { time } else { time.min(now.after(LOOK)) });
+        let is_held_up = self.scheduler.borrow().is_held_up();
+        let look_at = look_at.map(|time| if is_held_up { time.min(now.after(LOOK)) } else { time });
         self.look_at.set(look_at.filter(|time| time.0 < u64::MAX));
         if self.look_at.get().is_some() {
             self.look.send();
         }
     }
 
-    pub fn wake(&self) {
+    /// The shard ends: nobody has to wait any more, nor will anybody look again.
+    pub fn end(self: &Rc<Self>) {
+        self.scheduler.borrow_mut().open();
+        self.poll();
         self.look.send();
     }
 }
@@ -206,9 +219,15 @@ impl Pace {
         self.began = self.shard.rt.now();
     }
 
-    /// Begins a step that waits for nobody.
+    /// Begins a step that waits for nobody: writers who have their turn may be waiting for it.
     pub fn step_unasked(&mut self, work: Work) {
-        (self.turn, self.began) = (Some(self.shard.turns.unasked(work)), self.shard.rt.now());
+        self.begin();
+        self.turn = Some(self.shard.turns.unasked(work));
+    }
+
+    /// Begins a step that counts itself.
+    pub fn begin(&mut self) {
+        self.began = self.shard.rt.now();
     }
 
     /// The step is over.

@@ -157,7 +157,7 @@ impl Shard {
                 }
                 let next = dataset.tree.borrow().next_leaf(leaf);
                 let Some(found) = next else { break };
-                pace.step(Work::read(FANOUT * dataset.block_bytes() as u64, 1)).await;
+                pace.step_unasked(Work::read(FANOUT * dataset.block_bytes() as u64, 1));
                 let moved = match self.evacuate_leaf(&dataset, found, &closed).await {
                     Ok(moved) => self.rewrite_above(&dataset, found, &closed).await.map(|more| (moved, more)),
                     Err(error) => Err(error),

@@ -25,7 +25,7 @@ pub struct Ceiling {
 }
 
 fn of_bytes(byte_ps: u64, bytes: u32) -> u64 {
-    byte_ps * u64::from(bytes) / 1000
+    byte_ps.saturating_mul(bytes.into()) / 1000
 }
 
 impl Ceiling {
@@ -66,7 +66,7 @@ impl Ceiling {
     pub fn take(&self, now: Nanos, work: Work) {
         let pay = |paid: &AtomicU64, cost: u64| {
             if cost > 0 {
-                let later = |paid: u64| Some(paid.max(now.0) + cost);
+                let later = |paid: u64| Some(paid.max(now.0).saturating_add(cost));
                 paid.fetch_update(Relaxed, Relaxed, later).expect("there is always a next");
             }
         };

@@ -39,8 +39,9 @@ pub struct FlowId(u32);
 pub struct InFlight {
     cost: u64,
     is_turn: bool,
+    /// Absent where nobody asked for a turn.
     flow: Option<FlowId>,
-    asked: Nanos,
+    begun: Nanos,
     /// Nanoseconds in which it should be over; 0 for any time.
     in_time: u64,
 }
@@ -66,8 +67,7 @@ struct Flow<T> {
     /// Of its latency goal, in nanoseconds; 0 without one.
     in_time: u64,
     ceilings: Vec<Arc<Ceiling>>,
-    /// With when it was asked for.
-    waiting: VecDeque<(Work, Nanos, T)>,
+    waiting: VecDeque<(Work, T)>,
     due: u64,
     turn: u64,
     /// Whether it is among those that wait for a turn (or for a ceiling), and among those that are due.
@@ -88,9 +88,15 @@ pub struct Scheduler<T> {
     held: Heap,
     /// Requests that wait, over all flows.
     waiting: usize,
-    /// Cost in flight of this shard, and of that what had its turn.
+    /// Cost in flight of this shard, of what asked, and of that what had its turn.
     in_flight: u64,
     turns_in_flight: u64,
+    /// Cost in flight of what did not ask.
+    unasked: u64,
+    /// Something waits for nothing but other shards' turns.
+    is_held_up: bool,
+    /// Everything may begin: nobody will be there to say when.
+    is_open: bool,
     /// What was due and went before the turns, less their part.
     owed_to_turns: u64,
 }
@@ -101,7 +107,7 @@ impl<T> Flow<T> {
     }
 
     fn of_floor(&self, work: Work) -> u64 {
-        self.floor_request_ns.max(self.floor_byte_ps * u64::from(work.bytes) / 1000)
+        self.floor_request_ns.max(self.floor_byte_ps.saturating_mul(work.bytes.into()) / 1000)
     }
 
     /// When all its ceilings are open.
@@ -133,6 +139,9 @@ impl<T> Scheduler<T> {
             waiting: 0,
             in_flight: 0,
             turns_in_flight: 0,
+            unasked: 0,
+            is_held_up: false,
+            is_open: false,
             owed_to_turns: 0,
         }
     }
@@ -185,7 +194,7 @@ impl<T> Scheduler<T> {
         self.unused.push(id.0);
         let flow = self.flows[id.0 as usize].take().expect("a flow that was not removed");
         self.waiting -= flow.waiting.len();
-        flow.waiting.into_iter().map(|(.., request)| request)
+        flow.waiting.into_iter().map(|(_, request)| request)
     }
 
     fn unlist(&mut self, id: u32) {
@@ -220,6 +229,9 @@ impl<T> Scheduler<T> {
         if self.waiting > 0 {
             return None;
         }
+        if self.is_open {
+            return Some(self.begin_unasked(work));
+        }
         let (cost, reached) = (self.pool.costs().of(work), self.pool.reached());
         let flow = self.flow(id.0);
         if flow.opens(now) > now {
@@ -229,20 +241,20 @@ impl<T> Scheduler<T> {
         flow.turn = flow.turn.max(reached);
         let turn = flow.turn;
         let may_begin = (is_due || self.is_turn(turn)) && self.has_room(cost, is_due);
-        may_begin.then(|| self.account(now, id.0, (work, now), cost, is_due))
+        may_begin.then(|| self.account(now, id.0, work, cost, is_due))
     }
 
     /// Begins what others wait for, whatever waits: it is only counted.
     pub fn begin_unasked(&mut self, work: Work) -> InFlight {
         let cost = self.pool.costs().of(work);
-        self.in_flight += cost;
+        self.unasked += cost;
         self.pool.begin(cost);
-        InFlight { cost, is_turn: false, flow: None, asked: Nanos(0), in_time: 0 }
+        InFlight { cost, is_turn: false, flow: None, begun: Nanos(0), in_time: 0 }
     }
 
     /// A request waits from now on.
     pub fn push(&mut self, now: Nanos, id: FlowId, work: Work, request: T) {
-        self.flow(id.0).waiting.push_back((work, now, request));
+        self.flow(id.0).waiting.push_back((work, request));
         self.waiting += 1;
         self.list(now, id.0);
     }
@@ -251,14 +263,19 @@ impl<T> Scheduler<T> {
     pub fn retain(&mut self, id: FlowId, wanted: impl Fn(&T) -> bool) {
         let flow = self.flow(id.0);
         let before = flow.waiting.len();
-        flow.waiting.retain(|(.., request)| wanted(request));
+        flow.waiting.retain(|(_, request)| wanted(request));
         let gone = before - flow.waiting.len();
         self.waiting -= gone;
     }
 
-    /// Cost in flight of this shard: when it is over, something else may begin.
-    pub fn in_flight(&self) -> u64 {
-        self.in_flight
+    /// Whether something waits because it is another shard's turn. It has to be looked at again soon: nobody tells when that has passed.
+    pub fn is_held_up(&self) -> bool {
+        self.is_held_up
+    }
+
+    /// Lets everything begin from now on.
+    pub fn open(&mut self) {
+        self.is_open = true;
     }
 
     /// Whether requests wait.
@@ -269,6 +286,9 @@ impl<T> Scheduler<T> {
     /// What may begin now. To be called until it begins nothing: after a request came, after one ended, and at the time that it said.
     pub fn next(&mut self, now: Nanos) -> Next<T> {
         self.pool.look(now);
+        if self.is_open {
+            return self.next_of_all();
+        }
         while let Some(Reverse((opens, id))) = self.held.peek().copied()
             && opens <= now.0
         {
@@ -276,26 +296,38 @@ impl<T> Scheduler<T> {
             self.flow(id).is_listed = false;
             self.list(now, id);
         }
-        let (turn, due) = (self.first_turn(now), self.first_due(now));
-        self.pool.show(self.shard, turn.map(|(tag, _)| tag));
-        let is_due = due.is_some_and(|(time, _)| time <= now.0);
-        let turn = turn.filter(|(tag, _)| self.is_turn(*tag));
-        let waits_for_turn = |(_, id): &(u64, u32)| self.owed_to_turns >= self.cost(*id);
-        let (id, by_floor) = match (due.filter(|_| is_due), turn) {
-            // Its turn comes before what is due.
-            (Some(_), Some(turn)) if waits_for_turn(&turn) => (turn.1, false),
-            (Some((_, id)), _) => (id, true),
-            (None, Some((_, id))) => (id, false),
-            (None, None) => return self.until(due),
-        };
-        let cost = self.cost(id);
-        if !self.has_room(cost, by_floor) {
-            return self.until(due.filter(|_| !is_due));
+        let (first, due) = (self.first_turn(now), self.first_due(now));
+        self.pool.show(self.shard, first.map(|(tag, _)| tag));
+        let turn = first.filter(|(tag, _)| self.is_turn(*tag)).map(|(_, id)| id);
+        self.is_held_up = first.is_some() && turn.is_none();
+        let due_now = due.filter(|(time, _)| *time <= now.0).map(|(_, id)| id);
+        // What is due goes first, unless turns have waited for long enough, or it has no room.
+        let waits_for_turn = |id: &u32| self.owed_to_turns >= self.cost(*id);
+        let order = [
+            turn.filter(waits_for_turn).map(|id| (id, false)),
+            due_now.map(|id| (id, true)),
+            turn.map(|id| (id, false)),
+        ];
+        for (id, by_floor) in order.into_iter().flatten() {
+            let cost = self.cost(id);
+            if self.has_room(cost, by_floor) {
+                let (work, request) =
+                    self.flow(id).waiting.pop_front().expect("a flow with something waiting");
+                self.waiting -= 1;
+                return Next::Begin(request, self.account(now, id, work, cost, by_floor));
+            }
         }
-        let (work, asked, request) =
-            self.flow(id).waiting.pop_front().expect("a flow with something waiting");
+        self.until(due.filter(|_| due_now.is_none()))
+    }
+
+    /// The next of whatever waits.
+    fn next_of_all(&mut self) -> Next<T> {
+        self.pool.show(self.shard, None);
+        self.is_held_up = false;
+        let waiting = self.flows.iter_mut().flatten().find_map(|flow| flow.waiting.pop_front());
+        let Some((work, request)) = waiting else { return Next::Idle };
         self.waiting -= 1;
-        Next::Begin(request, self.account(now, id, (work, asked), cost, by_floor))
+        Next::Begin(request, self.begin_unasked(work))
     }
 
     /// Whether no other shard has one that should come long before `tag`.
@@ -328,7 +360,7 @@ impl<T> Scheduler<T> {
 
     fn cost(&self, id: u32) -> u64 {
         let flow = self.flows[id as usize].as_ref().expect("a flow that was not removed");
-        flow.waiting.front().map_or(0, |(work, ..)| self.pool.costs().of(*work))
+        flow.waiting.front().map_or(0, |(work, _)| self.pool.costs().of(*work))
     }
 
     /// The flow whose turn is next, and the tag of it. Those at their ceiling are put aside.
@@ -371,14 +403,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    fn account(
-        &mut self,
-        now: Nanos,
-        id: u32,
-        (work, asked): (Work, Nanos),
-        cost: u64,
-        by_floor: bool,
-    ) -> InFlight {
+    fn account(&mut self, now: Nanos, id: u32, work: Work, cost: u64, by_floor: bool) -> InFlight {
         let ahead = self.pool.reached() + self.pool.lead() * AHEAD_LEADS_MAX;
         let flow = self.flows[id as usize].as_mut().expect("a flow that was not removed");
         flow.ceilings.iter().for_each(|ceiling| ceiling.take(now, work));
@@ -395,7 +420,7 @@ impl<T> Scheduler<T> {
         }
         self.in_flight += cost;
         self.pool.begin(cost);
-        InFlight { cost, is_turn: !by_floor, flow: Some(FlowId(id)), asked, in_time }
+        InFlight { cost, is_turn: !by_floor, flow: Some(FlowId(id)), begun: now, in_time }
     }
 
     /// Small writes that one request may have in flight at a time.
@@ -421,9 +446,12 @@ impl<T> Scheduler<T> {
     /// What had begun is over.
     pub fn end(&mut self, now: Nanos, begun: InFlight) {
         if begun.in_time > 0 {
-            self.pool.note(now.since(begun.asked) <= begun.in_time);
+            self.pool.note(now.since(begun.begun) <= begun.in_time);
         }
-        self.in_flight -= begun.cost;
+        match begun.flow {
+            Some(_) => self.in_flight -= begun.cost,
+            None => self.unasked -= begun.cost,
+        }
         self.turns_in_flight -= if begun.is_turn { begun.cost } else { 0 };
         self.pool.end(begun.cost);
     }
@@ -432,6 +460,6 @@ impl<T> Scheduler<T> {
 impl<T> Drop for Scheduler<T> {
     fn drop(&mut self) {
         self.pool.show(self.shard, None);
-        self.pool.end(self.in_flight);
+        self.pool.end(self.in_flight + self.unasked);
     }
 }
