@@ -1,6 +1,6 @@
 //! Whose turn it is at the disks: the shard's scheduler ([`forebay_qos`]), and those who wait for it.
 //!
-//! Whoever wants the disks takes a [`Turn`] first, and keeps it until they are done with what he asked. Clients take one for what they do not find in
+//! Whoever wants the disks takes a [`Turn`] first, and keeps it until what he asked for is over. Clients take one for what they do not find in
 //! memory and for what they write; so does the pool's work that nobody waits for. What clients may be waiting for while they have a turn (checkpoints, blocks that
 //! move out of the log or out of chunks that are needed) begins unasked and is only counted: otherwise both could wait for each other.
 

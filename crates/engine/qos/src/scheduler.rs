@@ -212,14 +212,17 @@ impl<T> Scheduler<T> {
         if flow.waiting.is_empty() {
             return;
         }
+        if flow.waiting.len() == 1 || !flow.is_listed {
+            // It may be listed from before it was idle, earlier than it is now.
+            flow.turn = flow.turn.max(reached);
+            flow.due = flow.due.max(now.0.saturating_sub(OWED_NS_MAX));
+        }
         if !flow.is_listed {
             flow.is_listed = true;
-            flow.turn = flow.turn.max(reached);
             self.turns.push(Reverse((flow.turn, id)));
         }
         if flow.has_floor() && !flow.is_promised {
             flow.is_promised = true;
-            flow.due = flow.due.max(now.0.saturating_sub(OWED_NS_MAX));
             self.dues.push(Reverse((flow.due, id)));
         }
     }

@@ -305,7 +305,7 @@ impl Content {
         mapping.lun = match wanted.lun {
             Some(lun) => lun,
             None => {
-                let lowest = Numbers::of(self).lowest(&mapping.target(), &mapping.to);
+                let lowest = Numbers::of(self).lowest(&mapping.target(), &mapping.to, wanted.volume);
                 lowest.ok_or_else(|| no_number(wanted.volume_name, &to_name))?
             }
         };

@@ -6,7 +6,7 @@
 //! crash left undone is done at the next import. An entry of a project that is no more concerns nobody.
 //!
 //! A mapping that is there keeps its number. Where a project names a group instead of a host that is in it, or the other way round, the new mapping takes over
-//! number and target of the old one if they are free: the host notices nothing. Volumes that are not here, those on their way to
+//! number and target of the old one if they are free: the host notices nothing. No number goes from one volume to another at once. Volumes that are not here, those on their way to
 //! another pool, and those with hosts of their own are left alone.
 //!
 //! A project names no host twice, the numbers are free ones, and the logical block is that of the volume's other mappings. So of all that [`Content::check`]
@@ -135,9 +135,10 @@ impl Content {
         wanted.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
         let to: HashMap<&str, &[String]> = wanted.iter().map(|(heir, to)| (&*heir.id, *to)).collect();
         let is_kept = |mapping: &Mapping| to.get(&*mapping.volume).is_none_or(|to| to.contains(&mapping.to));
-        let (kept, dropped) = std::mem::take(&mut self.mappings).into_iter().partition(is_kept);
+        let (kept, dropped): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.mappings).into_iter().partition(is_kept);
         self.mappings = kept;
-        let (added, refused) = self.missing(&wanted, dropped, now_unix_ms);
+        let (added, refused) = self.missing(&wanted, &dropped, now_unix_ms);
         self.mappings.extend(added);
         refused
     }
@@ -146,7 +147,7 @@ impl Content {
     fn missing<'a>(
         &'a self,
         heirs: &[(&'a Heir, &'a [String])],
-        dropped: Vec<Mapping>,
+        dropped: &'a [Mapping],
         now_unix_ms: u64,
     ) -> (Vec<Mapping>, Vec<Refused>) {
         let there: HashSet<(&str, &str)> =
@@ -155,6 +156,7 @@ impl Content {
         let logical: HashMap<&str, u32> =
             all.map(|mapping| (&*mapping.volume, mapping.logical_block_bytes)).collect();
         let mut numbers = Numbers::of(self);
+        dropped.iter().for_each(|old| numbers.give_up(&old.target(), &old.to, old.lun, &old.volume));
         let mut wanted = Vec::new();
         for (heir, to) in heirs {
             for to in to.iter().filter(|to| !there.contains(&(&*heir.id, &***to))) {
@@ -162,7 +164,10 @@ impl Content {
                     old.volume == heir.id
                         && numbers.hosts(&old.to).any(|host| numbers.hosts(to).any(|other| other == host))
                 };
-                let old = dropped.iter().find(shows_it_too);
+                let olds: Vec<&Mapping> = dropped.iter().filter(shows_it_too).collect();
+                let is_free = |old: &&&Mapping| numbers.is_free(&old.target(), to, old.lun, &heir.id);
+                let same = olds.iter().find(is_free);
+                let old = same.or(olds.first());
                 let mapping = Mapping {
                     id: crate::random_id(),
                     created_unix_ms: now_unix_ms,
@@ -175,8 +180,7 @@ impl Content {
                     logical_block_bytes: logical.get(&*heir.id).copied().unwrap_or(LOGICAL_BLOCK_DEFAULT),
                 };
                 // Before any other one gets it.
-                let is_free = |lun: &u16| numbers.is_free(&mapping.target(), to, *lun);
-                let same = old.map(|old| old.lun).filter(is_free);
+                let same = same.map(|old| old.lun);
                 same.iter().for_each(|lun| numbers.take(&mapping.target(), to, *lun));
                 wanted.push((mapping, to, same));
             }
@@ -186,16 +190,18 @@ impl Content {
         for (mapping, to, same) in wanted {
             let target = mapping.target();
             let (hosts, host) = (numbers.hosts(to).count(), self.names(std::slice::from_ref(to)).concat());
-            let problem = match same.or_else(|| numbers.lowest(&target, to)) {
-                _ if self.mappings.len() + added.len() >= MAPPINGS_MAX => full("mappings", MAPPINGS_MAX),
-                _ if views + hosts > VIEWS_MAX => full("volumes seen by hosts", VIEWS_MAX),
-                None => no_number(&mapping.volume_name, &host),
-                Some(lun) => {
-                    numbers.take(&target, to, lun);
-                    views += hosts;
-                    added.push(Mapping { lun, ..mapping });
-                    continue;
-                }
+            // What has no room anyway looks for no number.
+            let problem = if self.mappings.len() + added.len() >= MAPPINGS_MAX {
+                full("mappings", MAPPINGS_MAX)
+            } else if views + hosts > VIEWS_MAX {
+                full("volumes seen by hosts", VIEWS_MAX)
+            } else if let Some(lun) = same.or_else(|| numbers.lowest(&target, to, &mapping.volume)) {
+                numbers.take(&target, to, lun);
+                views += hosts;
+                added.push(Mapping { lun, ..mapping });
+                continue;
+            } else {
+                no_number(&mapping.volume_name, &host)
             };
             let volume = mapping.volume_name;
             refused.push(Refused { problem: problem.object(&*volume), volume, host });

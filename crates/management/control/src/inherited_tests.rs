@@ -102,6 +102,20 @@ fn volumes_are_mapped_in_the_order_of_their_names_and_keep_their_numbers() {
     assert_eq!(content.projects.len(), 1, "a project that says nothing has no entry");
 }
 
+/// Goal: a host that goes on using a number never reaches another volume with it, also where hosts had different ones.
+#[test]
+fn a_number_is_not_another_volume_s_with_the_same_change() {
+    let mut content = cluster();
+    map(&mut content, "own", "b", Some(0));
+    let volumes = ["w/x", "w/y", "w/z"];
+    let before = follow(&mut content, "w", &["a", "b"], &volumes);
+    let (of_a, of_b) = (["w/x a 0", "w/y a 1", "w/z a 2"], ["w/x b 1", "w/y b 2", "w/z b 3"]);
+    assert!(of_a.iter().chain(&of_b).all(|one| before.contains(&one.to_string())), "{before:?}");
+    // Each has to have one number for both; none of those that another had.
+    let now = follow(&mut content, "w", &["ab"], &volumes);
+    assert_eq!(now, ["own b 0", "w/x ab 4", "w/y ab 5", "w/z ab 3"]);
+}
+
 #[test]
 fn others_are_left_alone() {
     let mut content = cluster();
@@ -330,6 +344,15 @@ fn after_any_changes_what_projects_say_is_what_is_mapped() {
                     said.iter().cloned().collect(),
                     "seed {seed}, step {step}"
                 );
+            }
+            let (were, are) = (before.views(), content.views());
+            for (host, were) in were {
+                let is = are.get(host).map_or(&[][..], Vec::as_slice);
+                let now =
+                    |was: &Mapping| is.iter().find(|now| (now.target(), now.lun) == (was.target(), was.lun));
+                let is_another = |was: &&&Mapping| now(was).is_some_and(|now| now.volume != was.volume);
+                let wrong = were.iter().find(is_another);
+                assert_eq!(wrong, None, "seed {seed}, step {step}: a disk of {host} is another at once");
             }
             for mapping in &before.mappings {
                 let is_heirs = volumes.iter().any(|heir| heir.id == mapping.volume);

@@ -217,6 +217,21 @@ pub async fn create(
     made(StatusCode::CREATED, &Operation::MappingShow.path_of(&mapping.id), &mapping)
 }
 
+/// Refuses to unmap what would be mapped again when its pool comes: that it has no hosts of its own is kept there.
+fn check_unnamed(content: &Content, mapping: &Mapping, host: &str) -> Result<(), Problem> {
+    let is_named = content.projects.iter().any(|entry| {
+        let within = mapping.volume_name.strip_prefix(&*entry.name).is_some_and(|name| name.starts_with('/'));
+        within && entry.pool == mapping.pool && entry.hosts.contains(&mapping.to)
+    });
+    if !is_named {
+        return Ok(());
+    }
+    let detail =
+        format!("its pool is not imported, and its project names {host}: the import would map it again");
+    let problem = Problem::new(Code::Conflict, detail).object(&*mapping.volume_name);
+    Err(problem.remedy("Import the pool, then unmap it; or delete the host with --unmap."))
+}
+
 pub async fn delete(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
@@ -232,8 +247,9 @@ pub async fn delete(
         Err(error) if error.kind == ErrorKind::NotFound => None,
         result => Some(result?),
     };
-    if let Some(volume) = &volume {
-        check_own(&shared, volume).await?;
+    match &volume {
+        Some(volume) => check_own(&shared, volume).await?,
+        None => check_unnamed(&content, &mapping, &host)?,
     }
     if ask.dry_run {
         let lost = format!("{host} loses it, which is LUN {} there.", mapping.lun);

@@ -217,19 +217,20 @@ pub async fn set(
     if ask.dry_run {
         return plan("volume.set", &before.name, changes);
     }
-    if change != VolumeChange::default() {
-        shared.engine.volume_set(&before.name, change).await?;
-    }
-    if let Some(heir) = returns {
-        let follow = move |content: &mut Content| content.inherit_wholly(&[heir], now_unix_ms());
-        hosts::change(&shared, follow).await?;
-    }
+    // What may not be possible comes before anybody loses it.
     if let Some(format) = format {
         shared.engine.volume_convert(&before.name, convert::format_in(format)).await?;
     }
     if let Some(size) = size {
         shared.engine.volume_resize(&before.name, size).await?;
         shared.tell_iscsi(|iscsi| iscsi.access_changed());
+    }
+    if change != VolumeChange::default() {
+        shared.engine.volume_set(&before.name, change).await?;
+    }
+    if let Some(heir) = returns {
+        let follow = move |content: &mut Content| content.inherit_wholly(&[heir], now_unix_ms());
+        hosts::change(&shared, follow).await?;
     }
     for what in changes {
         told(&shared, &who, "volume.changed", &before.name, &what);
