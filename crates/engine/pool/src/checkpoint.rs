@@ -16,7 +16,7 @@ use crate::tables::{
 };
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
-use forebay_qos::Work;
+use forebay_qos::{Task, Work};
 use forebay_raid::DiskSet;
 use forebay_runtime::{Buf, completion};
 use forebay_space::{ChunkEntry, Ptr, encode_record};
@@ -59,11 +59,15 @@ impl NodeWriter<'_> {
 
     async fn write(&mut self) -> Result<(), IoError> {
         let nodes = std::mem::take(&mut self.ready);
-        let _turn = self.shard.turns.unasked(Work::write((nodes.len() * NODE_BYTES) as u64, nodes.len()));
-        let writes =
-            self.shard.start_writes(nodes.into_iter().map(|(ptr, bytes)| (ptr.addr(), bytes)).collect());
-        for writing in writes {
-            self.shard.array.written(writing, &mut self.touched).await.map_err(|_| IoError::Io)?;
+        // What clients want next is behind all of them at the disks.
+        for some in nodes.chunks(self.shard.places_at_once()) {
+            let _turn = self
+                .shard
+                .unasked(Task::Checkpoint, Work::write((some.len() * NODE_BYTES) as u64, some.len()));
+            let writes = some.iter().map(|(ptr, bytes)| (ptr.addr(), bytes.clone())).collect();
+            for writing in self.shard.start_writes(writes) {
+                self.shard.array.written(writing, &mut self.touched).await.map_err(|_| IoError::Io)?;
+            }
         }
         Ok(())
     }
@@ -148,9 +152,9 @@ impl Shard {
         if active(Bug::FreezeMissesDirtyLeaf) && leaves.len() > 1 {
             leaves.pop();
         }
-        for batch in leaves.chunks(BATCH) {
+        for batch in leaves.chunks(BATCH.min(self.turns.places_max())) {
             let cold = batch.iter().filter(|leaf| leaf.hot().is_none()).count();
-            let turn = self.turns.unasked(Work::read((cold * NODE_BYTES) as u64, cold));
+            let turn = self.unasked(Task::Checkpoint, Work::read((cold * NODE_BYTES) as u64, cold));
             let bodies = join_all(batch.iter().map(|leaf| self.leaf_content(&owner, leaf))).await;
             drop(turn);
             for (leaf, content) in batch.iter().zip(bodies) {

@@ -11,7 +11,7 @@ use crate::reserve::Claim;
 use crate::spec::{SyncPolicy, VolumeFormat, VolumeInfo};
 use crate::volume::{LocalVolume, finish};
 use forebay_base::planted::{Bug, active};
-use forebay_qos::Work;
+use forebay_qos::{Task, Work};
 use forebay_runtime::Buf;
 use forebay_tree::FANOUT;
 use std::iter::once;
@@ -118,7 +118,7 @@ impl LocalVolume {
         let (shard, block_bytes) = (&self.shard, u64::from(self.block_size()));
         let mapped = self.dataset.tree.borrow().mapped().blocks as u64 + self.dataset.blocks_staged();
         progress.expect(mapped * block_bytes);
-        let (mut at, mut found, mut pace) = (0, 0, shard.pace());
+        let (mut at, mut found, mut pace) = (0, 0, shard.pace(Task::Reclaim));
         while let Some(run) = self.next_stored(at) {
             if progress.is_canceled() {
                 return Ok(None);

@@ -21,7 +21,7 @@ use forebay_base::codec::Writer;
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
 use forebay_log::{FRAME_HEADER, Frame, PlugPiece, Record, Ring, encode_frame};
-use forebay_qos::Work;
+use forebay_qos::{Task, Work};
 use forebay_raid::{ArrayError, DiskSet, Piece, Writing};
 use forebay_runtime::{Buf, Completer, Completion, completion};
 use forebay_space::{Addr, ChunkEntry, Ptr};
@@ -301,10 +301,8 @@ impl Shard {
         let mut touched = DiskSet::default();
         let mut data = Vec::new();
         entry.add_data(&mut data);
-        // Lines are written whole, and so all at once.
-        let most = if self.space.borrow().has_lines() { data.len() } else { self.turns.places_max().max(1) };
         let mut result = Ok(());
-        for some in data.chunks(most.max(1)) {
+        for some in data.chunks(self.places_at_once()) {
             result = result.and(self.written(self.start_writes(some.to_vec()), &mut touched).await);
         }
         entry.ahead = Some(result.map(|()| touched));
@@ -325,8 +323,9 @@ impl Shard {
     /// Queues an entry; what it brings is pending from here on.
     pub fn submit(&self, mut entry: Entry) {
         if entry.turn.is_none() {
-            entry.turn =
-                Some(self.turns.unasked(Work::write(entry.stored_bytes() as u64, entry.changes.len())));
+            entry.turn = Some(
+                self.unasked(Task::Destage, Work::write(entry.stored_bytes() as u64, entry.changes.len())),
+            );
         }
         entry.changes.iter().for_each(|change| change.make_pending(entry.id, !entry.durable));
         entry.records_bytes = entry.records().map(|record| record.len()).sum();

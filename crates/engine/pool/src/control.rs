@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind, IoError};
 use crate::faulty::FaultyDisks;
 use crate::format::ShardRoot;
 use crate::heal::Healer;
+use crate::ledger::Ledger;
 use crate::locks::RangeLocks;
 use crate::progress::WorkProgress;
 use crate::projects::Projects;
@@ -87,6 +88,7 @@ pub(crate) struct Control {
     /// What the disks were measured to do.
     pub speed: Cell<Option<PoolSpeed>>,
     pub calibrating: Cell<bool>,
+    pub ledger: Ledger,
     pub slow: SlowDisks,
     pub faulty: FaultyDisks,
     pub trimming: Cell<bool>,
@@ -137,6 +139,7 @@ impl Control {
             trash: Trash::default(),
             speed: Cell::new(None),
             calibrating: Cell::new(false),
+            ledger: Ledger::default(),
             slow: SlowDisks::default(),
             faulty: FaultyDisks::default(),
             trimming: Cell::new(false),
@@ -389,6 +392,8 @@ impl Control {
             scrub_next,
             trash_keep_seconds: self.trash.keep_seconds.get(),
             speed: self.speed.get(),
+            promisable: self.ledger.promises().0,
+            promised: self.ledger.promises().1,
         })
     }
 

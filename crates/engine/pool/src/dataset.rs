@@ -20,6 +20,7 @@ use crate::turns::Flow;
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_compress::{Compression, Sampling};
+use forebay_qos::{Level, Promise};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
 use forebay_tree::{Found, Tree, nodes_over};
@@ -62,6 +63,8 @@ pub(crate) struct Dataset {
     pub project: Cell<ProjectProperties>,
     /// Its project has reached its quota.
     pub is_full: Cell<bool>,
+    /// How it is with what this level promises: whether there is enough for it.
+    pub promise: Cell<(Level, Promise)>,
     /// The turns of what clients do with it.
     pub flow: OnceCell<Flow>,
     /// Client operations in flight, and those among them that change something; deletion waits for none.
@@ -105,6 +108,7 @@ impl Dataset {
             sampling: Sampling::default(),
             packing_nanos: Cell::new(0),
             unpacking_nanos: Cell::new(0),
+            promise: Cell::default(),
             flow: OnceCell::new(),
             active: Cell::new(0),
             changing: Cell::new(0),
@@ -193,6 +197,14 @@ impl Dataset {
         match record.inherits.has(Inherits::SCHEDULE) {
             true => self.project.get().schedule.unwrap_or_default(),
             false => record.schedule,
+        }
+    }
+
+    /// It is no longer here: nobody begins anything, nor waits for that any more.
+    pub fn leave(&self) {
+        self.gone.set(true);
+        if let Some(flow) = self.flow.get() {
+            flow.bounds.look_again();
         }
     }
 

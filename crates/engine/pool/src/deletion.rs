@@ -21,7 +21,7 @@ use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::spec::Severity;
 use forebay_base::planted::{Bug, active};
-use forebay_qos::Work;
+use forebay_qos::{Task, Work};
 use forebay_space::Ptr;
 use forebay_tree::{FANOUT, LeafState, NODE_BYTES, NodeHeader, decode_ptrs, leaves_end};
 use futures_util::future::join_all;
@@ -532,7 +532,7 @@ impl Walk<'_> {
     }
 
     async fn visit_leaves(&self, places: &[Place]) -> Result<(), Halt> {
-        let mut pace = self.shard.pace();
+        let mut pace = self.shard.pace(Task::Deletion);
         pace.step_unasked(Work::read((places.len() * NODE_BYTES) as u64, places.len()));
         // All at once; what the child has may be something else when its turn comes, and is then read again.
         let read = places.iter().filter(|place| self.is_open(place)).map(|place| async move {

@@ -26,7 +26,7 @@ const VERSION: u16 = 1;
 const HEADER: usize = 128;
 const HOST_NAME_BYTES: usize = 64;
 const SHARD_BYTES: usize = 288;
-const SPEED_BYTES: usize = 48;
+const SPEED_BYTES: usize = 64;
 const _: () = assert!(HEADER + SHARDS_MAX * SHARD_BYTES + SPEED_BYTES <= SUPERBLOCK_PAYLOAD_MAX);
 const FLAG_EXPORTED: u32 = 1;
 /// Of the time in the trash: what nobody has set yet, and that nothing gets there.
@@ -97,6 +97,7 @@ impl Super {
         if let Some(speed) = self.speed {
             w.u64(speed.measured.0).u64(speed.read_iops).u64(speed.write_iops);
             w.u64(speed.read_bytes).u64(speed.write_bytes).u64(speed.window.as_nanos() as u64);
+            w.u64(speed.read_latency.as_nanos() as u64).u64(speed.write_latency.as_nanos() as u64);
         }
         bytes
     }
@@ -153,8 +154,17 @@ impl Super {
 fn decode_speed(r: &mut Reader<'_>) -> Result<Option<PoolSpeed>, Truncated> {
     let measured = WallTime(r.u64()?);
     let (read_iops, write_iops, read_bytes, write_bytes) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
-    let window = Duration::from_nanos(r.u64()?);
-    let speed = PoolSpeed { read_iops, write_iops, read_bytes, write_bytes, window, measured };
+    let [window, read_latency, write_latency] = [r.u64()?, r.u64()?, r.u64()?].map(Duration::from_nanos);
+    let speed = PoolSpeed {
+        read_iops,
+        write_iops,
+        read_bytes,
+        write_bytes,
+        read_latency,
+        write_latency,
+        window,
+        measured,
+    };
     Ok((measured.0 > 0).then_some(speed))
 }
 
@@ -196,6 +206,8 @@ mod tests {
                 write_iops: 2,
                 read_bytes: 3,
                 write_bytes: 4,
+                read_latency: Duration::from_nanos(7),
+                write_latency: Duration::from_nanos(8),
                 window: Duration::from_nanos(5),
                 measured: WallTime(6),
             }),

@@ -248,6 +248,8 @@ fn payload_dataset_node_and_frame() {
         write_iops: 0x33,
         read_bytes: 0x34,
         write_bytes: 0x35,
+        read_latency: Duration::from_nanos(0x37),
+        write_latency: Duration::from_nanos(0x38),
         window: Duration::from_nanos(0x36),
     };
     let scrubs = ScrubSchedule { last: WallTime(0x54), every_seconds: 0x55 };
@@ -306,6 +308,8 @@ fn payload_dataset_node_and_frame() {
             ("bytes read", &[0x34]),
             ("bytes written", &[0x35]),
             ("window", &[0x36]),
+            ("one read", &[0x37]),
+            ("one durable write", &[0x38]),
         ],
     );
     let record = DatasetRecord {

@@ -9,8 +9,10 @@ use crate::error::IoError;
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{Extent, SyncPolicy};
+use crate::tally::Request;
 use crate::volume::{Admitted, LocalVolume, length};
 use forebay_base::Id;
+use forebay_qos::Work;
 use forebay_runtime::{Buf, Rt};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -82,10 +84,27 @@ impl Volume {
     }
 
     /// Waits until a change may begin, and says where.
-    async fn admit(&self, at: u64, len: usize) -> Result<(LocalVolume, Admitted), IoError> {
+    async fn admit(&self, at: u64, len: usize) -> Result<(LocalVolume, Admitted, Request), IoError> {
         self.run(|here| async move {
-            let admitted = here.admit(at, len).await?;
-            Ok((here, admitted))
+            let request = here.ask(Work::write(len as u64, 1), true).await;
+            match here.admit(at, len).await {
+                Ok(admitted) => Ok((here, admitted, request)),
+                Err(error) => request.ends(Err(error)),
+            }
+        })
+        .await
+    }
+
+    /// Runs what changes nothing, or can be begun anew, as a request of `work`. What takes as long as it is large, without bytes to say so, is not timed.
+    async fn ask<T, W: Future<Output = Result<T, IoError>>>(
+        &self,
+        work: Work,
+        is_timed: bool,
+        then: impl Fn(LocalVolume) -> W,
+    ) -> Result<T, IoError> {
+        self.run(|here| async {
+            let request = here.ask(work, is_timed).await;
+            request.ends(then(here).await)
         })
         .await
     }
@@ -107,30 +126,38 @@ impl Volume {
 
     /// `len` bytes from `at`, in parts that follow each other. At most 32 MiB.
     pub async fn read(&self, at: u64, len: usize) -> Result<Vec<Buf>, IoError> {
-        self.run(|here| async move { here.read(at, len).await }).await
+        self.ask(Work::read(len as u64, 1), true, |here| async move { here.read(at, len).await }).await
     }
 
     /// Writes the parts one after the other from `at`; at most 32 MiB in all. `fua`: durable when done, whatever `sync` says
     /// (except [`SyncPolicy::Disabled`]).
     pub async fn write(&self, at: u64, data: Vec<Buf>, fua: bool) -> Result<(), IoError> {
-        let (here, admitted) = self.admit(at, length(&data)).await?;
-        here.write_admitted(admitted, at, data, fua).await
+        let (here, admitted, request) = self.admit(at, length(&data)).await?;
+        request.ends(here.write_admitted(admitted, at, data, fua).await)
     }
 
     /// Makes every write acknowledged before it durable.
     pub async fn flush(&self) -> Result<(), IoError> {
-        self.run(|here| async move { here.flush().await }).await
+        match self.sync() {
+            SyncPolicy::Standard => {
+                self.ask(Work::write(0, 1), true, |here| async move { here.flush().await }).await
+            }
+            // What is acknowledged is durable, or nobody asked for that.
+            SyncPolicy::Always | SyncPolicy::Disabled => {
+                self.run(|here| async move { here.flush().await }).await
+            }
+        }
     }
 
     /// Gives back the space of every whole block in the range; it reads as zeros afterwards. Partial blocks at the ends stay
     /// as they are. Large ranges are done piece by piece, each of which is atomic.
     pub async fn discard(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
-        self.run(|here| async move { here.discard(at, len, fua).await }).await
+        self.ask(Work::write(0, 1), false, |here| async move { here.discard(at, len, fua).await }).await
     }
 
     /// The range reads as zeros afterwards; whole blocks by metadata alone.
     pub async fn write_zeroes(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
-        self.run(|here| async move { here.write_zeroes(at, len, fua).await }).await
+        self.ask(Work::write(0, 1), false, |here| async move { here.write_zeroes(at, len, fua).await }).await
     }
 
     /// Writes `new` if the volume holds `expected` there (same length, at most 1 MiB); otherwise `Ok(Err(first differing byte))`.
@@ -140,8 +167,8 @@ impl Volume {
         expected: Buf,
         new: Buf,
     ) -> Result<Result<(), usize>, IoError> {
-        let (here, admitted) = self.admit(at, new.len()).await?;
-        here.compare_and_write(admitted, at, expected, new).await
+        let (here, admitted, request) = self.admit(at, new.len()).await?;
+        request.ends(here.compare_and_write(admitted, at, expected, new).await)
     }
 
     /// Which parts of the range hold data: extents that cover it from its start, at most `extents_max` of them.

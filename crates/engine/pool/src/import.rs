@@ -439,6 +439,7 @@ impl Engine {
         }
         control.check_reservations().await?;
         control.start_healer();
+        control.look_at_promises().await;
         control.watch_disks();
         control.schedule_scrubs();
         control.schedule_snapshots();

@@ -6,6 +6,7 @@
 mod added;
 mod assembly;
 mod attributes;
+mod bounds;
 mod cache;
 mod calibrate;
 mod changes;
@@ -32,6 +33,7 @@ mod handle;
 mod heal;
 mod import;
 mod leaves;
+mod ledger;
 mod lineage;
 mod lines;
 mod locks;
@@ -44,6 +46,7 @@ mod pack;
 mod pending;
 mod progress;
 mod projects;
+mod promises;
 mod quota;
 mod read;
 mod receive;
@@ -64,6 +67,7 @@ mod snapshots;
 mod spec;
 pub mod stream;
 mod tables;
+mod tally;
 mod trash;
 mod trim;
 mod turns;
@@ -77,11 +81,13 @@ pub use attributes::ATTRIBUTES_BYTES_MAX;
 pub use error::{Error, ErrorKind, IoError};
 pub use forebay_compress::Compression;
 pub use forebay_device::ErrorCounts;
-pub use forebay_qos::{Class, Level, Rate};
+pub use forebay_qos::{Account, Cause, Class, Level, Rate, State, Task};
 pub use groups::GroupAdd;
 pub use handle::Volume;
+pub use ledger::{LedgerSecond, VolumeSecond};
 pub use members::{DiskAdd, DiskReplace};
 pub use progress::WorkProgress;
+pub use promises::{PromiseChange, Standing};
 pub use receive::{ReceiveOptions, ReceptionInfo, SnapshotReceiver};
 pub use registry::BUILT_IN_LEVELS;
 pub use send::{ResumeToken, SendOptions, SnapshotStream};
@@ -130,7 +136,13 @@ impl Engine {
             let ended = |_| Error::new(ErrorKind::Stopped, "engine", "it is being stopped");
             call(self.cores.core(core), set).await.map_err(ended)?;
         }
-        Ok(())
+        let look = |rt: Rt| async move {
+            for control in registry(&rt).controls() {
+                control.look_at_promises().await;
+            }
+            Ok(())
+        };
+        self.on_core_0(look).await
     }
 
     /// Runs `work` on core 0.

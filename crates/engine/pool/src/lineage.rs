@@ -221,7 +221,7 @@ impl Shard {
             from.own.swap(&into.own);
             from.added.swap(&into.added);
             old.state = DatasetState::Deleting;
-            from.gone.set(true);
+            from.leave();
             self.leaves.borrow_mut().exchange(old.number, new.number);
         }
         let mut record = into.record.borrow_mut();
@@ -598,11 +598,11 @@ impl Shard {
             // It is gone when it is there in the other pool.
             (_, DatasetState::Moved) if is_open => {}
             (_, DatasetState::Trashed | DatasetState::Moved) => {
-                dataset.gone.set(true);
+                dataset.leave();
                 registry.remove_volume(&dataset);
             }
             (_, DatasetState::Deleting) => {
-                dataset.gone.set(true);
+                dataset.leave();
                 registry.remove_volume(&dataset);
                 self.deletion_work.send();
             }

@@ -22,7 +22,7 @@ use crate::registry::registry;
 use crate::shard::Shard;
 use crate::volume::LocalVolume;
 use forebay_base::planted::{Bug, active};
-use forebay_qos::Work;
+use forebay_qos::{Task, Work};
 use forebay_tree::FANOUT;
 use futures_util::future::{Either, join_all, select};
 use std::cell::Cell;
@@ -149,7 +149,7 @@ impl Copier {
                 if extent.mapped {
                     let (first, last) = (at / block_bytes, (at + extent.len - 1) / block_bytes);
                     // Counted, and over before it waits for a turn at the target, where another move may wait for one here.
-                    let turn = source.shard.turns.unasked(Work::read(extent.len, 1));
+                    let turn = source.shard.unasked(Task::Copy, Work::read(extent.len, 1));
                     let data = source.shard.read_blocks(&source.dataset, first, last, Reader::Copier).await;
                     drop(turn);
                     let data = data.map_err(Halt::Source)?;
@@ -169,7 +169,7 @@ impl Copier {
         let source = &self.source;
         let (shard, dataset) = (&source.shard, &source.dataset);
         let blocks_max = RUN_BYTES / dataset.block_bytes() as u64;
-        let (mut at, mut pace) = (0, shard.pace());
+        let (mut at, mut pace) = (0, shard.pace(Task::Copy));
         loop {
             self.check()?;
             let next = |at: &mut u64| {

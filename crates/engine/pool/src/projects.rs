@@ -338,6 +338,7 @@ impl Control {
         self.on_shard(SHARD, put).await?.map_err(|error| self.io_error(&name, error))?;
         self.projects.borrow_mut().insert(name.clone(), Project { properties, ..project });
         self.tell_projects().await?;
+        self.look_at_promises().await;
         self.enforce_quotas().await?;
         self.project_info(&name).await
     }

@@ -57,6 +57,8 @@ pub(crate) struct PoolShared {
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
     /// Bytes of cache and tree nodes for each shard.
     pub memory_per_shard: u64,
+    /// Whether somebody has measured what its disks can do.
+    pub is_measured: AtomicBool,
     /// What is in flight at the disks, and whose turn it is.
     pub turns: Arc<forebay_qos::Pool>,
 }
@@ -83,6 +85,7 @@ impl PoolShared {
             host: config.host.clone(),
             events: config.events.clone(),
             memory_per_shard,
+            is_measured: AtomicBool::new(false),
             turns: Arc::new(forebay_qos::Pool::new(shards, UNMEASURED, UNBOUNDED)),
         }
     }
@@ -189,7 +192,7 @@ impl Registry {
         match self.volume(dataset.id()) {
             Some(volume) if volume.here().dataset.has_moved_to(shard.shared.id) => {
                 let before = volume.turn_to(LocalVolume::of(shard.clone(), dataset));
-                before.dataset.gone.set(true);
+                before.dataset.leave();
             }
             _ => self.add_volume(shard, dataset),
         }

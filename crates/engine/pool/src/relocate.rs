@@ -16,7 +16,7 @@ use crate::shard::Shard;
 use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
-use forebay_qos::Work;
+use forebay_qos::{Task, Work};
 use forebay_raid::DiskSet;
 use forebay_space::{Chunk, ChunkEntry, ChunkId, ChunkKind};
 use futures_util::stream::{self, StreamExt};
@@ -185,7 +185,7 @@ impl Shard {
         if one.holds.is_some() && !is_missed {
             return true;
         }
-        let (mut touched, mut pace) = (DiskSet::default(), self.pace());
+        let (mut touched, mut pace) = (DiskSet::default(), self.pace(Task::Rebuild));
         for range in ranges {
             let steps = range.clone().step_by(COPY_BYTES as usize);
             for part in steps.map(|at| at..range.end.min(at + COPY_BYTES)) {

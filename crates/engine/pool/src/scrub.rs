@@ -19,7 +19,7 @@ use crate::spec::{Scrub, ScrubSchedule, ScrubState, Severity};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, MIB};
 use forebay_device::{Label, SlotRef, read_labels, write_label};
-use forebay_qos::Work;
+use forebay_qos::{Task, Work};
 use forebay_raid::ArrayError;
 use forebay_space::{ChunkId, ChunkKind, Ptr, decode_record};
 use futures_util::future::join_all;
@@ -200,7 +200,7 @@ impl Shard {
     /// what it shares is checked where it was born.
     async fn scrub_leaf(self: &Rc<Self>, walkable: &Walkable, leaf: u64, above: &mut Vec<Ptr>) {
         let dataset = &walkable.dataset;
-        let mut pace = self.pace();
+        let mut pace = self.pace(Task::Scrub);
         let mut from = 0;
         loop {
             pace.step(Work::read(STEP_BYTES, RUNS_MAX)).await;
@@ -340,7 +340,7 @@ impl Shard {
 
     /// Compares the parity of closed chunks and computes it anew where it differs; opens them again.
     async fn scrub_parity(self: &Rc<Self>, chunks: Vec<ChunkId>) {
-        let mut pace = self.pace();
+        let mut pace = self.pace(Task::Scrub);
         for id in &chunks {
             if !self.settle(*id).await {
                 continue;

@@ -19,6 +19,7 @@ use crate::shard::Shard;
 use crate::stream::{DATA_BYTES_MAX, Encoder, Header};
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
+use forebay_qos::Task;
 use forebay_runtime::{Buf, Remote};
 use forebay_space::Ptr;
 use forebay_tree::{FANOUT, NODE_BYTES, NodeHeader, decode_ptrs, leaves_end};
@@ -211,7 +212,7 @@ impl Shard {
 
     /// Goes on until there are blocks to send, or nothing is left.
     async fn walk(self: &Rc<Self>, walk: &mut Walk) -> Result<(), IoError> {
-        let mut pace = self.pace();
+        let mut pace = self.pace(Task::Copy);
         pace.step(forebay_qos::Work::read((BATCH * NODE_BYTES) as u64, BATCH)).await;
         while walk.ready.is_empty() {
             let mut leaves = Vec::new();
@@ -264,7 +265,7 @@ impl Shard {
             }
         }
         let bytes = ptrs.iter().map(|ptr| u64::from(ptr.bytes())).sum();
-        let mut pace = self.pace();
+        let mut pace = self.pace(Task::Copy);
         pace.step(forebay_qos::Work::read(bytes, runs.len())).await;
         let read = join_all(runs.iter().map(|run| self.read_stored_run(run))).await;
         let (mut parts, mut block) = (Vec::with_capacity(ptrs.len()), first);

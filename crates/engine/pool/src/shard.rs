@@ -5,6 +5,7 @@
 //! checkpoint happens between two commits, so it sees every record before the cut applied and none after.
 
 use crate::cache::{BlockCache, BlockWeight, Doorkeeper};
+use crate::calibrate::Sample;
 use crate::commit::Entry;
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
@@ -20,17 +21,18 @@ use crate::reserve::{Claim, Pledge, Promise};
 use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
-use crate::turns::Turns;
+use crate::turns::{Flow, Turns};
 use crate::vacate::Successor;
 use crate::wanted::Wanted;
 use forebay_compress::Codec;
 use forebay_device::SlotRef;
 use forebay_log::{Chain, FrameContext, Ring};
+use forebay_qos::Task;
 use forebay_raid::{Array, DiskSet};
 use forebay_runtime::{Buf, Completer, Rt};
 use forebay_space::{Chunk, ChunkEntry, ChunkKind, NODE_UNITS, Ptr, Space};
 use forebay_tree::Tree;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
@@ -132,6 +134,11 @@ pub(crate) struct Shard {
     pub cloned: RefCell<Option<(u32, Tree)>>,
     pub deletion_work: Signal,
     pub turns: Rc<Turns>,
+    /// Of the pool's own tasks, by their place in [`Task::ALL`]; none before a task has begun.
+    pub task_flows: [OnceCell<Flow>; Task::ALL.len()],
+    /// While the pool is measured: what with, and its id from before it is there.
+    pub sample: RefCell<Option<Rc<Sample>>>,
+    pub sampled: Cell<Option<forebay_base::Id>>,
     pub log: RefCell<Log>,
     pub queue: RefCell<VecDeque<Entry>>,
     /// Tells the commit task that there is something to do.
@@ -275,6 +282,9 @@ impl Shard {
             cloned: RefCell::default(),
             deletion_work: Signal::default(),
             turns,
+            task_flows: Default::default(),
+            sample: RefCell::default(),
+            sampled: Cell::new(None),
             log: RefCell::new(parts.log),
             queue: RefCell::default(),
             work: Signal::default(),
@@ -399,8 +409,8 @@ impl Shard {
         self.checkpoints.get() >= goal
     }
 
-    /// Slows writers as the log fills, from 60 % on, smoothly: there is no cliff at the end.
-    pub async fn throttle(self: &Rc<Self>) {
+    /// Slows writers as the log fills, from 60 % on, smoothly: there is no cliff at the end. For how long it did.
+    pub async fn throttle(self: &Rc<Self>) -> Duration {
         let fill = self.log.borrow().fill_permille();
         if fill > 500 || self.dirty_bytes.get() > (self.shared.memory_per_shard / 2).max(DIRTY_BYTES_MIN) {
             self.want_checkpoint();
@@ -408,8 +418,11 @@ impl Shard {
         if fill > 600 {
             let over = (fill - 600).min(400);
             // (fill − 60 %)² scaled to 8 ms at a full log.
-            self.rt.sleep(Duration::from_micros(over * over / 20)).await;
+            let pause = Duration::from_micros(over * over / 20);
+            self.rt.sleep(pause).await;
+            return pause;
         }
+        Duration::ZERO
     }
 
     /// Nodes that must stay allocatable whatever happens: dirty ones, those being written, and the tables.
@@ -624,7 +637,7 @@ impl Shard {
     pub async fn close_volumes(&self) {
         let datasets: Vec<_> = self.datasets.borrow().values().cloned().collect();
         for dataset in datasets {
-            dataset.gone.set(true);
+            dataset.leave();
             dataset.quiesce().await;
         }
     }

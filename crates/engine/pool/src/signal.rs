@@ -60,9 +60,9 @@ impl Turnstile {
 pub(crate) struct Gate {
     limit: usize,
     inside: Cell<usize>,
-    queue: RefCell<VecDeque<u64>>,
+    /// Who waits, by ticket: only the first is woken.
+    queue: RefCell<VecDeque<(u64, Option<Waker>)>>,
     tickets: Cell<u64>,
-    turnstile: Turnstile,
 }
 
 /// A place inside a [`Gate`].
@@ -73,24 +73,53 @@ pub(crate) struct Pass {
 
 impl Gate {
     pub fn new(limit: usize) -> Gate {
-        let (queue, turnstile) = (RefCell::default(), Turnstile::default());
-        Gate { limit, inside: Cell::new(0), queue, tickets: Cell::new(0), turnstile }
+        Gate { limit, inside: Cell::new(0), queue: RefCell::default(), tickets: Cell::new(0) }
     }
 
     fn fits(&self, bytes: usize) -> bool {
         self.inside.get() == 0 || self.inside.get() + bytes <= self.limit
     }
 
-    pub async fn enter(self: &Rc<Self>, bytes: usize) -> Pass {
-        if !self.queue.borrow().is_empty() || !self.fits(bytes) {
-            let ticket = self.tickets.get();
-            self.tickets.set(ticket + 1);
-            self.queue.borrow_mut().push_back(ticket);
-            let guard = Ticket { gate: self, ticket };
-            self.turnstile.until(|| self.queue.borrow().front() == Some(&ticket) && self.fits(bytes)).await;
-            drop(guard);
+    fn is_first(&self, ticket: u64) -> bool {
+        self.queue.borrow().front().is_some_and(|(first, _)| *first == ticket)
+    }
+
+    fn wake_first(&self) {
+        let first = self.queue.borrow_mut().front_mut().and_then(|(_, waker)| waker.take());
+        if let Some(waker) = first {
+            waker.wake();
         }
+    }
+
+    /// Enters if it need not wait.
+    pub fn try_enter(self: &Rc<Self>, bytes: usize) -> Option<Pass> {
+        let may_enter = self.queue.borrow().is_empty() && self.fits(bytes);
+        may_enter.then(|| {
+            self.inside.set(self.inside.get() + bytes);
+            Pass { gate: self.clone(), bytes }
+        })
+    }
+
+    pub async fn enter(self: &Rc<Self>, bytes: usize) -> Pass {
+        if let Some(pass) = self.try_enter(bytes) {
+            return pass;
+        }
+        let ticket = self.tickets.get();
+        self.tickets.set(ticket + 1);
+        self.queue.borrow_mut().push_back((ticket, None));
+        let guard = Ticket { gate: self, ticket };
+        poll_fn(|context| {
+            if self.is_first(ticket) && self.fits(bytes) {
+                return Poll::Ready(());
+            }
+            let mut queue = self.queue.borrow_mut();
+            let mine = queue.binary_search_by_key(&ticket, |(other, _)| *other);
+            queue[mine.expect("queued until the guard drops")].1 = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
         self.inside.set(self.inside.get() + bytes);
+        drop(guard);
         Pass { gate: self.clone(), bytes }
     }
 }
@@ -103,14 +132,89 @@ struct Ticket<'a> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.gate.queue.borrow_mut().retain(|ticket| *ticket != self.ticket);
-        self.gate.turnstile.changed();
+        let mut queue = self.gate.queue.borrow_mut();
+        let mine = queue.binary_search_by_key(&self.ticket, |(other, _)| *other);
+        let mine = mine.expect("tickets are queued in order, and leave once");
+        queue.remove(mine);
+        drop(queue);
+        if mine == 0 {
+            self.gate.wake_first();
+        }
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
         self.gate.inside.set(self.gate.inside.get() - self.bytes);
-        self.gate.turnstile.changed();
+        self.gate.wake_first();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use futures_util::future::LocalBoxFuture;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake};
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    struct Waiter {
+        woken: Arc<Woken>,
+        enters: LocalBoxFuture<'static, Pass>,
+    }
+
+    impl Waiter {
+        fn new(gate: &Rc<Gate>, bytes: usize) -> Waiter {
+            let gate = gate.clone();
+            let mut waiter = Waiter {
+                woken: Arc::default(),
+                enters: async move { gate.enter(bytes).await }.boxed_local(),
+            };
+            assert!(waiter.poll().is_none(), "there is no room");
+            waiter
+        }
+        fn poll(&mut self) -> Option<Pass> {
+            let waker = Waker::from(self.woken.clone());
+            match self.enters.poll_unpin(&mut Context::from_waker(&waker)) {
+                Poll::Ready(pass) => Some(pass),
+                Poll::Pending => None,
+            }
+        }
+        fn was_woken(&self) -> usize {
+            self.woken.0.swap(0, Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn a_gate_wakes_who_is_first_and_nobody_is_forgotten() {
+        let gate = Rc::new(Gate::new(10));
+        let inside = gate.try_enter(8).expect("there is room");
+        let mut large = Waiter::new(&gate, 10);
+        let [gone, mut small, mut last] = [3, 3, 3].map(|bytes| Waiter::new(&gate, bytes));
+        assert!(gate.try_enter(1).is_none(), "others came before");
+        // One in the middle goes away: nobody else is any nearer.
+        drop(gone);
+        assert_eq!([large.was_woken(), small.was_woken(), last.was_woken()], [0; 3]);
+        drop(inside);
+        assert_eq!([large.was_woken(), small.was_woken()], [1, 0]);
+        let inside = large.poll().expect("it is alone");
+        assert_eq!(small.was_woken(), 1, "the next one looks");
+        assert!(small.poll().is_none());
+        drop(inside);
+        // The first is woken and goes away before it has looked.
+        assert_eq!(small.was_woken(), 1);
+        drop(small);
+        assert_eq!(last.was_woken(), 1);
+        assert!(last.poll().is_some());
     }
 }

@@ -26,6 +26,9 @@ const HANG: Duration = Duration::from_secs(10);
 const HANG_BUSY: Duration = Duration::from_secs(20);
 /// A second in which a disk was so many times slower than the others, and needed at least so long for a request, is a bad one.
 const SLOW_TIMES: u64 = 16;
+/// By so much it is felt, if it was asked for so much.
+const FELT_TIMES: u64 = 4;
+const FELT_REQUESTS_MIN: u64 = 10;
 const SLOW_NANOS_MIN: u64 = 5_000_000;
 /// Bad seconds, less good ones, until a person is told, and until the disk is out.
 const TOLD_SECONDS: u32 = 10;
@@ -69,9 +72,8 @@ impl Control {
         self.turnstile.until(|| !self.slow.looking.get()).await;
     }
 
-    async fn look_at_disks(self: &Rc<Self>) {
-        let vitals = self.vitals().await;
-        self.note_loads(&vitals);
+    async fn look_at_disks(self: &Rc<Self>, vitals: &[Vitals]) {
+        self.note_loads(vitals);
         let is_moving = self.is_moving();
         for (index, own) in vitals.iter().enumerate() {
             if !self.serves(index) || self.shared.is_suspended() {
@@ -80,9 +82,9 @@ impl Control {
             }
             let like = |peer: &usize| self.turns(*peer) == self.turns(index);
             let peers = self.peers(index).into_iter().filter(like);
-            let peers: Vec<&Vitals> = peers.map(|peer| &vitals[peer]).collect();
+            let peers: Vec<&Vitals> = peers.filter_map(|peer| vitals.get(peer)).collect();
             let hangs = hangs(own);
-            let pace = if is_moving { Pace::Unknown } else { pace(own, &peers) };
+            let pace = if is_moving { Pace::Unknown } else { pace(own, &peers, SLOW_TIMES) };
             let bad_seconds = {
                 let mut suspects = self.slow.suspects.borrow_mut();
                 let suspect = suspects.entry(index).or_default();
@@ -107,6 +109,24 @@ impl Control {
                 self.is_slow(index, format!("takes {times}"), bad_seconds).await;
             }
         }
+    }
+
+    /// A disk on which requests wait, since it is so much slower than the others of its group.
+    pub fn far_slower(&self, vitals: &[Vitals]) -> Option<u16> {
+        // One that is being filled has more to do than its peers.
+        if self.is_moving() || self.shared.is_suspended() {
+            return None;
+        }
+        let is_slow = |index: &usize| {
+            let like = |peer: &usize| self.turns(*peer) == self.turns(*index);
+            let peers = self.peers(*index).into_iter().filter(like);
+            let peers: Vec<&Vitals> = peers.filter_map(|peer| vitals.get(peer)).collect();
+            let own = &vitals[*index];
+            let served: u64 = own.served.iter().map(|served| served.count).sum();
+            let shows = served >= FELT_REQUESTS_MIN || own.waits >= PERIOD.as_nanos() as u64;
+            shows && self.serves(*index) && matches!(pace(own, &peers, FELT_TIMES), Pace::Slow(..))
+        };
+        (0..vitals.len()).find(is_slow).map(|index| index as u16)
     }
 
     async fn hangs(self: &Rc<Self>, index: usize, what: String) {
@@ -255,7 +275,9 @@ async fn watch(control: Weak<Control>, rt: forebay_runtime::Rt) {
         // It does not keep the pool's disks open while it sleeps.
         let Some(control) = control.upgrade().filter(|control| !control.slow.ended.get()) else { return };
         control.slow.looking.set(true);
-        control.look_at_disks().await;
+        let vitals = control.vitals().await;
+        control.keep_ledger(&vitals).await;
+        control.look_at_disks(&vitals).await;
         control.look_at_errors().await;
         control.slow.looking.set(false);
         control.turnstile.changed();
@@ -268,7 +290,7 @@ fn hangs(own: &Vitals) -> bool {
 }
 
 /// How a disk's second compares with that of the others of its group: by the kind of request in which it is worst.
-fn pace(own: &Vitals, peers: &[&Vitals]) -> Pace {
+fn pace(own: &Vitals, peers: &[&Vitals], times: u64) -> Pace {
     let mean = |served: &Served| served.nanos.checked_div(served.count);
     let mut paces = Vec::new();
     for kind in 0..own.served.len() {
@@ -278,7 +300,7 @@ fn pace(own: &Vitals, peers: &[&Vitals]) -> Pace {
         // What it has not answered for a whole period counts as well.
         let waits = (own.waits >= PERIOD.as_nanos() as u64).then_some(own.waits);
         if let Some(took) = mean(&own.served[kind]).max(waits) {
-            let is_slow = took >= SLOW_NANOS_MIN && took / SLOW_TIMES >= usual;
+            let is_slow = took >= SLOW_NANOS_MIN && took / times >= usual;
             paces.push(if is_slow { Pace::Slow(took, usual) } else { Pace::Usual });
         }
     }
@@ -300,23 +322,27 @@ mod tests {
     fn a_disk_is_slow_beside_its_peers_and_not_by_itself() {
         let fast = vitals([(100, 90), (10, 30), (10, 400)]);
         let slow = vitals([(100, 9_000), (10, 3_000), (10, 40_000)]);
-        assert_eq!(pace(&slow, &[&fast, &fast, &slow]), Pace::Slow(9_000_000, 90_000));
-        assert_eq!(pace(&slow, &[&slow, &slow]), Pace::Usual);
-        assert_eq!(pace(&slow, &[&fast, &slow]), Pace::Slow(9_000_000, 90_000));
-        assert_eq!(pace(&fast, &[&slow]), Pace::Usual);
+        assert_eq!(pace(&slow, &[&fast, &fast, &slow], SLOW_TIMES), Pace::Slow(9_000_000, 90_000));
+        assert_eq!(pace(&slow, &[&slow, &slow], SLOW_TIMES), Pace::Usual);
+        assert_eq!(pace(&slow, &[&fast, &slow], SLOW_TIMES), Pace::Slow(9_000_000, 90_000));
+        assert_eq!(pace(&fast, &[&slow], SLOW_TIMES), Pace::Usual);
         let quick = vitals([(100, 4_900), (0, 0), (0, 0)]);
-        assert_eq!(pace(&quick, &[&vitals([(1, 1), (0, 0), (0, 0)])]), Pace::Usual, "nobody minds 4.9 ms");
+        assert_eq!(
+            pace(&quick, &[&vitals([(1, 1), (0, 0), (0, 0)])], SLOW_TIMES),
+            Pace::Usual,
+            "nobody minds 4.9 ms"
+        );
     }
 
     #[test]
     fn only_like_is_compared_with_like() {
         let reader = vitals([(100, 90), (0, 0), (0, 0)]);
         let flusher = vitals([(0, 0), (0, 0), (10, 9_000)]);
-        assert_eq!(pace(&flusher, &[&reader]), Pace::Unknown);
-        assert_eq!(pace(&flusher, &[]), Pace::Unknown);
+        assert_eq!(pace(&flusher, &[&reader], SLOW_TIMES), Pace::Unknown);
+        assert_eq!(pace(&flusher, &[], SLOW_TIMES), Pace::Unknown);
         let both = vitals([(1, 100), (0, 0), (10, 90_000)]);
         assert_eq!(
-            pace(&both, &[&reader, &vitals([(0, 0), (0, 0), (5, 500)])]),
+            pace(&both, &[&reader, &vitals([(0, 0), (0, 0), (5, 500)])], SLOW_TIMES),
             Pace::Slow(90_000_000, 500_000)
         );
     }
@@ -333,8 +359,11 @@ mod tests {
     fn what_is_not_answered_counts() {
         let waiting = Vitals { waits: 3_000_000_000, ..Vitals::default() };
         let fast = vitals([(100, 90), (0, 0), (0, 0)]);
-        assert_eq!(pace(&waiting, &[&fast]), Pace::Slow(3_000_000_000, 90_000));
-        assert_eq!(pace(&Vitals { waits: 900_000_000, ..Vitals::default() }, &[&fast]), Pace::Unknown);
-        assert_eq!(pace(&waiting, &[&waiting]), Pace::Unknown);
+        assert_eq!(pace(&waiting, &[&fast], SLOW_TIMES), Pace::Slow(3_000_000_000, 90_000));
+        assert_eq!(
+            pace(&Vitals { waits: 900_000_000, ..Vitals::default() }, &[&fast], SLOW_TIMES),
+            Pace::Unknown
+        );
+        assert_eq!(pace(&waiting, &[&waiting], SLOW_TIMES), Pace::Unknown);
     }
 }

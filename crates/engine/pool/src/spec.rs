@@ -1,5 +1,6 @@
 //! What callers ask for and what they are told: plain values, `Send`, in base units.
 
+use crate::promises::Standing;
 use forebay_base::{Id, WallTime};
 use forebay_compress::Compression;
 use forebay_device::ErrorCounts;
@@ -226,6 +227,17 @@ pub enum Setting<T> {
     Inherit,
 }
 
+impl<T> Setting<T> {
+    /// The change, if it is one: to a value of its own, or to what it inherits.
+    pub fn said(self) -> Option<Option<T>> {
+        match self {
+            Setting::Keep => None,
+            Setting::Own(value) => Some(Some(value)),
+            Setting::Inherit => Some(None),
+        }
+    }
+}
+
 /// What of a volume changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeChange {
@@ -322,6 +334,8 @@ pub struct VolumeInfo {
     pub project_id: Option<Id>,
     /// The id of its service level; zero for none.
     pub level: Id,
+    /// Whether the floor of its level is kept; nothing without one.
+    pub standing: Option<Standing>,
     pub sources: Sources,
     /// Its pool was imported to be read only.
     pub read_only: bool,
@@ -461,6 +475,9 @@ pub struct PoolSpeed {
     /// Bytes in a second, in large requests.
     pub read_bytes: u64,
     pub write_bytes: u64,
+    /// What a small request takes that is alone on its shard.
+    pub read_latency: Duration,
+    pub write_latency: Duration,
     /// How much work is in flight at most, in the time that the pool takes for it.
     pub window: Duration,
     pub measured: WallTime,
@@ -499,6 +516,9 @@ pub struct PoolStatus {
     pub trash_keep_seconds: u32,
     /// Nothing before it was measured.
     pub speed: Option<PoolSpeed>,
+    /// In millionths of the pool's time: what of it can be promised, if it was measured, and what the floors of all volumes would take.
+    pub promisable: Option<u64>,
+    pub promised: u64,
 }
 
 /// What is being done to restore or spread redundancy.

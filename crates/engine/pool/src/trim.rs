@@ -12,7 +12,7 @@ use crate::heal::as_task;
 use crate::shard::Shard;
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
-use forebay_qos::Work;
+use forebay_qos::{Task, Work};
 use forebay_raid::DiskSet;
 use forebay_space::{ChunkId, ChunkKind};
 use std::ops::{AddAssign, Range};
@@ -114,7 +114,7 @@ impl Shard {
 
     async fn discard_slot(self: &Rc<Self>, slot: SlotRef, range: Range<u64>) -> Part {
         let mut part = Part::default();
-        let mut pace = self.pace();
+        let mut pace = self.pace(Task::Trim);
         pace.step_unasked(Work::write(0, 1));
         let bytes = range.end - range.start;
         match self.array.discard(slot, range).await {

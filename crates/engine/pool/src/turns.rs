@@ -2,15 +2,16 @@
 //!
 //! Whoever wants the disks takes a [`Turn`] first, and keeps it until what he asked for is over. Clients take one for what they do not find in
 //! memory and for what they write; so does the pool's work that nobody waits for. What clients may be waiting for while they have a turn (checkpoints, blocks that
-//! move out of the log or out of chunks that are needed) begins unasked and is only counted: otherwise both could wait for each other.
+//! move out of the log or out of chunks, chunks that are closed, deletions) begins unasked and is only counted: otherwise both could wait for each other.
 
-use crate::calibrate::Sample;
+use crate::bounds::Bounds;
 use crate::dataset::Dataset;
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::signal::Signal;
-use forebay_base::{Id, Nanos};
-use forebay_qos::{Ceiling, Class, FlowId, InFlight, Level, Next, Pool, Scheduler, Work};
+use crate::tally::Tally;
+use forebay_base::Nanos;
+use forebay_qos::{Class, FlowId, InFlight, Level, Next, Pool, Scheduler, Task, Work};
 use forebay_runtime::Rt;
 use futures_util::future::select;
 use std::cell::{Cell, RefCell};
@@ -30,9 +31,6 @@ pub(crate) struct Turns {
     /// When to look again, and the wake-up of the task that does.
     look_at: Cell<Option<Nanos>>,
     look: Signal,
-    /// While the pool is measured: what with, and its id from before it is there.
-    pub sample: RefCell<Option<Rc<Sample>>>,
-    pub sampled: Cell<Option<Id>>,
 }
 
 /// A place at the disks; given back when it is dropped.
@@ -46,6 +44,9 @@ pub(crate) struct Flow {
     turns: Rc<Turns>,
     id: FlowId,
     level: Cell<Level>,
+    /// What its requests have to pass before they ask for a turn.
+    pub bounds: Bounds,
+    pub tally: Tally,
 }
 
 #[derive(Default)]
@@ -83,17 +84,20 @@ impl Drop for Waiting<'_> {
 }
 
 impl Flow {
-    pub fn new(turns: &Rc<Turns>, level: &Level) -> Flow {
-        let ceiling = Arc::new(Ceiling::new(level.ceiling, level.burst));
-        let id = turns.scheduler.borrow_mut().add(level, vec![ceiling]);
-        Flow { turns: turns.clone(), id, level: Cell::new(*level) }
+    /// With what its level says, and what of it is in force.
+    pub fn new(turns: &Rc<Turns>, said: &Level, level: &Level) -> Flow {
+        let id = turns.scheduler.borrow_mut().add(level);
+        let (bounds, tally) = (Bounds::new(level), Tally::default());
+        tally.set_level(said);
+        Flow { turns: turns.clone(), id, level: Cell::new(*level), bounds, tally }
     }
 
     /// Another level, also for who waits already.
-    fn set(&self, level: &Level) {
+    fn set(&self, said: &Level, level: &Level) {
+        self.tally.set_level(said);
         if self.level.replace(*level) != *level {
-            let ceiling = Arc::new(Ceiling::new(level.ceiling, level.burst));
-            self.turns.scheduler.borrow_mut().set(self.turns.rt.now(), self.id, level, vec![ceiling]);
+            self.bounds.set(level);
+            self.turns.scheduler.borrow_mut().set(self.turns.rt.now(), self.id, level);
             self.turns.poll();
         }
     }
@@ -102,12 +106,13 @@ impl Flow {
     pub async fn turn(&self, work: Work) -> Turn {
         let (turns, now) = (&self.turns, self.turns.rt.now());
         if let Some(begun) = turns.scheduler.borrow_mut().begin_at_once(now, self.id, work) {
+            self.tally.took(begun.cost());
             return Turn { turns: turns.clone(), begun: Some(begun) };
         }
         let mut waiting = Waiting { flow: self, waiter: Rc::default(), has_begun: false };
         turns.scheduler.borrow_mut().push(now, self.id, work, waiting.waiter.clone());
         turns.poll();
-        poll_fn(|context| match waiting.waiter.turn.take() {
+        let turn = poll_fn(|context| match waiting.waiter.turn.take() {
             Some(turn) => {
                 waiting.has_begun = true;
                 Poll::Ready(turn)
@@ -117,7 +122,23 @@ impl Flow {
                 Poll::Pending
             }
         })
-        .await
+        .await;
+        self.tally.waited_for_turn(turns.rt.now().since(now));
+        self.tally.took(turn.begun.as_ref().map_or(0, InFlight::cost));
+        turn
+    }
+
+    /// Counts what others may wait for, and so begins at once.
+    pub fn unasked(&self, work: Work) -> Turn {
+        let begun = self.turns.scheduler.borrow_mut().begin_unasked(work);
+        self.tally.took(begun.cost());
+        Turn { turns: self.turns.clone(), begun: Some(begun) }
+    }
+
+    /// What a turn of this flow is for turned out to be this.
+    pub fn amend(&self, turn: &mut Turn, work: Work) {
+        let begun = turn.begun.as_mut().expect("until it ends");
+        self.tally.took(self.turns.scheduler.borrow_mut().amend(begun, work));
     }
 }
 
@@ -125,14 +146,6 @@ impl Drop for Flow {
     fn drop(&mut self) {
         // Nobody can wait in it any more: whoever does has borrowed it.
         drop(self.turns.scheduler.borrow_mut().remove(self.id));
-    }
-}
-
-impl Turn {
-    /// What it is for turned out to be this.
-    pub fn amend(&mut self, work: Work) {
-        let begun = self.begun.as_mut().expect("until it ends");
-        self.turns.scheduler.borrow_mut().amend(begun, work);
     }
 }
 
@@ -151,25 +164,12 @@ impl Drop for Turn {
 impl Turns {
     pub fn new(rt: Rt, pool: Arc<Pool>, shard: usize) -> Turns {
         let scheduler = RefCell::new(Scheduler::new(pool, shard));
-        Turns {
-            rt,
-            scheduler,
-            look_at: Cell::new(None),
-            look: Signal::default(),
-            sample: RefCell::default(),
-            sampled: Cell::new(None),
-        }
+        Turns { rt, scheduler, look_at: Cell::new(None), look: Signal::default() }
     }
 
     /// Places that one request may write to at a time: a part of what may be in flight.
     pub fn places_max(&self) -> usize {
         self.scheduler.borrow().places_max()
-    }
-
-    /// Counts what others may wait for, and so begins at once.
-    pub fn unasked(self: &Rc<Self>, work: Work) -> Turn {
-        let begun = self.scheduler.borrow_mut().begin_unasked(work);
-        Turn { turns: self.clone(), begun: Some(begun) }
     }
 
     /// Lets begin what may.
@@ -206,7 +206,7 @@ impl Turns {
 /// A step holds its turn, so it must not wait for what takes turns, nor hold what those wait for who have one.
 pub(crate) struct Pace {
     shard: Rc<Shard>,
-    flow: Flow,
+    task: Task,
     turn: Option<Turn>,
     began: Nanos,
     served: u64,
@@ -215,14 +215,14 @@ pub(crate) struct Pace {
 impl Pace {
     /// Waits until a step may begin.
     pub async fn step(&mut self, work: Work) {
-        self.turn = Some(self.flow.turn(work).await);
+        self.turn = Some(self.shard.task_flow(self.task).turn(work).await);
         self.began = self.shard.rt.now();
     }
 
     /// Begins a step that waits for nobody: writers who have their turn may be waiting for it.
     pub fn step_unasked(&mut self, work: Work) {
         self.begin();
-        self.turn = Some(self.shard.turns.unasked(work));
+        self.turn = Some(self.shard.unasked(self.task, work));
     }
 
     /// Begins a step that counts itself.
@@ -249,21 +249,41 @@ impl Pace {
 impl Dataset {
     /// The flow of what clients do with it.
     pub fn flow(&self, shard: &Shard) -> &Flow {
-        self.flow.get_or_init(|| Flow::new(&shard.turns, &registry(&shard.rt).level(self.level())))
+        self.flow.get_or_init(|| {
+            let said = registry(&shard.rt).level(self.level());
+            Flow::new(&shard.turns, &said, &self.in_force(said))
+        })
     }
 }
 
 impl Shard {
-    /// For work that begins now.
-    pub fn pace(self: &Rc<Self>) -> Pace {
-        let flow = Flow::new(&self.turns, &Level { class: Class::NonCritical, ..Level::default() });
-        Pace { flow, turn: None, began: self.rt.now(), served: self.served.get(), shard: self.clone() }
+    /// For a task that begins now.
+    pub fn pace(self: &Rc<Self>, task: Task) -> Pace {
+        Pace { task, turn: None, began: self.rt.now(), served: self.served.get(), shard: self.clone() }
+    }
+
+    /// In how many places to write at a time: who comes next waits for all of them at the disks.
+    pub fn places_at_once(&self) -> usize {
+        // Lines are written whole.
+        if self.space.borrow().has_lines() { usize::MAX } else { self.turns.places_max() }
+    }
+
+    /// The flow of a task of the pool's.
+    pub fn task_flow(&self, task: Task) -> &Flow {
+        let level = Level { class: Class::NonCritical, ..Level::default() };
+        self.task_flows[task as usize].get_or_init(|| Flow::new(&self.turns, &level, &level))
+    }
+
+    /// Counts what others may wait for, and so begins at once.
+    pub fn unasked(&self, task: Task, work: Work) -> Turn {
+        self.task_flow(task).unasked(work)
     }
 
     /// Has a dataset's turns be what its service level says.
     pub fn note_level(&self, dataset: &Dataset) {
         if let Some(flow) = dataset.flow.get() {
-            flow.set(&registry(&self.rt).level(dataset.level()));
+            let said = registry(&self.rt).level(dataset.level());
+            flow.set(&said, &dataset.in_force(said));
         }
     }
 

@@ -25,7 +25,7 @@ use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{DiskEntry, DiskLayout, DiskStatus, GroupEntry, Label, UNIT};
 use forebay_log::Ring;
-use forebay_qos::Work;
+use forebay_qos::{Task, Work};
 use forebay_space::{CLASSES, ChunkEntry, ChunkId, ChunkKind, Lines};
 use forebay_tree::FANOUT;
 use futures_util::future::join_all;
@@ -135,7 +135,7 @@ impl Shard {
             let of_group = space.chunks().map(|chunk| &chunk.entry).filter(|entry| entry.group == group);
             of_group.filter(|entry| entry.kind != ChunkKind::Log).map(|entry| entry.id).collect()
         };
-        let (mut bytes, mut nodes, mut leaves, mut pace) = (0, 0, 0, self.pace());
+        let (mut bytes, mut nodes, mut leaves, mut pace) = (0, 0, 0, self.pace(Task::Rebuild));
         let (mut number, mut leaf) = self.vacated.get();
         loop {
             let next = self.datasets.borrow().range(number..).next().map(|(_, dataset)| dataset.clone());

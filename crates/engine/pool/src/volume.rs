@@ -12,7 +12,7 @@ use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::signal::Pass;
 use crate::spec::{Extent, SyncPolicy};
-use crate::turns::Turn;
+use crate::turns::{Flow, Turn};
 use crate::wanted::Wanted;
 use forebay_base::Checksum;
 use forebay_base::planted::{Bug, active};
@@ -74,8 +74,8 @@ pub(crate) struct LogRoom {
 
 impl Entry {
     /// Keeps the room until it is over; where it goes to many places, its turn costs as much.
-    fn takes(&mut self, mut room: Room) {
-        room.turn.amend(Work::write(self.stored_bytes() as u64, self.places()));
+    fn takes(&mut self, flow: &Flow, mut room: Room) {
+        flow.amend(&mut room.turn, Work::write(self.stored_bytes() as u64, self.places()));
         (self.room, self.turn) = (room.log.claim, Some(room.turn));
     }
 }
@@ -150,6 +150,14 @@ impl LocalVolume {
         Ok(trim(parts, skip, len))
     }
 
+    /// Waits a moment when the log is filling up.
+    async fn throttle(&self) {
+        let waited = self.shard.throttle().await;
+        if !waited.is_zero() {
+            self.flow().tally.waited_for_room(waited.as_nanos() as u64);
+        }
+    }
+
     /// Waits until a change of `len` bytes from `at` may begin.
     pub async fn admit(&self, at: u64, len: usize) -> Result<Admitted, IoError> {
         let active = self.begin_change()?;
@@ -159,7 +167,7 @@ impl LocalVolume {
             return Err(IoError::OutOfRange);
         }
         let mut pass = self.shard.gate.enter(len).await;
-        self.shard.throttle().await;
+        self.throttle().await;
         let changing = match self.dataset.try_change()? {
             Some(changing) => changing,
             None => {
@@ -179,7 +187,7 @@ impl LocalVolume {
     pub async fn write_moved(&self, at: u64, data: Vec<Buf>) -> Result<(), IoError> {
         let active = self.begin_change()?;
         self.check(at, length(&data) as u64)?;
-        self.shard.throttle().await;
+        self.throttle().await;
         let changing = self.dataset.begin_change().await?;
         let admitted = Admitted { _active: active, _changing: changing, pass: None };
         self.write_admitted(admitted, at, data, false).await
@@ -264,7 +272,9 @@ impl LocalVolume {
             return Ok(LogRoom { claim: None, takes_data: false });
         }
         let takes_data = bytes <= IN_LOG_BYTES_MAX || shard.space.borrow().has_lines();
+        let asked = shard.rt.now();
         let claim = shard.staging_room(if takes_data { bytes } else { 0 }).await?;
+        self.flow().tally.waited_for_room(shard.rt.now().since(asked));
         Ok(LogRoom { claim: Some(claim), takes_data })
     }
 
@@ -272,8 +282,7 @@ impl LocalVolume {
     async fn claim(&self, bytes: usize, logged: u64) -> Result<Room, IoError> {
         // The log first: while it is full, nobody's turn passes unused.
         let log = self.claim_log(logged).await?;
-        let work = Work::write(bytes as u64, 1);
-        Ok(Room { turn: self.dataset.flow(&self.shard).turn(work).await, log })
+        Ok(Room { turn: self.flow().turn(Work::write(bytes as u64, 1)).await, log })
     }
 
     /// Queues an entry; gives what to wait for, if the caller must.
@@ -340,7 +349,7 @@ impl LocalVolume {
         }
         let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
         (entry.nodes, entry.lines) = (Some(nodes), lines);
-        entry.takes(room);
+        entry.takes(self.flow(), room);
         if entry.stored_bytes() >= AHEAD_BYTES {
             self.shard.write_ahead(&mut entry).await;
         }
@@ -371,7 +380,7 @@ impl LocalVolume {
         let (changes, lines) = packing.changes(&self.dataset, first, places, room.log.takes_data);
         let mut entry = Entry::new(self.shard.entry_id(), changes, durable);
         (entry.nodes, entry.lines) = (Some(nodes), lines);
-        entry.takes(room);
+        entry.takes(self.flow(), room);
         if entry.stored_bytes() >= AHEAD_BYTES {
             self.shard.write_ahead(&mut entry).await;
         }

@@ -8,13 +8,14 @@ use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
 use crate::reserve::{Claim, Refusal};
 use crate::shard::Shard;
-use crate::spec::{Severity, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec};
+use crate::spec::{Setting, Severity, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec};
 use crate::tables::DATASETS_MAX;
 use crate::volume::LocalVolume;
 use forebay_base::{Id, MIB, TIB};
 use forebay_device::UNIT;
 use forebay_tree::Tree;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 const SIZE_MIN: u64 = MIB;
 const SIZE_MAX: u64 = 64 * TIB;
@@ -80,6 +81,7 @@ impl Shard {
             project,
             project_id,
             level: dataset.level(),
+            standing: self.wished(dataset).standing(self.shared.is_measured.load(Ordering::Relaxed)),
             sources,
             read_only: self.shared.import.read_only,
             shard: self.index,
@@ -219,6 +221,9 @@ impl Control {
         } else if let Some(message) = self.small_blocks(spec.block_size) {
             self.event(Severity::Warning, "volume.small_blocks", &object, message);
         }
+        if created.as_ref().is_ok_and(|info| info.standing.is_some()) {
+            self.look_at_promises().await;
+        }
         created
     }
 
@@ -301,7 +306,8 @@ impl Control {
 
     pub async fn volume_set(&self, name: &str, change: VolumeChange) -> Result<VolumeInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
-        self.on_volume(name, move |shard, dataset| async move {
+        let is_promise = change.level != Setting::Keep;
+        let set = move |shard: Rc<Shard>, dataset: Rc<Dataset>| async move {
             let volume = LocalVolume::of(shard.clone(), dataset.clone());
             let set = |record: &mut DatasetRecord| {
                 let inherits = &mut record.inherits;
@@ -313,8 +319,12 @@ impl Control {
             };
             volume.put(set).await?;
             Ok(shard.info(&dataset))
-        })
-        .await
+        };
+        let info = self.on_volume(name, set).await?;
+        if is_promise {
+            self.look_at_promises().await;
+        }
+        Ok(info)
     }
 
     pub async fn volume_delete(&self, name: &str, how: VolumeDelete) -> Result<(), Error> {

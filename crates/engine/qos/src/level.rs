@@ -1,10 +1,11 @@
 //! Service levels: what a flow is promised, and what it may take at most.
 
 use forebay_base::MIB;
+use std::fmt;
 use std::time::Duration;
 
-/// How much it matters. It says what share a flow has of what nobody was promised, and whose promise is kept first when not all can be.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+/// How much it matters: what share a flow has of what nobody was promised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Class {
     NonCritical,
     #[default]
@@ -30,14 +31,10 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Of requests of `bytes` each, how many these are in a second; nothing when they are not bounded.
-    pub fn requests(&self, bytes: u32) -> Option<f64> {
-        let by_bytes = (self.bytes > 0).then(|| self.bytes as f64 / f64::from(bytes.max(1)));
-        let by_count = (self.iops > 0).then_some(self.iops as f64);
-        match (by_count, by_bytes) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+    /// Nanoseconds that each request takes, and picoseconds that each byte does; 0 where there is no bound.
+    pub(crate) fn each(&self) -> (u64, u64) {
+        let each = |whole: u64, rate: u64| whole.checked_div(rate).map_or(0, |each| each.max(1));
+        (each(1_000_000_000, self.iops), each(1_000_000_000_000, self.bytes))
     }
 }
 
@@ -52,6 +49,29 @@ pub struct Level {
     pub ceiling: Rate,
     /// For how long of its ceiling a flow may make up, after it asked for less.
     pub burst: Duration,
+}
+
+impl fmt::Display for Level {
+    /// What it promises, for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.floor.iops > 0 {
+            parts.push(format!("{} requests/s", self.floor.iops));
+        }
+        if self.floor.bytes > 0 {
+            parts.push(format!("{:.1} MiB/s", self.floor.bytes as f64 / MIB as f64));
+        }
+        // Whichever is reached first.
+        let rates = parts.join(" or ");
+        match self.latency {
+            Some(latency) if rates.is_empty() => {
+                write!(f, "answers within {} ms", latency.as_secs_f64() * 1e3)
+            }
+            Some(latency) => write!(f, "{rates} within {} ms", latency.as_secs_f64() * 1e3),
+            None if rates.is_empty() => f.write_str("nothing"),
+            None => f.write_str(&rates),
+        }
+    }
 }
 
 impl Level {

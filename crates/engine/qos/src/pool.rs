@@ -75,8 +75,13 @@ impl Pool {
     }
 
     /// Nanoseconds of the pool's time.
-    pub fn window(&self) -> u64 {
+    pub(crate) fn window(&self) -> u64 {
         self.window.load(Relaxed)
+    }
+
+    /// Whether as much may be in flight as keeps the disks busy: no latency goal is in danger.
+    pub fn is_wide_open(&self) -> bool {
+        self.window() == self.window_max.load(Relaxed)
     }
 
     /// It is made smaller as long as latency goals are missed.
@@ -109,7 +114,7 @@ impl Pool {
         self.window.store(next.clamp(max / WINDOW_PARTS, max), Relaxed);
     }
 
-    pub fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight.0.load(Relaxed)
     }
 

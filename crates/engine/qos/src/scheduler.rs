@@ -7,7 +7,6 @@
 //! A flow that was idle begins where virtual time is: it has not saved up a turn. Nor does it lose one: what its floor gave it puts it
 //! ahead of its turn by a moment at most. It is due at most a moment's floor at once.
 
-use crate::ceiling::Ceiling;
 use crate::cost::Work;
 use crate::level::Level;
 use crate::pool::Pool;
@@ -26,8 +25,9 @@ const AHEAD_LEADS_MAX: u64 = 10;
 const TURNS_AMONG_DUE: u64 = 16;
 /// One in so many of the window is theirs, each shard having its part of that.
 const TURNS_PART: u64 = 8;
-/// One request has so much of the window in flight at most: a quarter.
+/// One request has so much of the window in flight at most: a quarter, but so many places at least.
 const REQUEST_PART: u64 = 4;
+const PLACES_MIN: usize = 4;
 
 /// A flow of one scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +44,13 @@ pub struct InFlight {
     begun: Nanos,
     /// Nanoseconds in which it should be over; 0 for any time.
     in_time: u64,
+}
+
+impl InFlight {
+    /// Nanoseconds of the pool's time.
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
 }
 
 /// What the scheduler says.
@@ -66,11 +73,10 @@ struct Flow<T> {
     floor_byte_ps: u64,
     /// Of its latency goal, in nanoseconds; 0 without one.
     in_time: u64,
-    ceilings: Vec<Arc<Ceiling>>,
     waiting: VecDeque<(Work, T)>,
     due: u64,
     turn: u64,
-    /// Whether it is among those that wait for a turn (or for a ceiling), and among those that are due.
+    /// Whether it is among those that wait for a turn, and among those that are due.
     is_listed: bool,
     is_promised: bool,
 }
@@ -84,8 +90,6 @@ pub struct Scheduler<T> {
     unused: Vec<u32>,
     turns: Heap,
     dues: Heap,
-    /// Flows at their ceiling, by when that opens.
-    held: Heap,
     /// Requests that wait, over all flows.
     waiting: usize,
     /// Cost in flight of this shard, of what asked, and of that what had its turn.
@@ -110,16 +114,9 @@ impl<T> Flow<T> {
         self.floor_request_ns.max(self.floor_byte_ps.saturating_mul(work.bytes.into()) / 1000)
     }
 
-    /// When all its ceilings are open.
-    fn opens(&self, now: Nanos) -> Nanos {
-        self.ceilings.iter().map(|ceiling| ceiling.opens(now)).max().unwrap_or(now)
-    }
-
     fn set(&mut self, level: &Level) {
-        let each = |whole: u64, rate: u64| whole.checked_div(rate).map_or(0, |each| each.max(1));
         self.weight = level.class.weight();
-        self.floor_request_ns = each(1_000_000_000, level.floor.iops);
-        self.floor_byte_ps = each(1_000_000_000_000, level.floor.bytes);
+        (self.floor_request_ns, self.floor_byte_ps) = level.floor.each();
         self.in_time = level.latency.map_or(0, |goal| goal.as_nanos() as u64 / 4 * 3);
     }
 }
@@ -135,7 +132,6 @@ impl<T> Scheduler<T> {
             unused: Vec::new(),
             turns: Heap::new(),
             dues: Heap::new(),
-            held: Heap::new(),
             waiting: 0,
             in_flight: 0,
             turns_in_flight: 0,
@@ -150,14 +146,13 @@ impl<T> Scheduler<T> {
         self.flows[id as usize].as_mut().expect("a flow that was not removed")
     }
 
-    /// A new flow. All of `ceilings` hold for it, besides whatever else they hold for.
-    pub fn add(&mut self, level: &Level, ceilings: Vec<Arc<Ceiling>>) -> FlowId {
+    /// A new flow. What comes to it is below its ceilings already.
+    pub fn add(&mut self, level: &Level) -> FlowId {
         let mut flow = Flow {
             weight: 1,
             floor_request_ns: 0,
             floor_byte_ps: 0,
             in_time: 0,
-            ceilings,
             waiting: VecDeque::new(),
             due: 0,
             turn: 0,
@@ -178,11 +173,10 @@ impl<T> Scheduler<T> {
     }
 
     /// Another level, in force for what waits already.
-    pub fn set(&mut self, now: Nanos, id: FlowId, level: &Level, ceilings: Vec<Arc<Ceiling>>) {
+    pub fn set(&mut self, now: Nanos, id: FlowId, level: &Level) {
         let flow = self.flow(id.0);
         flow.set(level);
-        flow.ceilings = ceilings;
-        // What an earlier level made it owe or be owed is forgotten, and whatever held it is asked again.
+        // What an earlier level made it owe or be owed is forgotten.
         (flow.due, flow.turn) = (now.0, 0);
         self.unlist(id.0);
         self.list(now, id.0);
@@ -198,7 +192,7 @@ impl<T> Scheduler<T> {
     }
 
     fn unlist(&mut self, id: u32) {
-        for heap in [&mut self.turns, &mut self.dues, &mut self.held] {
+        for heap in [&mut self.turns, &mut self.dues] {
             heap.retain(|Reverse((_, flow))| *flow != id);
         }
         let flow = self.flow(id);
@@ -237,9 +231,6 @@ impl<T> Scheduler<T> {
         }
         let (cost, reached) = (self.pool.costs().of(work), self.pool.reached());
         let flow = self.flow(id.0);
-        if flow.opens(now) > now {
-            return None;
-        }
         let is_due = flow.has_floor() && flow.due <= now.0;
         flow.turn = flow.turn.max(reached);
         let turn = flow.turn;
@@ -292,14 +283,7 @@ impl<T> Scheduler<T> {
         if self.is_open {
             return self.next_of_all();
         }
-        while let Some(Reverse((opens, id))) = self.held.peek().copied()
-            && opens <= now.0
-        {
-            self.held.pop();
-            self.flow(id).is_listed = false;
-            self.list(now, id);
-        }
-        let (first, due) = (self.first_turn(now), self.first_due(now));
+        let (first, due) = (self.first_turn(), self.first_due());
         self.pool.show(self.shard, first.map(|(tag, _)| tag));
         let turn = first.filter(|(tag, _)| self.is_turn(*tag)).map(|(_, id)| id);
         self.is_held_up = first.is_some() && turn.is_none();
@@ -356,9 +340,7 @@ impl<T> Scheduler<T> {
         if !self.has_waiting() {
             return Next::Idle;
         }
-        let held = self.held.peek().map(|Reverse((opens, _))| *opens);
-        let first = [held, due.map(|(time, _)| time)].into_iter().flatten().min();
-        first.map_or(Next::Full, |time| Next::Wait(Nanos(time)))
+        due.map_or(Next::Full, |(time, _)| Next::Wait(Nanos(time)))
     }
 
     fn cost(&self, id: u32) -> u64 {
@@ -366,40 +348,34 @@ impl<T> Scheduler<T> {
         flow.waiting.front().map_or(0, |(work, _)| self.pool.costs().of(*work))
     }
 
-    /// The flow whose turn is next, and the tag of it. Those at their ceiling are put aside.
-    fn first_turn(&mut self, now: Nanos) -> Option<(u64, u32)> {
+    /// The flow whose turn is next, and the tag of it.
+    fn first_turn(&mut self) -> Option<(u64, u32)> {
         loop {
             let Reverse((tag, id)) = self.turns.peek().copied()?;
             let flow = self.flows[id as usize].as_mut().expect("a removed flow is in no list");
-            let opens = flow.opens(now);
             if flow.waiting.is_empty() {
                 self.turns.pop();
                 flow.is_listed = false;
             } else if flow.turn > tag {
                 self.turns.pop();
                 self.turns.push(Reverse((flow.turn, id)));
-            } else if opens > now {
-                self.turns.pop();
-                self.held.push(Reverse((opens.0, id)));
             } else {
                 return Some((tag, id));
             }
         }
     }
 
-    /// The flow that is due next, and when; one whose ceiling is not open is due when that opens.
-    fn first_due(&mut self, now: Nanos) -> Option<(u64, u32)> {
+    /// The flow that is due next, and when.
+    fn first_due(&mut self) -> Option<(u64, u32)> {
         loop {
             let Reverse((time, id)) = self.dues.peek().copied()?;
             let flow = self.flows[id as usize].as_mut().expect("a removed flow is in no list");
-            let opens = flow.opens(now);
-            let due = if opens > now { flow.due.max(opens.0) } else { flow.due };
             if flow.waiting.is_empty() || !flow.has_floor() {
                 self.dues.pop();
                 flow.is_promised = false;
-            } else if due > time {
+            } else if flow.due > time {
                 self.dues.pop();
-                self.dues.push(Reverse((due, id)));
+                self.dues.push(Reverse((flow.due, id)));
             } else {
                 return Some((time, id));
             }
@@ -409,7 +385,6 @@ impl<T> Scheduler<T> {
     fn account(&mut self, now: Nanos, id: u32, work: Work, cost: u64, by_floor: bool) -> InFlight {
         let ahead = self.pool.reached() + self.pool.lead() * AHEAD_LEADS_MAX;
         let flow = self.flows[id as usize].as_mut().expect("a flow that was not removed");
-        flow.ceilings.iter().for_each(|ceiling| ceiling.take(now, work));
         let (next, in_time) = (flow.turn + cost * SCALE / flow.weight, flow.in_time);
         if by_floor {
             flow.due = flow.due.max(now.0.saturating_sub(OWED_NS_MAX)) + flow.of_floor(work);
@@ -428,13 +403,15 @@ impl<T> Scheduler<T> {
 
     /// Small writes that one request may have in flight at a time.
     pub fn places_max(&self) -> usize {
-        (self.pool.window() / REQUEST_PART / self.pool.costs().write.fixed.max(1)) as usize
+        let places = (self.pool.window() / REQUEST_PART / self.pool.costs().write.fixed.max(1)) as usize;
+        places.max(PLACES_MIN)
     }
 
     /// What has begun turned out to be this. Of what goes to many places only [`Scheduler::places_max`] is in flight at a time, but all is paid for.
-    pub fn amend(&mut self, begun: &mut InFlight, work: Work) {
-        let more = self.pool.costs().of(work).saturating_sub(begun.cost);
-        let Some(id) = begun.flow.filter(|_| more > 0) else { return };
+    /// How much more it costs.
+    pub fn amend(&mut self, begun: &mut InFlight, work: Work) -> u64 {
+        let all = self.pool.costs().of(work).saturating_sub(begun.cost);
+        let (Some(id), more) = (begun.flow.filter(|_| all > 0), all) else { return 0 };
         let part = self.pool.window() / REQUEST_PART;
         let flow = self.flow(id.0);
         flow.turn += more * SCALE / flow.weight;
@@ -444,6 +421,7 @@ impl<T> Scheduler<T> {
         self.in_flight += more;
         self.turns_in_flight += if begun.is_turn { more } else { 0 };
         self.pool.begin(more);
+        all
     }
 
     /// What had begun is over.

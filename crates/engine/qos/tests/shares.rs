@@ -216,7 +216,8 @@ fn floors_that_do_not_fit_starve_nobody() {
 #[test]
 fn a_bound_of_several_flows_holds_over_all_shards() {
     for shards in [1, 4, 16] {
-        let clients = vec![greedy(Level::default()); 32];
+        let mut clients = vec![greedy(Level::default()); 32];
+        clients[0].demand = Demand::Closed(4);
         let mut model = Model::new(shards, COSTS, &clients);
         model.bound_together(0..16, iops(8_000));
         model.second();
@@ -224,6 +225,8 @@ fn a_bound_of_several_flows_holds_over_all_shards() {
             let got = model.second();
             let (bound, free): (u64, u64) = (got[..16].iter().sum(), got[16..].iter().sum());
             assert!(bound.abs_diff(8000) <= 160, "{shards} shards: {bound} of 8000");
+            // Evenly, whoever has how many waiting.
+            assert!(got[..16].iter().all(|got| got.abs_diff(500) <= 25), "{shards} shards: {got:?}");
             assert!(free.abs_diff(92_000) <= 1840, "{shards} shards: {free} of 92000");
         }
     }

@@ -3,7 +3,7 @@
 use forebay_base::Nanos;
 use forebay_qos::{Ceiling, Costs, FlowId, InFlight, Level, Next, Pool, Rate, Scheduler, Work};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub struct Client {
 enum Event {
     Look(usize),
     Ask(usize, u32),
+    /// The first of those that a client's ceilings hold back may go on, unless these have changed meanwhile.
+    Pass(usize, u32),
     Done(usize, u64),
 }
 
@@ -44,13 +46,21 @@ struct Waiting {
     asked: u64,
 }
 
+/// What bounds a client: its own, and what it shares.
+struct Ceilings {
+    own: Ceiling,
+    together: Vec<Arc<Ceiling>>,
+    /// When requests that are held back were asked for.
+    waiting: VecDeque<u64>,
+    version: u32,
+}
+
 pub struct Model {
     now: u64,
     shards: Vec<Scheduler<Waiting>>,
     clients: Vec<Client>,
     flows: Vec<FlowId>,
-    own: Vec<Arc<Ceiling>>,
-    together: Vec<Vec<Arc<Ceiling>>>,
+    ceilings: Vec<Ceilings>,
     /// Which of a client's demands is in force, and how many of its requests are on their way.
     era: Vec<u32>,
     open: Vec<u32>,
@@ -72,8 +82,7 @@ impl Model {
             shards: (0..shards).map(|shard| Scheduler::new(pool.clone(), shard)).collect(),
             clients: clients.to_vec(),
             flows: Vec::new(),
-            own: Vec::new(),
-            together: vec![Vec::new(); clients.len()],
+            ceilings: Vec::new(),
             era: vec![0; clients.len()],
             open: vec![0; clients.len()],
             events: BinaryHeap::new(),
@@ -86,9 +95,10 @@ impl Model {
             costs,
         };
         for (nth, client) in clients.iter().enumerate() {
-            let own = Arc::new(Ceiling::new(client.level.ceiling, client.level.burst));
-            model.own.push(own.clone());
-            let flow = model.shards[nth % shards].add(&client.level, vec![own]);
+            let own = Ceiling::new(client.level.ceiling, client.level.burst);
+            let (together, waiting) = (Vec::new(), VecDeque::new());
+            model.ceilings.push(Ceilings { own, together, waiting, version: 0 });
+            let flow = model.shards[nth % shards].add(&client.level);
             model.flows.push(flow);
             model.demand(nth, client.demand);
         }
@@ -117,20 +127,34 @@ impl Model {
 
     pub fn level(&mut self, client: usize, level: &Level) {
         self.clients[client].level = *level;
-        self.own[client].set(level.ceiling, level.burst);
-        let mut ceilings = vec![self.own[client].clone()];
-        ceilings.extend(self.together[client].iter().cloned());
+        self.ceilings[client].own = Ceiling::new(level.ceiling, level.burst);
+        self.bounds_changed(client);
         let shard = client % self.shards.len();
-        self.shards[shard].set(Nanos(self.now), self.flows[client], level, ceilings);
+        self.shards[shard].set(Nanos(self.now), self.flows[client], level);
         self.poll(shard);
     }
 
     pub fn bound_together(&mut self, clients: Range<usize>, rate: Rate) {
         let ceiling = Arc::new(Ceiling::new(rate, Duration::ZERO));
         for client in clients {
-            self.together[client].push(ceiling.clone());
-            let level = self.clients[client].level;
-            self.level(client, &level);
+            self.ceilings[client].together.push(ceiling.clone());
+            self.bounds_changed(client);
+        }
+    }
+
+    fn bounds_changed(&mut self, client: usize) {
+        self.ceilings[client].version += 1;
+        self.take(client);
+    }
+
+    /// Takes a place under all ceilings for the first that waits.
+    fn take(&mut self, client: usize) {
+        let (ceilings, now) = (&self.ceilings[client], Nanos(self.now));
+        if !ceilings.waiting.is_empty() {
+            let work = self.clients[client].work;
+            let together = ceilings.together.iter().map(|ceiling| ceiling.take(now, work));
+            let begins = together.fold(ceilings.own.take(now, work), Nanos::max);
+            self.after(begins.since(now), Event::Pass(client, ceilings.version));
         }
     }
 
@@ -167,6 +191,12 @@ impl Model {
                 self.poll(shard);
             }
             Event::Ask(client, era) => self.ask(client, era),
+            Event::Pass(client, version) if version != self.ceilings[client].version => {}
+            Event::Pass(client, _) => {
+                let asked = self.ceilings[client].waiting.pop_front().expect("who took a place");
+                self.take(client);
+                self.pass(client, asked);
+            }
             Event::Done(shard, nth) => {
                 let (waiting, begun) = self.begun[nth as usize].take().expect("it began");
                 self.shards[shard].end(Nanos(self.now), begun);
@@ -190,8 +220,16 @@ impl Model {
             self.after(SECOND / rate, Event::Ask(client, era));
         }
         self.open[client] += 1;
+        let ceilings = &mut self.ceilings[client];
+        ceilings.waiting.push_back(self.now);
+        if ceilings.waiting.len() == 1 {
+            self.take(client);
+        }
+    }
+
+    fn pass(&mut self, client: usize, asked: u64) {
         let (shard, work) = (client % self.shards.len(), self.clients[client].work);
-        let waiting = Waiting { client, asked: self.now };
+        let waiting = Waiting { client, asked };
         match self.shards[shard].begin_at_once(Nanos(self.now), self.flows[client], work) {
             Some(begun) => self.begin(shard, waiting, begun),
             None => {
@@ -224,6 +262,13 @@ impl Model {
     }
 }
 
+/// Of requests of `bytes` each, how many a rate is in a second; nothing when it does not bound them.
+fn requests(rate: Rate, bytes: u32) -> Option<f64> {
+    let by_bytes = (rate.bytes > 0).then(|| rate.bytes as f64 / f64::from(bytes));
+    let by_count = (rate.iops > 0).then_some(rate.iops as f64);
+    [by_count, by_bytes].into_iter().flatten().reduce(f64::min)
+}
+
 /// Requests a second of each client, if all were as it should be.
 pub fn ideal(costs: &Costs, clients: &[Client]) -> Vec<f64> {
     let at = |share: f64| -> Vec<f64> {
@@ -234,8 +279,8 @@ pub fn ideal(costs: &Costs, clients: &[Client]) -> Vec<f64> {
                 Demand::Open(rate) => rate as f64,
                 Demand::Closed(_) => f64::INFINITY,
             };
-            let ceiling = client.level.ceiling.requests(bytes).unwrap_or(f64::INFINITY);
-            fair.max(client.level.floor.requests(bytes).unwrap_or(0.0)).min(wanted).min(ceiling)
+            let ceiling = requests(client.level.ceiling, bytes).unwrap_or(f64::INFINITY);
+            fair.max(requests(client.level.floor, bytes).unwrap_or(0.0)).min(wanted).min(ceiling)
         };
         clients.iter().map(of).collect()
     };

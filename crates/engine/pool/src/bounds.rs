@@ -1,0 +1,88 @@
+//! What a flow takes at most: its requests wait here for their ceilings.
+//!
+//! They wait before anything else: a request that waits has begun nothing, holds nothing, and hinders nobody; snapshots, moves and exports do not wait for
+//! it. One of a flow takes its place under the ceilings at a time, so several flows share one evenly, and a change of the level reaches whoever
+//! waits.
+
+use crate::signal::Gate;
+use forebay_qos::{Ceiling, Level, Rate, Work};
+use forebay_runtime::Rt;
+use futures_util::future::select;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+pub(crate) struct Bounds {
+    /// What they were made of, and they.
+    own: Cell<(Rate, Duration)>,
+    ceilings: RefCell<Vec<Arc<Ceiling>>>,
+    /// How often there was something new.
+    version: Cell<u64>,
+    /// Of the one that waits for its time.
+    waiting: Cell<Option<Waker>>,
+    /// Lets in one at a time.
+    gate: Rc<Gate>,
+}
+
+impl Bounds {
+    pub fn new(level: &Level) -> Bounds {
+        let bounds = Bounds {
+            own: Cell::default(),
+            ceilings: RefCell::default(),
+            version: Cell::new(0),
+            waiting: Cell::new(None),
+            gate: Rc::new(Gate::new(1)),
+        };
+        bounds.set(level);
+        bounds
+    }
+
+    /// Others from now on, also for who waits; the same go on.
+    pub fn set(&self, level: &Level) {
+        let own = (level.ceiling, level.burst);
+        if self.own.replace(own) == own {
+            return;
+        }
+        let is_bound = level.ceiling != Rate::default();
+        let own = is_bound.then(|| Arc::new(Ceiling::new(level.ceiling, level.burst)));
+        *self.ceilings.borrow_mut() = own.into_iter().collect();
+        self.look_again();
+    }
+
+    /// Whoever waits finds out what has changed.
+    pub fn look_again(&self) {
+        self.version.set(self.version.get() + 1);
+        if let Some(waker) = self.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits until `work` is below all of them, or there is nothing left to wait for. Whether there were any.
+    pub async fn pass(&self, rt: &Rt, work: Work, is_gone: &Cell<bool>) -> bool {
+        if self.ceilings.borrow().is_empty() {
+            return false;
+        }
+        let _first = self.gate.enter(1).await;
+        while !is_gone.get() {
+            let (now, version) = (rt.now(), self.version.get());
+            let begins = self.ceilings.borrow().iter().map(|ceiling| ceiling.take(now, work)).max();
+            let Some(begins) = begins.filter(|begins| *begins > now) else { break };
+            let changed = poll_fn(|context| {
+                if self.version.get() != version {
+                    return Poll::Ready(());
+                }
+                self.waiting.set(Some(context.waker().clone()));
+                Poll::Pending
+            });
+            select(pin!(changed), pin!(rt.sleep_until(begins))).await;
+            if self.version.get() == version {
+                break;
+            }
+        }
+        true
+    }
+}

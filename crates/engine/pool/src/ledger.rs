@@ -1,0 +1,300 @@
+//! The ledger: what each volume was promised, asked for and got, second by second, and why a promise was not kept.
+//!
+//! Shards count (`tally`). Once a second the coordinator takes what they counted, judges it ([`forebay_qos::Account`]), and keeps the last quarter of an
+//! hour. It also sees what the pool really does when more is asked of it than it has: if that is less than was measured, or disks are out of service, fewer
+//! floors fit, and those that no longer do are *best effort* until they fit again (`promises`).
+//!
+//! A person is told when a promise was broken in several seconds and not made good in between, and again when that is over.
+
+use crate::Engine;
+use crate::control::Control;
+use crate::promises::{Standing, Wished};
+use crate::record::{DatasetKind, DatasetState};
+use crate::registry::registry;
+use crate::shard::Shard;
+use crate::spec::Severity;
+use forebay_base::{Id, Nanos, WallTime};
+use forebay_qos::{Account, Cause, Circumstances, Level, State, Task, WHOLE};
+use forebay_runtime::Vitals;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// A quarter of an hour, or less of many volumes: a line is some 300 bytes.
+const SECONDS_MAX: usize = 900;
+const LINES_MAX: usize = 50_000;
+/// Seconds in which a promise was broken, less those in which it was not, until a person is told; it is over when as many good ones followed, up to this.
+const TOLD_SECONDS: u32 = 5;
+const SECONDS_COUNTED: u32 = 30;
+/// The weight of a second in what is thought of a pool's disks: 1/16. What was bad is forgotten in some minutes.
+const WEIGHT: u64 = 16;
+const FORGET: u64 = 256;
+
+/// A volume's second.
+#[derive(Clone, PartialEq, Debug)]
+pub struct VolumeSecond {
+    pub volume: Id,
+    /// Without the pool's.
+    pub name: String,
+    /// The level's id, and what it says.
+    pub level: Id,
+    pub promise: Level,
+    /// Nothing of a level without a floor.
+    pub standing: Option<Standing>,
+    pub account: Account,
+    pub state: State,
+    /// Of a promise that was not kept. Neighbours are named as the volume is.
+    pub cause: Option<Cause<String>>,
+}
+
+/// A pool's second.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LedgerSecond {
+    /// They are numbered from the pool's import on.
+    pub number: u64,
+    /// When it was over.
+    pub at: WallTime,
+    /// Nanoseconds.
+    pub span: u64,
+    /// Volumes that were asked for something.
+    pub volumes: Vec<VolumeSecond>,
+    /// Nanoseconds of the pool's time that its own work took, by its place in [`Task::ALL`].
+    pub tasks: [u64; Task::ALL.len()],
+    /// In millionths of the pool's time: what can be promised, if the pool was measured, and what all floors together would take.
+    pub capacity: Option<u64>,
+    pub promised: u64,
+}
+
+/// What a shard counted of a volume.
+pub(crate) struct Counted {
+    pub wished: Wished,
+    pub account: Account,
+}
+
+pub(crate) struct Ledger {
+    seconds: RefCell<VecDeque<Arc<LedgerSecond>>>,
+    lines: Cell<usize>,
+    next: Cell<u64>,
+    /// When it was last looked.
+    looked: Cell<Option<Nanos>>,
+    /// By volume, the seconds that count against its promise, and whether a person was told.
+    broken: RefCell<BTreeMap<Id, (u32, bool)>>,
+    /// What the disks do of what they were measured to do, in millionths.
+    pub health: Cell<u64>,
+}
+
+impl Default for Ledger {
+    fn default() -> Ledger {
+        Ledger {
+            seconds: RefCell::default(),
+            lines: Cell::new(0),
+            next: Cell::new(1),
+            looked: Cell::new(None),
+            broken: RefCell::default(),
+            health: Cell::new(WHOLE),
+        }
+    }
+}
+
+impl Shard {
+    /// What was counted since this was last asked, of volumes that did something or were promised something, and of the pool's own work.
+    fn take_counts(&self) -> (Vec<Counted>, [u64; Task::ALL.len()]) {
+        let mut tasks = Task::ALL
+            .map(|task| self.task_flows[task as usize].get().map_or(0, |flow| flow.tally.take().cost));
+        let mut counted = Vec::new();
+        for dataset in self.datasets.borrow().values() {
+            let account = dataset.flow.get().map(|flow| flow.tally.take()).unwrap_or_default();
+            let level = registry(&self.rt).level(dataset.level());
+            let record = dataset.record.borrow();
+            match (record.kind, record.state) {
+                (DatasetKind::Volume, DatasetState::Live) => {
+                    if account != Account::default() || level.late_after().is_some() {
+                        counted.push(Counted { wished: self.wished(dataset), account });
+                    }
+                }
+                // What comes into it is no client's.
+                _ => {
+                    let task = if self.is_sample(dataset) { Task::Calibrate } else { Task::Copy };
+                    tasks[task as usize] += account.cost;
+                }
+            }
+        }
+        (counted, tasks)
+    }
+}
+
+impl Control {
+    /// Writes down the second that has passed.
+    pub async fn keep_ledger(&self, vitals: &[Vitals]) {
+        let (now, mut counted, mut tasks) = (self.rt.now(), Vec::new(), [0; Task::ALL.len()]);
+        for shard in 0..self.shard_count() {
+            let taken = self.on_shard(shard, |shard| async move { shard.take_counts() }).await;
+            // A shard that has ended has nothing to tell.
+            let Ok((theirs, took)) = taken else { return };
+            counted.extend(theirs);
+            tasks.iter_mut().zip(took).for_each(|(sum, cost)| *sum += cost);
+        }
+        let Some(before) = self.ledger.looked.replace(Some(now)) else { return };
+        let span = now.since(before).max(1);
+        let usual = self.speed.get().map(|speed| speed.usual());
+        counted.iter_mut().for_each(|one| one.account.span = span);
+        let costs = counted.iter().map(|one| (one.wished.id, one.account.cost));
+        // What was taken back since the disks are slow would be broken as long as they are.
+        let would_be_broken = |one: &Counted| one.account.state(&one.wished.level) == State::Violated;
+        let is_broken = counted.iter().any(would_be_broken);
+        let slow_disk = if is_broken { self.far_slower(vitals) } else { None };
+        let among = Circumstances::new(costs, tasks, usual, slow_disk);
+        let names: BTreeMap<Id, &str> =
+            counted.iter().map(|one| (one.wished.id, one.wished.name.as_str())).collect();
+        let (mut volumes, mut slowest) = (Vec::new(), None);
+        for one in &counted {
+            let Counted { wished, account } = one;
+            let cause = would_be_broken(one).then(|| account.cause(wished.id, &among));
+            if let (Some(Cause::Disks), Some(usual)) = (cause, usual) {
+                slowest = slowest.max(Some(account.slowness(usual)));
+            }
+            let state = account.state(&wished.in_force());
+            let cause = cause.filter(|_| state == State::Violated).map(|cause| named(cause, &names));
+            self.note_state(wished, account, state, cause.as_ref());
+            if state != State::Idle {
+                let (volume, name, level) = (wished.id, wished.name.clone(), wished.level_id);
+                let (promise, standing, account) = (wished.level, wished.standing(usual.is_some()), *account);
+                volumes.push(VolumeSecond { volume, name, level, promise, standing, account, state, cause });
+            }
+        }
+        // Volumes that are gone, or to whom nothing is promised any more, miss nothing.
+        self.ledger.broken.borrow_mut().retain(|id, _| names.contains_key(id));
+        let waited: u64 = counted.iter().map(|one| one.account.turn).sum();
+        self.note_health(span, among.busy(), waited >= span, slowest);
+        let promised = counted.into_iter().map(|one| one.wished).filter(Wished::has_floor).collect();
+        let (capacity, promised) = self.keep_promises(promised).await;
+        let (number, at) = (self.ledger.next.get(), self.rt.wall());
+        self.ledger.next.set(number + 1);
+        self.ledger.keep(LedgerSecond { number, at, span, volumes, tasks, capacity, promised });
+    }
+
+    /// Where requests waited for their turn all the time, the disks did what they can do, unless the window was made small for a latency goal. Where they took
+    /// `slowest` thousandths of their usual time although there was little to do, they can do no more than that leaves.
+    fn note_health(&self, span: u64, busy: u64, is_full: bool, slowest: Option<u64>) {
+        let health = self.ledger.health.get();
+        // A measurement has all of the pool, and says itself what came of it.
+        if self.calibrating.get() {
+            return;
+        }
+        let done = (u128::from(busy) * u128::from(WHOLE) / u128::from(span)).min(WHOLE.into()) as u64;
+        let now = match slowest {
+            Some(slowest) => (WHOLE * 1000 / slowest.max(1000)).max(done),
+            None if is_full && self.shared.turns.is_wide_open() => done,
+            None => {
+                self.ledger.health.set(health + (WHOLE - health).div_ceil(FORGET));
+                return;
+            }
+        };
+        self.ledger.health.set((health * (WEIGHT - 1) + now) / WEIGHT);
+    }
+
+    /// Counts seconds in which a promise was broken, and tells a person.
+    fn note_state(&self, wished: &Wished, account: &Account, state: State, cause: Option<&Cause<String>>) {
+        let mut broken = self.ledger.broken.borrow_mut();
+        let (seconds, told) = broken.get(&wished.id).copied().unwrap_or_default();
+        if wished.in_force().late_after().is_none() {
+            // It was taken back, and that was told.
+            broken.remove(&wished.id);
+            return;
+        }
+        let (seconds, told) = match state {
+            // Who asks for nothing has not had it.
+            State::Idle => return,
+            State::Violated if seconds + 1 == TOLD_SECONDS && !told => {
+                self.tell_broken(wished, account, cause);
+                (TOLD_SECONDS, true)
+            }
+            State::Violated => ((seconds + 1).min(SECONDS_COUNTED), told),
+            State::Met | State::NotDemanded | State::Capped => (seconds.saturating_sub(1), told),
+        };
+        if seconds > 0 {
+            broken.insert(wished.id, (seconds, told));
+        } else if broken.remove(&wished.id).is_some() && told {
+            let message = format!("has what it was promised again: {}", wished.level);
+            self.event(Severity::Info, "level.kept", &self.object(&wished.name), message);
+        }
+    }
+
+    fn tell_broken(&self, wished: &Wished, account: &Account, cause: Option<&Cause<String>>) {
+        let rate = u128::from(account.done) * 1_000_000_000 / u128::from(account.span);
+        let because = cause.map_or(String::new(), |cause| format!("; {}", self.because(cause)));
+        let message = format!(
+            "was promised {}, and got {rate} requests/s, 99 of 100 within {:.1} ms{because}",
+            wished.level,
+            account.p99 as f64 / 1e6
+        );
+        self.event(Severity::Warning, "level.violated", &self.object(&wished.name), message);
+    }
+
+    /// What a person is told of a cause, and can do about it.
+    fn because(&self, cause: &Cause<String>) -> String {
+        match cause {
+            Cause::Neighbour(name) => {
+                let name = self.object(name);
+                format!("the disks were busy with {name}: give that a ceiling, or this volume a more critical level")
+            }
+            Cause::Task(task) => format!("the disks were busy with the pool's own work: {}", task.name()),
+            Cause::Disk(disk) => {
+                format!("disk {disk} is far slower than others of its group: replace it if it stays so")
+            }
+            Cause::Disks => {
+                "the disks do less than they were measured to do: check them and their controller, then measure again with \
+                 'forebay pool calibrate'"
+                    .into()
+            }
+            Cause::CacheMiss => {
+                "the disks take that long by themselves: only more memory, or faster disks, are faster".into()
+            }
+            Cause::Itself => "it asked for more than the pool has: add disks, or a lower level".into(),
+        }
+    }
+}
+
+fn named(cause: Cause<Id>, names: &BTreeMap<Id, &str>) -> Cause<String> {
+    match cause {
+        Cause::Neighbour(id) => {
+            Cause::Neighbour(names.get(&id).map_or_else(|| id.to_string(), |name| name.to_string()))
+        }
+        Cause::Task(task) => Cause::Task(task),
+        Cause::Disk(disk) => Cause::Disk(disk),
+        Cause::Disks => Cause::Disks,
+        Cause::CacheMiss => Cause::CacheMiss,
+        Cause::Itself => Cause::Itself,
+    }
+}
+
+impl Ledger {
+    fn keep(&self, second: LedgerSecond) {
+        let mut seconds = self.seconds.borrow_mut();
+        let mut lines = self.lines.get() + second.volumes.len();
+        seconds.push_back(Arc::new(second));
+        while seconds.len() > SECONDS_MAX || (lines > LINES_MAX && seconds.len() > 1) {
+            lines -= seconds.pop_front().map_or(0, |second| second.volumes.len());
+        }
+        self.lines.set(lines);
+    }
+
+    /// What of the pool's time can be promised, and what is: as of the last second.
+    pub fn promises(&self) -> (Option<u64>, u64) {
+        let seconds = self.seconds.borrow();
+        seconds.back().map_or((None, 0), |second| (second.capacity, second.promised))
+    }
+
+    fn after(&self, number: u64) -> Vec<Arc<LedgerSecond>> {
+        let seconds = self.seconds.borrow();
+        let old = seconds.partition_point(|second| second.number <= number);
+        seconds.range(old..).cloned().collect()
+    }
+}
+
+impl Engine {
+    /// The seconds of a pool's ledger that came after that number, the oldest first.
+    pub async fn ledger(&self, pool: &str, after: u64) -> Result<Vec<Arc<LedgerSecond>>, crate::Error> {
+        self.on_pool(pool, move |control| async move { Ok(control.ledger.after(after)) }).await
+    }
+}

@@ -1,0 +1,5 @@
+//! The write side of analytics: what is counted where it happens, at a cost that nobody notices. No I/O, no locks.
+
+mod histogram;
+
+pub use histogram::Histogram;
