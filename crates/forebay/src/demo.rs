@@ -84,6 +84,7 @@ fn set_up(appliance: &Appliance) -> Result<Vec<VolumeInfo>, Failure> {
                 shards: None,
                 log_bytes: None,
                 force: false,
+                calibrate: true,
             })?;
         }
     }

@@ -175,7 +175,7 @@ fn versions_and_repeats() {
         "POST",
         "/api/v1/pools",
         "Idempotency-Key: pool",
-        Some(json!({"name": "tank", "layout": "mirror", "disks": [a, b]})),
+        Some(json!({"name": "tank", "layout": "mirror", "disks": [a, b], "calibrate": false})),
     );
     assert_eq!(started.status, 202, "{started:?}");
     let place_of_task = started.header("location").unwrap().to_string();
@@ -192,7 +192,7 @@ fn versions_and_repeats() {
         "POST",
         "/api/v1/pools",
         "Idempotency-Key: pool",
-        Some(json!({"name": "tank", "layout": "mirror", "disks": [a, b]})),
+        Some(json!({"name": "tank", "layout": "mirror", "disks": [a, b], "calibrate": false})),
     );
     assert_eq!((again.status, again.json()["id"].clone()), (202, task["id"].clone()));
 

@@ -103,6 +103,10 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::HostGroupSet>(&mut schemas);
     all::<crate::Mapping>(&mut schemas);
     all::<crate::MappingCreate>(&mut schemas);
+    all::<crate::Level>(&mut schemas);
+    all::<crate::LevelCreate>(&mut schemas);
+    all::<crate::LevelSet>(&mut schemas);
+    all::<crate::LedgerSecond>(&mut schemas);
     all::<crate::Session>(&mut schemas);
     all::<crate::Task>(&mut schemas);
     all::<crate::Event>(&mut schemas);
@@ -236,7 +240,8 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
             | Parameter::WithSnapshots
             | Parameter::Purge
             | Parameter::Force
-            | Parameter::DiscardChanges => Object::with_type(Type::Boolean),
+            | Parameter::DiscardChanges
+            | Parameter::BestEffort => Object::with_type(Type::Boolean),
             Parameter::Limit | Parameter::After | Parameter::WaitSeconds => ObjectBuilder::new()
                 .schema_type(Type::Integer)
                 .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))

@@ -10,6 +10,8 @@
 
 mod document;
 mod hosts;
+mod ledger;
+mod levels;
 mod moves;
 mod operation;
 mod problem;
@@ -22,6 +24,8 @@ mod volumes;
 
 pub use document::document;
 pub use hosts::*;
+pub use ledger::*;
+pub use levels::*;
 pub use moves::*;
 pub use operation::{Method, Operation, Parameter, ReplyBody};
 pub use problem::{Code, Problem};
@@ -76,6 +80,15 @@ pub fn show_duration(seconds: u32) -> String {
     }
 }
 
+/// A short time as texts for people have it and the command line takes it, `10ms`: in the largest unit of which it is a multiple.
+pub fn show_micros(micros: u64) -> String {
+    let units = [("s", 1_000_000), ("ms", 1000)];
+    match units.into_iter().find(|&(_, unit)| micros >= unit && micros.is_multiple_of(unit)) {
+        Some((name, unit)) => format!("{}{name}", micros / unit),
+        None => format!("{micros}us"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,5 +122,10 @@ mod tests {
             assert_eq!(show_duration(seconds), text);
         }
         assert_eq!(show_duration(36 * 3600), "36h");
+        for (micros, text) in
+            [(0, "0us"), (250, "250us"), (1500, "1500us"), (10_000, "10ms"), (2_000_000, "2s")]
+        {
+            assert_eq!(show_micros(micros), text);
+        }
     }
 }

@@ -31,7 +31,7 @@ pub enum Parameter {
     Cursor,
     /// Only what belongs to this pool.
     Pool,
-    /// Events with a greater sequence number.
+    /// Events, or seconds, with a greater number.
     After,
     WaitSeconds,
     DryRun,
@@ -53,6 +53,8 @@ pub enum Parameter {
     Resume,
     /// What came after the snapshot that a stream builds upon is lost.
     DiscardChanges,
+    /// Although the pool cannot keep what the level promises.
+    BestEffort,
 }
 
 impl Parameter {
@@ -73,6 +75,7 @@ impl Parameter {
             Parameter::From => "from",
             Parameter::Resume => "resume",
             Parameter::DiscardChanges => "discard_changes",
+            Parameter::BestEffort => "best_effort",
         }
     }
     pub fn description(self) -> &'static str {
@@ -81,7 +84,7 @@ impl Parameter {
             Parameter::Cursor => "The `next_cursor` of the page before.",
             Parameter::Pool => "Only what belongs to the pool with this name or UUID.",
             Parameter::After => {
-                "Only events after this sequence number, oldest first; without it the newest."
+                "Only what has a greater number than this, oldest first; without it the newest."
             }
             Parameter::WaitSeconds => "Wait up to this long, at most 60, until there is something to tell.",
             Parameter::DryRun => "Check the request and answer with a Plan; change nothing.",
@@ -95,6 +98,9 @@ impl Parameter {
                 "Only what makes it of this snapshot: name, UUID, or `@NAME` of the same volume."
             }
             Parameter::Resume => "Go on where the reception with this `resume_token` is.",
+            Parameter::BestEffort => {
+                "Although the pool cannot keep what the level promises: it is best effort then. Without it, that is refused."
+            }
             Parameter::DiscardChanges => {
                 "What the volume has had since is lost; without it, that is refused."
             }
@@ -136,6 +142,8 @@ pub enum Operation {
     PoolAdd,
     PoolScrub,
     PoolTrim,
+    PoolCalibrate,
+    PoolLedger,
     GroupRemove,
     DiskList,
     DiskScan,
@@ -187,6 +195,11 @@ pub enum Operation {
     HostGroupShow,
     HostGroupSet,
     HostGroupDelete,
+    LevelList,
+    LevelCreate,
+    LevelShow,
+    LevelSet,
+    LevelDelete,
     MappingList,
     MappingCreate,
     MappingShow,
@@ -205,7 +218,7 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 76] = [
+    pub const ALL: [Operation; 83] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -218,6 +231,8 @@ impl Operation {
         PoolAdd,
         PoolScrub,
         PoolTrim,
+        PoolCalibrate,
+        PoolLedger,
         GroupRemove,
         DiskList,
         DiskScan,
@@ -269,6 +284,11 @@ impl Operation {
         HostGroupShow,
         HostGroupSet,
         HostGroupDelete,
+        LevelList,
+        LevelCreate,
+        LevelShow,
+        LevelSet,
+        LevelDelete,
         MappingList,
         MappingCreate,
         MappingShow,
@@ -289,18 +309,19 @@ impl Operation {
             PoolCreate | PoolImport | PoolExport | DiskScan | VolumeCreate | TaskCancel | TokenCreate => {
                 Method::Post
             }
-            PoolAdd | PoolScrub | PoolTrim => Method::Post,
+            PoolAdd | PoolScrub | PoolTrim | PoolCalibrate => Method::Post,
             DiskReplace | DiskOffline | DiskOnline | DiskClear | DiskLocate => Method::Post,
             VolumePromote | VolumeReclaim | VolumeMove | MoveKeep => Method::Post,
             TrashRestore | ProjectCreate => Method::Post,
             SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
-            HostCreate | HostGroupCreate | MappingCreate => Method::Post,
-            PoolSet | VolumeSet | ProjectSet | SnapshotSet | HostSet | HostGroupSet => Method::Patch,
+            HostCreate | HostGroupCreate | LevelCreate | MappingCreate => Method::Post,
+            PoolSet | VolumeSet | ProjectSet | SnapshotSet => Method::Patch,
+            HostSet | HostGroupSet | LevelSet => Method::Patch,
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
                 Method::Delete
             }
             TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
-            ReceptionDelete | ProjectDelete | MoveAbandon => Method::Delete,
+            ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon => Method::Delete,
             _ => Method::Get,
         }
     }
@@ -317,6 +338,8 @@ impl Operation {
             PoolAdd => "/api/v1/pools/{pool}/disks",
             PoolScrub => "/api/v1/pools/{pool}/scrub",
             PoolTrim => "/api/v1/pools/{pool}/trim",
+            PoolCalibrate => "/api/v1/pools/{pool}/calibrate",
+            PoolLedger => "/api/v1/pools/{pool}/ledger",
             GroupRemove => "/api/v1/groups/{group}",
             DiskList => "/api/v1/disks",
             DiskScan => "/api/v1/disks/scan",
@@ -351,6 +374,8 @@ impl Operation {
             HostShow | HostSet | HostDelete => "/api/v1/hosts/{host}",
             HostGroupList | HostGroupCreate => "/api/v1/host-groups",
             HostGroupShow | HostGroupSet | HostGroupDelete => "/api/v1/host-groups/{group}",
+            LevelList | LevelCreate => "/api/v1/levels",
+            LevelShow | LevelSet | LevelDelete => "/api/v1/levels/{level}",
             MappingList | MappingCreate => "/api/v1/mappings",
             MappingShow | MappingDelete => "/api/v1/mappings/{mapping}",
             SessionList => "/api/v1/sessions",
@@ -386,9 +411,10 @@ impl Operation {
             VolumeReclaim | VolumeMove | MoveKeep | MoveAbandon => Access::Operator,
             HostCreate | HostSet | HostDelete => Access::Operator,
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
+            LevelCreate | LevelSet | LevelDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
             PoolCreate | PoolDestroy | PoolImport | PoolExport | DiskScan => Access::Admin,
-            PoolSet | PoolAdd | PoolScrub | PoolTrim | GroupRemove => Access::Admin,
+            PoolSet | PoolAdd | PoolScrub | PoolTrim | PoolCalibrate | GroupRemove => Access::Admin,
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => Access::Admin,
             TokenList | TokenCreate | TokenDelete => Access::Admin,
             _ => Access::Viewer,
@@ -410,6 +436,8 @@ impl Operation {
             PoolAdd => "Add disks to a pool while it serves, to a group or as another group",
             PoolScrub => "Read all that a pool stores and put right what is bad",
             PoolTrim => "Tell the disks of a pool which of their space is free",
+            PoolLedger => "What volumes were promised, asked for and got, second by second",
+            PoolCalibrate => "Measure what a pool can do; it is busy with that for some seconds",
             GroupRemove => "Have a group of disks leave its pool: what is in it moves to the others first",
             DiskList => "The disks of all pools",
             DiskScan => "Look for pools on disks",
@@ -463,6 +491,11 @@ impl Operation {
             HostGroupShow => "One host group",
             HostGroupSet => "Change who is in a host group",
             HostGroupDelete => "Delete a host group",
+            LevelList => "All service levels",
+            LevelCreate => "Create a service level",
+            LevelShow => "One service level",
+            LevelSet => "Change a service level, for all volumes that have it, at once",
+            LevelDelete => "Delete a service level that nobody has",
             MappingList => "Which host sees which volume under which number",
             MappingCreate => "Show a volume to a host or a host group",
             MappingShow => "One mapping",
@@ -506,6 +539,8 @@ impl Operation {
             HostSet => Some("HostSet"),
             HostGroupCreate => Some("HostGroupCreate"),
             HostGroupSet => Some("HostGroupSet"),
+            LevelCreate => Some("LevelCreate"),
+            LevelSet => Some("LevelSet"),
             MappingCreate => Some("MappingCreate"),
             TokenCreate => Some("TokenCreate"),
             _ => None,
@@ -522,7 +557,7 @@ impl Operation {
             DiskList => ReplyBody::Page("Disk"),
             DiskScan => ReplyBody::Object("PoolsFound"),
             DiskShow => ReplyBody::Object("Disk"),
-            PoolAdd | PoolScrub | PoolTrim | GroupRemove => ReplyBody::Task,
+            PoolAdd | PoolScrub | PoolTrim | PoolCalibrate | GroupRemove => ReplyBody::Task,
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => ReplyBody::Task,
             VolumeList => ReplyBody::Page("Volume"),
             VolumeCreate => ReplyBody::Created("Volume"),
@@ -547,6 +582,7 @@ impl Operation {
             TaskList => ReplyBody::Page("Task"),
             TaskShow | TaskCancel => ReplyBody::Object("Task"),
             EventList => ReplyBody::Page("Event"),
+            PoolLedger => ReplyBody::Page("LedgerSecond"),
             TokenList => ReplyBody::Page("Token"),
             TokenCreate => ReplyBody::Created("TokenCreated"),
             HostList => ReplyBody::Page("Host"),
@@ -555,44 +591,49 @@ impl Operation {
             HostGroupList => ReplyBody::Page("HostGroup"),
             HostGroupCreate => ReplyBody::Created("HostGroup"),
             HostGroupShow | HostGroupSet => ReplyBody::Object("HostGroup"),
+            LevelList => ReplyBody::Page("Level"),
+            LevelCreate => ReplyBody::Created("Level"),
+            LevelShow | LevelSet => ReplyBody::Object("Level"),
             MappingList => ReplyBody::Page("Mapping"),
             MappingCreate => ReplyBody::Created("Mapping"),
             MappingShow => ReplyBody::Object("Mapping"),
             SessionList => ReplyBody::Page("Session"),
             VolumeDelete | TrashPurge | SnapshotDelete | TokenDelete => ReplyBody::Nothing,
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => ReplyBody::Nothing,
-            ReceptionDelete | ProjectDelete | MoveAbandon => ReplyBody::Nothing,
+            ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon => ReplyBody::Nothing,
         }
     }
 
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
             PoolList | TaskList | TokenList | MoveList => &[Parameter::Limit, Parameter::Cursor],
-            HostList | HostGroupList => &[Parameter::Limit, Parameter::Cursor],
+            HostList | HostGroupList | LevelList => &[Parameter::Limit, Parameter::Cursor],
             MappingList => &[Parameter::Limit, Parameter::Cursor, Parameter::Volume, Parameter::Host],
             SessionList => &[Parameter::Limit, Parameter::Cursor, Parameter::Host],
             DiskList | VolumeList | ProjectList | TrashList | ReceptionList => {
                 &[Parameter::Limit, Parameter::Cursor, Parameter::Pool]
             }
             SnapshotList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool, Parameter::Volume],
-            EventList => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
+            EventList | PoolLedger => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
             TaskShow => &[Parameter::WaitSeconds],
             PoolCreate | PoolDestroy | PoolImport | PoolExport | GroupRemove => &[Parameter::DryRun],
             PoolAdd | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear => &[Parameter::DryRun],
-            VolumeCreate | VolumeSet | VolumePromote => &[Parameter::DryRun],
-            ProjectCreate | ProjectSet | ProjectDelete => &[Parameter::DryRun],
+            VolumeCreate | VolumeSet | SnapshotClone => &[Parameter::DryRun, Parameter::BestEffort],
+            ProjectSet | LevelSet => &[Parameter::DryRun, Parameter::BestEffort],
+            VolumePromote | ProjectCreate | ProjectDelete => &[Parameter::DryRun],
             VolumeDelete => {
                 &[Parameter::DryRun, Parameter::WithSnapshots, Parameter::Purge, Parameter::Force]
             }
             PoolSet | TrashRestore | TrashPurge => &[Parameter::DryRun],
             VolumeReclaim | VolumeMove | MoveKeep | MoveAbandon => &[Parameter::DryRun],
             SnapshotCreate | SnapshotSet | SnapshotDelete => &[Parameter::DryRun],
-            SnapshotRollback | SnapshotClone | ReceptionDelete => &[Parameter::DryRun],
+            SnapshotRollback | ReceptionDelete => &[Parameter::DryRun],
             SnapshotSend => &[Parameter::From, Parameter::Resume],
             SnapshotReceive => &[Parameter::DiscardChanges, Parameter::Force],
             TaskCancel | TokenCreate | TokenDelete => &[Parameter::DryRun],
             HostCreate | HostSet | HostGroupCreate | HostGroupSet => &[Parameter::DryRun],
             HostDelete | HostGroupDelete => &[Parameter::DryRun, Parameter::Unmap],
+            LevelCreate | LevelDelete => &[Parameter::DryRun],
             MappingCreate | MappingDelete | SessionDrop => &[Parameter::DryRun],
             _ => &[],
         }
@@ -627,6 +668,10 @@ impl Operation {
                 | HostGroupCreate
                 | HostGroupSet
                 | HostGroupDelete
+                | LevelShow
+                | LevelCreate
+                | LevelSet
+                | LevelDelete
         )
     }
 }

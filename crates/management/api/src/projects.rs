@@ -3,6 +3,7 @@
 //! A volume `POOL/PROJECT/NAME` belongs to the project `POOL/PROJECT`. Each of its properties has a value of its own, or the project's, or,
 //! where the project has none, the default; a change of the project concerns all volumes that inherit from it, at once.
 
+use crate::levels::no_level;
 use crate::{Condition, Sync, VolumeFormat};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -29,16 +30,19 @@ pub enum Property {
     Format,
     /// To whom it is mapped over iSCSI.
     Hosts,
+    /// Its service level.
+    Level,
 }
 
 impl Property {
-    pub const ALL: [Property; 6] = [
+    pub const ALL: [Property; 7] = [
         Property::Sync,
         Property::Compression,
         Property::SnapshotSchedule,
         Property::BlockSize,
         Property::Format,
         Property::Hosts,
+        Property::Level,
     ];
 
     /// As the command line has it.
@@ -50,6 +54,7 @@ impl Property {
             Property::BlockSize => "block-size",
             Property::Format => "format",
             Property::Hosts => "hosts",
+            Property::Level => "level",
         }
     }
 }
@@ -62,6 +67,8 @@ pub struct VolumeSources {
     pub snapshot_schedule: Source,
     #[serde(default)]
     pub hosts: Source,
+    #[serde(default)]
+    pub level: Source,
 }
 
 /// Where the values of a project's properties come from: `own` or `default`.
@@ -74,6 +81,8 @@ pub struct ProjectSources {
     pub format: Source,
     #[serde(default)]
     pub hosts: Source,
+    #[serde(default)]
+    pub level: Source,
 }
 
 /// What volumes inherit, and what new ones are made with. Its name is `POOL/PROJECT`.
@@ -102,6 +111,9 @@ pub struct ProjectSpec {
     /// Names of the hosts and host groups that its volumes are mapped to.
     #[serde(default)]
     pub hosts: Vec<String>,
+    /// The name of their service level, or `none`; a UUID when this appliance does not know it, and then it holds as `none` does.
+    #[serde(default = "no_level")]
+    pub level: String,
     pub sources: ProjectSources,
 }
 
@@ -152,6 +164,9 @@ pub struct ProjectCreate {
     /// Hosts and host groups, by name or UUID, that its volumes are mapped to, each with its lowest free LUN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
+    /// Name or UUID of a service level, or `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
 }
 
 /// What to change of a project; what is absent stays. It is true for all volumes that inherit from it when the answer comes.
@@ -181,6 +196,9 @@ pub struct ProjectSet {
     /// All hosts and host groups, by name or UUID, that its volumes are mapped to from now on. LUNs of those that stay do not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
+    /// Name or UUID of a service level; with `none` the project says none any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
     /// What the project does not say any more: its volumes have the default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inherit: Vec<Property>,

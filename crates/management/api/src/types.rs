@@ -3,6 +3,7 @@
 //! Sizes are bytes, times are milliseconds since 1970-01-01 UTC, both in the field's name. What a client sends
 //! refuses unknown fields, so that a misspelt option is an error and not silence; what it receives may grow.
 
+use crate::PoolSpeed;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -208,6 +209,14 @@ pub struct PoolStatus {
     /// When the pool is scrubbed by itself.
     #[serde(default)]
     pub scrub_schedule: ScrubSchedule,
+    /// Absent before it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<PoolSpeed>,
+    /// In thousandths of the pool's time: what of it can be promised, absent before it was measured, and what the floors of all volumes would take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promisable_permille: Option<u32>,
+    #[serde(default)]
+    pub promised_permille: u32,
 }
 
 /// Scrubs that begin by themselves: one pool at a time, and not while something has to heal.
@@ -349,6 +358,13 @@ pub struct PoolCreate {
     /// Take disks that carry another pool's label or a file system; what they hold is lost.
     #[serde(default)]
     pub force: bool,
+    /// Measure what it can do as soon as it is there, with a task of its own that takes some seconds.
+    #[serde(default = "yes")]
+    pub calibrate: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Disks to add to a pool: to a data group that it has, over which data then spreads in the background, or, with a layout, as a

@@ -1,5 +1,6 @@
 //! Volumes.
 
+use crate::levels::no_level;
 use crate::{Condition, Property, Sync, VolumeSources};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -45,6 +46,9 @@ pub struct VolumeSpec {
     /// Names of the hosts and host groups that it is mapped to.
     #[serde(default)]
     pub hosts: Vec<String>,
+    /// The name of its service level, or `none`; a UUID when this appliance does not know it, and then it holds as `none` does.
+    #[serde(default = "no_level")]
+    pub level: String,
     /// Where these values come from. Block size and format are always its own.
     #[serde(default)]
     pub sources: VolumeSources,
@@ -125,6 +129,10 @@ pub struct VolumeCreate {
     /// The logical block that iSCSI shows, 512 or 4096. Default: 512. Only with `hosts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logical_block_bytes: Option<u32>,
+    /// Name or UUID of a service level, or `none`. Default: inherited from the project, or `none`; for a clone, what the volume has of its own
+    /// that its snapshot is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
 }
 
 impl VolumeCreate {
@@ -153,7 +161,10 @@ pub struct VolumeSet {
     /// How many of these are kept, 1 to 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_keep: Option<u32>,
-    /// Of `sync`, `compression`, `snapshot_schedule` and `hosts`, what it has from its project again, or by default.
+    /// Name or UUID of a service level, or `none` even if the project says one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+    /// Of `sync`, `compression`, `snapshot_schedule`, `hosts` and `level`, what it has from its project again, or by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inherit: Vec<Property>,
 }

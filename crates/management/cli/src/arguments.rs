@@ -2,9 +2,11 @@
 
 use crate::disks::Disk;
 use crate::hosts::{Host, SessionCommand};
+use crate::levels::Level;
 use crate::projects::{Project, property};
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
+use crate::top::Top;
 use crate::{moves, trash};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -62,9 +64,15 @@ pub enum Noun {
     /// Hosts: who may use volumes over iSCSI
     #[command(subcommand)]
     Host(Host),
+    /// Service levels: what volumes are promised, and what they may take
+    #[command(subcommand)]
+    Level(Level),
     /// Initiators that are logged in over iSCSI
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Who uses what now, second by second
+    #[command(subcommand)]
+    Top(Top),
     /// Long work
     #[command(subcommand)]
     Task(Task),
@@ -111,6 +119,14 @@ pub struct Serve {
     /// Admit only NBD clients with a certificate from this authority, PEM
     #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
     pub nbd_tls_ca: Option<PathBuf>,
+}
+
+/// Whether a promise may be made that the pool cannot keep.
+#[derive(Args, Debug)]
+pub struct BestEffort {
+    /// Also if the pool cannot keep what the level promises: it is best effort then
+    #[arg(long)]
+    pub best_effort: bool,
 }
 
 /// For commands that change something.
@@ -202,7 +218,7 @@ impl From<FormatArgument> for VolumeFormat {
 pub enum RoleArgument {
     /// Reads everything
     Viewer,
-    /// Also changes volumes and the hosts that see them
+    /// Also changes volumes, service levels and the hosts that see volumes
     Operator,
     /// Also pools, disks and tokens
     Admin,
@@ -245,6 +261,9 @@ pub enum Pool {
         /// Take disks that carry another pool or a file system
         #[arg(long)]
         force: bool,
+        /// Do not measure what it can do once it is there, which takes some seconds in the background
+        #[arg(long)]
+        no_calibrate: bool,
         #[arg(long, hide = true, num_args = 1.., value_parser = not_in_this_version)]
         cache: Vec<Infallible>,
         #[command(flatten)]
@@ -279,6 +298,13 @@ pub enum Pool {
     },
     /// Tell the disks of a pool which of their space is free, so that flash can erase it and thin disks and files give it back
     Trim {
+        /// The pool's name or UUID
+        name: String,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Measure what a pool can do, from which service levels reckon; it is busy with that for some seconds
+    Calibrate {
         /// The pool's name or UUID
         name: String,
         #[command(flatten)]
@@ -394,6 +420,11 @@ pub enum Volume {
         /// Hosts and host groups to map it to [default: those of the project]
         #[arg(long, value_name = "HOST", num_args = 1..)]
         host: Vec<String>,
+        /// Its service level, or none [default: as the project says, or none]
+        #[arg(long, value_name = "NAME")]
+        level: Option<String>,
+        #[command(flatten)]
+        best_effort: BestEffort,
         /// The logical block that these hosts see: 512 or 4K [default: 512]
         #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "host")]
         logical_block: Option<u64>,
@@ -428,7 +459,12 @@ pub enum Volume {
         /// How many of these are kept, 1 to 1000: the oldest is deleted when there are more
         #[arg(long, value_name = "N", group = "property")]
         snapshot_keep: Option<u32>,
-        /// What it has from its project again, or by default: sync, compression, snapshot-schedule, hosts
+        /// Its service level, or none; in force at once
+        #[arg(long, value_name = "NAME", group = "property")]
+        level: Option<String>,
+        #[command(flatten)]
+        best_effort: BestEffort,
+        /// What it has from its project again, or by default: sync, compression, snapshot-schedule, hosts, level
         #[arg(long, value_name = "PROPERTY", value_parser = property, value_delimiter = ',', group = "property")]
         inherit: Vec<Property>,
         #[command(flatten)]

@@ -131,6 +131,9 @@ impl<'a> Call<'a> {
         self.query.push((name, value.to_string()));
         self
     }
+    pub fn best_effort(self, best_effort: bool) -> Call<'a> {
+        if best_effort { self.query("best_effort", true) } else { self }
+    }
     pub fn dry_run(self, dry_run: bool) -> Call<'a> {
         if dry_run { self.query("dry_run", true) } else { self }
     }

@@ -116,7 +116,18 @@ impl Session {
     pub fn pool(&self, command: Pool) -> Outcome {
         match command {
             Pool::Create {
-                name, layout, disks, log, spare, enclosure, sector, force, dry_run, wait, ..
+                name,
+                layout,
+                disks,
+                log,
+                spare,
+                enclosure,
+                sector,
+                force,
+                no_calibrate,
+                dry_run,
+                wait,
+                ..
             } => {
                 let (named, names): (Vec<String>, Vec<String>) = enclosure.into_iter().unzip();
                 let body = PoolCreate {
@@ -130,6 +141,7 @@ impl Session {
                     shards: None,
                     log_bytes: None,
                     force,
+                    calibrate: !no_calibrate,
                 };
                 let call = Call::new(Operation::PoolCreate).body(&body).dry_run(dry_run.dry_run);
                 if dry_run.dry_run {
@@ -172,6 +184,10 @@ impl Session {
             }
             Pool::Trim { name, wait } => {
                 self.task(Call::of(Operation::PoolTrim, &name), wait, show::trimmed)?;
+                Ok(Exit::Ok)
+            }
+            Pool::Calibrate { name, wait } => {
+                self.task(Call::of(Operation::PoolCalibrate, &name), wait, show::calibrated)?;
                 Ok(Exit::Ok)
             }
             Pool::Add { name, disks, layout, group, spare, enclosure, sector, force, dry_run, wait } => {
@@ -268,6 +284,8 @@ impl Session {
                 format,
                 from,
                 host,
+                level,
+                best_effort,
                 logical_block,
                 dry_run,
             } => {
@@ -281,8 +299,10 @@ impl Session {
                     from_snapshot: from,
                     hosts: host,
                     logical_block_bytes: hosts::logical_block(logical_block)?,
+                    level,
                 };
                 let call = Call::new(Operation::VolumeCreate).body(&body).dry_run(dry_run.dry_run);
+                let call = call.best_effort(best_effort.best_effort);
                 let answer = self.client.call(call)?;
                 if dry_run.dry_run {
                     return self.plan(&answer);
@@ -304,7 +324,17 @@ impl Session {
                 self.map(&MappingCreate { volume: name, host, lun, logical_block_bytes }, dry_run.dry_run)
             }
             Volume::Unmap { name, host, dry_run } => self.unmap(&name, &host, dry_run.dry_run),
-            Volume::Set { name, sync, compression, snapshot_every, snapshot_keep, inherit, dry_run } => {
+            Volume::Set {
+                name,
+                sync,
+                compression,
+                snapshot_every,
+                snapshot_keep,
+                level,
+                best_effort,
+                inherit,
+                dry_run,
+            } => {
                 let change = VolumeSet {
                     size_bytes: None,
                     sync: sync.map(Into::into),
@@ -312,17 +342,19 @@ impl Session {
                     format: None,
                     snapshot_every_seconds: snapshot_every,
                     snapshot_keep,
+                    level,
                     inherit,
                 };
-                self.volume_change(&name, &change, dry_run.dry_run)
+                let call = Call::of(Operation::VolumeSet, &name).best_effort(best_effort.best_effort);
+                self.volume_change(call, &change, dry_run.dry_run)
             }
             Volume::Resize { name, size, dry_run } => {
                 let change = VolumeSet { size_bytes: Some(size), ..VolumeSet::default() };
-                self.volume_change(&name, &change, dry_run.dry_run)
+                self.volume_change(Call::of(Operation::VolumeSet, &name), &change, dry_run.dry_run)
             }
             Volume::Convert { name, format, dry_run } => {
                 let change = VolumeSet { format: Some(format.into()), ..VolumeSet::default() };
-                self.volume_change(&name, &change, dry_run.dry_run)
+                self.volume_change(Call::of(Operation::VolumeSet, &name), &change, dry_run.dry_run)
             }
             Volume::Move(order) => self.volume_move(order),
             Volume::Reclaim { name, dry_run, wait } => {
@@ -343,9 +375,8 @@ impl Session {
         }
     }
 
-    fn volume_change(&self, name: &str, change: &VolumeSet, dry_run: bool) -> Outcome {
-        let call = Call::of(Operation::VolumeSet, name).body(change).dry_run(dry_run);
-        let answer = self.client.call(call)?;
+    fn volume_change(&self, call: Call<'_>, change: &VolumeSet, dry_run: bool) -> Outcome {
+        let answer = self.client.call(call.body(change).dry_run(dry_run))?;
         if dry_run {
             return self.plan(&answer);
         }

@@ -11,6 +11,7 @@ mod disks;
 mod failure;
 mod help;
 mod hosts;
+mod levels;
 mod moves;
 mod progress;
 mod projects;
@@ -20,6 +21,7 @@ mod size;
 mod snapshots;
 mod streams;
 mod table;
+mod top;
 mod trash;
 
 pub use failure::{Exit, Failure};
@@ -123,7 +125,9 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
         Noun::Snapshot(command) => session(data_given)?.snapshot(command),
         Noun::Clone(command) => session(data_given)?.clone_command(command),
         Noun::Host(command) => session(data_given)?.host(command),
+        Noun::Level(command) => session(data_given)?.level(command),
         Noun::Session(command) => session(data_given)?.session(command),
+        Noun::Top(command) => session(data_given)?.top(command),
         Noun::Task(command) => session(data_given)?.task_command(command),
         Noun::Event(command) => session(data_given)?.event(command),
         Noun::Token(command) => session(data_given)?.token(command),
@@ -289,6 +293,19 @@ mod tests {
             "host group show cluster",
             "host group set cluster --host",
             "host group delete cluster --yes",
+            "level create gold --class mission-critical --floor-iops 5000 --floor-bandwidth 50M --latency 10ms",
+            "level create capped --ceiling-iops 100 --ceiling-bandwidth 10M --burst 30s --dry-run",
+            "level list",
+            "level show gold",
+            "level set gold --ceiling-iops none --burst none",
+            "level delete gold --dry-run",
+            "volume create tank/a --size 1G --level gold",
+            "volume set tank/a --level none",
+            "volume set tank/a --inherit level",
+            "project create tank/db --level gold",
+            "project set tank/db --level none",
+            "pool create tank --layout single a --no-calibrate",
+            "pool calibrate tank --no-wait",
             "session list --host esx1",
             "session drop 7",
             "task list",
@@ -341,6 +358,10 @@ mod tests {
             ("clone create tank/a@s", "<NEW>"),
             ("volume create tank/a --size 1G --sync maybe", "possible values"),
             ("host create esx1", "--iqn"),
+            ("level set gold", "--class"),
+            ("level set gold --class urgent", "possible values"),
+            ("level create gold --latency 10", "is not a short time"),
+            ("level create gold --floor-iops 5K", "is not a number of requests"),
             ("host create esx1 --iqn iqn.a --chap-secret-file f", "--chap"),
             ("host set esx1 --chap u --no-chap", "cannot be used with"),
             ("host group set cluster", "--host"),

@@ -1,11 +1,11 @@
 //! The commands about projects.
 
-use crate::arguments::{DryRun, FormatArgument, SyncArgument};
+use crate::arguments::{BestEffort, DryRun, FormatArgument, SyncArgument};
 use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure, printable};
 use crate::show;
-use crate::size::{parse_every, parse_quota, parse_size};
+use crate::size::{or_none, parse_every, parse_size};
 use clap::{ArgGroup, Args, Subcommand};
 use forebay_api as api;
 use forebay_api::{Operation, ProjectCreate, ProjectSet, Property};
@@ -34,16 +34,19 @@ pub enum Project {
     },
     /// Change what all volumes of a project inherit, at once
     #[command(group = ArgGroup::new("change").required(true).multiple(true).args([
-        "sync", "compression", "snapshot_every", "snapshot_keep", "block_size", "format", "quota", "host", "inherit",
+        "sync", "compression", "snapshot_every", "snapshot_keep", "block_size", "format", "quota", "host", "level",
+        "inherit",
     ]))]
     Set {
         /// POOL/PROJECT or UUID
         name: String,
         #[command(flatten)]
         properties: Properties,
-        /// What the project does not say any more: sync, compression, snapshot-schedule, block-size, format, hosts
+        /// What the project does not say any more: sync, compression, snapshot-schedule, block-size, format, hosts, level
         #[arg(long, value_name = "PROPERTY", value_parser = property, value_delimiter = ',')]
         inherit: Vec<Property>,
+        #[command(flatten)]
+        best_effort: BestEffort,
         #[command(flatten)]
         dry_run: DryRun,
     },
@@ -78,11 +81,14 @@ pub struct Properties {
     #[arg(long)]
     format: Option<FormatArgument>,
     /// What all its volumes and their snapshots may take together, like 1T, or none
-    #[arg(long, value_name = "SIZE", value_parser = parse_quota)]
+    #[arg(long, value_name = "SIZE", value_parser = or_none(parse_size))]
     quota: Option<u64>,
     /// Hosts and host groups that its volumes are mapped to: all of them, each volume with its lowest free LUN
     #[arg(long, value_name = "HOST", num_args = 1..)]
     host: Vec<String>,
+    /// Their service level, or none
+    #[arg(long, value_name = "NAME")]
+    level: Option<String>,
 }
 
 /// A property by its name.
@@ -114,6 +120,7 @@ impl Session {
                     format: properties.format.map(Into::into),
                     quota_bytes: properties.quota,
                     hosts: Some(properties.host).filter(|hosts| !hosts.is_empty()),
+                    level: properties.level,
                 };
                 let call = Call::new(Operation::ProjectCreate).body(&body).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
@@ -131,7 +138,7 @@ impl Session {
                 let project: api::Project = self.client.get(Call::of(Operation::ProjectShow, &name))?;
                 self.one(&project, show::project)
             }
-            Project::Set { name, properties, inherit, dry_run } => {
+            Project::Set { name, properties, inherit, best_effort, dry_run } => {
                 let body = ProjectSet {
                     sync: properties.sync.map(Into::into),
                     compression: properties.compression,
@@ -141,9 +148,11 @@ impl Session {
                     format: properties.format.map(Into::into),
                     quota_bytes: properties.quota,
                     hosts: Some(properties.host).filter(|hosts| !hosts.is_empty()),
+                    level: properties.level,
                     inherit,
                 };
                 let call = Call::of(Operation::ProjectSet, &name).body(&body).dry_run(dry_run.dry_run);
+                let call = call.best_effort(best_effort.best_effort);
                 let answer = self.client.call(call)?;
                 if dry_run.dry_run {
                     return self.plan(&answer);

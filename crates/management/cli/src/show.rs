@@ -4,9 +4,9 @@ use crate::failure::printable;
 use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
-    Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool, PoolFound, PoolState,
-    PoolStatus, PoolTrimmed, Project, Reception, Role, Scrub, ScrubSchedule, Session, Severity, Snapshot,
-    Source, Task, TaskState, Token, TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
+    Condition, Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool, PoolFound,
+    PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Project, Reception, Role, Scrub, ScrubSchedule, Session,
+    Severity, Snapshot, Source, Task, TaskState, Token, TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
 use serde::Serialize;
@@ -22,14 +22,14 @@ pub fn json_line(value: &impl Serialize) {
 }
 
 /// The word that JSON has, too.
-fn word(value: &impl Serialize) -> String {
+pub fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(text)) => text,
         _ => String::new(),
     }
 }
 
-fn table(titles: &[&str], rows: Vec<Vec<Cell>>, empty: &str) {
+pub fn table(titles: &[&str], rows: Vec<Vec<Cell>>, empty: &str) {
     match rows.is_empty() {
         true => println!("{empty}"),
         false => print!("{}", render(titles, &rows, colour())),
@@ -105,6 +105,15 @@ pub fn pool(pool: &Pool) {
         println!("  scrub       {}", scrub_words(scrub));
     }
     println!("  scrubs      {}", schedule_words(&status.scrub_schedule));
+    match &status.speed {
+        Some(speed) => {
+            println!("  speed       {}, on {} UTC", speed_words(speed), show_time(speed.measured_unix_ms));
+            let promisable = permille_words(status.promisable_permille.unwrap_or_default());
+            let promised = permille_words(status.promised_permille);
+            println!("  levels      promise {promised} of its time, of {promisable} that can be");
+        }
+        None => println!("  speed       not measured; try: forebay pool calibrate {}", printable(&pool.name)),
+    }
     let percents: Vec<String> =
         pool.spec.threshold_percents.iter().map(|percent| format!("{percent} %")).collect();
     let full = match status.full_in_days {
@@ -140,6 +149,23 @@ pub fn reclaimed(task: &Task) -> String {
     let result = task.result.clone().and_then(|value| serde_json::from_value::<VolumeReclaimed>(value).ok());
     let bytes = result.map_or(0, |result| result.reclaimed_bytes);
     format!("{} of zeros in {} were given back.", show_size(bytes), printable(&task.object))
+}
+
+pub fn permille_words(permille: u32) -> String {
+    format!("{}.{} %", permille / 10, permille % 10)
+}
+
+fn speed_words(speed: &PoolSpeed) -> String {
+    let [read, write] = [speed.read_bytes_per_second, speed.write_bytes_per_second].map(show_size);
+    let (reads, writes) = (speed.read_iops, speed.write_iops);
+    format!("{reads} reads/s and {writes} writes/s of 8 KiB, {read}/s read and {write}/s written in 1 MiB")
+}
+
+/// What came of a measurement, in a sentence.
+pub fn calibrated(task: &Task) -> String {
+    let result = task.result.clone().and_then(|result| serde_json::from_value(result).ok());
+    let words = result.map_or("measured".into(), |speed: PoolSpeed| speed_words(&speed));
+    format!("Pool {}: {words}.", printable(&task.object))
 }
 
 /// What came of a trim, in a sentence.
@@ -252,6 +278,7 @@ pub fn volumes(volumes: &[Volume]) {
             Cell::text(&volume.spec.compression),
             Cell::number(snapshots_in_words(volume)),
             Cell::text(snapshot_schedule(&volume.spec)),
+            Cell::text(&volume.spec.level),
             Cell::text(volume.status.origin.as_deref().unwrap_or("-")),
         ]
     });
@@ -269,6 +296,7 @@ pub fn volumes(volumes: &[Volume]) {
             "COMPRESSION",
             "SNAPSHOTS",
             "SCHEDULE",
+            "LEVEL",
             "ORIGIN",
         ],
         rows.collect(),
@@ -363,6 +391,7 @@ pub fn volume(volume: &Volume) {
     println!("  sync        {} ({})", word(&spec.sync), word(&sources.sync));
     println!("  snapshots   {}", snapshots_in_words(volume));
     println!("  schedule    {} ({})", snapshot_schedule(spec), word(&sources.snapshot_schedule));
+    println!("  level       {}", level_in_words(&spec.level, sources.level, &volume.conditions));
     println!("  hosts       {} ({})", hosts_in_words(&spec.hosts), word(&sources.hosts));
     if let Some(origin) = &volume.status.origin {
         println!("  origin      {}", printable(origin));
@@ -380,6 +409,17 @@ fn snapshots_in_words(volume: &Volume) -> String {
         (count @ 2.., Some(bytes)) => format!("{count} with {} of their own", show_size(bytes)),
         (count, _) => count.to_string(),
     }
+}
+
+fn level_in_words(level: &str, source: Source, conditions: &[Condition]) -> String {
+    let amiss = conditions.iter().find(|condition| condition.kind.starts_with("Level") && !condition.status);
+    let amiss = match amiss.map(|condition| condition.reason.as_str()) {
+        None => "",
+        Some("BestEffort") => "; best effort: the pool has not enough for its floor",
+        Some("Unmeasured") => "; nobody has measured what the pool can do",
+        Some(_) => "; nobody here knows it, and it holds as none does",
+    };
+    format!("{} ({}){amiss}", printable(level), word(&source))
 }
 
 fn hosts_in_words(hosts: &[String]) -> String {
@@ -415,10 +455,11 @@ pub fn projects(projects: &[Project]) {
             said(word(&spec.sync), sources.sync),
             said(spec.compression.clone(), sources.compression),
             said(schedule, sources.snapshot_schedule),
+            said(spec.level.clone(), sources.level),
         ]
     });
     table(
-        &["NAME", "VOLUMES", "SIZE", "USED", "QUOTA", "SYNC", "COMPRESSION", "SCHEDULE"],
+        &["NAME", "VOLUMES", "SIZE", "USED", "QUOTA", "SYNC", "COMPRESSION", "SCHEDULE", "LEVEL"],
         rows.collect(),
         "No projects. Create one with: forebay project create POOL/PROJECT",
     );
@@ -442,6 +483,7 @@ pub fn project(project: &Project) {
     println!("  sync        {} ({})", word(&spec.sync), word(&sources.sync));
     let schedule = schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep);
     println!("  schedule    {schedule} ({})", word(&sources.snapshot_schedule));
+    println!("  level       {}", level_in_words(&spec.level, sources.level, &project.conditions));
     println!("  hosts       {} ({})", hosts_in_words(&spec.hosts), word(&sources.hosts));
     let block_size = show_size(u64::from(spec.block_size_bytes));
     println!("  block size  {block_size} ({}), of new volumes", word(&sources.block_size));

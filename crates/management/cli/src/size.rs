@@ -42,9 +42,30 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Bytes, or 0 for `none`.
-pub fn parse_quota(text: &str) -> Result<u64, String> {
-    if text == "none" { Ok(0) } else { parse_size(text) }
+/// What `parse` does, or 0 for `none`.
+pub fn or_none<T: Default + 'static>(
+    parse: fn(&str) -> Result<T, String>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| if text == "none" { Ok(T::default()) } else { parse(text) }
+}
+
+/// Requests in a second.
+pub fn parse_iops(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number of requests a second, like 5000"))
+}
+
+/// Microseconds in `10ms`, `500us`, `1s`.
+pub fn parse_micros(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not a short time; write a number with us, ms or s, like 10ms");
+    let end = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(end);
+    let unit = match unit {
+        "us" => 1,
+        "ms" => 1000,
+        "s" => 1_000_000,
+        _ => return Err(wrong()),
+    };
+    number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(wrong)
 }
 
 /// Seconds in `30d`, or 0 for `off` and `0`.
@@ -169,6 +190,16 @@ mod tests {
         {
             assert!(parse_duration(text).is_err(), "{text} is no duration");
         }
+        assert_eq!(
+            (parse_micros("10ms"), parse_micros("500us"), parse_micros("2s")),
+            (Ok(10_000), Ok(500), Ok(2_000_000))
+        );
+        for text in ["", "10", "ms", "1.5ms", "-1ms", "10m", "99999999999999999999us", "9999999999999999999s"]
+        {
+            assert!(parse_micros(text).is_err(), "{text} is no short time");
+        }
+        let bound = or_none(parse_iops);
+        assert_eq!((bound("none"), bound("50"), bound("5K").is_err()), (Ok(0), Ok(50), true));
         assert_eq!(show_time(0), "1970-01-01 00:00:00");
         assert_eq!(show_time(951_827_696_000), "2000-02-29 12:34:56");
         assert_eq!(show_time(1_795_194_245_999), "2026-11-20 17:04:05");

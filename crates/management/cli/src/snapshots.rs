@@ -2,7 +2,7 @@
 //!
 //! A snapshot is named `POOL/VOLUME@NAME`, or by its UUID once there is one.
 
-use crate::arguments::{DryRun, Yes};
+use crate::arguments::{BestEffort, DryRun, Yes};
 use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure, printable};
@@ -100,6 +100,8 @@ pub enum CloneCommand {
         /// POOL/[PROJECT/]NAME, in the same pool
         #[arg(value_name = "NEW")]
         name: String,
+        #[command(flatten)]
+        best_effort: BestEffort,
         #[command(flatten)]
         dry_run: DryRun,
     },
@@ -213,9 +215,10 @@ impl Session {
 
     pub fn clone_command(&self, command: CloneCommand) -> Outcome {
         match command {
-            CloneCommand::Create { snapshot, name, dry_run } => {
+            CloneCommand::Create { snapshot, name, best_effort, dry_run } => {
                 let body = SnapshotClone { name };
                 let call = Call::of(Operation::SnapshotClone, &snapshot).body(&body).dry_run(dry_run.dry_run);
+                let call = call.best_effort(best_effort.best_effort);
                 let answer = self.client.call(call)?;
                 if dry_run.dry_run {
                     return self.plan(&answer);

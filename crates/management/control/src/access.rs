@@ -170,6 +170,7 @@ pub mod tests {
             project: None,
             project_id: None,
             level: Id(0),
+            standing: None,
             sources: Sources {
                 sync: Source::Own,
                 compression: Source::Own,

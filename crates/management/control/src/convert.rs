@@ -1,9 +1,11 @@
 //! The engine's values as the API shows them, and the other way round. Nothing is decided here.
 
-use crate::hosts::Content;
+use crate::Known;
 use forebay_api as api;
+use forebay_base::Id;
 use forebay_pool as engine;
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 pub fn layout_in(layout: api::Layout) -> engine::Layout {
     match layout {
@@ -59,6 +61,64 @@ fn format(format: engine::VolumeFormat) -> api::VolumeFormat {
         engine::VolumeFormat::Thin => api::VolumeFormat::Thin,
         engine::VolumeFormat::ZeroedThick => api::VolumeFormat::ZeroedThick,
         engine::VolumeFormat::EagerZeroedThick => api::VolumeFormat::EagerZeroedThick,
+    }
+}
+
+fn class_in(class: api::LevelClass) -> engine::Class {
+    match class {
+        api::LevelClass::MissionCritical => engine::Class::MissionCritical,
+        api::LevelClass::BusinessCritical => engine::Class::BusinessCritical,
+        api::LevelClass::NonCritical => engine::Class::NonCritical,
+    }
+}
+
+fn class(class: engine::Class) -> api::LevelClass {
+    match class {
+        engine::Class::MissionCritical => api::LevelClass::MissionCritical,
+        engine::Class::BusinessCritical => api::LevelClass::BusinessCritical,
+        engine::Class::NonCritical => api::LevelClass::NonCritical,
+    }
+}
+
+pub fn level_in(level: &api::LevelSpec) -> engine::Level {
+    let rate = |iops: Option<u64>, bytes: Option<u64>| engine::Rate {
+        iops: iops.unwrap_or_default(),
+        bytes: bytes.unwrap_or_default(),
+    };
+    engine::Level {
+        class: class_in(level.class),
+        floor: rate(level.floor_iops, level.floor_bytes_per_second),
+        latency: level.latency_us.map(Duration::from_micros),
+        ceiling: rate(level.ceiling_iops, level.ceiling_bytes_per_second),
+        burst: Duration::from_secs(level.burst_seconds.unwrap_or_default().into()),
+    }
+}
+
+pub fn level(level: &engine::Level) -> api::LevelSpec {
+    let given = |number: u64| Some(number).filter(|number| *number > 0);
+    api::LevelSpec {
+        class: class(level.class),
+        floor_iops: given(level.floor.iops),
+        floor_bytes_per_second: given(level.floor.bytes),
+        latency_us: level.latency.map(|goal| goal.as_micros() as u64),
+        ceiling_iops: given(level.ceiling.iops),
+        ceiling_bytes_per_second: given(level.ceiling.bytes),
+        burst_seconds: given(level.burst.as_secs()).map(|seconds| seconds as u32),
+    }
+}
+
+/// Of millionths.
+pub fn permille(millionths: u64) -> u32 {
+    (millionths / 1000).try_into().unwrap_or(u32::MAX)
+}
+
+pub fn speed(speed: &engine::PoolSpeed) -> api::PoolSpeed {
+    api::PoolSpeed {
+        read_iops: speed.read_iops,
+        write_iops: speed.write_iops,
+        read_bytes_per_second: speed.read_bytes,
+        write_bytes_per_second: speed.write_bytes,
+        measured_unix_ms: speed.measured.0,
     }
 }
 
@@ -283,6 +343,9 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                 .collect(),
             healing,
             scrub: pool.scrub.as_ref().map(scrub),
+            speed: pool.speed.as_ref().map(speed),
+            promisable_permille: pool.promisable.map(permille),
+            promised_permille: permille(pool.promised),
             scrub_schedule: api::ScrubSchedule {
                 every_seconds: pool.scrubs.every_seconds,
                 last_unix_ms: (pool.scrubs.last.0 > 0).then_some(pool.scrubs.last.0),
@@ -327,14 +390,18 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
             groups: Vec::new(),
             healing: None,
             scrub: None,
+            speed: None,
+            promisable_permille: None,
+            promised_permille: 0,
             scrub_schedule: api::ScrubSchedule::default(),
         },
         conditions: vec![condition("Ready", false, reason, message)],
     }
 }
 
-/// With what `content` says of their hosts.
-pub fn volumes(volumes: &[engine::VolumeInfo], content: &Content) -> Vec<api::Volume> {
+/// With what is known of their hosts and levels.
+pub fn volumes(volumes: &[engine::VolumeInfo], known: &Known) -> Vec<api::Volume> {
+    let content = &known.hosts;
     let groups = content.groups.iter().map(|group| (&*group.id, &*group.name));
     let names: HashMap<&str, &str> =
         content.hosts.iter().map(|host| (&*host.id, &*host.name)).chain(groups).collect();
@@ -351,17 +418,22 @@ pub fn volumes(volumes: &[engine::VolumeInfo], content: &Content) -> Vec<api::Vo
             engine::Source::Project if !is_said => engine::Source::Default,
             from => from,
         };
-        volume_with(volume, hosts, source(from))
+        volume_with(volume, hosts, source(from), level_shown(known, volume.level))
     };
     volumes.iter().map(with_hosts).collect()
 }
 
-/// With what `content` says of its hosts.
-pub fn volume(volume: &engine::VolumeInfo, content: &Content) -> api::Volume {
-    volumes(std::slice::from_ref(volume), content).pop().expect("one is made of one")
+/// With what is known of its hosts and level.
+pub fn volume(volume: &engine::VolumeInfo, known: &Known) -> api::Volume {
+    volumes(std::slice::from_ref(volume), known).pop().expect("one is made of one")
 }
 
-fn volume_with(volume: &engine::VolumeInfo, hosts: Vec<String>, hosts_from: api::Source) -> api::Volume {
+fn volume_with(
+    volume: &engine::VolumeInfo,
+    hosts: Vec<String>,
+    hosts_from: api::Source,
+    (level, unknown): (String, Option<api::Condition>),
+) -> api::Volume {
     let name = format!("{}/{}", volume.pool, volume.name);
     api::Volume {
         id: volume.id.to_string(),
@@ -374,11 +446,13 @@ fn volume_with(volume: &engine::VolumeInfo, hosts: Vec<String>, hosts_from: api:
             snapshot_every_seconds: volume.schedule.every_seconds,
             snapshot_keep: volume.schedule.keep,
             hosts,
+            level,
             sources: api::VolumeSources {
                 sync: source(volume.sources.sync),
                 compression: source(volume.sources.compression),
                 snapshot_schedule: source(volume.sources.schedule),
                 hosts: hosts_from,
+                level: source(volume.sources.level),
             },
         },
         status: api::VolumeStatus {
@@ -399,7 +473,42 @@ fn volume_with(volume: &engine::VolumeInfo, hosts: Vec<String>, hosts_from: api:
             created_unix_ms: volume.created.0,
         },
         name,
-        conditions: vec![condition("Ready", true, "Online", "")],
+        conditions: [condition("Ready", true, "Online", "")]
+            .into_iter()
+            .chain(unknown)
+            .chain(volume.standing.map(standing))
+            .collect(),
+    }
+}
+
+/// Whether the floor of a volume's level is kept.
+fn standing(standing: engine::Standing) -> api::Condition {
+    let (is_kept, reason, message) = match standing {
+        engine::Standing::Promised => (true, "Promised", ""),
+        engine::Standing::BestEffort => (
+            false,
+            "BestEffort",
+            "The pool has not enough for the floor of its level: it has its share, and floor and latency goal do not count. Add disks, or lower \
+             this level or those of other volumes.",
+        ),
+        engine::Standing::Unmeasured => (
+            false,
+            "Unmeasured",
+            "Nobody has measured what the pool can do. Measure it with `forebay pool calibrate`.",
+        ),
+    };
+    condition("LevelKept", is_kept, reason, message)
+}
+
+/// The level with this id by its name, or else by its UUID with a word on that.
+fn level_shown(known: &Known, id: Id) -> (String, Option<api::Condition>) {
+    match known.levels.name_of(id) {
+        Some(name) => (name, None),
+        None => {
+            let message = "This appliance has no level with this id: it was made on another one, or deleted while the pool was \
+                           exported. It holds as none does. Give it another with --level.";
+            (id.to_string(), Some(condition("LevelKnown", false, "LevelUnknown", message)))
+        }
     }
 }
 
@@ -416,11 +525,13 @@ fn said<T>(value: &Option<T>) -> api::Source {
     if value.is_some() { api::Source::Own } else { api::Source::Default }
 }
 
-/// With what `content` says of its hosts.
-pub fn project(project: &engine::ProjectInfo, content: &Content) -> api::Project {
+/// With what is known of its hosts and level.
+pub fn project(project: &engine::ProjectInfo, known: &Known) -> api::Project {
+    let content = &known.hosts;
     let properties = &project.properties;
     let hosts = content.names(content.said(&project.id.to_string()));
     let schedule = properties.schedule.unwrap_or_default();
+    let (level, unknown) = level_shown(known, properties.level.unwrap_or_default());
     let deletable = match (project.volumes, project.trashed) {
         (0, 0) => condition("Deletable", true, "Empty", ""),
         (0, _) => condition("Deletable", false, "Trashed", "Volumes of it are in the trash."),
@@ -444,8 +555,10 @@ pub fn project(project: &engine::ProjectInfo, content: &Content) -> api::Project
                 block_size: said(&properties.block_size),
                 format: said(&properties.format),
                 hosts: said(&hosts.first()),
+                level: said(&properties.level),
             },
             hosts,
+            level,
         },
         status: api::ProjectStatus {
             pool: project.pool.clone(),
@@ -457,7 +570,7 @@ pub fn project(project: &engine::ProjectInfo, content: &Content) -> api::Project
             quota_left_bytes: properties.quota.map(|quota| quota.saturating_sub(project.used)),
             created_unix_ms: project.created.0,
         },
-        conditions: vec![deletable],
+        conditions: [deletable].into_iter().chain(unknown).collect(),
     }
 }
 

@@ -1,8 +1,11 @@
 //! What the operations do, by object.
 
+pub mod calibrate;
 pub mod disks;
 pub mod hosts;
 pub mod inherited;
+pub mod ledger;
+pub mod levels;
 pub mod mappings;
 pub mod moves;
 pub mod others;

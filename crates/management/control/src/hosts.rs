@@ -1,9 +1,6 @@
 //! Who may use which volumes over iSCSI: hosts, host groups and mappings, as the daemon remembers them.
 //!
-//! Everything is one [`Content`] in the file `hosts` (private, because CHAP needs the secrets themselves), replaced whole
-//! with each change, so that a crash leaves the state before or after it. A change is a function on the content; what it
-//! leaves must satisfy [`Content::check`], or nothing changes. A dry run applies the same function and the same check to
-//! a copy, so it refuses what the real thing would refuse.
+//! Everything is one [`Content`] in the file `hosts` ([`crate::store`]), private, because CHAP needs the secrets themselves.
 //!
 //! The invariants: names are unique among hosts and groups together, because either may stand for what a volume is mapped
 //! to; an initiator name belongs to one host; a host sees a volume once, directly or through one group, and at each
@@ -12,22 +9,20 @@
 //! its import, a deleted volume's are dropped. Those of volumes that have no hosts of their own follow what projects say
 //! ([`crate::inherited`]).
 
-use crate::directory::DataDir;
 use crate::inherited::ProjectHosts;
 use crate::iscsi_names::target_name;
 use crate::numbers::Numbers;
+use crate::store::{Kept, Store};
 use forebay_api::{Code, Problem};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard};
 
-const FILE: &str = "hosts";
 const VERSION: u32 = 1;
 /// Of hosts and of groups: the largest clusters have some hundred, and each change looks at all.
 pub const HOSTS_MAX: usize = 1000;
 /// A host with as many adapters would be unheard of.
 pub const INITIATORS_MAX: usize = 64;
-/// With everything else the file stays below what [`DataDir::read`] takes, 16 MiB, and a change takes milliseconds.
+/// With everything else the file stays below what [`crate::directory::DataDir::read`] takes, 16 MiB, and a change takes milliseconds.
 pub const MAPPINGS_MAX: usize = 4096;
 /// Volumes that hosts see, added up over all hosts: 64 hosts with 1024 volumes each. The snapshot that the iSCSI server asks
 /// has an entry for each.
@@ -313,8 +308,58 @@ impl Content {
         Ok(mapping)
     }
 
-    /// Says which invariant does not hold.
-    pub fn check(&self) -> Result<(), Problem> {
+    fn check_views(&self) -> Result<(), Problem> {
+        let name_of = |to: &str| self.party(to).map(|(_, name, _)| name.to_string()).unwrap_or_default();
+        let views = self.views();
+        if views.values().map(Vec::len).sum::<usize>() > VIEWS_MAX {
+            return Err(full("volumes seen by hosts", VIEWS_MAX));
+        }
+        for (host, view) in views {
+            let mut volumes: HashMap<&str, &Mapping> = HashMap::new();
+            let mut numbers: HashMap<(String, u16), &Mapping> = HashMap::new();
+            for mapping in view {
+                if let Some(other) = volumes.insert(&mapping.volume, mapping) {
+                    let detail = format!(
+                        "host {} sees it already, as LUN {} of {}",
+                        name_of(host),
+                        other.lun,
+                        name_of(&other.to)
+                    );
+                    let remedy =
+                        "A host sees a volume once, directly or through one group: unmap it there first.";
+                    return Err(conflict(&mapping.volume_name, "host", detail, remedy));
+                }
+                if let Some(other) = numbers.insert((mapping.target(), mapping.lun), mapping) {
+                    let detail = format!(
+                        "LUN {} of host {} would be {}, which is mapped to {}, and {}, mapped to {}",
+                        mapping.lun,
+                        name_of(host),
+                        other.volume_name,
+                        name_of(&other.to),
+                        mapping.volume_name,
+                        name_of(&mapping.to)
+                    );
+                    let remedy = "Numbers stay as they are: leave --lun out to get a free one, or unmap one of the two.";
+                    return Err(conflict(&mapping.volume_name, "lun", detail, remedy));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Kept for Content {
+    const FILE: &'static str = "hosts";
+    const VERSION: u32 = VERSION;
+    const WHAT: &'static str = "hosts";
+    const REMEDY: &'static str =
+        "Move the file away and start again, then make hosts with `forebay host create`.";
+
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn check(&self) -> Result<(), Problem> {
         if self.hosts.len() > HOSTS_MAX {
             return Err(full("hosts", HOSTS_MAX));
         }
@@ -363,45 +408,6 @@ impl Content {
         self.check_projects()?;
         self.check_views()
     }
-
-    fn check_views(&self) -> Result<(), Problem> {
-        let name_of = |to: &str| self.party(to).map(|(_, name, _)| name.to_string()).unwrap_or_default();
-        let views = self.views();
-        if views.values().map(Vec::len).sum::<usize>() > VIEWS_MAX {
-            return Err(full("volumes seen by hosts", VIEWS_MAX));
-        }
-        for (host, view) in views {
-            let mut volumes: HashMap<&str, &Mapping> = HashMap::new();
-            let mut numbers: HashMap<(String, u16), &Mapping> = HashMap::new();
-            for mapping in view {
-                if let Some(other) = volumes.insert(&mapping.volume, mapping) {
-                    let detail = format!(
-                        "host {} sees it already, as LUN {} of {}",
-                        name_of(host),
-                        other.lun,
-                        name_of(&other.to)
-                    );
-                    let remedy =
-                        "A host sees a volume once, directly or through one group: unmap it there first.";
-                    return Err(conflict(&mapping.volume_name, "host", detail, remedy));
-                }
-                if let Some(other) = numbers.insert((mapping.target(), mapping.lun), mapping) {
-                    let detail = format!(
-                        "LUN {} of host {} would be {}, which is mapped to {}, and {}, mapped to {}",
-                        mapping.lun,
-                        name_of(host),
-                        other.volume_name,
-                        name_of(&other.to),
-                        mapping.volume_name,
-                        name_of(&mapping.to)
-                    );
-                    let remedy = "Numbers stay as they are: leave --lun out to get a free one, or unmap one of the two.";
-                    return Err(conflict(&mapping.volume_name, "lun", detail, remedy));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A mapping to make.
@@ -420,72 +426,7 @@ pub struct NewMapping<'a> {
 }
 
 /// The content and its file.
-pub struct Hosts {
-    dir: Arc<DataDir>,
-    content: Mutex<Arc<Content>>,
-}
-
-impl Hosts {
-    pub fn open(dir: Arc<DataDir>) -> Result<Hosts, Problem> {
-        let damaged = |detail: String| {
-            Problem::new(Code::Corrupt, detail)
-                .object(dir.file(FILE).display().to_string())
-                .remedy("Move the file away and start again, then make hosts with `forebay host create`.")
-        };
-        let content = match dir.read(FILE).map_err(|error| damaged(format!("it cannot be read: {error}")))? {
-            None => Content::default(),
-            Some(bytes) => {
-                // Not the error itself: it might quote a secret.
-                let content: Content = serde_json::from_slice(&bytes).map_err(|error| {
-                    damaged(format!("line {} is not what a list of hosts has there", error.line()))
-                })?;
-                if content.version != VERSION {
-                    let found = content.version;
-                    return Err(damaged(format!("its version is {found}, this program knows {VERSION}")));
-                }
-                content.check().map_err(|problem| damaged(problem.detail))?;
-                content
-            }
-        };
-        Ok(Hosts { dir, content: Mutex::new(Arc::new(content)) })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Arc<Content>> {
-        self.content.lock().expect("no holder of this lock panics")
-    }
-
-    pub fn content(&self) -> Arc<Content> {
-        self.lock().clone()
-    }
-
-    /// What the content would be; changes nothing.
-    pub fn plan<T>(&self, change: impl FnOnce(&mut Content) -> Result<T, Problem>) -> Result<T, Problem> {
-        let mut next = Content::clone(&self.lock());
-        let made = change(&mut next)?;
-        next.check()?;
-        Ok(made)
-    }
-
-    /// Changes the content and writes it. Blocks on the disk.
-    pub fn change<T>(&self, change: impl FnOnce(&mut Content) -> Result<T, Problem>) -> Result<T, Problem> {
-        let mut content = self.lock();
-        let mut next = Content::clone(&content);
-        let made = change(&mut next)?;
-        if next == **content {
-            return Ok(made);
-        }
-        next.check()?;
-        let mut text = serde_json::to_vec_pretty(&next).expect("hosts are plain data");
-        text.push(b'\n');
-        self.dir.write(FILE, &text).map_err(|error| {
-            Problem::new(Code::Io, format!("the hosts cannot be written: {error}"))
-                .object(self.dir.file(FILE).display().to_string())
-                .remedy("Make room in the data directory, then try again.")
-        })?;
-        *content = Arc::new(next);
-        Ok(made)
-    }
-}
+pub type Hosts = Store<Content>;
 
 #[cfg(test)]
 #[path = "hosts_tests.rs"]

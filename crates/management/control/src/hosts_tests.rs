@@ -1,10 +1,11 @@
 //! Are the invariants kept, by every change and across restarts?
 
 use super::*;
+use crate::directory::DataDir;
 use crate::test_directory;
 
 fn open(temp: &tempfile::TempDir) -> Hosts {
-    Hosts::open(Arc::new(DataDir::open(temp.path()).unwrap())).unwrap()
+    Hosts::open(std::sync::Arc::new(DataDir::open(temp.path()).unwrap())).unwrap()
 }
 
 fn host(name: &str, initiators: &[&str]) -> Host {
@@ -69,7 +70,7 @@ fn what_was_changed_is_there_after_a_restart_and_private() {
     };
     assert_eq!(open(&temp).content(), content);
     use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::metadata(temp.path().join(FILE)).unwrap().permissions().mode();
+    let mode = std::fs::metadata(temp.path().join(Content::FILE)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
@@ -199,12 +200,12 @@ fn a_damaged_file_is_refused_without_quoting_it() {
         {"id":"2","name":"g","created_unix_ms":0,"revision":1,"hosts":[]}],"mappings":[]}"#;
     for text in ["{", r#"{"version":2,"hosts":[],"groups":[],"mappings":[]}"#, bad, twice] {
         let temp = test_directory();
-        let dir = Arc::new(DataDir::open(temp.path()).unwrap());
-        dir.write(FILE, text.as_bytes()).unwrap();
+        let dir = std::sync::Arc::new(DataDir::open(temp.path()).unwrap());
+        dir.write(Content::FILE, text.as_bytes()).unwrap();
         let problem = Hosts::open(dir.clone()).err().expect("refused");
         assert_eq!(problem.code, Code::Corrupt);
         assert!(!problem.detail.contains("0123456789ab"), "{}", problem.detail);
-        assert_eq!(dir.read(FILE).unwrap().unwrap(), text.as_bytes());
+        assert_eq!(dir.read(Content::FILE).unwrap().unwrap(), text.as_bytes());
     }
 }
 

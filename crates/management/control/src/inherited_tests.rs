@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::hosts::{Group, Here, Host, Moving, NewMapping};
+use crate::store::Kept;
 use forebay_base::Random;
 use std::collections::BTreeSet;
 

@@ -22,6 +22,7 @@ mod handlers;
 mod hosts;
 mod inherited;
 mod iscsi_names;
+mod levels;
 mod numbers;
 mod pace;
 mod replays;
@@ -29,6 +30,7 @@ mod request;
 mod routes;
 mod rules;
 mod server;
+mod store;
 mod tasks;
 mod tokens;
 
@@ -76,6 +78,7 @@ pub(crate) struct Shared {
     tasks: Arc<tasks::Tasks>,
     replays: Arc<replays::Replays>,
     hosts: hosts::Hosts,
+    levels: levels::Levels,
     access: Arc<access::AccessMap>,
     /// There from [`Daemon::attach_iscsi`] on.
     iscsi: OnceLock<Arc<dyn access::Iscsi>>,
@@ -83,14 +86,24 @@ pub(crate) struct Shared {
     nbd: OnceLock<Arc<dyn access::Nbd>>,
     /// Mappings that projects want and that are not possible.
     refusals: inherited::Refusals,
-    /// Volumes, their snapshots, hosts, and what is mapped to whom change one at a time.
+    /// Volumes, their snapshots, levels, hosts, and what is mapped to whom change one at a time.
     volume_turn: Mutex<()>,
     stopping: watch::Sender<bool>,
     cores: usize,
     started_unix_ms: u64,
 }
 
+/// What is remembered besides the pools, and volumes and projects are shown with.
+pub(crate) struct Known {
+    hosts: Arc<hosts::Content>,
+    levels: Arc<levels::Content>,
+}
+
 impl Shared {
+    fn known(&self) -> Known {
+        Known { hosts: self.hosts.content(), levels: self.levels.content() }
+    }
+
     /// Has volumes follow their projects, makes a new snapshot of who sees what, and tells the iSCSI server when it differs. Needs the volumes' turn, so that
     /// an older list of volumes does not become the newer snapshot.
     async fn refresh_access(self: &Arc<Self>) {
@@ -162,6 +175,7 @@ impl Daemon {
             tasks: tasks::Tasks::new(events.clone()),
             replays: Arc::default(),
             hosts: hosts::Hosts::open(dir.clone())?,
+            levels: levels::Levels::open(dir.clone())?,
             access: Arc::default(),
             iscsi: OnceLock::new(),
             nbd: OnceLock::new(),
@@ -172,6 +186,8 @@ impl Daemon {
             started_unix_ms: events::now_unix_ms(),
             events,
         });
+        // Before there is a volume that has one.
+        runtime.block_on(handlers::levels::apply(&shared))?;
         let (listener_http, http) = runtime.block_on(server::bind_http(&options.listen))?;
         let (listener_socket, socket) = {
             let _context = runtime.enter();

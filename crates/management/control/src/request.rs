@@ -196,6 +196,8 @@ pub struct Ask {
     pub resume: Option<String>,
     #[serde(default)]
     pub discard_changes: bool,
+    #[serde(default)]
+    pub best_effort: bool,
 }
 
 impl<S: Sync> FromRequestParts<S> for Ask {

@@ -4,8 +4,8 @@
 //! changes something runs as its own task: a client that hangs up in the middle does not leave it half done.
 
 use crate::handlers::{
-    disks, hosts, mappings, moves, others, pools, projects, reclaim, sessions, snapshots, streams, trash,
-    volumes,
+    calibrate, disks, hosts, ledger, levels, mappings, moves, others, pools, projects, reclaim, sessions,
+    snapshots, streams, trash, volumes,
 };
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{Failure, Principal, collect};
@@ -58,6 +58,8 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::PoolAdd => post(disks::add),
         Operation::PoolScrub => post(disks::scrub),
         Operation::PoolTrim => post(disks::trim),
+        Operation::PoolCalibrate => post(calibrate::begin),
+        Operation::PoolLedger => get(ledger::list),
         Operation::DiskList => get(disks::list),
         Operation::DiskScan => post(disks::scan),
         Operation::DiskShow => get(disks::show),
@@ -109,6 +111,11 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::HostGroupShow => get(hosts::group_show),
         Operation::HostGroupSet => patch(hosts::group_set),
         Operation::HostGroupDelete => delete(hosts::group_delete),
+        Operation::LevelList => get(levels::list),
+        Operation::LevelCreate => post(levels::create),
+        Operation::LevelShow => get(levels::show),
+        Operation::LevelSet => patch(levels::set),
+        Operation::LevelDelete => delete(levels::delete),
         Operation::MappingList => get(mappings::list),
         Operation::MappingCreate => post(mappings::create),
         Operation::MappingShow => get(mappings::show),

@@ -6,7 +6,7 @@ pub mod projects;
 pub mod snapshots;
 
 use crate::filling::THRESHOLDS_MAX;
-use crate::iscsi_names;
+use crate::{iscsi_names, levels};
 use forebay_api::{
     Code, DiskReplace, PoolAdd, PoolCreate, PoolScrub, Problem, ScrubAction, VolumeCreate, show_duration,
     show_size,
@@ -108,12 +108,14 @@ pub struct NewVolume<'a> {
     pub size: u64,
     pub block_size: u32,
     pub compression: Option<Compression>,
+    pub level: Option<Id>,
 }
 
 /// `source` is the snapshot that is asked for, if one is.
 pub fn volume<'a>(
     request: &'a VolumeCreate,
     source: Option<&SnapshotInfo>,
+    levels: &levels::Content,
 ) -> Result<NewVolume<'a>, Problem> {
     let (pool, name) = volume_name(&request.name)?;
     let (size, block_size) = match source {
@@ -147,7 +149,8 @@ pub fn volume<'a>(
         ));
     }
     let compression = compression(request.compression.as_deref())?;
-    Ok(NewVolume { pool, name, size, block_size, compression })
+    let level = levels.asked(request.level.as_deref())?;
+    Ok(NewVolume { pool, name, size, block_size, compression, level })
 }
 
 /// A compression by its name, if one is given.
@@ -484,6 +487,13 @@ mod tests {
         }
     }
 
+    fn volume<'a>(
+        request: &'a VolumeCreate,
+        source: Option<&SnapshotInfo>,
+    ) -> Result<NewVolume<'a>, Problem> {
+        super::volume(request, source, &levels::Content::default())
+    }
+
     #[test]
     fn sizes() {
         let request = |size_bytes, block_size_bytes| VolumeCreate {
@@ -496,6 +506,7 @@ mod tests {
             from_snapshot: None,
             hosts: Vec::new(),
             logical_block_bytes: None,
+            level: None,
         };
         for (size, block) in [(MIB, 4096), (64 * TIB, 131072), (MIB + 8192, 8192)] {
             let request = request(size, block);
@@ -548,6 +559,7 @@ mod tests {
             shards: None,
             log_bytes: None,
             force: false,
+            calibrate: true,
         };
         pool(&request(&["/a"], &[], Layout::Single)).unwrap();
         pool(&request(&["/a", "/b", "/c"], &["/d"], Layout::Mirror)).unwrap();

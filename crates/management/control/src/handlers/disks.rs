@@ -565,7 +565,8 @@ fn gone(pool: Id) -> Problem {
 }
 
 /// Waits until the daemon is told to stop.
-async fn stopped(shared: &Shared) {
+/// Returns when the daemon stops.
+pub async fn stopped(shared: &Shared) {
     let mut stopping = shared.stopping.subscribe();
     // An error means that the daemon is gone altogether.
     let _ = stopping.wait_for(|stopping| *stopping).await;

@@ -21,7 +21,7 @@ use forebay_api::{Code, HostCreate, HostGroupCreate, HostGroupSet, HostSet, Oper
 use std::collections::HashMap;
 use std::sync::Arc;
 
-fn tag_of(id: &str, revision: u64) -> String {
+pub fn tag_of(id: &str, revision: u64) -> String {
     format!("\"{id}.{revision}\"")
 }
 

@@ -24,7 +24,7 @@ pub async fn begin(
     Input(request): Input<VolumeMove>,
 ) -> Answered {
     let info = shared.engine.volume(&name).await?;
-    let volume = convert::volume(&info, &shared.hosts.content());
+    let volume = convert::volume(&info, &shared.known());
     shared.engine.volume_move_check(&volume.id, &request.pool).await?;
     inherited::move_check(&shared, &info, &request.pool).await?;
     if ask.dry_run {
@@ -53,7 +53,7 @@ async fn carry_out(
     });
     let moved = moved.await;
     let followed = mappings::move_ended(&shared, volume.id.clone()).await;
-    let moved = convert::volume(&moved?, &shared.hosts.content());
+    let moved = convert::volume(&moved?, &shared.known());
     told(&shared, &who, "volume.moved_away", &volume.name, &format!("moved to {}", moved.name));
     followed?;
     Ok(Some(serde_json::to_value(moved).expect("it is plain data")))
@@ -109,7 +109,7 @@ pub async fn keep(
     }
     let kept = shared.engine.move_keep(&exactly(&left), Some(new_name)).await?;
     shared.refresh_access().await;
-    let kept = convert::volume(&kept, &shared.hosts.content());
+    let kept = convert::volume(&kept, &shared.known());
     told(&shared, &who, "volume.move_kept", &kept.name, "made of what a move had left");
     Ok(tagged(json(StatusCode::OK, &kept), &etag(&kept)))
 }

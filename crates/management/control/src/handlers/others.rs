@@ -9,7 +9,6 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use forebay_api::{Page, Server, Severity, TokenCreate};
 use std::sync::Arc;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub async fn server_show(State(shared): State<Arc<Shared>>) -> Answered {
@@ -24,14 +23,14 @@ pub async fn document_show() -> Answered {
     Ok(([(header::CONTENT_TYPE, "application/json")], forebay_api::document()).into_response())
 }
 
-/// Waits until `watched` changes, the deadline passes or the daemon stops; false when there is no point in waiting on.
-async fn wait<T>(shared: &Shared, watched: &mut watch::Receiver<T>, deadline: Instant) -> bool {
+/// Waits until something happens, the deadline passes or the daemon stops; false when there is no point in waiting on.
+pub async fn until<T>(shared: &Shared, happens: impl Future<Output = T>, deadline: Instant) -> bool {
     let mut stopping = shared.stopping.subscribe();
     if *stopping.borrow_and_update() {
         return false;
     }
     tokio::select! {
-        changed = tokio::time::timeout_at(deadline, watched.changed()) => matches!(changed, Ok(Ok(()))),
+        happened = tokio::time::timeout_at(deadline, happens) => happened.is_ok(),
         _ = stopping.changed() => false,
     }
 }
@@ -55,7 +54,7 @@ pub async fn task_show(State(shared): State<Arc<Shared>>, Path(id): Path<String>
     loop {
         version.mark_unchanged();
         let task = shared.tasks.find(&id)?;
-        if task.state.is_final() || !wait(&shared, &mut version, deadline).await {
+        if task.state.is_final() || !until(&shared, version.changed(), deadline).await {
             return ok(&shared.tasks.find(&id)?);
         }
     }
@@ -78,7 +77,7 @@ pub async fn event_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered
     loop {
         newest.mark_unchanged();
         let items = shared.events.list(ask.after, ask.limit());
-        if !items.is_empty() || !wait(&shared, &mut newest, deadline).await {
+        if !items.is_empty() || !until(&shared, newest.changed(), deadline).await {
             return ok(&Page { items, next_cursor: None });
         }
     }

@@ -3,7 +3,7 @@
 //! Whatever changes a pool is a task, but for its properties, which are changed at once. The daemon's configuration is written before a pool comes to be or ceases to be,
 //! and again afterwards: see [`crate::configuration`].
 
-use super::{disks, mappings, told};
+use super::{calibrate, disks, mappings, told};
 use crate::configuration::{Remembered, Unsettled};
 use crate::filling::THRESHOLDS;
 use crate::iscsi_names::target_name;
@@ -158,6 +158,9 @@ pub async fn create(
             let spare = disks_in_words(request.spare_disks.len());
             changes.push(format!("In reserve for a disk that fails: {spare}."));
         }
+        if request.calibrate {
+            changes.push("It is measured what it can do, for some seconds.".into());
+        }
         return plan("pool.create", &request.name, changes);
     }
     let name = request.name.clone();
@@ -243,6 +246,10 @@ async fn create_now(
         Ok(status) => {
             remember_imported(&shared, &status, Import::default()).await?;
             shared.events.record(Severity::Info, "pool.created", &name, &told);
+            if request.calibrate {
+                // The pool is there either way, and its status says that nobody measured it.
+                let _ = calibrate::start(&shared, name, who);
+            }
             result(&status)
         }
         Err(error) => {

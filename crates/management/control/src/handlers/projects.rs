@@ -2,6 +2,7 @@
 
 use super::hosts::change;
 use super::inherited::{change_told, heirs_of};
+use super::levels::admit;
 use super::mappings::pool_id;
 use super::told;
 use crate::events::now_unix_ms;
@@ -11,13 +12,14 @@ use crate::request::{
     Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tag_of_spec, tagged,
 };
 use crate::rules::projects as rules;
-use crate::{Shared, convert};
+use crate::{Known, Shared, convert};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use forebay_api::{Operation, Problem, Project, ProjectCreate, ProjectSet};
-use forebay_pool::{ProjectChange, ProjectInfo, Setting};
+use forebay_base::Id;
+use forebay_pool::{ProjectChange, ProjectInfo, PromiseChange, Setting};
 use std::sync::Arc;
 
 fn etag(project: &Project) -> String {
@@ -70,13 +72,13 @@ fn check(headers: &HeaderMap, project: &Project) -> Result<(), Problem> {
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let projects = shared.engine.projects(ask.pool.as_deref()).await?;
-    let content = shared.hosts.content();
-    let projects: Vec<Project> = projects.iter().map(|project| convert::project(project, &content)).collect();
+    let known = shared.known();
+    let projects: Vec<Project> = projects.iter().map(|project| convert::project(project, &known)).collect();
     ok(&ask.page(projects, |project| project.name.clone()))
 }
 
 async fn find(shared: &Shared, name: &str) -> Result<Project, Failure> {
-    Ok(convert::project(&shared.engine.project(name).await?, &shared.hosts.content()))
+    Ok(convert::project(&shared.engine.project(name).await?, &shared.known()))
 }
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
@@ -90,10 +92,10 @@ pub async fn create(
     ask: Ask,
     Input(request): Input<ProjectCreate>,
 ) -> Answered {
-    let properties = rules::create(&request)?;
     let _turn = shared.volume_turn.lock().await;
+    let Known { hosts: content, levels } = shared.known();
+    let properties = rules::create(&request, &levels)?;
     shared.engine.project_create_check(&request.name, properties).await?;
-    let content = shared.hosts.content();
     let asked = request.hosts.as_ref().map(|names| parties(&content, names)).transpose()?;
     let hosts = match rules::hosts(&[], asked, &[])? {
         Setting::Own(hosts) => hosts,
@@ -140,15 +142,20 @@ pub async fn set(
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
     let info = shared.engine.project(&name).await?;
-    let content = shared.hosts.content();
-    let before = convert::project(&info, &content);
+    let known = shared.known();
+    let before = convert::project(&info, &known);
+    let Known { hosts: content, levels } = known;
     check(&headers, &before)?;
-    let properties = rules::project_change(&info.properties, &request)?;
+    let properties = rules::project_change(&info.properties, &request, &levels)?;
     if properties != ProjectChange::default() {
         // Hosts are not in the pool: one that is only read is no obstacle to them.
         shared.engine.pool_changeable(&info.pool).await?;
     }
-    let mut changes = rules::project_change_in_words(&properties);
+    if let Some(level) = properties.level.said() {
+        let (name, level) = (info.name.clone(), level.unwrap_or(Id(0)));
+        admit(&shared, &ask, &info.pool, PromiseChange::Project { name, level }).await?;
+    }
+    let mut changes = rules::project_change_in_words(&properties, &levels);
     let asked = request.hosts.as_ref().map(|names| parties(&content, names)).transpose()?;
     let naming = match rules::hosts(content.said(&before.id), asked, &request.inherit)? {
         Setting::Keep => None,

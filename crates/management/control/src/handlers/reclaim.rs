@@ -17,7 +17,7 @@ pub async fn begin(
     ask: Ask,
 ) -> Answered {
     let volume = shared.engine.volume_reclaimable(&name).await?;
-    let volume = convert::volume(&volume, &shared.hosts.content());
+    let volume = convert::volume(&volume, &shared.known());
     if ask.dry_run {
         let mapped = show_size(volume.status.mapped_bytes);
         let what = format!("{mapped} are read while clients go on, and blocks of zeros are given back.");

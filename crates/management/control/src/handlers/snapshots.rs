@@ -208,7 +208,7 @@ pub async fn rollback(
         return plan("volume.rollback", &of, changes);
     }
     let volume = shared.engine.volume_rollback(&name).await?;
-    let volume = convert::volume(&volume, &shared.hosts.content());
+    let volume = convert::volume(&volume, &shared.known());
     told(&shared, &who, "volume.rolled_back", &of, &format!("put back to {name}"));
     // It may have another size.
     shared.tell_iscsi(|iscsi| iscsi.access_changed());
@@ -232,8 +232,9 @@ pub async fn clone(
         from_snapshot: Some(snapshot),
         hosts: Vec::new(),
         logical_block_bytes: None,
+        level: None,
     };
-    volumes::make(&shared, &who, ask.dry_run, request).await
+    volumes::make(&shared, &who, &ask, request).await
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub async fn restore(
     }
     let volume = shared.engine.volume_restore(&trashed.id, Some(new_name)).await?;
     shared.refresh_access().await;
-    let volume = convert::volume(&volume, &shared.hosts.content());
+    let volume = convert::volume(&volume, &shared.known());
     let what = match volume.name == trashed.name {
         true => "had back from the trash".to_string(),
         false => format!("had back from the trash, where it was {}", trashed.name),

@@ -5,7 +5,7 @@
 //! are one step.
 
 use super::sessions::users;
-use super::{hosts, inherited, mappings, pools, told};
+use super::{hosts, inherited, levels, mappings, pools, told};
 use crate::events::now_unix_ms;
 use crate::hosts::Content;
 use crate::request::{
@@ -19,7 +19,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use forebay_api::{Code, Operation, Problem, Volume, VolumeCreate, VolumeSet, show_duration, show_size};
 use forebay_pool::{
-    ErrorKind, ProjectProperties, Setting, SnapshotInfo, VolumeChange, VolumeDelete, VolumeInfo, VolumeSpec,
+    ErrorKind, ProjectProperties, PromiseChange, Setting, SnapshotInfo, Source, VolumeChange, VolumeDelete,
+    VolumeInfo, VolumeSpec,
 };
 use std::sync::Arc;
 
@@ -32,12 +33,12 @@ fn check(headers: &HeaderMap, volume: &Volume) -> Result<(), Problem> {
 }
 
 async fn find(shared: &Shared, name: &str) -> Result<Volume, Failure> {
-    Ok(convert::volume(&shared.engine.volume(name).await?, &shared.hosts.content()))
+    Ok(convert::volume(&shared.engine.volume(name).await?, &shared.known()))
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let volumes = shared.engine.volumes(ask.pool.as_deref()).await?;
-    let volumes = convert::volumes(&volumes, &shared.hosts.content());
+    let volumes = convert::volumes(&volumes, &shared.known());
     ok(&ask.page(volumes, |volume| volume.name.clone()))
 }
 
@@ -52,16 +53,11 @@ pub async fn create(
     ask: Ask,
     Input(request): Input<VolumeCreate>,
 ) -> Answered {
-    make(&shared, &who, ask.dry_run, request).await
+    make(&shared, &who, &ask, request).await
 }
 
 /// Creates a volume, empty or as a clone.
-pub async fn make(
-    shared: &Arc<Shared>,
-    who: &Principal,
-    dry_run: bool,
-    mut request: VolumeCreate,
-) -> Answered {
+pub async fn make(shared: &Arc<Shared>, who: &Principal, ask: &Ask, mut request: VolumeCreate) -> Answered {
     let _turn = shared.volume_turn.lock().await;
     let source = match &request.from_snapshot {
         Some(snapshot) => Some(shared.engine.snapshot(snapshot).await?),
@@ -72,7 +68,7 @@ pub async fn make(
         request.block_size_bytes = request.block_size_bytes.or(properties.block_size);
     }
     let format = request.format.map(convert::format_in).or(properties.format).unwrap_or_default();
-    let new = rules::volume(&request, source.as_ref())?;
+    let new = rules::volume(&request, source.as_ref(), &shared.levels.content())?;
     shared.engine.volume_name_check(new.pool, new.name).await?;
     let existing = shared.engine.volumes(Some(new.pool)).await?;
     shared.engine.pool_changeable(new.pool).await?;
@@ -83,9 +79,14 @@ pub async fn make(
             .remedy("Choose another name, or change that one with `forebay volume set` and `resize`.")
             .into());
     }
+    // A clone has what its volume has of its own.
+    let origin = source.as_ref().and_then(|source| existing.iter().find(|one| one.name == source.volume));
+    let origin = origin.filter(|origin| origin.sources.level == Source::Own).map(|origin| origin.level);
+    let promise = PromiseChange::Create { name: new.name.into(), level: new.level.or(origin) };
+    levels::admit(shared, ask, new.pool, promise).await?;
     let wanted = mappings::Wanted::check(shared, &request).await?;
     let size = show_size(new.size);
-    if dry_run {
+    if ask.dry_run {
         let (action, what) = match &source {
             None => {
                 let blocks = show_size(u64::from(new.block_size));
@@ -110,7 +111,7 @@ pub async fn make(
                 sync: request.sync.map(convert::sync_in),
                 compression: new.compression,
                 format,
-                level: None,
+                level: new.level,
                 own_hosts: !request.hosts.is_empty(),
             };
             shared.engine.volume_create(spec).await?;
@@ -156,7 +157,7 @@ async fn adapt(
         sync: request.sync.map_or(Setting::Keep, |sync| Setting::Own(convert::sync_in(sync))),
         compression: new.compression.map_or(Setting::Keep, Setting::Own),
         schedule: Setting::Keep,
-        level: Setting::Keep,
+        level: new.level.map_or(Setting::Keep, Setting::Own),
         hosts: if request.hosts.is_empty() { Setting::Keep } else { Setting::Own(()) },
     };
     if change != VolumeChange::default() {
@@ -181,10 +182,11 @@ pub async fn set(
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
     let info = shared.engine.volume(&name).await?;
-    let before = convert::volume(&info, &shared.hosts.content());
+    let known = shared.known();
+    let before = convert::volume(&info, &known);
     check(&headers, &before)?;
     changeable(&shared, &before).await?;
-    let change = rules::projects::volume_change(&info, &request)?;
+    let change = rules::projects::volume_change(&info, &request, &known.levels)?;
     let size = request.size_bytes.filter(|&size| size != before.spec.size_bytes);
     let mut changes = Vec::new();
     if let Some(size) = size {
@@ -204,7 +206,10 @@ pub async fn set(
         }
         changes.push(format!("grown from {} to {}", show_size(before.spec.size_bytes), show_size(size)));
     }
-    changes.extend(rules::projects::volume_change_in_words(&change));
+    if let Some(level) = change.level.said() {
+        levels::admit(&shared, &ask, &info.pool, PromiseChange::Volume { id: info.id, level }).await?;
+    }
+    changes.extend(rules::projects::volume_change_in_words(&change, &known.levels));
     let format = request.format.filter(|&format| format != before.spec.format);
     changes.extend(format.map(|format| format!("converted to {}", convert::format_in(format).name())));
     let returns = match change.hosts {
@@ -248,7 +253,7 @@ pub async fn delete(
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
     let info = shared.engine.volume(&name).await?;
-    let volume = convert::volume(&info, &shared.hosts.content());
+    let volume = convert::volume(&info, &shared.known());
     check(&headers, &volume)?;
     changeable(&shared, &volume).await?;
     let (snapshots, users) = (volume.status.snapshots, users(&shared, &info));
@@ -322,7 +327,7 @@ pub async fn promote(
         return plan("volume.promote", &volume.name, changes);
     }
     let promoted = shared.engine.volume_promote(&volume.name).await?;
-    let promoted = convert::volume(&promoted, &shared.hosts.content());
+    let promoted = convert::volume(&promoted, &shared.known());
     let what = format!("made the owner of {origin} and of the snapshots before that");
     told(&shared, &who, "volume.promoted", &volume.name, &what);
     ok(&promoted)
@@ -351,6 +356,7 @@ mod tests {
                 snapshot_every_seconds: 0,
                 snapshot_keep: 0,
                 hosts: Vec::new(),
+                level: "none".into(),
                 sources: Default::default(),
             },
             status: VolumeStatus {

@@ -2,11 +2,16 @@
 
 use super::{compression, invalid, shown, snapshots, volume_name};
 use crate::convert;
+use crate::levels::Content as Levels;
 use forebay_api::{Problem, ProjectCreate, ProjectSet, Property, VolumeCreate, VolumeSet, show_size};
+use forebay_base::Id;
 use forebay_pool::{
     Compression, ProjectChange, ProjectProperties, Setting, Source, Sources, SyncPolicy, VolumeChange,
     VolumeInfo,
 };
+
+/// As the engine has it that there is none.
+const NO_LEVEL: Id = Id(0);
 
 /// Splits `POOL/PROJECT`.
 pub fn project_name(full: &str) -> Result<(&str, &str), Problem> {
@@ -47,7 +52,7 @@ fn quota(bytes: Option<u64>) -> Result<Option<Option<u64>>, Problem> {
     }
 }
 
-pub fn create(request: &ProjectCreate) -> Result<ProjectProperties, Problem> {
+pub fn create(request: &ProjectCreate, levels: &Levels) -> Result<ProjectProperties, Problem> {
     project_name(&request.name)?;
     block_size(request.block_size_bytes)?;
     let (every, keep) = (request.snapshot_every_seconds, request.snapshot_keep);
@@ -57,7 +62,7 @@ pub fn create(request: &ProjectCreate) -> Result<ProjectProperties, Problem> {
         schedule: snapshots::schedule(Default::default(), every, keep)?,
         block_size: request.block_size_bytes,
         format: request.format.map(convert::format_in),
-        level: None,
+        level: levels.asked(request.level.as_deref())?.filter(|level| *level != NO_LEVEL),
         quota: quota(request.quota_bytes)?.flatten(),
     })
 }
@@ -81,7 +86,11 @@ fn setting<T: PartialEq>(
     }
 }
 
-pub fn project_change(now: &ProjectProperties, request: &ProjectSet) -> Result<ProjectChange, Problem> {
+pub fn project_change(
+    now: &ProjectProperties,
+    request: &ProjectSet,
+    levels: &Levels,
+) -> Result<ProjectChange, Problem> {
     block_size(request.block_size_bytes)?;
     let inherit = &request.inherit[..];
     let (every, keep) = (request.snapshot_every_seconds, request.snapshot_keep);
@@ -107,7 +116,17 @@ pub fn project_change(now: &ProjectProperties, request: &ProjectSet) -> Result<P
             schedule,
             inherit,
         )?,
-        level: Setting::Keep,
+        level: match setting(
+            Property::Level,
+            (now.level.unwrap_or(NO_LEVEL), now.level.is_some()),
+            levels.asked(request.level.as_deref())?,
+            inherit,
+        )? {
+            // That there is none it says by saying nothing.
+            Setting::Own(NO_LEVEL) if now.level.is_some() => Setting::Inherit,
+            Setting::Own(NO_LEVEL) => Setting::Keep,
+            level => level,
+        },
         block_size: setting(
             Property::BlockSize,
             (block, now.block_size.is_some()),
@@ -127,14 +146,18 @@ pub fn project_change(now: &ProjectProperties, request: &ProjectSet) -> Result<P
     })
 }
 
-pub fn volume_change(now: &VolumeInfo, request: &VolumeSet) -> Result<VolumeChange, Problem> {
+pub fn volume_change(
+    now: &VolumeInfo,
+    request: &VolumeSet,
+    levels: &Levels,
+) -> Result<VolumeChange, Problem> {
     let inherit = &request.inherit[..];
     let fixed = [Property::BlockSize, Property::Format];
     if let Some(property) = inherit.iter().find(|property| fixed.contains(property)) {
         let detail = format!("a volume has its {} of its own", property.name());
         return Err(invalid("inherit", detail, "A project says it for new volumes only."));
     }
-    let Sources { sync, compression: kind, schedule, hosts, .. } = now.sources;
+    let Sources { sync, compression: kind, schedule, level, hosts } = now.sources;
     let (every, keep) = (request.snapshot_every_seconds, request.snapshot_keep);
     Ok(VolumeChange {
         sync: setting(
@@ -155,7 +178,12 @@ pub fn volume_change(now: &VolumeInfo, request: &VolumeSet) -> Result<VolumeChan
             snapshots::schedule(now.schedule, every, keep)?,
             inherit,
         )?,
-        level: Setting::Keep,
+        level: setting(
+            Property::Level,
+            (now.level, level == Source::Own),
+            levels.asked(request.level.as_deref())?,
+            inherit,
+        )?,
         hosts: setting(Property::Hosts, ((), hosts == Source::Own), None, inherit)?,
     })
 }
@@ -190,11 +218,13 @@ fn compression_in_words(compression: Compression) -> String {
     format!("compression of new data set to {compression}")
 }
 
-pub fn volume_change_in_words(change: &VolumeChange) -> Vec<String> {
+pub fn volume_change_in_words(change: &VolumeChange, levels: &Levels) -> Vec<String> {
+    let level = |id: Id| format!("level set to {}", levels.name_of(id).unwrap_or_else(|| id.to_string()));
     [
         in_words(change.sync, Property::Sync, sync_in_words),
         in_words(change.compression, Property::Compression, compression_in_words),
         in_words(change.schedule, Property::SnapshotSchedule, snapshots::schedule_in_words),
+        in_words(change.level, Property::Level, level),
         in_words(change.hosts, Property::Hosts, |()| "hosts its own from now on".into()),
     ]
     .into_iter()
@@ -202,13 +232,13 @@ pub fn volume_change_in_words(change: &VolumeChange) -> Vec<String> {
     .collect()
 }
 
-pub fn project_change_in_words(change: &ProjectChange) -> Vec<String> {
+pub fn project_change_in_words(change: &ProjectChange, levels: &Levels) -> Vec<String> {
     let block_size = |bytes: u32| format!("block size of new volumes set to {bytes}");
     let format =
         |format: forebay_pool::VolumeFormat| format!("format of new volumes set to {}", format.name());
-    let ProjectChange { sync, compression, schedule, .. } = *change;
-    let mut words =
-        volume_change_in_words(&VolumeChange { sync, compression, schedule, ..VolumeChange::default() });
+    let ProjectChange { sync, compression, schedule, level, .. } = *change;
+    let same = VolumeChange { sync, compression, schedule, level, ..VolumeChange::default() };
+    let mut words = volume_change_in_words(&same, levels);
     words.extend(in_words(change.block_size, Property::BlockSize, block_size));
     words.extend(in_words(change.format, Property::Format, format));
     words.extend(match change.quota {
@@ -247,11 +277,14 @@ mod tests {
             level: Source::Default,
             hosts: Source::Own,
         };
+        let levels = Levels::default();
+        let volume_change = |now: &_, request: &_| volume_change(now, request, &levels);
         let now = VolumeInfo { sources: inherited, ..now };
         let sync = VolumeSet { sync: Some(Sync::Always), ..VolumeSet::default() };
         let compression = VolumeSet { compression: Some("off".into()), ..VolumeSet::default() };
         let never = VolumeSet { snapshot_every_seconds: Some(0), ..VolumeSet::default() };
         let inherit = |property| VolumeSet { inherit: vec![property], ..VolumeSet::default() };
+        let level = |name: &str| VolumeSet { level: Some(name.into()), ..VolumeSet::default() };
         let keep = VolumeChange::default();
         for (request, change) in [
             (sync.clone(), VolumeChange { sync: Setting::Own(SyncPolicy::Always), ..keep }),
@@ -260,6 +293,9 @@ mod tests {
             (inherit(Property::Compression), VolumeChange { compression: Setting::Inherit, ..keep }),
             (inherit(Property::Sync), keep),
             (inherit(Property::Hosts), VolumeChange { hosts: Setting::Inherit, ..keep }),
+            (level("non-critical-1"), VolumeChange { level: Setting::Own(Id(4)), ..keep }),
+            (level("none"), VolumeChange { level: Setting::Own(NO_LEVEL), ..keep }),
+            (inherit(Property::Level), keep),
             (VolumeSet::default(), keep),
         ] {
             assert_eq!(volume_change(&now, &request).unwrap(), change, "{request:?}");
@@ -273,6 +309,10 @@ mod tests {
 
     #[test]
     fn projects_say_what_they_are_asked_to() {
+        let levels = Levels::default();
+        let create = |request: &_| create(request, &levels);
+        let project_change = |now: &_, request: &_| project_change(now, request, &levels);
+        let project_change_in_words = |change: &_| project_change_in_words(change, &levels);
         let bare = ProjectCreate {
             name: "tank/web".into(),
             sync: None,
@@ -283,6 +323,7 @@ mod tests {
             format: None,
             quota_bytes: None,
             hosts: None,
+            level: None,
         };
         assert_eq!(create(&bare).unwrap(), ProjectProperties::default());
         let hourly = ProjectCreate { snapshot_every_seconds: Some(3600), ..bare.clone() };
@@ -322,6 +363,23 @@ mod tests {
             let change = project_change(&was, &asked).unwrap();
             assert_eq!(change, ProjectChange { quota, ..ProjectChange::default() });
             assert_eq!(project_change_in_words(&change).is_empty(), quota == Setting::Keep);
+        }
+        let level = Some(Id(4));
+        let levelled = ProjectProperties { level, ..now };
+        assert_eq!(
+            create(&ProjectCreate { level: Some("non-critical-1".into()), ..said }).unwrap(),
+            levelled
+        );
+        for (was, asked, level) in [
+            (levelled, "none", Setting::Inherit),
+            (now, "none", Setting::Keep),
+            (levelled, "non-critical-1", Setting::Keep),
+            (levelled, "non-critical-2", Setting::Own(Id(5))),
+        ] {
+            let asked = ProjectSet { level: Some(asked.into()), ..ProjectSet::default() };
+            let change = project_change(&was, &asked).unwrap();
+            assert_eq!(change, ProjectChange { level, ..ProjectChange::default() });
+            assert_eq!(project_change_in_words(&change).is_empty(), level == Setting::Keep);
         }
         let asked = ProjectSet { inherit: Property::ALL.to_vec(), ..ProjectSet::default() };
         let change = project_change(&now, &asked).unwrap();
