@@ -17,9 +17,10 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 pub(crate) struct Bounds {
-    /// What they were made of, and they.
+    /// What its own was made of.
     own: Cell<(Rate, Duration)>,
-    ceilings: RefCell<Vec<Arc<Ceiling>>>,
+    /// Its own, and one that it shares with others.
+    ceilings: RefCell<[Option<Arc<Ceiling>>; 2]>,
     /// How often there was something new.
     version: Cell<u64>,
     /// Of the one that waits for its time.
@@ -48,9 +49,18 @@ impl Bounds {
             return;
         }
         let is_bound = level.ceiling != Rate::default();
-        let own = is_bound.then(|| Arc::new(Ceiling::new(level.ceiling, level.burst)));
-        *self.ceilings.borrow_mut() = own.into_iter().collect();
+        self.ceilings.borrow_mut()[0] = is_bound.then(|| Arc::new(Ceiling::new(level.ceiling, level.burst)));
         self.look_again();
+    }
+
+    /// Is under this one, too, from now on.
+    pub fn share(&self, ceiling: Option<Arc<Ceiling>>) {
+        let shared = &mut self.ceilings.borrow_mut()[1];
+        let place = |ceiling: &Option<Arc<Ceiling>>| ceiling.as_ref().map(Arc::as_ptr);
+        if place(shared) != place(&ceiling) {
+            *shared = ceiling;
+            self.look_again();
+        }
     }
 
     /// Whoever waits finds out what has changed.
@@ -63,13 +73,13 @@ impl Bounds {
 
     /// Waits until `work` is below all of them, or there is nothing left to wait for. Whether there were any.
     pub async fn pass(&self, rt: &Rt, work: Work, is_gone: &Cell<bool>) -> bool {
-        if self.ceilings.borrow().is_empty() {
+        if self.ceilings.borrow().iter().all(Option::is_none) {
             return false;
         }
         let _first = self.gate.enter(1).await;
         while !is_gone.get() {
             let (now, version) = (rt.now(), self.version.get());
-            let begins = self.ceilings.borrow().iter().map(|ceiling| ceiling.take(now, work)).max();
+            let begins = self.ceilings.borrow().iter().flatten().map(|ceiling| ceiling.take(now, work)).max();
             let Some(begins) = begins.filter(|begins| *begins > now) else { break };
             let changed = poll_fn(|context| {
                 if self.version.get() != version {

@@ -20,7 +20,7 @@ use crate::turns::Flow;
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_compress::{Compression, Sampling};
-use forebay_qos::{Level, Promise};
+use forebay_qos::{Ceiling, Level, Promise};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
 use forebay_tree::{Found, Tree, nodes_over};
@@ -28,6 +28,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A block that is durable in the log only.
 #[derive(Clone)]
@@ -61,6 +62,8 @@ pub(crate) struct Dataset {
     pub sealing: Cell<Added>,
     /// What its project says; nothing without one.
     pub project: Cell<ProjectProperties>,
+    /// Of its project.
+    pub ceiling: RefCell<Option<Arc<Ceiling>>>,
     /// Its project has reached its quota.
     pub is_full: Cell<bool>,
     /// How it is with what this level promises: whether there is enough for it.
@@ -98,6 +101,7 @@ impl Dataset {
             sealing: Cell::default(),
             reserved: Cell::new(0),
             project: Cell::default(),
+            ceiling: RefCell::default(),
             is_full: Cell::new(false),
             record: RefCell::new(record),
             tree: RefCell::new(tree),

@@ -14,6 +14,7 @@ use forebay_device::{
     DiskEntry, DiskStatus, Enclosure, FEATURES, GroupEntry, LABEL_BYTES, Label, SlotRef, SuperblockSlot,
 };
 use forebay_log::{Chain, FRAME_HEADER, FrameContext, encode_frame};
+use forebay_qos::Rate;
 use forebay_space::{
     Addr, Bits, CHUNK_ENTRY_BYTES, ChunkEntry, ChunkId, ChunkKind, PTR_BYTES, Ptr, encode_record,
 };
@@ -338,6 +339,7 @@ fn payload_dataset_node_and_frame() {
         format: VolumeFormat::EagerZeroedThick,
         inherits: Inherits(0x35),
         level: Id(0x78),
+        ceiling: Rate { iops: 0x79, bytes: 0x7a },
         own: Own { blocks: 0x72, since: 0x73, strays: 0x74 },
         added: Added { units: 0x76, is_exact: true },
         quota: 0x77,
@@ -375,6 +377,8 @@ fn payload_dataset_node_and_frame() {
             ("base", &[0x70]),
             ("received", &[0x71]),
             ("level", &[0x78]),
+            ("requests", &[0x79]),
+            ("bytes", &[0x7a]),
             ("peer", &[0x75]),
             ("format", &[2]),
             ("inherits", &[0x35]),

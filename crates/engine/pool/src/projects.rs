@@ -104,6 +104,15 @@ impl<T: Copy> Setting<T> {
     }
 }
 
+impl Setting<u64> {
+    /// Zero is none.
+    fn replaces(self, value: &mut u64) {
+        if let Some(new) = self.said() {
+            *value = new.unwrap_or(0);
+        }
+    }
+}
+
 impl ProjectProperties {
     fn changed(mut self, change: ProjectChange) -> ProjectProperties {
         change.sync.applied_to(&mut self.sync);
@@ -113,6 +122,8 @@ impl ProjectProperties {
         change.block_size.applied_to(&mut self.block_size);
         change.format.applied_to(&mut self.format);
         change.quota.applied_to(&mut self.quota);
+        change.ceiling_iops.replaces(&mut self.ceiling.iops);
+        change.ceiling_bytes.replaces(&mut self.ceiling.bytes);
         self
     }
 
@@ -126,6 +137,7 @@ impl ProjectProperties {
             block_size: (!inherits.has(Inherits::BLOCK_SIZE)).then_some(1 << record.block_shift),
             format: (!inherits.has(Inherits::FORMAT)).then_some(record.format),
             quota: (record.quota > 0).then_some(record.quota),
+            ceiling: record.ceiling,
         }
     }
 
@@ -144,6 +156,7 @@ impl ProjectProperties {
             block_shift: self.block_size.map_or(SHIFT_UNSAID, |bytes| bytes.trailing_zeros() as u8),
             format: self.format.unwrap_or_default(),
             quota: self.quota.unwrap_or(0),
+            ceiling: self.ceiling,
             inherits,
             ..record
         }
@@ -175,9 +188,10 @@ impl Shard {
     pub fn note_project(&self, dataset: &Dataset) {
         let (record, projects) = (dataset.record.borrow(), self.projects.borrow());
         let project = project_of(&record.name).and_then(|project| projects.get(project));
-        let Said { properties, is_full, .. } = project.copied().unwrap_or_default();
+        let Said { properties, is_full, ceiling, .. } = project.cloned().unwrap_or_default();
         dataset.project.set(properties);
         dataset.is_full.set(is_full);
+        *dataset.ceiling.borrow_mut() = ceiling;
         drop(record);
         self.note_level(dataset);
     }

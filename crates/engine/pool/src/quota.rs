@@ -23,10 +23,12 @@ use crate::shard::Shard;
 use crate::spec::{ProjectProperties, Severity};
 use forebay_base::{Id, MIB, Nanos};
 use forebay_device::UNIT;
+use forebay_qos::{Ceiling, Rate};
 use forebay_runtime::Rt;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often the sum is formed: as soon as what is left can have been written at this rate, within these limits.
@@ -42,11 +44,13 @@ const BELOW: u64 = 98;
 const FAR: u64 = 85;
 
 /// What a project says, and whether it has reached its quota.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Said {
     pub id: Id,
     pub properties: ProjectProperties,
     pub is_full: bool,
+    /// All its volumes are under it together, on whatever shards.
+    pub ceiling: Option<Arc<Ceiling>>,
 }
 
 /// What a project takes of its quota.
@@ -81,8 +85,26 @@ pub(crate) struct Quotas {
     states: RefCell<BTreeMap<Id, State>>,
     /// When a checkpoint was last made for them.
     checkpoint: Cell<Option<Nanos>>,
+    /// Of projects, and what they were made of.
+    ceilings: RefCell<BTreeMap<Id, (Rate, Arc<Ceiling>)>>,
     /// Held (as range 0) while shards are told of projects, and (as range 1) while sums are formed.
     locks: RangeLocks,
+}
+
+impl Quotas {
+    /// What a project's volumes are under together; the same one as long as it says the same.
+    fn ceiling(&self, project: Id, rate: Rate) -> Option<Arc<Ceiling>> {
+        let mut ceilings = self.ceilings.borrow_mut();
+        if rate == Rate::default() {
+            ceilings.remove(&project);
+            return None;
+        }
+        let known = ceilings.get(&project).filter(|(known, _)| *known == rate);
+        let ceiling = known.map(|(_, ceiling)| ceiling.clone());
+        let ceiling = ceiling.unwrap_or_else(|| Arc::new(Ceiling::new(rate, Duration::ZERO)));
+        ceilings.insert(project, (rate, ceiling.clone()));
+        Some(ceiling)
+    }
 }
 
 impl Charge {
@@ -235,9 +257,13 @@ impl Control {
                 let properties = project.properties;
                 let is_full = states.get(&project.id).is_some_and(|state| state.is_full);
                 let is_full = is_full && properties.quota.is_some();
-                (name.clone(), Said { id: project.id, properties, is_full })
+                let ceiling = self.quotas.ceiling(project.id, properties.ceiling);
+                (name.clone(), Said { id: project.id, properties, is_full, ceiling })
             });
-            said.collect()
+            let said: BTreeMap<String, Said> = said.collect();
+            let mut ceilings = self.quotas.ceilings.borrow_mut();
+            ceilings.retain(|id, _| projects.values().any(|project| project.id == *id));
+            said
         };
         for index in 0..self.shard_count() {
             let said = said.clone();

@@ -6,10 +6,10 @@
 //! 304 family 16  320 epoch 8   328 deleted before leaf 8   336 parent 4   340 volume 4   344 flags 4   348 seconds 4
 //! 352 keep 4     356 deleted 8     364 compression 1     365 format 1      366 inherits 1  367 counted 1
 //! 368 own blocks 8   376 own since 8   384 strays 8   392 origin 16    408 base 16   424 received 8   432 zero 48
-//! 432 level 16   480 peer 16    496 added units 8   504 quota 8
+//! 432 level 16   448 ceiling 16   464 zero 16   480 peer 16    496 added units 8   504 quota 8
 //! ```
 //!
-//! The zero bytes are reserved: service level, further range roots.
+//! The zero bytes are reserved. Further range roots are to begin where a project, which has none, has its ceiling.
 
 use crate::added::Added;
 use crate::projects::Inherits;
@@ -19,6 +19,7 @@ use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Id, WallTime};
 use forebay_compress::Compression;
 use forebay_device::UNIT;
+use forebay_qos::Rate;
 use forebay_space::Ptr;
 use forebay_tree::Mapped;
 
@@ -95,6 +96,8 @@ pub(crate) struct DatasetRecord {
     pub inherits: Inherits,
     /// Service level. Zero for none.
     pub level: Id,
+    /// Of a project.
+    pub ceiling: Rate,
     pub own: Own,
     pub added: Added,
     /// Of a project: bytes that all that belongs to it may take. Zero for any number.
@@ -148,6 +151,7 @@ impl DatasetRecord {
             format: VolumeFormat::Thin,
             inherits: Inherits::default(),
             level: Id(0),
+            ceiling: Rate::default(),
             own: Own::default(),
             added: Added::default(),
             quota: 0,
@@ -218,7 +222,9 @@ impl DatasetRecord {
             .u128(self.base.0)
             .u64(self.received)
             .u128(self.level.0)
-            .zeros(32)
+            .u64(self.ceiling.iops)
+            .u64(self.ceiling.bytes)
+            .zeros(16)
             .u128(self.peer.0);
         w.u64(self.added.units as u64).u64(self.quota);
         bytes
@@ -247,8 +253,8 @@ impl DatasetRecord {
             own.strays = own.strays.max(blocks);
         }
         let (origin, base, received) = (Id(r.u128()?), Id(r.u128()?), r.u64()?);
-        let level = Id(r.u128()?);
-        r.bytes(32)?;
+        let (level, ceiling) = (Id(r.u128()?), Rate { iops: r.u64()?, bytes: r.u64()? });
+        r.bytes(16)?;
         let peer = Id(r.u128()?);
         let (added, quota) = (r.u64()? as i64, r.u64()?);
         let format = match format {
@@ -322,6 +328,7 @@ impl DatasetRecord {
             format,
             inherits,
             level,
+            ceiling,
             own,
             added,
             quota,
@@ -358,6 +365,7 @@ mod tests {
             format: VolumeFormat::EagerZeroedThick,
             inherits: Inherits::SYNC,
             level: Id(10),
+            ceiling: Rate { iops: 11, bytes: 12 },
             own: Own { blocks: 5, since: 6, strays: 7 },
             added: Added { units: -8, is_exact: true },
             quota: 9,

@@ -4,6 +4,7 @@ use crate::promises::Standing;
 use forebay_base::{Id, WallTime};
 use forebay_compress::Compression;
 use forebay_device::ErrorCounts;
+use forebay_qos::Rate;
 use std::time::Duration;
 
 /// How a group of disks protects data.
@@ -285,6 +286,8 @@ pub struct ProjectProperties {
     pub format: Option<VolumeFormat>,
     /// Bytes that all that belongs to the project may take, see [`ProjectInfo::used`].
     pub quota: Option<u64>,
+    /// What clients of all its volumes together get at most in a second.
+    pub ceiling: Rate,
 }
 
 /// What of a project changes.
@@ -298,6 +301,9 @@ pub struct ProjectChange {
     pub format: Setting<VolumeFormat>,
     /// At least 1 MiB; [`Setting::Inherit`] for none. It may be less than what is used.
     pub quota: Setting<u64>,
+    /// Requests and bytes in a second; [`Setting::Inherit`] for no bound.
+    pub ceiling_iops: Setting<u64>,
+    pub ceiling_bytes: Setting<u64>,
 }
 
 /// Volumes that have properties in common: those whose names begin with its name and a slash.

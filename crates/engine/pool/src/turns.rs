@@ -251,7 +251,9 @@ impl Dataset {
     pub fn flow(&self, shard: &Shard) -> &Flow {
         self.flow.get_or_init(|| {
             let said = registry(&shard.rt).level(self.level());
-            Flow::new(&shard.turns, &said, &self.in_force(said))
+            let flow = Flow::new(&shard.turns, &said, &self.in_force(said));
+            flow.bounds.share(self.ceiling.borrow().clone());
+            flow
         })
     }
 }
@@ -284,6 +286,7 @@ impl Shard {
         if let Some(flow) = dataset.flow.get() {
             let said = registry(&self.rt).level(dataset.level());
             flow.set(&said, &dataset.in_force(said));
+            flow.bounds.share(dataset.ceiling.borrow().clone());
         }
     }
 

@@ -4,7 +4,7 @@ use forebay_base::{Id, MIB, Random};
 use forebay_pool::check::check;
 use forebay_pool::{
     Compression, Engine, EngineConfig, Error, ErrorKind, Host, Import, Layout, PoolSpec, ProjectChange,
-    ProjectInfo, ProjectProperties, ReceiveOptions, SendOptions, Setting, SnapshotSchedule, Source,
+    ProjectInfo, ProjectProperties, Rate, ReceiveOptions, SendOptions, Setting, SnapshotSchedule, Source,
     SyncPolicy, Volume, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt};
@@ -28,6 +28,7 @@ const PLAIN: ProjectProperties = ProjectProperties {
     block_size: None,
     format: None,
     quota: None,
+    ceiling: Rate { iops: 0, bytes: 0 },
 };
 
 struct Pool {

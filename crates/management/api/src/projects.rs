@@ -108,6 +108,11 @@ pub struct ProjectSpec {
     /// What all that belongs to it may take, see `status.used_bytes`; absent without a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
+    /// What clients of all its volumes together get at most in a second; absent without a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_iops: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_bytes_per_second: Option<u64>,
     /// Names of the hosts and host groups that its volumes are mapped to.
     #[serde(default)]
     pub hosts: Vec<String>,
@@ -161,6 +166,12 @@ pub struct ProjectCreate {
     /// What all that belongs to it may take, at least 1048576; 0 for no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
+    /// Requests that clients of all its volumes together get at most in a second: 10 to 10000000; 0 for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_iops: Option<u64>,
+    /// Bytes likewise, at least 1048576; 0 for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_bytes_per_second: Option<u64>,
     /// Hosts and host groups, by name or UUID, that its volumes are mapped to, each with its lowest free LUN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
@@ -193,6 +204,12 @@ pub struct ProjectSet {
     /// What all that belongs to it may take, at least 1048576; 0 for no bound. It may be less than what is used: writes fail then until it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
+    /// Requests that clients of all its volumes together get at most in a second: 10 to 10000000; 0 for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_iops: Option<u64>,
+    /// Bytes likewise, at least 1048576; 0 for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_bytes_per_second: Option<u64>,
     /// All hosts and host groups, by name or UUID, that its volumes are mapped to from now on. LUNs of those that stay do not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,

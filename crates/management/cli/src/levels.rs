@@ -166,7 +166,7 @@ impl Session {
     }
 }
 
-fn rate(iops: Option<u64>, bytes: Option<u64>) -> String {
+pub fn rate(iops: Option<u64>, bytes: Option<u64>) -> String {
     let iops = iops.map(|iops| format!("{iops} IOPS"));
     let bytes = bytes.map(|bytes| format!("{}/s", show_size(bytes)));
     let both: Vec<String> = iops.into_iter().chain(bytes).collect();

@@ -304,6 +304,8 @@ mod tests {
             "volume set tank/a --inherit level",
             "project create tank/db --level gold",
             "project set tank/db --level none",
+            "project create tank/db --ceiling-iops 2000 --ceiling-bandwidth 100M",
+            "project set tank/db --ceiling-iops none",
             "pool create tank --layout single a --no-calibrate",
             "pool calibrate tank --no-wait",
             "session list --host esx1",

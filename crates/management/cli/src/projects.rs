@@ -4,11 +4,13 @@ use crate::arguments::{BestEffort, DryRun, FormatArgument, SyncArgument};
 use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure, printable};
-use crate::show;
-use crate::size::{or_none, parse_every, parse_size};
+use crate::levels::rate;
+use crate::show::{self, hosts_in_words, level_in_words, schedule_in_words, word};
+use crate::size::{or_none, parse_every, parse_iops, parse_size, show_time};
+use crate::table::Cell;
 use clap::{ArgGroup, Args, Subcommand};
 use forebay_api as api;
-use forebay_api::{Operation, ProjectCreate, ProjectSet, Property};
+use forebay_api::{Operation, ProjectCreate, ProjectSet, Property, Source, show_size};
 
 #[derive(Subcommand, Debug)]
 pub enum Project {
@@ -34,8 +36,8 @@ pub enum Project {
     },
     /// Change what all volumes of a project inherit, at once
     #[command(group = ArgGroup::new("change").required(true).multiple(true).args([
-        "sync", "compression", "snapshot_every", "snapshot_keep", "block_size", "format", "quota", "host", "level",
-        "inherit",
+        "sync", "compression", "snapshot_every", "snapshot_keep", "block_size", "format", "quota", "ceiling_iops",
+        "ceiling_bandwidth", "host", "level", "inherit",
     ]))]
     Set {
         /// POOL/PROJECT or UUID
@@ -83,6 +85,12 @@ pub struct Properties {
     /// What all its volumes and their snapshots may take together, like 1T, or none
     #[arg(long, value_name = "SIZE", value_parser = or_none(parse_size))]
     quota: Option<u64>,
+    /// Requests a second that clients of all its volumes together get at most, or none
+    #[arg(long, value_name = "N", value_parser = or_none(parse_iops))]
+    ceiling_iops: Option<u64>,
+    /// Bytes a second that they get at most, like 50M, or none
+    #[arg(long, value_name = "SIZE", value_parser = or_none(parse_size))]
+    ceiling_bandwidth: Option<u64>,
     /// Hosts and host groups that its volumes are mapped to: all of them, each volume with its lowest free LUN
     #[arg(long, value_name = "HOST", num_args = 1..)]
     host: Vec<String>,
@@ -119,6 +127,8 @@ impl Session {
                     block_size_bytes: block_size(properties.block_size)?,
                     format: properties.format.map(Into::into),
                     quota_bytes: properties.quota,
+                    ceiling_iops: properties.ceiling_iops,
+                    ceiling_bytes_per_second: properties.ceiling_bandwidth,
                     hosts: Some(properties.host).filter(|hosts| !hosts.is_empty()),
                     level: properties.level,
                 };
@@ -132,11 +142,11 @@ impl Session {
                 })
             }
             Project::List { pool } => {
-                self.list(&self.client.all(Operation::ProjectList, &of_pool(pool))?, show::projects)
+                self.list(&self.client.all(Operation::ProjectList, &of_pool(pool))?, show_projects)
             }
             Project::Show { name } => {
                 let project: api::Project = self.client.get(Call::of(Operation::ProjectShow, &name))?;
-                self.one(&project, show::project)
+                self.one(&project, show_project)
             }
             Project::Set { name, properties, inherit, best_effort, dry_run } => {
                 let body = ProjectSet {
@@ -147,6 +157,8 @@ impl Session {
                     block_size_bytes: block_size(properties.block_size)?,
                     format: properties.format.map(Into::into),
                     quota_bytes: properties.quota,
+                    ceiling_iops: properties.ceiling_iops,
+                    ceiling_bytes_per_second: properties.ceiling_bandwidth,
                     hosts: Some(properties.host).filter(|hosts| !hosts.is_empty()),
                     level: properties.level,
                     inherit,
@@ -157,7 +169,7 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&answer);
                 }
-                self.one(&answer.parse::<api::Project>()?, show::project)
+                self.one(&answer.parse::<api::Project>()?, show_project)
             }
             Project::Delete { name, dry_run } => {
                 let call = Call::of(Operation::ProjectDelete, &name).dry_run(dry_run.dry_run);
@@ -169,4 +181,59 @@ impl Session {
             }
         }
     }
+}
+
+fn show_projects(projects: &[api::Project]) {
+    // What the project does not say, its volumes have by default.
+    let said = |value: String, source: Source| match source {
+        Source::Default => Cell::text(format!("{value} (default)")),
+        _ => Cell::text(value),
+    };
+    let rows = projects.iter().map(|project| {
+        let (spec, status, sources) = (&project.spec, &project.status, &project.spec.sources);
+        let schedule = schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep);
+        vec![
+            Cell::text(&project.name),
+            Cell::number(status.volumes),
+            Cell::number(show_size(status.size_bytes)),
+            Cell::number(show_size(status.used_bytes)),
+            Cell::number(spec.quota_bytes.map_or("-".into(), show_size)),
+            said(word(&spec.sync), sources.sync),
+            said(spec.compression.clone(), sources.compression),
+            said(schedule, sources.snapshot_schedule),
+            said(spec.level.clone(), sources.level),
+        ]
+    });
+    show::table(
+        &["NAME", "VOLUMES", "SIZE", "USED", "QUOTA", "SYNC", "COMPRESSION", "SCHEDULE", "LEVEL"],
+        rows.collect(),
+        "No projects. Create one with: forebay project create POOL/PROJECT",
+    );
+}
+
+fn show_project(project: &api::Project) {
+    let (spec, status, sources) = (&project.spec, &project.status, &project.spec.sources);
+    println!("{}", printable(&project.name));
+    println!("  id          {}", printable(&project.id));
+    println!("  volumes     {}, {} in the trash", status.volumes, status.volumes_trashed);
+    println!("  size        {}", show_size(status.size_bytes));
+    println!("  written     {}", show_size(status.mapped_bytes));
+    println!("  used        {}, with snapshots", show_size(status.used_bytes));
+    match (spec.quota_bytes, status.quota_left_bytes) {
+        (Some(quota), Some(left)) => {
+            println!("  quota       {}, {} left", show_size(quota), show_size(left));
+        }
+        _ => println!("  quota       -"),
+    }
+    println!("  compression {} ({})", printable(&spec.compression), word(&sources.compression));
+    println!("  sync        {} ({})", word(&spec.sync), word(&sources.sync));
+    let schedule = schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep);
+    println!("  schedule    {schedule} ({})", word(&sources.snapshot_schedule));
+    println!("  level       {}", level_in_words(&spec.level, sources.level, &project.conditions));
+    println!("  ceiling     {}", rate(spec.ceiling_iops, spec.ceiling_bytes_per_second));
+    println!("  hosts       {} ({})", hosts_in_words(&spec.hosts), word(&sources.hosts));
+    let block_size = show_size(u64::from(spec.block_size_bytes));
+    println!("  block size  {block_size} ({}), of new volumes", word(&sources.block_size));
+    println!("  format      {} ({}), of new volumes", word(&spec.format), word(&sources.format));
+    println!("  created     {} UTC", show_time(status.created_unix_ms));
 }

@@ -5,8 +5,8 @@ use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
     Condition, Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool, PoolFound,
-    PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Project, Reception, Role, Scrub, ScrubSchedule, Session,
-    Severity, Snapshot, Source, Task, TaskState, Token, TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
+    PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Reception, Role, Scrub, ScrubSchedule, Session, Severity,
+    Snapshot, Source, Task, TaskState, Token, TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
 use serde::Serialize;
@@ -411,7 +411,7 @@ fn snapshots_in_words(volume: &Volume) -> String {
     }
 }
 
-fn level_in_words(level: &str, source: Source, conditions: &[Condition]) -> String {
+pub fn level_in_words(level: &str, source: Source, conditions: &[Condition]) -> String {
     let amiss = conditions.iter().find(|condition| condition.kind.starts_with("Level") && !condition.status);
     let amiss = match amiss.map(|condition| condition.reason.as_str()) {
         None => "",
@@ -422,7 +422,7 @@ fn level_in_words(level: &str, source: Source, conditions: &[Condition]) -> Stri
     format!("{} ({}){amiss}", printable(level), word(&source))
 }
 
-fn hosts_in_words(hosts: &[String]) -> String {
+pub fn hosts_in_words(hosts: &[String]) -> String {
     if hosts.is_empty() { "-".into() } else { printable(&hosts.join(" ")) }
 }
 
@@ -430,65 +430,11 @@ fn snapshot_schedule(spec: &VolumeSpec) -> String {
     schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep)
 }
 
-fn schedule_in_words(every_seconds: u32, keep: u32) -> String {
+pub fn schedule_in_words(every_seconds: u32, keep: u32) -> String {
     match every_seconds {
         0 => "-".into(),
         seconds => format!("every {}, {keep} kept", show_duration(seconds)),
     }
-}
-
-pub fn projects(projects: &[Project]) {
-    // What the project does not say, its volumes have by default.
-    let said = |value: String, source: Source| match source {
-        Source::Default => Cell::text(format!("{value} (default)")),
-        _ => Cell::text(value),
-    };
-    let rows = projects.iter().map(|project| {
-        let (spec, status, sources) = (&project.spec, &project.status, &project.spec.sources);
-        let schedule = schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep);
-        vec![
-            Cell::text(&project.name),
-            Cell::number(status.volumes),
-            Cell::number(show_size(status.size_bytes)),
-            Cell::number(show_size(status.used_bytes)),
-            Cell::number(spec.quota_bytes.map_or("-".into(), show_size)),
-            said(word(&spec.sync), sources.sync),
-            said(spec.compression.clone(), sources.compression),
-            said(schedule, sources.snapshot_schedule),
-            said(spec.level.clone(), sources.level),
-        ]
-    });
-    table(
-        &["NAME", "VOLUMES", "SIZE", "USED", "QUOTA", "SYNC", "COMPRESSION", "SCHEDULE", "LEVEL"],
-        rows.collect(),
-        "No projects. Create one with: forebay project create POOL/PROJECT",
-    );
-}
-
-pub fn project(project: &Project) {
-    let (spec, status, sources) = (&project.spec, &project.status, &project.spec.sources);
-    println!("{}", printable(&project.name));
-    println!("  id          {}", printable(&project.id));
-    println!("  volumes     {}, {} in the trash", status.volumes, status.volumes_trashed);
-    println!("  size        {}", show_size(status.size_bytes));
-    println!("  written     {}", show_size(status.mapped_bytes));
-    println!("  used        {}, with snapshots", show_size(status.used_bytes));
-    match (spec.quota_bytes, status.quota_left_bytes) {
-        (Some(quota), Some(left)) => {
-            println!("  quota       {}, {} left", show_size(quota), show_size(left));
-        }
-        _ => println!("  quota       -"),
-    }
-    println!("  compression {} ({})", printable(&spec.compression), word(&sources.compression));
-    println!("  sync        {} ({})", word(&spec.sync), word(&sources.sync));
-    let schedule = schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep);
-    println!("  schedule    {schedule} ({})", word(&sources.snapshot_schedule));
-    println!("  level       {}", level_in_words(&spec.level, sources.level, &project.conditions));
-    println!("  hosts       {} ({})", hosts_in_words(&spec.hosts), word(&sources.hosts));
-    let block_size = show_size(u64::from(spec.block_size_bytes));
-    println!("  block size  {block_size} ({}), of new volumes", word(&sources.block_size));
-    println!("  format      {} ({}), of new volumes", word(&spec.format), word(&sources.format));
-    println!("  created     {} UTC", show_time(status.created_unix_ms));
 }
 
 /// What sets a snapshot apart, in words.

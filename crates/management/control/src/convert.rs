@@ -548,6 +548,8 @@ pub fn project(project: &engine::ProjectInfo, known: &Known) -> api::Project {
             block_size_bytes: properties.block_size.unwrap_or(api::VolumeCreate::BLOCK_SIZE_DEFAULT),
             format: format(properties.format.unwrap_or_default()),
             quota_bytes: properties.quota,
+            ceiling_iops: Some(properties.ceiling.iops).filter(|iops| *iops > 0),
+            ceiling_bytes_per_second: Some(properties.ceiling.bytes).filter(|bytes| *bytes > 0),
             sources: api::ProjectSources {
                 sync: said(&properties.sync),
                 compression: said(&properties.compression),

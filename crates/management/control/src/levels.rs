@@ -22,9 +22,12 @@ pub const LEVELS_MAX: usize = 256;
 const IOPS_MAX: u64 = 10_000_000;
 const BYTES_MAX: u64 = 100 * GIB;
 /// Clients give up requests that take too long, after 30 s in Linux: at this ceiling the longest, of 32 MiB, takes about as long.
-const CEILING_BYTES_MIN: u64 = MIB;
+const CEILING_BYTES_RANGE: RangeInclusive<u64> = MIB..=BYTES_MAX;
 /// 32 writes, what NBD clients have at a time, in three seconds.
-const CEILING_IOPS_MIN: u64 = 10;
+const CEILING_IOPS_RANGE: RangeInclusive<u64> = 10..=IOPS_MAX;
+/// As the API has them.
+pub const CEILING_IOPS: &str = "ceiling_iops";
+pub const CEILING_BYTES: &str = "ceiling_bytes_per_second";
 /// From less than any disk takes to longer than any client waits.
 const LATENCY_US: RangeInclusive<u64> = 100..=60_000_000;
 /// An hour of a ceiling at once is no ceiling any more.
@@ -160,24 +163,35 @@ impl Kept for Content {
     }
 }
 
+fn check_range(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<(), Problem> {
+    if range.contains(&number) {
+        return Ok(());
+    }
+    let remedy = format!("Give {} to {}, or none.", range.start(), range.end());
+    Err(invalid(field, format!("{number} is out of range"), &remedy))
+}
+
+/// Whether a ceiling, of whatever, may be this.
+pub fn check_ceiling(field: &str, rate: u64) -> Result<(), Problem> {
+    let range = if field == CEILING_IOPS { CEILING_IOPS_RANGE } else { CEILING_BYTES_RANGE };
+    check_range(field, rate, range)
+}
+
 fn check_spec(spec: &LevelSpec) -> Result<(), Problem> {
     let numbers = [
         ("floor_iops", spec.floor_iops, 1..=IOPS_MAX),
         ("floor_bytes_per_second", spec.floor_bytes_per_second, 1..=BYTES_MAX),
         ("latency_us", spec.latency_us, LATENCY_US),
-        ("ceiling_iops", spec.ceiling_iops, CEILING_IOPS_MIN..=IOPS_MAX),
-        ("ceiling_bytes_per_second", spec.ceiling_bytes_per_second, CEILING_BYTES_MIN..=BYTES_MAX),
+        (CEILING_IOPS, spec.ceiling_iops, CEILING_IOPS_RANGE),
+        (CEILING_BYTES, spec.ceiling_bytes_per_second, CEILING_BYTES_RANGE),
         ("burst_seconds", spec.burst_seconds.map(u64::from), BURST_SECONDS),
     ];
     for (field, number, range) in numbers {
-        if let Some(number) = number.filter(|number| !range.contains(number)) {
-            let remedy = format!("Give {} to {}, or none.", range.start(), range.end());
-            return Err(invalid(field, format!("{number} is out of range"), &remedy));
-        }
+        number.map_or(Ok(()), |number| check_range(field, number, range))?;
     }
     for (field, floor, ceiling) in [
-        ("ceiling_iops", spec.floor_iops, spec.ceiling_iops),
-        ("ceiling_bytes_per_second", spec.floor_bytes_per_second, spec.ceiling_bytes_per_second),
+        (CEILING_IOPS, spec.floor_iops, spec.ceiling_iops),
+        (CEILING_BYTES, spec.floor_bytes_per_second, spec.ceiling_bytes_per_second),
     ] {
         if let (Some(floor), Some(ceiling)) = (floor, ceiling)
             && ceiling < floor

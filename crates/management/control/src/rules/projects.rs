@@ -52,10 +52,21 @@ fn quota(bytes: Option<u64>) -> Result<Option<Option<u64>>, Problem> {
     }
 }
 
+/// What becomes of a bound of which `now` is the value: 0 is none.
+fn bound(field: &str, now: u64, asked: Option<u64>) -> Result<Setting<u64>, Problem> {
+    match asked {
+        Some(asked) if asked == now => Ok(Setting::Keep),
+        Some(0) => Ok(Setting::Inherit),
+        Some(asked) => check_ceiling(field, asked).map(|()| Setting::Own(asked)),
+        None => Ok(Setting::Keep),
+    }
+}
+
 pub fn create(request: &ProjectCreate, levels: &Levels) -> Result<ProjectProperties, Problem> {
     project_name(&request.name)?;
     block_size(request.block_size_bytes)?;
     let (every, keep) = (request.snapshot_every_seconds, request.snapshot_keep);
+    let ceiling = |field, asked| Ok(bound(field, 0, asked)?.said().flatten().unwrap_or(0));
     Ok(ProjectProperties {
         sync: request.sync.map(convert::sync_in),
         compression: compression(request.compression.as_deref())?,
@@ -64,6 +75,10 @@ pub fn create(request: &ProjectCreate, levels: &Levels) -> Result<ProjectPropert
         format: request.format.map(convert::format_in),
         level: levels.asked(request.level.as_deref())?.filter(|level| *level != NO_LEVEL),
         quota: quota(request.quota_bytes)?.flatten(),
+        ceiling: Rate {
+            iops: ceiling(CEILING_IOPS, request.ceiling_iops)?,
+            bytes: ceiling(CEILING_BYTES, request.ceiling_bytes_per_second)?,
+        },
     })
 }
 
@@ -143,6 +158,8 @@ pub fn project_change(
             Some(asked) if asked != now.quota => asked.map_or(Setting::Inherit, Setting::Own),
             _ => Setting::Keep,
         },
+        ceiling_iops: bound(CEILING_IOPS, now.ceiling.iops, request.ceiling_iops)?,
+        ceiling_bytes: bound(CEILING_BYTES, now.ceiling.bytes, request.ceiling_bytes_per_second)?,
     })
 }
 
@@ -246,6 +263,13 @@ pub fn project_change_in_words(change: &ProjectChange, levels: &Levels) -> Vec<S
         Setting::Own(bytes) => Some(format!("quota set to {}", show_size(bytes))),
         Setting::Inherit => Some("no quota from now on".into()),
     });
+    let ceiling = |setting: Setting<u64>, what: &str, show: fn(u64) -> String| match setting {
+        Setting::Keep => None,
+        Setting::Own(rate) => Some(format!("ceiling of all volumes together set to {} a second", show(rate))),
+        Setting::Inherit => Some(format!("no ceiling in {what} from now on")),
+    };
+    words.extend(ceiling(change.ceiling_iops, "requests", |iops| format!("{iops} requests")));
+    words.extend(ceiling(change.ceiling_bytes, "bytes", show_size));
     words
 }
 
@@ -322,6 +346,8 @@ mod tests {
             block_size_bytes: None,
             format: None,
             quota_bytes: None,
+            ceiling_iops: None,
+            ceiling_bytes_per_second: None,
             hosts: None,
             level: None,
         };
@@ -364,6 +390,19 @@ mod tests {
             assert_eq!(change, ProjectChange { quota, ..ProjectChange::default() });
             assert_eq!(project_change_in_words(&change).is_empty(), quota == Setting::Keep);
         }
+        let few = ProjectCreate { ceiling_iops: Some(9), ..said.clone() };
+        assert_eq!(field(create(&few)), "ceiling_iops");
+        let capped = create(&ProjectCreate { ceiling_iops: Some(500), ..few }).unwrap();
+        assert_eq!(capped.ceiling, Rate { iops: 500, bytes: 0 });
+        for (asked, ceiling_iops) in [(0, Setting::Inherit), (500, Setting::Keep), (1000, Setting::Own(1000))]
+        {
+            let asked = ProjectSet { ceiling_iops: Some(asked), ..ProjectSet::default() };
+            let change = project_change(&capped, &asked).unwrap();
+            assert_eq!(change, ProjectChange { ceiling_iops, ..ProjectChange::default() });
+            assert_eq!(project_change_in_words(&change).is_empty(), ceiling_iops == Setting::Keep);
+        }
+        let few = ProjectSet { ceiling_bytes_per_second: Some(4096), ..ProjectSet::default() };
+        assert_eq!(field(project_change(&capped, &few)), "ceiling_bytes_per_second");
         let level = Some(Id(4));
         let levelled = ProjectProperties { level, ..now };
         assert_eq!(
