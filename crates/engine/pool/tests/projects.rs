@@ -532,6 +532,7 @@ fn a_crash_takes_back_no_project() {
                 block_size: Some(65536),
                 format: Some(VolumeFormat::ZeroedThick),
                 quota: Some(1 << 40),
+                ceiling: Rate { iops: 700, bytes: 0 },
             };
             let made = pool.project("db", said).await;
             pool.project("gone", PLAIN).await;

@@ -5,12 +5,12 @@ mod promises;
 use forebay_base::{Id, MIB};
 use forebay_pool::check::check;
 use forebay_pool::{
-    BUILT_IN_LEVELS, Cause, Class, Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, Layout,
-    Level, PoolSpec, ProjectChange, ProjectProperties, PromiseChange, Rate, Setting, Source, Standing, State,
-    Volume, VolumeChange, VolumeFormat, VolumeInfo, VolumeSecond, VolumeSpec,
+    BUILT_IN_LEVELS, Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, Layout, Level, PoolSpec,
+    ProjectChange, ProjectProperties, Rate, Setting, Source, Volume, VolumeChange, VolumeFormat, VolumeInfo,
+    VolumeSpec,
 };
 use forebay_runtime::Rt;
-use forebay_simulation::{Action, Fate, Image, Rule, World, WorldConfig};
+use forebay_simulation::{Fate, Image, World, WorldConfig};
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::future::Future;

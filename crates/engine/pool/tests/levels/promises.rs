@@ -7,6 +7,9 @@ use forebay_pool::{
     Standing, State, Volume, VolumeSecond,
 };
 use forebay_simulation::{Action, Rule};
+use futures_util::future::join_all;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 const GOLD: Id = Id(1000);

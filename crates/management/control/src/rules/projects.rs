@@ -2,11 +2,11 @@
 
 use super::{compression, invalid, shown, snapshots, volume_name};
 use crate::convert;
-use crate::levels::Content as Levels;
+use crate::levels::{CEILING_BYTES, CEILING_IOPS, Content as Levels, check_ceiling};
 use forebay_api::{Problem, ProjectCreate, ProjectSet, Property, VolumeCreate, VolumeSet, show_size};
 use forebay_base::Id;
 use forebay_pool::{
-    Compression, ProjectChange, ProjectProperties, Setting, Source, Sources, SyncPolicy, VolumeChange,
+    Compression, ProjectChange, ProjectProperties, Rate, Setting, Source, Sources, SyncPolicy, VolumeChange,
     VolumeInfo,
 };
 
