@@ -29,6 +29,24 @@ pub(crate) struct Bounds {
     gate: Rc<Gate>,
 }
 
+/// A place under ceilings, given back when it is not used.
+struct Taken {
+    ceilings: [Option<Arc<Ceiling>>; 2],
+    work: Work,
+}
+
+impl Taken {
+    fn is_used(&mut self) {
+        self.ceilings = [None, None];
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.ceilings.iter().flatten().for_each(|ceiling| ceiling.give_back(self.work));
+    }
+}
+
 impl Bounds {
     pub fn new(level: &Level) -> Bounds {
         let bounds = Bounds {
@@ -79,8 +97,12 @@ impl Bounds {
         let _first = self.gate.enter(1).await;
         while !is_gone.get() {
             let (now, version) = (rt.now(), self.version.get());
-            let begins = self.ceilings.borrow().iter().flatten().map(|ceiling| ceiling.take(now, work)).max();
-            let Some(begins) = begins.filter(|begins| *begins > now) else { break };
+            let mut taken = Taken { ceilings: self.ceilings.borrow().clone(), work };
+            let begins = taken.ceilings.iter().flatten().map(|ceiling| ceiling.take(now, work)).max();
+            let Some(begins) = begins.filter(|begins| *begins > now) else {
+                taken.is_used();
+                break;
+            };
             let changed = poll_fn(|context| {
                 if self.version.get() != version {
                     return Poll::Ready(());
@@ -90,6 +112,7 @@ impl Bounds {
             });
             select(pin!(changed), pin!(rt.sleep_until(begins))).await;
             if self.version.get() == version {
+                taken.is_used();
                 break;
             }
         }

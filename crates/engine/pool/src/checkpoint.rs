@@ -26,6 +26,8 @@ use std::rc::Rc;
 
 /// Leaves that are read and written together: enough for one large write, few enough to hold in memory.
 const BATCH: usize = 64;
+/// Nodes that are written at once where they are adjacent: 128 KiB. More of them take a device longer than finding the place.
+const RUN_MAX: usize = 8;
 
 /// Nodes on their way to disk.
 struct NodeWriter<'a> {
@@ -60,10 +62,12 @@ impl NodeWriter<'_> {
     async fn write(&mut self) -> Result<(), IoError> {
         let nodes = std::mem::take(&mut self.ready);
         // What clients want next is behind all of them at the disks.
-        for some in nodes.chunks(self.shard.places_at_once()) {
-            let _turn = self
-                .shard
-                .unasked(Task::Checkpoint, Work::write((some.len() * NODE_BYTES) as u64, some.len()));
+        let mut rest = &nodes[..];
+        while !rest.is_empty() {
+            let (some, places) = first_places(rest, self.shard.places_at_once());
+            rest = &rest[some.len()..];
+            let work = Work::write((some.len() * NODE_BYTES) as u64, places);
+            let _turn = self.shard.unasked(Task::Checkpoint, work);
             let writes = some.iter().map(|(ptr, bytes)| (ptr.addr(), bytes.clone())).collect();
             for writing in self.shard.start_writes(writes) {
                 self.shard.array.written(writing, &mut self.touched).await.map_err(|_| IoError::Io)?;
@@ -71,6 +75,19 @@ impl NodeWriter<'_> {
         }
         Ok(())
     }
+}
+
+/// As many of these as lie in so many places, and in how many. A device writes what is adjacent at once.
+fn first_places(nodes: &[(Ptr, Buf)], places_max: usize) -> (&[(Ptr, Buf)], usize) {
+    let (mut places, mut run) = (0, 0);
+    for (at, (ptr, _)) in nodes.iter().enumerate() {
+        let goes_on = run < RUN_MAX && at > 0 && nodes[at - 1].0.is_followed_by(ptr);
+        if !goes_on && places == places_max {
+            return (&nodes[..at], places);
+        }
+        (places, run) = if goes_on { (places, run + 1) } else { (places + 1, 1) };
+    }
+    (nodes, places)
 }
 
 impl Shard {

@@ -186,14 +186,17 @@ impl Entry {
 
     /// In how many places they are.
     pub fn places(&self) -> usize {
-        let places = |change: &Change| match change {
-            Change::Write { ptrs, .. } => {
-                let breaks = ptrs.windows(2).filter(|pair| !pair[0].is_followed_by(&pair[1]));
-                1 + breaks.count()
-            }
-            _ => 0,
-        };
-        self.changes.iter().map(places).sum()
+        let written = self.changes.iter().filter_map(|change| match change {
+            Change::Write { ptrs, .. } => Some(ptrs),
+            _ => None,
+        });
+        let mut last: Option<&Ptr> = None;
+        let mut places = 0;
+        for ptr in written.flatten().filter(|ptr| !ptr.is_hole()) {
+            places += usize::from(!last.is_some_and(|last| last.is_followed_by(ptr)));
+            last = Some(ptr);
+        }
+        places
     }
 
     /// Bytes of memory that this holds.
@@ -323,9 +326,8 @@ impl Shard {
     /// Queues an entry; what it brings is pending from here on.
     pub fn submit(&self, mut entry: Entry) {
         if entry.turn.is_none() {
-            entry.turn = Some(
-                self.unasked(Task::Destage, Work::write(entry.stored_bytes() as u64, entry.changes.len())),
-            );
+            entry.turn =
+                Some(self.unasked(Task::Destage, Work::write(entry.stored_bytes() as u64, entry.places())));
         }
         entry.changes.iter().for_each(|change| change.make_pending(entry.id, !entry.durable));
         entry.records_bytes = entry.records().map(|record| record.len()).sum();

@@ -392,8 +392,8 @@ impl Control {
             scrub_next,
             trash_keep_seconds: self.trash.keep_seconds.get(),
             speed: self.speed.get(),
-            promisable: self.ledger.promises().0,
-            promised: self.ledger.promises().1,
+            promisable: self.promisable(),
+            promised: self.ledger.promised.get(),
         })
     }
 

@@ -20,7 +20,7 @@ use crate::turns::Flow;
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_compress::{Compression, Sampling};
-use forebay_qos::{Ceiling, Level, Promise};
+use forebay_qos::{Ceiling, Promise, Rate};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
 use forebay_tree::{Found, Tree, nodes_over};
@@ -66,8 +66,8 @@ pub(crate) struct Dataset {
     pub ceiling: RefCell<Option<Arc<Ceiling>>>,
     /// Its project has reached its quota.
     pub is_full: Cell<bool>,
-    /// How it is with what this level promises: whether there is enough for it.
-    pub promise: Cell<(Level, Promise)>,
+    /// How it is with the floor of its level.
+    pub promise: Cell<(Rate, Promise)>,
     /// The turns of what clients do with it.
     pub flow: OnceCell<Flow>,
     /// Client operations in flight, and those among them that change something; deletion waits for none.
@@ -176,7 +176,6 @@ impl Dataset {
             false => record.sync,
         }
     }
-    /// What is asked for.
     /// The id of its service level; zero for none.
     pub fn level(&self) -> Id {
         let record = self.record.borrow();
@@ -207,6 +206,8 @@ impl Dataset {
     /// It is no longer here: nobody begins anything, nor waits for that any more.
     pub fn leave(&self) {
         self.gone.set(true);
+        // When it comes back, others may have been promised what it was.
+        self.promise.take();
         if let Some(flow) = self.flow.get() {
             flow.bounds.look_again();
         }

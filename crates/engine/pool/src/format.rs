@@ -8,7 +8,8 @@
 //!   shard: 0 catalogue index 32   32 chunk table index 32   64 entry of the chunk that holds the latter 160
 //!          224 tail position 8   232 tail sequence 8   240 tail link 16   256 cut sequence 8   264 sealed sequence 8
 //!          272 scrub: dataset number plus one 4, leaf 8   284 zero 4
-//!   after the shards: when it was measured 8, small reads 8 and writes 8 a second, bytes read 8 and written 8 a second, window in ns 8
+//!   after the shards: when it was measured 8, small reads 8 and writes 8 a second, bytes read 8 and written 8 a second, window in ns 8,
+//!          one small read and write in ns 8 and 8
 //! ```
 
 use crate::scrub::ScrubPosition;

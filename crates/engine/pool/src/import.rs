@@ -417,6 +417,8 @@ impl Engine {
             for index in 0..shards {
                 control.on_shard(index, |shard| async move { shard.start_turns() }).await?;
             }
+            control.look_at_promises().await;
+            control.watch_disks();
             for (index, path) in &stale {
                 let message = format!("{path} has stale contents and is left out");
                 control.event(Severity::Warning, "disk.stale", &control.disk_name(*index), message);

@@ -50,7 +50,7 @@ pub struct VolumeSecond {
 /// A pool's second.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LedgerSecond {
-    /// They are numbered from the pool's import on.
+    /// They grow, and are seconds since 1970 as long as nobody sets the clock back.
     pub number: u64,
     /// When it was over.
     pub at: WallTime,
@@ -75,6 +75,8 @@ pub(crate) struct Ledger {
     seconds: RefCell<VecDeque<Arc<LedgerSecond>>>,
     lines: Cell<usize>,
     next: Cell<u64>,
+    /// What all floors together would take, in millionths of the pool's time.
+    pub promised: Cell<u64>,
     /// When it was last looked.
     looked: Cell<Option<Nanos>>,
     /// By volume, the seconds that count against its promise, and whether a person was told.
@@ -88,7 +90,8 @@ impl Default for Ledger {
         Ledger {
             seconds: RefCell::default(),
             lines: Cell::new(0),
-            next: Cell::new(1),
+            next: Cell::new(0),
+            promised: Cell::new(0),
             looked: Cell::new(None),
             broken: RefCell::default(),
             health: Cell::new(WHOLE),
@@ -127,10 +130,12 @@ impl Control {
     /// Writes down the second that has passed.
     pub async fn keep_ledger(&self, vitals: &[Vitals]) {
         let (now, mut counted, mut tasks) = (self.rt.now(), Vec::new(), [0; Task::ALL.len()]);
+        let mut waited = Vec::new();
         for shard in 0..self.shard_count() {
             let taken = self.on_shard(shard, |shard| async move { shard.take_counts() }).await;
             // A shard that has ended has nothing to tell.
             let Ok((theirs, took)) = taken else { return };
+            waited.push(theirs.iter().map(|one| one.account.turn).sum::<u64>());
             counted.extend(theirs);
             tasks.iter_mut().zip(took).for_each(|(sum, cost)| *sum += cost);
         }
@@ -164,16 +169,18 @@ impl Control {
         }
         // Volumes that are gone, or to whom nothing is promised any more, miss nothing.
         self.ledger.broken.borrow_mut().retain(|id, _| names.contains_key(id));
-        let waited: u64 = counted.iter().map(|one| one.account.turn).sum();
-        self.note_health(span, among.busy(), waited >= span, slowest);
+        // A shard alone need not be able to keep all disks busy.
+        let is_full = waited.iter().all(|waited| *waited >= span);
+        self.note_health(span, among.busy(), is_full, slowest);
         let promised = counted.into_iter().map(|one| one.wished).filter(Wished::has_floor).collect();
         let (capacity, promised) = self.keep_promises(promised).await;
-        let (number, at) = (self.ledger.next.get(), self.rt.wall());
+        let at = self.rt.wall();
+        let number = self.ledger.next.get().max(at.0 / 1000);
         self.ledger.next.set(number + 1);
         self.ledger.keep(LedgerSecond { number, at, span, volumes, tasks, capacity, promised });
     }
 
-    /// Where requests waited for their turn all the time, the disks did what they can do, unless the window was made small for a latency goal. Where they took
+    /// Where requests of all shards waited for their turn all the time, the disks did what they can do, unless the window was made small for a latency goal. Where they took
     /// `slowest` thousandths of their usual time although there was little to do, they can do no more than that leaves.
     fn note_health(&self, span: u64, busy: u64, is_full: bool, slowest: Option<u64>) {
         let health = self.ledger.health.get();
@@ -277,12 +284,6 @@ impl Ledger {
             lines -= seconds.pop_front().map_or(0, |second| second.volumes.len());
         }
         self.lines.set(lines);
-    }
-
-    /// What of the pool's time can be promised, and what is: as of the last second.
-    pub fn promises(&self) -> (Option<u64>, u64) {
-        let seconds = self.seconds.borrow();
-        seconds.back().map_or((None, 0), |second| (second.capacity, second.promised))
     }
 
     fn after(&self, number: u64) -> Vec<Arc<LedgerSecond>> {

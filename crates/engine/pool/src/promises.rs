@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::projects::{Inherits, project_of};
 use crate::registry::registry;
 use crate::shard::Shard;
-use crate::spec::Severity;
+use crate::spec::{Severity, VolumeInfo};
 use forebay_base::{Id, WallTime};
 use forebay_device::DiskStatus;
 use forebay_qos::{Level, Promise, Rate, SHARE_MAX, WHOLE, Wish, kept};
@@ -81,11 +81,21 @@ fn in_force(level: Level, promise: Promise) -> Level {
     if is_kept { level } else { level.without_promise() }
 }
 
+/// What becomes of the promise of a floor when that is another. A greater one is new; one that is kept stays so when it becomes less.
+fn still(before: Rate, promise: Promise, floor: Rate) -> Promise {
+    let is_no_more = floor.iops <= before.iops && floor.bytes <= before.bytes && floor != Rate::default();
+    match promise {
+        Promise::Kept if is_no_more => promise,
+        _ if floor == before => promise,
+        _ => Promise::New,
+    }
+}
+
 impl Dataset {
-    /// How it is with the promise of this level; another than before is new.
-    fn promise_of(&self, level: Level) -> Promise {
+    /// How it is with the promise of this level.
+    pub fn promise_of(&self, level: Level) -> Promise {
         let (known, promise) = self.promise.get();
-        if known == level { promise } else { Promise::New }
+        still(known, promise, level.floor)
     }
 
     /// What of a level is in force for it.
@@ -110,11 +120,11 @@ impl Shard {
     }
 
     /// Of which levels promises are kept from now on, and of which not, by volume in the order of their ids.
-    fn note_promises(&self, changed: &[(Id, Level, Promise)]) {
+    fn note_promises(&self, changed: &[(Id, Rate, Promise)]) {
         for dataset in self.live() {
             if let Ok(found) = changed.binary_search_by_key(&dataset.id(), |(id, ..)| *id) {
-                let (_, level, promise) = changed[found];
-                dataset.promise.set((level, promise));
+                let (_, floor, promise) = changed[found];
+                dataset.promise.set((floor, promise));
                 self.note_level(&dataset);
             }
         }
@@ -149,6 +159,11 @@ impl Control {
         SHARE_MAX * in_service / WHOLE * self.ledger.health.get() / WHOLE
     }
 
+    /// How much can be promised, where that was measured.
+    pub fn promisable(&self) -> Option<u64> {
+        self.speed.get().map(|_| self.capacity())
+    }
+
     fn wishes(&self, wished: &[Wished]) -> Vec<Wish> {
         let costs = self.shared.turns.costs();
         let wish = |one: &Wished| Wish {
@@ -171,18 +186,28 @@ impl Control {
         self.keep_promises(wished).await;
     }
 
+    /// A volume that has come, with what becomes of its promise.
+    pub async fn with_promise(&self, info: VolumeInfo) -> Result<VolumeInfo, Error> {
+        if info.standing.is_none() {
+            return Ok(info);
+        }
+        self.look_at_promises().await;
+        self.volume_brief(&info.id.to_string()).await
+    }
+
     /// Sees to it that what fits is promised, and nothing else: how much of the pool's time there is for it, and how much all floors would take.
     pub async fn keep_promises(&self, mut wished: Vec<Wished>) -> (Option<u64>, u64) {
         wished.sort_by_key(|one| (one.created.0, one.id));
         let wishes = self.wishes(&wished);
         let promised = wishes.iter().map(|wish| wish.share).fold(0, u64::saturating_add);
-        let capacity = self.speed.get().map(|_| self.capacity());
+        self.ledger.promised.set(promised);
+        let capacity = self.promisable();
         let kept = kept(&wishes, capacity.unwrap_or(u64::MAX));
         let mut changed = Vec::new();
         for (one, is_kept) in wished.iter().zip(kept) {
             let now = if is_kept { Promise::Kept } else { Promise::Withdrawn };
             if one.promise != now {
-                changed.push((one.id, one.level, now));
+                changed.push((one.id, one.level.floor, now));
                 self.tell_promise(one, now);
             }
         }
@@ -229,10 +254,8 @@ impl Control {
         before.sort_by_key(|one| (one.created.0, one.id));
         let mut after = before.clone();
         self.apply(change, &mut after);
-        for (nth, one) in after.iter_mut().enumerate() {
-            if before.get(nth).is_none_or(|before| before.level != one.level) {
-                one.promise = Promise::New;
-            }
+        for (before, one) in before.iter().zip(&mut after) {
+            one.promise = still(before.level.floor, before.promise, one.level.floor);
         }
         let (capacity, shares, wishes) = (self.capacity(), self.wishes(&before), self.wishes(&after));
         let fits = kept(&wishes, capacity);

@@ -156,6 +156,8 @@ pub(crate) struct Shard {
     pub codec: RefCell<Codec>,
     pub leaves: RefCell<LeafClock>,
     pub gate: Rc<Gate>,
+    /// For those that were promised a floor: who waits for turns behind the other one does not hold them up.
+    pub gate_of_promised: Rc<Gate>,
     /// Checkpoints that finished here, and who waits for one.
     pub checkpoints: Cell<u64>,
     pub progress: Turnstile,
@@ -298,6 +300,7 @@ impl Shard {
             codec: RefCell::default(),
             leaves: RefCell::default(),
             gate: Rc::new(Gate::new(IN_FLIGHT_BYTES_MAX)),
+            gate_of_promised: Rc::new(Gate::new(IN_FLIGHT_BYTES_MAX)),
             checkpoints: Cell::new(0),
             progress: Turnstile::default(),
             checkpoint_wanted: Cell::new(false),

@@ -277,8 +277,10 @@ async fn watch(control: Weak<Control>, rt: forebay_runtime::Rt) {
         control.slow.looking.set(true);
         let vitals = control.vitals().await;
         control.keep_ledger(&vitals).await;
-        control.look_at_disks(&vitals).await;
-        control.look_at_errors().await;
+        if !control.shared.import.read_only {
+            control.look_at_disks(&vitals).await;
+            control.look_at_errors().await;
+        }
         control.slow.looking.set(false);
         control.turnstile.changed();
     }

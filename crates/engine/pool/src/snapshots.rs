@@ -504,7 +504,7 @@ impl Control {
         if cloned.is_err() {
             self.names.borrow_mut().remove(name);
         }
-        cloned
+        self.with_promise(cloned?).await
     }
 
     async fn volume_promote(&self, name: &str) -> Result<VolumeInfo, Error> {

@@ -16,7 +16,7 @@ pub(crate) struct Tally {
     latencies: RefCell<Option<Histogram>>,
     /// Nanoseconds after which a request is late; 0 for never.
     late_after: Cell<u64>,
-    /// How often it was taken, and requests below their ceilings that are not answered: since then, and since before.
+    /// How often it was taken, and timed requests below their ceilings that are not answered: since then, and since before.
     taken: Cell<u64>,
     open: Cell<u64>,
     stuck: Cell<u64>,
@@ -50,6 +50,11 @@ impl Tally {
     /// Waited for room in the log.
     pub fn waited_for_room(&self, nanos: u64) {
         self.change(|account| account.room += nanos);
+    }
+
+    /// Waited until a snapshot was taken, or a move came to its end.
+    pub fn was_paused(&self, nanos: u64) {
+        self.change(|account| account.paused += nanos);
     }
 
     /// Waited for its turn.
@@ -108,7 +113,7 @@ impl LocalVolume {
             account.held += now.since(asked);
             account.held_now -= 1;
         });
-        flow.tally.open.set(flow.tally.open.get() + 1);
+        flow.tally.open.set(flow.tally.open.get() + u64::from(is_timed));
         request.began = Some((now, flow.tally.taken.get()));
         request
     }
@@ -126,7 +131,8 @@ impl Drop for Request {
     fn drop(&mut self) {
         let (tally, bytes) = (&self.volume.flow().tally, u64::from(self.work.bytes));
         match self.began {
-            Some((_, taken)) => tally.closes(taken),
+            Some((_, taken)) if self.is_timed => tally.closes(taken),
+            Some(_) => {}
             None => tally.change(|account| account.held_now -= 1),
         }
         match (self.answer, self.began) {

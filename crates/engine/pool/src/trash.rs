@@ -240,7 +240,7 @@ impl Control {
         } else {
             self.trash.volumes.borrow_mut().remove(&id);
         }
-        restored
+        self.with_promise(restored?).await
     }
 
     async fn volume_purge(&self, name: &str) -> Result<(), Error> {

@@ -11,7 +11,7 @@ use crate::shard::Shard;
 use crate::signal::Signal;
 use crate::tally::Tally;
 use forebay_base::Nanos;
-use forebay_qos::{Class, FlowId, InFlight, Level, Next, Pool, Scheduler, Task, Work};
+use forebay_qos::{Class, FlowId, InFlight, Level, Next, Pool, Rate, Scheduler, Task, Work};
 use forebay_runtime::Rt;
 use futures_util::future::select;
 use std::cell::{Cell, RefCell};
@@ -100,6 +100,10 @@ impl Flow {
             self.turns.scheduler.borrow_mut().set(self.turns.rt.now(), self.id, level);
             self.turns.poll();
         }
+    }
+
+    pub fn has_floor(&self) -> bool {
+        self.level.get().floor != Rate::default()
     }
 
     /// Waits until `work` may begin.
@@ -283,8 +287,9 @@ impl Shard {
 
     /// Has a dataset's turns be what its service level says.
     pub fn note_level(&self, dataset: &Dataset) {
+        let said = registry(&self.rt).level(dataset.level());
+        dataset.promise.set((said.floor, dataset.promise_of(said)));
         if let Some(flow) = dataset.flow.get() {
-            let said = registry(&self.rt).level(dataset.level());
             flow.set(&said, &dataset.in_force(said));
             flow.bounds.share(dataset.ceiling.borrow().clone());
         }

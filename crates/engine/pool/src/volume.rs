@@ -158,6 +158,19 @@ impl LocalVolume {
         }
     }
 
+    /// Waits for its place among the writes that the shard has taken in.
+    async fn enter(&self, len: usize) -> Pass {
+        let flow = self.flow();
+        let gate = if flow.has_floor() { &self.shard.gate_of_promised } else { &self.shard.gate };
+        if let Some(pass) = gate.try_enter(len) {
+            return pass;
+        }
+        let asked = self.shard.rt.now();
+        let pass = gate.enter(len).await;
+        flow.tally.waited_for_turn(self.shard.rt.now().since(asked));
+        pass
+    }
+
     /// Waits until a change of `len` bytes from `at` may begin.
     pub async fn admit(&self, at: u64, len: usize) -> Result<Admitted, IoError> {
         let active = self.begin_change()?;
@@ -166,15 +179,17 @@ impl LocalVolume {
         if len > IO_BYTES_MAX {
             return Err(IoError::OutOfRange);
         }
-        let mut pass = self.shard.gate.enter(len).await;
+        let mut pass = self.enter(len).await;
         self.throttle().await;
         let changing = match self.dataset.try_change()? {
             Some(changing) => changing,
             None => {
                 // Others need the place at the gate, and among them may be who ends this wait.
                 drop(pass);
+                let asked = self.shard.rt.now();
                 let changing = self.dataset.begin_change().await?;
-                pass = self.shard.gate.enter(len).await;
+                self.flow().tally.was_paused(self.shard.rt.now().since(asked));
+                pass = self.enter(len).await;
                 changing
             }
         };

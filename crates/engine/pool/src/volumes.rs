@@ -221,10 +221,7 @@ impl Control {
         } else if let Some(message) = self.small_blocks(spec.block_size) {
             self.event(Severity::Warning, "volume.small_blocks", &object, message);
         }
-        if created.as_ref().is_ok_and(|info| info.standing.is_some()) {
-            self.look_at_promises().await;
-        }
-        created
+        self.with_promise(created?).await
     }
 
     /// The shard that has the fewest volumes.
@@ -321,10 +318,11 @@ impl Control {
             Ok(shard.info(&dataset))
         };
         let info = self.on_volume(name, set).await?;
-        if is_promise {
-            self.look_at_promises().await;
+        if !is_promise {
+            return Ok(info);
         }
-        Ok(info)
+        self.look_at_promises().await;
+        self.volume_brief(&info.id.to_string()).await
     }
 
     pub async fn volume_delete(&self, name: &str, how: VolumeDelete) -> Result<(), Error> {

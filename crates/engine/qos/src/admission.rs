@@ -8,7 +8,8 @@ use std::cmp::Reverse;
 pub const WHOLE: u64 = 1_000_000;
 /// A tenth is for what the pool does by itself, and for those who were promised nothing.
 pub const SHARE_MAX: u64 = WHOLE / 10 * 9;
-/// What was withdrawn is promised again when so much of what can be promised is left beside it: a tenth. It is not to come and go.
+/// While there is less than usual, what was withdrawn is promised again only when so much of what can be promised is left beside it: a tenth. It is not to
+/// come and go.
 const AGAIN_PART: u64 = 10;
 /// A floor of requests alone is for small ones, one of bytes alone for large ones.
 const SMALL: u64 = 8 << 10;
@@ -61,7 +62,8 @@ pub fn kept(wishes: &[Wish], capacity: u64) -> Vec<bool> {
     let (mut kept, mut left) = (vec![false; wishes.len()], capacity);
     for nth in order {
         let Wish { share, promise, .. } = wishes[nth];
-        let beside = if promise == Promise::Withdrawn { capacity / AGAIN_PART } else { 0 };
+        let may_go_again = promise == Promise::Withdrawn && capacity < SHARE_MAX;
+        let beside = if may_go_again { capacity / AGAIN_PART } else { 0 };
         if share == 0 || share.saturating_add(beside) <= left {
             (kept[nth], left) = (true, left - share);
         }
@@ -131,5 +133,7 @@ mod tests {
             let wishes = [wish(business, 400, Kept), wish(business, 600, promise)];
             assert_eq!(kept(&wishes, capacity), [true, expected], "{promise:?} of {capacity}");
         }
+        let whole = [wish(business, 400_000, Kept), wish(business, 500_000, Withdrawn)];
+        assert_eq!(kept(&whole, SHARE_MAX), [true; 2], "all disks do what they did");
     }
 }

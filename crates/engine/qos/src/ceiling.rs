@@ -39,6 +39,16 @@ impl Ceiling {
         }
     }
 
+    /// A request for which it was taken does not come.
+    pub fn give_back(&self, work: Work) {
+        for (paid, cost) in
+            [(&self.requests_paid, self.request_ns), (&self.bytes_paid, of_bytes(self.byte_ps, work.bytes))]
+        {
+            let earlier = |paid: u64| Some(paid.saturating_sub(cost));
+            paid.fetch_update(Relaxed, Relaxed, earlier).expect("there is always an earlier");
+        }
+    }
+
     /// Takes what a request needs, and says when it may begin. Its size does not matter: those that come later pay for it.
     pub fn take(&self, now: Nanos, work: Work) -> Nanos {
         let pay = |paid: &AtomicU64, cost: u64| match cost {

@@ -34,7 +34,7 @@ pub struct Account {
     pub failed: u64,
     /// Of those that are done, how many took longer than they should.
     pub late: u64,
-    /// Below their ceilings and not answered yet; how many of these since before the span; and how many wait at ceilings.
+    /// Of those that are timed, below their ceilings and not answered yet; how many of these since before the span; and how many of all wait at ceilings.
     pub open: u64,
     pub stuck: u64,
     pub held_now: u64,
@@ -44,6 +44,8 @@ pub struct Account {
     pub room: u64,
     /// For their turn.
     pub turn: u64,
+    /// For a snapshot that was taken, or a move that came to its end.
+    pub paused: u64,
     /// How many were timed, and how long they took from when they were below their ceilings.
     pub timed: u64,
     pub total: u64,
@@ -182,21 +184,27 @@ impl Account {
 
     /// Time that went to the disks.
     pub fn disks(&self) -> u64 {
-        self.total.saturating_sub(self.room + self.turn)
+        self.total.saturating_sub(self.room + self.turn + self.paused)
     }
 
-    /// How many thousandths of their usual time requests took at the disks.
+    /// How many thousandths of their usual time requests took at the disks; as much as can be where none came to its end.
     pub fn slowness(&self, usual: Usual) -> u64 {
-        let bytes = (self.done_bytes / self.timed.max(1)).saturating_mul(usual.byte_ps) / 1000;
-        let mean = self.disks() / self.timed.max(1);
+        if self.timed == 0 {
+            return u64::MAX;
+        }
+        let bytes = (self.done_bytes / self.timed).saturating_mul(usual.byte_ps) / 1000;
+        let mean = self.disks() / self.timed;
         mean.saturating_mul(1000) / usual.small.saturating_add(bytes).max(1)
     }
 
     /// Why a promise to `me` was not kept.
     pub fn cause<F: Copy + PartialEq>(&self, me: F, among: &Circumstances<F>) -> Cause<F> {
         // Room in the log comes with the next checkpoint.
-        if self.room > self.turn.max(self.disks()) {
+        if self.room > self.turn.max(self.disks()).max(self.paused) {
             return Cause::Task(Task::Checkpoint);
+        }
+        if self.paused > self.turn.max(self.disks()) {
+            return Cause::Task(Task::Copy);
         }
         if let Some(disk) = among.slow_disk {
             return Cause::Disk(disk);
@@ -204,7 +212,7 @@ impl Account {
         if let Some(usual) = among.usual
             && among.busy < self.span / 100 * BUSY_PERCENT
         {
-            if self.timed == 0 || self.slowness(usual) > USUAL_TIMES * 1000 {
+            if self.slowness(usual) > USUAL_TIMES * 1000 {
                 return Cause::Disks;
             }
             // Whoever waited for turns although there was time did so in bursts of others.
@@ -296,6 +304,12 @@ mod tests {
             ("before it at the disks", waited(0, 0), among(busy, none), Cause::Neighbour(2)),
             ("scrub", waited(0, 40), among(busy, scrubs), Cause::Task(Task::Scrub)),
             ("a full log", waited(40, 5), among(busy, scrubs), Cause::Task(Task::Checkpoint)),
+            (
+                "a snapshot",
+                Account { paused: 500 * 40 * MS, ..violated },
+                among(busy, none),
+                Cause::Task(Task::Copy),
+            ),
             ("slow disks", waited(0, 0), among(idle, none), Cause::Disks),
             (
                 "none is done",

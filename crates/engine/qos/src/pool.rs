@@ -79,9 +79,14 @@ impl Pool {
         self.window.load(Relaxed)
     }
 
+    /// What it is when no latency goal is in danger.
+    pub(crate) fn window_max(&self) -> u64 {
+        self.window_max.load(Relaxed)
+    }
+
     /// Whether as much may be in flight as keeps the disks busy: no latency goal is in danger.
     pub fn is_wide_open(&self) -> bool {
-        self.window() == self.window_max.load(Relaxed)
+        self.window() == self.window_max()
     }
 
     /// It is made smaller as long as latency goals are missed.
@@ -101,7 +106,7 @@ impl Pool {
     /// A goal is for 99 of 100. When more were late, there was too much in flight in front of them. It grows again more slowly than it shrinks.
     fn steer(&self) {
         let timed = self.timed.load(Relaxed);
-        let max = self.window_max.load(Relaxed);
+        let max = self.window_max();
         let window = self.window();
         let next = if timed < TIMED_MIN {
             // Who has a goal asks for little. That shows nothing yet, and the less the longer it lasts.

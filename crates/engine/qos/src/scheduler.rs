@@ -262,7 +262,8 @@ impl<T> Scheduler<T> {
         self.waiting -= gone;
     }
 
-    /// Whether something waits because it is another shard's turn. It has to be looked at again soon: nobody tells when that has passed.
+    /// Whether something waits because it is another shard's turn, or since other shards may have all that is in flight. It has to be looked at again soon:
+    /// nobody tells when that has passed.
     pub fn is_held_up(&self) -> bool {
         self.is_held_up
     }
@@ -304,7 +305,9 @@ impl<T> Scheduler<T> {
                 return Next::Begin(request, self.account(now, id, work, cost, by_floor));
             }
         }
-        self.until(due.filter(|_| due_now.is_none()))
+        let next = self.until(due.filter(|_| due_now.is_none()));
+        self.is_held_up |= matches!(next, Next::Full) && self.pool.shards() > 1;
+        next
     }
 
     /// The next of whatever waits.
@@ -326,8 +329,9 @@ impl<T> Scheduler<T> {
         let window = self.pool.window();
         let room = |limit: u64| self.pool.in_flight() + cost <= limit;
         match by_floor {
-            // As much again may be in flight: who fills the window does not make others miss their floor.
-            true => self.in_flight == 0 || room(2 * window),
+            // Who fills the window does not make others miss their floor: as much again may be in flight as keeps the disks busy, however small the window is
+            // for others.
+            true => self.in_flight == 0 || room(window + self.pool.window_max()),
             // Nor are turns missed because others fill it with what is due.
             false => {
                 let part = window / TURNS_PART / self.pool.shards() as u64;

@@ -14,7 +14,7 @@ pub enum Task {
     Trim,
     /// A search for blocks of zeros.
     Reclaim,
-    /// Streams that are sent or received, volumes that move.
+    /// Streams that are sent or received, volumes that move, snapshots that are taken.
     Copy,
     /// What the disks can do is measured.
     Calibrate,

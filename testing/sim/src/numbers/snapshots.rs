@@ -20,12 +20,12 @@ const LOAD: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_secs(5);
 
 impl Bench {
-    async fn snapshot(&self, volume: &str, name: &str) -> Result<(), Failure> {
+    pub(super) async fn snapshot(&self, volume: &str, name: &str) -> Result<(), Failure> {
         let volumes = vec![format!("{POOL}/{volume}")];
         self.engine.snapshot_create(volumes, name).await.map(drop).map_err(failed)
     }
 
-    async fn overwrite(&self, info: &VolumeInfo, count: u64, within: u64) -> Result<(), Failure> {
+    pub(super) async fn overwrite(&self, info: &VolumeInfo, count: u64, within: u64) -> Result<(), Failure> {
         let volume = Volume::open(&self.rt, info.id).map_err(failed)?;
         let mut random = Random::new(self.rt.now().0);
         for _ in 0..count {

@@ -4,7 +4,7 @@ use super::{BLOCK, Pool, on_pool};
 use forebay_base::{Id, MIB};
 use forebay_pool::{
     BUILT_IN_LEVELS, Cause, Class, ErrorKind, Level, ProjectProperties, PromiseChange, Rate, Setting,
-    Standing, State, Volume, VolumeSecond,
+    Standing, State, Volume, VolumeDelete, VolumeSecond,
 };
 use forebay_simulation::{Action, Rule};
 use futures_util::future::join_all;
@@ -87,7 +87,8 @@ fn the_ledger_has_what_clients_asked_for_and_got() {
         pool.volume("idle", None).await;
         pool.rt.sleep(Duration::from_millis(3500)).await;
         let begun = pool.number().await;
-        assert!((2..=4).contains(&begun), "a second each: {begun}");
+        let seconds = pool.engine.ledger("tank", 0).await.expect("kept").len();
+        assert!((2..=4).contains(&seconds), "a second each: {seconds}");
         let volume = Volume::open(&pool.rt, pool.engine.volume("tank/a").await.unwrap().id).unwrap();
         let mut slowest = 0;
         for block in 0..100 {
@@ -308,5 +309,19 @@ fn what_does_not_fit_is_refused_or_best_effort() {
         pool.set("b", Setting::Own(Id(0))).await;
         pool.rt.sleep(Duration::from_secs(2)).await;
         assert_eq!(standings().await, [None, Some(Standing::Promised)], "now there is room");
+        // What it was promised before is nobody's claim any more.
+        pool.set("b", Setting::Own(GOLD)).await;
+        let late_is_kept = [Some(Standing::BestEffort), Some(Standing::Promised)];
+        assert_eq!(standings().await, late_is_kept);
+        let bound = Level { ceiling: Rate { iops: half * 2, bytes: 0 }, ..promise(half, 10) };
+        pool.levels([(GOLD, bound)]).await;
+        assert_eq!(standings().await, late_is_kept, "it promises as much as before");
+        let keep = VolumeDelete { with_snapshots: true, purge: false };
+        pool.engine.volume_delete("tank/late", keep).await.expect("deleted");
+        pool.rt.sleep(Duration::from_secs(2)).await;
+        assert_eq!(pool.engine.volume("tank/b").await.unwrap().standing, Some(Standing::Promised));
+        let restored = pool.engine.volume_restore("tank/late", None).await.expect("restored");
+        assert_eq!(restored.standing, Some(Standing::BestEffort));
+        assert_eq!(standings().await, [Some(Standing::Promised), Some(Standing::BestEffort)]);
     });
 }
