@@ -12,6 +12,9 @@ const LOOK_NS: u64 = 10_000_000;
 /// A window is set by so many requests at least, and never to less than this part of what it may be.
 const TIMED_MIN: u64 = 50;
 const WINDOW_PARTS: u64 = 32;
+/// Nor to less than this part of the goals that are missed. The window is what somebody who comes waits for, if it is spread over the disks; where it is so short
+/// something else makes them late, and who has none would only have less.
+const GOAL_PARTS: u64 = 32;
 
 /// Each in a cache line of its own: a shard writes it with each request, and the others seldom read it.
 #[repr(align(64))]
@@ -26,6 +29,8 @@ pub struct Pool {
     /// Requests with a goal that are over, and those of them that took too long, since the window was last set.
     timed: AtomicU64,
     late: AtomicU64,
+    /// The shortest time that these should have taken.
+    missed: AtomicU64,
     /// Virtual time: the greatest tag that began.
     reached: Own,
     /// By how much a shard may be ahead of the others.
@@ -48,6 +53,7 @@ impl Pool {
             window_max: AtomicU64::new(window),
             timed: AtomicU64::new(0),
             late: AtomicU64::new(0),
+            missed: AtomicU64::new(u64::MAX),
             reached: own(0),
             lead: AtomicU64::new(0),
             seen: AtomicU64::new(0),
@@ -95,11 +101,12 @@ impl Pool {
         self.window_max.store(window, Relaxed);
     }
 
-    /// A request with a latency goal is over.
-    pub(crate) fn note(&self, in_time: bool) {
+    /// A request with a latency goal is over: the nanoseconds that it took, and those that it should.
+    pub(crate) fn note(&self, took: u64, goal: u64) {
         self.timed.fetch_add(1, Relaxed);
-        if !in_time {
+        if took > goal {
             self.late.fetch_add(1, Relaxed);
+            self.missed.fetch_min(goal, Relaxed);
         }
     }
 
@@ -114,7 +121,9 @@ impl Pool {
         } else {
             let late = self.late.swap(0, Relaxed);
             self.timed.store(0, Relaxed);
-            if late * 100 > timed { window - window / 8 } else { window + window / 64 }
+            let least = self.missed.swap(u64::MAX, Relaxed) / GOAL_PARTS;
+            let smaller = (window - window / 8).max(least.min(window));
+            if late * 100 > timed { smaller } else { window + window / 64 }
         };
         self.window.store(next.clamp(max / WINDOW_PARTS, max), Relaxed);
     }
@@ -177,5 +186,31 @@ impl Pool {
     pub(crate) fn others(&self, shard: usize) -> u64 {
         let others = self.heads.iter().enumerate().filter(|(index, _)| *index != shard);
         others.map(|(_, head)| head.0.load(Relaxed)).min().unwrap_or(IDLE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_no_smaller_than_helps_those_that_are_late() {
+        let line = Affine { fixed: 1000, byte_ps: 0 };
+        for (goal, expected) in
+            [(3_200_000, 100_000), (320_000, 1_000_000 / WINDOW_PARTS), (64_000_000, 1_000_000)]
+        {
+            let pool = Pool::new(1, Costs { read: line, write: line }, 1_000_000);
+            for look in 1..=100 {
+                (0..TIMED_MIN).for_each(|_| pool.note(goal + 1, goal));
+                pool.look(Nanos(look * LOOK_NS));
+            }
+            assert_eq!(pool.window(), expected, "a goal of {goal} ns");
+            // It grows again when all are in time.
+            for look in 101..=500 {
+                (0..TIMED_MIN).for_each(|_| pool.note(goal, goal));
+                pool.look(Nanos(look * LOOK_NS));
+            }
+            assert!(pool.is_wide_open());
+        }
     }
 }

@@ -431,7 +431,7 @@ impl<T> Scheduler<T> {
     /// What had begun is over.
     pub fn end(&mut self, now: Nanos, begun: InFlight) {
         if begun.in_time > 0 {
-            self.pool.note(now.since(begun.begun) <= begun.in_time);
+            self.pool.note(now.since(begun.begun), begun.in_time);
         }
         match begun.flow {
             Some(_) => self.in_flight -= begun.cost,

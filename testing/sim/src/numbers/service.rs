@@ -142,7 +142,7 @@ fn outcome(has_neighbours: bool, is_scheduled: bool) -> Result<Outcome, Failure>
             // Most of it is the snapshot's alone.
             let old = bench.volume("old", VOLUME / 2).await?;
             bench.snapshot("old", "s").await?;
-            bench.overwrite(&old, old.size / BLOCK, old.size / BLOCK).await?;
+            bench.overwrite(&old, old.size / BLOCK, old.size).await?;
             bench.engine.scrub_start(POOL).await.map_err(failed)?;
             bench.engine.snapshot_delete(&format!("{POOL}/old@s")).await.map_err(failed)?;
         }
