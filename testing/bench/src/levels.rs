@@ -292,8 +292,10 @@ impl Bench {
                 None,
             ));
         }
+        // Of runs that follow each other: the machine is not the same later.
         let ratio = |name: &str, than: Kind, of: fn(&Run) -> f64, goal| {
-            Figure::new(name, median(Kind::Promised, of) / median(than, of), goal)
+            let pairs = runs[Kind::Promised as usize].iter().zip(&runs[than as usize]);
+            Figure::new(name, Median::of(pairs.map(|(run, other)| of(run) / of(other))).value, goal)
         };
         figures.push(ratio("p99, beside six ÷ alone", Kind::Alone, |run| run.p99_ms, at_most(1.5)));
         figures.push(ratio("p99, with the level ÷ without", Kind::Unpromised, |run| run.p99_ms, None));

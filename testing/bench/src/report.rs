@@ -305,9 +305,10 @@ impl Figure {
             Some(_) if quick => "not measured".into(),
             Some(goal) => {
                 let verdict = if goal.contains(&self.value) { "met" } else { "MISSED" };
-                match goal.end().is_finite() {
-                    true => format!("at most {}: {verdict}", goal.end()),
-                    false => format!("at least {}: {verdict}", goal.start()),
+                match (*goal.start(), *goal.end()) {
+                    (least, f64::INFINITY) => format!("at least {least}: {verdict}"),
+                    (0.0, most) => format!("at most {most}: {verdict}"),
+                    (least, most) => format!("{least} to {most}: {verdict}"),
                 }
             }
         };
