@@ -29,6 +29,7 @@ test:
 	  'parity=$(BENCH) --parity --quick' \
 	  'compression=$(BENCH) --compression --quick' \
 	  'services=$(BENCH) --services --quick' \
+	  'levels=$(BENCH) --levels --quick' \
 	  'simulator=cargo build --locked --profile sim -p forebay-sim' \
 	  'matrix=$(SIM) matrix' \
 	  'planted=$(SIM) planted' \
@@ -65,7 +66,7 @@ e2e:
 	$(E2E)
 
 # The device, the engine and its NBD server beside nbdkit and qemu-nbd, interleaved on files of one size; parity beside ISA-L;
-# snapshots and formats of volumes beside none.
+# snapshots and formats of volumes beside none; whether service levels are kept.
 bench:
 	@scripts/setup test
 	cargo build --locked --release -p forebay -p forebay-bench
@@ -74,6 +75,7 @@ bench:
 	$(BENCH) --parity
 	$(BENCH) --compression
 	$(BENCH) --services
+	$(BENCH) --levels
 
 # What takes too long for every change.
 nightly:
@@ -91,7 +93,8 @@ nightly:
 	  'bench=$(BENCH) --json $(TARGET)/bench.json' \
 	  'parity=$(BENCH) --parity' \
 	  'compression=$(BENCH) --compression' \
-	  'services=$(BENCH) --services'
+	  'services=$(BENCH) --services' \
+	  'levels=$(BENCH) --levels'
 
 clean:
 	cargo clean

@@ -9,12 +9,13 @@
 //! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. While working on one
 //! figure, `--only` runs just the works whose names contain a text (`--only "random read"`), `--engine` just the bare
 //! device and the engine, `--iscsi` just iSCSI. `--import` times an import after a crash instead, `--parity` the code of parity, `--compression` what
-//! compression saves and costs, `--services` what snapshots, streams and formats of volumes cost,
+//! compression saves and costs, `--services` what snapshots, streams and formats of volumes cost, `--levels` whether the daemon keeps what service levels promise,
 //! `--instructions` counts what a request costs the engine in instructions.
 
 mod compression;
 mod import;
 mod instructions;
+mod levels;
 mod measure;
 mod parity;
 mod report;
@@ -40,6 +41,7 @@ enum What {
     Parity,
     Compression,
     Services,
+    Levels,
 }
 
 /// How much of it.
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
             "--parity" => what = What::Parity,
             "--compression" => what = What::Compression,
             "--services" => what = What::Services,
+            "--levels" => what = What::Levels,
             "--only" => match arguments.next() {
                 Some(text) => only = text,
                 None => return usage(),
@@ -128,10 +131,13 @@ fn main() -> ExitCode {
         What::Parity => return verdict(parity::run(quick)),
         What::Compression => return verdict(compression::run(quick)),
         What::Services => return verdict(services::run(quick)),
-        What::Everything | What::Engine | What::Iscsi => {}
+        What::Everything | What::Engine | What::Iscsi | What::Levels => {}
     }
     let Some(server) = server else { return usage() };
     host::prepare();
+    if what == What::Levels {
+        return verdict(levels::run(&server, quick));
+    }
     verdict(bench(&server, &scale, &only, what, json.as_deref()))
 }
 
@@ -153,6 +159,7 @@ fn usage() -> ExitCode {
     eprintln!(
         "usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick] [--engine | --iscsi] [--only TEXT]"
     );
+    eprintln!("       forebay-bench --server PATH/TO/forebay --levels [--quick]");
     eprintln!("       forebay-bench --import [RECORDS]");
     eprintln!("       forebay-bench --instructions [TEXT]");
     eprintln!("       forebay-bench --parity | --compression | --services [--quick]");

@@ -3,6 +3,7 @@
 use crate::measure::{Measured, Median};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::ops::RangeInclusive;
 
 /// Repetitions of one work on one system.
 pub struct Series {
@@ -284,4 +285,47 @@ fn series_json(series: &Series) -> Value {
         })
         .collect();
     json!({"work": series.work, "system": series.system, "request_bytes": series.size, "runs": runs})
+}
+
+/// One figure, and what it should be.
+pub struct Figure {
+    name: String,
+    value: f64,
+    goal: Option<RangeInclusive<f64>>,
+}
+
+impl Figure {
+    pub fn new(name: impl Into<String>, value: f64, goal: Option<RangeInclusive<f64>>) -> Figure {
+        Figure { name: name.into(), value, goal }
+    }
+
+    fn line(&self, quick: bool) -> String {
+        let verdict = match &self.goal {
+            None => String::new(),
+            Some(_) if quick => "not measured".into(),
+            Some(goal) => {
+                let verdict = if goal.contains(&self.value) { "met" } else { "MISSED" };
+                match (*goal.start(), *goal.end()) {
+                    (least, f64::INFINITY) => format!("at least {least}: {verdict}"),
+                    (0.0, most) => format!("at most {most}: {verdict}"),
+                    (least, most) => format!("{least} to {most}: {verdict}"),
+                }
+            }
+        };
+        format!("| {} | {:.2} | {verdict} |", self.name, self.value)
+    }
+}
+
+pub fn at_least(limit: f64) -> Option<RangeInclusive<f64>> {
+    Some(limit..=f64::INFINITY)
+}
+
+pub fn at_most(limit: f64) -> Option<RangeInclusive<f64>> {
+    Some(0.0..=limit)
+}
+
+/// The figures as a table.
+pub fn print(figures: &[Figure], quick: bool) {
+    println!("\n| | | goal |\n|---|---|---|");
+    figures.iter().for_each(|figure| println!("{}", figure.line(quick)));
 }

@@ -4,12 +4,12 @@
 //! medians' ratio is told. All volumes are on one shard and share its chunks. Bytes of the disk are what the kernel counts for this process.
 
 use crate::measure::{FIRST_WRITES, Median, Places, SEQUENTIAL_WRITE};
+use crate::report::{self, Figure, at_least, at_most};
 use crate::systems::{InProcess, POOL, thin_volume, wait};
 use crate::{MEMORY, written_file};
 use forebay_base::{GIB, MIB, TIB};
 use forebay_e2e::host::{Context, Directory, Outcome};
 use forebay_pool::{SendOptions, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec};
-use std::ops::RangeInclusive;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,42 +61,6 @@ const QUICK: Scale = Scale {
     part: 4 * MIB,
 };
 
-/// One figure, and what it should be.
-struct Figure {
-    name: String,
-    value: f64,
-    goal: Option<RangeInclusive<f64>>,
-}
-
-impl Figure {
-    fn new(name: impl Into<String>, value: f64, goal: Option<RangeInclusive<f64>>) -> Figure {
-        Figure { name: name.into(), value, goal }
-    }
-
-    fn line(&self, quick: bool) -> String {
-        let verdict = match &self.goal {
-            None => String::new(),
-            Some(_) if quick => "not measured".into(),
-            Some(goal) => {
-                let verdict = if goal.contains(&self.value) { "met" } else { "MISSED" };
-                match goal.end().is_finite() {
-                    true => format!("at most {}: {verdict}", goal.end()),
-                    false => format!("at least {}: {verdict}", goal.start()),
-                }
-            }
-        };
-        format!("| {} | {:.2} | {verdict} |", self.name, self.value)
-    }
-}
-
-fn at_least(limit: f64) -> Option<RangeInclusive<f64>> {
-    Some(limit..=f64::INFINITY)
-}
-
-fn at_most(limit: f64) -> Option<RangeInclusive<f64>> {
-    Some(0.0..=limit)
-}
-
 pub fn run(quick: bool) -> Outcome {
     let scale = if quick { QUICK } else { FULL };
     let start = Instant::now();
@@ -108,8 +72,7 @@ pub fn run(quick: bool) -> Outcome {
     figures.extend(bench.deletions()?);
     figures.push(bench.incremental()?);
     figures.push(bench.snapshot_times()?);
-    println!("\n| | | goal |\n|---|---|---|");
-    figures.iter().for_each(|figure| println!("{}", figure.line(quick)));
+    report::print(&figures, quick);
     println!("\n{} rounds, {:.0} s in all", bench.scale.rounds, start.elapsed().as_secs_f64());
     Ok(())
 }
