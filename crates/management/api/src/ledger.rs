@@ -74,7 +74,6 @@ pub enum Standing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LedgerState {
-    Idle,
     /// It had its floor, or all in time where it has none.
     Met,
     /// It asked for less than its floor, and had it in time.
