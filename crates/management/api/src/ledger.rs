@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 /// A pool's second. Parts of the pool's time are in thousandths.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LedgerSecond {
-    /// Seconds are numbered from the pool's import on.
+    /// Grows, also from one import to the next, as long as nobody sets the clock back.
     pub number: u64,
     pub ended_unix_ms: u64,
     /// Some more or less than a million.
@@ -57,6 +57,8 @@ pub struct LedgerLine {
     pub room_us: u64,
     pub turn_us: u64,
     pub disks_us: u64,
+    /// Before all that, until a snapshot was taken or a move came to its end.
+    pub paused_us: u64,
     /// How much of the pool's time it took.
     pub pool_time_us: u64,
 }
@@ -74,7 +76,6 @@ pub enum Standing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LedgerState {
-    Idle,
     /// It had its floor, or all in time where it has none.
     Met,
     /// It asked for less than its floor, and had it in time.

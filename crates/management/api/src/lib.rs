@@ -71,6 +71,14 @@ pub fn show_size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
+/// Bytes exactly, as somebody has set them, `1500 MiB`: in the largest unit of which they are a multiple.
+pub fn show_size_exact(bytes: u64) -> String {
+    match UNITS.into_iter().find(|&(_, unit)| bytes >= unit && bytes.is_multiple_of(unit)) {
+        Some((name, unit)) => format!("{} {name}iB", bytes / unit),
+        None => format!("{bytes} B"),
+    }
+}
+
 /// A duration as texts for people have it and the command line takes it, `24h`: in the largest unit of which it is a multiple.
 pub fn show_duration(seconds: u32) -> String {
     let units = [("d", 24 * 3600), ("h", 3600), ("m", 60)];
@@ -115,6 +123,20 @@ mod tests {
             assert_eq!(show_size(bytes), text);
         }
     }
+
+    #[test]
+    fn sizes_that_were_set_are_shown_as_they_are() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1 << 30, "1 GiB"),
+            (1450 << 20, "1450 MiB"),
+            ((1500 << 20) + 1, "1572864001 B"),
+            (u64::MAX, "18446744073709551615 B"),
+        ] {
+            assert_eq!(show_size_exact(bytes), text);
+        }
+    }
+
     #[test]
     fn durations_are_shown_in_one_unit() {
         for (seconds, text) in [(0, "0s"), (59, "59s"), (60, "1m"), (90, "90s"), (3600, "1h"), (86_400, "1d")]

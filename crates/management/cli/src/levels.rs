@@ -9,7 +9,7 @@ use crate::size::{or_none, parse_every, parse_iops, parse_micros, parse_size, sh
 use crate::table::Cell;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use forebay_api::{self as api, LevelClass, LevelCreate, LevelSet, LevelSpec, Operation};
-use forebay_api::{show_duration, show_micros, show_size};
+use forebay_api::{show_duration, show_micros, show_size_exact};
 
 #[derive(Subcommand, Debug)]
 pub enum Level {
@@ -168,7 +168,7 @@ impl Session {
 
 pub fn rate(iops: Option<u64>, bytes: Option<u64>) -> String {
     let iops = iops.map(|iops| format!("{iops} IOPS"));
-    let bytes = bytes.map(|bytes| format!("{}/s", show_size(bytes)));
+    let bytes = bytes.map(|bytes| format!("{}/s", show_size_exact(bytes)));
     let both: Vec<String> = iops.into_iter().chain(bytes).collect();
     if both.is_empty() { "-".into() } else { both.join(", ") }
 }

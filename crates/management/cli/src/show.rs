@@ -108,9 +108,10 @@ pub fn pool(pool: &Pool) {
     match &status.speed {
         Some(speed) => {
             println!("  speed       {}, on {} UTC", speed_words(speed), show_time(speed.measured_unix_ms));
-            let promisable = permille_words(status.promisable_permille.unwrap_or_default());
-            let promised = permille_words(status.promised_permille);
-            println!("  levels      promise {promised} of its time, of {promisable} that can be");
+            if let Some(promisable) = status.promisable_permille.map(permille_words) {
+                let promised = permille_words(status.promised_permille);
+                println!("  levels      promise {promised} of its time, of {promisable} that can be");
+            }
         }
         None => println!("  speed       not measured; try: forebay pool calibrate {}", printable(&pool.name)),
     }

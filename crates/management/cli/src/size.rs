@@ -42,11 +42,17 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// What `parse` does, or 0 for `none`.
-pub fn or_none<T: Default + 'static>(
+/// What `parse` does, or 0 for `none`: who writes a zero may mean that there is to be nothing.
+pub fn or_none<T: Default + PartialEq + 'static>(
     parse: fn(&str) -> Result<T, String>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone {
-    move |text| if text == "none" { Ok(T::default()) } else { parse(text) }
+    move |text| match text {
+        "none" => Ok(T::default()),
+        text => match parse(text)? {
+            zero if zero == T::default() => Err("to have no bound, write `none`".into()),
+            given => Ok(given),
+        },
+    }
 }
 
 /// Requests in a second.
@@ -56,16 +62,15 @@ pub fn parse_iops(text: &str) -> Result<u64, String> {
 
 /// Microseconds in `10ms`, `500us`, `1s`.
 pub fn parse_micros(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a short time; write a number with us, ms or s, like 10ms");
-    let end = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(end);
-    let unit = match unit {
-        "us" => 1,
-        "ms" => 1000,
-        "s" => 1_000_000,
-        _ => return Err(wrong()),
-    };
-    number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(wrong)
+    parse_with(text, &[("us", 1), ("ms", 1000), ("s", 1_000_000)])
+        .ok_or_else(|| format!("`{text}` is not a short time; write a number with us, ms or s, like 10ms"))
+}
+
+/// A number and one of these units.
+fn parse_with(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let (_, unit) = units.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*unit)
 }
 
 /// Seconds in `30d`, or 0 for `off` and `0`.
@@ -80,20 +85,20 @@ pub fn parse_every(text: &str) -> Result<u32, String> {
 
 /// Seconds in `90d`, `12h`, `30m`, `45s`.
 pub fn parse_duration(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a duration; write a number with s, m, h or d, like 90d");
-    let split = text.len() - text.chars().next_back().map_or(0, char::len_utf8);
-    let (number, unit) = text.split_at(split);
-    let unit = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 24 * 3600,
-        _ => return Err(wrong()),
+    parse_with(text, &[("s", 1), ("m", 60), ("h", 3600), ("d", 24 * 3600)])
+        .ok_or_else(|| format!("`{text}` is not a duration; write a number with s, m, h or d, like 90d"))
+}
+
+/// A time that was measured, `98.3ms`: three digits at most.
+pub fn show_measured(micros: u64) -> String {
+    let (unit, name) = match micros {
+        0..1000 => return format!("{micros}us"),
+        1000..999_500 => (1e3, "ms"),
+        _ => (1e6, "s"),
     };
-    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong());
-    }
-    number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(wrong)
+    let number = micros as f64 / unit;
+    let digits = if number < 9.995 { 2 } else { usize::from(number < 99.95) };
+    format!("{number:.digits$}{name}")
 }
 
 /// `2026-11-20 17:04:05` in UTC. (Howard Hinnant's `civil_from_days`, which is in the public domain as mathematics.)
@@ -200,6 +205,23 @@ mod tests {
         }
         let bound = or_none(parse_iops);
         assert_eq!((bound("none"), bound("50"), bound("5K").is_err()), (Ok(0), Ok(50), true));
+        let refused = [bound("0").map(|_| ()), or_none(parse_micros)("0ms").map(|_| ())];
+        let more = [or_none(parse_every)("off").map(|_| ()), or_none(parse_size)("0K").map(|_| ())];
+        for refused in refused.into_iter().chain(more) {
+            assert!(refused.is_err_and(|message| message.contains("none")));
+        }
+        for (micros, text) in [
+            (0, "0us"),
+            (999, "999us"),
+            (1500, "1.50ms"),
+            (98_303, "98.3ms"),
+            (393_215, "393ms"),
+            (999_499, "999ms"),
+            (999_500, "1.00s"),
+            (25_165_823, "25.2s"),
+        ] {
+            assert_eq!(show_measured(micros), text);
+        }
         assert_eq!(show_time(0), "1970-01-01 00:00:00");
         assert_eq!(show_time(951_827_696_000), "2000-02-29 12:34:56");
         assert_eq!(show_time(1_795_194_245_999), "2026-11-20 17:04:05");

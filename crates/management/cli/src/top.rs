@@ -2,13 +2,13 @@
 
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
-use crate::failure::Exit;
-use crate::show::{permille_words as percent, word};
+use crate::failure::{Exit, printable};
+use crate::show::{json_line, permille_words as percent, word};
+use crate::size::show_measured;
 use crate::table::{Cell, Tone, colour, render};
 use clap::Subcommand;
-use forebay_api::{
-    self as api, LedgerSecond, LedgerState, Operation, Page, Standing, show_micros, show_size,
-};
+use forebay_api::{self as api, LedgerSecond, LedgerState, Operation, Page, Standing, show_size};
+use rustix::termios::{Winsize, tcgetwinsize};
 use std::io::{IsTerminal, Write, stdout};
 
 /// How long the server waits for the next second.
@@ -20,7 +20,7 @@ pub enum Top {
     Qos {
         /// Pool name or UUID
         pool: String,
-        /// End after this many seconds; without it, at Ctrl-C, or after the first where the output is not a terminal
+        /// End after this many seconds; without it, at Ctrl-C, or after the first with --json or where the output is not a terminal
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         count: Option<u64>,
     },
@@ -42,8 +42,8 @@ impl Session {
             for second in page.items.iter().take((count - shown).min(1000) as usize) {
                 (after, shown) = (second.number, shown + 1);
                 match (self.json, is_screen) {
-                    (true, _) => println!("{}", serde_json::to_string(second).expect("it is plain data")),
-                    (false, true) => print!("\x1b[H\x1b[2J{}", screen(&pool, second)),
+                    (true, _) => json_line(second),
+                    (false, true) => print!("\x1b[H\x1b[2J{}", fitted(&screen(&pool, second))),
                     (false, false) => print!("{}", screen(&pool, second)),
                 }
             }
@@ -61,16 +61,57 @@ fn per_second(number: u64, second: &LedgerSecond) -> u64 {
     (u128::from(number) * 1_000_000 / u128::from(second.span_us.max(1))) as u64
 }
 
+/// A part of the pool's time, in words.
+fn share(us: u64, second: &LedgerSecond) -> String {
+    let permille = u128::from(us) * 1000 / u128::from(second.span_us.max(1));
+    percent(permille.try_into().unwrap_or(u32::MAX))
+}
+
+/// As the terminal shows it whole.
+fn fitted(text: &str) -> String {
+    match tcgetwinsize(stdout()) {
+        Ok(Winsize { ws_row: rows @ 1.., ws_col: columns @ 1.., .. }) => {
+            fit(text, rows.into(), columns.into())
+        }
+        _ => text.to_string(),
+    }
+}
+
+/// The first lines, which matter most, and how many there are besides; each as far as the columns go. Below the last the cursor needs a row.
+fn fit(text: &str, rows: usize, columns: usize) -> String {
+    let lines = text.lines().count();
+    let shown = if lines < rows { lines } else { rows.saturating_sub(2) };
+    let mut out: String = text.lines().take(shown).map(|line| cut(line, columns) + "\n").collect();
+    if shown < lines {
+        out.push_str(&cut(&format!("… {} more", lines - shown), columns));
+        out.push('\n');
+    }
+    out
+}
+
+/// As much of a line as so many columns show. What sets a colour takes none, and what ends it is never lost.
+fn cut(line: &str, columns: usize) -> String {
+    let (mut left, mut in_colour) = (columns, false);
+    let is_shown = |c: &char| {
+        let (was_in, is_escape) = (in_colour, *c == '\x1b');
+        in_colour = is_escape || (was_in && *c != 'm');
+        let has_room = left > 0;
+        left -= usize::from(has_room && !was_in && !is_escape);
+        was_in || is_escape || has_room
+    };
+    line.chars().filter(is_shown).collect()
+}
+
 fn screen(pool: &str, second: &LedgerSecond) -> String {
     let promisable = match second.promisable_permille {
         Some(permille) => format!("of {} that can be", percent(permille)),
         None => "of a pool that was not measured ('forebay pool calibrate')".into(),
     };
-    let mut text = format!("{pool}: promised {} {promisable}", percent(second.promised_permille));
+    let mut text =
+        format!("{}: promised {} {promisable}", printable(pool), percent(second.promised_permille));
     if !second.own_work_us.is_empty() {
-        let own = second.own_work_us.iter().map(|(kind, us)| {
-            format!("{kind} {}", percent((us * 1000 / second.span_us.max(1)).min(9999) as u32))
-        });
+        let own = second.own_work_us.iter();
+        let own = own.map(|(kind, us)| format!("{} {}", printable(kind), share(*us, second)));
         text.push_str(&format!("; own work: {}", own.collect::<Vec<_>>().join(", ")));
     }
     text.push('\n');
@@ -93,18 +134,17 @@ fn screen(pool: &str, second: &LedgerSecond) -> String {
             let tone = match line.state {
                 LedgerState::Violated => Tone::Bad,
                 LedgerState::Capped => Tone::Warning,
-                LedgerState::Met | LedgerState::NotDemanded | LedgerState::Idle => Tone::Plain,
+                LedgerState::Met | LedgerState::NotDemanded => Tone::Plain,
             };
-            let share = line.pool_time_us * 1000 / second.span_us.max(1);
             vec![
                 Cell::text(&line.volume),
                 Cell::text(level),
                 Cell::number(per_second(line.asked, second)),
                 Cell::number(per_second(line.done, second)),
                 Cell::number(format!("{}/s", show_size(per_second(line.done_bytes, second)))),
-                Cell::number(show_micros(line.p50_us)),
-                Cell::number(show_micros(line.p99_us)),
-                Cell::number(percent(share.min(9999) as u32)),
+                Cell::number(show_measured(line.p50_us)),
+                Cell::number(show_measured(line.p99_us)),
+                Cell::number(share(line.pool_time_us, second)),
                 Cell::text(word(&line.state)).tone(tone),
                 Cell::text(line.cause.as_ref().map_or(String::new(), api::LedgerCause::words)),
             ]
@@ -112,4 +152,26 @@ fn screen(pool: &str, second: &LedgerSecond) -> String {
         .collect();
     text.push_str(&render(&titles, &rows, colour()));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let text = "pool\nTITLES\na\nb\nc\n";
+        assert_eq!(fit(text, 6, 80), text);
+        assert_eq!(fit(text, 5, 80), "pool\nTITLES\na\n… 2 more\n");
+        assert_eq!(fit(text, 5, 3), "poo\nTIT\na\n… 2\n");
+        assert_eq!(fit(text, 1, 80), "… 5 more\n");
+    }
+
+    #[test]
+    fn colours_take_no_columns_and_end() {
+        let line = "ab \x1b[31mviolated\x1b[0m  c";
+        assert_eq!(cut(line, 80), line);
+        assert_eq!(cut(line, 5), "ab \x1b[31mvi\x1b[0m");
+        assert_eq!(cut(line, 2), "ab\x1b[31m\x1b[0m");
+    }
 }

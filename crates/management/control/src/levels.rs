@@ -8,7 +8,7 @@ use crate::convert;
 use crate::hosts::{conflict, full};
 use crate::rules::invalid;
 use crate::store::{Kept, Store};
-use forebay_api::{Code, LEVEL_NONE, LevelSpec, Problem, show_duration, show_micros, show_size};
+use forebay_api::{Code, LEVEL_NONE, LevelSpec, Problem, show_duration, show_micros, show_size_exact};
 use forebay_base::{GIB, Id, MIB};
 use forebay_pool::{self as engine, BUILT_IN_LEVELS};
 use serde::{Deserialize, Serialize};
@@ -208,14 +208,14 @@ fn check_spec(spec: &LevelSpec) -> Result<(), Problem> {
     Ok(())
 }
 
-/// All that a level says, a few words each.
+/// All that a level says, a few words each; other words wherever it says something else.
 pub fn in_words(spec: &LevelSpec) -> [String; 7] {
     let said = |what: &str, value: Option<String>| match value {
         Some(value) => format!("{what} {value}"),
         None => format!("no {what}"),
     };
     let iops = |iops: Option<u64>| iops.map(|iops| format!("of {iops} requests a second"));
-    let bytes = |bytes: Option<u64>| bytes.map(|bytes| format!("of {} a second", show_size(bytes)));
+    let bytes = |bytes: Option<u64>| bytes.map(|bytes| format!("of {} a second", show_size_exact(bytes)));
     [
         format!("class {}", spec.class.name()),
         said("floor", iops(spec.floor_iops)),
@@ -319,6 +319,28 @@ mod tests {
         check_spec(&none).unwrap();
         check_spec(&LevelSpec { floor_iops: Some(20), ceiling_iops: Some(20), ..none }).unwrap();
         built_in().for_each(|level| check_spec(&level.spec).unwrap());
+    }
+
+    #[test]
+    fn who_reads_sees_what_is_written_while_it_is_changed() {
+        let temp = test_directory();
+        let levels = open(&temp).unwrap();
+        let add = |content: &mut Content| {
+            content.levels.push(level("gold", 77, LevelSpec::default()));
+            assert_eq!(levels.content().levels, []);
+            Ok(())
+        };
+        levels.change(add).unwrap();
+        assert_eq!(levels.content().levels.len(), 1);
+    }
+
+    #[test]
+    fn the_least_difference_is_seen_in_words() {
+        let rates = [1450 << 20, 1500 << 20, (1500 << 20) + 1, 1501 << 20];
+        let specs =
+            rates.map(|rate| LevelSpec { ceiling_bytes_per_second: Some(rate), ..LevelSpec::default() });
+        let words: HashSet<_> = specs.iter().map(in_words).collect();
+        assert_eq!(words.len(), rates.len(), "{words:?}");
     }
 
     #[test]

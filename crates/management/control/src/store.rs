@@ -26,6 +26,9 @@ pub trait Kept: Clone + Default + PartialEq + Serialize + DeserializeOwned {
 /// The content and its file.
 pub struct Store<C> {
     dir: Arc<DataDir>,
+    /// Held while a change is made and written: one at a time.
+    turn: Mutex<()>,
+    /// What the file has. Held for a moment only, so that nobody who reads waits for the disk.
     content: Mutex<Arc<C>>,
 }
 
@@ -52,7 +55,7 @@ impl<C: Kept> Store<C> {
                     content
                 }
             };
-        Ok(Store { dir, content: Mutex::new(Arc::new(content)) })
+        Ok(Store { dir, turn: Mutex::new(()), content: Mutex::new(Arc::new(content)) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<C>> {
@@ -65,18 +68,19 @@ impl<C: Kept> Store<C> {
 
     /// What the content would be; changes nothing.
     pub fn plan<T>(&self, change: impl FnOnce(&mut C) -> Result<T, Problem>) -> Result<T, Problem> {
-        let mut next = C::clone(&self.lock());
+        let mut next = C::clone(&self.content());
         let made = change(&mut next)?;
         next.check()?;
         Ok(made)
     }
 
-    /// Changes the content and writes it. Blocks on the disk.
+    /// Changes the content and writes it: others see the change when it is durable. Blocks on the disk.
     pub fn change<T>(&self, change: impl FnOnce(&mut C) -> Result<T, Problem>) -> Result<T, Problem> {
-        let mut content = self.lock();
-        let mut next = C::clone(&content);
+        let _turn = self.turn.lock().expect("no holder of this lock panics");
+        let before = self.content();
+        let mut next = C::clone(&before);
         let made = change(&mut next)?;
-        if next == **content {
+        if next == *before {
             return Ok(made);
         }
         next.check()?;
@@ -87,7 +91,7 @@ impl<C: Kept> Store<C> {
                 .object(self.dir.file(C::FILE).display().to_string())
                 .remedy("Make room in the data directory, then try again.")
         })?;
-        *content = Arc::new(next);
+        *self.lock() = Arc::new(next);
         Ok(made)
     }
 }

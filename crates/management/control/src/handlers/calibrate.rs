@@ -27,7 +27,9 @@ pub fn start(shared: &Arc<Shared>, pool: String, who: String) -> Result<Task, Pr
         running.give_up_turn();
         let speed = tokio::select! {
             speed = by.engine.pool_calibrate(&pool) => convert::speed(&speed.map_err(convert::problem)?),
-            () = stopped(&by) => return Ok(None),
+            problem = stopped(&by) => {
+                return Err(problem.object(&pool).remedy("Start it again, then measure the pool."));
+            }
         };
         let told = format!(
             "measured: {} reads and {} writes of 8 KiB a second, {} read and {} written a second in requests of 1 MiB, by {who}",

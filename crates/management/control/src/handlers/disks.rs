@@ -32,6 +32,8 @@ const BLOCKED_TIME_MAX: Duration = Duration::from_secs(15);
 /// How often it is looked whether disks joined or left without a command.
 const FOLLOW_DELAY: Duration = Duration::from_secs(10);
 const LOCATE_SECONDS: u32 = 30;
+/// Of work that is remembered in the pool.
+const GOES_ON: &str = "Start it again: the work goes on by itself.";
 
 /// A disk of an imported pool.
 struct Found {
@@ -416,7 +418,7 @@ pub async fn locate(
         let blinking = by.engine.disk_locate(&pool, &disk, time);
         tokio::select! {
             ended = blinking => ended.map(|()| None).map_err(convert::problem),
-            () = stopped(&by) => Ok(None),
+            _ = stopped(&by) => Ok(None),
         }
     };
     accepted(shared.tasks.start_long("disk.locate", &object, work))
@@ -445,7 +447,7 @@ pub async fn scrub(
         running.give_up_turn();
         tokio::select! {
             ended = by.engine.pool_scrubbed(&id) => result(&ended.map_err(convert::problem)?),
-            () = stopped(&by) => Ok(None),
+            problem = stopped(&by) => Err(problem.object(&id).remedy(GOES_ON)),
         }
     };
     accepted(shared.tasks.start_long("pool.scrub", &object, work))
@@ -459,7 +461,7 @@ pub async fn trim(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -
         running.give_up_turn();
         let trimmed = tokio::select! {
             trimmed = by.engine.pool_trim(&id) => trimmed.map_err(convert::problem)?,
-            () = stopped(&by) => return Ok(None),
+            problem = stopped(&by) => return Err(problem.object(&id).remedy("Start it again, then trim the pool.")),
         };
         let trimmed = PoolTrimmed { discarded_bytes: trimmed.bytes, disks_without: trimmed.without };
         Ok(Some(serde_json::to_value(trimmed).expect("it is plain data")))
@@ -564,12 +566,12 @@ fn gone(pool: Id) -> Problem {
         .remedy("Import it: the work goes on by itself.")
 }
 
-/// Waits until the daemon is told to stop.
-/// Returns when the daemon stops.
-pub async fn stopped(shared: &Shared) {
+/// What a task fails with when the daemon stops before it is done; waits until then.
+pub async fn stopped(shared: &Shared) -> Problem {
     let mut stopping = shared.stopping.subscribe();
     // An error means that the daemon is gone altogether.
     let _ = stopping.wait_for(|stopping| *stopping).await;
+    Problem::new(Code::Stopped, "the daemon stops")
 }
 
 async fn watch_healing(shared: &Shared, running: &Running, pool: Id) -> Result<(), Problem> {
@@ -615,10 +617,7 @@ async fn watch_healing(shared: &Shared, running: &Running, pool: Id) -> Result<(
                 let status = current(shared, pool).await.ok_or_else(|| gone(pool))?;
                 running.progress(status.healing.map_or(Progress::default(), |now| pace.note(begin.elapsed(), &now)));
             }
-            () = stopped(shared) => {
-                let detail = "the daemon stops; the work goes on by itself when it runs again";
-                return Err(Problem::new(Code::Stopped, detail).object(name.as_str()));
-            }
+            problem = stopped(shared) => return Err(problem.object(&name).remedy(GOES_ON)),
         }
     }
 }

@@ -8,13 +8,17 @@ use crate::levels::Content;
 use crate::request::{Answered, Ask, ok};
 use axum::extract::{Path, State};
 use forebay_api::{self as api, Page};
+use forebay_base::Id;
 use forebay_pool as engine;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// The ledger has a second each second.
 const LOOK: Duration = Duration::from_millis(100);
+/// Lines of volumes in one answer: some 4 MiB of JSON.
+const LINES_MAX: usize = 5000;
 
 pub async fn list(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
     let deadline = Instant::now() + ask.wait();
@@ -24,19 +28,39 @@ pub async fn list(State(shared): State<Arc<Shared>>, Path(name): Path<String>, a
         if seconds.is_empty() && until(&shared, tokio::time::sleep(LOOK), deadline).await {
             continue;
         }
+        let lines = seconds.iter().map(|second| second.volumes.len()).take(ask.limit());
+        let newest = seconds.iter().rev().map(|second| second.volumes.len()).take(ask.limit());
         // The oldest that are new, or the newest of all.
-        let first = if ask.after.is_some() { 0 } else { seconds.len().saturating_sub(ask.limit()) };
-        let levels = shared.levels.content();
-        let shown = seconds
-            .iter()
-            .skip(first)
-            .take(ask.limit())
-            .map(|second| self::second(&pool.name, second, &levels));
-        return ok(&Page { items: shown.collect(), next_cursor: None });
+        let shown = match ask.after {
+            Some(_) => &seconds[..fitting(lines)],
+            None => &seconds[seconds.len() - fitting(newest)..],
+        };
+        let names = names(shown, &shared.levels.content());
+        let items = shown.iter().map(|second| self::second(&pool.name, second, &names)).collect();
+        return ok(&Page { items, next_cursor: None });
     }
 }
 
-fn second(pool: &str, second: &engine::LedgerSecond, levels: &Content) -> api::LedgerSecond {
+/// How many seconds of so many lines fit into an answer: one at least, or nobody would ever see it.
+fn fitting(lines: impl Iterator<Item = usize>) -> usize {
+    let mut total = 0;
+    let fits = |(nth, lines): &(usize, usize)| {
+        total += lines;
+        *nth == 0 || total <= LINES_MAX
+    };
+    lines.enumerate().take_while(fits).count()
+}
+
+/// Levels as people know them: looked up once, not for each line.
+fn names(seconds: &[Arc<engine::LedgerSecond>], levels: &Content) -> HashMap<Id, String> {
+    let mut names = HashMap::new();
+    for id in seconds.iter().flat_map(|second| &second.volumes).map(|one| one.level) {
+        names.entry(id).or_insert_with(|| levels.name_of(id).unwrap_or_else(|| id.to_string()));
+    }
+    names
+}
+
+fn second(pool: &str, second: &engine::LedgerSecond, names: &HashMap<Id, String>) -> api::LedgerSecond {
     let own_work = second.tasks.iter().zip(engine::Task::ALL).filter(|(nanos, _)| **nanos > 0);
     api::LedgerSecond {
         number: second.number,
@@ -45,28 +69,30 @@ fn second(pool: &str, second: &engine::LedgerSecond, levels: &Content) -> api::L
         promisable_permille: second.capacity.map(permille),
         promised_permille: permille(second.promised),
         own_work_us: own_work.map(|(nanos, task)| (task.name().into(), nanos / 1000)).collect(),
-        volumes: second.volumes.iter().map(|one| line(pool, one, levels)).collect(),
+        volumes: second.volumes.iter().filter_map(|one| line(pool, one, names)).collect(),
     }
 }
 
-fn line(pool: &str, one: &engine::VolumeSecond, levels: &Content) -> api::LedgerLine {
+/// Nothing of a volume that was asked for nothing.
+fn line(pool: &str, one: &engine::VolumeSecond, names: &HashMap<Id, String>) -> Option<api::LedgerLine> {
     let account = &one.account;
-    api::LedgerLine {
+    let state = match one.state {
+        engine::State::Idle => return None,
+        engine::State::Met => api::LedgerState::Met,
+        engine::State::NotDemanded => api::LedgerState::NotDemanded,
+        engine::State::Capped => api::LedgerState::Capped,
+        engine::State::Violated => api::LedgerState::Violated,
+    };
+    Some(api::LedgerLine {
         volume: format!("{pool}/{}", one.name),
         volume_id: one.volume.to_string(),
-        level: levels.name_of(one.level).unwrap_or_else(|| one.level.to_string()),
+        level: names[&one.level].clone(),
         standing: one.standing.map(|standing| match standing {
             engine::Standing::Promised => api::Standing::Promised,
             engine::Standing::BestEffort => api::Standing::BestEffort,
             engine::Standing::Unmeasured => api::Standing::Unmeasured,
         }),
-        state: match one.state {
-            engine::State::Idle => api::LedgerState::Idle,
-            engine::State::Met => api::LedgerState::Met,
-            engine::State::NotDemanded => api::LedgerState::NotDemanded,
-            engine::State::Capped => api::LedgerState::Capped,
-            engine::State::Violated => api::LedgerState::Violated,
-        },
+        state,
         cause: one.cause.as_ref().map(|cause| self::cause(pool, cause)),
         asked: account.asked,
         asked_bytes: account.asked_bytes,
@@ -81,8 +107,9 @@ fn line(pool: &str, one: &engine::VolumeSecond, levels: &Content) -> api::Ledger
         room_us: account.room / 1000,
         turn_us: account.turn / 1000,
         disks_us: account.disks() / 1000,
+        paused_us: account.paused / 1000,
         pool_time_us: account.cost / 1000,
-    }
+    })
 }
 
 fn cause(pool: &str, cause: &engine::Cause<String>) -> api::LedgerCause {
@@ -95,4 +122,22 @@ fn cause(pool: &str, cause: &engine::Cause<String>) -> api::LedgerCause {
         engine::Cause::Itself => (api::CauseKind::Itself, None),
     };
     api::LedgerCause { kind, object }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_ends_before_it_has_too_many_lines_and_has_a_second_at_least() {
+        for (lines, count) in [
+            (vec![], 0),
+            (vec![0, 0, 0], 3),
+            (vec![LINES_MAX + 1, 0], 1),
+            (vec![LINES_MAX - 1, 1, 1], 2),
+            (vec![1, LINES_MAX, 1], 1),
+        ] {
+            assert_eq!(fitting(lines.iter().copied()), count, "{lines:?}");
+        }
+    }
 }

@@ -146,7 +146,7 @@ pub async fn set(
         let spec = changed(&level.spec, &request);
         let words = in_words(&spec).into_iter().zip(in_words(&level.spec));
         let changes: Vec<String> = words.filter(|(now, before)| now != before).map(|(now, _)| now).collect();
-        if !changes.is_empty() {
+        if spec != level.spec {
             (level.spec, level.revision) = (spec, level.revision + 1);
         }
         Ok((level.clone(), changes))
@@ -155,7 +155,11 @@ pub async fn set(
     let (level, changes) = shared.levels.plan(&change_it)?;
     for pool in shared.engine.pools().await {
         let promise = PromiseChange::Level { id: level.engine_id(), level: convert::level_in(&level.spec) };
-        admit(&shared, &ask, &pool.name, promise).await?;
+        match admit(&shared, &ask, &pool.name, promise).await {
+            // It was exported since, and promises nothing.
+            Err(Failure(problem)) if matches!(problem.code, Code::NotFound | Code::Stopped) => {}
+            admitted => admitted?,
+        }
     }
     let name = level.name;
     if ask.dry_run {

@@ -3,7 +3,7 @@
 use super::{compression, invalid, shown, snapshots, volume_name};
 use crate::convert;
 use crate::levels::{CEILING_BYTES, CEILING_IOPS, Content as Levels, check_ceiling};
-use forebay_api::{Problem, ProjectCreate, ProjectSet, Property, VolumeCreate, VolumeSet, show_size};
+use forebay_api::{Problem, ProjectCreate, ProjectSet, Property, VolumeCreate, VolumeSet, show_size_exact};
 use forebay_base::Id;
 use forebay_pool::{
     Compression, ProjectChange, ProjectProperties, Rate, Setting, Source, Sources, SyncPolicy, VolumeChange,
@@ -260,7 +260,7 @@ pub fn project_change_in_words(change: &ProjectChange, levels: &Levels) -> Vec<S
     words.extend(in_words(change.format, Property::Format, format));
     words.extend(match change.quota {
         Setting::Keep => None,
-        Setting::Own(bytes) => Some(format!("quota set to {}", show_size(bytes))),
+        Setting::Own(bytes) => Some(format!("quota set to {}", show_size_exact(bytes))),
         Setting::Inherit => Some("no quota from now on".into()),
     });
     let ceiling = |setting: Setting<u64>, what: &str, show: fn(u64) -> String| match setting {
@@ -269,7 +269,7 @@ pub fn project_change_in_words(change: &ProjectChange, levels: &Levels) -> Vec<S
         Setting::Inherit => Some(format!("no ceiling in {what} from now on")),
     };
     words.extend(ceiling(change.ceiling_iops, "requests", |iops| format!("{iops} requests")));
-    words.extend(ceiling(change.ceiling_bytes, "bytes", show_size));
+    words.extend(ceiling(change.ceiling_bytes, "bytes", show_size_exact));
     words
 }
 
