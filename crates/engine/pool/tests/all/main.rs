@@ -1,0 +1,13 @@
+//! What the pool is asked on simulated disks. One program: each of its own would have the whole engine in it, and take minutes to compile.
+
+mod compression;
+mod engine;
+mod formats;
+mod levels;
+mod moving;
+mod projects;
+mod quota;
+mod snapshots;
+mod space;
+mod streams;
+mod trash;
