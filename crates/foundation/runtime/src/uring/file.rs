@@ -150,7 +150,7 @@ impl Drop for DiskFile {
 fn share_waiting(path: &str, kind: &fs::Metadata) -> Result<(RawFd, bool), OpenError> {
     let is_device = kind.file_type().is_block_device();
     // Who holds a device cannot be found out, so it may be alive.
-    let patience = if is_device { Duration::from_secs(1) } else { Duration::from_secs(5) };
+    let patience = if is_device { Duration::from_secs(1) } else { Duration::from_secs(20) };
     let start = Instant::now();
     loop {
         let refused = match share(path, identity(kind), is_device) {
