@@ -322,18 +322,36 @@ impl Shard {
     }
 
     /// Places that blocks of reserved volumes have which are durable in the log only: as many come back, or are owed no longer, when they get
-    /// there.
+    /// there. And what they have for themselves beyond their size: that many were replaced, and come back with the next checkpoint.
     pub fn in_transit(&self, class: u8) -> u64 {
         let datasets = self.datasets.borrow();
         let reserved =
             datasets.values().filter(|dataset| dataset.reserved.get() > 0 && dataset.class() == class);
-        let placed = |dataset: &Rc<Dataset>| {
-            dataset.staged.borrow().values().filter(|staged| staged.place.is_some()).count() as u64
+        let coming_back = |dataset: &Rc<Dataset>| {
+            let placed = dataset.staged.borrow().values().filter(|staged| staged.place.is_some()).count();
+            placed as u64 + dataset.own.get().blocks.saturating_sub(dataset.reserved.get())
         };
-        reserved.map(placed).sum()
+        reserved.map(coming_back).sum()
     }
 
-    /// Gets chunks for what is held and not there, as after the loss of a chunk's record. False when there are none.
+    /// Nodes that reserved volumes have for themselves already, counted from above: what is held for them does not know of these.
+    fn nodes_had(&self) -> u64 {
+        let datasets = self.datasets.borrow();
+        let had = |dataset: &Rc<Dataset>| {
+            let (blocks, own) = (dataset.reserved.get(), dataset.own.get().blocks);
+            if own == 0 || blocks == 0 { 0 } else { inner_nodes(blocks) + own.min(blocks.div_ceil(FANOUT)) }
+        };
+        datasets.values().map(had).sum()
+    }
+
+    /// Whether less is free than is held, beyond doubt. Dirty nodes take the places of others, which come back.
+    fn is_short(&self, class: u8) -> bool {
+        let held = self.space.borrow().nodes_held().saturating_sub(self.nodes_had());
+        self.lacks(class).0 > 0
+            || (held > 0 && self.nodes_of_tables() + held > self.space.borrow().nodes_free())
+    }
+
+    /// Gets chunks for what is held and not there, as after the loss of a chunk's record. False when there are none, and it is short of them.
     pub async fn make_up(self: &Rc<Self>) -> bool {
         for class in 0..CLASSES as u8 {
             loop {
@@ -343,8 +361,11 @@ impl Shard {
                     _ => ChunkKind::Data { class },
                 };
                 if !self.grant(kind, false).await {
-                    return false;
+                    break;
                 }
+            }
+            if self.is_short(class) {
+                return false;
             }
         }
         true

@@ -430,10 +430,14 @@ impl Shard {
 
     /// Nodes that must stay allocatable whatever happens: dirty ones, those being written, and the tables.
     pub fn nodes_needed(&self) -> u64 {
-        let dirty = self.nodes_dirty.get();
+        self.nodes_dirty.get() + self.nodes_frozen.get() + self.nodes_queued.get() + self.nodes_of_tables()
+    }
+
+    /// Those for the tables.
+    pub fn nodes_of_tables(&self) -> u64 {
         let tables = ((self.datasets.borrow().len() + self.snapshots.borrow().len()) / 31 + 3) as u64
             + (self.space.borrow().table_len() / 102 + 3) as u64;
-        dirty + self.nodes_frozen.get() + self.nodes_queued.get() + 2 * tables
+        2 * tables
     }
 
     /// Places for blocks, and `nodes` nodes for what the write makes dirty. Waits for chunks, a checkpoint or the evacuation of
