@@ -4,8 +4,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 FOREBAY := $(TARGET)/release/forebay
 E2E := $(TARGET)/release/forebay-e2e --server $(FOREBAY)
 BENCH := $(TARGET)/release/forebay-bench --server $(FOREBAY)
-# A profile of its own: optimised, with assertions, and a panic of the engine is a finding instead of the end.
-SIM := $(TARGET)/sim/sim
+# Built as the tests are: optimised, with assertions, and a panic of the engine is a finding instead of the end.
+SIM := $(TARGET)/debug/sim
 
 .PHONY: run test check sim fuzz bench e2e nightly clean
 
@@ -30,7 +30,7 @@ test:
 	  'compression=$(BENCH) --compression --quick' \
 	  'services=$(BENCH) --services --quick' \
 	  'levels=$(BENCH) --levels --quick' \
-	  'simulator=cargo build --locked --profile sim -p forebay-sim' \
+	  'simulator=cargo build --locked --profile test --workspace --bin sim' \
 	  'matrix=$(SIM) matrix' \
 	  'planted=$(SIM) planted' \
 	  'numbers=$(SIM) numbers' \
@@ -48,7 +48,7 @@ check:
 # The engine on simulated disks: every fault, every planted bug, crash images.
 sim:
 	@scripts/setup run
-	cargo build --locked --profile sim -p forebay-sim
+	cargo build --locked --profile test -p forebay-sim
 	$(SIM) matrix
 	$(SIM) planted
 	$(SIM) numbers
@@ -83,7 +83,7 @@ nightly:
 	  'setup=scripts/setup test' \
 	  'deny=scripts/deny' \
 	  'build=cargo build --locked --release -p forebay -p forebay-e2e -p forebay-bench' \
-	  'simulator=cargo build --locked --profile sim -p forebay-sim' \
+	  'simulator=cargo build --locked --profile test -p forebay-sim' \
 	  'crash=$(SIM) crash --images 400000 --seed 1000000' \
 	  'long=$(SIM) matrix --operations 2000 --seed 100' \
 	  'fuzz=scripts/fuzz 600' \

@@ -146,7 +146,7 @@ fn run_numbers() -> bool {
 fn report(setup: &Setup, what: &str, failure: &Failure) {
     println!("FAILED {failure}");
     println!("  seed {} · commit {COMMIT}", setup.seed);
-    println!("  cargo run --profile sim -p forebay-sim -- replay {}{what}", setup.options());
+    println!("  cargo run --profile test -p forebay-sim -- replay {}{what}", setup.options());
 }
 
 /// Runs `job` for the numbers 0.. on `threads` threads until it says that this is enough.
