@@ -325,18 +325,20 @@ impl Shard {
     /// changed, until the new one is written: a scrub meanwhile does not read what is half there.
     async fn write_records(&self, generation: u64, touched: &mut DiskSet) -> Result<(), IoError> {
         let dirty = self.space.borrow().dirty_chunks();
-        for batch in dirty.chunks(BATCH) {
-            let mut writes = Vec::new();
+        for batch in dirty.chunks(BATCH.min(self.turns.places_max())) {
+            let (mut writes, mut bytes) = (Vec::new(), 0);
             for id in batch {
                 let space = self.space.borrow();
                 let chunk = space.chunk(*id).expect("dirty chunks are owned");
                 let (record, sum) = encode_record(self.shared.id, generation, *id, &chunk.stored);
                 let same = active(Bug::SameAlternateSlot);
                 let alternate = if same { chunk.entry.alternate } else { 1 - chunk.entry.alternate };
+                bytes += record.len() as u64;
                 let record = self.rt.arena().copy(&record).freeze();
                 let to: &[SlotRef] = if active(Bug::BitmapNotWritten) { &[] } else { &chunk.entry.slots };
                 writes.push((*id, alternate, sum, self.array.write_record(to, alternate, record)));
             }
+            let _turn = self.unasked(Task::Checkpoint, Work::write(bytes, batch.len()));
             for (id, alternate, sum, writing) in writes {
                 self.array.written(writing, touched).await.map_err(|_| IoError::Io)?;
                 self.space.borrow_mut().record_written(id, alternate, sum, generation);
