@@ -347,12 +347,14 @@ impl Shard {
         Ok(())
     }
 
-    /// The superblock is durable: old space is free, the log is cut. Gives the chunks that leave the shard.
-    pub async fn committed(self: &Rc<Self>) -> Vec<ChunkEntry> {
+    /// The superblock is durable: old space is free, the log is cut. Gives the chunks that leave the shard, which may have so many units more
+    /// of the pool's.
+    pub async fn committed(self: &Rc<Self>, units_more: u64) -> Vec<ChunkEntry> {
         self.progress.until(|| self.repairs.get() == 0).await;
         self.checkpointing.set(false);
         self.add_sealed();
         let leaving = self.space.borrow_mut().release();
+        self.space.borrow_mut().count_room(units_more);
         self.log.borrow_mut().tail = self.frozen_tail.get().position;
         self.checkpoints.set(self.checkpoints.get() + 1);
         let has_moved = self.switch_log();

@@ -217,6 +217,16 @@ impl Control {
         slots.data_groups().map(|group| slots.chunks(group).1).sum()
     }
 
+    /// Units of chunks for data that would be granted.
+    fn units_free(&self) -> u64 {
+        let slots = self.slots.borrow();
+        let units = |group| {
+            let (total, free) = slots.chunks(group);
+            free.saturating_sub(self.reserve(total)) * u64::from(slots.units(group, ChunkKind::PACKED))
+        };
+        slots.data_groups().map(units).sum()
+    }
+
     /// Whether a chunk for data would be granted.
     pub fn has_spare_chunk(&self) -> bool {
         self.slots.borrow().emptiest_group(|_, total| self.reserve(total)).is_some()
@@ -314,8 +324,9 @@ impl Control {
             self.release_volumes().await?;
         }
         written?;
-        let committing =
-            (0..shards).map(|index| self.on_shard(index, |shard| async move { shard.committed().await }));
+        let units_more = self.units_free() / shards as u64;
+        let committing = (0..shards)
+            .map(|index| self.on_shard(index, move |shard| async move { shard.committed(units_more).await }));
         for leaving in join_all(committing).await {
             let mut slots = self.slots.borrow_mut();
             leaving?.iter().for_each(|chunk| slots.release(chunk));

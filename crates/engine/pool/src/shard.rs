@@ -415,7 +415,8 @@ impl Shard {
     /// Slows writers as the log fills, from 60 % on, smoothly: there is no cliff at the end. For how long it did.
     pub async fn throttle(self: &Rc<Self>) -> Duration {
         let fill = self.log.borrow().fill_permille();
-        if fill > 500 || self.dirty_bytes.get() > (self.shared.memory_per_shard / 2).max(DIRTY_BYTES_MIN) {
+        let is_dirty = self.dirty_bytes.get() > (self.shared.memory_per_shard / 2).max(DIRTY_BYTES_MIN);
+        if fill > 500 || is_dirty || self.space.borrow().wants_checkpoint() {
             self.want_checkpoint();
         }
         if fill > 600 {

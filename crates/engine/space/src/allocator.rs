@@ -26,6 +26,9 @@ use forebay_device::SlotRef;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// For so many units at least no checkpoint is wanted: 4 MiB. Where less is free, who needs it waits for one.
+const ROOM_MIN: u64 = 1024;
+
 /// No chunk of the kind has room: ask the coordinator for a fresh one, or declare space scarce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NeedChunk;
@@ -75,6 +78,8 @@ pub struct Space {
     frozen: Period,
     /// The coordinator had no chunk left: fill every hole.
     pub(crate) scarce: bool,
+    /// Units that may be taken until a checkpoint is wanted, for what it frees; unknown before there was one, and while one runs.
+    until_wanted: Option<u64>,
     /// Chunks that are being evacuated, and chunks of which a slot is moving: nothing is allocated from them.
     pub(crate) closed: BTreeSet<ChunkId>,
     pub(crate) moving: BTreeSet<ChunkId>,
@@ -140,6 +145,18 @@ impl Space {
     /// Whether units wait for a checkpoint to become free.
     pub fn has_pending_frees(&self) -> bool {
         !self.current.freed.is_empty() || !self.frozen.freed.is_empty()
+    }
+
+    /// Whether half of what was free after the last checkpoint is taken: whoever has one begin now does not wait for what it frees.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.until_wanted == Some(0)
+    }
+
+    /// Counts what is free from now on, with so many units `elsewhere`.
+    pub fn count_room(&mut self, elsewhere: u64) {
+        let is_data = |chunk: &&Chunk| matches!(chunk.entry.kind, ChunkKind::Data { .. });
+        let here: u64 = self.chunks().filter(is_data).map(|chunk| u64::from(chunk.busy.zeros())).sum();
+        self.until_wanted = Some(((here + elsewhere) / 2).max(ROOM_MIN));
     }
 
     /// Reserves 2^n units (`units`) for a block of `kind`; they count as busy until freed or given back.
@@ -218,6 +235,7 @@ impl Space {
         let (addr, taken) = take(self.chunks.get_mut(&id).expect("chosen among the owned"), unit, size, most);
         self.open.insert(stream, (id, unit + taken * size));
         self.note_places(id, unit, taken * size, true);
+        self.until_wanted = self.until_wanted.map(|left| left.saturating_sub((taken * size).into()));
         Some((addr, taken, size))
     }
 
@@ -316,6 +334,7 @@ impl Space {
     pub fn freeze(&mut self) {
         assert!(self.frozen.allocated.is_empty() && self.frozen.freed.is_empty(), "one checkpoint at a time");
         self.frozen = std::mem::take(&mut self.current);
+        self.until_wanted = None;
         self.freeze_held();
         self.chunks.values_mut().for_each(|chunk| chunk.settled = chunk.logged);
     }
@@ -470,6 +489,36 @@ mod tests {
 
     fn ptr(addr: Addr, units: u32) -> Ptr {
         Ptr::new(addr, units * 4096, 1, Checksum(1))
+    }
+
+    #[test]
+    fn a_checkpoint_is_wanted_once_half_of_what_is_free_is_taken() {
+        let mut space = Space::default();
+        space.insert(Chunk::fresh(entry(1, DATA, 8192)));
+        let take = |space: &mut Space, units: u32| {
+            for _ in 0..units / 2 {
+                space.allocate(DATA, 2).expect("room");
+            }
+        };
+        take(&mut space, 1000);
+        assert!(!space.wants_checkpoint(), "nobody has counted yet");
+        space.freeze();
+        space.seal();
+        space.release();
+        space.count_room(808);
+        // Of 7192 units here, and 808 elsewhere.
+        take(&mut space, 3998);
+        assert!(!space.wants_checkpoint());
+        take(&mut space, 2);
+        assert!(space.wants_checkpoint());
+        space.freeze();
+        assert!(!space.wants_checkpoint(), "it runs");
+        space.seal();
+        space.release();
+        // Where little is left, one that comes too often costs more than waiting.
+        space.count_room(0);
+        take(&mut space, 1022);
+        assert!(!space.wants_checkpoint());
     }
 
     #[test]
