@@ -2,7 +2,7 @@
 
 use crate::cost::{Affine, Costs};
 use forebay_base::Nanos;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Of a shard that has nothing waiting.
 const IDLE: u64 = u64::MAX;
@@ -31,6 +31,8 @@ pub struct Pool {
     late: AtomicU64,
     /// The shortest time that these should have taken.
     missed: AtomicU64,
+    /// Whether something waited since then because the window was full.
+    was_full: AtomicBool,
     /// Virtual time: the greatest tag that began.
     reached: Own,
     /// By how much a shard may be ahead of the others.
@@ -54,6 +56,7 @@ impl Pool {
             timed: AtomicU64::new(0),
             late: AtomicU64::new(0),
             missed: AtomicU64::new(u64::MAX),
+            was_full: AtomicBool::new(false),
             reached: own(0),
             lead: AtomicU64::new(0),
             seen: AtomicU64::new(0),
@@ -101,6 +104,23 @@ impl Pool {
         self.window_max.store(window, Relaxed);
     }
 
+    /// Somebody has a latency goal from now on: the window begins where it cannot make him late, and grows as far as he allows.
+    pub(crate) fn begin_narrow(&self, goal: u64) {
+        self.window.fetch_min(self.least(goal), Relaxed);
+    }
+
+    /// The least window where this goal is missed.
+    fn least(&self, goal: u64) -> u64 {
+        (goal / GOAL_PARTS).max(self.window_max() / WINDOW_PARTS)
+    }
+
+    /// Something waits because the window is full.
+    pub(crate) fn note_full(&self) {
+        if !self.was_full.load(Relaxed) {
+            self.was_full.store(true, Relaxed);
+        }
+    }
+
     /// A request with a latency goal is over: the nanoseconds that it took, and those that it should.
     pub(crate) fn note(&self, took: u64, goal: u64) {
         self.timed.fetch_add(1, Relaxed);
@@ -110,22 +130,21 @@ impl Pool {
         }
     }
 
-    /// A goal is for 99 of 100. When more were late, there was too much in flight in front of them. It grows again more slowly than it shrinks.
+    /// A goal is for 99 of 100. When more were late, there was too much in flight in front of them. It grows again more slowly than it shrinks, and only
+    /// where it was full: otherwise nobody has shown that more would do no harm.
     fn steer(&self) {
-        let timed = self.timed.load(Relaxed);
-        let max = self.window_max();
-        let window = self.window();
+        let (timed, window) = (self.timed.load(Relaxed), self.window());
+        let grown = |part| if self.was_full.swap(false, Relaxed) { window + window / part } else { window };
         let next = if timed < TIMED_MIN {
             // Who has a goal asks for little. That shows nothing yet, and the less the longer it lasts.
-            window + window / 1024
+            grown(1024)
         } else {
-            let late = self.late.swap(0, Relaxed);
+            let (late, missed) = (self.late.swap(0, Relaxed), self.missed.swap(u64::MAX, Relaxed));
             self.timed.store(0, Relaxed);
-            let least = self.missed.swap(u64::MAX, Relaxed) / GOAL_PARTS;
-            let smaller = (window - window / 8).max(least.min(window));
-            if late * 100 > timed { smaller } else { window + window / 64 }
+            let smaller = || (window - window / 8).max(self.least(missed).min(window));
+            if late * 100 > timed { smaller() } else { grown(64) }
         };
-        self.window.store(next.clamp(max / WINDOW_PARTS, max), Relaxed);
+        self.window.store(next.min(self.window_max()), Relaxed);
     }
 
     pub(crate) fn in_flight(&self) -> u64 {
@@ -210,7 +229,15 @@ mod tests {
                 (0..TIMED_MIN).for_each(|_| pool.note(goal, goal));
                 pool.look(Nanos(look * LOOK_NS));
             }
+            assert_eq!(pool.window(), expected, "it was not full");
+            for look in 501..=900 {
+                (0..TIMED_MIN).for_each(|_| pool.note(goal, goal));
+                pool.note_full();
+                pool.look(Nanos(look * LOOK_NS));
+            }
             assert!(pool.is_wide_open());
+            pool.begin_narrow(goal);
+            assert_eq!(pool.window(), expected, "with a goal of {goal} ns");
         }
     }
 }

@@ -114,10 +114,13 @@ impl<T> Flow<T> {
         self.floor_request_ns.max(self.floor_byte_ps.saturating_mul(work.bytes.into()) / 1000)
     }
 
-    fn set(&mut self, level: &Level) {
+    fn set(&mut self, level: &Level, pool: &Pool) {
         self.weight = level.class.weight();
         (self.floor_request_ns, self.floor_byte_ps) = level.floor.each();
-        self.in_time = level.latency.map_or(0, |goal| goal.as_nanos() as u64 / 4 * 3);
+        self.in_time = level.latency.map_or(0, |goal| goal.as_nanos() as u64 / 3 * 2);
+        if self.in_time > 0 {
+            pool.begin_narrow(self.in_time);
+        }
     }
 }
 
@@ -159,7 +162,7 @@ impl<T> Scheduler<T> {
             is_listed: false,
             is_promised: false,
         };
-        flow.set(level);
+        flow.set(level, &self.pool);
         match self.unused.pop() {
             Some(id) => {
                 self.flows[id as usize] = Some(flow);
@@ -174,8 +177,8 @@ impl<T> Scheduler<T> {
 
     /// Another level, in force for what waits already.
     pub fn set(&mut self, now: Nanos, id: FlowId, level: &Level) {
-        let flow = self.flow(id.0);
-        flow.set(level);
+        let flow = self.flows[id.0 as usize].as_mut().expect("a flow that was not removed");
+        flow.set(level, &self.pool);
         // What an earlier level made it owe or be owed is forgotten.
         (flow.due, flow.turn) = (now.0, 0);
         self.unlist(id.0);
@@ -304,6 +307,9 @@ impl<T> Scheduler<T> {
                 self.waiting -= 1;
                 return Next::Begin(request, self.account(now, id, work, cost, by_floor));
             }
+        }
+        if turn.is_some() {
+            self.pool.note_full();
         }
         let next = self.until(due.filter(|_| due_now.is_none()));
         self.is_held_up |= matches!(next, Next::Full) && self.pool.shards() > 1;
