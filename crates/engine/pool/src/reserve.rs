@@ -334,12 +334,13 @@ impl Shard {
         reserved.map(coming_back).sum()
     }
 
-    /// Nodes that reserved volumes have for themselves already, counted from above: what is held for them does not know of these.
+    /// Nodes that reserved volumes have for themselves already, counted from above, of those that are held for them.
     fn nodes_had(&self) -> u64 {
         let datasets = self.datasets.borrow();
         let had = |dataset: &Rc<Dataset>| {
             let (blocks, own) = (dataset.reserved.get(), dataset.own.get().blocks);
-            if own == 0 || blocks == 0 { 0 } else { inner_nodes(blocks) + own.min(blocks.div_ceil(FANOUT)) }
+            let leaves = own.min(dataset.owed().div_ceil(FANOUT));
+            if own == 0 || blocks == 0 { 0 } else { inner_nodes(blocks) + leaves }
         };
         datasets.values().map(had).sum()
     }
@@ -351,8 +352,9 @@ impl Shard {
             || (held > 0 && self.nodes_of_tables() + held > self.space.borrow().nodes_free())
     }
 
-    /// Gets chunks for what is held and not there, as after the loss of a chunk's record. False when there are none, and it is short of them.
-    pub async fn make_up(self: &Rc<Self>) -> bool {
+    /// Gets chunks for what is held and not there, as after the loss of a chunk's record. False when there are none; with `beyond_doubt` only if it
+    /// is short of them.
+    pub async fn make_up(self: &Rc<Self>, beyond_doubt: bool) -> bool {
         for class in 0..CLASSES as u8 {
             loop {
                 let kind = match self.lacks(class) {
@@ -364,7 +366,8 @@ impl Shard {
                     break;
                 }
             }
-            if self.is_short(class) {
+            let is_short = if beyond_doubt { self.is_short(class) } else { self.lacks(class) != (0, 0) };
+            if is_short {
                 return false;
             }
         }
@@ -519,9 +522,11 @@ impl Control {
     /// After an import: whether all that is promised is there.
     pub async fn check_reservations(self: &Rc<Self>) -> Result<(), Error> {
         for index in 0..self.shard_count() {
-            let made_up = || self.on_shard(index, |shard| async move { shard.make_up().await });
+            let made_up = |beyond_doubt| {
+                self.on_shard(index, move |shard| async move { shard.make_up(beyond_doubt).await })
+            };
             // What the log frees comes back with a checkpoint.
-            if !made_up().await? && (self.checkpoint().await.is_err() || !made_up().await?) {
+            if !made_up(false).await? && (self.checkpoint().await.is_err() || !made_up(true).await?) {
                 let message = "less is free than is held for reserved volumes: writes to them may fail. Add disks, or delete volumes or \
                                snapshots";
                 self.event(Severity::Error, "pool.reservation_short", self.name(), message.into());

@@ -24,8 +24,11 @@ pub struct Pool {
     /// Cost of what is in flight, and how much that may be.
     in_flight: Own,
     window: AtomicU64,
-    /// What it is when no latency goal is in danger.
+    /// What keeps the disks busy, and it never exceeds.
     window_max: AtomicU64,
+    /// The shortest latency goal that anybody ever had, and whether the window grows fast since it began at its least for that.
+    strictest: AtomicU64,
+    is_starting: AtomicBool,
     /// Requests with a goal that are over, and those of them that took too long, since the window was last set.
     timed: AtomicU64,
     late: AtomicU64,
@@ -53,6 +56,8 @@ impl Pool {
             in_flight: own(0),
             window: AtomicU64::new(window),
             window_max: AtomicU64::new(window),
+            strictest: AtomicU64::new(u64::MAX),
+            is_starting: AtomicBool::new(false),
             timed: AtomicU64::new(0),
             late: AtomicU64::new(0),
             missed: AtomicU64::new(u64::MAX),
@@ -88,25 +93,28 @@ impl Pool {
         self.window.load(Relaxed)
     }
 
-    /// What it is when no latency goal is in danger.
+    /// What it never exceeds: as much as keeps the disks busy.
     pub(crate) fn window_max(&self) -> u64 {
         self.window_max.load(Relaxed)
     }
 
-    /// Whether as much may be in flight as keeps the disks busy: no latency goal is in danger.
+    /// Whether as much may be in flight as keeps the disks busy.
     pub fn is_wide_open(&self) -> bool {
         self.window() == self.window_max()
     }
 
-    /// It is made smaller as long as latency goals are missed.
+    /// What it may be from now on. It is smaller for latency goals.
     pub fn set_window(&self, window: u64) {
-        self.window.store(window, Relaxed);
         self.window_max.store(window, Relaxed);
+        self.window.store(window.min(self.least(self.strictest.load(Relaxed))), Relaxed);
     }
 
-    /// Somebody has a latency goal from now on: the window begins where it cannot make him late, and grows as far as he allows.
+    /// Somebody has a latency goal from now on. If nobody had one so short, the window begins where it cannot make him late, and grows as far as he allows.
     pub(crate) fn begin_narrow(&self, goal: u64) {
-        self.window.fetch_min(self.least(goal), Relaxed);
+        if goal < self.strictest.fetch_min(goal, Relaxed) {
+            self.is_starting.store(true, Relaxed);
+            self.window.fetch_min(self.least(goal), Relaxed);
+        }
     }
 
     /// The least window where this goal is missed.
@@ -114,7 +122,7 @@ impl Pool {
         (goal / GOAL_PARTS).max(self.window_max() / WINDOW_PARTS)
     }
 
-    /// Something waits because the window is full.
+    /// Something waits because the window is full, or goes in pieces because it is small.
     pub(crate) fn note_full(&self) {
         if !self.was_full.load(Relaxed) {
             self.was_full.store(true, Relaxed);
@@ -130,21 +138,27 @@ impl Pool {
         }
     }
 
-    /// A goal is for 99 of 100. When more were late, there was too much in flight in front of them. It grows again more slowly than it shrinks, and only
-    /// where it was full: otherwise nobody has shown that more would do no harm.
+    /// A goal is for 99 of 100. When more were late, there was too much in flight in front of them. It grows again more slowly than it shrinks, but for the
+    /// first time, and only where it was full: otherwise nobody has shown that more would do no harm.
     fn steer(&self) {
         let (timed, window) = (self.timed.load(Relaxed), self.window());
-        let grown = |part| if self.was_full.swap(false, Relaxed) { window + window / part } else { window };
+        let was_full = self.was_full.swap(false, Relaxed);
+        let grown = |part| if was_full { window + window / part } else { window };
         let next = if timed < TIMED_MIN {
             // Who has a goal asks for little. That shows nothing yet, and the less the longer it lasts.
             grown(1024)
         } else {
             let (late, missed) = (self.late.swap(0, Relaxed), self.missed.swap(u64::MAX, Relaxed));
             self.timed.store(0, Relaxed);
-            let smaller = || (window - window / 8).max(self.least(missed).min(window));
-            if late * 100 > timed { smaller() } else { grown(64) }
+            if late * 100 > timed {
+                self.is_starting.store(false, Relaxed);
+                (window - window / 8).max(self.least(missed).min(window))
+            } else {
+                grown(if self.is_starting.load(Relaxed) { 32 } else { 64 })
+            }
         };
-        self.window.store(next.min(self.window_max()), Relaxed);
+        // Unless somebody else has set it.
+        let _ = self.window.compare_exchange(window, next.min(self.window_max()), Relaxed, Relaxed);
     }
 
     pub(crate) fn in_flight(&self) -> u64 {
@@ -238,6 +252,18 @@ mod tests {
             assert!(pool.is_wide_open());
             pool.begin_narrow(goal);
             assert_eq!(pool.window(), expected, "with a goal of {goal} ns");
+            pool.set_window(1_000_000);
+            assert_eq!(pool.window(), expected, "somebody has that still");
+            // The first time it grows fast, until somebody is late.
+            for look in 901..=1050 {
+                (0..TIMED_MIN).for_each(|_| pool.note(goal, goal));
+                pool.note_full();
+                pool.look(Nanos(look * LOOK_NS));
+            }
+            assert!(pool.is_wide_open());
+            // Another one with that goal finds it as it is.
+            pool.begin_narrow(goal);
+            assert!(pool.is_wide_open());
         }
     }
 }

@@ -413,6 +413,9 @@ impl<T> Scheduler<T> {
 
     /// Small writes that one request may have in flight at a time.
     pub fn places_max(&self) -> usize {
+        if !self.pool.is_wide_open() {
+            self.pool.note_full();
+        }
         let places = (self.pool.window() / REQUEST_PART / self.pool.costs().write.fixed.max(1)) as usize;
         places.max(PLACES_MIN)
     }
@@ -445,6 +448,8 @@ impl<T> Scheduler<T> {
         }
         self.turns_in_flight -= if begun.is_turn { begun.cost } else { 0 };
         self.pool.end(begun.cost);
+        // Also where nothing waits.
+        self.pool.look(now);
     }
 }
 

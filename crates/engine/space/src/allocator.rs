@@ -249,6 +249,7 @@ impl Space {
         let chunk = self.chunks.get_mut(&ptr.addr().chunk()).expect("allocated from an owned chunk");
         let already = chunk.busy.clear(ptr.addr().unit(), ptr.units());
         assert_eq!(already, 0, "gave back a free unit");
+        self.until_wanted = self.until_wanted.map(|left| left + u64::from(ptr.units()));
         self.note_places(ptr.addr().chunk(), ptr.addr().unit(), ptr.units(), false);
     }
 
