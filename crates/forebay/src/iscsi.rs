@@ -7,7 +7,7 @@
 use forebay_cli::Failure;
 use forebay_control::{AccessMap, Credentials, Daemon, Iscsi, IscsiSession, MappedVolume, problem};
 use forebay_iscsi::{Chap, Secret};
-use forebay_pool::Engine;
+use forebay_pool::{Ceiling, Engine};
 use forebay_runtime::Cores;
 use forebay_scsi::{BlockFormat, Lun};
 use forebay_target::{Access, Events, IscsiServer, Mapping, Portal, Proof, Unknown};
@@ -45,6 +45,10 @@ impl Access for Doorman {
 
     fn targets(&self, initiator: &str) -> Vec<String> {
         self.0.admit(initiator).map(|admission| admission.targets().cloned().collect()).unwrap_or_default()
+    }
+
+    fn ceiling(&self, initiator: &str) -> Option<Arc<Ceiling>> {
+        self.0.admit(initiator)?.ceiling.clone().map(|ceiling| ceiling.0)
     }
 
     fn luns(&self, initiator: &str, target: &str) -> Vec<Mapping> {

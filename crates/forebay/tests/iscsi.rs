@@ -10,6 +10,7 @@ use forebay_iscsi::{CHALLENGE_LEN, Challenge, Credentials, Parameters, Purpose, 
 use forebay_runtime::{Arena, Buf};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 const TANK: &str = "iqn.2026-11.io.forebay:tank";
 const ESX1: &str = "iqn.1998-01.com.vmware:esx1";
@@ -325,6 +326,50 @@ fn a_volume_that_a_host_uses_is_put_back_only_by_force() {
     assert_eq!(u32::from_be_bytes(answer[..4].try_into().unwrap()), (64 << 20) / 512 - 1);
     let (status, _, data) = path.execute(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &[]);
     assert!(status == 0 && data == [0; 512], "the old contents");
+    daemon.stop();
+}
+
+/// Goal: what a host gets at most holds over all its sessions and volumes together, for nobody else, and follows a change at once; who has commands
+/// waiting below it can still end them.
+#[test]
+fn a_ceiling_of_a_host_is_one_for_all_its_paths() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    tank(&place);
+    place.run(&["host", "set", "esx1", "--ceiling-iops", "9"]).expect(2).says("ceiling_iops");
+    place.run(&["host", "set", "esx1", "--ceiling-iops", "20"]).expect(0);
+    assert!(place.run(&["host", "show", "esx1"]).expect(0).out.contains("ceiling     20 IOPS\n"));
+    // WRITE(10) of the first block, so many times.
+    let write = |name: &'static str, nth: usize, count: u32| {
+        let portal = daemon.iscsi[nth].clone();
+        std::thread::spawn(move || {
+            let mut wanted = wanted(name);
+            wanted.isid[5] = nth as u8;
+            let mut path = Initiator::log_in(&portal, wanted).expect("a login");
+            path.execute(&[0; 6], 0, &[]);
+            for _ in 0..count {
+                let (status, ..) = path.execute(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[7; 512]);
+                assert_eq!(status, 0, "WRITE(10)");
+            }
+        })
+    };
+    let begun = Instant::now();
+    let both = [write(ESX1, 0, 20), write(ESX1, 1, 20)];
+    both.into_iter().for_each(|path| path.join().expect("the writes go on"));
+    let held = begun.elapsed();
+    assert!(held > Duration::from_millis(1800) && held < Duration::from_secs(15), "{held:?}");
+
+    // At 20 a second these would take half a minute.
+    let begun = Instant::now();
+    let waiting = write(ESX1, 0, 600);
+    std::thread::sleep(Duration::from_millis(500));
+    // What asks for nothing on the medium does not wait for it.
+    assert_eq!(Initiator::named(&daemon.iscsi[1], ESX1).luns(), [0, 5]);
+    assert!(!waiting.is_finished());
+    place.run(&["host", "set", "esx1", "--ceiling-iops", "none"]).expect(0);
+    waiting.join().expect("the writes go on");
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(place.run(&["host", "show", "esx1"]).expect(0).out.contains("ceiling     -\n"));
     daemon.stop();
 }
 

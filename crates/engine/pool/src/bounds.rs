@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-pub(crate) struct Bounds {
+/// What requests wait for before anything else: up to two ceilings, of which others may know the second one, too.
+pub struct Bounds {
     /// What its own was made of.
     own: Cell<(Rate, Duration)>,
     /// Its own, and one that it shares with others.
@@ -48,6 +49,7 @@ impl Drop for Taken {
 }
 
 impl Bounds {
+    /// Those of a level; none for one that says none.
     pub fn new(level: &Level) -> Bounds {
         let bounds = Bounds {
             own: Cell::default(),
@@ -61,7 +63,7 @@ impl Bounds {
     }
 
     /// Others from now on, also for who waits; the same go on.
-    pub fn set(&self, level: &Level) {
+    pub(crate) fn set(&self, level: &Level) {
         let own = (level.ceiling, level.burst);
         if self.own.replace(own) == own {
             return;
@@ -89,13 +91,14 @@ impl Bounds {
         }
     }
 
-    /// Waits until `work` is below all of them, or there is nothing left to wait for. Whether there were any.
-    pub async fn pass(&self, rt: &Rt, work: Work, is_gone: &Cell<bool>) -> bool {
+    /// Waits until `work` is below all of them, or there is nothing left to wait for ([`Bounds::look_again`] when that changes). Whether there
+    /// were any.
+    pub async fn pass(&self, rt: &Rt, work: Work, is_gone: impl Fn() -> bool) -> bool {
         if self.ceilings.borrow().iter().all(Option::is_none) {
             return false;
         }
         let _first = self.gate.enter(1).await;
-        while !is_gone.get() {
+        while !is_gone() {
             let (now, version) = (rt.now(), self.version.get());
             let mut taken = Taken { ceilings: self.ceilings.borrow().clone(), work };
             let begins = taken.ceilings.iter().flatten().map(|ceiling| ceiling.take(now, work)).max();

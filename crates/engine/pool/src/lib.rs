@@ -78,10 +78,11 @@ mod volumes;
 mod wanted;
 
 pub use attributes::ATTRIBUTES_BYTES_MAX;
+pub use bounds::Bounds;
 pub use error::{Error, ErrorKind, IoError};
 pub use forebay_compress::Compression;
 pub use forebay_device::ErrorCounts;
-pub use forebay_qos::{Account, Cause, Class, Level, Rate, State, Task};
+pub use forebay_qos::{Account, Cause, Ceiling, Class, Level, Rate, State, Task, Work};
 pub use groups::GroupAdd;
 pub use handle::Volume;
 pub use ledger::{LedgerSecond, VolumeSecond};

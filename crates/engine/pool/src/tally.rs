@@ -107,7 +107,7 @@ impl LocalVolume {
             account.held_now += 1;
         });
         let mut request = Request { volume: self.clone(), work, is_timed, began: None, answer: None };
-        let was_held = flow.bounds.pass(rt, work, &self.dataset.gone).await;
+        let was_held = flow.bounds.pass(rt, work, || self.dataset.gone.get()).await;
         let now = if was_held { rt.now() } else { asked };
         flow.tally.change(|account| {
             account.held += now.since(asked);

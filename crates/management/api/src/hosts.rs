@@ -29,6 +29,11 @@ pub struct HostSpec {
     /// The name by which the target proves itself to the host (mutual CHAP).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual_user: Option<String>,
+    /// What it gets at most in a second over iSCSI, with all its sessions and volumes; absent without a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_iops: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_bytes_per_second: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
@@ -58,7 +63,7 @@ impl std::fmt::Debug for Chap {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostCreate {
     /// 1 to 63 letters, digits and `._-`, starting with a letter; no host and no group has it yet.
@@ -70,6 +75,12 @@ pub struct HostCreate {
     /// Only with `chap`, and with another secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual: Option<Chap>,
+    /// Requests that it gets at most in a second over iSCSI, with all its sessions and volumes: 10 to 10000000; 0 for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_iops: Option<u64>,
+    /// Bytes likewise, at least 1048576; 0 for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_bytes_per_second: Option<u64>,
 }
 
 /// What to change of a host; what is absent stays.
@@ -87,6 +98,12 @@ pub struct HostSet {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schema(value_type = Option<Chap>)]
     pub mutual: Option<Option<Chap>>,
+    /// Requests that it gets at most in a second over iSCSI, with all its sessions and volumes: 10 to 10000000; 0 for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_iops: Option<u64>,
+    /// Bytes likewise, at least 1048576; 0 for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_bytes_per_second: Option<u64>,
 }
 
 /// A field that is there, be it `null`; one that is absent becomes `None` by its default.

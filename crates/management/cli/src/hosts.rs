@@ -4,6 +4,7 @@ use crate::arguments::{DryRun, Yes};
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
 use crate::failure::{Exit, Failure, printable};
+use crate::size::{or_none, parse_iops, parse_size};
 use crate::{secret, show};
 use clap::{Args, Subcommand};
 use forebay_api as api;
@@ -27,6 +28,17 @@ pub struct Chap {
     pub mutual_secret_file: Option<PathBuf>,
 }
 
+/// What a host gets at most, over all its sessions and volumes.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct Ceilings {
+    /// Requests a second that it gets at most over iSCSI, or none
+    #[arg(long, value_name = "N", value_parser = or_none(parse_iops))]
+    ceiling_iops: Option<u64>,
+    /// Bytes a second that it gets at most, like 50M, or none
+    #[arg(long, value_name = "SIZE", value_parser = or_none(parse_size))]
+    ceiling_bandwidth: Option<u64>,
+}
+
 /// For commands that would take volumes from a host.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct Unmap {
@@ -47,6 +59,8 @@ pub enum Host {
         #[command(flatten)]
         chap: Chap,
         #[command(flatten)]
+        ceilings: Ceilings,
+        #[command(flatten)]
         dry_run: DryRun,
     },
     /// List hosts
@@ -56,7 +70,7 @@ pub enum Host {
         /// Name or UUID
         name: String,
     },
-    /// Change a host's initiator names or secrets
+    /// Change a host's initiator names, secrets or ceilings
     Set {
         /// Name or UUID
         name: String,
@@ -71,6 +85,8 @@ pub enum Host {
         /// The target does not prove itself any more
         #[arg(long, conflicts_with = "mutual")]
         no_mutual: bool,
+        #[command(flatten)]
+        ceilings: Ceilings,
         #[command(flatten)]
         dry_run: DryRun,
     },
@@ -158,9 +174,16 @@ pub fn logical_block(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
 impl Session {
     pub fn host(&self, command: Host) -> Outcome {
         match command {
-            Host::Create { name, iqn, chap, dry_run } => {
+            Host::Create { name, iqn, chap, ceilings, dry_run } => {
                 let (chap, mutual) = self.secrets(chap)?;
-                let body = HostCreate { name, initiators: iqn, chap, mutual };
+                let body = HostCreate {
+                    name,
+                    initiators: iqn,
+                    chap,
+                    mutual,
+                    ceiling_iops: ceilings.ceiling_iops,
+                    ceiling_bytes_per_second: ceilings.ceiling_bandwidth,
+                };
                 let call = Call::new(Operation::HostCreate).body(&body).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
                 if dry_run.dry_run {
@@ -176,13 +199,15 @@ impl Session {
                 self.one(&host, show::host)?;
                 self.mappings_below("host", &host.id)
             }
-            Host::Set { name, iqn, chap, no_chap, no_mutual, dry_run } => {
+            Host::Set { name, iqn, chap, no_chap, no_mutual, ceilings, dry_run } => {
                 let (chap, mutual) = self.secrets(chap)?;
                 let body = HostSet {
                     initiators: Some(iqn).filter(|iqn| !iqn.is_empty()),
                     chap: chap.map(Some).or(no_chap.then_some(None)),
                     // Without the host's proof there is none of the target's.
                     mutual: mutual.map(Some).or((no_mutual || no_chap).then_some(None)),
+                    ceiling_iops: ceilings.ceiling_iops,
+                    ceiling_bytes_per_second: ceilings.ceiling_bandwidth,
                 };
                 let call = Call::of(Operation::HostSet, &name).body(&body).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;

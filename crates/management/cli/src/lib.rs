@@ -306,6 +306,8 @@ mod tests {
             "project set tank/db --level none",
             "project create tank/db --ceiling-iops 2000 --ceiling-bandwidth 100M",
             "project set tank/db --ceiling-iops none",
+            "host create esx1 --iqn iqn.1998-01.com.vmware:esx1 --ceiling-iops 2000",
+            "host set esx1 --ceiling-bandwidth none",
             "pool create tank --layout single a --no-calibrate",
             "pool calibrate tank --no-wait",
             "session list --host esx1",

@@ -1,6 +1,7 @@
 //! The API's objects as people read them.
 
 use crate::failure::printable;
+use crate::levels::rate;
 use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
@@ -523,6 +524,7 @@ pub fn host(host: &Host) {
     if !host.status.groups.is_empty() {
         println!("  groups      {}", printable(&host.status.groups.join(" ")));
     }
+    println!("  ceiling     {}", rate(host.spec.ceiling_iops, host.spec.ceiling_bytes_per_second));
     println!("  sessions    {}", host.status.sessions);
     println!("  created     {} UTC", show_time(host.status.created_unix_ms));
 }

@@ -6,19 +6,36 @@
 
 use crate::hosts::{Content, Credentials};
 use forebay_base::Id;
-use forebay_pool::VolumeInfo;
+use forebay_pool::{Ceiling, Rate, VolumeInfo};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+/// A ceiling that all sessions of a host share: no two are equal.
+#[derive(Clone, Debug)]
+pub struct HostCeiling(pub Arc<Ceiling>);
+
+impl PartialEq for HostCeiling {
+    fn eq(&self, other: &HostCeiling) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for HostCeiling {}
 
 /// A host, as the iSCSI server has to treat it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Admission {
+    id: String,
     /// For people.
     pub host: String,
     /// How it has to prove itself; `None`: its name is enough.
     pub chap: Option<Credentials>,
     /// How the target proves itself when asked.
     pub mutual: Option<Credentials>,
+    rate: Rate,
+    /// What it gets at most; stays the same while the rate does.
+    pub ceiling: Option<HostCeiling>,
     targets: BTreeMap<String, Vec<MappedVolume>>,
 }
 
@@ -64,8 +81,8 @@ impl AccessMap {
 
     /// Takes over what is now; says whether anything is different.
     pub(crate) fn update(&self, content: &Content, volumes: &[VolumeInfo]) -> bool {
-        let next = snapshot(content, volumes);
         let mut current = self.snapshot.write().expect("no holder of this lock panics");
+        let next = snapshot(content, volumes, &current);
         let changed = **current != next;
         if changed {
             *current = Arc::new(next);
@@ -74,7 +91,7 @@ impl AccessMap {
     }
 }
 
-fn snapshot(content: &Content, volumes: &[VolumeInfo]) -> Snapshot {
+fn snapshot(content: &Content, volumes: &[VolumeInfo], before: &Snapshot) -> Snapshot {
     let volumes: HashMap<String, &VolumeInfo> =
         volumes.iter().map(|volume| (volume.id.to_string(), volume)).collect();
     let views = content.views();
@@ -92,7 +109,19 @@ fn snapshot(content: &Content, volumes: &[VolumeInfo]) -> Snapshot {
             });
         }
         targets.values_mut().for_each(|luns| luns.sort_by_key(|mapped| mapped.lun));
+        let rate = host.ceiling();
+        let known = host.initiators.iter().filter_map(|name| before.get(name));
+        let known = known.into_iter().find(|known| known.id == host.id && known.rate == rate);
+        let ceiling = match known {
+            Some(known) => known.ceiling.clone(),
+            None => {
+                (rate != Rate::default()).then(|| HostCeiling(Arc::new(Ceiling::new(rate, Duration::ZERO))))
+            }
+        };
         let admission = Arc::new(Admission {
+            id: host.id.clone(),
+            rate,
+            ceiling,
             host: host.name.clone(),
             chap: host.chap.clone(),
             mutual: host.mutual.clone(),
@@ -155,7 +184,34 @@ pub mod tests {
             initiators: initiators.iter().map(|name| name.to_string()).collect(),
             chap: None,
             mutual: None,
+            ceiling_iops: None,
+            ceiling_bytes_per_second: None,
         }
+    }
+
+    #[test]
+    fn a_ceiling_stays_the_same_until_it_is_another() {
+        let capped =
+            |id: &str, initiators: &[&str], iops| Host { ceiling_iops: iops, ..host(id, initiators) };
+        let map = AccessMap::default();
+        let mut content = Content { hosts: vec![capped("1", &["a", "b"], Some(100))], ..Content::default() };
+        let ceiling = |name: &str| map.admit(name).unwrap().ceiling.clone();
+        assert!(map.update(&content, &[]));
+        let first = ceiling("a").expect("a ceiling");
+        assert_eq!(ceiling("b"), Some(first.clone()), "one for all its paths");
+        // What it has taken is not forgotten when something else changes.
+        content.hosts[0].initiators.remove(0);
+        content.hosts.push(capped("2", &["a"], Some(100)));
+        assert!(map.update(&content, &[]));
+        assert_eq!(ceiling("b"), Some(first.clone()));
+        assert_ne!(ceiling("a"), Some(first.clone()), "another host's");
+        assert!(!map.update(&content, &[]), "nothing is different");
+        content.hosts[0].ceiling_iops = Some(200);
+        assert!(map.update(&content, &[]));
+        assert_ne!(ceiling("b"), Some(first));
+        content.hosts[0].ceiling_iops = None;
+        assert!(map.update(&content, &[]));
+        assert_eq!(ceiling("b"), None);
     }
 
     pub fn volume(id: u128, pool: &str, name: &str, core: usize) -> VolumeInfo {

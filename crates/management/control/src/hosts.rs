@@ -13,7 +13,8 @@ use crate::inherited::ProjectHosts;
 use crate::iscsi_names::target_name;
 use crate::numbers::Numbers;
 use crate::store::{Kept, Store};
-use forebay_api::{Code, Problem};
+use forebay_api::{Code, Problem, show_size};
+use forebay_pool::Rate;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 
@@ -58,6 +59,27 @@ pub struct Host {
     /// How the target proves itself; only with `chap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual: Option<Credentials>,
+    /// What it gets at most in a second, over all its sessions and volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_iops: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_bytes_per_second: Option<u64>,
+}
+
+impl Host {
+    /// What it gets at most in a second.
+    pub fn ceiling(&self) -> Rate {
+        Rate {
+            iops: self.ceiling_iops.unwrap_or_default(),
+            bytes: self.ceiling_bytes_per_second.unwrap_or_default(),
+        }
+    }
+
+    /// The same in words.
+    pub fn ceilings(&self) -> impl Iterator<Item = String> {
+        let iops = self.ceiling_iops.map(|iops| format!("{iops} requests"));
+        iops.into_iter().chain(self.ceiling_bytes_per_second.map(show_size))
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -17,6 +17,8 @@ fn host(name: &str) -> Host {
         initiators: vec![format!("iqn.{name}")],
         chap: None,
         mutual: None,
+        ceiling_iops: None,
+        ceiling_bytes_per_second: None,
     }
 }
 

@@ -29,7 +29,11 @@ fn main() {
         (0..disks).map(|n| MemoryDisk::new(n + 1, usize::from(n) % cores_wanted, mib << 20)).collect();
     let luns = all.iter().enumerate().map(|(lun, disk)| mapping(lun as u16, disk)).collect();
     let table = Table::default();
-    table.0.lock().expect("nobody panics").insert("*".into(), Host { proof: Proof::Name, luns });
+    table
+        .0
+        .lock()
+        .expect("nobody panics")
+        .insert("*".into(), Host { proof: Proof::Name, luns, ceiling: None });
     let sink = Arc::new(|event: forebay_pool::Event| {
         eprintln!("{:?} {} {}: {}", event.severity, event.code, event.object, event.message);
     });

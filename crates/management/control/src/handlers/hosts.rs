@@ -7,6 +7,7 @@ use super::told;
 use crate::access::IscsiSession;
 use crate::events::now_unix_ms;
 use crate::hosts::{Content, Group, Host, Mapping};
+use crate::levels::{CEILING_BYTES, CEILING_IOPS, check_ceiling};
 use crate::request::{
     Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tagged,
 };
@@ -64,6 +65,8 @@ fn shown(host: &Host, around: &Surroundings<'_>) -> api::Host {
             initiators: host.initiators.clone(),
             chap_user: host.chap.as_ref().map(|chap| chap.user.clone()),
             mutual_user: host.mutual.as_ref().map(|chap| chap.user.clone()),
+            ceiling_iops: host.ceiling_iops,
+            ceiling_bytes_per_second: host.ceiling_bytes_per_second,
         },
         status: api::HostStatus {
             groups: around.content.groups_with(&host.id).map(|group| group.name.clone()).collect(),
@@ -123,6 +126,12 @@ fn proof_in_words(host: &Host) -> String {
     }
 }
 
+/// A ceiling that is asked for: 0 is none.
+fn ceiling(field: &str, asked: Option<u64>) -> Result<Option<u64>, Problem> {
+    let asked = asked.filter(|rate| *rate > 0);
+    asked.map(|rate| check_ceiling(field, rate).map(|()| rate)).transpose()
+}
+
 /// The host that is asked for.
 pub fn new(request: &HostCreate) -> Result<Host, Problem> {
     rules::name("name", &request.name)?;
@@ -134,6 +143,8 @@ pub fn new(request: &HostCreate) -> Result<Host, Problem> {
         initiators: iscsi_names::initiators(&request.initiators)?,
         chap: iscsi_names::chap(request.chap.as_ref())?,
         mutual: iscsi_names::mutual(request.mutual.as_ref())?,
+        ceiling_iops: ceiling(CEILING_IOPS, request.ceiling_iops)?,
+        ceiling_bytes_per_second: ceiling(CEILING_BYTES, request.ceiling_bytes_per_second)?,
     };
     iscsi_names::both(host.chap.as_ref(), host.mutual.as_ref())?;
     Ok(host)
@@ -148,14 +159,15 @@ pub async fn create(
     let host = new(&request)?;
     let (id, name) = (host.id.clone(), host.name.clone());
     let what = format!("known as {}", host.initiators.join(", "));
-    let proof = proof_in_words(&host);
+    let mut more = vec![proof_in_words(&host)];
+    more.extend(host.ceilings().map(|ceiling| format!("It gets at most {ceiling} a second.")));
     let add = move |content: &mut Content| {
         content.hosts.push(host);
         Ok(())
     };
     if ask.dry_run {
         shared.hosts.plan(add)?;
-        return plan("host.create", &name, vec![format!("A host {what} is made."), proof]);
+        return plan("host.create", &name, [vec![format!("A host {what} is made.")], more].concat());
     }
     let _turn = shared.volume_turn.lock().await;
     change(&shared, add).await?;
@@ -177,6 +189,12 @@ fn apply(host: &mut Host, request: &HostSet) -> Result<Vec<String>, Problem> {
         host.mutual = iscsi_names::mutual(mutual.as_ref())?;
     }
     iscsi_names::both(host.chap.as_ref(), host.mutual.as_ref())?;
+    if request.ceiling_iops.is_some() {
+        host.ceiling_iops = ceiling(CEILING_IOPS, request.ceiling_iops)?;
+    }
+    if request.ceiling_bytes_per_second.is_some() {
+        host.ceiling_bytes_per_second = ceiling(CEILING_BYTES, request.ceiling_bytes_per_second)?;
+    }
     let mut changes = Vec::new();
     if host.initiators != before.initiators {
         changes.push(format!("known as {}", host.initiators.join(", ")));
@@ -189,6 +207,13 @@ fn apply(host: &mut Host, request: &HostSet) -> Result<Vec<String>, Problem> {
             Some(credentials) => changes.push(format!("{what} set, as {}", credentials.user)),
             None => changes.push(format!("{what} removed")),
         }
+    }
+    if host.ceiling() != before.ceiling() {
+        let ceilings: Vec<String> = host.ceilings().collect();
+        changes.push(match ceilings.is_empty() {
+            true => "no ceiling from now on".into(),
+            false => format!("at most {} a second", ceilings.join(" and ")),
+        });
     }
     if !changes.is_empty() {
         host.revision += 1;

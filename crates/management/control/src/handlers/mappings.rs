@@ -275,7 +275,7 @@ pub async fn ensure(
     volume: &str,
 ) -> Result<(), Problem> {
     let initiators = initiators.iter().map(|name| name.to_string()).collect();
-    let new = hosts::new(&HostCreate { name: host.into(), initiators, chap: None, mutual: None })?;
+    let new = hosts::new(&HostCreate { name: host.into(), initiators, ..HostCreate::default() })?;
     let _turn = shared.volume_turn.lock().await;
     let volume = shared.engine.volume(volume).await.map_err(convert::problem)?;
     let pool = pool_id(shared, &volume.pool).await?;

@@ -6,10 +6,11 @@
 use crate::backing::Device;
 use forebay_base::Id;
 use forebay_iscsi::Chap;
-use forebay_pool::{IoError, SyncPolicy};
+use forebay_pool::{Ceiling, IoError, SyncPolicy};
 use forebay_runtime::{Buf, Rt};
 use forebay_scsi::{BlockFormat, Lun};
 use std::future::Future;
+use std::sync::Arc;
 
 /// Who may use what. Asked at every login and whenever [`IscsiServer::access_changed`](crate::IscsiServer::access_changed)
 /// was called, on any core; must not block. Initiator and target names are in lower case.
@@ -23,6 +24,9 @@ pub trait Access: Send + Sync + 'static {
 
     /// What the initiator sees at a target, in no order; each number once. Empty where it may not log in.
     fn luns(&self, initiator: &str, target: &str) -> Vec<Mapping>;
+
+    /// What the host of an initiator gets at most, over all its sessions and volumes: the same one for all of them, until it is to be another.
+    fn ceiling(&self, initiator: &str) -> Option<Arc<Ceiling>>;
 }
 
 /// How a known initiator shows who it is.

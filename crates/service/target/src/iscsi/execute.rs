@@ -8,7 +8,7 @@ use super::mail::Who;
 use super::unit::{Live, Presence, Units};
 use crate::backing::Device;
 use crate::event::Reporter;
-use forebay_pool::{IoError, Severity};
+use forebay_pool::{IoError, Severity, Work};
 use forebay_runtime::{Buf, Cores, Rt};
 use forebay_scsi::{
     Command, CopyUnit, DataIn, DataOut, Designator, Direction, Op, Outcome, Response, Sense, Status, Step,
@@ -106,6 +106,10 @@ pub async fn execute<V: Volumes>(
             }
             Step::Medium(op, task) => (op, task),
         };
+        if let Some(work) = work_of(&op) {
+            // In its place among the unit's commands: who aborts those, waits for it, or has it wait no longer.
+            presence.bounds.pass(rt, work, || is_aborted() || presence.is_detached.get()).await;
+        }
         // Reservations that are being stored have to be carried through; everything else may be left where it is.
         if is_aborted() && !matches!(op, Op::Persist(_)) {
             return done(Response::status(Status::TaskAborted));
@@ -119,6 +123,18 @@ pub async fn execute<V: Volumes>(
             rt.local::<Units<V::Disk>>().forget(&live);
         }
         step = live.unit.borrow_mut().resume(task, result);
+    }
+}
+
+/// What an operation counts as below the ceiling of its host, if it is one on the medium.
+fn work_of(op: &Op) -> Option<Work> {
+    match op {
+        Op::Read { len, .. } => Some(Work::read(*len as u64, 1)),
+        Op::Write { data, .. } => Some(Work::write(data.iter().map(|part| part.len() as u64).sum(), 1)),
+        Op::CompareAndWrite { new, .. } => Some(Work::write(new.len() as u64, 1)),
+        Op::Discard { .. } | Op::WriteZeroes { .. } => Some(Work::write(0, 1)),
+        Op::Copy { len, .. } => Some(Work::write(*len, 1)),
+        Op::Flush | Op::Status { .. } | Op::Persist(_) | Op::Abort(_) | Op::Luns | Op::Resolve(_) => None,
     }
 }
 
@@ -281,7 +297,7 @@ where
 pub async fn visit<V: Volumes>(rt: &Rt, seat: &Seat<V>, mapping: &Mapping) -> Result<Here<V>, IoError> {
     let units = rt.local::<Units<V::Disk>>();
     let live = units.open(rt, &seat.volumes, mapping, &seat.who).await?;
-    let presence = live.attach(&seat.who).ok_or(IoError::Suspended)?;
+    let presence = live.attach(&seat.who, &*seat.access).ok_or(IoError::Suspended)?;
     Ok((live, presence))
 }
 

@@ -11,7 +11,7 @@ use super::execute::{
 use super::unit::{Live, Presence, Units};
 use forebay_iscsi::wire::task_function as function;
 use forebay_iscsi::{Attribute, Command, Completion, TAGS_MAX, Tag, TaskAnswer};
-use forebay_pool::IoError;
+use forebay_pool::{Ceiling, IoError};
 use forebay_runtime::Rt;
 use forebay_scsi::{
     Attention, BlockFormat, DataIn, DataOut, Lun, Response, SenseBytes, Status, TRANSFER_BYTES_MAX,
@@ -20,12 +20,15 @@ use forebay_scsi::{
 use futures_channel::oneshot;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A session as its commands see it.
 pub struct Client<V: Volumes> {
     pub rt: Rt,
     pub seat: Seat<V>,
     table: RefCell<Vec<Entry<V>>>,
+    /// What its host gets at most.
+    ceiling: RefCell<Option<Arc<Ceiling>>>,
     /// By tag: the initiator no longer wants the command.
     aborted: Vec<Cell<bool>>,
 }
@@ -77,7 +80,8 @@ impl<V: Volumes> Client<V> {
     pub fn new(rt: Rt, seat: Seat<V>) -> Client<V> {
         let table = seat.luns().into_iter().map(|mapping| Entry { mapping, here: None }).collect();
         let aborted = (0..TAGS_MAX).map(|_| Cell::new(false)).collect();
-        Client { rt, seat, table: RefCell::new(table), aborted }
+        let ceiling = RefCell::new(seat.access.ceiling(&seat.who.initiator));
+        Client { rt, seat, table: RefCell::new(table), ceiling, aborted }
     }
 
     fn place(&self, lun: u64) -> Place<V> {
@@ -112,6 +116,10 @@ impl<V: Volumes> Client<V> {
 
     pub fn set_aborted(&self, tag: Tag) {
         self.aborted[tag.index()].set(true);
+        // It may wait for its host's ceiling.
+        for (_, presence) in self.table.borrow().iter().filter_map(|entry| entry.here.as_ref()) {
+            presence.bounds.look_again();
+        }
     }
 
     /// Whether this logical unit number, as it travels, means the volume.
@@ -151,6 +159,15 @@ impl<V: Volumes> Client<V> {
             }
         }
         table.extend(added.into_iter().map(|mapping| Entry { mapping, here: None }));
+        let ceiling = access.ceiling(&who.initiator);
+        let place = |ceiling: &Option<Arc<Ceiling>>| ceiling.as_ref().map(Arc::as_ptr);
+        let before = self.ceiling.replace(ceiling.clone());
+        if place(&before) != place(&ceiling) {
+            for entry in table.iter() {
+                let ceiling = ceiling.clone();
+                self.on_unit(&entry.mapping, move |live, session| live.bound(session, ceiling.clone()));
+            }
+        }
         if changed {
             for entry in table.iter() {
                 self.on_unit(&entry.mapping, |live, session| {

@@ -5,10 +5,10 @@
 //! registrations outlive sessions. A session that uses it has a [`Presence`] there: its nexus, how many of its
 //! commands run, and how to reach it. Sessions of other cores have theirs here, too.
 
-use super::access::{Disk, Mapping, Volumes};
+use super::access::{Access, Disk, Mapping, Volumes};
 use super::mail::{Mail, Who, post};
 use forebay_base::Id;
-use forebay_pool::IoError;
+use forebay_pool::{Bounds, Ceiling, IoError, Level};
 use forebay_runtime::{Completer, Rt, completion};
 use forebay_scsi::{
     Admission, Alignment, Attention, Nexus, NexusId, TaskAttribute, TaskSet, Unit, UnitConfig,
@@ -26,6 +26,8 @@ pub struct Presence {
     running: Cell<u32>,
     idle: RefCell<Vec<Completer<()>>>,
     pub alignment: RefCell<Alignment>,
+    /// What its commands have to pass before they begin.
+    pub bounds: Bounds,
     /// The session no longer sees the unit; what runs is finished.
     pub is_detached: Cell<bool>,
 }
@@ -128,18 +130,21 @@ impl<D: Disk> Live<D> {
     }
 
     /// A session comes to use the unit; `None` when it has too many already.
-    pub fn attach(&self, who: &Arc<Who>) -> Option<Rc<Presence>> {
+    pub fn attach(&self, who: &Arc<Who>, access: &dyn Access) -> Option<Rc<Presence>> {
         if let Some(known) = self.presence(who.session) {
             return Some(known);
         }
         let nexus = Nexus { initiator: who.port.clone(), portal_group: who.portal_group };
         let nexus = self.unit.borrow_mut().attach(nexus).ok()?;
+        let bounds = Bounds::new(&Level::default());
+        bounds.share(access.ceiling(&who.initiator));
         let presence = Rc::new(Presence {
             nexus,
             who: who.clone(),
             running: Cell::new(0),
             idle: RefCell::default(),
             alignment: RefCell::default(),
+            bounds,
             is_detached: Cell::new(false),
         });
         self.presences.borrow_mut().push(presence.clone());
@@ -156,7 +161,15 @@ impl<D: Disk> Live<D> {
         if let Some(at) = presences.iter().position(|presence| presence.who.session == session) {
             let left = presences.swap_remove(at);
             left.is_detached.set(true);
+            left.bounds.look_again();
             self.unit.borrow_mut().detach(left.nexus);
+        }
+    }
+
+    /// A session's host gets this at most from now on.
+    pub fn bound(&self, session: u64, ceiling: Option<Arc<Ceiling>>) {
+        if let Some(presence) = self.presence(session) {
+            presence.bounds.share(ceiling);
         }
     }
 

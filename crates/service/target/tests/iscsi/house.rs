@@ -1,7 +1,7 @@
 //! Disks in memory, and a table of who may use them: what stands behind an iSCSI server in tests.
 
 use forebay_base::Id;
-use forebay_pool::{Extent, IoError, SyncPolicy};
+use forebay_pool::{Ceiling, Extent, IoError, SyncPolicy};
 use forebay_runtime::{Buf, Rt};
 use forebay_scsi::{BlockFormat, Lun};
 use forebay_target::{Access, Device, Disk, Mapping, Proof, Unknown, Volumes};
@@ -200,6 +200,7 @@ impl Volumes for Disks {
 pub struct Host {
     pub proof: Proof,
     pub luns: Vec<Mapping>,
+    pub ceiling: Option<Arc<Ceiling>>,
 }
 
 /// Hosts by initiator name; `*` is everybody else.
@@ -220,6 +221,9 @@ impl Access for Table {
     fn targets(&self, initiator: &str) -> Vec<String> {
         let sees = self.with(initiator, |host| !host.luns.is_empty());
         if sees == Some(true) { vec![TARGET.into()] } else { Vec::new() }
+    }
+    fn ceiling(&self, initiator: &str) -> Option<Arc<Ceiling>> {
+        self.with(initiator, |host| host.ceiling.clone()).flatten()
     }
     fn luns(&self, initiator: &str, target: &str) -> Vec<Mapping> {
         if target != TARGET {

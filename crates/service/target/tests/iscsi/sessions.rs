@@ -178,7 +178,11 @@ fn reservations_hold_between_initiators() {
     served.table.0.lock().unwrap().insert(
         "iqn.other".into(),
         // On the other core.
-        crate::house::Host { proof: forebay_target::Proof::Name, luns: vec![mapping(1, &served.disks[1])] },
+        crate::house::Host {
+            proof: forebay_target::Proof::Name,
+            luns: vec![mapping(1, &served.disks[1])],
+            ceiling: None,
+        },
     );
     let mut first = Client::open(served.address(0));
     let mut second = Client::log_in(served.address(1), wanted("iqn.other")).unwrap();
@@ -226,7 +230,11 @@ fn resets_reach_the_commands_of_others() {
     let served = Served::new();
     served.table.0.lock().unwrap().insert(
         "iqn.other".into(),
-        crate::house::Host { proof: forebay_target::Proof::Name, luns: vec![mapping(9, &served.disks[0])] },
+        crate::house::Host {
+            proof: forebay_target::Proof::Name,
+            luns: vec![mapping(9, &served.disks[0])],
+            ceiling: None,
+        },
     );
     let mut first = Client::open(served.address(0));
     let mut second = Client::log_in(served.address(0), wanted("iqn.other")).unwrap();

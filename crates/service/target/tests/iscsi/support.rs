@@ -49,7 +49,7 @@ impl Served {
         let disks: Vec<_> = (0..3).map(|n| MemoryDisk::new(n + 1, usize::from(n) % 2, SIZE)).collect();
         let luns = disks.iter().enumerate().map(|(lun, disk)| mapping(lun as u16, disk)).collect();
         let table = Arc::new(Table::default());
-        table.0.lock().unwrap().insert(HOST.into(), Host { proof, luns });
+        table.0.lock().unwrap().insert(HOST.into(), Host { proof, luns, ceiling: None });
         let events: Arc<Mutex<Vec<PoolEvent>>> = Arc::default();
         let sink = {
             let events = events.clone();

@@ -26,7 +26,7 @@ fn with_server<F: Future<Output = ()> + 'static>(
         let disks: Vec<_> = (0..3).map(|n| MemoryDisk::new(n + 1, 0, 1 << 30)).collect();
         let luns = disks.iter().enumerate().map(|(lun, disk)| mapping(lun as u16, disk)).collect();
         let table = Table::default();
-        table.0.lock().unwrap().insert(HOST.into(), Host { proof: Proof::Name, luns });
+        table.0.lock().unwrap().insert(HOST.into(), Host { proof: Proof::Name, luns, ceiling: None });
         let events = Events::default();
         let sink = events.clone();
         let sink = Arc::new(move |event| sink.lock().unwrap().push(event));

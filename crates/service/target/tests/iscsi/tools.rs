@@ -9,7 +9,7 @@ use std::process::Command;
 fn open_house() -> Served {
     let served = Served::new();
     let luns = served.disks.iter().enumerate().map(|(lun, disk)| mapping(lun as u16, disk)).collect();
-    served.table.0.lock().unwrap().insert("*".into(), Host { proof: Proof::Name, luns });
+    served.table.0.lock().unwrap().insert("*".into(), Host { proof: Proof::Name, luns, ceiling: None });
     served
 }
 
