@@ -339,7 +339,8 @@ impl Shard {
         let datasets = self.datasets.borrow();
         let had = |dataset: &Rc<Dataset>| {
             let (blocks, own) = (dataset.reserved.get(), dataset.own.get().blocks);
-            let leaves = own.min(dataset.owed().div_ceil(FANOUT));
+            let held = dataset.owed() + transit(dataset.class(), blocks);
+            let leaves = own.min(held.div_ceil(FANOUT));
             if own == 0 || blocks == 0 { 0 } else { inner_nodes(blocks) + leaves }
         };
         datasets.values().map(had).sum()

@@ -26,8 +26,8 @@ use forebay_device::SlotRef;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For so many units at least no checkpoint is wanted: 4 MiB. Where less is free, who needs it waits for one.
-const ROOM_MIN: u64 = 1024;
+/// For so many units at least no checkpoint is wanted: 64 MiB. Where less is free, who needs it waits for one.
+const ROOM_MIN: u64 = 16384;
 
 /// No chunk of the kind has room: ask the coordinator for a fresh one, or declare space scarce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -495,7 +495,7 @@ mod tests {
     #[test]
     fn a_checkpoint_is_wanted_once_half_of_what_is_free_is_taken() {
         let mut space = Space::default();
-        space.insert(Chunk::fresh(entry(1, DATA, 8192)));
+        space.insert(Chunk::fresh(entry(1, DATA, 65536)));
         let take = |space: &mut Space, units: u32| {
             for _ in 0..units / 2 {
                 space.allocate(DATA, 2).expect("room");
@@ -506,9 +506,9 @@ mod tests {
         space.freeze();
         space.seal();
         space.release();
-        space.count_room(808);
-        // Of 7192 units here, and 808 elsewhere.
-        take(&mut space, 3998);
+        space.count_room(1464);
+        // Of 64 536 units here, and 1464 elsewhere.
+        take(&mut space, 32_998);
         assert!(!space.wants_checkpoint());
         take(&mut space, 2);
         assert!(space.wants_checkpoint());
@@ -518,7 +518,7 @@ mod tests {
         space.release();
         // Where little is left, one that comes too often costs more than waiting.
         space.count_room(0);
-        take(&mut space, 1022);
+        take(&mut space, 16_382);
         assert!(!space.wants_checkpoint());
     }
 
