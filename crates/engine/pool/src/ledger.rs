@@ -180,7 +180,7 @@ impl Control {
         self.ledger.keep(LedgerSecond { number, at, span, volumes, tasks, capacity, promised });
     }
 
-    /// Where requests of all shards waited for their turn all the time, the disks did what they can do, unless the window was made small for a latency goal. Where they took
+    /// Where requests of all shards waited for their turn all the time, the disks did what they can do, unless the window is small for latency goals, or still is. Where they took
     /// `slowest` thousandths of their usual time although there was little to do, they can do no more than that leaves.
     fn note_health(&self, span: u64, busy: u64, is_full: bool, slowest: Option<u64>) {
         let health = self.ledger.health.get();

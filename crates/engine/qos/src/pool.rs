@@ -233,33 +233,28 @@ mod tests {
             [(3_200_000, 100_000), (320_000, 1_000_000 / WINDOW_PARTS), (64_000_000, 1_000_000)]
         {
             let pool = Pool::new(1, Costs { read: line, write: line }, 1_000_000);
-            for look in 1..=100 {
-                (0..TIMED_MIN).for_each(|_| pool.note(goal + 1, goal));
-                pool.look(Nanos(look * LOOK_NS));
-            }
+            let look = |looks: std::ops::RangeInclusive<u64>, took: u64, is_full: bool| {
+                for look in looks {
+                    (0..TIMED_MIN).for_each(|_| pool.note(took, goal));
+                    if is_full {
+                        pool.note_full();
+                    }
+                    pool.look(Nanos(look * LOOK_NS));
+                }
+            };
+            look(1..=100, goal + 1, false);
             assert_eq!(pool.window(), expected, "a goal of {goal} ns");
             // It grows again when all are in time.
-            for look in 101..=500 {
-                (0..TIMED_MIN).for_each(|_| pool.note(goal, goal));
-                pool.look(Nanos(look * LOOK_NS));
-            }
+            look(101..=500, goal, false);
             assert_eq!(pool.window(), expected, "it was not full");
-            for look in 501..=900 {
-                (0..TIMED_MIN).for_each(|_| pool.note(goal, goal));
-                pool.note_full();
-                pool.look(Nanos(look * LOOK_NS));
-            }
+            look(501..=900, goal, true);
             assert!(pool.is_wide_open());
             pool.begin_narrow(goal);
             assert_eq!(pool.window(), expected, "with a goal of {goal} ns");
             pool.set_window(1_000_000);
             assert_eq!(pool.window(), expected, "somebody has that still");
             // The first time it grows fast, until somebody is late.
-            for look in 901..=1050 {
-                (0..TIMED_MIN).for_each(|_| pool.note(goal, goal));
-                pool.note_full();
-                pool.look(Nanos(look * LOOK_NS));
-            }
+            look(901..=1050, goal, true);
             assert!(pool.is_wide_open());
             // Another one with that goal finds it as it is.
             pool.begin_narrow(goal);
