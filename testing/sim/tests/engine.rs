@@ -2,6 +2,7 @@
 //! Method: a few seeds of what `sim` does at length; failures name the command that replays them.
 
 use forebay_base::planted::Bug;
+use forebay_pool::Layout;
 use forebay_sim::crash::{self, Plan};
 use forebay_sim::matrix::{self, ROWS};
 use forebay_sim::setup::Setup;
@@ -52,6 +53,20 @@ fn each_row_of_the_matrix_holds_for_one_setup() {
         if let Err(failure) = (row.run)(setup) {
             panic!("{}: {failure}\nreplay {} --row {}", row.name, setup.options(), row.name);
         }
+    }
+}
+
+/// Setups in which writers once waited for space with their blocks locked and room in the log claimed, while who was to make space wanted both: the
+/// pool stood still for ever, or a reserved volume's write found no space.
+#[test]
+fn who_waits_for_space_holds_nothing() {
+    let row = ROWS.iter().find(|row| row.name == "reserved").expect("a row");
+    let parity = Layout::Parity { data: 2, parity: 1 };
+    let on_parity = [51, 44, 54].map(|seed| Setup { layout: parity, ..Setup::from_seed(seed) });
+    let mirrored = Setup { layout: Layout::Mirror, log_disks: 2, shards: 2, ..Setup::from_seed(4) };
+    for setup in on_parity.into_iter().chain([mirrored]) {
+        (row.run)(&setup)
+            .unwrap_or_else(|failure| panic!("{failure}\nreplay {} --row reserved", setup.options()));
     }
 }
 

@@ -11,8 +11,8 @@
 use crate::dataset::{Dataset, Staged};
 use crate::destage::LogClaim;
 use crate::error::IoError;
-use crate::lines::LinesClaim;
 use crate::pack::Block;
+use crate::places::PlacesClaim;
 use crate::record::DatasetRecord;
 use crate::shard::{NodesClaim, Shard};
 use crate::signal::Pass;
@@ -102,7 +102,7 @@ pub(crate) struct Entry {
     /// Room in the log.
     pub room: Option<LogClaim>,
     /// Lines of which the entry has all that is taken.
-    pub lines: Vec<LinesClaim>,
+    pub lines: Vec<PlacesClaim>,
     /// Nodes that applying the entry may make dirty.
     pub nodes: Option<NodesClaim>,
     /// Bytes of the entry's records, once it is queued.

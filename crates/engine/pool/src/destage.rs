@@ -11,7 +11,6 @@ use crate::lineage::Snapshot;
 use crate::record::DatasetState;
 use crate::reserve::Claim;
 use crate::shard::Shard;
-use crate::wanted::Wanted;
 use forebay_log::Frame;
 use std::cell::Cell;
 use std::iter::once;
@@ -47,16 +46,7 @@ impl Shard {
     /// entry is applied. Every client operation asks: one that did not could fill the log while its tail waits for
     /// blocks to be destaged. Not to be called with blocks locked: destaging locks them too.
     pub async fn staging_room(self: &Rc<Self>, bytes: usize) -> Result<LogClaim, IoError> {
-        self.room_below(bytes, self.staging_limit()).await
-    }
-
-    /// The same for what evacuation moves: it may go on when clients who wait for it have claimed their part.
-    pub async fn moving_room(self: &Rc<Self>, bytes: usize) -> Result<LogClaim, IoError> {
-        let ring = self.log.borrow().ring.bytes();
-        self.room_below(bytes, ring / 16 * 15).await
-    }
-
-    async fn room_below(self: &Rc<Self>, bytes: usize, limit: u64) -> Result<LogClaim, IoError> {
+        let limit = self.staging_limit();
         let bytes = Frame::length_for(bytes);
         let fits = || {
             self.log_needed(bytes) <= limit
@@ -194,8 +184,11 @@ impl Shard {
                 let moved = if has_lines { self.destage_lines().await } else { self.destage_some().await };
                 self.destage_tries.set(self.destage_tries.get() + 1);
                 self.destage_stuck.set(moved.is_err());
-                if moved.is_err() {
-                    // No space, or suspended: what made it so will wake this task again.
+                if let Err(error) = moved {
+                    // Suspended, or no space: what made it so will wake this task again.
+                    if error == IoError::NoSpace {
+                        self.find_space();
+                    }
                     break;
                 }
                 self.progress.changed();
@@ -206,8 +199,24 @@ impl Shard {
         }
     }
 
+    /// Has others make space for what is staged. Not waited for: they may want room in the log, and that what is there moves on.
+    fn find_space(self: &Rc<Self>) {
+        if self.finding_space.replace(true) {
+            return;
+        }
+        let shard = self.clone();
+        self.spawn(async move {
+            let found = shard.reclaim().await;
+            shard.finding_space.set(false);
+            if found {
+                shard.destage_work.send();
+            }
+        });
+    }
+
     /// Moves the blocks of the oldest frames, up to one entry's worth.
     async fn destage_some(self: &Rc<Self>) -> Result<(), IoError> {
+        self.place_staged().await?;
         let Some(oldest) = self.log.borrow().staged.keys().next().copied() else { return Ok(()) };
         let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
         for dataset in datasets {
@@ -245,14 +254,8 @@ impl Shard {
         };
         let mut changes = Vec::new();
         for block in first..first + count as u64 {
-            if movable(block).is_some_and(|staged| staged.place.is_none()) {
-                // From before the import: reserved then, found anew now.
-                let wanted = Wanted::one(self.pack_staged(dataset, block).size());
-                let place = self.allocate(&wanted, 0, Claim::Moved).await?.0.remove(0);
-                self.replace_place(dataset, block, place, |place| place.is_none());
-            }
             let Some(staged) = movable(block) else { continue };
-            let place = staged.place.expect("found just now");
+            let place = staged.place.expect("found before");
             changes.push(Change::moved(dataset, block, staged.block, &place));
         }
         if changes.is_empty() {

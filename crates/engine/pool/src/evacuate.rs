@@ -31,8 +31,6 @@ use std::rc::Rc;
 const MOVE_BYTES: usize = 512 << 10;
 /// The same where moving goes by way of the log.
 const MOVE_BYTES_LOGGED: usize = 64 << 10;
-/// The last part of the log is for clients.
-const LOG_FILL_PERMILLE_MAX: u64 = 750;
 
 impl Shard {
     /// Asks for space that other shards, or other chunks of this one, hold scattered. True when there may be some now.
@@ -150,8 +148,8 @@ impl Shard {
             let Some(_guard) = dataset.locks.try_lock(block, block) else { continue };
             let size = dataset.staged.borrow().get(&block).map(|staged| staged.block.size());
             let Some(size) = size else { continue };
-            let (places, _) = self.allocate_here(&Wanted::one(size), 0, Claim::Moved).await?;
-            self.replace_place(dataset, block, places[0], inside);
+            let (mut places, _) = self.allocate_here(&Wanted::one(size), 0, Claim::Moved).await?;
+            self.replace_place(dataset, block, places.take_first(1)[0], inside);
         }
         Ok(())
     }
@@ -166,10 +164,7 @@ impl Shard {
         closed: &BTreeSet<ChunkId>,
     ) -> Result<u64, IoError> {
         let has_lines = self.space.borrow().has_lines();
-        let _room = match has_lines {
-            true => Some(self.moving_room(count * dataset.block_bytes()).await?),
-            false => self.log_room().await.map(|()| None)?,
-        };
+        let _room = self.staging_room(if has_lines { count * dataset.block_bytes() } else { 0 }).await?;
         let guard = dataset.locks.try_lock(first, first + count as u64 - 1);
         if guard.is_none() && !active(Bug::EvacuatesLockedBlocks) {
             return Ok(0);
@@ -204,13 +199,13 @@ impl Shard {
         let bytes = (moving.len() * dataset.block_bytes()) as u64;
         let nodes = dataset.nodes_over(once(first..first + count as u64));
         let sizes: Vec<Size> = moving.iter().map(|(_, block)| block.size()).collect();
-        let (places, nodes) = self.allocate_here(&Wanted::Each(&sizes), nodes, Claim::Moved).await?;
+        let (mut places, nodes) = self.allocate_here(&Wanted::Each(&sizes), nodes, Claim::Moved).await?;
         // Into lines with parity by way of the log, as everything small.
         let change = |((first, block), place): ((u64, Block), Ptr)| match has_lines {
             true => Change::Data { dataset: dataset.clone(), first, blocks: vec![(block, Some(place))] },
             false => Change::moved(dataset, first, block, &place),
         };
-        let changes = moving.into_iter().zip(places).map(change).collect();
+        let changes = moving.into_iter().zip(places.take_first(sizes.len())).map(change).collect();
         let mut entry = Entry::new(self.entry_id(), changes, false);
         entry.nodes = Some(nodes);
         let done = entry.awaited();
@@ -221,16 +216,6 @@ impl Shard {
     /// Whether nobody else points to a block, and its dataset will not be looked at by a deletion.
     fn may_move(&self, dataset: &Dataset, ptr: &Ptr, leaf: u64) -> bool {
         dataset.may_move() && dataset.tree.borrow().shared.owns(ptr, 0, leaf)
-    }
-
-    /// Waits for a checkpoint when the log is nearly full. Gives up when that does not help: blocks that are durable in the log
-    /// only may be waiting for the lock of a client which waits for this evacuation.
-    async fn log_room(self: &Rc<Self>) -> Result<(), IoError> {
-        let is_full = || self.log.borrow().fill_permille() > LOG_FILL_PERMILLE_MAX;
-        if is_full() && (!self.next_checkpoint().await || is_full()) {
-            return Err(IoError::NoSpace);
-        }
-        Ok(())
     }
 }
 

@@ -44,6 +44,7 @@ mod moving;
 mod open;
 mod pack;
 mod pending;
+mod places;
 mod progress;
 mod projects;
 mod promises;
@@ -76,6 +77,7 @@ mod vacate;
 mod volume;
 mod volumes;
 mod wanted;
+mod write;
 
 pub use attributes::ATTRIBUTES_BYTES_MAX;
 pub use bounds::Bounds;

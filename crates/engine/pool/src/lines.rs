@@ -13,6 +13,7 @@
 use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
+use crate::places::PlacesClaim;
 use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::wanted::Wanted;
@@ -122,7 +123,7 @@ impl Shard {
     }
 
     /// Places for blocks that an import found in the log: they had one then, and get another now.
-    async fn place_staged(self: &Rc<Self>) -> Result<(), IoError> {
+    pub async fn place_staged(self: &Rc<Self>) -> Result<(), IoError> {
         let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
         for dataset in datasets {
             let without = |(block, staged): (&u64, &Staged)| staged.place.is_none().then_some(*block);
@@ -130,8 +131,8 @@ impl Shard {
                 let Some(block) = dataset.staged.borrow().iter().find_map(without) else { break };
                 let packed = self.pack_staged(&dataset, block);
                 let wanted = Wanted::one(packed.size());
-                let (places, _) = self.allocate_here(&wanted, 0, Claim::Moved).await?;
-                self.replace_place(&dataset, block, places[0], |place| place.is_none());
+                let (mut places, _) = self.allocate_here(&wanted, 0, Claim::Moved).await?;
+                self.replace_place(&dataset, block, places.take_first(1)[0], |place| place.is_none());
             }
         }
         Ok(())
@@ -393,51 +394,6 @@ impl Shard {
     }
 }
 
-/// Whole lines with parity that a large write has for itself; what is not taken of them is given back.
-pub(crate) struct LinesClaim {
-    shard: Rc<Shard>,
-    places: Vec<Ptr>,
-}
-
-impl LinesClaim {
-    /// Blocks that the lines hold.
-    pub fn blocks(&self) -> u64 {
-        self.places.len() as u64
-    }
-
-    /// Takes the first places out: they are somebody's now.
-    pub fn take_first(&mut self, count: usize) -> Vec<Ptr> {
-        self.places.drain(..count).collect()
-    }
-
-    /// The lines, as far as they follow each other: where they begin, and how many units they have.
-    pub fn regions(&self) -> Vec<(Addr, u32)> {
-        let follow = self.places.chunk_by(|one, next| one.is_followed_by(next));
-        follow.map(|places| (places[0].addr(), places.iter().map(Ptr::units).sum())).collect()
-    }
-
-    /// Units of a cell in the lines at `addr`.
-    pub fn cell(&self, addr: Addr) -> u32 {
-        self.shard.space.borrow().lines_at(addr).cell
-    }
-
-    /// The same of places in lines that were claimed unit by unit.
-    pub fn take(&mut self, taken: &[Ptr]) {
-        let units = |ptr: &Ptr| {
-            (0..u64::from(ptr.units())).map(|nth| ptr.addr().plus(nth * UNIT)).collect::<Vec<_>>()
-        };
-        let taken: BTreeSet<Addr> = taken.iter().flat_map(units).collect();
-        self.places.retain(|place| !taken.contains(&place.addr()));
-    }
-}
-
-impl Drop for LinesClaim {
-    fn drop(&mut self) {
-        let mut space = self.shard.space.borrow_mut();
-        self.places.iter().for_each(|place| space.give_back(place));
-    }
-}
-
 impl Shard {
     /// As many whole lines as `count` places of 2^n units (`units`) fill, or as there are; none where there is no parity. In the
     /// log, each would be `log_bytes`: what is left of a line is more than asked for when the rest would be too much for it.
@@ -448,8 +404,8 @@ impl Shard {
         count: u64,
         log_bytes: usize,
         who: Claim,
-    ) -> Result<LinesClaim, IoError> {
-        let mut claim = LinesClaim { shard: self.clone(), places: Vec::new() };
+    ) -> Result<PlacesClaim, IoError> {
+        let mut claim = PlacesClaim::none(self);
         let sizes = self.space.borrow().whole_lines(units);
         let Some((least, most)) = sizes else { return Ok(claim) };
         let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
@@ -459,7 +415,7 @@ impl Shard {
                 Claim::Ordinary => self.space.borrow().spare(units.trailing_zeros() as u8),
                 _ => u64::MAX,
             };
-            let left = count.saturating_sub(claim.blocks());
+            let left = count.saturating_sub(claim.count());
             if left == 0 || (left * u64::from(units) < least.into() && self.fits_into_log(left, log_bytes)) {
                 break;
             }
@@ -479,7 +435,7 @@ impl Shard {
                     // What is left must fit into the log. Lines that others gave back come with a checkpoint or two.
                     Err(_)
                         if searches < SEARCHES_MAX
-                            && !self.fits_into_log(count.saturating_sub(claim.blocks()), log_bytes) =>
+                            && !self.fits_into_log(count.saturating_sub(claim.count()), log_bytes) =>
                     {
                         searches += 1;
                         if !self.next_checkpoint().await {
@@ -493,7 +449,7 @@ impl Shard {
             let place = |nth: u32| addr.plus(u64::from(nth * units) * UNIT);
             let places = (0..size / units).map(place);
             let bytes = units * UNIT as u32;
-            claim.places.extend(places.map(|at| Ptr::new(at, bytes, 0, Checksum::default())));
+            claim.add(places.map(|at| Ptr::new(at, bytes, 0, Checksum::default())));
         }
         Ok(claim)
     }

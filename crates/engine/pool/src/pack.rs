@@ -9,7 +9,7 @@
 use crate::commit::Change;
 use crate::dataset::Dataset;
 use crate::error::IoError;
-use crate::lines::LinesClaim;
+use crate::places::PlacesClaim;
 use crate::shard::Shard;
 use forebay_base::Checksum;
 use forebay_compress::{Compression, Damaged};
@@ -78,12 +78,13 @@ impl Block {
 }
 
 /// A write whose blocks are packed.
+#[derive(Default)]
 pub(crate) struct Packing {
     blocks: Vec<Block>,
     /// Where the first blocks go, in lines of their own; a hole for one of zeros.
     dealt: Vec<Ptr>,
     /// These lines. What of them no block got goes back when the write is done: until then nobody else begins it.
-    lines: Vec<LinesClaim>,
+    lines: Vec<PlacesClaim>,
 }
 
 impl Packing {
@@ -97,10 +98,6 @@ impl Packing {
         left.filter(|block| !block.is_zeros()).map(Block::size).collect()
     }
 
-    pub fn blocks(&self) -> u64 {
-        self.blocks.len() as u64
-    }
-
     /// The blocks that have no place yet are stored as they are, except those of zeros.
     pub fn make_whole(&mut self) {
         for block in self.blocks[self.dealt.len()..].iter_mut().filter(|block| !block.is_zeros()) {
@@ -109,7 +106,7 @@ impl Packing {
     }
 
     /// Deals blocks out to lines, in order, as far as these go.
-    fn deal(&mut self, lines: LinesClaim) {
+    fn deal(&mut self, lines: PlacesClaim) {
         let mut blocks = self.blocks[self.dealt.len()..].iter().peekable();
         for (first, units) in lines.regions() {
             let cell = lines.cell(first);
@@ -141,7 +138,7 @@ impl Packing {
         first: u64,
         places: Vec<Ptr>,
         logs: bool,
-    ) -> (Vec<Change>, Vec<LinesClaim>) {
+    ) -> (Vec<Change>, Vec<PlacesClaim>) {
         let (dealt, mut lines) = (self.dealt.len(), self.lines);
         lines.iter_mut().for_each(|lines| lines.take(&self.dealt));
         let has_place = |ptr: &Ptr| !ptr.is_hole();

@@ -17,13 +17,12 @@ use crate::quota::Said;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::{PoolShared, call, registry};
 use crate::relocate::Twin;
-use crate::reserve::{Claim, Pledge, Promise};
+use crate::reserve::{Pledge, Promise};
 use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
 use crate::turns::{Flow, Turns};
 use crate::vacate::Successor;
-use crate::wanted::Wanted;
 use forebay_compress::Codec;
 use forebay_device::SlotRef;
 use forebay_log::{Chain, FrameContext, Ring};
@@ -191,6 +190,8 @@ pub(crate) struct Shard {
     pub destage_tries: Cell<u64>,
     /// Whether the last try failed.
     pub destage_stuck: Cell<bool>,
+    /// Whether somebody looks for space for what is staged.
+    pub finding_space: Cell<bool>,
     pub destage_work: Signal,
     /// Staged blocks by the place that is kept for them, where places are in lines with parity.
     pub placed: RefCell<Places>,
@@ -320,6 +321,7 @@ impl Shard {
             destaged: Cell::new(0),
             destage_tries: Cell::new(0),
             destage_stuck: Cell::new(false),
+            finding_space: Cell::new(false),
             destage_work: Signal::default(),
             placed: RefCell::default(),
             plugs: Cell::new(0),
@@ -441,100 +443,9 @@ impl Shard {
         2 * tables
     }
 
-    /// Places for blocks, and `nodes` nodes for what the write makes dirty. Waits for chunks, a checkpoint or the evacuation of
-    /// other chunks where that helps.
-    pub async fn allocate(
-        self: &Rc<Self>,
-        wanted: &Wanted<'_>,
-        nodes: u64,
-        claim: Claim,
-    ) -> Result<(Vec<Ptr>, NodesClaim), IoError> {
-        let mut waited = 0;
-        loop {
-            match self.allocate_here(wanted, nodes, claim).await {
-                // Chunks that were closed for an evacuation are open again after it, even if it won none.
-                Err(IoError::NoSpace) if waited < SPACE_WAITS_MAX => {
-                    waited = if self.reclaim().await { waited + 1 } else { SPACE_WAITS_MAX };
-                }
-                result => return result,
-            }
-        }
-    }
-
-    /// Like [`Shard::allocate`], with what is free and no evacuation.
-    pub async fn allocate_here(
-        self: &Rc<Self>,
-        wanted: &Wanted<'_>,
-        nodes: u64,
-        claim: Claim,
-    ) -> Result<(Vec<Ptr>, NodesClaim), IoError> {
-        let (mut waited, mut turn, mut has_settled) = (0, None, false);
-        // What was found stays taken while the rest is looked for: two requests that each need all there is would wait in turn.
-        let mut places = Vec::with_capacity(wanted.count());
-        let result = loop {
-            if self.is_suspended() {
-                break Err(IoError::Suspended);
-            }
-            let nodes = match self.reserve_nodes(nodes, claim).await {
-                Ok(nodes) => nodes,
-                Err(error) => break Err(error),
-            };
-            if self.take_places(wanted, claim, &mut places) {
-                return Ok((places, nodes));
-            }
-            if self.grant(wanted.kind(places.len()), false).await {
-                continue;
-            }
-            // While that was asked, places may have come back.
-            if self.take_places(wanted, claim, &mut places) {
-                return Ok((places, nodes));
-            }
-            if !self.space.borrow().is_scarce() {
-                self.space.borrow_mut().declare_scarce();
-            } else if claim == Claim::Reserved && turn.is_none() {
-                // What is held is enough for one at a time.
-                places.drain(..).for_each(|place| self.space.borrow_mut().give_back(&place));
-                drop(nodes);
-                turn = Some(self.reserved_turn.lock(0, 0).await);
-            } else if (self.expects_space()
-                || self.expects_easing(waited)
-                || (claim == Claim::Reserved && !self.waits_for_moving()))
-                && waited < SPACE_WAITS_MAX
-            {
-                waited += 1;
-                if !self.next_checkpoint().await {
-                    break Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
-                }
-            } else if self.waits_for_moving() && waited < SPACE_WAITS_MAX {
-                // Chunks of which slots move open again soon, whatever comes of it.
-                waited += 1;
-                self.progress.until(|| !self.waits_for_moving() || self.is_suspended()).await;
-            } else if !has_settled
-                && claim == Claim::Ordinary
-                && self.in_transit(wanted.class(places.len())) > 0
-            {
-                // What reserved volumes have in the log takes places, and counts as owed to them until it is there.
-                has_settled = true;
-                if !self.next_checkpoint().await {
-                    break Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
-                }
-            } else {
-                break Err(IoError::NoSpace);
-            }
-        };
-        let mut space = self.space.borrow_mut();
-        places.iter().for_each(|place| space.give_back(place));
-        result
-    }
-
     /// Whether frees are on their way: then the shard is not full.
     pub fn expects_space(&self) -> bool {
         self.space.borrow().has_pending_frees() || self.is_deleting()
-    }
-
-    /// Whether some chunks are closed for a while, and whoever closed them does not wait for the log to drain, which needs space.
-    fn waits_for_moving(&self) -> bool {
-        self.space.borrow().is_moving() && !self.draining.get()
     }
 
     /// Asks the coordinator for a chunk. True when space of the kind may be there now.

@@ -26,8 +26,8 @@ use forebay_device::SlotRef;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For so many units at least no checkpoint is wanted: 64 MiB. Where less is free, who needs it waits for one.
-const ROOM_MIN: u64 = 16384;
+/// For so many units at least no checkpoint is wanted: 4 MiB. Where less is free, who needs it waits for one.
+const ROOM_MIN: u64 = 1024;
 
 /// No chunk of the kind has room: ask the coordinator for a fresh one, or declare space scarce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,0 +1,170 @@
+//! Places for blocks: finding them, waiting for them, and having them until something is written there.
+//!
+//! Who waits for space waits for others to move what they have, or to give it back; these take blocks' locks and room in the log. So nobody waits for it who
+//! has either: a writer that finds none at hand lets go of what it holds, waits ([`Shard::allocate`]), and begins anew with the places that it got.
+
+use crate::error::IoError;
+use crate::reserve::Claim;
+use crate::shard::{NodesClaim, SPACE_WAITS_MAX, Shard};
+use crate::wanted::Wanted;
+use forebay_device::UNIT;
+use forebay_space::{Addr, Ptr};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Places that somebody has for himself, such as whole lines with parity for a large write; what is not taken of them is given back.
+pub(crate) struct PlacesClaim {
+    shard: Rc<Shard>,
+    places: Vec<Ptr>,
+}
+
+impl PlacesClaim {
+    pub fn none(shard: &Rc<Shard>) -> PlacesClaim {
+        PlacesClaim { shard: shard.clone(), places: Vec::new() }
+    }
+
+    pub fn add(&mut self, places: impl IntoIterator<Item = Ptr>) {
+        self.places.extend(places);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    /// Takes the first places out: they are somebody's now.
+    pub fn take_first(&mut self, count: usize) -> Vec<Ptr> {
+        self.places.drain(..count).collect()
+    }
+
+    /// Lets others have them.
+    pub fn give_back(&mut self) {
+        let mut space = self.shard.space.borrow_mut();
+        self.places.drain(..).for_each(|place| space.give_back(&place));
+    }
+
+    /// The lines, as far as they follow each other: where they begin, and how many units they have.
+    pub fn regions(&self) -> Vec<(Addr, u32)> {
+        let follow = self.places.chunk_by(|one, next| one.is_followed_by(next));
+        follow.map(|places| (places[0].addr(), places.iter().map(Ptr::units).sum())).collect()
+    }
+
+    /// Units of a cell in the lines at `addr`.
+    pub fn cell(&self, addr: Addr) -> u32 {
+        self.shard.space.borrow().lines_at(addr).cell
+    }
+
+    /// Takes places in lines out that were claimed unit by unit.
+    pub fn take(&mut self, taken: &[Ptr]) {
+        let units = |ptr: &Ptr| {
+            (0..u64::from(ptr.units())).map(|nth| ptr.addr().plus(nth * UNIT)).collect::<Vec<_>>()
+        };
+        let taken: BTreeSet<Addr> = taken.iter().flat_map(units).collect();
+        self.places.retain(|place| !taken.contains(&place.addr()));
+    }
+}
+
+impl Drop for PlacesClaim {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+impl Shard {
+    /// Places for blocks, and `nodes` nodes for what the write makes dirty. Waits for chunks, a checkpoint or the evacuation of
+    /// other chunks where that helps: not to be called with blocks locked, or with room in the log.
+    pub async fn allocate(
+        self: &Rc<Self>,
+        wanted: &Wanted<'_>,
+        nodes: u64,
+        claim: Claim,
+    ) -> Result<(PlacesClaim, NodesClaim), IoError> {
+        let mut waited = 0;
+        loop {
+            match self.allocate_here(wanted, nodes, claim).await {
+                // Chunks that were closed for an evacuation are open again after it, even if it won none.
+                Err(IoError::NoSpace) if waited < SPACE_WAITS_MAX => {
+                    waited = if self.reclaim().await { waited + 1 } else { SPACE_WAITS_MAX };
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Like [`Shard::allocate`], with what is free and no evacuation.
+    pub async fn allocate_here(
+        self: &Rc<Self>,
+        wanted: &Wanted<'_>,
+        nodes: u64,
+        claim: Claim,
+    ) -> Result<(PlacesClaim, NodesClaim), IoError> {
+        let (mut waited, mut turn, mut has_settled) = (0, None, false);
+        // What was found stays taken while the rest is looked for: two requests that each need all there is would wait in turn.
+        let mut places = PlacesClaim::none(self);
+        loop {
+            if let Some(nodes) = self.at_hand(wanted, nodes, claim, &mut places).await? {
+                return Ok((places, nodes));
+            }
+            let mut next_checkpoint = false;
+            if !self.space.borrow().is_scarce() {
+                self.space.borrow_mut().declare_scarce();
+            } else if claim == Claim::Reserved && turn.is_none() {
+                // What is held is enough for one at a time.
+                places.give_back();
+                turn = Some(self.reserved_turn.lock(0, 0).await);
+            } else if (self.expects_space()
+                || self.expects_easing(waited)
+                || (claim == Claim::Reserved && !self.waits_for_moving()))
+                && waited < SPACE_WAITS_MAX
+            {
+                waited += 1;
+                next_checkpoint = true;
+            } else if self.waits_for_moving() && waited < SPACE_WAITS_MAX {
+                // Chunks of which slots move open again soon, whatever comes of it.
+                waited += 1;
+                self.progress.until(|| !self.waits_for_moving() || self.is_suspended()).await;
+            } else if !has_settled
+                && claim == Claim::Ordinary
+                && self.in_transit(wanted.class(places.places.len())) > 0
+            {
+                // What reserved volumes have in the log takes places, and counts as owed to them until it is there.
+                has_settled = true;
+                next_checkpoint = true;
+            } else {
+                return Err(IoError::NoSpace);
+            }
+            if next_checkpoint && !self.next_checkpoint().await {
+                return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
+            }
+        }
+    }
+
+    /// Finds places, besides those that are there already, and nodes. Waits for a chunk at most, or for checkpoints where nodes are short: for
+    /// nobody who wants locks or room in the log. Nothing when there are too few places.
+    pub async fn at_hand(
+        self: &Rc<Self>,
+        wanted: &Wanted<'_>,
+        nodes: u64,
+        claim: Claim,
+        places: &mut PlacesClaim,
+    ) -> Result<Option<NodesClaim>, IoError> {
+        loop {
+            if self.is_suspended() {
+                return Err(IoError::Suspended);
+            }
+            let nodes = self.reserve_nodes(nodes, claim).await?;
+            if self.take_places(wanted, claim, &mut places.places) {
+                return Ok(Some(nodes));
+            }
+            if self.grant(wanted.kind(places.places.len()), false).await {
+                continue;
+            }
+            // While that was asked, places may have come back.
+            return Ok(self.take_places(wanted, claim, &mut places.places).then_some(nodes));
+        }
+    }
+
+    /// Whether some chunks are closed for a while, and whoever closed them does not wait for the log to drain, which needs space.
+    fn waits_for_moving(&self) -> bool {
+        self.space.borrow().is_moving() && !self.draining.get()
+    }
+}
