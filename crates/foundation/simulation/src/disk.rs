@@ -7,6 +7,7 @@
 use crate::cache::{PageWrite, WriteCache, apply};
 use crate::fault::OpKind;
 use crate::image::{Image, PAGE, SECTOR};
+use crate::model::Device;
 use crate::record::Event;
 use forebay_runtime::{Buf, BufMut, DiskError, DiskErrorKind, Done, Geometry};
 use std::collections::BTreeSet;
@@ -40,6 +41,9 @@ pub(crate) struct SimDisk {
     pub operations: [u64; 4],
     /// When it has done what was asked of it until now, where it does one thing after the other.
     pub busy_until: u64,
+    /// What takes the time of a real device, if it has a model, and when that is to be looked at.
+    pub device: Option<Box<dyn Device>>,
+    pub look_at: Option<u64>,
     /// Bytes written.
     pub written: u64,
 }
@@ -90,6 +94,8 @@ impl SimDisk {
             held: Vec::new(),
             operations: [0; 4],
             busy_until: 0,
+            device: None,
+            look_at: None,
             written: 0,
         }
     }

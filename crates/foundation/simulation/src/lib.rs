@@ -5,14 +5,15 @@
 //! and records what the disks were asked, from which crash images are built without running anything again
 //! ([`Cursor`]). The same seed gives the same run, and [`World::trace`] shows it.
 //!
-//! What it does not do: threads (a world is one thread; run several worlds side by side), networks, and honest
-//! service times (those of models come with the validation crates; here they only have to vary).
+//! Service times vary as chance has it, unless a disk has a model of a real device ([`Sheet`]). What a world does not have: threads (it is one; run several worlds
+//! side by side) and networks.
 
 mod backend;
 mod cache;
 mod disk;
 mod fault;
 mod image;
+pub mod model;
 mod record;
 mod world;
 
@@ -20,5 +21,6 @@ pub use cache::{Fate, PageWrite, Pending, WriteCache};
 pub use disk::DiscardEffect;
 pub use fault::{Action, OpKind, Rule};
 pub use image::{Image, PAGE, Page, SECTOR};
+pub use model::Sheet;
 pub use record::{Cursor, Event, Recording};
 pub use world::{Stuck, World, WorldConfig};

@@ -14,6 +14,7 @@ use crate::cache::Fate;
 use crate::disk::{DiscardEffect, SimDisk, Work};
 use crate::fault::{OpKind, Rule};
 use crate::image::{Image, SECTOR};
+use crate::model::{Order, Sheet};
 use crate::record::{Event, Recording};
 use forebay_base::Random;
 use forebay_runtime::{Completer, Cores, Executor, Geometry, completion};
@@ -79,7 +80,8 @@ pub(crate) struct Due {
     pub at: u64,
     pub number: u64,
     pub disk: usize,
-    pub work: Work,
+    /// Nothing: the disk's model says what is over.
+    pub work: Option<Work>,
 }
 
 // The heap is a maximum heap: the earliest is the greatest.
@@ -199,6 +201,14 @@ impl World {
     pub fn set_sector(&self, disk: usize, bytes: u32) {
         let geometry = &mut self.0.disks.borrow_mut()[disk].geometry;
         (geometry.sector_logical, geometry.sector_physical) = (bytes.min(geometry.sector_logical), bytes);
+    }
+
+    /// Has a disk that nobody has used yet take its time as a device with this sheet does, and turn if that turns.
+    pub fn set_model(&self, disk: usize, sheet: &Sheet) {
+        let disk = &mut self.0.disks.borrow_mut()[disk];
+        assert!(disk.operations == [0; 4], "a disk keeps its model once it is used");
+        disk.geometry.rotational = matches!(sheet, Sheet::Disk(_));
+        disk.device = Some(sheet.device());
     }
 
     /// A second name for a disk.
@@ -370,6 +380,15 @@ impl Inner {
 
     /// Puts work into the queue, to be reported after its service time, `slower` times as long as usual.
     pub fn queue(&self, disk: usize, work: Work, slower: u32) {
+        let number = self.next_number();
+        let now = self.now.get();
+        let mut disks = self.disks.borrow_mut();
+        if let Some(device) = &mut disks[disk].device {
+            device.accept(now, Order::new(work, slower));
+            drop(disks);
+            return self.look_again(disk);
+        }
+        drop(disks);
         let range = match work {
             Work::Read { .. } => &self.config.read_ns,
             Work::Write(_) => &self.config.write_ns,
@@ -386,8 +405,17 @@ impl Inner {
                 disk.busy_until
             }
         };
+        self.queue.borrow_mut().push(Due { at, number, disk, work: Some(work) });
+    }
+
+    /// Comes back to a disk with a model when something is over there.
+    fn look_again(&self, disk: usize) {
+        let known = &mut self.disks.borrow_mut()[disk];
+        let next = known.device.as_ref().and_then(|device| device.next());
+        let Some(at) = next.filter(|next| known.look_at.is_none_or(|look| *next < look)) else { return };
+        known.look_at = Some(at);
         let number = self.next_number();
-        self.queue.borrow_mut().push(Due { at, number, disk, work });
+        self.queue.borrow_mut().push(Due { at, number, disk, work: None });
     }
 
     /// Reports everything whose time has come.
@@ -400,11 +428,22 @@ impl Inner {
                 }
                 queue.pop().expect("the queue has a first element")
             };
-            self.note([2, due.at, due.number, due.disk as u64]);
-            let event = self.disks.borrow_mut()[due.disk].finish(due.disk, due.work);
-            if let Some(event) = event {
-                self.record(|| event);
+            let over = match due.work {
+                Some(work) => vec![work],
+                None => {
+                    let disk = &mut self.disks.borrow_mut()[due.disk];
+                    disk.look_at = disk.look_at.filter(|look| *look > due.at);
+                    disk.device.as_mut().map_or(Vec::new(), |device| device.advance(due.at))
+                }
+            };
+            for work in over {
+                self.note([2, due.at, due.number, due.disk as u64]);
+                let event = self.disks.borrow_mut()[due.disk].finish(due.disk, work);
+                if let Some(event) = event {
+                    self.record(|| event);
+                }
             }
+            self.look_again(due.disk);
         }
     }
 }
