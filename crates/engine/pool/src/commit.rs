@@ -661,8 +661,9 @@ impl Shard {
             if let Some(before) = before {
                 self.unstage(dataset, &before);
             }
-            if let Some(place) = place {
-                self.note_placed(dataset.number(), number, &place);
+            match place {
+                Some(place) => self.note_placed(dataset.number(), number, &place),
+                None => self.has_unplaced.set(true),
             }
         }
         self.destage_work.send();

@@ -5,7 +5,7 @@
 //! because the log's tail cannot pass a frame with staged blocks.
 
 use crate::commit::{Change, Entry};
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
 use crate::lineage::Snapshot;
 use crate::record::DatasetState;
@@ -25,6 +25,8 @@ const STALLED_CHECKPOINTS: u64 = 3;
 const STALLED_TRIES: u64 = 16;
 /// Checkpoints, while space is being given back.
 const STALLED_CHECKPOINTS_FREEING: u64 = 64;
+/// How long after a search for space the next may begin.
+const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 /// How long to leave blocks alone that a queued write is about to replace.
 const SUPERSEDED_DELAY: Duration = Duration::from_micros(100);
 
@@ -149,7 +151,7 @@ impl Shard {
     fn should_destage(&self) -> bool {
         let staged = self.staged_bytes.get() as u64;
         let full = staged * (1 + self.plug_factor()) * 2 > self.staging_limit();
-        let wanted = self.checkpoint_wanted.get() || self.draining.get() || self.log_waiters.get() > 0;
+        let wanted = self.checkpoint_wanted.get() || self.draining.get() > 0 || self.log_waiters.get() > 0;
         staged > 0 && (full || wanted || staged > self.shared.memory_per_shard / 16)
     }
 
@@ -158,7 +160,7 @@ impl Shard {
         let last = self.log.borrow().staged.keys().next_back().copied();
         let Some(last) = last else { return true };
         let is_done = || self.log.borrow().staged.keys().next().is_none_or(|oldest| *oldest > last);
-        self.draining.set(true);
+        self.draining.set(self.draining.get() + 1);
         self.progress.changed();
         let stalled = self.stall_watch();
         self.progress
@@ -171,7 +173,7 @@ impl Shard {
                 stop
             })
             .await;
-        self.draining.set(false);
+        self.draining.set(self.draining.get() - 1);
         is_done()
     }
 
@@ -206,24 +208,35 @@ impl Shard {
         }
         let shard = self.clone();
         self.spawn(async move {
+            let before = shard.checkpoints.get();
             let found = shard.reclaim().await;
+            // Not one search after the other: each moves blocks, and takes checkpoints.
+            shard.rt.sleep(SEARCH_PAUSE).await;
             shard.finding_space.set(false);
-            if found {
+            if found || shard.checkpoints.get() != before {
                 shard.destage_work.send();
             }
         });
     }
 
-    /// Moves the blocks of the oldest frames, up to one entry's worth.
+    /// Moves the blocks of the oldest frame that has any with a place, up to one entry's worth for each dataset.
     async fn destage_some(self: &Rc<Self>) -> Result<(), IoError> {
-        self.place_staged().await?;
-        let Some(oldest) = self.log.borrow().staged.keys().next().copied() else { return Ok(()) };
+        // What has a place gives others theirs.
+        let unplaced = self.place_staged().await;
         let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
+        let has_place = |(_, staged): &(&u64, &Staged)| staged.place.is_some();
+        let of = |dataset: &Rc<Dataset>| {
+            let staged = dataset.staged.borrow();
+            staged.iter().filter(has_place).map(|(_, staged)| staged.sequence).min()
+        };
+        let oldest = match unplaced {
+            Ok(()) => self.log.borrow().staged.keys().next().copied(),
+            Err(_) => datasets.iter().filter_map(of).min(),
+        };
+        let Some(oldest) = oldest else { return unplaced };
         for dataset in datasets {
-            let of_oldest = |(block, staged): (&u64, &crate::dataset::Staged)| {
-                (staged.sequence == oldest).then_some(*block)
-            };
-            let first = dataset.staged.borrow().iter().find_map(of_oldest);
+            let of_oldest = |staged: &(&u64, &Staged)| staged.1.sequence == oldest && has_place(staged);
+            let first = dataset.staged.borrow().iter().find(of_oldest).map(|(block, _)| *block);
             let Some(first) = first else { continue };
             // What follows in block order goes along, whatever its age: it merges.
             let run = dataset
@@ -255,7 +268,7 @@ impl Shard {
         let mut changes = Vec::new();
         for block in first..first + count as u64 {
             let Some(staged) = movable(block) else { continue };
-            let place = staged.place.expect("found before");
+            let Some(place) = staged.place else { continue };
             changes.push(Change::moved(dataset, block, staged.block, &place));
         }
         if changes.is_empty() {

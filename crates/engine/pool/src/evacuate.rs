@@ -7,8 +7,7 @@
 //! checkpoints later the chunks are empty on disk too and leave.
 //!
 //! Pointers do not say who points: a pass walks the shard's trees and moves what lies in the closed chunks. Blocks that a
-//! client holds locked are left alone (it may be the very one that waits for space); the chunk then stays, with its
-//! holes, for the next time.
+//! client holds locked are left alone; the chunk then stays, with its holes, for the next time.
 
 use crate::commit::{Change, Entry};
 use crate::control::Control;

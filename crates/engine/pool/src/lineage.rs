@@ -418,12 +418,12 @@ impl Shard {
                 || self.is_suspended()
                 || self.stopping.get()
         };
+        self.draining.set(self.draining.get() + 1);
         while !volumes.iter().all(|dataset| dataset.is_settled()) && !is_over() {
-            self.draining.set(true);
             self.destage_work.send();
             self.rt.sleep(HOLD_LOOK).await;
         }
-        self.draining.set(false);
+        self.draining.set(self.draining.get() - 1);
         volumes.iter().all(|dataset| dataset.is_settled())
     }
 

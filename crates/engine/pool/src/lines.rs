@@ -76,8 +76,13 @@ impl Moving {
 impl Shard {
     /// Moves the oldest blocks that are durable in the log only, with what shares their lines.
     pub async fn destage_lines(self: &Rc<Self>) -> Result<(), IoError> {
-        self.place_staged().await?;
-        let Some(oldest) = self.oldest_place() else { return Ok(()) };
+        // What has a place gives others theirs.
+        let unplaced = self.place_staged().await;
+        let oldest = match unplaced {
+            Ok(()) => self.oldest_place(),
+            Err(_) => self.placed.borrow().keys().next().copied(),
+        };
+        let Some(oldest) = oldest else { return unplaced };
         // After a failure less at a time may do: one block needs few nodes.
         let is_stuck = self.destage_stuck.get();
         let region = if is_stuck { None } else { self.whole_lines(oldest) };
@@ -124,6 +129,9 @@ impl Shard {
 
     /// Places for blocks that an import found in the log: they had one then, and get another now.
     pub async fn place_staged(self: &Rc<Self>) -> Result<(), IoError> {
+        if !self.has_unplaced.get() {
+            return Ok(());
+        }
         let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
         for dataset in datasets {
             let without = |(block, staged): (&u64, &Staged)| staged.place.is_none().then_some(*block);
@@ -135,6 +143,7 @@ impl Shard {
                 self.replace_place(&dataset, block, places.take_first(1)[0], |place| place.is_none());
             }
         }
+        self.has_unplaced.set(false);
         Ok(())
     }
 

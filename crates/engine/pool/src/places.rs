@@ -1,7 +1,7 @@
 //! Places for blocks: finding them, waiting for them, and having them until something is written there.
 //!
 //! Who waits for space waits for others to move what they have, or to give it back; these take blocks' locks and room in the log. So nobody waits for it who
-//! has either: a writer that finds none at hand lets go of what it holds, waits ([`Shard::allocate`]), and begins anew with the places that it got.
+//! has either (only whole lines are kept, which a large write has claimed for itself): a writer that finds none at hand lets go of what it holds, waits ([`Shard::allocate`]), and begins anew with the places that it got.
 
 use crate::error::IoError;
 use crate::reserve::Claim;
@@ -38,6 +38,9 @@ impl PlacesClaim {
 
     /// Lets others have them.
     pub fn give_back(&mut self) {
+        if self.places.is_empty() {
+            return;
+        }
         let mut space = self.shard.space.borrow_mut();
         self.places.drain(..).for_each(|place| space.give_back(&place));
     }
@@ -97,7 +100,7 @@ impl Shard {
         nodes: u64,
         claim: Claim,
     ) -> Result<(PlacesClaim, NodesClaim), IoError> {
-        let (mut waited, mut turn, mut has_settled) = (0, None, false);
+        let (mut waited, mut has_settled) = (0, false);
         // What was found stays taken while the rest is looked for: two requests that each need all there is would wait in turn.
         let mut places = PlacesClaim::none(self);
         loop {
@@ -105,13 +108,7 @@ impl Shard {
                 return Ok((places, nodes));
             }
             let mut next_checkpoint = false;
-            if !self.space.borrow().is_scarce() {
-                self.space.borrow_mut().declare_scarce();
-            } else if claim == Claim::Reserved && turn.is_none() {
-                // What is held is enough for one at a time.
-                places.give_back();
-                turn = Some(self.reserved_turn.lock(0, 0).await);
-            } else if (self.expects_space()
+            if (self.expects_space()
                 || self.expects_easing(waited)
                 || (claim == Claim::Reserved && !self.waits_for_moving()))
                 && waited < SPACE_WAITS_MAX
@@ -158,13 +155,16 @@ impl Shard {
             if self.grant(wanted.kind(places.places.len()), false).await {
                 continue;
             }
-            // While that was asked, places may have come back.
-            return Ok(self.take_places(wanted, claim, &mut places.places).then_some(nodes));
+            if self.space.borrow().is_scarce() {
+                // While that was asked, places may have come back.
+                return Ok(self.take_places(wanted, claim, &mut places.places).then_some(nodes));
+            }
+            self.space.borrow_mut().declare_scarce();
         }
     }
 
     /// Whether some chunks are closed for a while, and whoever closed them does not wait for the log to drain, which needs space.
     fn waits_for_moving(&self) -> bool {
-        self.space.borrow().is_moving() && !self.draining.get()
+        self.space.borrow().is_moving() && self.draining.get() == 0
     }
 }

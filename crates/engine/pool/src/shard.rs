@@ -190,6 +190,8 @@ pub(crate) struct Shard {
     pub destage_tries: Cell<u64>,
     /// Whether the last try failed.
     pub destage_stuck: Cell<bool>,
+    /// Whether blocks that are staged may have no place, as after an import.
+    pub has_unplaced: Cell<bool>,
     /// Whether somebody looks for space for what is staged.
     pub finding_space: Cell<bool>,
     pub destage_work: Signal,
@@ -199,7 +201,7 @@ pub(crate) struct Shard {
     pub plugs: Cell<u64>,
     pub plugging: Cell<bool>,
     /// Whether someone waits for all that is staged to move.
-    pub draining: Cell<bool>,
+    pub draining: Cell<u32>,
     /// How often the oldest staged blocks could not be had.
     pub contended: Cell<u32>,
     /// Zeros, as long as the largest block.
@@ -326,7 +328,8 @@ impl Shard {
             placed: RefCell::default(),
             plugs: Cell::new(0),
             plugging: Cell::new(false),
-            draining: Cell::new(false),
+            draining: Cell::new(0),
+            has_unplaced: Cell::new(false),
             contended: Cell::new(0),
             numbers: RefCell::default(),
             promises: RefCell::default(),

@@ -7,6 +7,7 @@ use crate::locks::RangeGuard;
 use crate::pack::{Block, Packing};
 use crate::places::PlacesClaim;
 use crate::read::Reader;
+use crate::reserve::Claim;
 use crate::spec::SyncPolicy;
 use crate::turns::{Flow, Turn};
 use crate::volume::{Admitted, LocalVolume, finish, length};
@@ -134,7 +135,7 @@ impl LocalVolume {
         let (first, last) = self.blocks(at, len as u64);
         let nodes = self.dataset.nodes_over(once(first..last + 1));
         let mut places = PlacesClaim::none(&self.shard);
-        let mut has_waited = false;
+        let (mut turn, mut has_waited) = (None, false);
         loop {
             let room = self.claim(len, prepared.logged()).await?;
             let guard = self.dataset.locks.lock(first, last).await;
@@ -144,14 +145,27 @@ impl LocalVolume {
                 return Ok(Err(byte));
             }
             match self.entry(at, first..last + 1, &mut prepared, room, fua, &mut places).await {
-                Ok(Some((entry, wait))) => return Ok(Ok(Locked { guard, entry, wait })),
+                Ok(Some((entry, wait))) => {
+                    drop(turn);
+                    return Ok(Ok(Locked { guard, entry, wait }));
+                }
                 Ok(None) | Err(IoError::NoSpace) if !has_waited => drop(guard),
                 Ok(None) => return Err(IoError::NoSpace),
                 Err(error) => return Err(error),
             }
             // What was found goes back: others may need just that.
             places.give_back();
-            (places, has_waited) = (self.find_places(&mut prepared, nodes).await?, true);
+            has_waited = true;
+            if self.dataset.claim() == Claim::Reserved {
+                // What is held is enough for one at a time.
+                turn = Some(self.shard.reserved_turn.lock(0, 0).await);
+            }
+            match self.find_places(&mut prepared, nodes).await {
+                Ok(found) => places = found,
+                // What it is packed to, once it is complete, may find a place all the same.
+                Err(IoError::NoSpace) if self.packs_later(&prepared) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -230,7 +244,8 @@ impl LocalVolume {
         let nodes = self.dataset.nodes_over(once(blocks.clone()));
         let mut merged;
         let prepared = match prepared {
-            Prepared::Bare { data, lines: None, .. } if self.dataset.compression() != Compression::Off => {
+            unpacked if self.packs_later(unpacked) => {
+                let Prepared::Bare { data, .. } = unpacked else { unreachable!("it is not packed") };
                 let mut packing = shard.pack_all(&self.dataset, self.merge(at, data, &blocks).await?).await;
                 if places.count() > 0 {
                     // They are for whole blocks: nobody knew what these would take.
@@ -276,6 +291,12 @@ impl LocalVolume {
             shard.write_ahead(&mut entry).await;
         }
         Ok(Some((entry, durable)))
+    }
+
+    /// Whether it is packed when its blocks are complete.
+    fn packs_later(&self, prepared: &Prepared) -> bool {
+        matches!(prepared, Prepared::Bare { lines: None, .. })
+            && self.dataset.compression() != Compression::Off
     }
 
     /// What writes parts of whole blocks from `first` on to these places: the `direct` first ones at once, the others by way of the log.

@@ -512,14 +512,17 @@ mod tests {
         assert!(!space.wants_checkpoint());
         take(&mut space, 2);
         assert!(space.wants_checkpoint());
+        take(&mut space, 30_000);
         space.freeze();
         assert!(!space.wants_checkpoint(), "it runs");
         space.seal();
         space.release();
         // Where little is left, one that comes too often costs more than waiting.
         space.count_room(0);
-        take(&mut space, 16_382);
+        take(&mut space, 1022);
         assert!(!space.wants_checkpoint());
+        take(&mut space, 2);
+        assert!(space.wants_checkpoint());
     }
 
     #[test]
