@@ -34,7 +34,8 @@ pub(super) struct UringDisk {
 
 impl UringDisk {
     pub(super) fn open(ring: Rc<Ring>, path: &str, mode: OpenMode) -> Result<UringDisk, OpenError> {
-        Ok(UringDisk { ring, file: Rc::new(DiskFile::open(path, mode)?) })
+        let file = Rc::new(DiskFile::open(path, mode, || ring.exchange())?);
+        Ok(UringDisk { ring, file })
     }
 
     /// `parts` as they can be written: in place, or copied when direct I/O cannot take them.

@@ -7,7 +7,8 @@
 //!
 //! The kernel lets go of a descriptor, and with it the lock, when the last worker that served it has: of a killed process
 //! when the device has answered its requests, of this one a moment after the answer to the last. A disk whose holder is
-//! dead, or is this process, is therefore waited for, one that another living process holds is not.
+//! dead, or is this process, is therefore waited for, one that another living process holds is not. Who waits lets its
+//! ring go on: the kernel leaves the end of a request to the thread that owns the ring where a worker was late with it.
 
 use crate::disk::{Geometry, OpenError, OpenMode};
 use std::collections::HashMap;
@@ -50,7 +51,8 @@ struct Shared {
 static OPEN: Mutex<Option<HashMap<u64, Shared>>> = Mutex::new(None);
 
 impl DiskFile {
-    pub(super) fn open(path: &str, mode: OpenMode) -> Result<DiskFile, OpenError> {
+    /// Opens the disk at `path`; `go_on` is called again and again while it is waited for.
+    pub(super) fn open(path: &str, mode: OpenMode, go_on: impl Fn()) -> Result<DiskFile, OpenError> {
         // Looked at before it is opened: opening a pipe would wait for its writer, opening a tape would wind it.
         let kind = fs::metadata(path).map_err(open_error)?;
         let is_device = kind.file_type().is_block_device();
@@ -64,7 +66,7 @@ impl DiskFile {
                 (file.as_raw_fd(), Some(file), direct)
             }
             OpenMode::ReadWrite => {
-                let (fd, direct) = share_waiting(path, &kind)?;
+                let (fd, direct) = share_waiting(path, &kind, go_on)?;
                 (fd, None, direct)
             }
         };
@@ -147,7 +149,7 @@ impl Drop for DiskFile {
 
 /// Like [`share`]; waits a while for what a dead process, or this one, has left behind. This blocks the executor, as opening a
 /// disk does anyway.
-fn share_waiting(path: &str, kind: &fs::Metadata) -> Result<(RawFd, bool), OpenError> {
+fn share_waiting(path: &str, kind: &fs::Metadata, go_on: impl Fn()) -> Result<(RawFd, bool), OpenError> {
     let is_device = kind.file_type().is_block_device();
     // Who holds a device cannot be found out, so it may be alive.
     let patience = if is_device { Duration::from_secs(1) } else { Duration::from_secs(20) };
@@ -164,6 +166,7 @@ fn share_waiting(path: &str, kind: &fs::Metadata) -> Result<(RawFd, bool), OpenE
             return Err(OpenError::InUse(refused));
         }
         std::thread::sleep(Duration::from_millis(5));
+        go_on();
     }
 }
 

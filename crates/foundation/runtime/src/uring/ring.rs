@@ -242,6 +242,11 @@ impl Ring {
         }
     }
 
+    /// Submits what was queued and takes up what the kernel has left to this thread; delivers nothing.
+    pub(super) fn exchange(&self) {
+        self.io.borrow_mut().exchange();
+    }
+
     /// Submits what was queued, waits as `wait` says, and delivers what is complete.
     pub(super) fn turn(&self, wait: Wait) {
         let timeout = match wait {
@@ -250,7 +255,7 @@ impl Ring {
             Wait::Forever => None,
         };
         if timeout == Some(0) {
-            self.io.borrow_mut().exchange();
+            self.exchange();
         } else {
             self.wait(timeout);
         }
@@ -468,5 +473,33 @@ impl Drop for Ring {
         }
         // The kernel may still write to these buffers: their memory is lost, not reused.
         std::mem::forget(std::mem::take(&mut self.io.get_mut().slots.slots));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::disk::UringDisk;
+    use super::*;
+    use crate::disk::OpenMode;
+    use std::fs::File;
+
+    /// Once in some thousand times a worker of the kernel is late with the end of a request and leaves it, and with it the
+    /// last hold on the file, to the thread that owns the ring: the one that waits for the file's lock.
+    #[test]
+    fn a_disk_is_opened_although_this_ring_has_yet_to_let_go_of_it() {
+        let path = std::env::temp_dir().join(format!("forebay-ring-{}", std::process::id()));
+        let late = File::create(&path).unwrap();
+        late.set_len(1 << 20).unwrap();
+        late.lock().unwrap();
+        let ring = Ring::new().unwrap();
+        let flush = opcode::Fsync::new(types::Fd(late.as_raw_fd())).build();
+        ring.io.borrow_mut().push(flush.user_data(CANCEL));
+        ring.exchange();
+        // By then a worker has carried it out.
+        std::thread::sleep(Duration::from_millis(200));
+        drop(late);
+        let opened = UringDisk::open(ring, path.to_str().unwrap(), OpenMode::ReadWrite);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(opened.err(), None);
     }
 }
