@@ -1,7 +1,8 @@
 //! Places for blocks: finding them, waiting for them, and having them until something is written there.
 //!
 //! Who waits for space waits for others to move what they have, or to give it back; these take blocks' locks and room in the log. So nobody waits for it who
-//! has either (only whole lines are kept, which a large write has claimed for itself): a writer that finds none at hand lets go of what it holds, waits ([`Shard::allocate`]), and begins anew with the places that it got.
+//! has either: a writer that finds none at hand lets go of what it holds, waits ([`Shard::allocate`]), and begins anew with the places that it got. It keeps only
+//! its place at the gate, and whole lines that a large write has claimed for itself.
 
 use crate::error::IoError;
 use crate::reserve::Claim;

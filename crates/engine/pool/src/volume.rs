@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 /// The longest read or write in bytes.
 pub const IO_BYTES_MAX: usize = 32 << 20;
+
 /// A volume in the pool and on the shard where it is. Every operation is as that of [`crate::Volume`]; once the volume has moved, or
 /// is there no longer, it is `Gone`.
 #[derive(Clone)]

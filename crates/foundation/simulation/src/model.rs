@@ -1,6 +1,7 @@
 //! Devices that take the time their data sheets say.
 //!
-//! A *sheet* holds what a maker publishes of a device, and nothing else: no figure here was chosen to meet a result. What a sheet does not say, the
+//! A *sheet* holds what a maker publishes of a device, and nothing else: no figure here was chosen to meet a result. (The manuals named have seeks, tracks and rates;
+//! capacity, buffer and interface are what the makers sell the models as.) What a sheet does not say, the
 //! model does not have. A disk of a world gets a model with [`crate::World::set_model`]; the image's first byte is the device's, so an image smaller than the
 //! device is its outer part.
 //!
