@@ -5,18 +5,20 @@
 
 mod service;
 mod snapshots;
+mod streams;
 
-use crate::harness::{Failure, all, engine, in_world};
+use crate::harness::{Failure, all, host, in_world};
 use forebay_base::{MIB, Random};
 use forebay_pool::{
-    Compression, DiskReplace, Engine, Layout, PoolSpec, SyncPolicy, Volume, VolumeFormat, VolumeInfo,
-    VolumeSpec,
+    Compression, DiskReplace, Engine, EngineConfig, Layout, PoolSpec, SyncPolicy, Volume, VolumeFormat,
+    VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::Rt;
-use forebay_simulation::{Image, World, WorldConfig};
+use forebay_simulation::{Image, Sheet, World, WorldConfig};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 const POOL: &str = "tank";
@@ -60,6 +62,17 @@ struct Load {
     p99_us: f64,
 }
 
+/// What a pool is on.
+struct Machine {
+    layout: Layout,
+    disks: usize,
+    disk_mib: u64,
+    sector: u32,
+    /// Where it is not as above.
+    sheet: Option<Sheet>,
+    memory: u64,
+}
+
 fn bench<T: 'static>(
     layout: Layout,
     disks: usize,
@@ -67,6 +80,14 @@ fn bench<T: 'static>(
     sector: u32,
     script: impl AsyncFnOnce(Bench) -> Result<T, Failure> + 'static,
 ) -> Result<T, Failure> {
+    bench_on(Machine { layout, disks, disk_mib, sector, sheet: None, memory: 4 * MIB }, script)
+}
+
+fn bench_on<T: 'static>(
+    machine: Machine,
+    script: impl AsyncFnOnce(Bench) -> Result<T, Failure> + 'static,
+) -> Result<T, Failure> {
+    let Machine { layout, disks, disk_mib, sector, sheet, memory } = machine;
     let service = |ns: u64| ns..ns + 1;
     let world = World::new(WorldConfig {
         shuffle: false,
@@ -80,10 +101,11 @@ fn bench<T: 'static>(
     for _ in 0..disks {
         let disk = world.add_disk(Image::new(disk_mib * MIB));
         world.set_sector(disk, sector);
+        sheet.iter().for_each(|sheet| world.set_model(disk, sheet));
     }
     let own = world.clone();
     in_world(&world, 1, LIMIT, move |rt, cores| async move {
-        let (engine, _) = engine(cores);
+        let engine = Engine::new(cores, EngineConfig { memory, events: Arc::new(|_| ()), host: host(1) });
         let spec = PoolSpec {
             name: POOL.into(),
             layout,
@@ -205,7 +227,7 @@ impl Bench {
 pub fn figures() -> Result<Vec<Figure>, Failure> {
     std::thread::scope(|scope| {
         let filled = [70, 80, 90].map(|percent| scope.spawn(move || write_amplification(percent)));
-        let others = [reads, healing, space, snapshots::snapshots, service::service]
+        let others = [reads, healing, space, snapshots::snapshots, service::service, streams::streams]
             .map(|figures| scope.spawn(figures));
         let joined = others.into_iter().chain(filled).map(|thread| thread.join().expect("no panic"));
         joined.collect::<Result<Vec<_>, _>>().map(|figures| figures.into_iter().flatten().collect())

@@ -12,6 +12,7 @@ use crate::Engine;
 use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
+use crate::read::Reader;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::{UNBOUNDED, UNMEASURED};
 use crate::shard::Shard;
@@ -194,7 +195,11 @@ impl Sample {
                 let _active = volume.begin()?;
                 volume.shard.read_packed(&volume.dataset, at >> SHIFT).await.map(drop)
             }
-            Kind::Read => volume.read(at, len).await.map(drop),
+            Kind::Read => {
+                let _active = volume.begin()?;
+                let (first, last) = volume.blocks(at, len as u64);
+                volume.shard.read_blocks(&volume.dataset, first, last, Reader::Copier).await.map(drop)
+            }
         }
     }
 }

@@ -6,6 +6,7 @@
 //! ever reads what a crash could take back.
 
 use crate::added::Added;
+use crate::ahead::Streams;
 use crate::changes::Changes;
 use crate::error::IoError;
 use crate::locks::RangeLocks;
@@ -78,6 +79,7 @@ pub(crate) struct Dataset {
     /// A move lets no client's change start.
     paused: Cell<bool>,
     idle: Turnstile,
+    pub streams: Streams,
     /// While it moves to another pool: what is not there yet as it is here.
     pub changes: RefCell<Option<Changes>>,
     /// Deleted, into the trash or for good, moved, or exported: no new client operation starts.
@@ -120,6 +122,7 @@ impl Dataset {
             paused: Cell::new(false),
             changes: RefCell::new(None),
             idle: Turnstile::default(),
+            streams: Streams::new(block_bytes),
             gone: Cell::new(gone),
         };
         dataset.note_reserved();

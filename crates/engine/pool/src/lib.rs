@@ -4,6 +4,7 @@
 //! handle for the data path: it lives on the core that owns the volume's shard ([`VolumeInfo::core`]).
 
 mod added;
+mod ahead;
 mod assembly;
 mod attributes;
 mod bounds;

@@ -31,8 +31,12 @@ const CACHE_READ_BYTES_MAX: usize = 64 << 10;
 pub(crate) enum Reader {
     /// What is acknowledged; in turn with all others.
     Client,
+    /// The same, for a client that has done with the blocks before this one.
+    Consumer(u64),
     /// The same, for work of the pool's that has a turn.
     Copier,
+    /// For a client that will ask for it soon.
+    Ahead,
     /// The newest there is, for whoever changes a part of it, which is in a turn.
     Merger,
 }
@@ -47,6 +51,7 @@ impl Reader {
 enum Source {
     Zeros,
     Memory(Buf),
+    Ahead(Ptr, Buf),
     Disk(Ptr),
 }
 
@@ -69,11 +74,27 @@ impl Shard {
     fn source(&self, dataset: &Dataset, ptr: &Ptr) -> Source {
         // What is stored of a packed block may be what somebody wrote as a smaller one, to the same place: the checksum is of that.
         let is_it = |sum: u128, data: &Buf| sum == ptr.sum.0 && data.len() == dataset.block_bytes();
-        match self.cache.borrow().get(&ptr.addr().0) {
+        let addr = ptr.addr().0;
+        match self.cache.borrow().get(&addr) {
             Some((sum, data)) if is_it(*sum, data) || active(Bug::CacheKeepsOldBlock) => {
-                Source::Memory(data.clone())
+                return Source::Memory(data.clone());
             }
+            _ => {}
+        }
+        match self.ahead.borrow().get(addr) {
+            Some((sum, data)) if is_it(sum, data) => Source::Ahead(*ptr, data.clone()),
             _ => Source::Disk(*ptr),
+        }
+    }
+
+    /// A block that was read ahead is asked for. Who has done with it does not keep it from others, unless that is one of few: it is then like one that was read
+    /// from the disks.
+    fn consume(&self, block: u64, ptr: &Ptr, data: &Buf, reader: Reader, is_stream: bool) {
+        if matches!(reader, Reader::Consumer(done) if block < done) {
+            self.ahead.borrow_mut().remove(ptr.addr().0);
+            if !is_stream {
+                self.cache_insert(ptr, data.clone());
+            }
         }
     }
 
@@ -130,7 +151,7 @@ impl Shard {
         block: u64,
         reader: Reader,
     ) -> Result<bool, IoError> {
-        Ok(!matches!(self.locate(dataset, block, reader).await?, Source::Zeros))
+        Ok(!matches!(self.find(dataset, block, reader).await?, Source::Zeros))
     }
 
     /// The body of a node, verified; nothing when it could not be verified and `still` says that the pointer is stale.
@@ -198,11 +219,15 @@ impl Shard {
 
     /// Waits until a client may read what it does not find in memory, pieces of these sizes.
     async fn turn_to_read(&self, dataset: &Dataset, reader: Reader, sizes: &[usize]) -> Option<Turn> {
-        if reader != Reader::Client || sizes.is_empty() {
+        if sizes.is_empty() {
             return None;
         }
         let work = Work::read(sizes.iter().sum::<usize>() as u64, sizes.len());
-        Some(dataset.flow(self).turn(work).await)
+        match reader {
+            Reader::Client | Reader::Consumer(_) => Some(dataset.flow(self).turn(work).await),
+            Reader::Ahead => Some(dataset.flow(self).turn_ahead(work).await),
+            Reader::Copier | Reader::Merger => None,
+        }
     }
 
     /// The contents of a whole block.
@@ -211,11 +236,20 @@ impl Shard {
             let ptr = match self.locate(dataset, block, reader).await? {
                 Source::Zeros => return Ok(self.zeros(dataset.block_bytes())),
                 Source::Memory(data) => return Ok(data),
+                Source::Ahead(ptr, data) => {
+                    self.consume(block, &ptr, &data, reader, false);
+                    return Ok(data);
+                }
+                // It comes, and is then looked for again.
+                Source::Disk(_) if self.is_coming(dataset, block..block + 1, reader).await => continue,
                 Source::Disk(ptr) => ptr,
             };
             let _turn = self.turn_to_read(dataset, reader, &[ptr.bytes() as usize]).await;
             if let Some((_, data)) = self.fetch(dataset, block, ptr).await? {
-                self.cache_insert(&ptr, data.clone());
+                match reader {
+                    Reader::Ahead => self.ahead.borrow_mut().keep(&[ptr], data.clone(), self.rt.now()),
+                    _ => self.cache_insert(&ptr, data.clone()),
+                }
                 return Ok(data);
             }
         }
@@ -226,7 +260,7 @@ impl Shard {
         loop {
             match self.find(dataset, block, Reader::Merger).await? {
                 Source::Zeros => return Ok(Block::whole(self.zeros(dataset.block_bytes()))),
-                Source::Memory(data) => return Ok(Block::whole(data)),
+                Source::Memory(data) | Source::Ahead(_, data) => return Ok(Block::whole(data)),
                 Source::Disk(ptr) => {
                     if let Some((stored, data)) = self.fetch(dataset, block, ptr).await? {
                         return Ok(Block::of(data, ptr.kind(), stored));
@@ -299,8 +333,12 @@ impl Shard {
             return Ok(vec![self.read_block(dataset, first, reader).await?]);
         }
         let block_bytes = dataset.block_bytes();
-        let sources = self.locate_all(dataset, first, last, reader).await?;
-        let stream = (last - first + 1) as usize * block_bytes > CACHE_READ_BYTES_MAX;
+        let is_stream = (last - first + 1) as usize * block_bytes > CACHE_READ_BYTES_MAX;
+        let mut sources = self.locate_all(dataset, first, last, reader).await?;
+        let lacks = |sources: &[Source]| sources.iter().any(|source| matches!(source, Source::Disk(_)));
+        if lacks(&sources) && self.is_coming(dataset, first..last + 1, reader).await {
+            sources = self.locate_all(dataset, first, last, reader).await?;
+        }
         let mut runs: Vec<(usize, Vec<Ptr>)> = Vec::new();
         for (index, source) in sources.iter().enumerate() {
             let Source::Disk(ptr) = source else { continue };
@@ -311,28 +349,42 @@ impl Shard {
         }
         let sizes: Vec<usize> = runs.iter().map(|(_, run)| run_bytes(run)).collect();
         let turn = self.turn_to_read(dataset, reader, &sizes).await;
-        let reading = runs.into_iter().map(|(start, run)| async move {
-            let data = self.read_run(dataset, &run).await;
-            (start, run, data)
-        });
-        let mut read = join_all(reading).await.into_iter();
+        // Nobody waits for all of what is read ahead: others come in between.
+        let at_once = if reader == Reader::Ahead { self.places_at_once() } else { usize::MAX };
+        let mut read = Vec::with_capacity(runs.len());
+        while !runs.is_empty() {
+            let some = runs.drain(..runs.len().min(at_once));
+            let reading = some.map(|(start, run)| async move {
+                let data = self.read_run(dataset, &run).await;
+                (start, run, data)
+            });
+            read.extend(join_all(reading).await);
+        }
+        let mut read = read.into_iter();
         drop(turn);
         let mut parts: Vec<Buf> = Vec::new();
         let mut add = |part: Buf| match parts.last_mut() {
             Some(last) if last.is_followed_by(&part) => *last = last.join(&part),
             _ => parts.push(part),
         };
-        let mut left = sources.into_iter();
-        while let Some(source) = left.next() {
+        let mut left = (first..).zip(sources);
+        while let Some((block, source)) = left.next() {
             match source {
-                Source::Memory(block) => add(block),
+                Source::Memory(data) => add(data),
+                Source::Ahead(ptr, data) => {
+                    self.consume(block, &ptr, &data, reader, is_stream);
+                    add(data);
+                }
                 Source::Zeros => add(self.zeros(block_bytes)),
                 Source::Disk(_) => {
                     let (start, run, data) = read.next().expect("every run was read");
                     left.by_ref().take(run.len() - 1).for_each(drop);
+                    if let (Some(data), Reader::Ahead) = (&data, reader) {
+                        self.ahead.borrow_mut().keep(&run, data.clone(), self.rt.now());
+                    }
                     for (nth, ptr) in run.iter().enumerate() {
                         match &data {
-                            Some(_) if stream => {}
+                            Some(_) if is_stream || reader == Reader::Ahead => {}
                             Some(data) => self.cache_insert(ptr, data.slice(nth * block_bytes, block_bytes)),
                             // Stale, or a bad copy: one by one, with retries and repair.
                             None => {

@@ -4,6 +4,7 @@
 //! per shard turns the queue into group commits and is the only one that changes trees. A freeze for a
 //! checkpoint happens between two commits, so it sees every record before the cut applied and none after.
 
+use crate::ahead::Ahead;
 use crate::cache::{BlockCache, BlockWeight, Doorkeeper};
 use crate::calibrate::Sample;
 use crate::commit::Entry;
@@ -152,6 +153,7 @@ pub(crate) struct Shard {
     pub frozen_tail: Cell<Chain>,
     pub cache: RefCell<BlockCache>,
     pub doorkeeper: RefCell<Doorkeeper>,
+    pub ahead: RefCell<Ahead>,
     pub codec: RefCell<Codec>,
     pub leaves: RefCell<LeafClock>,
     pub gate: Rc<Gate>,
@@ -261,7 +263,8 @@ impl Shard {
         parts: ShardParts,
     ) -> Shard {
         let budget = shared.memory_per_shard;
-        let cache_bytes = budget - budget / 4;
+        let ahead_bytes = Ahead::bytes_of(budget);
+        let cache_bytes = budget - budget / 4 - ahead_bytes;
         let cache = BlockCache::with(
             (cache_bytes / 8192).max(16) as usize,
             cache_bytes,
@@ -300,6 +303,7 @@ impl Shard {
             frozen_tail: Cell::default(),
             cache: RefCell::new(cache),
             doorkeeper: RefCell::new(Doorkeeper::new(cache_bytes / 8192)),
+            ahead: RefCell::new(Ahead::new(ahead_bytes)),
             codec: RefCell::default(),
             leaves: RefCell::default(),
             gate: Rc::new(Gate::new(IN_FLIGHT_BYTES_MAX)),

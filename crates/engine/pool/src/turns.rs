@@ -106,8 +106,22 @@ impl Flow {
         self.level.get().floor != Rate::default()
     }
 
+    /// Waits until `work` may begin that nobody waits for yet: not a latency, nor time that a client has lost.
+    pub async fn turn_ahead(&self, work: Work) -> Turn {
+        let mut turn = self.wait_for_turn(work).await;
+        turn.begun.iter_mut().for_each(InFlight::is_in_no_haste);
+        turn
+    }
+
     /// Waits until `work` may begin.
     pub async fn turn(&self, work: Work) -> Turn {
+        let asked = self.turns.rt.now();
+        let turn = self.wait_for_turn(work).await;
+        self.tally.waited_for_turn(self.turns.rt.now().since(asked));
+        turn
+    }
+
+    async fn wait_for_turn(&self, work: Work) -> Turn {
         let (turns, now) = (&self.turns, self.turns.rt.now());
         if let Some(begun) = turns.scheduler.borrow_mut().begin_at_once(now, self.id, work) {
             self.tally.took(begun.cost());
@@ -127,7 +141,6 @@ impl Flow {
             }
         })
         .await;
-        self.tally.waited_for_turn(turns.rt.now().since(now));
         self.tally.took(turn.begun.as_ref().map_or(0, InFlight::cost));
         turn
     }

@@ -86,7 +86,9 @@ impl LocalVolume {
             return Ok(Vec::new());
         }
         let (first, last) = self.blocks(at, len as u64);
-        let parts = self.shard.read_blocks(&self.dataset, first, last, Reader::Client).await?;
+        self.shard.read_ahead(&self.dataset, first, last);
+        let reader = Reader::Consumer((at + len as u64) / u64::from(self.block_size()));
+        let parts = self.shard.read_blocks(&self.dataset, first, last, reader).await?;
         let skip = (at - first * u64::from(self.block_size())) as usize;
         Ok(trim(parts, skip, len))
     }

@@ -51,6 +51,11 @@ impl InFlight {
     pub fn cost(&self) -> u64 {
         self.cost
     }
+
+    /// It may take any time: nobody waits for it.
+    pub fn is_in_no_haste(&mut self) {
+        self.in_time = 0;
+    }
 }
 
 /// What the scheduler says.

@@ -16,15 +16,15 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-struct Pool {
-    world: World,
-    rt: Rt,
+pub struct Pool {
+    pub world: World,
+    pub rt: Rt,
     engine: Engine,
-    paths: Vec<String>,
+    pub paths: Vec<String>,
 }
 
 impl Pool {
-    async fn volume(&self, name: &str, block_size: u32, compression: Compression) -> Volume {
+    pub async fn volume(&self, name: &str, block_size: u32, compression: Compression) -> Volume {
         let spec = VolumeSpec {
             pool: "tank".into(),
             name: name.into(),
@@ -44,24 +44,24 @@ impl Pool {
         self.engine.volume(&format!("tank/{name}")).await.expect("there")
     }
 
-    async fn open(&self, name: &str) -> Volume {
+    pub async fn open(&self, name: &str) -> Volume {
         Volume::open(&self.rt, self.info(name).await.id).expect("open")
     }
 
-    async fn again(&self) {
+    pub async fn again(&self) {
         self.engine.pool_export("tank").await.expect("exported");
         let report = check(&self.rt, &self.paths).await.expect("checked");
         assert_eq!(report.problems, Vec::<String>::new());
         self.engine.pool_import("tank", self.paths.clone(), Import::default()).await.expect("imported");
     }
 
-    fn buffer(&self, bytes: &[u8]) -> Buf {
+    pub fn buffer(&self, bytes: &[u8]) -> Buf {
         self.rt.arena().copy(bytes).freeze()
     }
 }
 
 /// Runs `main` on pools of several kinds.
-fn on_pools<W: Future<Output = ()> + 'static>(seeds: u64, main: impl Fn(Rc<Pool>, u64) -> W) {
+pub fn on_pools<W: Future<Output = ()> + 'static>(seeds: u64, main: impl Fn(Rc<Pool>, u64) -> W) {
     for (layout, data, log, shards) in [
         (Layout::Single, 1, 0, 1),
         (Layout::Mirror, 2, 1, 2),

@@ -97,7 +97,9 @@ fn the_ledger_has_what_clients_asked_for_and_got() {
             slowest = slowest.max(pool.rt.now().since(asked));
         }
         for block in 0..50 {
+            let asked = pool.rt.now();
             volume.read(block * BLOCK as u64, BLOCK).await.expect("read");
+            slowest = slowest.max(pool.rt.now().since(asked));
         }
         pool.rt.sleep(Duration::from_secs(3)).await;
         let seconds = pool.engine.ledger("tank", begun).await.expect("kept");
