@@ -181,7 +181,9 @@ pub(crate) fn pages_of(parts: &[Buf]) -> Vec<PageWrite> {
             rest = &rest[n..];
             filled += n;
             if filled == PAGE {
-                pages.push(PageWrite::Data(Rc::new(page)));
+                // Which takes no memory.
+                let is_zeros = page == [0; PAGE];
+                pages.push(if is_zeros { PageWrite::Zeros } else { PageWrite::Data(Rc::new(page)) });
                 filled = 0;
             }
         }

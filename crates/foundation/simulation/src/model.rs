@@ -12,6 +12,7 @@ mod flash;
 mod mechanical;
 
 use crate::disk::Work;
+use crate::image::PAGE;
 use flash::Flash;
 use mechanical::Mechanical;
 use std::time::Duration;
@@ -113,6 +114,24 @@ pub const DISK_10K: DiskSheet = DiskSheet {
     buffer: 8 << 20,
 };
 
+/// 15 000 revolutions a minute, 146 GB.
+pub const DISK_15K: DiskSheet = DiskSheet {
+    name: "15K",
+    source: "Seagate Cheetah 15K.5 (ST3146855SS) data sheet. It has neither tracks (here those of four heads at the mean rate) nor the seek \
+             from end to end (here what a square root through the two others gives)",
+    bytes: 146_815_733_760,
+    rpm: 15_000,
+    tracks: 92_700,
+    // The sustained rate.
+    outer: 125_000_000,
+    inner: 73_000_000,
+    interface: 300_000_000,
+    overhead: micros(200),
+    read: Seeks { track: micros(200), average: micros(3500), full: micros(6390) },
+    write: Seeks { track: micros(400), average: micros(4000), full: micros(7150) },
+    buffer: 16 << 20,
+};
+
 /// Flash behind SATA, 400 GB.
 pub const FLASH_SATA: FlashSheet = FlashSheet {
     name: "SATA flash",
@@ -132,8 +151,13 @@ pub const FLASH_NVME: FlashSheet = FlashSheet {
 };
 
 /// All of them.
-pub const SHEETS: [Sheet; 4] =
-    [Sheet::Disk(DISK_7K2), Sheet::Disk(DISK_10K), Sheet::Flash(FLASH_SATA), Sheet::Flash(FLASH_NVME)];
+pub const SHEETS: [Sheet; 5] = [
+    Sheet::Disk(DISK_7K2),
+    Sheet::Disk(DISK_10K),
+    Sheet::Disk(DISK_15K),
+    Sheet::Flash(FLASH_SATA),
+    Sheet::Flash(FLASH_NVME),
+];
 
 /// One operation, as the device sees it.
 pub(crate) struct Order {
@@ -175,9 +199,45 @@ pub(crate) trait Device {
 
     /// Lets time pass until `now`; gives what is over, in order.
     fn advance(&mut self, now: u64) -> Vec<Work>;
+
+    /// Nanoseconds of all that it has begun.
+    fn busy(&self) -> u64;
 }
 
 impl Sheet {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Sheet::Disk(sheet) => sheet.name,
+            Sheet::Flash(sheet) => sheet.name,
+        }
+    }
+
+    pub fn source(&self) -> &'static str {
+        match self {
+            Sheet::Disk(sheet) => sheet.source,
+            Sheet::Flash(sheet) => sheet.source,
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Sheet::Disk(sheet) => sheet.bytes,
+            Sheet::Flash(sheet) => sheet.bytes,
+        }
+    }
+
+    /// The same device with so many times less room on it: as wide and as fast, with fewer tracks.
+    pub fn scaled(&self, times: u64) -> Sheet {
+        let fewer = |bytes: u64| bytes / times / PAGE as u64 * PAGE as u64;
+        match *self {
+            Sheet::Disk(sheet) => {
+                let tracks = (u64::from(sheet.tracks) / times).max(1) as u32;
+                Sheet::Disk(DiskSheet { bytes: fewer(sheet.bytes), tracks, ..sheet })
+            }
+            Sheet::Flash(sheet) => Sheet::Flash(FlashSheet { bytes: fewer(sheet.bytes), ..sheet }),
+        }
+    }
+
     pub(crate) fn device(&self) -> Box<dyn Device> {
         match self {
             Sheet::Disk(sheet) => Box::new(Mechanical::new(*sheet)),

@@ -211,6 +211,11 @@ impl World {
         disk.device = Some(sheet.device());
     }
 
+    /// Time that a disk with a model has worked so far.
+    pub fn busy(&self, disk: usize) -> Duration {
+        Duration::from_nanos(self.0.disks.borrow()[disk].device.as_ref().map_or(0, |device| device.busy()))
+    }
+
     /// A second name for a disk.
     pub fn alias(&self, name: &str, disk: usize) {
         self.0.names.borrow_mut().insert(name.into(), disk);

@@ -3,7 +3,7 @@
 use forebay_base::Random;
 use forebay_runtime::{Disk, OpenMode, Rt};
 use forebay_simulation::model::{
-    DISK_7K2, DISK_10K, DiskSheet, FLASH_NVME, FLASH_SATA, FlashRates, FlashSheet, SHEETS,
+    DISK_7K2, DISK_10K, DISK_15K, DiskSheet, FLASH_NVME, FLASH_SATA, FlashRates, FlashSheet, SHEETS,
 };
 use forebay_simulation::{Image, PAGE, Sheet, World, WorldConfig};
 use std::time::Duration;
@@ -19,11 +19,7 @@ fn on_device<T: 'static, F: Future<Output = T> + 'static>(
 ) -> T {
     let config = WorldConfig { shuffle: false, turns_max: u64::MAX, ..WorldConfig::new(1) };
     let world = World::new(config);
-    let bytes = match sheet {
-        Sheet::Disk(sheet) => sheet.bytes,
-        Sheet::Flash(sheet) => sheet.bytes,
-    };
-    let disk = world.add_disk(Image::new(bytes / PAGE as u64 * PAGE as u64));
+    let disk = world.add_disk(Image::new(sheet.bytes() / PAGE as u64 * PAGE as u64));
     world.set_model(disk, &sheet);
     let (executor, _) = world.executor(1);
     let rt = executor.rt().clone();
@@ -102,7 +98,7 @@ fn near(what: &str, found: f64, expected: f64, within: f64) {
 
 #[test]
 fn a_small_request_of_a_disk_takes_overhead_seek_half_a_turn_and_its_transfer() {
-    for sheet in [DISK_7K2, DISK_10K] {
+    for sheet in [DISK_7K2, DISK_10K, DISK_15K] {
         for writes in [false, true] {
             let load = Load { writes, durable: true, ..RANDOM };
             let each = run(Sheet::Disk(sheet), load).0 / load.count as f64;
@@ -117,7 +113,7 @@ fn a_small_request_of_a_disk_takes_overhead_seek_half_a_turn_and_its_transfer() 
 
 #[test]
 fn a_seek_from_end_to_end_takes_what_the_sheet_says() {
-    for sheet in [DISK_7K2, DISK_10K] {
+    for sheet in [DISK_7K2, DISK_10K, DISK_15K] {
         // Both ends in turns; a turn at most is lost by where the angle happens to be.
         let turn = 60.0 / f64::from(sheet.rpm);
         let ends = |sheet: DiskSheet| {
@@ -139,7 +135,7 @@ fn a_seek_from_end_to_end_takes_what_the_sheet_says() {
 
 #[test]
 fn streams_have_the_rate_of_their_zone() {
-    for sheet in [DISK_7K2, DISK_10K] {
+    for sheet in [DISK_7K2, DISK_10K, DISK_15K] {
         for (from, rate) in [(0, sheet.outer), (sheet.bytes - 600 * MIB, sheet.inner)] {
             for (writes, depth) in [(false, 1), (false, 4), (true, 4)] {
                 let from = from / MIB * MIB;
@@ -155,7 +151,7 @@ fn streams_have_the_rate_of_their_zone() {
 
 #[test]
 fn many_requests_at_a_time_shorten_the_way_and_none_waits_for_ever() {
-    for sheet in [DISK_7K2, DISK_10K] {
+    for sheet in [DISK_7K2, DISK_10K, DISK_15K] {
         let at_depth = |depth| run(Sheet::Disk(sheet), Load { depth, count: 4000, ..RANDOM });
         let (one, (many, longest)) = (at_depth(1).0, at_depth(32));
         // Shortest time first roughly halves it; twice as fast at 32 is what makers show.

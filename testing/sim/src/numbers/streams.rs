@@ -5,25 +5,19 @@ use crate::harness::Failure;
 use forebay_base::MIB;
 use forebay_pool::{Layout, Volume, VolumeInfo};
 use forebay_simulation::Sheet;
-use forebay_simulation::model::{DISK_7K2, DiskSheet};
+use forebay_simulation::model::DISK_7K2;
 use futures_util::future::join;
 use std::time::Duration;
 
 const DISKS: usize = 4;
-const DISK_MIB: u64 = 320;
+/// The disks are as wide as any, with so many times fewer tracks.
+const SCALE: u64 = 3000;
 /// One request of the stream, and all of it.
 const REQUEST: usize = 256 << 10;
 const STREAM: u64 = 192 * MIB;
 const RANDOM: u64 = 192 * MIB;
 const DEPTH: usize = 8;
 const RUN: Duration = Duration::from_secs(3);
-
-/// A disk as wide as any, with few tracks.
-fn sheet() -> Sheet {
-    let bytes = DISK_MIB * MIB;
-    let tracks = u64::from(DISK_7K2.tracks) * bytes / DISK_7K2.bytes;
-    Sheet::Disk(DiskSheet { bytes, tracks: tracks as u32, ..DISK_7K2 })
-}
 
 impl Bench {
     /// Bytes a second of one request after the other from the beginning, again and again, for so long.
@@ -39,12 +33,13 @@ impl Bench {
 }
 
 pub fn streams() -> Result<Vec<Figure>, Failure> {
+    let sheet = Sheet::Disk(DISK_7K2);
     let machine = Machine {
         layout: Layout::Mirror,
         disks: DISKS,
-        disk_mib: DISK_MIB,
+        disk_mib: sheet.bytes() / SCALE / MIB,
         sector: SECTOR,
-        sheet: Some(sheet()),
+        sheet: Some(sheet.scaled(SCALE)),
         memory: 64 * MIB,
     };
     bench_on(machine, async |bench| {

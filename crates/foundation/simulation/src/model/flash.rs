@@ -34,6 +34,7 @@ pub(crate) struct Flash {
     /// What is over, by time and number.
     over: BTreeMap<(u64, u64), Work>,
     orders: u64,
+    busy: u64,
 }
 
 impl Costs {
@@ -78,6 +79,10 @@ impl Device for Flash {
         let later = self.over.split_off(&(now + 1, 0));
         std::mem::replace(&mut self.over, later).into_values().collect()
     }
+
+    fn busy(&self) -> u64 {
+        self.busy
+    }
 }
 
 impl Flash {
@@ -89,6 +94,7 @@ impl Flash {
             piece: None,
             over: BTreeMap::new(),
             orders: 0,
+            busy: 0,
         }
     }
 
@@ -111,6 +117,7 @@ impl Flash {
         let bytes = left.min(PIECE);
         let command = if left == order.bytes { costs.command } else { 0 };
         let cost = (command + bytes * byte) / 1000 * u64::from(order.slower);
+        self.busy += cost.max(1);
         self.piece = Some((order, left - bytes, now + cost.max(1)));
     }
 }

@@ -70,6 +70,7 @@ pub(crate) struct Mechanical {
     /// Flushes, by the number that they came with: they wait for all writes before.
     flushes: BTreeMap<u64, Work>,
     jobs: u64,
+    busy: u64,
 }
 
 impl Curve {
@@ -143,6 +144,10 @@ impl Device for Mechanical {
         let later = self.over.split_off(&(now + 1, 0));
         std::mem::replace(&mut self.over, later).into_values().collect()
     }
+
+    fn busy(&self) -> u64 {
+        self.busy
+    }
 }
 
 impl Mechanical {
@@ -163,6 +168,7 @@ impl Mechanical {
             over: BTreeMap::new(),
             flushes: BTreeMap::new(),
             jobs: 0,
+            busy: 0,
             sheet,
         }
     }
@@ -249,6 +255,7 @@ impl Mechanical {
         let index = self.waiting.iter().position(|job| job.number == number).expect("it waits");
         let job = self.waiting.remove(index);
         let took = (self.times(&job, now).1 - now) * u64::from(job.slower);
+        self.busy += took;
         self.serving = Some((job, now + took));
     }
 }
