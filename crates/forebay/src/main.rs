@@ -7,6 +7,7 @@ mod check;
 mod demo;
 mod iscsi;
 mod load;
+mod validate;
 
 use std::process::ExitCode;
 
@@ -14,7 +15,12 @@ fn main() -> ExitCode {
     // A command whose reader went away (`forebay event list | head`) ends quietly, as programs do. The daemon undoes
     // this: its clients go away all the time.
     set_broken_pipe(libc::SIG_DFL);
-    let local = forebay_cli::Local { serve: appliance::serve, demo: demo::run, check: check::run };
+    let local = forebay_cli::Local {
+        serve: appliance::serve,
+        demo: demo::run,
+        check: check::run,
+        validate: validate::validate,
+    };
     ExitCode::from(forebay_cli::run(std::env::args_os(), &local))
 }
 

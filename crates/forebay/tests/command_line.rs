@@ -35,6 +35,50 @@ fn what_needs_no_daemon_works_without_one() {
 }
 
 #[test]
+fn a_layout_is_validated_without_a_daemon() {
+    let place = Place::new();
+    assert!(place.run(&["validate", "list"]).expect(0).out.contains("Hitachi AMS 2100"));
+    let listed = place.json(&["validate", "list"]);
+    assert_eq!(listed[0]["case"].as_array().unwrap().len(), 10);
+    place.run(&["validate", "run", "C"]).expect(2).says("--model");
+    place.run(&["validate", "run", "Z", "--model"]).expect(3).says("no such reference architecture");
+    place.run(&["validate", "run", "./mine.toml", "--model"]).expect(2).says("cannot be read");
+    let mine = r#"
+        name = "mine"
+        title = "One file server <on a mirror>"
+        source = "nobody"
+        machine = { disk = "10K", memory-mib = 16, scale = 256, warm-seconds = 1, seconds = 60 }
+        [[workload]]
+        name = "files"
+        block-kib = 64
+        read-percent = 100
+        access = "random"
+        size-gib = 10
+        outstanding = 2
+        rate = 20
+        volume-block-kib = 64
+        needs = { iops = 20 }
+        [[case]]
+        name = "a mirror"
+        published = "nothing"
+        published-met = []
+        pool = [{ layout = "mirror", groups = 1, workloads = ["files"] }]
+    "#;
+    std::fs::write(place.path().join("mine.toml"), mine).unwrap();
+    let run = ["validate", "run", "mine.toml", "--model", "--seconds", "3", "--report", "page.html"];
+    // It does better than was published, and the file does not say why.
+    assert!(place.run(&run).expect(1).out.contains("nobody has said why"));
+    let page = std::fs::read_to_string(place.path().join("page.html")).unwrap();
+    assert!(page.contains("One file server &lt;on a mirror&gt;") && page.contains("--seed 1"));
+    std::fs::write(place.path().join("mine.toml"), mine.replace("published-met = []", "")).unwrap();
+    let report = &place.json(&run)[0];
+    let client = &report["cases"][0]["clients"][0];
+    assert_eq!(client["met"], true);
+    assert!((client["iops"].as_f64().unwrap() - 20.0).abs() < 1.0, "{client}");
+    assert_eq!(report["configuration"]["machine"]["seconds"], 3);
+}
+
+#[test]
 fn pools_and_volumes_live_and_die() {
     let place = Place::new();
     let [a, b] = place.disks();

@@ -7,6 +7,7 @@ use crate::projects::{Project, property};
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
 use crate::top::Top;
+use crate::validate::Validate;
 use crate::{moves, trash};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -84,6 +85,9 @@ pub enum Noun {
     Token(Token),
     /// Check the pool on some disks without a daemon: exit 0 only if every invariant holds
     Check(Check),
+    /// What a layout delivers before it is bought: the published reference architectures, and your own
+    #[command(subcommand)]
+    Validate(Validate),
     /// Print a shell's completion script
     Completion {
         /// The shell

@@ -23,9 +23,11 @@ mod streams;
 mod table;
 mod top;
 mod trash;
+mod validate;
 
 pub use failure::{Exit, Failure};
 pub use help::document;
+pub use validate::{Validate, ValidateRun};
 
 use arguments::{Arguments, Noun};
 use clap::{CommandFactory, Parser};
@@ -77,6 +79,8 @@ pub struct Local {
     pub serve: fn(ServeOptions) -> Result<(), Failure>,
     pub demo: fn(ServeOptions) -> Result<(), Failure>,
     pub check: fn(Vec<String>) -> Result<CheckReport, Failure>,
+    /// Prints what it finds, as JSON or for people.
+    pub validate: fn(Validate, json: bool) -> Result<Exit, Failure>,
 }
 
 /// Runs one command; returns the exit status. `arguments` begin with the program's name.
@@ -136,6 +140,7 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
             show_check(&report, json);
             Ok(if report.findings.is_empty() { Exit::Ok } else { Exit::Failed })
         }
+        Noun::Validate(command) => (local.validate)(command, json),
         Noun::Completion { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "forebay", &mut std::io::stdout());
             Ok(Exit::Ok)

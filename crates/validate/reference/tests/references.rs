@@ -1,0 +1,70 @@
+//! Goal: the published configurations are in order, and what a run says is a function of the configuration and the seed. Method: short runs of a few cases.
+
+use forebay_reference::{Configuration, Report, html, references};
+
+/// This case of configuration C, shortly, on disks smaller still.
+fn short(case: &str) -> Configuration {
+    let mut configuration = references().into_iter().find(|reference| reference.name == "C").unwrap();
+    configuration.cases.retain(|one| one.name == case);
+    assert_eq!(configuration.cases.len(), 1, "there is one case '{case}'");
+    (configuration.machine.scale, configuration.machine.warm_seconds, configuration.machine.seconds) =
+        (512, 3, 10);
+    configuration
+}
+
+#[test]
+fn four_workloads_are_met_on_two_groups_and_the_same_seed_gives_the_same_report() {
+    let run = |seed| Report::make(short("one pool of two groups"), seed).expect("it runs");
+    let report = run(1);
+    let case = &report.cases[0];
+    assert!(case.clients.iter().all(|client| client.met == Some(true)), "{}", report.text());
+    // One in a closed loop always has as many outstanding as it may; Little's law finds them again.
+    let oltp = &case.clients[0];
+    assert!((oltp.outstanding / 8.0 - 1.0).abs() < 0.02, "{oltp:?}");
+    assert!((oltp.iops * oltp.mean_ms / 1e3 / 8.0 - 1.0).abs() < 0.02, "{oltp:?}");
+    // The others ask for so much, and get no more.
+    for client in &case.clients[1..] {
+        let needs = client.needs_iops.expect("all but OLTP have a rate") as f64;
+        assert!((client.iops / needs - 1.0).abs() < 0.02, "{client:?}");
+    }
+    assert!(case.busy[0].iter().all(|part| (0.3..1.0).contains(part)), "{:?}", case.busy);
+    assert_eq!(report, run(1));
+    assert_ne!(report.cases[0].clients, run(2).cases[0].clients);
+    let page = html(&[report]);
+    for part in
+        ["one pool of two groups", "unstructured", "other than published", "Cheetah 15K.5", "--seed 1"]
+    {
+        assert!(page.contains(part), "the page has {part}");
+    }
+    assert!(!page.contains("src=") && !page.contains("http"), "it needs nothing from elsewhere");
+}
+
+#[test]
+fn a_configuration_is_written_as_it_is_read() {
+    for reference in references() {
+        assert_eq!(Configuration::parse(&reference.toml()), Ok(reference.clone()));
+        assert!(reference.cases.iter().all(|case| case.published_met.is_some() || case.differs.is_none()));
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let good = short("one pool of two groups").toml();
+    assert!(Configuration::parse(&good).is_ok());
+    let cases = [
+        ("disk = \"15K\"", "disk = \"floppy\"", "there is no model of 'floppy'; there are 7.2K"),
+        ("scale = 512", "scale = 0", "scale is 0"),
+        ("layout = \"4+1\"", "layout = \"1+1\"", "'1+1' is no layout"),
+        ("block-kib = 256", "block-kib = 3", "workload 'streaming': block-kib is 3"),
+        ("read-percent = 75", "read-percent = 101", "workload 'oltp': read-percent is 101"),
+        ("groups = 2", "groups = 200", "1 to 64 groups"),
+        ("\"email\", \"stream", "\"mail\", \"stream", "there is no workload 'mail'"),
+        ("outstanding = 8", "outstanding = 8\nspeed = 9", "speed"),
+        ("seconds = 10", "seconds = 36000", "seconds is 36000"),
+    ];
+    for (right, wrong, message) in cases {
+        assert!(good.contains(right), "{right} in\n{good}");
+        let mistake = Configuration::parse(&good.replacen(right, wrong, 1)).expect_err(wrong);
+        assert!(mistake.to_string().contains(message), "{wrong}: {mistake}");
+    }
+}

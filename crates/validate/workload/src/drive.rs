@@ -1,0 +1,97 @@
+//! Asks, and takes note of the answers.
+
+use crate::{Request, Requests, Tally, Workload};
+use forebay_base::Nanos;
+use forebay_pool::Volume;
+use forebay_runtime::{Buf, Rt};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// What requests are asked of.
+pub trait Target: 'static {
+    fn read(&self, at: u64, bytes: u64) -> impl Future<Output = Result<(), String>>;
+    fn write(&self, at: u64, data: Buf) -> impl Future<Output = Result<(), String>>;
+}
+
+impl Target for Volume {
+    async fn read(&self, at: u64, bytes: u64) -> Result<(), String> {
+        Volume::read(self, at, bytes as usize).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    async fn write(&self, at: u64, data: Buf) -> Result<(), String> {
+        Volume::write(self, at, vec![data], false).await.map_err(|error| error.to_string())
+    }
+}
+
+struct Shared {
+    requests: Requests,
+    tally: Tally,
+    /// When the next request of the schedule is due, in its own time: nanoseconds times the rate.
+    due: u128,
+}
+
+/// Asks what `workload` says of a target of `size` bytes until `to`, and measures from `from` on.
+pub async fn drive(
+    rt: &Rt,
+    target: Rc<impl Target>,
+    workload: &Workload,
+    size: u64,
+    seed: u64,
+    (from, to): (Nanos, Nanos),
+) -> Tally {
+    let requests = Requests::new(workload, size, seed);
+    let shared = Rc::new(RefCell::new(Shared { requests, tally: Tally::new(from, to), due: 0 }));
+    let (begun, think, rate) = (rt.now(), workload.think(), workload.rate);
+    let tasks: Vec<_> = (0..workload.outstanding)
+        .map(|_| {
+            let (rt, shared, target) = (rt.clone(), shared.clone(), target.clone());
+            let clock = rt.clone();
+            rt.spawn(async move {
+                let rt = clock;
+                while rt.now().0 < to.0 {
+                    if let Some(rate) = rate {
+                        let due = shared.borrow().due / u128::from(rate);
+                        shared.borrow_mut().due += u128::from(SECOND);
+                        rt.sleep_until(Nanos(begun.0 + due as u64)).await;
+                    }
+                    let request = shared.borrow_mut().requests.next().expect("it has no end");
+                    let asked = rt.now();
+                    let answer = ask(&rt, &*target, request).await;
+                    match answer {
+                        Ok(()) => shared.borrow_mut().tally.answered(asked, rt.now(), request.bytes),
+                        // Who gets an error at once must not ask for ever without time passing.
+                        Err(_) => {
+                            shared.borrow_mut().tally.failed();
+                            rt.sleep(std::time::Duration::from_millis(10)).await;
+                        }
+                    }
+                    if !think.is_zero() {
+                        rt.sleep(think).await;
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await;
+    }
+    Rc::into_inner(shared).expect("all tasks are over").into_inner().tally
+}
+
+async fn ask(rt: &Rt, target: &impl Target, request: Request) -> Result<(), String> {
+    let Request { at, bytes, is_write } = request;
+    if !is_write {
+        return target.read(at, bytes).await;
+    }
+    let mut data = rt.arena().take_zeroed(bytes as usize);
+    // No block is all zeros, and none is as it was.
+    for (nth, block) in data.chunks_mut(BLOCK).enumerate() {
+        block[..8].copy_from_slice(&(rt.now().0 ^ (at + nth as u64) | 1).to_le_bytes());
+    }
+    target.write(at, data.freeze()).await
+}
+
+/// The smallest block that a volume can have.
+const BLOCK: usize = 4096;
