@@ -26,6 +26,7 @@ mod level;
 mod pool;
 mod scheduler;
 mod task;
+mod trial;
 
 pub use admission::{Promise, SHARE_MAX, WHOLE, Wish, kept};
 pub use ceiling::Ceiling;

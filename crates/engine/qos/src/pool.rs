@@ -1,7 +1,9 @@
 //! What the shards of a pool share: the window, and how far each is in virtual time. Every number is atomic, and none needs another to be right.
 
 use crate::cost::{Affine, Costs};
+use crate::trial::{Seen, Trial};
 use forebay_base::Nanos;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Of a shard that has nothing waiting.
@@ -34,6 +36,10 @@ pub struct Pool {
     late: AtomicU64,
     /// The shortest time that these should have taken.
     missed: AtomicU64,
+    /// Of those with a goal, how many missed it, with the time that they waited before they began; and what small windows were found to be good for. Whoever
+    /// steers has the lock, which nobody waits for.
+    failed: AtomicU64,
+    trial: Mutex<Trial>,
     /// Whether something waited since then because the window was full.
     was_full: AtomicBool,
     /// Virtual time: the greatest tag that began.
@@ -61,6 +67,8 @@ impl Pool {
             timed: AtomicU64::new(0),
             late: AtomicU64::new(0),
             missed: AtomicU64::new(u64::MAX),
+            failed: AtomicU64::new(0),
+            trial: Mutex::default(),
             was_full: AtomicBool::new(false),
             reached: own(0),
             lead: AtomicU64::new(0),
@@ -112,6 +120,9 @@ impl Pool {
     /// Somebody has a latency goal from now on. If nobody had one so short, the window begins where it cannot make him late, and grows as far as he allows.
     pub(crate) fn begin_narrow(&self, goal: u64) {
         if goal < self.strictest.fetch_min(goal, Relaxed) {
+            if let Ok(mut trial) = self.trial.try_lock() {
+                *trial = Trial::default();
+            }
             self.is_starting.store(true, Relaxed);
             self.window.fetch_min(self.least(goal), Relaxed);
         }
@@ -129,18 +140,22 @@ impl Pool {
         }
     }
 
-    /// A request with a latency goal is over: the nanoseconds that it took, and those that it should.
-    pub(crate) fn note(&self, took: u64, goal: u64) {
+    /// A request with a latency goal is over: the nanoseconds that it took once it had begun, and those that it should; and whether it was answered too late.
+    pub(crate) fn note(&self, took: u64, in_time: u64, is_failed: bool) {
         self.timed.fetch_add(1, Relaxed);
-        if took > goal {
+        if is_failed {
+            self.failed.fetch_add(1, Relaxed);
+        }
+        if took > in_time {
             self.late.fetch_add(1, Relaxed);
-            self.missed.fetch_min(goal, Relaxed);
+            self.missed.fetch_min(in_time, Relaxed);
         }
     }
 
     /// A goal is for 99 of 100. When more were late, there was too much in flight in front of them. It grows again more slowly than it shrinks, but for the
     /// first time, and only where it was full: otherwise nobody has shown that more would do no harm.
-    fn steer(&self) {
+    fn steer(&self, now: Nanos) {
+        let Ok(mut trial) = self.trial.try_lock() else { return };
         let (timed, window) = (self.timed.load(Relaxed), self.window());
         let was_full = self.was_full.swap(false, Relaxed);
         let grown = |part| if was_full { window + window / part } else { window };
@@ -149,12 +164,21 @@ impl Pool {
             grown(1024)
         } else {
             let (late, missed) = (self.late.swap(0, Relaxed), self.missed.swap(u64::MAX, Relaxed));
+            let seen = Seen { timed, late: self.failed.swap(0, Relaxed) };
             self.timed.store(0, Relaxed);
-            if late * 100 > timed {
-                self.is_starting.store(false, Relaxed);
-                (window - window / 8).max(self.least(missed).min(window))
-            } else {
-                grown(if self.is_starting.load(Relaxed) { 32 } else { 64 })
+            let least = self.least(missed).min(window);
+            match trial.stays_open(now.0, seen) {
+                Some(true) => u64::MAX,
+                Some(false) => least,
+                None if late * 100 > timed => {
+                    self.is_starting.store(false, Relaxed);
+                    let smaller = (window - window / 8).max(least);
+                    if smaller == least && trial.opens(now.0, seen) { u64::MAX } else { smaller }
+                }
+                None => {
+                    trial.is_steered();
+                    grown(if self.is_starting.load(Relaxed) { 32 } else { 64 })
+                }
             }
         };
         // Unless somebody else has set it.
@@ -173,7 +197,7 @@ impl Pool {
         if elapsed < LOOK_NS || !is_mine() {
             return;
         }
-        self.steer();
+        self.steer(now);
         let reached = self.reached();
         let passed = reached.saturating_sub(self.seen.swap(reached, Relaxed));
         // What was a pause says nothing of how fast it goes.
@@ -226,6 +250,37 @@ impl Pool {
 mod tests {
     use super::*;
 
+    /// What part of four minutes the window was wide open, where this many of a hundred requests are too late with a small window and with a wide one.
+    fn open_part(late_small: u64, late_wide: u64) -> f64 {
+        let line = Affine { fixed: 1000, byte_ps: 0 };
+        let pool = Pool::new(1, Costs { read: line, write: line }, 1_000_000);
+        let (goal, looks) = (320_000, 24_000);
+        let mut open = 0;
+        for look in 1..=looks {
+            open += u64::from(pool.is_wide_open());
+            let late = if pool.is_wide_open() { late_wide } else { late_small };
+            for nth in 0..100 {
+                let is_late = nth < late;
+                pool.note(if is_late { goal + 1 } else { goal }, goal, is_late);
+            }
+            pool.note_full();
+            pool.look(Nanos(look * LOOK_NS));
+        }
+        open as f64 / looks as f64
+    }
+
+    #[test]
+    fn a_window_is_small_only_where_that_helps() {
+        for (small, wide) in [(0, 0), (60, 70), (60, 100), (3, 5), (100, 100), (5, 2)] {
+            let open = open_part(small, wide);
+            assert!(open > 0.9, "{small} and {wide} of 100: open for {open} of the time");
+        }
+        for (small, wide) in [(2, 90), (40, 100), (3, 7)] {
+            let open = open_part(small, wide);
+            assert!(open < 0.05, "{small} and {wide} of 100: open for {open} of the time");
+        }
+    }
+
     #[test]
     fn a_window_is_no_smaller_than_helps_those_that_are_late() {
         let line = Affine { fixed: 1000, byte_ps: 0 };
@@ -235,7 +290,7 @@ mod tests {
             let pool = Pool::new(1, Costs { read: line, write: line }, 1_000_000);
             let look = |looks: std::ops::RangeInclusive<u64>, took: u64, is_full: bool| {
                 for look in looks {
-                    (0..TIMED_MIN).for_each(|_| pool.note(took, goal));
+                    (0..TIMED_MIN).for_each(|_| pool.note(took, goal, false));
                     if is_full {
                         pool.note_full();
                     }

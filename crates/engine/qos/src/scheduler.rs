@@ -29,6 +29,9 @@ const TURNS_PART: u64 = 8;
 const REQUEST_PART: u64 = 4;
 const PLACES_MIN: usize = 4;
 
+/// The window is steered so that what has begun is over in this part of a goal: two thirds. The rest is for waiting, and for what comes in bursts.
+const STEERED_TO: (u64, u64) = (2, 3);
+
 /// A flow of one scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowId(u32);
@@ -41,8 +44,10 @@ pub struct InFlight {
     is_turn: bool,
     /// Absent where nobody asked for a turn.
     flow: Option<FlowId>,
+    /// When it was asked for, and when it began.
+    asked: Nanos,
     begun: Nanos,
-    /// Nanoseconds in which it should be over; 0 for any time.
+    /// Nanoseconds in which it should be over once it has begun; 0 for any time.
     in_time: u64,
 }
 
@@ -78,7 +83,7 @@ struct Flow<T> {
     floor_byte_ps: u64,
     /// Of its latency goal, in nanoseconds; 0 without one.
     in_time: u64,
-    waiting: VecDeque<(Work, T)>,
+    waiting: VecDeque<(Work, T, Nanos)>,
     due: u64,
     turn: u64,
     /// Whether it is among those that wait for a turn, and among those that are due.
@@ -122,7 +127,7 @@ impl<T> Flow<T> {
     fn set(&mut self, level: &Level, pool: &Pool) {
         self.weight = level.class.weight();
         (self.floor_request_ns, self.floor_byte_ps) = level.floor.each();
-        self.in_time = level.latency.map_or(0, |goal| goal.as_nanos() as u64 / 3 * 2);
+        self.in_time = level.latency.map_or(0, |goal| goal.as_nanos() as u64 / STEERED_TO.1 * STEERED_TO.0);
         if self.in_time > 0 {
             pool.begin_narrow(self.in_time);
         }
@@ -196,7 +201,7 @@ impl<T> Scheduler<T> {
         self.unused.push(id.0);
         let flow = self.flows[id.0 as usize].take().expect("a flow that was not removed");
         self.waiting -= flow.waiting.len();
-        flow.waiting.into_iter().map(|(_, request)| request)
+        flow.waiting.into_iter().map(|(_, request, _)| request)
     }
 
     fn unlist(&mut self, id: u32) {
@@ -251,12 +256,12 @@ impl<T> Scheduler<T> {
         let cost = self.pool.costs().of(work);
         self.unasked += cost;
         self.pool.begin(cost);
-        InFlight { cost, is_turn: false, flow: None, begun: Nanos(0), in_time: 0 }
+        InFlight { cost, is_turn: false, flow: None, asked: Nanos(0), begun: Nanos(0), in_time: 0 }
     }
 
     /// A request waits from now on.
     pub fn push(&mut self, now: Nanos, id: FlowId, work: Work, request: T) {
-        self.flow(id.0).waiting.push_back((work, request));
+        self.flow(id.0).waiting.push_back((work, request, now));
         self.waiting += 1;
         self.list(now, id.0);
     }
@@ -265,7 +270,7 @@ impl<T> Scheduler<T> {
     pub fn retain(&mut self, id: FlowId, wanted: impl Fn(&T) -> bool) {
         let flow = self.flow(id.0);
         let before = flow.waiting.len();
-        flow.waiting.retain(|(_, request)| wanted(request));
+        flow.waiting.retain(|(_, request, _)| wanted(request));
         let gone = before - flow.waiting.len();
         self.waiting -= gone;
     }
@@ -307,10 +312,11 @@ impl<T> Scheduler<T> {
         for (id, by_floor) in order.into_iter().flatten() {
             let cost = self.cost(id);
             if self.has_room(cost, by_floor) {
-                let (work, request) =
+                let (work, request, asked) =
                     self.flow(id).waiting.pop_front().expect("a flow with something waiting");
                 self.waiting -= 1;
-                return Next::Begin(request, self.account(now, id, work, cost, by_floor));
+                let begun = self.account(now, id, work, cost, by_floor);
+                return Next::Begin(request, InFlight { asked, ..begun });
             }
         }
         if turn.is_some() {
@@ -326,7 +332,7 @@ impl<T> Scheduler<T> {
         self.pool.show(self.shard, None);
         self.is_held_up = false;
         let waiting = self.flows.iter_mut().flatten().find_map(|flow| flow.waiting.pop_front());
-        let Some((work, request)) = waiting else { return Next::Idle };
+        let Some((work, request, _)) = waiting else { return Next::Idle };
         self.waiting -= 1;
         Next::Begin(request, self.begin_unasked(work))
     }
@@ -360,7 +366,7 @@ impl<T> Scheduler<T> {
 
     fn cost(&self, id: u32) -> u64 {
         let flow = self.flows[id as usize].as_ref().expect("a flow that was not removed");
-        flow.waiting.front().map_or(0, |(work, _)| self.pool.costs().of(*work))
+        flow.waiting.front().map_or(0, |(work, ..)| self.pool.costs().of(*work))
     }
 
     /// The flow whose turn is next, and the tag of it.
@@ -413,7 +419,7 @@ impl<T> Scheduler<T> {
         }
         self.in_flight += cost;
         self.pool.begin(cost);
-        InFlight { cost, is_turn: !by_floor, flow: Some(FlowId(id)), begun: now, in_time }
+        InFlight { cost, is_turn: !by_floor, flow: Some(FlowId(id)), asked: now, begun: now, in_time }
     }
 
     /// Small writes that one request may have in flight at a time.
@@ -445,7 +451,8 @@ impl<T> Scheduler<T> {
     /// What had begun is over.
     pub fn end(&mut self, now: Nanos, begun: InFlight) {
         if begun.in_time > 0 {
-            self.pool.note(now.since(begun.begun), begun.in_time);
+            let is_failed = now.since(begun.asked) > begun.in_time / STEERED_TO.0 * STEERED_TO.1;
+            self.pool.note(now.since(begun.begun), begun.in_time, is_failed);
         }
         match begun.flow {
             Some(_) => self.in_flight -= begun.cost,
