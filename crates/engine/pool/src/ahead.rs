@@ -94,7 +94,8 @@ impl Streams {
         };
         let stream = &mut streams[number];
         stream.blocks += end.saturating_sub(stream.next).min(end - first);
-        stream.requests = stream.requests.saturating_add(1);
+        // Who reads the same again, or backwards, is none.
+        stream.requests = stream.requests.saturating_add(u32::from(end > stream.next));
         stream.seen = now;
         stream.next = stream.next.max(end);
         if stream.blocks * 2 < stream.next - stream.begun {
@@ -178,9 +179,7 @@ impl Shard {
         let streams = &dataset.streams;
         let comes = matches!(reader, Reader::Consumer(_)) && streams.is_being_read(&blocks);
         if comes {
-            let asked = self.rt.now();
             streams.read.until(|| !streams.is_being_read(&blocks)).await;
-            dataset.flow(self).tally.waited_for_turn(self.rt.now().since(asked));
         }
         comes
     }

@@ -20,7 +20,7 @@ use crate::spec::PoolSpeed;
 use crate::volume::LocalVolume;
 use forebay_base::{Id, MIB, Random};
 use forebay_compress::Compression;
-use forebay_qos::{Affine, Costs, Kind, Usual, WHOLE, Work};
+use forebay_qos::{Affine, Costs, Kind, Task, Usual, WHOLE, Work};
 use forebay_runtime::Buf;
 use futures_util::future::join_all;
 use std::cell::Cell;
@@ -197,6 +197,7 @@ impl Sample {
             }
             Kind::Read => {
                 let _active = volume.begin()?;
+                let _turn = volume.shard.unasked(Task::Calibrate, Work::read(len as u64, 1));
                 let (first, last) = volume.blocks(at, len as u64);
                 volume.shard.read_blocks(&volume.dataset, first, last, Reader::Copier).await.map(drop)
             }

@@ -26,6 +26,9 @@ const RUN_BYTES_MAX: usize = 1 << 20;
 /// Reads up to this size are cached; larger ones are streams.
 const CACHE_READ_BYTES_MAX: usize = 64 << 10;
 
+/// What is read ahead from so many places has one turn.
+const PLACES_AHEAD: usize = 8;
+
 /// Who reads, and what that one sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reader {
@@ -348,12 +351,12 @@ impl Shard {
             }
         }
         let sizes: Vec<usize> = runs.iter().map(|(_, run)| run_bytes(run)).collect();
-        let turn = self.turn_to_read(dataset, reader, &sizes).await;
         // Nobody waits for all of what is read ahead: others come in between.
-        let at_once = if reader == Reader::Ahead { self.places_at_once() } else { usize::MAX };
+        let at_once = if reader == Reader::Ahead { PLACES_AHEAD } else { usize::MAX };
         let mut read = Vec::with_capacity(runs.len());
         while !runs.is_empty() {
             let some = runs.drain(..runs.len().min(at_once));
+            let _turn = self.turn_to_read(dataset, reader, &sizes[read.len()..][..some.len()]).await;
             let reading = some.map(|(start, run)| async move {
                 let data = self.read_run(dataset, &run).await;
                 (start, run, data)
@@ -361,7 +364,6 @@ impl Shard {
             read.extend(join_all(reading).await);
         }
         let mut read = read.into_iter();
-        drop(turn);
         let mut parts: Vec<Buf> = Vec::new();
         let mut add = |part: Buf| match parts.last_mut() {
             Some(last) if last.is_followed_by(&part) => *last = last.join(&part),

@@ -3,8 +3,8 @@
 use crate::cost::{Affine, Costs};
 use crate::trial::{Seen, Trial};
 use forebay_base::Nanos;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// Of a shard that has nothing waiting.
 const IDLE: u64 = u64::MAX;
@@ -120,9 +120,7 @@ impl Pool {
     /// Somebody has a latency goal from now on. If nobody had one so short, the window begins where it cannot make him late, and grows as far as he allows.
     pub(crate) fn begin_narrow(&self, goal: u64) {
         if goal < self.strictest.fetch_min(goal, Relaxed) {
-            if let Ok(mut trial) = self.trial.try_lock() {
-                *trial = Trial::default();
-            }
+            *self.trial.lock().unwrap_or_else(PoisonError::into_inner) = Trial::default();
             self.is_starting.store(true, Relaxed);
             self.window.fetch_min(self.least(goal), Relaxed);
         }
@@ -271,11 +269,12 @@ mod tests {
 
     #[test]
     fn a_window_is_small_only_where_that_helps() {
-        for (small, wide) in [(0, 0), (60, 70), (60, 100), (3, 5), (100, 100), (5, 2)] {
+        for (small, wide) in [(0, 0), (60, 63), (96, 100), (3, 5), (100, 100), (5, 2)] {
             let open = open_part(small, wide);
             assert!(open > 0.9, "{small} and {wide} of 100: open for {open} of the time");
         }
-        for (small, wide) in [(2, 90), (40, 100), (3, 7)] {
+        // Goals out of reach may stand beside others that are kept: some more in time is worth it.
+        for (small, wide) in [(2, 90), (40, 100), (3, 7), (72, 82)] {
             let open = open_part(small, wide);
             assert!(open < 0.05, "{small} and {wide} of 100: open for {open} of the time");
         }

@@ -190,6 +190,7 @@ impl WorldDisk {
                     at = to.unwrap_or_else(|| world.chance.borrow_mut().faults.below(places) * PAGE as u64);
                 }
                 Some(Action::Tear(sectors)) => {
+                    give_contents(kind, &mut pages);
                     for (index, page) in pages.iter_mut().enumerate() {
                         let mut old = [0; PAGE];
                         disk.current.read(at + (index * PAGE) as u64, &mut old);
@@ -199,6 +200,7 @@ impl WorldDisk {
                     }
                 }
                 Some(Action::Flip(bit)) => {
+                    give_contents(kind, &mut pages);
                     let bit = bit % ((bytes.end - bytes.start) * 8);
                     let byte = (bit / 8) as usize;
                     edit(&mut pages[byte / PAGE], |bytes| bytes[byte % PAGE] ^= 1 << (bit % 8));
@@ -272,6 +274,13 @@ fn contents_of(pages: &[PageWrite]) -> u64 {
         PageWrite::Data(page) => hash.wrapping_mul(31) ^ Checksum::of(&page[..]).0 as u64,
         _ => hash.wrapping_mul(31),
     })
+}
+
+/// Zeros that are written, and not discarded, can be damaged like anything else.
+fn give_contents(kind: OpKind, pages: &mut [PageWrite]) {
+    for page in pages.iter_mut().filter(|page| kind == OpKind::Write && matches!(page, PageWrite::Zeros)) {
+        *page = PageWrite::Data(Rc::new([0; PAGE]));
+    }
 }
 
 /// Changes a copy of a page; one without contents stays as it is.
