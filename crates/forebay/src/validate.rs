@@ -31,8 +31,12 @@ fn configurations(name: &str) -> Result<Vec<Configuration>, Failure> {
     if name.contains(['.', '/']) {
         let failed = |error: String, remedy: &str| Failure::new(Exit::Usage, error, remedy).object(name);
         let mut text = String::new();
-        let file = fs::File::open(name).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+        let file =
+            fs::File::open(name).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
         file.map_err(|error| failed(format!("cannot be read: {error}"), "Give the path of a TOML file"))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(failed("is longer than 1 MiB".into(), "Give the path of a configuration"));
+        }
         let parsed = Configuration::parse(&text).map_err(|mistake| {
             failed(
                 mistake.to_string(),
@@ -65,17 +69,17 @@ fn run(options: ValidateRun, json: bool) -> Result<Exit, Failure> {
             "This is a mistake of Forebay's or of the configuration; `--seed` tries another course of events";
         reports.push(made.map_err(|error| Failure::new(Exit::Failed, error, remedy).object(name))?);
     }
+    if json {
+        println!("{}", serde_json::json!(reports));
+    } else {
+        reports.iter().for_each(|report| print!("{}", report.text()));
+    }
     if let Some(path) = &options.report {
         fs::write(path, html(&reports)).map_err(|error| {
             let remedy = "Give a path that can be written";
             Failure::new(Exit::Failed, format!("cannot be written: {error}"), remedy)
                 .object(path.display().to_string())
         })?;
-    }
-    if json {
-        println!("{}", serde_json::json!(reports));
-    } else {
-        reports.iter().for_each(|report| print!("{}", report.text()));
     }
     let unexplained = reports.iter().flat_map(|report| &report.cases).any(|case| case.is_unexplained());
     Ok(if unexplained { Exit::Failed } else { Exit::Ok })

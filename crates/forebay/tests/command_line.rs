@@ -62,6 +62,7 @@ fn a_layout_is_validated_without_a_daemon() {
         name = "a mirror"
         published = "nothing"
         published-met = []
+        figures = [{ workload = "files", measure = "iops", value = 10.0 }]
         pool = [{ layout = "mirror", groups = 1, workloads = ["files"] }]
     "#;
     std::fs::write(place.path().join("mine.toml"), mine).unwrap();
@@ -74,6 +75,8 @@ fn a_layout_is_validated_without_a_daemon() {
     let report = &place.json(&run)[0];
     let client = &report["cases"][0]["clients"][0];
     assert_eq!(client["met"], true);
+    let figure = &report["cases"][0]["figures"][0];
+    assert_eq!((&figure["published"], &figure["ours"]), (&serde_json::json!(10.0), &client["iops"]));
     assert!((client["iops"].as_f64().unwrap() - 20.0).abs() < 1.0, "{client}");
     assert_eq!(report["configuration"]["machine"]["seconds"], 3);
 }

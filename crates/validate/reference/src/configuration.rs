@@ -10,8 +10,13 @@ use std::time::Duration;
 
 /// Groups, disks and volumes that a case may have: more is a mistake in the file.
 const GROUPS_MAX: u32 = 64;
+const DISKS_MAX: u32 = 128;
 const VOLUMES_MAX: usize = 256;
 const SCALE_MAX: u64 = 4096;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// What the disks of a case may hold: it is in memory.
+const BYTES_MAX: u64 = 16 * GIB;
 const SECONDS_MAX: u64 = 3600;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -19,6 +24,7 @@ const SECONDS_MAX: u64 = 3600;
 pub struct Configuration {
     pub name: String,
     pub title: String,
+    #[serde(default)]
     pub source: String,
     /// What a reader of the figures has to know: what was emulated, and where the source contradicts itself.
     #[serde(default)]
@@ -91,17 +97,58 @@ pub struct Case {
     pub name: String,
     #[serde(rename = "pool")]
     pub pools: Vec<Pool>,
+    #[serde(default)]
     pub published: String,
+    /// Figures of workloads, of all clients of each together.
+    #[serde(default)]
+    pub figures: Vec<Figure>,
     /// The workloads whose needs were met, where that was published.
     pub published_met: Option<Vec<String>>,
-    /// Where another answer than the published one is right, why.
+    /// How many of the workloads, where only that was.
+    pub published_count: Option<usize>,
+    /// Where ours is another answer than the published one, why.
     pub differs: Option<String>,
+}
+
+/// What was published that a workload got.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Figure {
+    pub workload: String,
+    pub measure: Measure,
+    pub value: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Requests a second, and 10⁶ bytes a second.
+    Iops,
+    Megabytes,
+    /// Means in milliseconds.
+    MeanMs,
+    ReadMs,
+    WriteMs,
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Measure::Iops => "requests/s",
+            Measure::Megabytes => "MB/s",
+            Measure::MeanMs => "mean ms",
+            Measure::ReadMs => "mean ms of reads",
+            Measure::WriteMs => "mean ms of writes",
+        })
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Pool {
     pub layout: LayoutName,
+    /// Of each group; without it as many as the layout has to have.
+    pub disks: Option<u32>,
     pub groups: u32,
     /// A volume for each; a name may come several times.
     pub workloads: Vec<String>,
@@ -116,15 +163,8 @@ impl TryFrom<String> for LayoutName {
     type Error = String;
 
     fn try_from(name: String) -> Result<LayoutName, String> {
-        let parity = || {
-            let (data, parity) = name.split_once('+')?;
-            let (data, parity) = (data.parse().ok()?, parity.parse().ok()?);
-            ((2..=16).contains(&data) && (1..=3).contains(&parity)).then_some(Layout::Parity { data, parity })
-        };
-        let known = [Layout::Single, Layout::Mirror, Layout::Mirror3];
-        let layout = known.into_iter().find(|layout| layout.to_string() == name).or_else(parity);
         let refused = || format!("'{name}' is no layout: give single, mirror, mirror3, or such as 4+1");
-        layout.map(LayoutName).ok_or_else(refused)
+        Layout::parse(&name).map(LayoutName).ok_or_else(refused)
     }
 }
 
@@ -203,18 +243,69 @@ impl Configuration {
         if let Some(problem) = self.workloads.iter().find_map(|client| client.workload.problem()) {
             return Err(Mistake(problem));
         }
-        for case in &self.cases {
-            let mut volumes = case.pools.iter().flat_map(|pool| &pool.workloads);
-            let unknown = volumes.clone().chain(case.published_met.iter().flatten());
-            if let Some(name) = unknown.into_iter().find(|name| self.client(name).is_none()) {
-                return Err(Mistake(format!("case '{}': there is no workload '{name}'", case.name)));
+        for (nth, client) in self.workloads.iter().enumerate() {
+            let (name, block) = (&client.workload.name, client.volume_block_kib);
+            if self.workloads[..nth].iter().any(|other| other.workload.name == *name) {
+                return Err(Mistake(format!("workload '{name}' is there twice")));
             }
-            let groups: u32 = case.pools.iter().map(|pool| pool.groups.min(GROUPS_MAX + 1)).sum();
-            if volumes.by_ref().count() > VOLUMES_MAX || !(1..=GROUPS_MAX).contains(&groups) {
+            if !block.is_power_of_two() || !(4..=128).contains(&block) {
+                let message = format!("volume-block-kib is {block}: give a power of two from 4 to 128");
+                return Err(Mistake(format!("workload '{name}': {message}")));
+            }
+            if client.workload.size_gib * GIB / scale < (client.workload.block_bytes() * 8).max(MIB) {
                 let message =
-                    format!("at most {VOLUMES_MAX} volumes and 1 to {GROUPS_MAX} groups are possible");
-                return Err(Mistake(format!("case '{}': {message}", case.name)));
+                    format!("{} GiB are too few for its requests at scale {scale}", client.workload.size_gib);
+                return Err(Mistake(format!(
+                    "workload '{name}': {message}: give a larger size-gib, or a smaller scale"
+                )));
             }
+        }
+        if self.cases.is_empty() {
+            return Err(Mistake("there is no case".into()));
+        }
+        self.cases.iter().try_for_each(|case| {
+            self.check_case(case).map_err(|problem| Mistake(format!("case '{}': {problem}", case.name)))
+        })
+    }
+
+    fn check_case(&self, case: &Case) -> Result<(), String> {
+        let volumes = || case.pools.iter().flat_map(|pool| &pool.workloads);
+        if let Some(name) = volumes().find(|name| self.client(name).is_none()) {
+            return Err(format!("there is no workload '{name}'"));
+        }
+        let figures = case.figures.iter().map(|figure| &figure.workload);
+        let told = case.published_met.iter().flatten().chain(figures);
+        if let Some(name) = told.into_iter().find(|name| volumes().all(|volume| volume != *name)) {
+            return Err(format!("of '{name}' something was published, but it is in no pool"));
+        }
+        let groups: u32 = case.pools.iter().map(|pool| pool.groups.min(GROUPS_MAX + 1)).sum();
+        let is_empty = case.pools.iter().any(|pool| pool.groups == 0 || pool.workloads.is_empty());
+        if case.pools.is_empty() || is_empty || groups > GROUPS_MAX || volumes().count() > VOLUMES_MAX {
+            return Err(format!(
+                "give pools with a group and a workload each, {GROUPS_MAX} groups and {VOLUMES_MAX} volumes at most"
+            ));
+        }
+        let mut bytes = 0;
+        for pool in &case.pools {
+            let layout = pool.layout.0;
+            let least = layout.width() as u32;
+            if pool.disks.is_some_and(|disks| !(least..=DISKS_MAX).contains(&disks)) {
+                return Err(format!("groups of {layout} have {least} to {DISKS_MAX} disks"));
+            }
+            let data: u64 = pool
+                .workloads
+                .iter()
+                .filter_map(|name| self.client(name))
+                .map(|client| client.workload.size_gib)
+                .sum();
+            bytes += data * GIB / self.machine.scale * layout.width() as u64 / u64::from(layout.data());
+        }
+        if bytes > BYTES_MAX {
+            let scale = (self.machine.scale * bytes.div_ceil(BYTES_MAX)).next_power_of_two();
+            return Err(format!(
+                "its volumes would take {} GiB of this machine's memory: give a scale of {scale}",
+                bytes / GIB
+            ));
         }
         Ok(())
     }

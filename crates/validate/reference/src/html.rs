@@ -1,6 +1,6 @@
 //! Reports as one page of HTML that needs nothing else.
 
-use crate::report::{CaseReport, Report, percents};
+use crate::report::{CaseReport, FigureReport, Report, percents};
 use std::fmt::Write;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;background:#fff}\
@@ -36,7 +36,7 @@ fn add_report(html: &mut String, number: usize, report: &Report) {
     let configuration = &report.configuration;
     let _ = write!(
         html,
-        "<h1>{}: {}</h1>\n<p>After {}.</p>\n<h2>Verdict</h2>\n<ul>\n",
+        "<h1>{}: {}</h1>\n<p>{}</p>\n<h2>Verdict</h2>\n<ul>\n",
         escaped(&configuration.name),
         escaped(&configuration.title),
         escaped(&configuration.source)
@@ -65,11 +65,30 @@ fn add_report(html: &mut String, number: usize, report: &Report) {
 }
 
 fn add_case(html: &mut String, case: &CaseReport) {
-    let _ = write!(html, "<p>Published: {}.", escaped(&case.published));
+    let _ = write!(
+        html,
+        "<p>{}.",
+        escaped(if case.published.is_empty() { "Nothing was published" } else { &case.published })
+    );
     if let Some(why) = case.reason() {
         let _ = write!(html, " Ours differs: {}", escaped(why));
     }
     html.push_str("</p>\n");
+    if !case.figures.is_empty() {
+        html.push_str(
+            "<table><tr><th>Figure</th><th>Published</th><th>Ours</th><th>Ours / published</th></tr>\n",
+        );
+    }
+    for FigureReport { workload, measure, published, ours } in &case.figures {
+        let (workload, ratio) = (escaped(workload), ours / published);
+        let _ = writeln!(
+            html,
+            "<tr><td>{workload}, {measure}</td><td>{published}</td><td>{ours:.2}</td><td>{ratio:.2}</td></tr>"
+        );
+    }
+    if !case.figures.is_empty() {
+        html.push_str("</table>\n");
+    }
     for (pool, busy) in case.busy.iter().enumerate() {
         let _ = writeln!(
             html,

@@ -7,9 +7,11 @@ mod html;
 pub mod model;
 mod report;
 
-pub use configuration::{Case, ClassName, Client, Configuration, Machine, Mistake, Needs, Pool, Promise};
+pub use configuration::{
+    Case, ClassName, Client, Configuration, Figure, Machine, Measure, Mistake, Needs, Pool, Promise,
+};
 pub use html::html;
-pub use report::{CaseReport, ClientReport, Report};
+pub use report::{CaseReport, ClientReport, FigureReport, Report};
 
 /// Those that come with the product.
 const TEXTS: [&str; 1] = [include_str!("../configurations/c.toml")];

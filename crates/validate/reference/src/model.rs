@@ -3,7 +3,7 @@
 use crate::configuration::{Case, Client, Configuration, Pool, sheet};
 use forebay_base::{Id, Nanos};
 use forebay_pool::{
-    Compression, Engine, EngineConfig, Event, GroupAdd, Host, Layout, PoolSpec, Setting, Severity,
+    Compression, Engine, EngineConfig, Event, GroupAdd, Host, Layout, PoolSpec, Setting, Severity, Standing,
     SyncPolicy, Volume, VolumeChange, VolumeFormat, VolumeInfo, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt};
@@ -31,6 +31,8 @@ pub struct Got {
     /// Number of the pool that its volume is in, from 0.
     pub pool: usize,
     pub tally: Tally,
+    /// Whether what its volume was promised could be kept, at the end.
+    pub standing: Option<Standing>,
 }
 
 /// What came of a case.
@@ -70,7 +72,8 @@ fn plan(world: &World, configuration: &Configuration, pool: &Pool) -> Plan {
     let machine = &configuration.machine;
     let model = |name: &str| sheet(name).expect("the configuration was checked");
     let (disk, layout) = (model(&machine.disk).scaled(machine.scale), pool.layout.0);
-    let group = |_| add_disks(world, &disk, disk.bytes(), layout.width());
+    let disks = pool.disks.map_or(layout.width(), |disks| disks as usize);
+    let group = |_| add_disks(world, &disk, disk.bytes(), disks);
     let groups = (0..pool.groups).map(group).collect();
     let log = machine.log.as_deref().map_or(Vec::new(), |name| {
         let flash = model(name);
@@ -137,7 +140,12 @@ impl Work {
                 }
             }
         }
-        let outcome = self.measure(volumes, plans).await?;
+        let named =
+            volumes.iter().map(|(pool, _, info)| format!("pool{pool}/{}", info.name)).collect::<Vec<_>>();
+        let mut outcome = self.measure(volumes, plans).await?;
+        for (got, name) in outcome.clients.iter_mut().zip(&named) {
+            got.standing = engine.volume(name).await.map_err(told)?.standing;
+        }
         let errors = std::mem::take(&mut *errors.lock().expect("nobody panics with it"));
         match errors.first() {
             Some(error) => Err(format!("the engine reported {} errors, first {error}", errors.len())),
@@ -193,7 +201,7 @@ impl Work {
             let (rt, seed) = (self.rt.clone(), self.seed.wrapping_mul(1000) + nth as u64);
             tasks.push(self.rt.spawn(async move {
                 let tally = drive(&rt, volume, &client.workload, info.size, seed, (from, to)).await;
-                Got { workload: client.workload.name, pool, tally }
+                Got { workload: client.workload.name, pool, tally, standing: None }
             }));
         }
         self.rt.sleep_until(from).await;

@@ -18,10 +18,10 @@ fn four_workloads_are_met_on_two_groups_and_the_same_seed_gives_the_same_report(
     let report = run(1);
     let case = &report.cases[0];
     assert!(case.clients.iter().all(|client| client.met == Some(true)), "{}", report.text());
-    // One in a closed loop always has as many outstanding as it may; Little's law finds them again.
+    // What waited on average is counted apart from rates and means, and agrees with them (Little's law). OLTP always has as many as it may.
     let oltp = &case.clients[0];
-    assert!((oltp.outstanding / 8.0 - 1.0).abs() < 0.02, "{oltp:?}");
-    assert!((oltp.iops * oltp.mean_ms / 1e3 / 8.0 - 1.0).abs() < 0.02, "{oltp:?}");
+    assert!((oltp.outstanding / 8.0 - 1.0).abs() < 0.01, "{oltp:?}");
+    assert!((oltp.iops * oltp.mean_ms / 1e3 / oltp.outstanding - 1.0).abs() < 0.02, "{oltp:?}");
     // The others ask for so much, and get no more.
     for client in &case.clients[1..] {
         let needs = client.needs_iops.expect("all but OLTP have a rate") as f64;
@@ -43,7 +43,6 @@ fn four_workloads_are_met_on_two_groups_and_the_same_seed_gives_the_same_report(
 fn a_configuration_is_written_as_it_is_read() {
     for reference in references() {
         assert_eq!(Configuration::parse(&reference.toml()), Ok(reference.clone()));
-        assert!(reference.cases.iter().all(|case| case.published_met.is_some() || case.differs.is_none()));
     }
 }
 
@@ -57,7 +56,13 @@ fn mistakes_are_named() {
         ("layout = \"4+1\"", "layout = \"1+1\"", "'1+1' is no layout"),
         ("block-kib = 256", "block-kib = 3", "workload 'streaming': block-kib is 3"),
         ("read-percent = 75", "read-percent = 101", "workload 'oltp': read-percent is 101"),
-        ("groups = 2", "groups = 200", "1 to 64 groups"),
+        ("groups = 2", "groups = 200", "64 groups"),
+        ("groups = 2", "groups = 0", "a group and a workload each"),
+        ("volume-block-kib = 8", "volume-block-kib = 4194312", "a power of two from 4 to 128"),
+        ("scale = 512", "scale = 1", "give a scale of 32"),
+        ("block-kib = 256", "block-kib = 32768", "too few for its requests at scale 512"),
+        ("name = \"email\"", "name = \"oltp\"", "'oltp' is there twice"),
+        ("name = \"email\"", "name = \"e/mail\"", "letters, digits"),
         ("\"email\", \"stream", "\"mail\", \"stream", "there is no workload 'mail'"),
         ("outstanding = 8", "outstanding = 8\nspeed = 9", "speed"),
         ("seconds = 10", "seconds = 36000", "seconds is 36000"),

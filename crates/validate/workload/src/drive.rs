@@ -1,11 +1,12 @@
 //! Asks, and takes note of the answers.
 
 use crate::{Request, Requests, Tally, Workload};
-use forebay_base::Nanos;
+use forebay_base::{Nanos, Random};
 use forebay_pool::Volume;
 use forebay_runtime::{Buf, Rt};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -25,14 +26,27 @@ impl Target for Volume {
     }
 }
 
+/// A client whose requests are due for longer than this gives them up.
+const PATIENCE: u64 = SECOND;
+
 struct Shared {
     requests: Requests,
     tally: Tally,
-    /// When the next request of the schedule is due, in its own time: nanoseconds times the rate.
+    /// When the next request of the schedule is due, in nanoseconds times the rate.
     due: u128,
 }
 
-/// Asks what `workload` says of a target of `size` bytes until `to`, and measures from `from` on.
+impl Shared {
+    /// When the next request is due.
+    fn due(&mut self, rate: u64, now: Nanos) -> Nanos {
+        self.due = self.due.max(u128::from(now.0.saturating_sub(PATIENCE)) * u128::from(rate));
+        let due = (self.due / u128::from(rate)) as u64;
+        self.due += u128::from(SECOND);
+        Nanos(due)
+    }
+}
+
+/// Asks what `workload` says of a target of `size` bytes until `to`, and measures from `from` on. Requests of a schedule take from when they were due.
 pub async fn drive(
     rt: &Rt,
     target: Rc<impl Target>,
@@ -42,8 +56,11 @@ pub async fn drive(
     (from, to): (Nanos, Nanos),
 ) -> Tally {
     let requests = Requests::new(workload, size, seed);
-    let shared = Rc::new(RefCell::new(Shared { requests, tally: Tally::new(from, to), due: 0 }));
-    let (begun, think, rate) = (rt.now(), workload.think(), workload.rate);
+    let (think, rate) = (workload.think(), workload.rate);
+    // Clients with the same rate do not all ask at the same moments.
+    let begun =
+        u128::from(rt.now().0) * u128::from(rate.unwrap_or(0)) + u128::from(Random::new(seed).below(SECOND));
+    let shared = Rc::new(RefCell::new(Shared { requests, tally: Tally::new(from, to), due: begun }));
     let tasks: Vec<_> = (0..workload.outstanding)
         .map(|_| {
             let (rt, shared, target) = (rt.clone(), shared.clone(), target.clone());
@@ -51,20 +68,21 @@ pub async fn drive(
             rt.spawn(async move {
                 let rt = clock;
                 while rt.now().0 < to.0 {
+                    let mut due = rt.now();
                     if let Some(rate) = rate {
-                        let due = shared.borrow().due / u128::from(rate);
-                        shared.borrow_mut().due += u128::from(SECOND);
-                        rt.sleep_until(Nanos(begun.0 + due as u64)).await;
+                        due = shared.borrow_mut().due(rate, due);
+                        rt.sleep_until(due).await;
                     }
                     let request = shared.borrow_mut().requests.next().expect("it has no end");
-                    let asked = rt.now();
+                    shared.borrow_mut().tally.asked(rt.now());
                     let answer = ask(&rt, &*target, request).await;
+                    shared.borrow_mut().tally.over(rt.now());
                     match answer {
-                        Ok(()) => shared.borrow_mut().tally.answered(asked, rt.now(), request.bytes),
+                        Ok(()) => shared.borrow_mut().tally.answered(due, rt.now(), &request),
                         // Who gets an error at once must not ask for ever without time passing.
                         Err(_) => {
                             shared.borrow_mut().tally.failed();
-                            rt.sleep(std::time::Duration::from_millis(10)).await;
+                            rt.sleep(Duration::from_millis(10)).await;
                         }
                     }
                     if !think.is_zero() {

@@ -1,7 +1,8 @@
 //! What clients ask of a volume: descriptions that people write (TOML), requests made of them with a seed, and what came of them.
 //!
 //! A workload asks in a *closed loop*: so many requests are outstanding, and each answer brings the next one, at once or after a time to think. A workload with a
-//! rate takes its requests from a schedule instead, as many a second, evenly; who is behind it catches up with what may be outstanding.
+//! rate takes its requests from a schedule instead, as many a second, evenly; who is behind
+//! it catches up with what may be outstanding, and gives up what is a second late.
 
 mod drive;
 mod requests;
@@ -9,7 +10,7 @@ mod tally;
 
 pub use drive::{Target, drive};
 pub use requests::{Request, Requests};
-pub use tally::Tally;
+pub use tally::{Tally, Times};
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -65,6 +66,13 @@ impl Workload {
             format!("size-gib is {size_gib}: give 1 to {}", 64 << 10)
         } else if !(1..=4096).contains(outstanding) {
             format!("outstanding is {outstanding}: give 1 to 4096")
+        } else if name.is_empty()
+            || name.len() > 64
+            || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        {
+            "name: give up to 64 letters, digits and -_.".into()
+        } else if self.think_ms > 60_000 {
+            format!("think-ms is {}: give at most 60000", self.think_ms)
         } else if self.rate.is_some_and(|rate| !(1..=10_000_000).contains(&rate)) {
             "rate: give 1 to 10 000 000 requests a second".into()
         } else {
