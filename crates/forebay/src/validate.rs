@@ -40,7 +40,7 @@ fn configurations(name: &str) -> Result<Vec<Configuration>, Failure> {
         let parsed = Configuration::parse(&text).map_err(|mistake| {
             failed(
                 mistake.to_string(),
-                "Correct the file; `forebay validate list --json` shows one that is right",
+                "Correct the file; `forebay validate list --json` shows the keys of one that is right",
             )
         });
         return parsed.map(|configuration| vec![configuration]);

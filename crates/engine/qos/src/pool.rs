@@ -37,7 +37,7 @@ pub struct Pool {
     /// The shortest time that these should have taken.
     missed: AtomicU64,
     /// Of those with a goal, how many missed it, with the time that they waited before they began; and what small windows were found to be good for. Whoever
-    /// steers has the lock, which nobody waits for.
+    /// steers has the lock for that moment; only who comes with a shorter goal waits for it.
     failed: AtomicU64,
     trial: Mutex<Trial>,
     /// Whether something waited since then because the window was full.

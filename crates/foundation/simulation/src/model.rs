@@ -117,7 +117,8 @@ pub const DISK_10K: DiskSheet = DiskSheet {
 /// 15 000 revolutions a minute, 146 GB.
 pub const DISK_15K: DiskSheet = DiskSheet {
     name: "15K",
-    source: "Seagate Cheetah 15K.5 (ST3146855SS) data sheet. It has neither tracks (here those of four heads at the mean rate) nor the seek \
+    source: "Seagate Cheetah 15K.5 (ST3146855SS) data sheet, which was not at hand: but for the mean seek of writes and the outer rate, as \
+             others quote them, its figures are to be checked. It has neither tracks (here those of four heads at the mean rate) nor the seek \
              from end to end (here what a square root through the two others gives)",
     bytes: 146_815_733_760,
     rpm: 15_000,

@@ -2,30 +2,16 @@
 
 use crate::{Request, Requests, Tally, Workload};
 use forebay_base::{Nanos, Random};
-use forebay_pool::Volume;
-use forebay_runtime::{Buf, Rt};
+use forebay_pool::{IoError, Volume};
+use forebay_runtime::Rt;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// What requests are asked of.
-pub trait Target: 'static {
-    fn read(&self, at: u64, bytes: u64) -> impl Future<Output = Result<(), String>>;
-    fn write(&self, at: u64, data: Buf) -> impl Future<Output = Result<(), String>>;
-}
-
-impl Target for Volume {
-    async fn read(&self, at: u64, bytes: u64) -> Result<(), String> {
-        Volume::read(self, at, bytes as usize).await.map(drop).map_err(|error| error.to_string())
-    }
-
-    async fn write(&self, at: u64, data: Buf) -> Result<(), String> {
-        Volume::write(self, at, vec![data], false).await.map_err(|error| error.to_string())
-    }
-}
-
+/// The smallest block that a volume can have.
+const BLOCK: usize = 4096;
 /// A client whose requests are due for longer than this gives them up.
 const PATIENCE: u64 = SECOND;
 
@@ -46,10 +32,10 @@ impl Shared {
     }
 }
 
-/// Asks what `workload` says of a target of `size` bytes until `to`, and measures from `from` on. Requests of a schedule take from when they were due.
+/// Asks what `workload` says of a volume of `size` bytes until `to`, and measures from `from` on. Requests of a schedule take from when they were due.
 pub async fn drive(
     rt: &Rt,
-    target: Rc<impl Target>,
+    volume: Rc<Volume>,
     workload: &Workload,
     size: u64,
     seed: u64,
@@ -63,10 +49,9 @@ pub async fn drive(
     let shared = Rc::new(RefCell::new(Shared { requests, tally: Tally::new(from, to), due: begun }));
     let tasks: Vec<_> = (0..workload.outstanding)
         .map(|_| {
-            let (rt, shared, target) = (rt.clone(), shared.clone(), target.clone());
-            let clock = rt.clone();
+            let (own, shared, volume) = (rt.clone(), shared.clone(), volume.clone());
             rt.spawn(async move {
-                let rt = clock;
+                let rt = own;
                 while rt.now().0 < to.0 {
                     let mut due = rt.now();
                     if let Some(rate) = rate {
@@ -75,7 +60,7 @@ pub async fn drive(
                     }
                     let request = shared.borrow_mut().requests.next().expect("it has no end");
                     shared.borrow_mut().tally.asked(rt.now());
-                    let answer = ask(&rt, &*target, request).await;
+                    let answer = ask(&rt, &volume, request).await;
                     shared.borrow_mut().tally.over(rt.now());
                     match answer {
                         Ok(()) => shared.borrow_mut().tally.answered(due, rt.now(), &request),
@@ -98,18 +83,15 @@ pub async fn drive(
     Rc::into_inner(shared).expect("all tasks are over").into_inner().tally
 }
 
-async fn ask(rt: &Rt, target: &impl Target, request: Request) -> Result<(), String> {
+async fn ask(rt: &Rt, volume: &Volume, request: Request) -> Result<(), IoError> {
     let Request { at, bytes, is_write } = request;
     if !is_write {
-        return target.read(at, bytes).await;
+        return volume.read(at, bytes as usize).await.map(drop);
     }
     let mut data = rt.arena().take_zeroed(bytes as usize);
     // No block is all zeros, and none is as it was.
     for (nth, block) in data.chunks_mut(BLOCK).enumerate() {
         block[..8].copy_from_slice(&(rt.now().0 ^ (at + nth as u64) | 1).to_le_bytes());
     }
-    target.write(at, data.freeze()).await
+    volume.write(at, vec![data.freeze()], false).await
 }
-
-/// The smallest block that a volume can have.
-const BLOCK: usize = 4096;

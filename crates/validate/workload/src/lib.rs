@@ -1,16 +1,17 @@
 //! What clients ask of a volume: descriptions that people write (TOML), requests made of them with a seed, and what came of them.
 //!
 //! A workload asks in a *closed loop*: so many requests are outstanding, and each answer brings the next one, at once or after a time to think. A workload with a
-//! rate takes its requests from a schedule instead, as many a second, evenly; who is behind
-//! it catches up with what may be outstanding, and gives up what is a second late.
+//! rate takes its requests from a schedule instead, as many a second, evenly; who is
+//! behind it catches up with what may be outstanding, and gives up what is a second late.
 
 mod drive;
 mod requests;
 mod tally;
 
-pub use drive::{Target, drive};
-pub use requests::{Request, Requests};
-pub use tally::{Tally, Times};
+pub use drive::drive;
+pub use tally::Tally;
+
+use requests::{Request, Requests};
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

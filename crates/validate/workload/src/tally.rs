@@ -25,10 +25,6 @@ impl Times {
         self.latencies.record(took);
     }
 
-    pub fn requests(&self) -> u64 {
-        self.requests
-    }
-
     pub fn mean(&self) -> Duration {
         Duration::from_nanos((self.took / u128::from(self.requests.max(1))) as u64)
     }
