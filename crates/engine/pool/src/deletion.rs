@@ -242,7 +242,7 @@ impl Shard {
     }
 
     /// Waits until no checkpoint is between its freeze and its superblock.
-    async fn between_checkpoints(&self) -> Result<(), IoError> {
+    pub async fn between_checkpoints(&self) -> Result<(), IoError> {
         let is_over = || !self.checkpointing.get() || self.stopping.get() || self.is_suspended();
         if !is_over() {
             self.progress.until(is_over).await;

@@ -14,6 +14,7 @@ use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::pack::Block;
+use crate::places::PlacesClaim;
 use crate::registry::{call, registry};
 use crate::reserve::Claim;
 use crate::shard::Shard;
@@ -143,11 +144,11 @@ impl Shard {
             staged.iter().filter(|(_, staged)| inside(&staged.place)).map(|(block, _)| *block).collect()
         };
         for block in staged {
-            // One that is locked may be on its way to its place.
-            let Some(_guard) = dataset.locks.try_lock(block, block) else { continue };
             let size = dataset.staged.borrow().get(&block).map(|staged| staged.block.size());
             let Some(size) = size else { continue };
             let (mut places, _) = self.allocate_here(&Wanted::one(size), 0, Claim::Moved).await?;
+            // One that is locked may be on its way to its place.
+            let Some(_guard) = dataset.locks.try_lock(block, block) else { continue };
             self.replace_place(dataset, block, places.take_first(1)[0], inside);
         }
         Ok(())
@@ -163,53 +164,84 @@ impl Shard {
         closed: &BTreeSet<ChunkId>,
     ) -> Result<u64, IoError> {
         let has_lines = self.space.borrow().has_lines();
-        let _room = self.staging_room(if has_lines { count * dataset.block_bytes() } else { 0 }).await?;
-        let guard = dataset.locks.try_lock(first, first + count as u64 - 1);
-        if guard.is_none() && !active(Bug::EvacuatesLockedBlocks) {
-            return Ok(0);
+        let (mut places, mut waited_for) = (PlacesClaim::none(self), None);
+        loop {
+            let room = self.staging_room(if has_lines { count * dataset.block_bytes() } else { 0 }).await?;
+            let guard = dataset.locks.try_lock(first, first + count as u64 - 1);
+            if guard.is_none() && !active(Bug::EvacuatesLockedBlocks) {
+                return Ok(0);
+            }
+            let moving = self.movable(dataset, first, count, closed).await?;
+            if moving.is_empty() {
+                return Ok(0);
+            }
+            let bytes = (moving.len() * dataset.block_bytes()) as u64;
+            let nodes = dataset.nodes_over(once(first..first + count as u64));
+            let sizes: Vec<Size> = moving.iter().map(|(_, block)| block.size()).collect();
+            if waited_for.as_ref().is_some_and(|before| *before != sizes) {
+                // Places of other sizes are not those that are wanted.
+                places.give_back();
+            }
+            let wanted = Wanted::Each(&sizes);
+            let Some(nodes_claim) = self.at_hand(&wanted, nodes, Claim::Moved, &mut places).await? else {
+                if waited_for.is_some() {
+                    return Err(IoError::NoSpace);
+                }
+                // Nobody waits for space who has what others want that make some.
+                drop((room, guard));
+                places.give_back();
+                (places, _) = self.allocate_here(&wanted, nodes, Claim::Moved).await?;
+                waited_for = Some(sizes);
+                continue;
+            };
+            // Into lines with parity by way of the log, as everything small.
+            let change = |((first, block), place): ((u64, Block), Ptr)| match has_lines {
+                true => Change::Data { dataset: dataset.clone(), first, blocks: vec![(block, Some(place))] },
+                false => Change::moved(dataset, first, block, &place),
+            };
+            let changes = moving.into_iter().zip(places.take_first(sizes.len())).map(change).collect();
+            let mut entry = Entry::new(self.entry_id(), changes, false);
+            entry.nodes = Some(nodes_claim);
+            let done = entry.awaited();
+            self.submit(entry);
+            return done.await.map(|()| bytes);
         }
-        let ptrs = self.leaf_pointers(dataset, first / FANOUT).await?;
+    }
+
+    /// What of the blocks `first..first + count` of one leaf lies in a closed chunk and can be moved, as it is stored. The caller has them locked.
+    async fn movable(
+        self: &Rc<Self>,
+        dataset: &Rc<Dataset>,
+        first: u64,
+        count: usize,
+        closed: &BTreeSet<ChunkId>,
+    ) -> Result<Vec<(u64, Block)>, IoError> {
+        let leaf = first / FANOUT;
+        let ptrs = self.leaf_pointers(dataset, leaf).await?;
         let (mut moving, mut spare) = (Vec::new(), BTreeMap::new());
         for (block, ptr) in (first..).zip(&ptrs[(first % FANOUT) as usize..][..count]) {
             // What is newer than the tree has a place of its own, and its coming frees this one.
-            let leaf = first / FANOUT;
-            if is_inside(ptr, closed)
-                && self.may_move(dataset, ptr, leaf)
-                && dataset.newest(block, false).is_none()
+            if !is_inside(ptr, closed)
+                || !self.may_move(dataset, ptr, leaf)
+                || dataset.newest(block, false).is_some()
             {
-                // A block that cannot be read stays where it is, and so does its chunk.
-                let Ok(stored) = self.read_packed(dataset, block).await else { continue };
-                // So does one that would take, elsewhere, what is held, and gives nothing of that back. What a reserved volume gets of its own
-                // class, it is owed no longer.
-                let size = stored.size();
-                if dataset.reserved.get() == 0 && !self.space.borrow().is_at_home(ptr, size.class()) {
-                    let class = size.class();
-                    let spare = spare.entry(class).or_insert_with(|| self.space.borrow().spare(class));
-                    let places = if size.is_whole() { 1 } else { u64::from(size.units) };
-                    let Some(left) = spare.checked_sub(places) else { continue };
-                    *spare = left;
-                }
-                moving.push((block, stored));
+                continue;
             }
+            // A block that cannot be read stays where it is, and so does its chunk.
+            let Ok(stored) = self.read_packed(dataset, block).await else { continue };
+            // So does one that would take, elsewhere, what is held, and gives nothing of that back. What a reserved volume gets of its own
+            // class, it is owed no longer.
+            let size = stored.size();
+            if dataset.reserved.get() == 0 && !self.space.borrow().is_at_home(ptr, size.class()) {
+                let class = size.class();
+                let spare = spare.entry(class).or_insert_with(|| self.space.borrow().spare(class));
+                let places = if size.is_whole() { 1 } else { u64::from(size.units) };
+                let Some(left) = spare.checked_sub(places) else { continue };
+                *spare = left;
+            }
+            moving.push((block, stored));
         }
-        if moving.is_empty() {
-            return Ok(0);
-        }
-        let bytes = (moving.len() * dataset.block_bytes()) as u64;
-        let nodes = dataset.nodes_over(once(first..first + count as u64));
-        let sizes: Vec<Size> = moving.iter().map(|(_, block)| block.size()).collect();
-        let (mut places, nodes) = self.allocate_here(&Wanted::Each(&sizes), nodes, Claim::Moved).await?;
-        // Into lines with parity by way of the log, as everything small.
-        let change = |((first, block), place): ((u64, Block), Ptr)| match has_lines {
-            true => Change::Data { dataset: dataset.clone(), first, blocks: vec![(block, Some(place))] },
-            false => Change::moved(dataset, first, block, &place),
-        };
-        let changes = moving.into_iter().zip(places.take_first(sizes.len())).map(change).collect();
-        let mut entry = Entry::new(self.entry_id(), changes, false);
-        entry.nodes = Some(nodes);
-        let done = entry.awaited();
-        self.submit(entry);
-        done.await.map(|()| bytes)
+        Ok(moving)
     }
 
     /// Whether nobody else points to a block, and its dataset will not be looked at by a deletion.

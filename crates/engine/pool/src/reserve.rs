@@ -367,6 +367,10 @@ impl Shard {
                     break;
                 }
             }
+            // While a checkpoint writes, what it replaces is there twice.
+            if beyond_doubt && self.between_checkpoints().await.is_err() {
+                return true;
+            }
             let is_short = if beyond_doubt { self.is_short(class) } else { self.lacks(class) != (0, 0) };
             if is_short {
                 return false;
