@@ -185,6 +185,35 @@ fn writes_are_over_when_they_are_in_the_buffer_and_flushed_when_on_the_medium() 
 }
 
 #[test]
+fn a_flush_ends_although_reads_nearby_never_do() {
+    let seconds = on_device(Sheet::Disk(DISK_7K2), |rt, disk| async move {
+        let far = disk.geometry().size / 2 / MIB * MIB;
+        let until = rt.now().0 + 30_000_000_000;
+        let readers: Vec<_> = (0..32)
+            .map(|reader| {
+                let (rt2, disk) = (rt.clone(), disk.clone());
+                rt.spawn(async move {
+                    while rt2.now().0 < until {
+                        disk.read(reader * MIB, rt2.buffer(MIB as usize)).await.1.expect("no fault");
+                    }
+                })
+            })
+            .collect();
+        rt.sleep(Duration::from_millis(100)).await;
+        let zeros = vec![rt.arena().take_zeroed(SMALL as usize).freeze()];
+        disk.write(far, zeros).await.expect("no fault");
+        let asked = rt.now();
+        disk.flush().await.expect("no fault");
+        let took = rt.now().since(asked) as f64 / 1e9;
+        for reader in readers {
+            reader.await;
+        }
+        took
+    });
+    assert!(seconds < 1.5, "the flush took {seconds} s");
+}
+
+#[test]
 fn flash_does_what_its_sheet_says() {
     for sheet in [FLASH_SATA, FLASH_NVME] {
         for (writes, rates) in [(false, sheet.read), (true, sheet.write)] {

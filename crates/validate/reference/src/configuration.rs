@@ -45,11 +45,19 @@ pub struct Machine {
     /// A modelled device for the intent log of each pool, mirrored; without it the log is on the data disks.
     pub log: Option<String>,
     pub memory_mib: u64,
+    /// Gigabits a second of the network that all clients share, each way.
+    #[serde(default = "network_gbit")]
+    pub network_gbit: u64,
     /// Disks and volumes are so many times smaller than they are said to be. Distances of the arm, rates and times stay.
     pub scale: u64,
     /// How long clients work before they are measured, and how long they are.
     pub warm_seconds: u64,
     pub seconds: u64,
+}
+
+/// What is said nothing else of.
+fn network_gbit() -> u64 {
+    10
 }
 
 /// A workload, what it needs, and what its volume is promised.
@@ -219,7 +227,7 @@ impl Configuration {
     }
 
     fn check(&self) -> Result<(), Mistake> {
-        let Machine { disk, log, scale, memory_mib, seconds, warm_seconds } = &self.machine;
+        let Machine { disk, log, scale, memory_mib, network_gbit, seconds, warm_seconds } = &self.machine;
         for name in [disk].into_iter().chain(log) {
             if sheet(name).is_none() {
                 let names: Vec<&str> = SHEETS.iter().map(Sheet::name).collect();
@@ -232,6 +240,7 @@ impl Configuration {
         let ranges = [
             ("scale", *scale, SCALE_MAX),
             ("memory-mib", *memory_mib, 1 << 16),
+            ("network-gbit", *network_gbit, 10_000),
             ("seconds", *seconds, SECONDS_MAX),
             ("warm-seconds", *warm_seconds, SECONDS_MAX),
         ];

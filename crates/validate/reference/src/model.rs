@@ -8,7 +8,7 @@ use forebay_pool::{
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Image, OpKind, Sheet, World, WorldConfig};
-use forebay_workload::{Tally, drive};
+use forebay_workload::{Link, Tally, drive};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::rc::Rc;
@@ -175,13 +175,10 @@ impl Work {
         };
         let info = engine.volume_create(spec).await.map_err(told)?;
         let volume = Volume::open(&self.rt, info.id).map_err(told)?;
+        // What is not compressed is stored as it is, and modelled disks keep zeros without taking memory.
+        let zeros = self.rt.arena().take_zeroed(MIB as usize).freeze();
         for at in (0..size).step_by(MIB as usize) {
-            let mut bytes = self.rt.arena().take_zeroed(MIB as usize);
-            // So much of a block is something: no block is a hole, and most of the pages that hold them take no memory.
-            for (nth, block) in bytes.chunks_mut(client.volume_block_kib as usize * 1024).enumerate() {
-                block[..8].copy_from_slice(&(at + nth as u64 + 1).to_le_bytes());
-            }
-            volume.write(at, vec![bytes.freeze()], false).await.map_err(told)?;
+            volume.write(at, vec![zeros.clone()], false).await.map_err(told)?;
         }
         engine.checkpoint(pool).await.map_err(told)?;
         Ok(info)
@@ -195,12 +192,13 @@ impl Work {
         let machine = &self.configuration.machine;
         let from = Nanos(self.rt.now().0 + machine.warm_seconds * SECOND);
         let to = Nanos(from.0 + machine.seconds * SECOND);
+        let link = Rc::new(Link::new(machine.network_gbit));
         let mut tasks = Vec::new();
         for (nth, (pool, client, info)) in volumes.into_iter().enumerate() {
             let volume = Rc::new(Volume::open(&self.rt, info.id).map_err(told)?);
-            let (rt, seed) = (self.rt.clone(), self.seed.wrapping_mul(1000) + nth as u64);
+            let (rt, link, seed) = (self.rt.clone(), link.clone(), self.seed.wrapping_mul(1000) + nth as u64);
             tasks.push(self.rt.spawn(async move {
-                let tally = drive(&rt, volume, &client.workload, info.size, seed, (from, to)).await;
+                let tally = drive(&rt, volume, link, &client.workload, info.size, seed, (from, to)).await;
                 Got { workload: client.workload.name, pool, tally, standing: None }
             }));
         }

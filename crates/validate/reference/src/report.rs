@@ -222,16 +222,17 @@ impl Report {
         let scale = machine.scale;
         let run = format!(
             "{} s were measured after {} s of the same load, with seed {}. Disks and volumes were {scale} times smaller than they are said to be, with \
-             the same seeks and rates; each pool had {} MiB of memory, which is {:.1} GiB for volumes of full size.",
+             the same seeks and rates; each pool had {} MiB of memory, which is {:.1} GiB for volumes of full size; all clients shared a network of {} Gbit/s each way, whose \
+             messages go one after the other.",
             machine.seconds,
             machine.warm_seconds,
             self.seed,
             machine.memory_mib,
-            (machine.memory_mib * scale) as f64 / 1024.0
+            (machine.memory_mib * scale) as f64 / 1024.0,
+            machine.network_gbit
         );
         let terms = "Met: 99 % of the rate. Times are means and percentiles, these too long by an eighth at most, of requests with a rate from when they \
-                     were due. Best effort: the pool has not enough for what the volume was promised. Processors, memory, controllers and networks take \
-                     no time.";
+                     were due. Best effort: the pool has not enough for what the volume was promised. Processors, memory and controllers take no time.";
         let fixed = [run, terms.into()].into_iter();
         fixed.chain(self.devices.iter().cloned()).chain(self.configuration.notes.iter().cloned()).collect()
     }

@@ -1,17 +1,16 @@
 //! Asks, and takes note of the answers.
 
-use crate::{Request, Requests, Tally, Workload};
+use crate::link::Way;
+use crate::{Link, Request, Requests, Tally, Workload};
 use forebay_base::{Nanos, Random};
 use forebay_pool::{IoError, Volume};
-use forebay_runtime::Rt;
+use forebay_runtime::{Buf, Rt};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The smallest block that a volume can have.
-const BLOCK: usize = 4096;
 /// A client whose requests are due for longer than this gives them up.
 const PATIENCE: u64 = SECOND;
 
@@ -20,6 +19,8 @@ struct Shared {
     tally: Tally,
     /// When the next request of the schedule is due, in nanoseconds times the rate.
     due: u128,
+    /// What is written: modelled disks keep zeros without taking memory, and what is not compressed is stored as it is.
+    zeros: Buf,
 }
 
 impl Shared {
@@ -32,10 +33,12 @@ impl Shared {
     }
 }
 
-/// Asks what `workload` says of a volume of `size` bytes until `to`, and measures from `from` on. Requests of a schedule take from when they were due.
+/// Asks over `link` what `workload` says of a volume of `size` bytes until `to`, and measures from `from` on. Requests of a schedule take from when they
+/// were due.
 pub async fn drive(
     rt: &Rt,
     volume: Rc<Volume>,
+    link: Rc<Link>,
     workload: &Workload,
     size: u64,
     seed: u64,
@@ -46,10 +49,11 @@ pub async fn drive(
     // Clients with the same rate do not all ask at the same moments.
     let begun =
         u128::from(rt.now().0) * u128::from(rate.unwrap_or(0)) + u128::from(Random::new(seed).below(SECOND));
-    let shared = Rc::new(RefCell::new(Shared { requests, tally: Tally::new(from, to), due: begun }));
+    let zeros = rt.arena().take_zeroed(workload.block_bytes() as usize).freeze();
+    let shared = Rc::new(RefCell::new(Shared { requests, tally: Tally::new(from, to), due: begun, zeros }));
     let tasks: Vec<_> = (0..workload.outstanding)
         .map(|_| {
-            let (own, shared, volume) = (rt.clone(), shared.clone(), volume.clone());
+            let (own, shared, volume, link) = (rt.clone(), shared.clone(), volume.clone(), link.clone());
             rt.spawn(async move {
                 let rt = own;
                 while rt.now().0 < to.0 {
@@ -60,7 +64,8 @@ pub async fn drive(
                     }
                     let request = shared.borrow_mut().requests.next().expect("it has no end");
                     shared.borrow_mut().tally.asked(rt.now());
-                    let answer = ask(&rt, &volume, request).await;
+                    let zeros = shared.borrow().zeros.clone();
+                    let answer = ask(&rt, &volume, &link, request, zeros).await;
                     shared.borrow_mut().tally.over(rt.now());
                     match answer {
                         Ok(()) => shared.borrow_mut().tally.answered(due, rt.now(), &request),
@@ -83,15 +88,14 @@ pub async fn drive(
     Rc::into_inner(shared).expect("all tasks are over").into_inner().tally
 }
 
-async fn ask(rt: &Rt, volume: &Volume, request: Request) -> Result<(), IoError> {
+async fn ask(rt: &Rt, volume: &Volume, link: &Link, request: Request, zeros: Buf) -> Result<(), IoError> {
     let Request { at, bytes, is_write } = request;
-    if !is_write {
-        return volume.read(at, bytes as usize).await.map(drop);
-    }
-    let mut data = rt.arena().take_zeroed(bytes as usize);
-    // No block is all zeros, and none is as it was.
-    for (nth, block) in data.chunks_mut(BLOCK).enumerate() {
-        block[..8].copy_from_slice(&(rt.now().0 ^ (at + nth as u64) | 1).to_le_bytes());
-    }
-    volume.write(at, vec![data.freeze()], false).await
+    let (there, back) = if is_write { (bytes, 0) } else { (0, bytes) };
+    link.carry(rt, Way::ToPool, there).await;
+    let answer = match is_write {
+        true => volume.write(at, vec![zeros], false).await,
+        false => volume.read(at, bytes as usize).await.map(drop),
+    };
+    link.carry(rt, Way::ToClient, if answer.is_ok() { back } else { 0 }).await;
+    answer
 }

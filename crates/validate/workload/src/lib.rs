@@ -5,10 +5,12 @@
 //! behind it catches up with what may be outstanding, and gives up what is a second late.
 
 mod drive;
+mod link;
 mod requests;
 mod tally;
 
 pub use drive::drive;
+pub use link::Link;
 pub use tally::Tally;
 
 use requests::{Request, Requests};
@@ -45,6 +47,16 @@ pub struct Workload {
     /// Milliseconds between an answer and the next request.
     #[serde(default)]
     pub think_ms: u64,
+    /// A part of the volume that is asked for more often than the rest.
+    pub hot: Option<Hot>,
+}
+
+/// The first part of a volume, and how many of a hundred requests go there; each part is gone through as `access` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Hot {
+    pub percent: u8,
+    pub size_gib: u64,
 }
 
 impl Workload {
@@ -74,6 +86,10 @@ impl Workload {
             "name: give up to 64 letters, digits and -_.".into()
         } else if self.think_ms > 60_000 {
             format!("think-ms is {}: give at most 60000", self.think_ms)
+        } else if self.hot.is_some_and(|hot| !(1..=100).contains(&hot.percent)) {
+            "percent of what is hot: give 1 to 100".into()
+        } else if self.hot.is_some_and(|hot| !(1..*size_gib).contains(&hot.size_gib)) {
+            format!("size-gib of what is hot: give less than the {size_gib} of all")
         } else if self.rate.is_some_and(|rate| !(1..=10_000_000).contains(&rate)) {
             "rate: give 1 to 10 000 000 requests a second".into()
         } else {

@@ -67,8 +67,8 @@ pub(crate) struct Mechanical {
     dirty: u64,
     /// What is over, by time and number.
     over: BTreeMap<(u64, u64), Work>,
-    /// Flushes, by the number that they came with: they wait for all writes before.
-    flushes: BTreeMap<u64, Work>,
+    /// Flushes and when they came, by the number that they came with: they wait for all writes before.
+    flushes: BTreeMap<u64, (u64, Work)>,
     jobs: u64,
     busy: u64,
 }
@@ -94,7 +94,7 @@ impl Device for Mechanical {
         let Order { work, at, bytes, kind, slower } = order;
         let is_write = match kind {
             Kind::Flush => {
-                self.flushes.insert(self.jobs, work);
+                self.flushes.insert(self.jobs, (now, work));
                 self.end_flushes(now);
                 self.begin(now);
                 return;
@@ -233,7 +233,7 @@ impl Mechanical {
         let later = self.flushes.split_off(&oldest);
         let over = now + self.sheet.overhead.as_nanos() as u64;
         let ended = std::mem::replace(&mut self.flushes, later);
-        self.over.extend(ended.into_iter().map(|(number, work)| ((over, number), work)));
+        self.over.extend(ended.into_iter().map(|(number, (_, work))| ((over, number), work)));
     }
 
     /// Begins with what is next, if there is anything.
@@ -243,15 +243,20 @@ impl Mechanical {
         }
         let waits = self.waiting.iter().any(|job| job.is_urgent);
         let writes = !waits || !self.flushes.is_empty() || self.dirty > self.sheet.buffer / 2;
-        let overdue = |job: &&Job| job.work.is_some() && job.arrived + PATIENCE < now;
+        let is_late = |arrived: u64| arrived + PATIENCE < now;
+        let overdue = |job: &&Job| job.work.is_some() && is_late(job.arrived);
+        // Who waits for a flush waits for the writes before it.
+        let late = self.flushes.iter().rev().find(|(_, (arrived, _))| is_late(*arrived));
+        let flushed = |job: &&Job| job.is_write && late.is_some_and(|(number, _)| job.number < *number);
         let may = |job: &&Job| writes || job.is_urgent;
-        let first = self.waiting.iter().find(overdue).filter(|_| !self.was_overdue);
+        let soonest = |among: &dyn Fn(&&Job) -> bool| {
+            let candidates = self.waiting.iter().filter(|job| among(job)).take(CANDIDATES);
+            candidates.map(|job| (self.times(job, now).0, job.number)).min().map(|(_, number)| number)
+        };
+        let overdue = self.waiting.iter().find(overdue).map(|job| job.number);
+        let first = overdue.or_else(|| soonest(&flushed)).filter(|_| !self.was_overdue);
+        let Some(number) = first.or_else(|| soonest(&may)) else { return };
         self.was_overdue = first.is_some();
-        let next = first.or_else(|| {
-            let candidates = self.waiting.iter().filter(may).take(CANDIDATES);
-            candidates.min_by_key(|job| (self.times(job, now).0, job.number))
-        });
-        let Some(number) = next.map(|job| job.number) else { return };
         let index = self.waiting.iter().position(|job| job.number == number).expect("it waits");
         let job = self.waiting.remove(index);
         let took = (self.times(&job, now).1 - now) * u64::from(job.slower);
