@@ -3,6 +3,11 @@
 //! The server matches on [`Operation`] exhaustively, so an operation that is described but not implemented does not
 //! compile, and one that is not in the table has no route.
 
+mod parameter;
+mod summary;
+
+pub use parameter::Parameter;
+
 use crate::Access;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,90 +25,6 @@ impl Method {
             Method::Post => "POST",
             Method::Patch => "PATCH",
             Method::Delete => "DELETE",
-        }
-    }
-}
-
-/// A query parameter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Parameter {
-    Limit,
-    Cursor,
-    /// Only what belongs to this pool.
-    Pool,
-    /// Events, or seconds, with a greater number.
-    After,
-    WaitSeconds,
-    DryRun,
-    /// Only what concerns this volume.
-    Volume,
-    /// Only what concerns this host or host group.
-    Host,
-    /// Also remove what is mapped to it.
-    Unmap,
-    /// Also delete its snapshots.
-    WithSnapshots,
-    /// Past the trash.
-    Purge,
-    /// Although clients are connected.
-    Force,
-    /// The snapshot that a stream builds upon.
-    From,
-    /// Where a stream goes on.
-    Resume,
-    /// What came after the snapshot that a stream builds upon is lost.
-    DiscardChanges,
-    /// Although the pool cannot keep what the level promises.
-    BestEffort,
-}
-
-impl Parameter {
-    pub fn name(self) -> &'static str {
-        match self {
-            Parameter::Limit => "limit",
-            Parameter::Cursor => "cursor",
-            Parameter::Pool => "pool",
-            Parameter::After => "after",
-            Parameter::WaitSeconds => "wait_seconds",
-            Parameter::DryRun => "dry_run",
-            Parameter::Volume => "volume",
-            Parameter::Host => "host",
-            Parameter::Unmap => "unmap",
-            Parameter::WithSnapshots => "with_snapshots",
-            Parameter::Purge => "purge",
-            Parameter::Force => "force",
-            Parameter::From => "from",
-            Parameter::Resume => "resume",
-            Parameter::DiscardChanges => "discard_changes",
-            Parameter::BestEffort => "best_effort",
-        }
-    }
-    pub fn description(self) -> &'static str {
-        match self {
-            Parameter::Limit => "At most this many items, 1 to 1000; 100 by default.",
-            Parameter::Cursor => "The `next_cursor` of the page before.",
-            Parameter::Pool => "Only what belongs to the pool with this name or UUID.",
-            Parameter::After => {
-                "Only what has a greater number than this, oldest first; without it the newest."
-            }
-            Parameter::WaitSeconds => "Wait up to this long, at most 60, until there is something to tell.",
-            Parameter::DryRun => "Check the request and answer with a Plan; change nothing.",
-            Parameter::Volume => "Only what concerns the volume with this name or UUID.",
-            Parameter::Host => "Only what the host or host group with this name or UUID sees or has.",
-            Parameter::Unmap => "Also take from it what it sees; without it, that is refused.",
-            Parameter::WithSnapshots => "Also delete its snapshots; without it, that is refused.",
-            Parameter::Purge => "Delete it for good; without it, it waits in the trash.",
-            Parameter::Force => "Although clients are connected to it; without it, that is refused.",
-            Parameter::From => {
-                "Only what makes it of this snapshot: name, UUID, or `@NAME` of the same volume."
-            }
-            Parameter::Resume => "Go on where the reception with this `resume_token` is.",
-            Parameter::BestEffort => {
-                "Although the pool cannot keep what the level promises: it is best effort then. Without it, that is refused."
-            }
-            Parameter::DiscardChanges => {
-                "What the volume has had since is lost; without it, that is refused."
-            }
         }
     }
 }
@@ -418,97 +339,6 @@ impl Operation {
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => Access::Admin,
             TokenList | TokenCreate | TokenDelete => Access::Admin,
             _ => Access::Viewer,
-        }
-    }
-
-    /// One line for people.
-    pub fn summary(self) -> &'static str {
-        match self {
-            ServerShow => "The daemon's version",
-            DocumentShow => "This document",
-            PoolList => "All pools",
-            PoolCreate => "Create a pool",
-            PoolShow => "One pool with its groups and disks",
-            PoolSet => "Say how long a pool keeps deleted volumes, and when to tell that it fills",
-            PoolDestroy => "Destroy a pool and all its volumes",
-            PoolImport => "Import a pool from its disks",
-            PoolExport => "Close a pool so that another host can import it",
-            PoolAdd => "Add disks to a pool while it serves, to a group or as another group",
-            PoolScrub => "Read all that a pool stores and put right what is bad",
-            PoolTrim => "Tell the disks of a pool which of their space is free",
-            PoolLedger => "What volumes were promised, asked for and got, second by second",
-            PoolCalibrate => "Measure what a pool can do; it is busy with that for some seconds",
-            GroupRemove => "Have a group of disks leave its pool: what is in it moves to the others first",
-            DiskList => "The disks of all pools",
-            DiskScan => "Look for pools on disks",
-            DiskShow => "One disk",
-            DiskReplace => "Put another disk in a disk's place",
-            DiskRemove => "Have a disk leave its pool: what is on it moves to the others first",
-            DiskOffline => "Take a disk out of service, to come back later",
-            DiskOnline => "Take a disk back that was out of service",
-            DiskClear => "Set a disk's error counters back",
-            DiskLocate => "Make a disk's light blink",
-            VolumeList => "All volumes",
-            VolumeCreate => "Create a volume, empty or as a clone of a snapshot",
-            VolumeShow => "One volume",
-            VolumeSet => {
-                "Grow a volume, or change when it acknowledges writes and when snapshots of it are taken, or what it inherits"
-            }
-            VolumeDelete => "Delete a volume: it waits in the trash, or is gone for good",
-            VolumePromote => "Make a clone the owner of the snapshot that it came from",
-            VolumeReclaim => "Look through a volume for zeros, and give their space back",
-            VolumeMove => "Move a volume to another pool while clients use it",
-            MoveList => "What moves have left that wait for a pool",
-            MoveKeep => "Make a volume of what a move has left, when the other pool is lost",
-            MoveAbandon => "Delete what a move has left, when the other pool is lost",
-            ProjectList => "All projects",
-            ProjectCreate => "Create a project: what volumes inherit",
-            ProjectShow => "One project",
-            ProjectSet => "Change what the volumes of a project inherit",
-            ProjectDelete => "Delete a project without volumes",
-            TrashList => "Deleted volumes that can still be had back",
-            TrashShow => "One volume in the trash",
-            TrashRestore => "Have a volume back from the trash",
-            TrashPurge => "Delete a volume in the trash and its data for good",
-            SnapshotList => "All snapshots, oldest first within a volume",
-            SnapshotCreate => "Take a snapshot of a volume, or of several or a project's at one moment",
-            SnapshotShow => "One snapshot",
-            SnapshotSet => "Hold a snapshot or let it go; make it a template or none",
-            SnapshotDelete => "Delete a snapshot",
-            SnapshotRollback => "Put a volume back to what it was",
-            SnapshotClone => "Make a volume of a snapshot, in the same pool",
-            SnapshotSend => "A snapshot as a stream: all of it, or what makes it of another",
-            SnapshotReceive => "Receive a snapshot's stream, as a new volume or what a volume advances to",
-            ReceptionList => "What has been received of snapshots whose streams did not end yet",
-            ReceptionDelete => "Give up what was received of a snapshot",
-            HostList => "All hosts, without their secrets",
-            HostCreate => "Make a host known by its initiator names",
-            HostShow => "One host",
-            HostSet => "Change a host's initiator names or secrets",
-            HostDelete => "Forget a host",
-            HostGroupList => "All host groups",
-            HostGroupCreate => "Create a host group",
-            HostGroupShow => "One host group",
-            HostGroupSet => "Change who is in a host group",
-            HostGroupDelete => "Delete a host group",
-            LevelList => "All service levels",
-            LevelCreate => "Create a service level",
-            LevelShow => "One service level",
-            LevelSet => "Change a service level, for all volumes that have it, at once",
-            LevelDelete => "Delete a service level that nobody has",
-            MappingList => "Which host sees which volume under which number",
-            MappingCreate => "Show a volume to a host or a host group",
-            MappingShow => "One mapping",
-            MappingDelete => "Take a volume from a host or a host group",
-            SessionList => "Initiators that are logged in over iSCSI, oldest first",
-            SessionDrop => "Log an initiator out",
-            TaskList => "Long work, the newest first",
-            TaskShow => "One task",
-            TaskCancel => "Cancel a task",
-            EventList => "What happened",
-            TokenList => "Access tokens, without their secrets",
-            TokenCreate => "Create an access token",
-            TokenDelete => "Revoke an access token",
         }
     }
 

@@ -1,0 +1,85 @@
+//! The query parameters that operations take; which of them each one has, the table says ([`super::Operation::parameters`]).
+
+/// A query parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parameter {
+    Limit,
+    Cursor,
+    /// Only what belongs to this pool.
+    Pool,
+    /// Events, or seconds, with a greater number.
+    After,
+    WaitSeconds,
+    DryRun,
+    /// Only what concerns this volume.
+    Volume,
+    /// Only what concerns this host or host group.
+    Host,
+    /// Also remove what is mapped to it.
+    Unmap,
+    /// Also delete its snapshots.
+    WithSnapshots,
+    /// Past the trash.
+    Purge,
+    /// Although clients are connected.
+    Force,
+    /// The snapshot that a stream builds upon.
+    From,
+    /// Where a stream goes on.
+    Resume,
+    /// What came after the snapshot that a stream builds upon is lost.
+    DiscardChanges,
+    /// Although the pool cannot keep what the level promises.
+    BestEffort,
+}
+
+impl Parameter {
+    pub fn name(self) -> &'static str {
+        match self {
+            Parameter::Limit => "limit",
+            Parameter::Cursor => "cursor",
+            Parameter::Pool => "pool",
+            Parameter::After => "after",
+            Parameter::WaitSeconds => "wait_seconds",
+            Parameter::DryRun => "dry_run",
+            Parameter::Volume => "volume",
+            Parameter::Host => "host",
+            Parameter::Unmap => "unmap",
+            Parameter::WithSnapshots => "with_snapshots",
+            Parameter::Purge => "purge",
+            Parameter::Force => "force",
+            Parameter::From => "from",
+            Parameter::Resume => "resume",
+            Parameter::DiscardChanges => "discard_changes",
+            Parameter::BestEffort => "best_effort",
+        }
+    }
+    pub fn description(self) -> &'static str {
+        match self {
+            Parameter::Limit => "At most this many items, 1 to 1000; 100 by default.",
+            Parameter::Cursor => "The `next_cursor` of the page before.",
+            Parameter::Pool => "Only what belongs to the pool with this name or UUID.",
+            Parameter::After => {
+                "Only what has a greater number than this, oldest first; without it the newest."
+            }
+            Parameter::WaitSeconds => "Wait up to this long, at most 60, until there is something to tell.",
+            Parameter::DryRun => "Check the request and answer with a Plan; change nothing.",
+            Parameter::Volume => "Only what concerns the volume with this name or UUID.",
+            Parameter::Host => "Only what the host or host group with this name or UUID sees or has.",
+            Parameter::Unmap => "Also take from it what it sees; without it, that is refused.",
+            Parameter::WithSnapshots => "Also delete its snapshots; without it, that is refused.",
+            Parameter::Purge => "Delete it for good; without it, it waits in the trash.",
+            Parameter::Force => "Although clients are connected to it; without it, that is refused.",
+            Parameter::From => {
+                "Only what makes it of this snapshot: name, UUID, or `@NAME` of the same volume."
+            }
+            Parameter::Resume => "Go on where the reception with this `resume_token` is.",
+            Parameter::BestEffort => {
+                "Although the pool cannot keep what the level promises: it is best effort then. Without it, that is refused."
+            }
+            Parameter::DiscardChanges => {
+                "What the volume has had since is lost; without it, that is refused."
+            }
+        }
+    }
+}
