@@ -1,0 +1,66 @@
+// Keys that work everywhere. `g` and a letter switches the screen; `?` shows this list. Nothing happens while somebody types into a field.
+
+export interface Screen {
+  id: string;
+  title: string;
+  key: string;
+  icon: string;
+}
+
+export const SCREENS: readonly Screen[] = [
+  { id: "dashboard", title: "Dashboard", key: "d", icon: "gauge" },
+  { id: "provision", title: "Provision", key: "v", icon: "volume" },
+  { id: "analytics", title: "Analytics", key: "a", icon: "chart" },
+  { id: "levels", title: "Service levels", key: "l", icon: "level" },
+  { id: "hardware", title: "Hardware & pools", key: "h", icon: "disk" },
+  { id: "protection", title: "Protection", key: "p", icon: "shield" },
+  { id: "activity", title: "Activity", key: "t", icon: "pulse" },
+  { id: "settings", title: "Settings", key: "s", icon: "gear" },
+];
+
+export interface Shortcut {
+  keys: string;
+  what: string;
+}
+
+export const SHORTCUTS: readonly Shortcut[] = [
+  ...SCREENS.map(({ key, title }) => ({ keys: `g ${key}`, what: title })),
+  { keys: "?", what: "This list" },
+  { keys: "/", what: "Search on this screen" },
+  { keys: "Esc", what: "Close a dialog or a menu" },
+  { keys: "space", what: "Analytics: pause or go on" },
+  { keys: "← →", what: "Analytics: back and forward in time" },
+];
+
+const TOGETHER_MS = 1200;
+
+export function listen(go: (screen: string) => void, help: () => void): () => void {
+  let prefix = 0;
+  const handler = (event: KeyboardEvent): void => {
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    if (document.querySelector("dialog[open]")) return;
+    if (event.key === "?") {
+      event.preventDefault();
+      help();
+    } else if (event.key === "/") {
+      const field = document.querySelector<HTMLInputElement>("main input[type=search]");
+      if (!field) return;
+      event.preventDefault();
+      field.focus();
+    } else if (event.key === "g") {
+      prefix = event.timeStamp;
+    } else if (event.timeStamp - prefix < TOGETHER_MS) {
+      prefix = 0;
+      const screen = SCREENS.find(({ key }) => key === event.key);
+      if (!screen) return;
+      event.preventDefault();
+      go(screen.id);
+    }
+  };
+  addEventListener("keydown", handler);
+  return () => removeEventListener("keydown", handler);
+}
+
+export function typing(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(input|textarea|select)$/i.test(target.tagName));
+}

@@ -1,0 +1,158 @@
+// What uPlot needs to draw one of our charts. Colours come from the style sheet; a chart is made anew when the theme changes.
+
+import uPlot from "uplot";
+import { byUnit } from "./format";
+import { colour } from "./theme.svelte";
+
+export interface PlotLine {
+  key: string;
+  label: string;
+  /** A colour's name in the style sheet. */
+  colour: string;
+  dash?: number[];
+  fill?: boolean;
+  faint?: boolean;
+}
+
+export interface PlotOptions {
+  lines: readonly PlotLine[];
+  unit: string;
+  width: number;
+  height: number;
+  /** Charts with one key show one cursor. */
+  sync?: string;
+  onBrush?: (from: number, to: number) => void;
+  onCursor?: (second: number | null) => void;
+  window: () => [number, number];
+  axes?: boolean;
+}
+
+const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
+const hours = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const seconds = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const days = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+
+export function tickText(second: number, step: number, span: number): string {
+  if (span > 2 * 86_400) return days.format(second * 1000);
+  return (step < 60 ? seconds : hours).format(second * 1000);
+}
+
+/** Steps that read well: of time in base 2 for bytes, in base 10 for all else. */
+function increments(unit: string): number[] {
+  const found: number[] = [];
+  if (unit === "bytes") {
+    for (let power = 0; power < 62; power += 1) found.push(2 ** power);
+    return found;
+  }
+  for (let power = -2; power < 16; power += 1) for (const part of [1, 2, 5]) found.push(part * 10 ** power);
+  return found;
+}
+
+export function makePlot(options: PlotOptions, data: uPlot.AlignedData, into: HTMLElement): uPlot {
+  const grid = colour("grid");
+  const text = colour("text-3");
+  const bare = options.axes === false;
+  const plot = new uPlot(
+    {
+      width: options.width,
+      height: options.height,
+      padding: bare ? [2, 0, 2, 0] : [8, 8, 0, 0],
+      legend: { show: false },
+      cursor: {
+        show: !bare,
+        points: { size: 6 },
+        drag: { x: Boolean(options.onBrush), y: false, setScale: false, dist: 6 },
+        ...(options.sync ? { sync: { key: options.sync, setSeries: false } } : {}),
+      },
+      select: { show: Boolean(options.onBrush), left: 0, top: 0, width: 0, height: 0 },
+      scales: {
+        x: { time: true, range: () => options.window() },
+        y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] },
+      },
+      axes: bare
+        ? [{ show: false }, { show: false }]
+        : [
+            {
+              stroke: text,
+              font: FONT,
+              size: 24,
+              gap: 4,
+              space: 78,
+              grid: { show: false },
+              ticks: { stroke: grid, size: 4, width: 1 },
+              values: (u, splits, _, __, step) => splits.map((s) => tickText(s, step, (u.scales.x?.max ?? 0) - (u.scales.x?.min ?? 0))),
+            },
+            {
+              stroke: text,
+              font: FONT,
+              size: 66,
+              gap: 6,
+              space: 30,
+              incrs: increments(options.unit),
+              grid: { stroke: grid, width: 1 },
+              ticks: { show: false },
+              values: (_, splits) => splits.map((value) => byUnit(options.unit, value)),
+            },
+          ],
+      series: [
+        {},
+        ...options.lines.map((line): uPlot.Series => {
+          const stroke = colour(line.colour);
+          return {
+            label: line.label,
+            stroke,
+            width: line.faint ? 1 : 1.5,
+            ...(line.dash ? { dash: line.dash } : {}),
+            ...(line.fill ? { fill: `${stroke}1f` } : {}),
+            points: { show: false },
+            spanGaps: false,
+          };
+        }),
+      ],
+      hooks: {
+        setSelect: [
+          (u) => {
+            if (!options.onBrush || u.select.width < 4) return;
+            const from = u.posToVal(u.select.left, "x");
+            const to = u.posToVal(u.select.left + u.select.width, "x");
+            u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+            options.onBrush(Math.floor(from), Math.ceil(to));
+          },
+        ],
+        setCursor: [
+          (u) => {
+            const index = u.cursor.idx;
+            options.onCursor?.(index === null || index === undefined ? null : (u.data[0][index] ?? null));
+          },
+        ],
+      },
+    },
+    data,
+    into,
+  );
+  return plot;
+}
+
+const COLOURS = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"] as const;
+const DASHES: readonly (number[] | undefined)[] = [undefined, [6, 3], [2, 2]];
+
+/** The look of the n-th line: after the colours are used up, the strokes differ. */
+export function lookOf(index: number): { colour: string; dash?: number[] } {
+  const dash = DASHES[Math.floor(index / COLOURS.length) % DASHES.length];
+  return { colour: COLOURS[index % COLOURS.length] ?? "c1", ...(dash ? { dash } : {}) };
+}
+
+/** Read is blue and write is orange, everywhere; percentiles darken towards the tail; all else takes the next look that is free. */
+export function lookFor(labels: Readonly<Record<string, string>>, index: number): { colour: string; dash?: number[]; fill?: boolean } {
+  const names = Object.keys(labels);
+  if (names.length === 1) {
+    if (labels.op === "read" || labels.direction === "out") return { colour: "read", fill: true };
+    if (labels.op === "write" || labels.direction === "in") return { colour: "write", dash: [5, 2] };
+    if (labels.quantile === "p50") return { colour: "c3", fill: true };
+    if (labels.quantile === "p95") return { colour: "c1" };
+    if (labels.quantile === "p99") return { colour: "c2" };
+    if (labels.quantile === "p999") return { colour: "c6", dash: [6, 3] };
+    if (labels.quantile === "max") return { colour: "c7", dash: [2, 2] };
+  }
+  return lookOf(index);
+}

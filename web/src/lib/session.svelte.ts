@@ -1,0 +1,71 @@
+// Who is logged in, and what that one may do.
+
+import { get, on, post, remove, setCsrf, Trouble, type Schemas } from "./api";
+import type { Signed } from "./contract";
+
+export type Role = Schemas["Access"];
+const RANK: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 };
+const MAY: Record<Role, string> = { viewer: "look at everything", operator: "change volumes, levels and hosts", admin: "change everything" };
+
+class Session {
+  state = $state<"asking" | "setup" | "out" | "in" | "unreachable">("asking");
+  name = $state("");
+  role = $state<Role>("viewer");
+
+  constructor() {
+    on("unauthenticated", () => {
+      if (this.state === "in") this.state = "out";
+    });
+  }
+
+  async ask(): Promise<void> {
+    try {
+      this.enter(await get("/api/v1/login"));
+    } catch (error) {
+      const code = error instanceof Trouble ? error.problem.code : "internal";
+      if (code === "unreachable") {
+        this.state = "unreachable";
+        return;
+      }
+      const needed = await get("/api/v1/setup").then((setup) => setup.needed, () => false);
+      this.state = needed ? "setup" : "out";
+    }
+  }
+
+  async login(name: string, password: string): Promise<void> {
+    this.enter(await post("/api/v1/login", { body: { name, password } }));
+  }
+
+  async setup(secret: string, name: string, password: string): Promise<void> {
+    this.enter(await post("/api/v1/setup", { body: { secret, name, password } }));
+  }
+
+  async logout(): Promise<void> {
+    try {
+      await remove("/api/v1/login", {});
+    } finally {
+      setCsrf("");
+      this.state = "out";
+    }
+  }
+
+  may(role: Role): boolean {
+    return RANK[this.role] >= RANK[role];
+  }
+
+  /** Why not; empty when it may. */
+  refusal(role: Role): string {
+    if (this.may(role)) return "";
+    const who = role === "admin" ? "an admin" : "an operator";
+    return `You are logged in as ${this.role}, who may ${MAY[this.role]}. This takes ${who}.`;
+  }
+
+  private enter(signed: Signed): void {
+    setCsrf(signed.csrf);
+    this.name = signed.user.name;
+    this.role = signed.user.role;
+    this.state = "in";
+  }
+}
+
+export const session = new Session();

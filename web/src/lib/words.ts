@@ -1,0 +1,167 @@
+// What states and layouts mean, in words for people.
+
+import type { Schemas } from "./api";
+import { list, plural } from "./format";
+
+export type Tone = "ok" | "warn" | "bad" | "info" | "none";
+
+export const POOL_STATE: Record<Schemas["PoolState"], [Tone, string]> = {
+  online: ["ok", "Online"],
+  degraded: ["warn", "Degraded"],
+  suspended: ["bad", "Suspended"],
+  unavailable: ["bad", "Unavailable"],
+};
+
+export const DISK_STATE: Record<Schemas["DiskState"], [Tone, string]> = {
+  online: ["ok", "Online"],
+  failed: ["bad", "Failed"],
+  missing: ["bad", "Missing"],
+  offline: ["warn", "Offline"],
+  empty: ["info", "Empty"],
+  leaving: ["info", "Leaving"],
+  spare: ["none", "Spare"],
+};
+
+export const TASK_STATE: Record<Schemas["TaskState"], [Tone, string]> = {
+  queued: ["none", "Waiting"],
+  running: ["info", "Running"],
+  succeeded: ["ok", "Done"],
+  failed: ["bad", "Failed"],
+  cancelled: ["none", "Cancelled"],
+};
+
+export const SEVERITY: Record<Schemas["Severity"], [Tone, string]> = {
+  error: ["bad", "Error"],
+  warning: ["warn", "Warning"],
+  info: ["info", "Note"],
+};
+
+export const LEDGER_STATE: Record<Schemas["LedgerState"], [Tone, string]> = {
+  met: ["ok", "Kept"],
+  "not-demanded": ["none", "Not asked for"],
+  capped: ["info", "At its ceiling"],
+  violated: ["bad", "Broken"],
+};
+
+export const CLASS: Record<Schemas["LevelClass"], string> = {
+  "mission-critical": "Mission critical",
+  "business-critical": "Business critical",
+  "non-critical": "Non-critical",
+};
+
+export const SYNC: Record<Schemas["Sync"], string> = {
+  always: "Every write is durable when it is acknowledged",
+  standard: "Durable when the client asks for it (flush)",
+  disabled: "Acknowledged at once: for scratch data",
+};
+
+export const FORMAT: Record<Schemas["VolumeFormat"], string> = {
+  thin: "Thin: takes space as it is written",
+  zeroedthick: "Thick: space is held for the whole size",
+  eagerzeroedthick: "Thick, all of it used from the beginning",
+};
+
+export interface LayoutFacts {
+  data: number;
+  parity: number;
+  copies: number;
+  disksMin: number;
+  survives: number;
+}
+
+export function layoutFacts(layout: string): LayoutFacts | null {
+  if (layout === "single") return { data: 1, parity: 0, copies: 1, disksMin: 1, survives: 0 };
+  if (layout === "mirror") return { data: 1, parity: 0, copies: 2, disksMin: 2, survives: 1 };
+  if (layout === "mirror3") return { data: 1, parity: 0, copies: 3, disksMin: 3, survives: 2 };
+  const found = /^(\d+)\+(\d)$/.exec(layout);
+  if (!found) return null;
+  const data = Number(found[1]);
+  const parity = Number(found[2]);
+  return { data, parity, copies: 1, disksMin: data + parity, survives: parity };
+}
+
+/** The part of raw space that is left for data. */
+export function layoutShare(layout: string): number {
+  const facts = layoutFacts(layout);
+  if (!facts) return 0;
+  return facts.parity > 0 ? facts.data / (facts.data + facts.parity) : 1 / facts.copies;
+}
+
+/** What a pool of this layout survives, in a sentence. */
+export function layoutSurvives(layout: string): string {
+  const facts = layoutFacts(layout);
+  if (!facts) return "";
+  if (facts.survives === 0) return "Survives the loss of no disk: when one fails, everything is lost.";
+  if (facts.survives === 1) return "Survives the loss of any one disk.";
+  return `Survives the loss of any ${facts.survives === 2 ? "two" : "three"} disks at once.`;
+}
+
+export function layoutTitle(layout: string): string {
+  const facts = layoutFacts(layout);
+  if (!facts) return layout;
+  if (layout === "single") return "No redundancy";
+  if (layout === "mirror") return "Mirror, two copies";
+  if (layout === "mirror3") return "Mirror, three copies";
+  return `Parity ${layout}`;
+}
+
+/** Layouts that so many disks allow, the recommended one first. */
+export function layoutsFor(disks: number): string[] {
+  if (disks <= 0) return [];
+  if (disks === 1) return ["single"];
+  const found: string[] = [];
+  if (disks >= 6) found.push(disks >= 8 ? "6+2" : "4+2");
+  found.push("mirror");
+  if (disks >= 3) found.push("mirror3", disks >= 5 ? "4+1" : disks >= 4 ? "3+1" : "2+1");
+  if (disks >= 11) found.push("8+3");
+  found.push("single");
+  return found;
+}
+
+/** What a level promises and bounds, in a line. */
+export function levelWords(spec: Schemas["LevelSpec"], number: (n: number) => string, rate: (n: number) => string): string {
+  const floor = [spec.floor_iops ? `${number(spec.floor_iops)} requests/s` : "", spec.floor_bytes_per_second ? rate(spec.floor_bytes_per_second) : ""].filter(Boolean);
+  const ceiling = [spec.ceiling_iops ? `${number(spec.ceiling_iops)} requests/s` : "", spec.ceiling_bytes_per_second ? rate(spec.ceiling_bytes_per_second) : ""].filter(Boolean);
+  const parts: string[] = [];
+  if (floor.length > 0) parts.push(`gets ${floor.join(" or ")} whenever it asks`);
+  if (spec.latency_us) parts.push(`99 of 100 requests within ${spec.latency_us / 1000} ms`);
+  if (ceiling.length > 0) parts.push(`never more than ${list(ceiling)}`);
+  if (parts.length === 0) return "No promise and no bound";
+  const text = parts.join("; ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+const OWN_WORK: Record<string, string> = {
+  checkpoint: "writing its checkpoint",
+  destage: "bringing data from the log to the disks",
+  rebuild: "rebuilding a disk",
+  scrub: "a scrub",
+  prefetch: "reading ahead",
+  move: "moving a volume",
+};
+
+/** Why a promise was not kept. */
+export function causeWords(cause: Schemas["LedgerCause"] | null | undefined): string {
+  if (!cause) return "";
+  const object = cause.object ?? "";
+  switch (cause.kind) {
+    case "neighbour":
+      return object ? `${object} took the disks` : "other volumes took the disks";
+    case "own-work":
+      return `the pool was busy with ${OWN_WORK[object] ?? object}`;
+    case "disk":
+      return object ? `disk ${object} was slow` : "a disk was slow";
+    case "disks":
+      return "all disks together were slower than measured";
+    case "cache-miss":
+      return "what it read was not in the cache";
+    case "itself":
+      return "it asked for more at once than its level allows for";
+  }
+}
+
+/** How many disks of a pool are not well. */
+export function disksUnwell(pool: Schemas["Pool"]): string {
+  const unwell = pool.status.groups.flatMap((group) => group.disks).filter((disk) => DISK_STATE[disk.status.state][0] === "bad");
+  return unwell.length === 0 ? "" : plural(unwell.length, "disk is", "disks are");
+}
