@@ -6,7 +6,7 @@ type Role = components["schemas"]["Access"];
 
 export interface Signed {
   user: { name: string; role: Role };
-  csrf: string;
+  csrf?: string | null;
 }
 
 export interface User {
@@ -18,7 +18,7 @@ export interface User {
 
 export interface Alert {
   id: string;
-  severity: "info" | "warning" | "error";
+  severity: "critical" | "warning" | "info";
   since_unix_ms: number;
   object: { resource: string; name: string };
   cause: string;
@@ -30,11 +30,11 @@ export interface Alert {
 export interface Audit {
   sequence: number;
   at_unix_ms: number;
-  who: string;
-  what: string;
-  object: string;
-  outcome?: string;
-  address?: string | null;
+  principal: string;
+  address: string;
+  operation: string;
+  path: string;
+  status: number;
 }
 
 export interface Statistic {
@@ -101,7 +101,7 @@ export interface ContractPaths {
   "/api/v1/setup": { get: Bare<never, { needed: boolean }>; post: With<{ secret: string; name: string; password: string }, Signed> };
   "/api/v1/login": { get: Bare<never, Signed>; post: With<{ name: string; password: string }, Signed>; delete: Bare<never, unknown> };
   "/api/v1/users": { post: With<{ name: string; password: string; role: Role }, User> };
-  "/api/v1/users/{user}": { patch: Op<{ user: string }, never, { role?: Role; password?: string }, User>; delete: Named<{ user: string }, never, unknown> };
+  "/api/v1/users/{user}": { patch: Op<{ user: string }, never, { role?: Role; password?: string; old_password?: string }, User>; delete: Named<{ user: string }, never, unknown> };
   "/api/v1/alerts": { get: Bare<never, { items: Alert[] }> };
   "/api/v1/statistics": { get: Bare<never, { items: Statistic[] }> };
   "/api/v1/statistics/query": {

@@ -106,7 +106,7 @@ export const server = new Resource<Schemas["Server"]>(() => get("/api/v1/server"
 /** As they are needed first: worst first, then newest. */
 export const alerts = new Resource<Alert[]>(
   async () => {
-    const rank = { error: 0, warning: 1, info: 2 };
+    const rank = { critical: 0, warning: 1, info: 2 };
     const { items } = await get("/api/v1/alerts");
     return items.sort((a, b) => rank[a.severity] - rank[b.severity] || b.since_unix_ms - a.since_unix_ms);
   },

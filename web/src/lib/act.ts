@@ -1,0 +1,46 @@
+// Doing something and telling how it went. Long work goes on behind the scenes; its end is told, too.
+
+import { finished, troubleOf, type Schemas } from "./api";
+import type { Resource } from "./resources.svelte";
+import { tasks } from "./resources.svelte";
+import { toasts } from "./toasts.svelte";
+
+function isTask(answer: unknown): answer is Schemas["Task"] {
+  return typeof answer === "object" && answer !== null && "cancellable" in answer && "state" in answer;
+}
+
+interface Refreshed {
+  refresh: () => Promise<void>;
+}
+
+/** Says `done` when it is done; throws what the API says against it. A task is followed without keeping anybody waiting. */
+export async function act<T>(doing: Promise<T>, done: string, refresh: readonly Refreshed[] = []): Promise<T> {
+  const answer = await doing;
+  const again = (): void => {
+    for (const resource of refresh) void resource.refresh();
+  };
+  if (isTask(answer)) {
+    void tasks.refresh();
+    toasts.say(`${done} Begun.`, "info");
+    finished(answer)
+      .then((task) => {
+        if (task.state === "succeeded") toasts.say(done);
+      })
+      .catch((error: unknown) => toasts.fail(error))
+      .finally(() => {
+        again();
+        void tasks.refresh();
+      });
+  } else {
+    toasts.say(done);
+  }
+  again();
+  return answer;
+}
+
+/** The same where nobody waits for it: an error is told in a message. */
+export function attempt<T>(doing: Promise<T>, done: string, refresh: readonly Resource<never>[] | readonly Refreshed[] = []): void {
+  act(doing, done, refresh).catch((error: unknown) => toasts.fail(error));
+}
+
+export { troubleOf };

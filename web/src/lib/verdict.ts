@@ -1,0 +1,87 @@
+// The one sentence of the dashboard: whether all is well, and what to do next. The worst comes first; what can wait is not mentioned.
+
+import type { Schemas } from "./api";
+import type { Alert } from "./contract";
+import { bytes, list, plural } from "./format";
+import { causeWords, type Tone } from "./words";
+
+export interface Broken {
+  volume: string;
+  level: string;
+  cause: Schemas["LedgerCause"] | null | undefined;
+}
+
+export interface Verdict {
+  tone: Tone;
+  sentence: string;
+  detail: string;
+  action?: { text: string; href: string };
+  command?: string;
+  more: number;
+}
+
+export function verdict(facts: {
+  alerts: readonly Alert[];
+  pools: readonly Schemas["Pool"][];
+  volumes: readonly Schemas["Volume"][];
+  broken: readonly Broken[];
+}): Verdict {
+  const { alerts, pools, volumes, broken } = facts;
+  const grave = alerts.filter((alert) => alert.severity !== "info");
+  const first = grave[0];
+  if (first) {
+    const promise = first.object.resource === "volumes" ? broken.find(({ volume }) => volume === first.object.name) : undefined;
+    return {
+      tone: first.severity === "critical" ? "bad" : "warn",
+      sentence: first.cause,
+      detail: `${first.impact} ${first.action}`,
+      action: { text: promise ? "Why?" : "Look at it", href: hrefOf(first.object) },
+      ...(first.command ? { command: first.command } : {}),
+      more: grave.length - 1,
+    };
+  }
+  const degraded = pools.find((pool) => pool.status.state !== "online");
+  if (degraded) {
+    const why = degraded.conditions.find((condition) => !condition.status && condition.message !== "")?.message ?? "";
+    return { tone: degraded.status.state === "degraded" ? "warn" : "bad", sentence: `Pool ${degraded.name} is ${degraded.status.state}.`, detail: why, action: { text: "Look at it", href: `#/hardware/${encodeURIComponent(degraded.name)}` }, more: 0 };
+  }
+  const worst = broken[0];
+  if (worst) {
+    const why = causeWords(worst.cause);
+    return {
+      tone: "warn",
+      sentence: `${worst.volume} does not get what level ${worst.level} promises${why ? `: ${why}` : ""}.`,
+      detail: broken.length > 1 ? `So it is with ${plural(broken.length - 1, "other volume")}, too.` : "",
+      action: { text: "Why?", href: "#/levels" },
+      more: 0,
+    };
+  }
+  if (pools.length === 0) {
+    return { tone: "info", sentence: "Nothing is stored here yet.", detail: "Make a pool of disks, a volume on it, and connect a client: three steps.", action: { text: "Begin", href: "#/provision/start" }, more: 0 };
+  }
+  if (volumes.length === 0) {
+    return { tone: "info", sentence: `Pool ${pools[0]?.name ?? ""} is ready; there is no volume yet.`, detail: "Make one and connect a client.", action: { text: "Make a volume", href: "#/provision/start" }, more: 0 };
+  }
+  const free = pools.reduce((sum, pool) => sum + pool.status.free_bytes, 0);
+  const facts2 = [`${plural(volumes.length, "volume")} on ${plural(pools.length, "pool")}`, "every promise is kept", `${bytes(free)} are free`];
+  return { tone: "ok", sentence: "All is well.", detail: `${list(facts2)}.`.replace(/^./, (c) => c.toUpperCase()), more: 0 };
+}
+
+/** The screen that shows an object. */
+export function hrefOf(object: { resource: string; name: string }): string {
+  const name = encodeURIComponent(object.name);
+  switch (object.resource) {
+    case "pools":
+      return `#/hardware/${name}`;
+    case "disks":
+      return `#/hardware/${encodeURIComponent(object.name.split("/")[0] ?? "")}`;
+    case "volumes":
+      return `#/levels/volumes/${name}`;
+    case "projects":
+      return "#/provision/projects";
+    case "tasks":
+      return "#/activity/tasks";
+    default:
+      return "#/activity/alerts";
+  }
+}
