@@ -65,7 +65,11 @@ impl Appliance {
             uring::start(wanted).map_err(|error| Failure::new(Exit::Failed, error.to_string(), ""))?;
         let memory = options.memory_bytes.unwrap_or_else(quarter_of_memory).max(MEMORY_BYTES_MIN);
         let engine = Engine::new(cores.clone(), EngineConfig { memory, events: events.sink(), host: host() });
-        let control = Options { listen: options.listen.clone(), cores: cores.count() };
+        let control = Options {
+            listen: options.listen.clone(),
+            http_names: options.http_names.clone(),
+            cores: cores.count(),
+        };
         let daemon = Daemon::start(dir.clone(), events.clone(), engine.clone(), control)?;
         daemon.import();
         Ok(Appliance { dir, events, cores, engine, daemon, nbd: None, iscsi: None, running })
@@ -115,6 +119,9 @@ impl Appliance {
             addresses.iscsi.join(" "),
             socket.display()
         ));
+        if let Some(link) = self.daemon.setup_link()? {
+            say(&format!("forebay: nobody can log in yet; make the first administrator at {link}"));
+        }
         Ok(addresses)
     }
 

@@ -16,7 +16,9 @@ fn token(place: &Place, name: &str, role: &str) -> String {
 fn a_stranger_learns_nothing() {
     let place = Place::new();
     let daemon = Daemon::start(&place);
-    for path in ["/", "/api/v1/pools", "/api/v1/openapi.json", "/api/v1/nothing", "/api/v1/tokens"] {
+    for path in
+        ["/api", "/api/v1/pools", "/api/v1/openapi.json", "/api/v1/nothing", "/api/v1/tokens", "/metrics"]
+    {
         for method in ["GET", "POST", "DELETE", "PUT"] {
             let reply = daemon.http(&format!("{method} {path} HTTP/1.1"), b"");
             let problem = reply.problem(401, "unauthenticated");
@@ -65,7 +67,8 @@ fn every_mistake_is_a_problem_document() {
     let place = Place::new();
     let daemon = Daemon::start(&place);
     let api = daemon.api(&token(&place, "a", "admin"));
-    api.get("/nothing").problem(404, "not_found");
+    api.get("/api/nothing").problem(404, "not_found");
+    api.get("/nothing.js").problem(404, "not_found");
     let remedy = api.get("/api/v1/volumes/tank/a").problem(404, "not_found")["remedy"].to_string();
     assert!(remedy.contains("%2F"), "{remedy}");
     api.call("PUT", "/api/v1/pools", "", None).problem(405, "method_not_allowed");
@@ -120,7 +123,7 @@ fn a_thousand_bad_requests_leave_nothing_behind() {
     let noise = |rounds: usize| {
         for n in 0..rounds {
             let long = "x".repeat(200 + n);
-            daemon.http(&format!("GET /{long} HTTP/1.1"), b"").problem(401, "unauthenticated");
+            daemon.http(&format!("GET /api/{long} HTTP/1.1"), b"").problem(401, "unauthenticated");
             api.get(&format!("/api/v1/pools/{long}")).problem(404, "not_found");
             api.post("/api/v1/pools", json!({ long.as_str(): long })).problem(400, "invalid");
             let key = format!("Idempotency-Key: {n}");

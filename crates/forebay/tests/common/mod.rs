@@ -235,7 +235,11 @@ impl Daemon {
     pub fn http(&self, head: &str, body: &[u8]) -> Reply {
         let mut stream = TcpStream::connect(&self.http).expect("the daemon accepts connections");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-        let mut bytes = format!("{head}\r\nHost: x\r\nConnection: close\r\n").into_bytes();
+        let host = match head.to_ascii_lowercase().contains("\nhost:") {
+            true => String::new(),
+            false => format!("Host: {}\r\n", self.http),
+        };
+        let mut bytes = format!("{head}\r\n{host}Connection: close\r\n").into_bytes();
         if !body.is_empty() && !head.to_ascii_lowercase().contains("content-length") {
             bytes.extend(format!("Content-Length: {}\r\n", body.len()).bytes());
         }

@@ -14,7 +14,9 @@ use utoipa::openapi::schema::{
     ArrayBuilder, ComponentsBuilder, KnownFormat, Object, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat,
     Type,
 };
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -52,7 +54,9 @@ fn open_api() -> OpenApi {
         )
         .paths(paths)
         .components(Some(components()))
-        .security(Some([SecurityRequirement::new::<_, [String; 0], String>("token", [])]))
+        .security(Some(
+            ["token", "session"].map(|name| SecurityRequirement::new::<_, [String; 0], String>(name, [])),
+        ))
         .build()
 }
 
@@ -113,6 +117,16 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::Token>(&mut schemas);
     all::<crate::TokenCreate>(&mut schemas);
     all::<crate::TokenCreated>(&mut schemas);
+    all::<crate::User>(&mut schemas);
+    all::<crate::UserCreate>(&mut schemas);
+    all::<crate::UserSet>(&mut schemas);
+    all::<crate::Login>(&mut schemas);
+    all::<crate::LoginCreate>(&mut schemas);
+    all::<crate::Setup>(&mut schemas);
+    all::<crate::SetupFinish>(&mut schemas);
+    all::<crate::SetupLink>(&mut schemas);
+    all::<crate::AuditEntry>(&mut schemas);
+    all::<crate::Alert>(&mut schemas);
     all::<crate::Plan>(&mut schemas);
     all::<Problem>(&mut schemas);
     ComponentsBuilder::new()
@@ -127,6 +141,13 @@ fn components() -> utoipa::openapi::Components {
                     ))
                     .build(),
             ),
+        )
+        .security_scheme(
+            "session",
+            SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::with_description(
+                "forebay_session",
+                "From `POST /api/v1/login`. Whatever is no GET also needs the header `X-CSRF-Token` with the `csrf` of that answer.",
+            ))),
         )
         .build()
 }
@@ -193,6 +214,10 @@ fn reply(operation: Operation) -> (&'static str, Response) {
             response = response.description("The stream").content("application/octet-stream", bytes());
             "200"
         }
+        ReplyBody::Events => {
+            response = response.description("The stream").content("text/event-stream", bytes());
+            "200"
+        }
         ReplyBody::Document => {
             let any = RefOr::T(Schema::Object(Object::with_type(Type::Object)));
             response = response.description("The document").content("application/json", json(any));
@@ -208,6 +233,7 @@ fn reply(operation: Operation) -> (&'static str, Response) {
 fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
     use crate::Parameter;
     let role = match operation.access() {
+        _ if operation.is_open() => "For anybody.",
         Access::Viewer => "Role: viewer.",
         Access::Operator => "Role: operator.",
         Access::Admin => "Role: admin.",
@@ -216,6 +242,9 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
         .operation_id(Some(format!("{operation:?}")))
         .summary(Some(operation.summary()))
         .description(Some(role));
+    if operation.is_open() {
+        out = out.security(SecurityRequirement::default());
+    }
     let path = operation.path();
     if let (Some(from), Some(to)) = (path.find('{'), path.find('}')) {
         out = out.parameter(
@@ -260,8 +289,11 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
     if operation.is_versioned() && operation.method() != Method::Get && operation.method() != Method::Post {
         headers.push(("If-Match", "Do it only if the object's ETag is this one"));
     }
-    if operation.method() == Method::Post && operation != Operation::TokenCreate && !operation.takes_stream()
-    {
+    if operation == Operation::EventStream {
+        headers
+            .push(("Last-Event-ID", "The number of the last event that was seen: those after it come first"));
+    }
+    if operation.is_repeatable() {
         headers.push(("Idempotency-Key", "Repeats with the same key and request get the first answer again"));
     }
     for (name, description) in headers {

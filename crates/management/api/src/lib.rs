@@ -8,6 +8,7 @@
 //!
 //! No I/O, and nothing of the engine: a client in another language sees exactly this.
 
+mod alerts;
 mod document;
 mod hosts;
 mod ledger;
@@ -20,8 +21,10 @@ mod receptions;
 mod snapshots;
 mod trash;
 mod types;
+mod users;
 mod volumes;
 
+pub use alerts::*;
 pub use document::document;
 pub use hosts::*;
 pub use ledger::*;
@@ -34,6 +37,7 @@ pub use receptions::Reception;
 pub use snapshots::*;
 pub use trash::*;
 pub use types::*;
+pub use users::*;
 pub use volumes::*;
 
 /// Percent-encodes one path segment or query value: everything but RFC 3986's unreserved characters. A volume's name

@@ -46,6 +46,8 @@ pub enum ReplyBody {
     Document,
     /// 200: a snapshot's stream, in bytes.
     Stream,
+    /// 200: server-sent events, without an end.
+    Events,
 }
 
 /// One call of the API.
@@ -134,12 +136,26 @@ pub enum Operation {
     TokenList,
     TokenCreate,
     TokenDelete,
+    SetupShow,
+    SetupFinish,
+    SetupLink,
+    LoginShow,
+    LoginCreate,
+    LoginEnd,
+    UserList,
+    UserCreate,
+    UserShow,
+    UserSet,
+    UserDelete,
+    AuditList,
+    AlertList,
+    EventStream,
 }
 
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 83] = [
+    pub const ALL: [Operation; 97] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -223,6 +239,20 @@ impl Operation {
         TokenList,
         TokenCreate,
         TokenDelete,
+        SetupShow,
+        SetupFinish,
+        SetupLink,
+        LoginShow,
+        LoginCreate,
+        LoginEnd,
+        UserList,
+        UserCreate,
+        UserShow,
+        UserSet,
+        UserDelete,
+        AuditList,
+        AlertList,
+        EventStream,
     ];
 
     pub fn method(self) -> Method {
@@ -236,13 +266,15 @@ impl Operation {
             TrashRestore | ProjectCreate => Method::Post,
             SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
             HostCreate | HostGroupCreate | LevelCreate | MappingCreate => Method::Post,
-            PoolSet | VolumeSet | ProjectSet | SnapshotSet => Method::Patch,
+            SetupFinish | SetupLink | LoginCreate | UserCreate => Method::Post,
+            PoolSet | VolumeSet | ProjectSet | SnapshotSet | UserSet => Method::Patch,
             HostSet | HostGroupSet | LevelSet => Method::Patch,
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
                 Method::Delete
             }
             TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
             ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon => Method::Delete,
+            LoginEnd | UserDelete => Method::Delete,
             _ => Method::Get,
         }
     }
@@ -307,6 +339,14 @@ impl Operation {
             EventList => "/api/v1/events",
             TokenList | TokenCreate => "/api/v1/tokens",
             TokenDelete => "/api/v1/tokens/{token}",
+            SetupShow | SetupFinish => "/api/v1/setup",
+            SetupLink => "/api/v1/setup/link",
+            LoginShow | LoginCreate | LoginEnd => "/api/v1/login",
+            UserList | UserCreate => "/api/v1/users",
+            UserShow | UserSet | UserDelete => "/api/v1/users/{user}",
+            AuditList => "/api/v1/audit",
+            AlertList => "/api/v1/alerts",
+            EventStream => "/api/v1/events/stream",
         }
     }
 
@@ -338,8 +378,20 @@ impl Operation {
             PoolSet | PoolAdd | PoolScrub | PoolTrim | PoolCalibrate | GroupRemove => Access::Admin,
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => Access::Admin,
             TokenList | TokenCreate | TokenDelete => Access::Admin,
+            SetupLink | UserList | UserCreate | UserDelete | AuditList => Access::Admin,
             _ => Access::Viewer,
         }
+    }
+
+    /// Whether anybody may call it, without being known.
+    pub fn is_open(self) -> bool {
+        matches!(self, SetupShow | SetupFinish | LoginCreate)
+    }
+
+    /// Whether an `Idempotency-Key` is taken. What holds a secret is not kept for repeats, neither in requests nor in answers, and a stream is not repeated.
+    pub fn is_repeatable(self) -> bool {
+        let is_secret = matches!(self, TokenCreate | UserCreate | LoginCreate | SetupFinish | SetupLink);
+        self.method() == Method::Post && !is_secret && !self.takes_stream()
     }
 
     /// Schema name of the request body.
@@ -373,6 +425,10 @@ impl Operation {
             LevelSet => Some("LevelSet"),
             MappingCreate => Some("MappingCreate"),
             TokenCreate => Some("TokenCreate"),
+            SetupFinish => Some("SetupFinish"),
+            LoginCreate => Some("LoginCreate"),
+            UserCreate => Some("UserCreate"),
+            UserSet => Some("UserSet"),
             _ => None,
         }
     }
@@ -431,12 +487,22 @@ impl Operation {
             VolumeDelete | TrashPurge | SnapshotDelete | TokenDelete => ReplyBody::Nothing,
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => ReplyBody::Nothing,
             ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon => ReplyBody::Nothing,
+            SetupShow => ReplyBody::Object("Setup"),
+            SetupLink => ReplyBody::Object("SetupLink"),
+            SetupFinish | LoginShow | LoginCreate => ReplyBody::Object("Login"),
+            UserList => ReplyBody::Page("User"),
+            UserCreate => ReplyBody::Created("User"),
+            UserShow | UserSet => ReplyBody::Object("User"),
+            LoginEnd | UserDelete => ReplyBody::Nothing,
+            AuditList => ReplyBody::Page("AuditEntry"),
+            AlertList => ReplyBody::Page("Alert"),
+            EventStream => ReplyBody::Events,
         }
     }
 
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
-            PoolList | TaskList | TokenList | MoveList => &[Parameter::Limit, Parameter::Cursor],
+            PoolList | TaskList | TokenList | MoveList | UserList => &[Parameter::Limit, Parameter::Cursor],
             HostList | HostGroupList | LevelList => &[Parameter::Limit, Parameter::Cursor],
             MappingList => &[Parameter::Limit, Parameter::Cursor, Parameter::Volume, Parameter::Host],
             SessionList => &[Parameter::Limit, Parameter::Cursor, Parameter::Host],
@@ -444,6 +510,8 @@ impl Operation {
                 &[Parameter::Limit, Parameter::Cursor, Parameter::Pool]
             }
             SnapshotList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool, Parameter::Volume],
+            AuditList => &[Parameter::Limit, Parameter::After],
+            UserCreate | UserSet | UserDelete => &[Parameter::DryRun],
             EventList | PoolLedger => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
             TaskShow => &[Parameter::WaitSeconds],
             PoolCreate | PoolDestroy | PoolImport | PoolExport | GroupRemove => &[Parameter::DryRun],

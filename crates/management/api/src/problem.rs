@@ -12,9 +12,9 @@ use utoipa::ToSchema;
 pub enum Code {
     /// A value or the request's form is wrong; `field` names it.
     Invalid,
-    /// No valid token.
+    /// No valid token, and no login.
     Unauthenticated,
-    /// The token's role does not allow it.
+    /// The role does not allow it, or the request cannot be shown to be the user's own.
     Forbidden,
     NotFound,
     MethodNotAllowed,
@@ -99,8 +99,8 @@ impl Code {
     pub fn title(self) -> &'static str {
         match self {
             Code::Invalid => "The request is not valid",
-            Code::Unauthenticated => "A valid token is needed",
-            Code::Forbidden => "The token's role does not allow this",
+            Code::Unauthenticated => "A valid token or login is needed",
+            Code::Forbidden => "This is not allowed",
             Code::NotFound => "There is no such object",
             Code::MethodNotAllowed => "The object does not have this operation",
             Code::Timeout => "The request took too long to arrive",

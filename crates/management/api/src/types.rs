@@ -613,8 +613,8 @@ pub struct Event {
     pub message: String,
 }
 
-/// What a token may do: `viewer` reads, `operator` also changes volumes, service levels and the hosts that see volumes,
-/// `admin` also pools, disks and tokens.
+/// What a token or user may do: `viewer` reads, `operator` also changes volumes, service levels and the hosts that see volumes,
+/// `admin` also pools, disks, tokens and users.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {

@@ -102,6 +102,9 @@ pub struct Serve {
     /// Where the API answers; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     pub listen: String,
+    /// A name of this host under which the API is reached, besides its addresses; given several times, there are more
+    #[arg(long, value_name = "NAME", action = clap::ArgAction::Append)]
+    pub http_name: Vec<String>,
     /// Where NBD clients connect; port 0 takes a free one. Beyond this host only with TLS
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10809")]
     pub nbd: String,

@@ -43,6 +43,8 @@ pub struct ServeOptions {
     pub data: PathBuf,
     /// `HOST:PORT` of the API.
     pub listen: String,
+    /// Names of this host under which the API is reached, besides its addresses.
+    pub http_names: Vec<String>,
     /// `HOST:PORT` of NBD.
     pub nbd: String,
     /// `HOST:PORT` of each iSCSI portal, in the order of their portal groups.
@@ -165,6 +167,7 @@ fn serve_options(data: Option<PathBuf>, options: arguments::Serve) -> ServeOptio
     ServeOptions {
         data: data_directory(data, &environment),
         listen: options.listen,
+        http_names: options.http_name,
         nbd: options.nbd,
         iscsi: options.iscsi,
         cores: options.shards.map(|shards| shards as usize),

@@ -1,11 +1,13 @@
 //! What the operations do, by object.
 
+pub mod alerts;
 pub mod calibrate;
 pub mod disks;
 pub mod hosts;
 pub mod inherited;
 pub mod ledger;
 pub mod levels;
+pub mod logins;
 pub mod mappings;
 pub mod moves;
 pub mod others;
@@ -16,7 +18,9 @@ pub mod sessions;
 pub mod snapshots;
 pub mod streams;
 pub mod trash;
+pub mod users;
 pub mod volumes;
+pub mod watch;
 
 use crate::Shared;
 use crate::request::Principal;

@@ -13,6 +13,10 @@
 #![allow(clippy::result_large_err)]
 
 mod access;
+mod attempts;
+mod audit;
+mod authentication;
+mod changes;
 mod configuration;
 mod convert;
 mod directory;
@@ -22,17 +26,23 @@ mod handlers;
 mod hosts;
 mod inherited;
 mod iscsi_names;
+mod journal;
 mod levels;
+mod logins;
 mod numbers;
 mod pace;
+mod passwords;
 mod replays;
 mod request;
 mod routes;
 mod rules;
 mod server;
+mod setup;
+mod static_files;
 mod store;
 mod tasks;
 mod tokens;
+mod users;
 
 pub use access::{AccessMap, Admission, Iscsi, IscsiSession, MappedVolume, Nbd};
 pub use convert::problem;
@@ -41,17 +51,17 @@ pub use events::EventLog;
 pub use hosts::Credentials;
 pub use iscsi_names::target_name;
 
+use authentication::{Front, Transport};
 use forebay_api::{Code, PoolCreate, Problem, Severity};
 use forebay_base::Id;
 use forebay_pool::{Engine, VolumeInfo};
-use routes::Transport;
 use server::Listening;
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex as Lock, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Mutex, watch};
@@ -75,6 +85,15 @@ pub(crate) struct Shared {
     configuration: configuration::Configuration,
     filling: filling::Filling,
     tokens: tokens::Tokens,
+    users: users::Users,
+    passwords: passwords::Passwords,
+    attempts: Lock<attempts::Attempts>,
+    logins: Lock<logins::Logins>,
+    setup: setup::Setup,
+    audit: audit::Audit,
+    changes: changes::Changes,
+    /// There before anything is served.
+    front: OnceLock<Front>,
     tasks: Arc<tasks::Tasks>,
     replays: Arc<replays::Replays>,
     hosts: hosts::Hosts,
@@ -91,6 +110,7 @@ pub(crate) struct Shared {
     stopping: watch::Sender<bool>,
     cores: usize,
     started_unix_ms: u64,
+    started: Instant,
 }
 
 /// What is remembered besides the pools, and volumes and projects are shown with.
@@ -100,6 +120,23 @@ pub(crate) struct Known {
 }
 
 impl Shared {
+    fn front(&self) -> &Front {
+        self.front.get().expect("HTTP is bound before it is served")
+    }
+
+    fn logins(&self) -> MutexGuard<'_, logins::Logins> {
+        self.logins.lock().expect("no holder of this lock panics")
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, attempts::Attempts> {
+        self.attempts.lock().expect("no holder of this lock panics")
+    }
+
+    /// Of a clock that nobody sets.
+    fn uptime_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
     fn known(&self) -> Known {
         Known { hosts: self.hosts.content(), levels: self.levels.content() }
     }
@@ -138,6 +175,8 @@ impl Shared {
 pub struct Options {
     /// Where HTTP listens, `HOST:PORT`; port 0 takes a free one.
     pub listen: String,
+    /// Names of this host under which HTTP is reached, besides its addresses.
+    pub http_names: Vec<String>,
     /// How many cores the engine has: the default number of a new pool's shards.
     pub cores: usize,
 }
@@ -172,6 +211,18 @@ impl Daemon {
             configuration: configuration::Configuration::open(dir.clone())?,
             filling: filling::Filling::default(),
             tokens: tokens::Tokens::open(dir.clone())?,
+            users: users::Users::open(dir.clone())?,
+            passwords: passwords::Passwords::default(),
+            attempts: Lock::default(),
+            logins: Lock::default(),
+            setup: setup::Setup::default(),
+            audit: audit::Audit::open(dir.clone()).map_err(|error| {
+                Problem::new(Code::Io, format!("the audit log cannot be opened: {error}"))
+                    .object(dir.path().display().to_string())
+                    .remedy("Check that the directory is writable and has space.")
+            })?,
+            changes: changes::Changes::default(),
+            front: OnceLock::new(),
             tasks: tasks::Tasks::new(events.clone()),
             replays: Arc::default(),
             hosts: hosts::Hosts::open(dir.clone())?,
@@ -184,6 +235,7 @@ impl Daemon {
             stopping: watch::Sender::new(false),
             cores: options.cores,
             started_unix_ms: events::now_unix_ms(),
+            started: Instant::now(),
             events,
         });
         // Before there is a volume that has one.
@@ -198,6 +250,12 @@ impl Daemon {
                            overheard";
             shared.events.record(Severity::Warning, "api.plaintext", &http.to_string(), message);
         }
+        let front = Front {
+            tls: false,
+            authority: http.to_string(),
+            hosts: authentication::hosts_of(http.ip(), &options.http_names),
+        };
+        assert!(shared.front.set(front).is_ok(), "HTTP is bound once");
         let listeners = [
             (Listening::Http(listener_http), Transport::Http),
             (Listening::Socket(listener_socket), Transport::Socket),
@@ -230,6 +288,17 @@ impl Daemon {
     /// it already.
     pub fn ensure_host(&self, host: &str, initiators: &[&str], volume: &str) -> Result<(), Problem> {
         self.runtime.block_on(handlers::mappings::ensure(&self.shared, host, initiators, volume))
+    }
+
+    /// The link that makes the first administrator; `None` when there is one.
+    pub fn setup_link(&self) -> Result<Option<String>, Problem> {
+        if !self.shared.users.content().users.is_empty() {
+            return Ok(None);
+        }
+        let link = handlers::logins::make_link(&self.shared)?;
+        let message = "a link for the first administrator was printed: whoever has it can make one";
+        self.shared.events.record(Severity::Info, "setup.link", "setup", message);
+        Ok(Some(link.url))
     }
 
     /// Who may use what over iSCSI; follows what changes.
@@ -308,8 +377,9 @@ impl Daemon {
         let _ = std::fs::remove_file(&self.socket);
     }
 
-    /// Waits until every event so far is in the file.
+    /// Waits until every event so far is in the file, and who did what.
     pub fn flush_events(&self) {
+        self.shared.audit.flush();
         self.shared.events.flush();
     }
 }
@@ -367,6 +437,15 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
         Err(Problem::new(Code::Internal, "a bug stopped this; the daemon's log has more"))
     })
+}
+
+/// For secrets.
+fn random_bytes() -> Result<[u8; 32], Problem> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Problem::new(Code::Internal, format!("the system gives no random numbers: {error}"))
+    })?;
+    Ok(bytes)
 }
 
 fn random_id() -> String {

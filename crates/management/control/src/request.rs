@@ -3,6 +3,7 @@
 //! Nothing a client sends is taken without a limit: a body has [`BODY_BYTES_MAX`] and [`BODY_SECONDS_MAX`], a page
 //! [`LIMIT_MAX`]. Whatever is wrong with a request becomes a problem document that names the field.
 
+use crate::authentication::Identity;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
@@ -58,10 +59,15 @@ impl IntoResponse for Failure {
 /// Who asks, as found out by the server.
 #[derive(Clone, Debug)]
 pub struct Principal {
-    /// The token's name; `socket` for the owner on the Unix socket.
+    /// The user's or token's name; `socket` for the owner on the Unix socket.
     pub name: String,
     pub access: Access,
+    pub identity: Identity,
 }
+
+/// With an answer: who it was, when only the request itself told.
+#[derive(Clone)]
+pub struct By(pub String);
 
 pub fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
     let body = serde_json::to_vec(value).expect("the API's objects are plain data");
@@ -92,6 +98,11 @@ pub fn tagged(mut response: Response, tag: &str) -> Response {
 pub fn tag_of_spec(id: &str, name: &str, spec: &impl Serialize) -> String {
     let identity = serde_json::to_vec(&(id, name, spec)).expect("plain data");
     format!("\"{:016x}\"", Checksum::of(&identity).0 as u64)
+}
+
+/// The ETag of bytes that never change while the program runs.
+pub fn tag_of_bytes(bytes: &[u8]) -> String {
+    format!("\"{:016x}\"", Checksum::of(bytes).0 as u64)
 }
 
 /// RFC 9110, section 13.1.1: strong comparison, a list or `*`. `tag` is that of the object as it is, `kind` what it is.

@@ -1,33 +1,28 @@
 //! From a request to its handler: authentication, role, idempotency, then the table of operations.
 //!
-//! Authentication is around everything, also around paths that do not exist, so that a stranger learns nothing. What
-//! changes something runs as its own task: a client that hangs up in the middle does not leave it half done.
+//! What changes something runs as its own task: a client that hangs up in the middle does not leave it half done. How it ended is
+//! written into the audit log, and told to whoever watches.
 
+use crate::audit::Attempt;
+use crate::authentication::{Identity, Peer, Transport, authenticate, unauthenticated};
+use crate::changes::touched;
 use crate::handlers::{
-    calibrate, disks, hosts, ledger, levels, mappings, moves, others, pools, projects, reclaim, sessions,
-    snapshots, streams, trash, volumes,
+    alerts, calibrate, disks, hosts, ledger, levels, logins, mappings, moves, others, pools, projects,
+    reclaim, sessions, snapshots, streams, trash, users, volumes, watch,
 };
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
-use crate::request::{Failure, Principal, collect};
-use crate::{Shared, events::now_unix_ms};
+use crate::request::{By, Failure, Principal, collect};
+use crate::{Shared, static_files};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header;
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
-use forebay_api::{Access, Code, Method, Operation, Problem};
+use forebay_api::{Code, Method, Operation, Problem};
 use http_body_util::BodyExt;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
-
-/// How a request came in: the socket's owner needs no token.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transport {
-    Socket,
-    Http,
-}
 
 /// The whole API for one kind of listener.
 pub fn router(shared: Arc<Shared>, transport: Transport) -> Router {
@@ -40,6 +35,10 @@ pub fn router(shared: Arc<Shared>, transport: Transport) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state((shared.clone(), transport), authenticate))
+        .layer(map_response(async |mut response: Response| {
+            static_files::secure(response.headers_mut());
+            response
+        }))
         .with_state(shared)
 }
 
@@ -129,11 +128,28 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::TokenList => get(others::token_list),
         Operation::TokenCreate => post(others::token_create),
         Operation::TokenDelete => delete(others::token_delete),
+        Operation::SetupShow => get(logins::setup_show),
+        Operation::SetupFinish => post(logins::setup_finish),
+        Operation::SetupLink => post(logins::setup_link),
+        Operation::LoginShow => get(logins::show),
+        Operation::LoginCreate => post(logins::create),
+        Operation::LoginEnd => delete(logins::end),
+        Operation::UserList => get(users::list),
+        Operation::UserCreate => post(users::create),
+        Operation::UserShow => get(users::show),
+        Operation::UserSet => patch(users::set),
+        Operation::UserDelete => delete(users::delete),
+        Operation::AuditList => get(others::audit_list),
+        Operation::AlertList => get(alerts::list),
+        Operation::EventStream => get(watch::stream),
     }
 }
 
-async fn no_such_path(request: Request) -> Failure {
+async fn no_such_path(request: Request) -> Response {
     let path = request.uri().path();
+    if !static_files::is_api(path) {
+        return static_files::answer(&request);
+    }
     let named = ["/api/v1/volumes/", "/api/v1/projects/", "/api/v1/snapshots/"];
     let remedy = if named.iter().any(|prefix| path.starts_with(prefix)) {
         "A name is one segment of the path: write demo%2Fweb for demo/web."
@@ -141,7 +157,8 @@ async fn no_such_path(request: Request) -> Failure {
         "GET /api/v1/openapi.json describes every path."
     };
     let shown: String = path.chars().take(200).collect();
-    Problem::new(Code::NotFound, format!("there is nothing at {shown}")).remedy(remedy).into()
+    Failure(Problem::new(Code::NotFound, format!("there is nothing at {shown}")).remedy(remedy))
+        .into_response()
 }
 
 async fn no_such_method(request: Request) -> Failure {
@@ -150,52 +167,46 @@ async fn no_such_method(request: Request) -> Failure {
         .into()
 }
 
-async fn authenticate(
-    State((shared, transport)): State<(Arc<Shared>, Transport)>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let principal = match transport {
-        Transport::Socket => Some(Principal { name: "socket".into(), access: Access::Admin }),
-        Transport::Http => bearer(&request)
-            .and_then(|secret| shared.tokens.check(secret, now_unix_ms()))
-            .map(|(name, access)| Principal { name, access }),
-    };
-    let Some(principal) = principal else {
-        let detail = match request.headers().contains_key(header::AUTHORIZATION) {
-            true => "the token is unknown, revoked or expired",
-            false => "no token was sent",
-        };
-        let problem = Problem::new(Code::Unauthenticated, detail).field("Authorization");
-        return Failure(problem.remedy(
-            "Make one on the daemon's host with `forebay token create NAME` and send it as \
-             `Authorization: Bearer SECRET` (the command line takes it from FOREBAY_TOKEN).",
-        ))
-        .into_response();
-    };
-    request.extensions_mut().insert(principal);
-    next.run(request).await
-}
-
-fn bearer(request: &Request) -> Option<&str> {
-    let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, secret) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
-}
-
 async fn guard(
     State((shared, operation)): State<(Arc<Shared>, Operation)>,
     request: Request,
     next: Next,
 ) -> Response {
     let principal = request.extensions().get::<Principal>().expect("authentication is outermost").clone();
+    let peer = *request.extensions().get::<Peer>().expect("the server says where a request comes from");
+    let query = request.uri().query().unwrap_or_default();
+    let is_change = operation.method() != Method::Get && !query.split('&').any(|pair| pair == "dry_run=true");
+    let attempt = is_change.then(|| Attempt::new(&principal, peer, operation, request.uri().path()));
+    let (by, told) = (shared.clone(), is_change);
+    let response = admitted(shared, operation, principal, request, next).await;
+    if let Some(attempt) = attempt {
+        let who = response.extensions().get::<By>().map(|By(who)| who.clone());
+        attempt.ended(&by.audit, response.status().as_u16(), who);
+    }
+    if told && response.status().is_success() {
+        by.changes.tell(touched(operation));
+    }
+    response
+}
+
+async fn admitted(
+    shared: Arc<Shared>,
+    operation: Operation,
+    principal: Principal,
+    request: Request,
+    next: Next,
+) -> Response {
+    if principal.identity == Identity::Nobody && !operation.is_open() {
+        return Failure(unauthenticated(request.headers())).into_response();
+    }
     if principal.access < operation.access() {
         let (has, needs) = (principal.access.name(), operation.access().name());
-        return Failure(
-            Problem::new(Code::Forbidden, format!("token {} has role {has}", principal.name))
-                .remedy(format!("Use a token with role {needs}.")),
-        )
-        .into_response();
+        let remedy = match principal.identity {
+            Identity::Token => format!("Use a token with role {needs}."),
+            _ => format!("Ask somebody with role {needs}."),
+        };
+        let detail = format!("{} has role {has}", principal.unique());
+        return Failure(Problem::new(Code::Forbidden, detail).remedy(remedy)).into_response();
     }
     if let Err(problem) = check_query(operation, request.uri().query().unwrap_or_default()) {
         return Failure(problem).into_response();
@@ -244,8 +255,7 @@ async fn change(
     let body = collect(body).await?;
     let key =
         parts.headers.get("idempotency-key").map(|value| value.to_str().unwrap_or_default().to_string());
-    // A token's secret is shown once and kept nowhere, so it is not kept for repeats either.
-    let key = key.filter(|_| operation.method() == Method::Post && operation != Operation::TokenCreate);
+    let key = key.filter(|_| operation.is_repeatable());
     let Some(key) = key else {
         return Ok(next.run(Request::from_parts(parts, Body::from(body))).await);
     };
@@ -253,7 +263,7 @@ async fn change(
     hash.update(parts.uri.to_string());
     hash.update([0]);
     hash.update(&body);
-    let ticket = match shared.replays.begin(&principal.name, &key, hash.finalize().into())? {
+    let ticket = match shared.replays.begin(&principal.unique(), &key, hash.finalize().into())? {
         Begin::Again(answer) => {
             return Ok((answer.status, answer.headers, answer.body).into_response());
         }

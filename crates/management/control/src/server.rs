@@ -1,19 +1,23 @@
-//! Listening: the Unix socket for the owner, HTTP for everyone with a token.
+//! Listening: the Unix socket for the owner, HTTP for everyone else.
 //!
 //! hyper drives each connection directly, because the limits matter more than convenience: a time for the header, a
 //! size for it, a number of connections per listener. The two listeners have separate numbers, so that strangers who
 //! fill the HTTP side cannot lock the owner out. The socket is made private before it appears under its name, and every
 //! peer's user is checked besides: only the daemon's own user and root are served.
 
+use crate::authentication::{Hangup, Peer};
 use crate::directory::DataDir;
 use axum::Router;
 use forebay_api::{Code, Problem};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::fs::{self, Permissions};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -107,15 +111,15 @@ pub async fn serve(listening: Listening, router: Router, mut stopping: watch::Re
 
 enum Connection {
     Socket(UnixStream),
-    Http(TcpStream),
+    Http(TcpStream, IpAddr),
 }
 
 async fn accept(listening: &Listening) -> io::Result<Connection> {
     match listening {
         Listening::Http(listener) => {
-            let (stream, _) = listener.accept().await?;
+            let (stream, peer) = listener.accept().await?;
             stream.set_nodelay(true)?;
-            Ok(Connection::Http(stream))
+            Ok(Connection::Http(stream, peer.ip()))
         }
         Listening::Socket(listener) => {
             let (stream, _) = listener.accept().await?;
@@ -131,28 +135,46 @@ async fn accept(listening: &Listening) -> io::Result<Connection> {
 impl Connection {
     fn spawn(self, router: Router, stopping: watch::Receiver<bool>, place: OwnedSemaphorePermit) {
         match self {
-            Connection::Socket(stream) => drop(tokio::spawn(drive(stream, router, stopping, place))),
-            Connection::Http(stream) => drop(tokio::spawn(drive(stream, router, stopping, place))),
+            Connection::Socket(stream) => {
+                drop(tokio::spawn(drive(stream, Peer(None), router, stopping, place)));
+            }
+            Connection::Http(stream, peer) => {
+                drop(tokio::spawn(drive(stream, Peer(Some(peer)), router, stopping, place)));
+            }
         }
     }
 }
 
-async fn drive<S>(stream: S, router: Router, mut stopping: watch::Receiver<bool>, place: OwnedSemaphorePermit)
-where
+async fn drive<S>(
+    stream: S,
+    peer: Peer,
+    router: Router,
+    mut stopping: watch::Receiver<bool>,
+    place: OwnedSemaphorePermit,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let hangup = Hangup::default();
+    let (router, wanted) = (TowerToHyperService::new(router), hangup.clone());
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(hangup.clone());
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_secs(HEADER_SECONDS_MAX))
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEADER_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let mut told = false;
     loop {
         tokio::select! {
             // A peer's error ends its connection and concerns nobody else.
             _ = connection.as_mut() => break,
+            _ = wanted.wanted() => break,
             _ = stopping.wait_for(|&stop| stop), if !told => {
                 told = true;
                 connection.as_mut().graceful_shutdown();

@@ -91,6 +91,24 @@ impl Operation {
             TokenList => "Access tokens, without their secrets",
             TokenCreate => "Create an access token",
             TokenDelete => "Revoke an access token",
+            SetupShow => "Whether there is nobody yet who could log in",
+            SetupFinish => {
+                "Make the first administrator, with the secret of the link that the daemon printed"
+            }
+            SetupLink => "Make a new link for the first administrator, as long as there is nobody",
+            LoginShow => "Who is logged in",
+            LoginCreate => "Log in: begins a browser's session",
+            LoginEnd => "Log out: ends the session that asks",
+            UserList => "All users",
+            UserCreate => "Make a user",
+            UserShow => "One user: everybody may see himself, administrators everybody",
+            UserSet => {
+                "Change a user's role or password: everybody may change his own password, administrators everything"
+            }
+            UserDelete => "Remove a user, and end his logins",
+            AuditList => "Who changed what over the API, or tried to",
+            AlertList => "What is wrong now, and what to do about it",
+            EventStream => "Events, changes of objects and of tasks as they happen, as server-sent events",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The daemon itself, tasks, events and tokens.
+//! The daemon itself, tasks, events, the audit log and tokens.
 
 use crate::events::now_unix_ms;
 use crate::request::{Answered, Ask, Input, json, ok, plan};
@@ -81,6 +81,10 @@ pub async fn event_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered
             return ok(&Page { items, next_cursor: None });
         }
     }
+}
+
+pub async fn audit_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    ok(&Page { items: shared.audit.list(ask.after, ask.limit()), next_cursor: None })
 }
 
 pub async fn token_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {

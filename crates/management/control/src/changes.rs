@@ -1,0 +1,117 @@
+//! What the API changed, for those who watch: which lists to read again, not what is in them.
+//!
+//! A message is a resource's name. Whoever falls more than [`QUEUE_MAX`] messages behind is told so and disconnected; he reads everything anew when he
+//! comes back. So there is nothing here that grows with the number or the slowness of readers.
+
+use forebay_api::Operation::{self, *};
+use std::sync::Arc;
+use tokio::sync::{Semaphore, broadcast};
+
+/// A burst; each is a pointer.
+const QUEUE_MAX: usize = 256;
+/// Streams at a time: a quarter of all connections.
+pub const SUBSCRIBERS_MAX: usize = 64;
+
+/// All resources that change by the API.
+pub const ALL: [&str; 16] = [
+    "pools",
+    "groups",
+    "disks",
+    "projects",
+    "volumes",
+    "snapshots",
+    "receptions",
+    "trash",
+    "moves",
+    "levels",
+    "hosts",
+    "host-groups",
+    "mappings",
+    "sessions",
+    "tokens",
+    "users",
+];
+
+/// Where changes are told.
+pub struct Changes {
+    told: broadcast::Sender<&'static str>,
+    pub places: Arc<Semaphore>,
+}
+
+impl Default for Changes {
+    fn default() -> Changes {
+        Changes { told: broadcast::Sender::new(QUEUE_MAX), places: Arc::new(Semaphore::new(SUBSCRIBERS_MAX)) }
+    }
+}
+
+impl Changes {
+    pub fn tell(&self, resources: &[&'static str]) {
+        for &resource in resources {
+            // Nobody may be listening.
+            let _ = self.told.send(resource);
+        }
+    }
+
+    pub fn subscribe(&self) -> broadcast::Receiver<&'static str> {
+        self.told.subscribe()
+    }
+}
+
+/// What is not as it was after this operation. Those that start a task have changed nothing yet: see [`touched_by_task`].
+pub fn touched(operation: Operation) -> &'static [&'static str] {
+    match operation {
+        PoolSet => &["pools"],
+        VolumeCreate | VolumeSet | VolumePromote => &["volumes", "projects", "mappings", "pools"],
+        VolumeDelete | TrashRestore => &["volumes", "snapshots", "trash", "projects", "mappings", "pools"],
+        TrashPurge => &["trash", "snapshots", "projects", "pools"],
+        MoveKeep | MoveAbandon => &["moves", "volumes", "pools"],
+        ProjectCreate | ProjectSet | ProjectDelete => &["projects", "volumes", "mappings", "hosts", "pools"],
+        SnapshotCreate | SnapshotSet | SnapshotDelete => &["snapshots", "volumes", "projects", "pools"],
+        SnapshotRollback | SnapshotClone | SnapshotReceive => {
+            &["volumes", "snapshots", "receptions", "projects", "mappings", "pools"]
+        }
+        ReceptionDelete => &["receptions", "pools"],
+        HostCreate | HostSet => &["hosts", "sessions"],
+        HostDelete => &["hosts", "host-groups", "mappings", "volumes", "sessions"],
+        HostGroupCreate | HostGroupSet | HostGroupDelete => &["host-groups", "hosts", "mappings", "volumes"],
+        LevelCreate | LevelSet | LevelDelete => &["levels", "volumes", "projects", "pools"],
+        MappingCreate | MappingDelete => &["mappings", "volumes", "hosts", "host-groups"],
+        SessionDrop => &["sessions"],
+        TokenCreate | TokenDelete => &["tokens"],
+        SetupFinish | UserCreate | UserSet | UserDelete | LoginCreate => &["users"],
+        _ => &[],
+    }
+}
+
+/// What is not as it was when a task of this name has ended.
+pub fn touched_by_task(name: &str) -> &'static [&'static str] {
+    match name.split('.').next().unwrap_or_default() {
+        "pool" => &["pools", "groups", "disks", "volumes", "projects", "snapshots", "trash", "mappings"],
+        "group" | "disk" => &["disks", "groups", "pools"],
+        "volume" => &["volumes", "moves", "projects", "pools"],
+        _ => &["pools"],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_api::{Method, ReplyBody};
+
+    #[test]
+    fn every_change_touches_something_that_there_is() {
+        for operation in Operation::ALL {
+            let touched = touched(operation);
+            assert!(touched.iter().all(|resource| ALL.contains(resource)), "{operation:?}");
+            let is_told = operation.method() != Method::Get && operation.reply() != ReplyBody::Task;
+            let is_exempt = matches!(operation, DiskScan | TaskCancel | SetupLink | LoginEnd);
+            assert!(
+                !is_told || is_exempt || operation.path().contains("worksheets") || !touched.is_empty(),
+                "{operation:?}"
+            );
+        }
+        for name in ["pool.create", "disk.replace", "volume.move", "group.remove", "other"] {
+            assert!(touched_by_task(name).iter().all(|resource| ALL.contains(resource)));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Users. Everybody may see himself and change his own password; the rest is for administrators.
+
+use super::told;
+use crate::authentication::{Identity, Peer};
+use crate::events::now_unix_ms;
+use crate::handlers::logins::check_own;
+use crate::request::{Answered, Ask, Failure, Input, Principal, made, ok, plan};
+use crate::users::{Content, User};
+use crate::{Shared, blocking, passwords, random_id, rules};
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use forebay_api::{Access, Code, Operation, Problem, UserCreate, UserSet};
+use std::sync::Arc;
+
+pub fn made_user(name: &str, role: Access, password: String) -> User {
+    User {
+        id: random_id(),
+        name: name.into(),
+        role,
+        password,
+        created_unix_ms: now_unix_ms(),
+        last_login_unix_ms: None,
+    }
+}
+
+pub fn find(users: &Content, name: &str) -> Result<User, Problem> {
+    users.find(name).cloned()
+}
+
+fn is_himself(who: &Principal, user: &User) -> bool {
+    matches!(&who.identity, Identity::User { id, .. } if *id == user.id)
+}
+
+/// Others are not found by who is no administrator: he does not learn who there is.
+fn visible(shared: &Shared, who: &Principal, name: &str) -> Result<User, Problem> {
+    let found = find(&shared.users.content(), name);
+    if who.access == Access::Admin || found.as_ref().is_ok_and(|user| is_himself(who, user)) {
+        return found;
+    }
+    Err(Problem::new(Code::Forbidden, format!("{} has role {}", who.unique(), who.access.name()))
+        .remedy("Ask somebody with role admin."))
+}
+
+pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    let users = shared.users.content().users.iter().map(User::shown).collect();
+    ok(&ask.page(users, |user| user.name.to_ascii_lowercase()))
+}
+
+pub async fn show(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+) -> Answered {
+    ok(&visible(&shared, &who, &name)?.shown())
+}
+
+pub async fn create(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    ask: Ask,
+    Input(request): Input<UserCreate>,
+) -> Answered {
+    rules::name("name", &request.name)?;
+    passwords::check_form("password", &request.password)?;
+    // The same checks as the real thing, before the work of hashing.
+    let wanted = made_user(&request.name, request.role, String::new());
+    shared.users.plan(|content| {
+        content.users.push(wanted);
+        Ok(())
+    })?;
+    if ask.dry_run {
+        let changes = vec![format!("A user with role {} is made.", request.role.name())];
+        return plan("user.create", &request.name, changes);
+    }
+    let password = shared.passwords.hash(request.password).await?;
+    let user = made_user(&request.name, request.role, password);
+    let (by, new) = (shared.clone(), user.clone());
+    blocking(move || {
+        by.users.change(|content| {
+            content.users.push(new);
+            Ok(())
+        })
+    })
+    .await?;
+    // Whoever was made in another way needs no link.
+    shared.setup.done();
+    told(&shared, &who, "user.created", &user.name, &format!("made with role {}", user.role.name()));
+    made(StatusCode::CREATED, &Operation::UserShow.path_of(&user.name), &user.shown())
+}
+
+pub async fn set(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Extension(peer): Extension<Peer>,
+    Path(name): Path<String>,
+    ask: Ask,
+    Input(request): Input<UserSet>,
+) -> Answered {
+    let user = visible(&shared, &who, &name)?;
+    if let Some(password) = &request.password {
+        passwords::check_form("password", password)?;
+    }
+    if request.role.is_some_and(|role| role != user.role) && who.access < Access::Admin {
+        return Err(Problem::new(Code::Forbidden, "nobody changes his own role upwards")
+            .field("role")
+            .remedy("Ask somebody with role admin.")
+            .into());
+    }
+    let role = request.role.unwrap_or(user.role);
+    let change = move |content: &mut Content, id: &str, password: Option<String>| {
+        let user = content.find_mut(id)?;
+        user.role = role;
+        if let Some(password) = password {
+            user.password = password;
+        }
+        Ok::<_, Problem>(user.clone())
+    };
+    shared.users.plan(|content| change(content, &user.id, None))?;
+    if ask.dry_run {
+        let role = request.role.map(|role| format!("The role becomes {}.", role.name()));
+        let password = request.password.map(|_| "The password becomes another.".to_string());
+        let ends = (role.is_some() || password.is_some()).then(|| "All logins of the user end.".to_string());
+        return plan("user.set", &user.name, role.into_iter().chain(password).chain(ends).collect());
+    }
+    if request.password.is_some()
+        && is_himself(&who, &user)
+        && let Some(refused) = check_own(&shared, &user.id, peer, request.old_password).await?
+    {
+        return Ok(refused);
+    }
+    let password = match request.password {
+        Some(password) => Some(shared.passwords.hash(password).await?),
+        None => None,
+    };
+    let is_changed = password.is_some() || role != user.role;
+    let what = match (password.is_some(), role != user.role) {
+        (true, true) => format!("given another password, and role {}", role.name()),
+        (true, false) => "given another password".into(),
+        _ => format!("given role {}", role.name()),
+    };
+    let (by, id) = (shared.clone(), user.id.clone());
+    let user = blocking(move || by.users.change(|content| change(content, &id, password))).await?;
+    if is_changed {
+        shared.logins().end_all_of(&user.id);
+        told(&shared, &who, "user.changed", &user.name, &what);
+    }
+    ok(&user.shown())
+}
+
+pub async fn delete(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+) -> Answered {
+    let user = find(&shared.users.content(), &name)?;
+    let id = user.id.clone();
+    let remove = move |content: &mut Content| {
+        let id = content.find(&id)?.id.clone();
+        content.users.retain(|user| user.id != id);
+        if content.users.is_empty() {
+            return Err(Problem::new(Code::Conflict, "this is the last administrator")
+                .remedy("Make somebody else an administrator first."));
+        }
+        Ok(())
+    };
+    if ask.dry_run {
+        shared.users.plan(remove)?;
+        return plan(
+            "user.delete",
+            &user.name,
+            vec!["The user is removed, and all of its logins end.".into()],
+        );
+    }
+    let by = shared.clone();
+    blocking(move || by.users.change(remove)).await?;
+    shared.logins().end_all_of(&user.id);
+    told(&shared, &who, "user.deleted", &user.name, "removed");
+    Ok::<_, Failure>(StatusCode::NO_CONTENT.into_response())
+}
