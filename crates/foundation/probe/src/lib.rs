@@ -2,4 +2,4 @@
 
 mod histogram;
 
-pub use histogram::Histogram;
+pub use histogram::{BUCKETS, Histogram, bounds, bucket_of};
