@@ -107,10 +107,10 @@ export interface ContractPaths {
   "/api/v1/statistics/query": {
     get: Bare<{ expression: string; from?: number; to?: number; step?: number; limit?: number }, Answer>;
   };
-  "/api/v1/worksheets": { post: With<{ name: string } & WorksheetSpec, Worksheet> };
+  "/api/v1/worksheets": { post: With<{ name: string; spec: WorksheetSpec }, Worksheet> };
   "/api/v1/worksheets/{worksheet}": {
     get: Named<{ worksheet: string }, never, Worksheet>;
-    patch: Op<{ worksheet: string }, never, { name?: string } & Partial<WorksheetSpec>, Worksheet>;
+    patch: Op<{ worksheet: string }, never, { name?: string; spec?: WorksheetSpec }, Worksheet>;
     delete: Named<{ worksheet: string }, never, unknown>;
   };
 }

@@ -74,6 +74,8 @@ export function byUnit(unit: string, value: number | null | undefined): string {
     case "ns-per-second":
     case "nanoseconds-per-second":
       return value === null || value === undefined ? NONE : `${latency(value)}/s`;
+    case "sixty-fourths":
+      return value === null || value === undefined ? NONE : `${Math.round((value * 100) / 64)} %`;
     case "permille":
     case "thousandths":
       return percent(value);
@@ -93,6 +95,7 @@ export function unitName(unit: string): string {
     bytes: "bytes",
     permille: "percent",
     thousandths: "percent",
+    "sixty-fourths": "of the volume",
   };
   return names[unit] ?? unit;
 }

@@ -4,7 +4,7 @@
 import type uPlot from "uplot";
 import { get, troubleOf, type Problem } from "./api";
 import type { Answer } from "./contract";
-import { isHeatmap, labelText, parse } from "./expression";
+import { isHeatmap, labelText, parse, SPREADS } from "./expression";
 import { gridOf, HeatRing, type HeatColumn, type HeatGrid } from "./heat";
 import { lookFor, type PlotLine } from "./plot";
 import { labelKey, Ring } from "./ring";
@@ -35,7 +35,7 @@ export class Graph {
   kind = $state<Answer["kind"]>("counter");
   unit = $state("");
   /** Of a heat map's rows. */
-  boundsUnit = $state("");
+  readonly boundsUnit: string;
   lines = $state.raw<readonly PlotLine[]>([]);
   rows = $state.raw<readonly Row[]>([]);
   problem = $state.raw<Problem | undefined>(undefined);
@@ -60,6 +60,8 @@ export class Graph {
     this.timeline = timeline;
     const parsed = parse(expression);
     this.heat = parsed ? isHeatmap(parsed) : false;
+    const spread = parsed?.brackets.find((b) => b.operator === "by" && SPREADS.includes(b.dimension))?.dimension;
+    this.boundsUnit = spread === "latency" ? "ns" : spread === "size" ? "bytes" : "sixty-fourths";
     this.heatRing = new HeatRing(this.heat ? CAPACITY : 1);
   }
 
@@ -112,7 +114,6 @@ export class Graph {
       const answer = await get("/api/v1/statistics/query", { query: { expression: this.expression, limit: this.limit, ...query }, signal });
       this.kind = answer.kind;
       this.unit = answer.unit;
-      if (answer.heatmap) this.boundsUnit = answer.heatmap.unit;
       this.problem = undefined;
       take(answer);
       this.loading = false;
@@ -162,7 +163,7 @@ export class Graph {
     this.redraw();
   }
 
-  private redraw(): void {
+  redraw(): void {
     if (document.hidden) return;
     if (this.heat) this.grid = this.heatGrid();
     else this.rank();
@@ -235,7 +236,9 @@ export class Graph {
   }
 
   private fixedRows(answer: Answer): Row[] {
-    const last = (values: readonly (number | null)[]): number | null => values.findLast((value) => value !== null) ?? null;
+    const { head } = this.timeline;
+    const end = head === undefined ? Number.POSITIVE_INFINITY : Math.floor((head - answer.from_unix_s) / answer.step_seconds) + 1;
+    const last = (values: readonly (number | null)[]): number | null => values.findLast((value, index) => value !== null && index < end) ?? null;
     const rows = (answer.lines ?? []).map((line) => this.row(labelKey(line.labels), line.labels, last(line.values), line.mean, line.greatest));
     if (answer.others) rows.push(this.row(OTHERS, NO_LABELS, last(answer.others.values), answer.others.mean, null));
     if (answer.total) rows.push(this.row(TOTAL, NO_LABELS, last(answer.total.values), answer.total.mean, null));
@@ -255,6 +258,11 @@ export class Graph {
       const length = Math.max(0, ...[...byKey.values()].map((values) => values.length));
       this.times.length = length;
       for (let index = 0; index < length; index += 1) this.times[index] = from + index * step;
+      const { head } = this.timeline;
+      if (head !== undefined) {
+        const end = Math.max(0, Math.floor((head - from) / step) + 1);
+        return [this.times.slice(0, end), ...this.lines.map((line) => (byKey.get(line.key) ?? []).slice(0, end))] as uPlot.AlignedData;
+      }
       return [this.times, ...this.lines.map((line) => byKey.get(line.key) ?? [])] as uPlot.AlignedData;
     }
     const [low, high] = this.timeline.range();
@@ -270,10 +278,18 @@ export class Graph {
     if (this.fixed?.heatmap) {
       const { bounds, columns } = this.fixed.heatmap;
       const { from_unix_s: from, step_seconds: step } = this.fixed;
-      return gridOf(columns.map((counts, index): HeatColumn => ({ second: from + index * step, bounds, counts })));
+      const { head } = this.timeline;
+      const shown = (index: number): boolean => head === undefined || from + index * step <= head;
+      return gridOf(columns.map((counts, index): HeatColumn => ({ second: from + index * step, bounds, counts: shown(index) ? counts : [] })));
     }
     const [from, to] = this.timeline.range();
     return this.heatRing.grid(Math.ceil(from), Math.floor(to));
+  }
+
+  /** First second and length of a heat map's columns. */
+  heatSpan(): { from: number; step: number } {
+    if (this.fixed) return { from: this.fixed.from_unix_s, step: this.fixed.step_seconds };
+    return { from: Math.ceil(this.timeline.range()[0]), step: 1 };
   }
 
   get step(): number {

@@ -27,7 +27,10 @@ export interface PlotOptions {
   axes?: boolean;
 }
 
-const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
+/** Room for the numbers beside a chart, and for half a time at its end: the same in every chart, so that their times lie below each other. */
+export const GUTTER = 62;
+export const PAD_RIGHT = 18;
+export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
 const hours = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const seconds = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const days = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
@@ -56,7 +59,7 @@ export function makePlot(options: PlotOptions, data: uPlot.AlignedData, into: HT
     {
       width: options.width,
       height: options.height,
-      padding: bare ? [2, 0, 2, 0] : [8, 8, 0, 0],
+      padding: bare ? [2, 0, 2, 0] : [8, PAD_RIGHT, 0, 0],
       legend: { show: false },
       cursor: {
         show: !bare,
@@ -85,7 +88,7 @@ export function makePlot(options: PlotOptions, data: uPlot.AlignedData, into: HT
             {
               stroke: text,
               font: FONT,
-              size: 66,
+              size: GUTTER,
               gap: 6,
               space: 30,
               incrs: increments(options.unit),

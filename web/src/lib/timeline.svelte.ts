@@ -22,6 +22,8 @@ export class Timeline {
   newest = 0;
   private readonly undo: { live: boolean; seconds: number; from: number; to: number }[] = [];
   depth = $state(0);
+  /** While a fixed time is replayed: up to where. Nothing after it is shown. */
+  head = $state<number | undefined>(undefined);
 
   constructor(seconds = 300) {
     this.seconds = seconds;
