@@ -185,6 +185,15 @@ impl Daemon {
         })
     }
 
+    /// The secret of the link that is printed while there is no user; it is the next line.
+    pub fn setup_secret(&mut self) -> String {
+        let line = self.line();
+        let front = format!("://{}/#/setup?secret=", self.http);
+        let (_, secret) = line.split_once(&front).unwrap_or_else(|| panic!("no link in: {line}"));
+        assert_eq!(secret.len(), 64, "{line}");
+        secret.to_string()
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -7,6 +7,7 @@ use crate::projects::{Project, property};
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
 use crate::top::Top;
+use crate::users::{AlertCommand, Audit, SetupCommand, User};
 use crate::validate::Validate;
 use crate::{moves, trash};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
@@ -80,6 +81,18 @@ pub enum Noun {
     /// What happened
     #[command(subcommand)]
     Event(Event),
+    /// What is wrong now, and what to do about it
+    #[command(subcommand)]
+    Alert(AlertCommand),
+    /// Who may log in
+    #[command(subcommand)]
+    User(User),
+    /// The first administrator
+    #[command(subcommand)]
+    Setup(SetupCommand),
+    /// Who changed what over the API
+    #[command(subcommand)]
+    Audit(Audit),
     /// Access tokens for HTTP
     #[command(subcommand)]
     Token(Token),
@@ -227,7 +240,7 @@ pub enum RoleArgument {
     Viewer,
     /// Also changes volumes, service levels and the hosts that see volumes
     Operator,
-    /// Also pools, disks and tokens
+    /// Also pools, disks, tokens and users
     Admin,
 }
 

@@ -290,12 +290,13 @@ impl Session {
 
     /// The secrets that go with the users, in this order.
     fn secrets(&self, chap: Chap) -> Result<(Option<api::Chap>, Option<api::Chap>), Failure> {
-        let of = |user: Option<String>, file, what: &str| {
-            let read = |user: String| secret::read(file, what).map(|secret| api::Chap { user, secret });
+        let of = |user: Option<String>, file, what: &str, option: &str| {
+            let read =
+                |user: String| secret::read(file, what, option).map(|secret| api::Chap { user, secret });
             user.map(read).transpose()
         };
-        let host = of(chap.chap, chap.chap_secret_file, "the host's secret")?;
-        let target = of(chap.mutual, chap.mutual_secret_file, "the target's secret")?;
+        let host = of(chap.chap, chap.chap_secret_file, "the host's secret", "--chap-secret-file")?;
+        let target = of(chap.mutual, chap.mutual_secret_file, "the target's secret", "--mutual-secret-file")?;
         Ok((host, target))
     }
 

@@ -23,6 +23,7 @@ mod streams;
 mod table;
 mod top;
 mod trash;
+mod users;
 mod validate;
 
 pub use failure::{Exit, Failure};
@@ -136,6 +137,10 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
         Noun::Top(command) => session(data_given)?.top(command),
         Noun::Task(command) => session(data_given)?.task_command(command),
         Noun::Event(command) => session(data_given)?.event(command),
+        Noun::Alert(command) => session(data_given)?.alert(command),
+        Noun::User(command) => session(data_given)?.user(command),
+        Noun::Setup(command) => session(data_given)?.setup(command),
+        Noun::Audit(command) => session(data_given)?.audit(command),
         Noun::Token(command) => session(data_given)?.token(command),
         Noun::Check(check) => {
             let report = (local.check)(check.disks)?;
@@ -327,6 +332,15 @@ mod tests {
             "token create ci --role admin --expires 1d",
             "token list",
             "token delete ci",
+            "serve --data d --http-name box.example --http-name box",
+            "user create anna --role admin --password-file f --dry-run",
+            "user list",
+            "user set anna --role viewer --password",
+            "user set anna --password-file f",
+            "user delete anna --dry-run",
+            "setup link --json",
+            "audit list --limit 5",
+            "alert list",
             "check --offline a b",
             "completion bash",
             "completion zsh",
@@ -381,6 +395,8 @@ mod tests {
             ("volume map tank/a --host esx1 --lun 16384", "16384"),
             ("volume create tank/a --size 1G --logical-block 4K", "--host"),
             ("check a", "--offline"),
+            ("user set anna", "--password"),
+            ("user create anna --password secret", "--password"),
             ("serve --nbd-tls-cert c", "--nbd-tls-key"),
             ("serve --shards 0", "--shards"),
             ("pool import", "NAME_AND_DISKS"),

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 /// The longest secret that CHAP has is 255 bytes; more is another kind of file.
 const BYTES_MAX: u64 = 4096;
 
-/// Reads the secret that is `what` to a person.
-pub fn read(file: Option<PathBuf>, what: &str) -> Result<String, Failure> {
+/// Reads the secret that is `what` to a person, from the file that the option `option` names if it does.
+pub fn read(file: Option<PathBuf>, what: &str, option: &str) -> Result<String, Failure> {
     if let Some(path) = file {
         let mut text = String::new();
         let read = File::open(&path).and_then(|file| file.take(BYTES_MAX).read_to_string(&mut text));
@@ -26,9 +26,9 @@ pub fn read(file: Option<PathBuf>, what: &str) -> Result<String, Failure> {
     }
     let stdin = stdin();
     if stdin.is_terminal() && stderr().is_terminal() {
-        from_terminal(&stdin, what)
+        from_terminal(&stdin, what, option)
     } else {
-        line(&stdin, what)
+        line(&stdin, what, option)
     }
 }
 
@@ -42,12 +42,13 @@ fn without_newline(mut text: String) -> String {
     text
 }
 
-fn line(stdin: &Stdin, what: &str) -> Result<String, Failure> {
+fn line(stdin: &Stdin, what: &str, option: &str) -> Result<String, Failure> {
     let mut text = String::new();
     match stdin.lock().take(BYTES_MAX).read_line(&mut text) {
         Ok(1..) => Ok(without_newline(text)),
         _ => {
-            let remedy = "Type it, name a file with --chap-secret-file and --mutual-secret-file, or pipe one line each.";
+            let remedy =
+                format!("Type it, name a file with {option}, or pipe it in, a line for each secret.");
             Err(Failure::new(Exit::Usage, format!("{what} is not on stdin"), remedy))
         }
     }
@@ -64,21 +65,21 @@ impl Drop for Quiet<'_> {
     }
 }
 
-fn from_terminal(stdin: &Stdin, what: &str) -> Result<String, Failure> {
+fn from_terminal(stdin: &Stdin, what: &str, option: &str) -> Result<String, Failure> {
     let ask = |again: &str| {
         eprint!("Type {what}{again} (it is not shown): ");
         // The question is on the terminal that was just checked.
         let _ = stderr().flush();
         let failed = |error| {
             let detail = format!("the terminal cannot be kept from showing {what}: {error}");
-            Failure::new(Exit::Failed, detail, "Put it into a file and name that with --chap-secret-file.")
+            Failure::new(Exit::Failed, detail, format!("Put it into a file and name that with {option}."))
         };
         let before = tcgetattr(stdin).map_err(failed)?;
         let mut quiet = before.clone();
         quiet.local_modes.remove(LocalModes::ECHO);
         tcsetattr(stdin, OptionalActions::Flush, &quiet).map_err(failed)?;
         let _quiet = Quiet(stdin, before);
-        line(stdin, what)
+        line(stdin, what, option)
     };
     let secret = ask("")?;
     match ask(" again")? == secret {
@@ -96,6 +97,6 @@ mod tests {
         for (text, secret) in [("a b \n", "a b "), ("a\r\n", "a"), ("a", "a"), ("a\n\n", "a\n"), ("", "")] {
             assert_eq!(without_newline(text.into()), secret);
         }
-        assert_eq!(read(Some("/nothing/there".into()), "it").unwrap_err().exit, Exit::Usage);
+        assert_eq!(read(Some("/nothing/there".into()), "it", "--file").unwrap_err().exit, Exit::Usage);
     }
 }

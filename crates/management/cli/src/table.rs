@@ -66,6 +66,11 @@ pub fn render(titles: &[&str], rows: &[Vec<Cell>], colour: bool) -> String {
     out
 }
 
+/// The text in its colour, where colour is wanted.
+pub fn painted(text: &str, tone: Tone) -> String {
+    paint(text, tone, colour())
+}
+
 fn paint(text: &str, tone: Tone, colour: bool) -> String {
     let code = match tone {
         _ if !colour => return text.to_string(),
