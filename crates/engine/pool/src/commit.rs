@@ -21,8 +21,7 @@ use forebay_base::codec::Writer;
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
 use forebay_log::{FRAME_HEADER, Frame, PlugPiece, Record, Ring, encode_frame};
-use forebay_qos::{Task, Work};
-use forebay_raid::{ArrayError, DiskSet, Piece, Writing};
+use forebay_raid::{DiskSet, Piece, Writing};
 use forebay_runtime::{Buf, Completer, Completion, completion};
 use forebay_space::{Addr, ChunkEntry, Ptr};
 use forebay_tree::Tree;
@@ -43,8 +42,6 @@ const UNFLUSHED_BYTES_MAX: usize = 32 << 20;
 const MARKER_DELAY: Duration = Duration::from_millis(2);
 /// Cached copies of written blocks: larger writes are streams, which would sweep the cache.
 const CACHE_WRITE_BYTES_MAX: usize = 64 << 10;
-/// Parts of one device write: IOV_MAX is 1024.
-const PARTS_MAX: usize = 512;
 
 /// A change to one dataset or to the shard.
 pub(crate) enum Change {
@@ -129,9 +126,9 @@ impl Entry {
         Entry::new(0, vec![Change::Grant { chunk }], false)
     }
 
-    /// The entry's data is on the disks already, which are yet to be flushed.
-    pub fn is_in_place(&mut self, touched: DiskSet) {
-        self.ahead = Some(Ok(touched));
+    /// The entry's data is on the disks already, of which these are yet to be flushed; or it could not be written.
+    pub fn is_in_place(&mut self, touched: Result<DiskSet, IoError>) {
+        self.ahead = Some(touched);
     }
 
     /// Adds the means to wait for the entry.
@@ -142,7 +139,7 @@ impl Entry {
     }
 
     /// Adds what the entry writes to the data disks: runs of blocks that follow each other in memory and on disk.
-    fn add_data(&self, runs: &mut Vec<(Addr, Buf)>) {
+    pub fn add_data(&self, runs: &mut Vec<(Addr, Buf)>) {
         for change in &self.changes {
             let Change::Write { ptrs, parts, stored, .. } = change else { continue };
             if !stored.is_empty() {
@@ -298,36 +295,10 @@ struct Batch {
 }
 
 impl Shard {
-    /// Writes an entry's data before the entry is queued. The caller holds the lock of the blocks until then: two entries for
-    /// one block stand in the log in the order in which they were made. An error is the commit's to report.
-    pub async fn write_ahead(&self, entry: &mut Entry) {
-        let mut touched = DiskSet::default();
-        let mut data = Vec::new();
-        entry.add_data(&mut data);
-        let mut result = Ok(());
-        for some in data.chunks(self.places_at_once()) {
-            result = result.and(self.written(self.start_writes(some.to_vec()), &mut touched).await);
-        }
-        entry.ahead = Some(result.map(|()| touched));
-    }
-
-    /// Waits for writes; for all of them, also after one failed.
-    async fn written(&self, writes: Vec<Writing>, touched: &mut DiskSet) -> Result<(), IoError> {
-        let mut result = Ok(());
-        for writing in writes {
-            let written = self.array.written(writing, touched).await;
-            result = result.and(written.map_err(|error: ArrayError| match error {
-                ArrayError::Corrupt | ArrayError::Io => IoError::Io,
-            }));
-        }
-        result
-    }
-
     /// Queues an entry; what it brings is pending from here on.
     pub fn submit(&self, mut entry: Entry) {
         if entry.turn.is_none() {
-            entry.turn =
-                Some(self.unasked(Task::Destage, Work::write(entry.stored_bytes() as u64, entry.places())));
+            entry.turn = Some(self.unasked_write(&entry));
         }
         entry.changes.iter().for_each(|change| change.make_pending(entry.id, !entry.durable));
         entry.records_bytes = entry.records().map(|record| record.len()).sum();
@@ -540,41 +511,6 @@ impl Shard {
             }
             self.work.wait().await;
         }
-    }
-
-    /// Starts writing blocks, merged where they are adjacent.
-    pub fn start_writes(&self, mut blocks: Vec<(Addr, Buf)>) -> Vec<Writing> {
-        blocks.sort_unstable_by_key(|(at, _)| *at);
-        let has_lines = self.space.borrow().has_lines();
-        if has_lines {
-            blocks = self.fill_lines(blocks);
-        }
-        let mut writes = Vec::new();
-        let mut run: Vec<Buf> = Vec::new();
-        let (mut start, mut end) = (Addr::default(), Addr::default());
-        let flush = |start: Addr, run: &mut Vec<Buf>, writes: &mut Vec<Writing>| {
-            if !run.is_empty() {
-                let space = self.space.borrow();
-                let slots = &space.chunk(start.chunk()).expect("allocated from an owned chunk").entry.slots;
-                let slots = if active(Bug::MirrorWritesOneCopy) { &slots[..1] } else { &slots[..] };
-                writes.push(self.array.write(slots, start.offset(), std::mem::take(run)));
-            }
-        };
-        for (at, block) in blocks {
-            let len = block.len() as u64;
-            // Lines must not be torn apart; the array divides what it writes of them.
-            if at != end || at.chunk() != start.chunk() || (run.len() >= PARTS_MAX && !has_lines) {
-                flush(start, &mut run, &mut writes);
-                start = at;
-            }
-            match run.last_mut() {
-                Some(last) if last.is_followed_by(&block) => *last = last.join(&block),
-                _ => run.push(block),
-            }
-            end = at.plus(len);
-        }
-        flush(start, &mut run, &mut writes);
-        writes
     }
 
     /// Makes a durable change part of the state that clients see and the next checkpoint writes.

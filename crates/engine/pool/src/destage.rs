@@ -13,7 +13,8 @@ use crate::reserve::Claim;
 use crate::shard::Shard;
 use forebay_log::Frame;
 use std::cell::Cell;
-use std::iter::once;
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -219,69 +220,99 @@ impl Shard {
         });
     }
 
-    /// Moves the blocks of the oldest frame that has any with a place, up to one entry's worth for each dataset.
+    /// Moves the oldest blocks that have a place, so many that they make a large write.
     async fn destage_some(self: &Rc<Self>) -> Result<(), IoError> {
         // What has a place gives others theirs.
         let unplaced = self.place_staged().await;
-        let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
-        let has_place = |(_, staged): &(&u64, &Staged)| staged.place.is_some();
-        let of = |dataset: &Rc<Dataset>| {
-            let staged = dataset.staged.borrow();
-            staged.iter().filter(has_place).map(|(_, staged)| staged.sequence).min()
-        };
-        let oldest = match unplaced {
-            Ok(()) => self.log.borrow().staged.keys().next().copied(),
-            Err(_) => datasets.iter().filter_map(of).min(),
-        };
-        let Some(oldest) = oldest else { return unplaced };
-        for dataset in datasets {
-            let of_oldest = |staged: &(&u64, &Staged)| staged.1.sequence == oldest && has_place(staged);
-            let first = dataset.staged.borrow().iter().find(of_oldest).map(|(block, _)| *block);
-            let Some(first) = first else { continue };
-            // What follows in block order goes along, whatever its age: it merges.
-            let run = dataset
-                .staged
-                .borrow()
-                .range(first..)
-                .zip(first..)
-                .take_while(|((at, _), want)| *at == want)
-                .count();
-            self.destage_run(&dataset, first, run.min(BLOCKS_MAX)).await?;
+        // After a failure less at a time may do: one block needs few nodes.
+        let runs = self.oldest_runs(if self.destage_stuck.get() { 1 } else { BLOCKS_MAX });
+        if runs.is_empty() {
+            return unplaced;
         }
-        Ok(())
-    }
-
-    async fn destage_run(
-        self: &Rc<Self>,
-        dataset: &Rc<Dataset>,
-        first: u64,
-        count: usize,
-    ) -> Result<(), IoError> {
-        let guard = dataset.locks.lock(first, first + count as u64 - 1).await;
-        let nodes = dataset.nodes_over(once(first..first + count as u64));
-        let nodes = self.reserve_nodes(nodes, Claim::Urgent).await?;
-        // What is pending is newer and stands before this entry in the log: moving the older contents would undo it.
-        let movable = |block: u64| {
-            let pending = dataset.pending.borrow().overlaps(block, block + 1);
-            dataset.staged.borrow().get(&block).filter(|_| !pending).cloned()
-        };
+        let mut locked = Vec::with_capacity(runs.len());
+        for (nth, (dataset, blocks)) in runs.iter().enumerate() {
+            // The log's tail cannot pass the oldest; others that somebody is about to replace need not be moved.
+            let guard = match nth == 0 {
+                true => Some(dataset.locks.lock(blocks.start, blocks.end - 1).await),
+                false => dataset.locks.try_lock(blocks.start, blocks.end - 1),
+            };
+            locked.extend(guard.map(|guard| (dataset, blocks, guard)));
+        }
+        locked.sort_by_key(|(dataset, blocks, _)| (dataset.number(), blocks.start));
+        let by_dataset = locked.chunk_by(|(one, ..), (next, ..)| Rc::ptr_eq(one, next));
+        let nodes =
+            by_dataset.map(|runs| runs[0].0.nodes_over(runs.iter().map(|(_, blocks, _)| (*blocks).clone())));
+        let nodes = self.reserve_nodes(nodes.sum(), Claim::Urgent).await?;
         let mut changes = Vec::new();
-        for block in first..first + count as u64 {
-            let Some(staged) = movable(block) else { continue };
-            let Some(place) = staged.place else { continue };
-            changes.push(Change::moved(dataset, block, staged.block, &place));
+        for (dataset, blocks, _) in &locked {
+            // What is pending is newer and stands before this entry in the log: moving the older contents would undo it.
+            let movable = |block: &u64| !dataset.pending.borrow().overlaps(*block, block + 1);
+            let staged = dataset.staged.borrow();
+            for block in (*blocks).clone().filter(movable) {
+                let Some(Staged { block: stored, place: Some(place), .. }) = staged.get(&block) else {
+                    continue;
+                };
+                changes.push(Change::moved(dataset, block, stored.clone(), place));
+            }
         }
         if changes.is_empty() {
             // Nothing is lost by letting the commit that supersedes them go first.
+            drop(locked);
             self.rt.sleep(SUPERSEDED_DELAY).await;
             return Ok(());
         }
+        let count = changes.len() as u64;
         let mut entry = Entry::new(self.entry_id(), changes, false);
         entry.nodes = Some(nodes);
         let done = entry.awaited();
-        self.submit(entry);
+        self.submit_durable(entry).await;
         let result = done.await;
-        drop(guard);
-        result.inspect(|()| self.destaged.set(self.destaged.get() + count as u64))
+        drop(locked);
+        result.inspect(|()| self.destaged.set(self.destaged.get() + count))
+    }
+
+    /// The oldest blocks that have a place, up to `most`, with what follows each in block order, whatever its age: it merges.
+    fn oldest_runs(&self, most: usize) -> Vec<(Rc<Dataset>, Range<u64>)> {
+        let frames = self
+            .log
+            .borrow()
+            .staged
+            .iter()
+            .map(|(sequence, (_, blocks))| (*sequence, *blocks))
+            .collect::<Vec<_>>();
+        let mut counted = 0;
+        let enough = frames.into_iter().find(|(_, blocks)| {
+            counted += blocks;
+            counted >= most
+        });
+        let until = match enough {
+            // Not when some of the oldest have no place, and find none.
+            Some((sequence, _)) if !self.has_unplaced.get() => sequence,
+            _ => u64::MAX,
+        };
+        let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
+        let has_place = |staged: &Staged| staged.place.is_some();
+        let mut oldest = Vec::new();
+        for (nth, dataset) in datasets.iter().enumerate() {
+            let staged = dataset.staged.borrow();
+            let old = staged.iter().filter(|(_, staged)| staged.sequence <= until && has_place(staged));
+            oldest.extend(old.map(|(block, staged)| (staged.sequence, nth, *block)));
+        }
+        oldest.sort_unstable();
+        let (mut taken, mut runs) = (BTreeSet::new(), Vec::new());
+        for (_, nth, first) in oldest {
+            if taken.len() >= most || taken.contains(&(nth, first)) {
+                continue;
+            }
+            let staged = datasets[nth].staged.borrow();
+            let follow = staged.range(first..).zip(first..).take(most - taken.len());
+            let run = follow.take_while(|((at, staged), want)| {
+                *at == want && has_place(staged) && !taken.contains(&(nth, *want))
+            });
+            let blocks = first..first + run.count() as u64;
+            taken.extend(blocks.clone().map(|block| (nth, block)));
+            runs.push((datasets[nth].clone(), blocks));
+        }
+        runs
     }
 }

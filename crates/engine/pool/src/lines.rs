@@ -312,7 +312,7 @@ impl Shard {
     async fn write_lines(self: &Rc<Self>, batch: Batch) -> Result<(), IoError> {
         let mut entry = self.pointers(&batch).await?;
         let done = entry.awaited();
-        self.submit(entry);
+        self.submit_durable(entry).await;
         done.await
     }
 
@@ -369,7 +369,7 @@ impl Shard {
             return Err(IoError::Io);
         }
         entry.changes.push(Change::Plugged);
-        entry.is_in_place(touched);
+        entry.is_in_place(Ok(touched));
         let done = entry.awaited();
         self.submit(entry);
         done.await

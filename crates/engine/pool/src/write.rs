@@ -24,7 +24,7 @@ use std::ops::Range;
 
 /// The longest compare-and-write in bytes.
 const COMPARE_BYTES_MAX: usize = 1 << 20;
-/// On a pool with log disks, data up to this size goes to the log first; larger data is faster on the data disks.
+/// On a pool with log disks, what clients write up to this size goes to the log first, in whole blocks; larger data is faster on the data disks.
 const IN_LOG_BYTES_MAX: usize = 64 << 10;
 
 /// A write whose blocks are locked and which can be queued; `wait`: it is acknowledged when it is durable.
@@ -199,24 +199,25 @@ impl LocalVolume {
         Ok(Prepared::Bare { data, count, lines })
     }
 
-    /// Room in the log for a write of which `blocks` blocks have no lines of their own. Their data goes to the log first if it is small, and
-    /// where there is parity.
-    pub async fn claim_log(&self, blocks: u64) -> Result<LogRoom, IoError> {
+    /// Room in the log for a write of `asked` bytes of which `blocks` blocks have no lines of their own. Their data goes to the log first if a client waits for
+    /// little, and where there is parity.
+    pub async fn claim_log(&self, asked: usize, blocks: u64) -> Result<LogRoom, IoError> {
         let (shard, bytes) = (&self.shard, blocks as usize * self.dataset.block_bytes());
         if !shard.data_in_log {
             return Ok(LogRoom { claim: None, takes_data: false });
         }
-        let takes_data = bytes <= IN_LOG_BYTES_MAX || shard.space.borrow().has_lines();
-        let asked = shard.rt.now();
+        let is_small = asked <= IN_LOG_BYTES_MAX && shard.fits_into_log(blocks, self.dataset.block_bytes());
+        let takes_data = is_small || shard.space.borrow().has_lines();
+        let began = shard.rt.now();
         let claim = shard.staging_room(if takes_data { bytes } else { 0 }).await?;
-        self.flow().tally.waited_for_room(shard.rt.now().since(asked));
+        self.flow().tally.waited_for_room(shard.rt.now().since(began));
         Ok(LogRoom { claim: Some(claim), takes_data })
     }
 
     /// What a write of `bytes` waits for before it locks its blocks.
     async fn claim(&self, bytes: usize, logged: u64) -> Result<Room, IoError> {
         // The log first: while it is full, nobody's turn passes unused.
-        let log = self.claim_log(logged).await?;
+        let log = self.claim_log(bytes, logged).await?;
         Ok(Room { turn: self.flow().turn(Work::write(bytes as u64, 1)).await, log })
     }
 

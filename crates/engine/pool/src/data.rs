@@ -1,0 +1,100 @@
+//! What entries bring to the data disks, before their commit or with it.
+//!
+//! Large writes bring their data to disk before they queue: their commit is a frame and a flush, and the device goes on with the data of
+//! the next ones meanwhile. What the pool itself moves is flushed before it queues as well: no client's commit waits for these disks.
+
+use crate::commit::Entry;
+use crate::error::IoError;
+use crate::shard::Shard;
+use crate::turns::Turn;
+use forebay_base::planted::{Bug, active};
+use forebay_qos::{Task, Work};
+use forebay_raid::{ArrayError, DiskSet, Writing};
+use forebay_runtime::Buf;
+use forebay_space::Addr;
+
+/// Parts of one device write: IOV_MAX is 1024.
+const PARTS_MAX: usize = 512;
+
+impl Shard {
+    /// Writes an entry's data before the entry is queued. The caller holds the lock of the blocks until then: two entries for
+    /// one block stand in the log in the order in which they were made. An error is the commit's to report.
+    pub async fn write_ahead(&self, entry: &mut Entry) {
+        let written = self.write_data(entry).await;
+        entry.is_in_place(written);
+    }
+
+    /// Writes an entry's data; which disks are to be flushed.
+    async fn write_data(&self, entry: &Entry) -> Result<DiskSet, IoError> {
+        let mut touched = DiskSet::default();
+        let mut data = Vec::new();
+        entry.add_data(&mut data);
+        let mut result = Ok(());
+        for some in data.chunks(self.places_at_once()) {
+            result = result.and(self.written(self.start_writes(some.to_vec()), &mut touched).await);
+        }
+        result.map(|()| touched)
+    }
+
+    /// Queues what the pool moves, once it is durable where it goes: no client's commit waits for these disks. The caller holds the blocks' locks.
+    pub async fn submit_durable(&self, mut entry: Entry) {
+        entry.turn = Some(self.unasked_write(&entry));
+        let flushed = match self.write_data(&entry).await {
+            Ok(touched) => self.array.flush(&touched).await.map_err(|_| IoError::Io),
+            Err(error) => Err(error),
+        };
+        entry.is_in_place(flushed.map(|()| DiskSet::default()));
+        self.submit(entry);
+    }
+
+    pub fn unasked_write(&self, entry: &Entry) -> Turn {
+        self.unasked(Task::Destage, Work::write(entry.stored_bytes() as u64, entry.places()))
+    }
+
+    /// Waits for writes; for all of them, also after one failed.
+    pub async fn written(&self, writes: Vec<Writing>, touched: &mut DiskSet) -> Result<(), IoError> {
+        let mut result = Ok(());
+        for writing in writes {
+            let written = self.array.written(writing, touched).await;
+            result = result.and(written.map_err(|error: ArrayError| match error {
+                ArrayError::Corrupt | ArrayError::Io => IoError::Io,
+            }));
+        }
+        result
+    }
+
+    /// Starts writing blocks, merged where they are adjacent.
+    pub fn start_writes(&self, mut blocks: Vec<(Addr, Buf)>) -> Vec<Writing> {
+        blocks.sort_unstable_by_key(|(at, _)| *at);
+        let has_lines = self.space.borrow().has_lines();
+        if has_lines {
+            blocks = self.fill_lines(blocks);
+        }
+        let mut writes = Vec::new();
+        let mut run: Vec<Buf> = Vec::new();
+        let (mut start, mut end) = (Addr::default(), Addr::default());
+        let flush = |start: Addr, run: &mut Vec<Buf>, writes: &mut Vec<Writing>| {
+            if !run.is_empty() {
+                let space = self.space.borrow();
+                let slots = &space.chunk(start.chunk()).expect("allocated from an owned chunk").entry.slots;
+                let slots = if active(Bug::MirrorWritesOneCopy) { &slots[..1] } else { &slots[..] };
+                writes.push(self.array.write(slots, start.offset(), std::mem::take(run)));
+            }
+        };
+        for (at, block) in blocks {
+            let len = block.len() as u64;
+            // Lines must not be torn apart; the array divides what it writes of them.
+            if at != end || at.chunk() != start.chunk() || (run.len() >= PARTS_MAX && !has_lines) {
+                flush(start, &mut run, &mut writes);
+                start = at;
+            }
+            match run.last_mut() {
+                Some(last) if last.is_followed_by(&block) => *last = last.join(&block),
+                _ => run.push(block),
+            }
+            end = at.plus(len);
+        }
+        flush(start, &mut run, &mut writes);
+        writes
+    }
+}
