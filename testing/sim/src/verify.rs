@@ -12,7 +12,8 @@ use crate::setup::{POOL, Setup};
 use crate::workload::{History, read_sectors};
 use forebay_base::Random;
 use forebay_pool::{
-    DiskState, Engine, ErrorKind, Import, IoError, ScrubState, SyncPolicy, Volume, VolumeFormat, VolumeInfo,
+    DiskState, Engine, ErrorCounts, ErrorKind, Import, IoError, ScrubState, SyncPolicy, Volume, VolumeFormat,
+    VolumeInfo,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Fate, Image, OpKind, Recording, World, WorldConfig};
@@ -91,7 +92,8 @@ pub struct Verified {
     pub told_of_loss: bool,
     pub unreadable_sectors: u64,
     pub repaired: u64,
-    pub errors_checksum: u64,
+    /// What was held against each disk, by its number.
+    pub errors: BTreeMap<u16, ErrorCounts>,
     /// State of each disk, by its number.
     pub states: BTreeMap<u16, DiskState>,
     /// The disks afterwards, all writes done.
@@ -202,7 +204,7 @@ pub fn verify_in(
         let pools = engine.pools().await;
         for disk in pools.iter().flat_map(|pool| &pool.groups).flat_map(|group| &group.disks) {
             verified.repaired += disk.errors.repaired;
-            verified.errors_checksum += disk.errors.checksum;
+            verified.errors.insert(disk.number, disk.errors);
             verified.states.insert(disk.number, disk.state);
         }
         if demand.force && !demand.read_only && verified.told_of_loss {
