@@ -14,8 +14,7 @@ pub use html::html;
 pub use report::{CaseReport, ClientReport, FigureReport, Report};
 
 /// Those that come with the product.
-const TEXTS: [&str; 2] =
-    [include_str!("../configurations/a.toml"), include_str!("../configurations/c.toml")];
+const TEXTS: [&str; 2] = [include_str!("../configurations/a.toml"), include_str!("../configurations/c.toml")];
 
 /// The published ones.
 pub fn references() -> Vec<Configuration> {
