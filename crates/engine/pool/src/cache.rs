@@ -1,4 +1,4 @@
-//! Verified blocks in memory.
+//! Verified blocks in memory, and how often clients found there what they asked for.
 
 use forebay_base::NumberHasher;
 use forebay_runtime::Buf;
@@ -38,5 +38,22 @@ impl Doorkeeper {
         let place = (hash >> 32) as usize & (self.marks.len() - 1);
         let mark = hash as u32 | 1;
         std::mem::replace(&mut self.marks[place], mark) == mark
+    }
+}
+
+/// Where blocks came from that clients read. What nobody ever wrote comes from nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ReadFrom {
+    pub memory: u64,
+    /// Read from the disks before they were asked for.
+    pub ahead: u64,
+    pub disks: u64,
+}
+
+impl ReadFrom {
+    pub(crate) fn add(&mut self, other: ReadFrom) {
+        self.memory += other.memory;
+        self.ahead += other.ahead;
+        self.disks += other.disks;
     }
 }

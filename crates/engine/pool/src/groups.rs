@@ -58,7 +58,8 @@ impl Control {
                     .zip(&label.disks)
                     .filter(|(_, disk)| usize::from(disk.group) == group && disk.counts())
             };
-            let nanos: u64 = members().flat_map(|(vitals, _)| vitals.served).map(|served| served.nanos).sum();
+            let nanos: u64 =
+                members().flat_map(|(vitals, _)| &vitals.served).map(|served| served.nanos).sum();
             slots.note_load(group as u16, nanos / members().count().max(1) as u64);
         }
     }

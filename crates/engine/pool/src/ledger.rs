@@ -7,6 +7,7 @@
 //! A person is told when a promise was broken in several seconds and not made good in between, and again when that is over.
 
 use crate::Engine;
+use crate::cache::ReadFrom;
 use crate::control::Control;
 use crate::promises::{Standing, Wished};
 use crate::record::{DatasetKind, DatasetState};
@@ -23,6 +24,8 @@ use std::sync::Arc;
 /// A quarter of an hour, or less of many volumes: a line is some 300 bytes.
 const SECONDS_MAX: usize = 900;
 const LINES_MAX: usize = 50_000;
+/// With their histograms, seconds of disks are large: some kilobytes each.
+const DISKS_SECONDS_MAX: usize = 10;
 /// Seconds in which a promise was broken, less those in which it was not, until a person is told; it is over when as many good ones followed, up to this.
 const TOLD_SECONDS: u32 = 5;
 const SECONDS_COUNTED: u32 = 30;
@@ -60,9 +63,20 @@ pub struct LedgerSecond {
     pub volumes: Vec<VolumeSecond>,
     /// Nanoseconds of the pool's time that its own work took, by its place in [`Task::ALL`].
     pub tasks: [u64; Task::ALL.len()],
+    pub read_from: ReadFrom,
     /// In millionths of the pool's time: what can be promised, if the pool was measured, and what all floors together would take.
     pub capacity: Option<u64>,
     pub promised: u64,
+}
+
+/// What a pool's disks did in a second, by their numbers in the pool. Whoever wants to keep that asks every few seconds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DisksSecond {
+    /// That of the [`LedgerSecond`] that ended with it.
+    pub number: u64,
+    /// Nanoseconds.
+    pub span: u64,
+    pub disks: Vec<(u16, Vitals)>,
 }
 
 /// What a shard counted of a volume.
@@ -74,6 +88,7 @@ pub(crate) struct Counted {
 pub(crate) struct Ledger {
     seconds: RefCell<VecDeque<Arc<LedgerSecond>>>,
     lines: Cell<usize>,
+    disks: RefCell<VecDeque<Arc<DisksSecond>>>,
     next: Cell<u64>,
     /// What all floors together would take, in millionths of the pool's time.
     pub promised: Cell<u64>,
@@ -90,6 +105,7 @@ impl Default for Ledger {
         Ledger {
             seconds: RefCell::default(),
             lines: Cell::new(0),
+            disks: RefCell::default(),
             next: Cell::new(0),
             promised: Cell::new(0),
             looked: Cell::new(None),
@@ -101,7 +117,7 @@ impl Default for Ledger {
 
 impl Shard {
     /// What was counted since this was last asked, of volumes that did something or were promised something, and of the pool's own work.
-    fn take_counts(&self) -> (Vec<Counted>, [u64; Task::ALL.len()]) {
+    fn take_counts(&self) -> (Vec<Counted>, [u64; Task::ALL.len()], ReadFrom) {
         let mut tasks = Task::ALL
             .map(|task| self.task_flows[task as usize].get().map_or(0, |flow| flow.tally.take().cost));
         let mut counted = Vec::new();
@@ -122,7 +138,7 @@ impl Shard {
                 }
             }
         }
-        (counted, tasks)
+        (counted, tasks, self.read_from.take())
     }
 }
 
@@ -130,11 +146,12 @@ impl Control {
     /// Writes down the second that has passed.
     pub async fn keep_ledger(&self, vitals: &[Vitals]) {
         let (now, mut counted, mut tasks) = (self.rt.now(), Vec::new(), [0; Task::ALL.len()]);
-        let mut waited = Vec::new();
+        let (mut waited, mut read_from) = (Vec::new(), ReadFrom::default());
         for shard in 0..self.shard_count() {
             let taken = self.on_shard(shard, |shard| async move { shard.take_counts() }).await;
             // A shard that has ended has nothing to tell.
-            let Ok((theirs, took)) = taken else { return };
+            let Ok((theirs, took, read)) = taken else { return };
+            read_from.add(read);
             waited.push(theirs.iter().map(|one| one.account.turn).sum::<u64>());
             counted.extend(theirs);
             tasks.iter_mut().zip(took).for_each(|(sum, cost)| *sum += cost);
@@ -177,7 +194,15 @@ impl Control {
         let at = self.rt.wall();
         let number = self.ledger.next.get().max(at.0 / 1000);
         self.ledger.next.set(number + 1);
-        self.ledger.keep(LedgerSecond { number, at, span, volumes, tasks, capacity, promised });
+        self.ledger.keep_disks(DisksSecond { number, span, disks: self.disks_that_are_there(vitals) });
+        self.ledger.keep(LedgerSecond { number, at, span, volumes, tasks, read_from, capacity, promised });
+    }
+
+    /// By number, disks that are there.
+    fn disks_that_are_there(&self, vitals: &[Vitals]) -> Vec<(u16, Vitals)> {
+        let disks = self.disks.borrow();
+        let there = (0u16..).zip(vitals).zip(&*disks).filter(|(_, disk)| disk.disk.is_some());
+        there.map(|((index, vitals), _)| (index, vitals.clone())).collect()
     }
 
     /// Where requests of all shards waited for their turn all the time, the disks did what they can do, unless the window is small for latency goals, or still is. Where they took
@@ -286,6 +311,14 @@ impl Ledger {
         self.lines.set(lines);
     }
 
+    fn keep_disks(&self, second: DisksSecond) {
+        let mut seconds = self.disks.borrow_mut();
+        seconds.push_back(Arc::new(second));
+        if seconds.len() > DISKS_SECONDS_MAX {
+            seconds.pop_front();
+        }
+    }
+
     fn after(&self, number: u64) -> Vec<Arc<LedgerSecond>> {
         let seconds = self.seconds.borrow();
         let old = seconds.partition_point(|second| second.number <= number);
@@ -297,5 +330,14 @@ impl Engine {
     /// The seconds of a pool's ledger that came after that number, the oldest first.
     pub async fn ledger(&self, pool: &str, after: u64) -> Result<Vec<Arc<LedgerSecond>>, crate::Error> {
         self.on_pool(pool, move |control| async move { Ok(control.ledger.after(after)) }).await
+    }
+
+    /// What a pool's disks did in the seconds that came after that number, of the last ten, the oldest first.
+    pub async fn disks_seconds(&self, pool: &str, after: u64) -> Result<Vec<Arc<DisksSecond>>, crate::Error> {
+        let newer = move |control: &Control| {
+            let seconds = control.ledger.disks.borrow();
+            seconds.iter().filter(|second| second.number > after).cloned().collect()
+        };
+        self.on_pool(pool, move |control| async move { Ok(newer(&control)) }).await
     }
 }

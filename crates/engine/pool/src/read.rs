@@ -4,6 +4,7 @@
 //! old place, and something else is written there. So a checksum that fails is first held against the tree: if
 //! the pointer has changed, the read starts over; only if it has not is the copy bad.
 
+use crate::cache::ReadFrom;
 use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::pack::Block;
@@ -47,6 +48,10 @@ pub(crate) enum Reader {
 impl Reader {
     fn is_merger(self) -> bool {
         self == Reader::Merger
+    }
+
+    fn is_client(self) -> bool {
+        matches!(self, Reader::Client | Reader::Consumer(_))
     }
 }
 
@@ -220,6 +225,15 @@ impl Shard {
         error
     }
 
+    /// Takes note of where blocks came from, if a client asked for them.
+    fn came_from(&self, reader: Reader, which: fn(&mut ReadFrom) -> &mut u64, blocks: usize) {
+        if reader.is_client() {
+            let mut counts = self.read_from.get();
+            *which(&mut counts) += blocks as u64;
+            self.read_from.set(counts);
+        }
+    }
+
     /// Waits until a client may read what it does not find in memory, pieces of these sizes.
     async fn turn_to_read(&self, dataset: &Dataset, reader: Reader, sizes: &[usize]) -> Option<Turn> {
         if sizes.is_empty() {
@@ -238,8 +252,12 @@ impl Shard {
         loop {
             let ptr = match self.locate(dataset, block, reader).await? {
                 Source::Zeros => return Ok(self.zeros(dataset.block_bytes())),
-                Source::Memory(data) => return Ok(data),
+                Source::Memory(data) => {
+                    self.came_from(reader, |from| &mut from.memory, 1);
+                    return Ok(data);
+                }
                 Source::Ahead(ptr, data) => {
+                    self.came_from(reader, |from| &mut from.ahead, 1);
                     self.consume(block, &ptr, &data, reader, false);
                     return Ok(data);
                 }
@@ -249,6 +267,7 @@ impl Shard {
             };
             let _turn = self.turn_to_read(dataset, reader, &[ptr.bytes() as usize]).await;
             if let Some((_, data)) = self.fetch(dataset, block, ptr).await? {
+                self.came_from(reader, |from| &mut from.disks, 1);
                 match reader {
                     Reader::Ahead => self.ahead.borrow_mut().keep(&[ptr], data.clone(), self.rt.now()),
                     _ => self.cache_insert(&ptr, data.clone()),
@@ -372,8 +391,12 @@ impl Shard {
         let mut left = (first..).zip(sources);
         while let Some((block, source)) = left.next() {
             match source {
-                Source::Memory(data) => add(data),
+                Source::Memory(data) => {
+                    self.came_from(reader, |from| &mut from.memory, 1);
+                    add(data);
+                }
                 Source::Ahead(ptr, data) => {
+                    self.came_from(reader, |from| &mut from.ahead, 1);
                     self.consume(block, &ptr, &data, reader, is_stream);
                     add(data);
                 }
@@ -381,6 +404,9 @@ impl Shard {
                 Source::Disk(_) => {
                     let (start, run, data) = read.next().expect("every run was read");
                     left.by_ref().take(run.len() - 1).for_each(drop);
+                    if data.is_some() {
+                        self.came_from(reader, |from| &mut from.disks, run.len());
+                    }
                     if let (Some(data), Reader::Ahead) = (&data, reader) {
                         self.ahead.borrow_mut().keep(&run, data.clone(), self.rt.now());
                     }

@@ -5,7 +5,7 @@
 //! checkpoint happens between two commits, so it sees every record before the cut applied and none after.
 
 use crate::ahead::Ahead;
-use crate::cache::{BlockCache, BlockWeight, Doorkeeper};
+use crate::cache::{BlockCache, BlockWeight, Doorkeeper, ReadFrom};
 use crate::calibrate::Sample;
 use crate::commit::Entry;
 use crate::dataset::{Dataset, Staged};
@@ -154,6 +154,8 @@ pub(crate) struct Shard {
     pub cache: RefCell<BlockCache>,
     pub doorkeeper: RefCell<Doorkeeper>,
     pub ahead: RefCell<Ahead>,
+    /// Of what clients read, since it was last taken.
+    pub read_from: Cell<ReadFrom>,
     pub codec: RefCell<Codec>,
     pub leaves: RefCell<LeafClock>,
     pub gate: Rc<Gate>,
@@ -304,6 +306,7 @@ impl Shard {
             cache: RefCell::new(cache),
             doorkeeper: RefCell::new(Doorkeeper::new(cache_bytes / 8192)),
             ahead: RefCell::new(Ahead::new(ahead_bytes)),
+            read_from: Cell::default(),
             codec: RefCell::default(),
             leaves: RefCell::default(),
             gate: Rc::new(Gate::new(IN_FLIGHT_BYTES_MAX)),

@@ -270,8 +270,11 @@ fn ms(nanos: u64) -> f64 {
 }
 
 async fn watch(control: Weak<Control>, rt: forebay_runtime::Rt) {
+    let mut next = rt.now();
     loop {
-        rt.sleep(PERIOD).await;
+        // Not a second after the last look was over: what is kept by the second would lack one now and then.
+        next = next.after(PERIOD).max(rt.now());
+        rt.sleep_until(next).await;
         // It does not keep the pool's disks open while it sleeps.
         let Some(control) = control.upgrade().filter(|control| !control.slow.ended.get()) else { return };
         control.slow.looking.set(true);
@@ -316,8 +319,9 @@ mod tests {
 
     /// Reads, writes and flushes: how many, and microseconds for each.
     fn vitals(served: [(u64, u64); 3]) -> Vitals {
-        let served = served.map(|(count, each)| Served { count, nanos: count * each * 1000 });
-        Vitals { waits: 0, served }
+        let served =
+            served.map(|(count, each)| Served { count, nanos: count * each * 1000, ..Served::default() });
+        Vitals { served, ..Vitals::default() }
     }
 
     #[test]

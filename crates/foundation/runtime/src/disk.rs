@@ -124,6 +124,10 @@ pub enum DiskOp {
     Discard { at: u64, len: u64, done: Done<Result<(), DiskError>> },
 }
 
+fn bytes_of(parts: &[Buf]) -> u64 {
+    parts.iter().map(|part| part.len() as u64).sum()
+}
+
 /// What stands behind a [`Disk`].
 pub trait DiskBackend {
     fn geometry(&self) -> Geometry;
@@ -184,33 +188,34 @@ impl Disk {
 
     /// Writes `from`, one part after the other, from byte `at`. Not durable before a [`Disk::flush`].
     pub fn write(&self, at: u64, from: Vec<Buf>) -> Completion<Result<(), DiskError>> {
-        self.start(Kind::Write, |done| DiskOp::Write { at, from, durable: false, done })
+        self.start(Kind::Write, bytes_of(&from), |done| DiskOp::Write { at, from, durable: false, done })
     }
 
     /// Like [`Disk::write`], and durable when complete.
     pub fn write_durable(&self, at: u64, from: Vec<Buf>) -> Completion<Result<(), DiskError>> {
-        self.start(Kind::Flush, |done| DiskOp::Write { at, from, durable: true, done })
+        self.start(Kind::Flush, bytes_of(&from), |done| DiskOp::Write { at, from, durable: true, done })
     }
 
     /// Makes every write that completed before this call durable.
     pub fn flush(&self) -> Completion<Result<(), DiskError>> {
-        self.start(Kind::Flush, |done| DiskOp::Flush { done })
+        self.start(Kind::Flush, 0, |done| DiskOp::Flush { done })
     }
 
     pub fn discard(&self, at: u64, len: u64) -> Completion<Result<(), DiskError>> {
-        self.start(Kind::Discard, |done| DiskOp::Discard { at, len, done })
+        self.start(Kind::Discard, len, |done| DiskOp::Discard { at, len, done })
     }
 
     fn start(
         &self,
         kind: Kind,
+        bytes: u64,
         op: impl FnOnce(Done<Result<(), DiskError>>) -> DiskOp,
     ) -> Completion<Result<(), DiskError>> {
         if self.watch.is_given_up() {
             return Completion::ready(Err(DiskErrorKind::GivenUp.into()));
         }
         let (done, result) = completion();
-        self.backend.submit(op(Watch::other(&self.watch, done, kind)));
+        self.backend.submit(op(Watch::other(&self.watch, done, kind, bytes)));
         result
     }
 }

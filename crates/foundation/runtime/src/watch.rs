@@ -9,6 +9,7 @@ use crate::completion::{Completer, Interrupter};
 use crate::disk::{DiskError, DiskErrorKind};
 use crate::executor::Backend;
 use forebay_base::Nanos;
+use forebay_probe::Histogram;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -24,18 +25,34 @@ pub enum Kind {
     Discard,
 }
 
-/// Requests of one kind that a device answered, and how long they took together.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+/// Requests of one kind that a device answered, what they moved, and how long they took, together and each.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Served {
     pub count: u64,
+    pub bytes: u64,
     pub nanos: u64,
+    /// In nanoseconds; absent when there were none.
+    pub latencies: Option<Histogram>,
+}
+
+impl Served {
+    fn add(&mut self, other: &Served) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+        self.nanos += other.nanos;
+        if let Some(latencies) = &other.latencies {
+            self.latencies.get_or_insert_default().add(latencies);
+        }
+    }
 }
 
 /// How a device does.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Vitals {
     /// For how many nanoseconds it has owed its answer to the oldest request, discards left out.
     pub waits: u64,
+    /// For how many nanoseconds it had something to do since this was last asked. Of several handles: of the one that had most, so at least so long.
+    pub busy: u64,
     /// What it answered since this was last asked, by [`Kind`] up to flushes.
     pub served: [Served; 3],
 }
@@ -44,9 +61,8 @@ impl Vitals {
     /// Adds what another handle to the same device saw.
     pub fn add(&mut self, other: &Vitals) {
         self.waits = self.waits.max(other.waits);
-        for (served, more) in self.served.iter_mut().zip(other.served) {
-            (served.count, served.nanos) = (served.count + more.count, served.nanos + more.nanos);
-        }
+        self.busy = self.busy.max(other.busy);
+        self.served.iter_mut().zip(&other.served).for_each(|(served, more)| served.add(more));
     }
 }
 
@@ -54,6 +70,7 @@ impl Vitals {
 struct Op {
     since: Nanos,
     kind: Kind,
+    bytes: u64,
     /// Absent when nobody waits any more.
     waiter: Option<Waiter>,
 }
@@ -70,7 +87,10 @@ pub struct Watch {
     arena: Arena,
     ops: RefCell<Slab<Op>>,
     /// By [`Kind`], since they were last taken.
-    served: [Cell<Served>; 3],
+    served: [RefCell<Served>; 3],
+    /// Since when there is something in flight, or since this was last asked, and for how long there was before.
+    busy_since: Cell<Nanos>,
+    busy: Cell<u64>,
     /// Running mean of what reads took, in nanoseconds; 0 before the first.
     typical_read: Cell<u64>,
     given_up: Cell<bool>,
@@ -83,6 +103,8 @@ impl Watch {
             arena,
             ops: RefCell::default(),
             served: Default::default(),
+            busy_since: Cell::new(Nanos(0)),
+            busy: Cell::new(0),
             typical_read: Cell::new(0),
             given_up: Cell::new(false),
         }
@@ -95,21 +117,26 @@ impl Watch {
         impatient: bool,
     ) -> Done<(BufMut, Result<(), DiskError>)> {
         let waiter = Waiter::Read { interrupter: done.interrupter(), len, impatient };
-        Watch::begin(this, done, Kind::Read, waiter)
+        Watch::begin(this, done, (Kind::Read, len as u64), waiter)
     }
 
     pub(crate) fn other(
         this: &Rc<Watch>,
         done: Completer<Result<(), DiskError>>,
         kind: Kind,
+        bytes: u64,
     ) -> Done<Result<(), DiskError>> {
         let waiter = Waiter::Other(done.interrupter());
-        Watch::begin(this, done, kind, waiter)
+        Watch::begin(this, done, (kind, bytes), waiter)
     }
 
-    fn begin<T>(this: &Rc<Watch>, done: Completer<T>, kind: Kind, waiter: Waiter) -> Done<T> {
-        let op = Op { since: this.now(), kind, waiter: Some(waiter) };
-        let key = this.ops.borrow_mut().insert(op);
+    fn begin<T>(this: &Rc<Watch>, done: Completer<T>, (kind, bytes): (Kind, u64), waiter: Waiter) -> Done<T> {
+        let op = Op { since: this.now(), kind, bytes, waiter: Some(waiter) };
+        let mut ops = this.ops.borrow_mut();
+        if ops.is_empty() {
+            this.busy_since.set(op.since);
+        }
+        let key = ops.insert(op);
         Done { done, in_flight: Some(InFlight { watch: this.clone(), key }) }
     }
 
@@ -119,11 +146,22 @@ impl Watch {
     }
 
     fn end(&self, key: usize) {
-        let op = self.ops.borrow_mut().remove(key);
-        let took = self.now().since(op.since);
+        let now = self.now();
+        let op = {
+            let mut ops = self.ops.borrow_mut();
+            let op = ops.remove(key);
+            if ops.is_empty() {
+                self.busy.set(self.busy.get() + now.since(self.busy_since.get()));
+            }
+            op
+        };
+        let took = now.since(op.since);
         if let Some(served) = self.served.get(op.kind as usize) {
-            let Served { count, nanos } = served.get();
-            served.set(Served { count: count + 1, nanos: nanos + took });
+            let mut served = served.borrow_mut();
+            served.count += 1;
+            served.bytes += op.bytes;
+            served.nanos += took;
+            served.latencies.get_or_insert_default().record(took);
         }
         if op.kind == Kind::Read {
             let mean = self.typical_read.get();
@@ -138,8 +176,13 @@ impl Watch {
     }
 
     pub fn take_vitals(&self) -> Vitals {
+        let mut busy = self.busy.take();
+        if !self.ops.borrow().is_empty() {
+            busy += self.now().since(self.busy_since.replace(self.now()));
+        }
         Vitals {
             waits: self.waits(&[Kind::Read, Kind::Write, Kind::Flush]),
+            busy,
             served: [0, 1, 2].map(|kind| self.served[kind].take()),
         }
     }
@@ -292,11 +335,13 @@ mod tests {
             rt.sleep(Duration::from_millis(8)).await;
             device.answer_first();
             assert_eq!((watch.in_flight(), watch.typical_read()), (0, 8_500_000));
-            let served = Served { count: 2, nanos: 24_000_000 };
-            assert_eq!(
-                watch.take_vitals(),
-                Vitals { waits: 0, served: [served, Served::default(), Served::default()] }
-            );
+            // The second one was asked for together with the first, and answered eight milliseconds after it.
+            let vitals = watch.take_vitals();
+            assert_eq!((vitals.waits, vitals.busy), (0, 16_000_000));
+            let [reads, writes, flushes] = vitals.served;
+            assert_eq!((reads.count, reads.bytes, reads.nanos), (2, 12_288, 24_000_000));
+            assert_eq!(reads.latencies.expect("there were two").count(), 2);
+            assert_eq!([writes, flushes], [Served::default(), Served::default()]);
             assert_eq!(watch.take_vitals(), Vitals::default());
         });
     }

@@ -9,10 +9,13 @@
 //! ([`local`]). Volumes are reached through [`Catalog`] and [`Device`], which the engine implements and which
 //! tests implement in memory.
 //!
+//! What clients ask for and get is counted where it is answered ([`facts`]).
+//!
 //! [`IscsiServer`] does the same for iSCSI, where a session has many volumes: see [`iscsi`].
 
 mod backing;
 mod event;
+mod facts;
 mod greet;
 mod iscsi;
 mod local;
@@ -25,6 +28,7 @@ mod transport;
 
 pub use backing::{Catalog, Device, Found};
 pub use event::Events;
+pub use facts::{ClientFacts, Facts, Operation, PLACES, Protocol, take_facts};
 pub use iscsi::{
     Access, Disk, HALF_OPEN_MAX, IscsiServer, IscsiSession, LOGIN_MAX, Mapping, Portal, Proof, Unknown,
     Volumes,

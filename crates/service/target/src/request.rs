@@ -4,6 +4,8 @@
 //! be holes, and which error number a failure becomes.
 
 use crate::backing::Device;
+use crate::facts::{Asked, Operation};
+use forebay_base::Nanos;
 use forebay_nbd::{Command, ErrorCode, Request};
 use forebay_pool::{Extent, IoError};
 use forebay_runtime::{Arena, Buf};
@@ -19,6 +21,7 @@ const ZEROES_PIECE: usize = 1 << 20;
 pub struct Outcome {
     pub cookie: u64,
     pub offset: u64,
+    pub asked: Asked,
     /// Bytes that the session holds for it, to be given back.
     pub held: u64,
     pub result: Result<Answer, (ErrorCode, String)>,
@@ -42,13 +45,26 @@ pub fn held(command: &Command) -> u64 {
     }
 }
 
-pub async fn carry_out(device: impl Device, arena: Arena, request: Request) -> Outcome {
+/// What a command is counted as.
+fn asked(command: &Command, at: u64, since: Nanos) -> Asked {
+    let (operation, bytes) = match *command {
+        Command::Read { len } => (Operation::Read, u64::from(len)),
+        Command::Write { len, .. } => (Operation::Write, u64::from(len)),
+        Command::Flush => (Operation::Flush, 0),
+        Command::Trim { len } | Command::WriteZeroes { len, .. } => (Operation::Discard, len),
+        Command::Cache { .. } | Command::BlockStatus { .. } => (Operation::Other, 0),
+    };
+    Asked { operation, at, bytes, since }
+}
+
+/// Carries out a request that came at `since`.
+pub async fn carry_out(device: impl Device, arena: Arena, request: Request, since: Nanos) -> Outcome {
     let Request { cookie, offset, fua, command } = request;
-    let held = held(&command);
+    let (held, asked) = (held(&command), asked(&command, offset, since));
     let writes = !matches!(command, Command::Read { .. } | Command::BlockStatus { .. });
     let result = execute(device, arena, offset, fua, command).await;
     let gone = matches!(result, Err(Failure::Io(IoError::Gone)));
-    Outcome { cookie, offset, held, result: result.map_err(|failure| failure.tell(writes)), gone }
+    Outcome { cookie, offset, asked, held, result: result.map_err(|failure| failure.tell(writes)), gone }
 }
 
 enum Failure {

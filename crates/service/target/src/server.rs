@@ -10,6 +10,7 @@
 
 use crate::backing::Catalog;
 use crate::event::{Events, Reporter};
+use crate::facts::{Protocol, address_of, watched};
 use crate::greet::{Greeted, Parted, greet};
 use crate::local::Local;
 use crate::session::{Counters, Ended, serve};
@@ -402,7 +403,8 @@ fn hand_over<C: Catalog>(greeted: Greeted, house: House<C>, place: Place, peer: 
                 since: main.wall(),
                 counters: counters.clone(),
             });
-            let ended = serve(main.clone(), transport, device, &agreement, &leftover, member, counters).await;
+            let counted = (counters, watched(&main, Protocol::Nbd, address_of(&peer), found.id));
+            let ended = serve(main.clone(), transport, device, &agreement, &leftover, member, counted).await;
             drop(listed);
             if let Some((code, message)) = farewell(ended, &agreement.export.name) {
                 registry.reporter.report(&main, Severity::Warning, code, &peer, message);

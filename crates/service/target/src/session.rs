@@ -11,15 +11,18 @@
 //! However it ends, requests that run are finished first: a write that the engine has begun is never dropped.
 
 use crate::backing::Device;
+use crate::facts::Watched;
 use crate::local::{Member, STALL_MAX, Stop};
 use crate::request::{Answer, Outcome, carry_out, held};
 use crate::slots::{SLOTS_MAX, Slots};
 use crate::transport::{Receiving, Sending, Transport};
+use forebay_base::Nanos;
 use forebay_nbd::{Agreement, Command, Decoded, ErrorCode, Replies, Request, Transmission, Violation};
 use forebay_runtime::{Arena, BufMut, Rt, Sleep};
 use futures_util::future::select;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -70,7 +73,7 @@ pub async fn serve<D: Device>(
     agreement: &Agreement,
     leftover: &[u8],
     member: Member,
-    counters: Arc<Counters>,
+    (counters, watched): (Arc<Counters>, Rc<Watched>),
 ) -> Ended {
     let arena = rt.arena().clone();
     let input = match leftover {
@@ -78,7 +81,10 @@ pub async fn serve<D: Device>(
         bytes => Input::Holding { buffer: arena.copy(bytes), from: 0, to: bytes.len() },
     };
     let mut session = Session {
-        start: |request| carry_out(device.clone(), arena.clone(), request),
+        start: |request, now| carry_out(device.clone(), arena.clone(), request, now),
+        now: rt.now(),
+        volume_bytes: agreement.export.size,
+        watched,
         arena: arena.clone(),
         rt: rt.clone(),
         transport: transport.clone(),
@@ -128,8 +134,12 @@ struct Done {
     bytes_written: u64,
 }
 
-struct Session<F: Future<Output = Outcome>, S: Fn(Request) -> F> {
+struct Session<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> {
     rt: Rt,
+    /// When this turn of the round began: what it takes up came then, what it finishes was ready then.
+    now: Nanos,
+    volume_bytes: u64,
+    watched: Rc<Watched>,
     arena: Arena,
     transport: Transport,
     start: S,
@@ -155,7 +165,7 @@ struct Session<F: Future<Output = Outcome>, S: Fn(Request) -> F> {
     linger: Option<Sleep>,
 }
 
-impl<F: Future<Output = Outcome>, S: Fn(Request) -> F> Session<F, S> {
+impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
     fn round(&mut self, context: &mut Context) -> Poll<Ended> {
         self.member.control.register(context.waker());
         if let Some(why) = self.member.control.stopped() {
@@ -165,6 +175,7 @@ impl<F: Future<Output = Outcome>, S: Fn(Request) -> F> Session<F, S> {
             }
         }
         loop {
+            self.now = self.rt.now();
             self.finish_requests(context);
             self.decode(context);
             let received = self.receive(context);
@@ -216,7 +227,8 @@ impl<F: Future<Output = Outcome>, S: Fn(Request) -> F> Session<F, S> {
     }
 
     fn answer(&mut self, outcome: Outcome) {
-        let Outcome { cookie, offset, held, result, gone } = outcome;
+        let Outcome { cookie, offset, asked, held, result, gone } = outcome;
+        self.watched.answered(&asked, self.volume_bytes, self.now, result.is_ok());
         let mut released = held;
         match result {
             Ok(Answer::Done) => self.replies.done(cookie, offset),
@@ -295,7 +307,7 @@ impl<F: Future<Output = Outcome>, S: Fn(Request) -> F> Session<F, S> {
             _ => {}
         }
         self.member.hold(held(&request.command));
-        if let Some(outcome) = self.slots.start((self.start)(request)) {
+        if let Some(outcome) = self.slots.start((self.start)(request, self.now)) {
             self.answer(outcome);
         }
     }

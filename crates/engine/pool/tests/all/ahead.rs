@@ -2,7 +2,7 @@
 
 use crate::compression::on_pools;
 use forebay_base::{MIB, Random};
-use forebay_pool::Compression;
+use forebay_pool::{Compression, ReadFrom};
 use forebay_runtime::Buf;
 use forebay_simulation::OpKind;
 use std::rc::Rc;
@@ -82,6 +82,70 @@ fn streams_are_read_much_at_a_time_and_nothing_else_is() {
 }
 
 /// Goal: what is written, discarded or zeroed where somebody is about to read is what that one reads.
+/// Goal: every block that a client reads is counted once, where it came from; and what the disks did is what was asked of them.
+#[test]
+fn where_blocks_came_from_is_counted_and_what_disks_did() {
+    on_pools(1, |pool, seed| async move {
+        let volume = pool.volume("v", 4096, Compression::Off).await;
+        let mut bytes = vec![0; MIB as usize];
+        Random::new(seed).fill(&mut bytes);
+        for at in (0..SIZE).step_by(MIB as usize) {
+            volume.write(at, vec![pool.buffer(&bytes)], true).await.expect("written");
+        }
+        pool.again().await;
+        let volume = pool.open("v").await;
+        // What the import read is told of, too.
+        pool.rt.sleep(std::time::Duration::from_secs(3)).await;
+        let (mut from, mut disks) = (ReadFrom::default(), (0, 0));
+        let mut after = pool.seconds(0).await.0.last().map_or(0, |last| last.number);
+        // Seconds are taken as they come: of the disks, the last ten are kept.
+        for round in 0..4 {
+            let reads = pool.world.disk_count();
+            let begun: u64 = (0..reads).map(|disk| pool.world.operations(disk, OpKind::Read)).sum();
+            match round {
+                // A stream, the same again, one block often, and nothing.
+                0 | 1 => {
+                    for at in (0..SIZE).step_by(PIECE) {
+                        volume.read(at, PIECE).await.expect("read");
+                    }
+                }
+                2 => {
+                    for _ in 0..10 {
+                        volume.read(3 * 4096, 4096).await.expect("read");
+                    }
+                }
+                _ => {}
+            }
+            pool.rt.sleep(std::time::Duration::from_secs(2)).await;
+            let asked: u64 =
+                (0..reads).map(|disk| pool.world.operations(disk, OpKind::Read)).sum::<u64>() - begun;
+            let (ledger, seconds) = pool.seconds(after).await;
+            after = ledger.last().map_or(after, |last| last.number);
+            let mut now = ReadFrom::default();
+            for second in &ledger {
+                now.memory += second.read_from.memory;
+                now.ahead += second.read_from.ahead;
+                now.disks += second.read_from.disks;
+            }
+            let blocks = [SIZE / 4096, SIZE / 4096, 10, 0][round];
+            assert_eq!(now.memory + now.ahead + now.disks, blocks, "round {round}: {now:?}");
+            let served = seconds.iter().flat_map(|second| &second.disks).map(|(_, vitals)| &vitals.served[0]);
+            let counted: u64 = served.clone().map(|served| served.count).sum();
+            assert_eq!(counted, asked, "round {round}");
+            disks = (disks.0 + counted, disks.1 + served.map(|served| served.bytes).sum::<u64>());
+            from.memory += now.memory;
+            from.ahead += now.ahead;
+            assert!(
+                seconds
+                    .iter()
+                    .all(|second| second.disks.iter().all(|(_, vitals)| vitals.busy <= second.span))
+            );
+        }
+        assert!(from.ahead > 0 && from.memory > 0, "{from:?}");
+        assert!(disks.0 > 0 && disks.1 >= SIZE, "{disks:?}");
+    });
+}
+
 #[test]
 fn what_was_read_ahead_is_never_old() {
     on_pools(4, |pool, seed| async move {

@@ -4,8 +4,9 @@ use forebay_base::planted::{Bug, plant, times_met};
 use forebay_base::{MIB, Random};
 use forebay_pool::check::check;
 use forebay_pool::{
-    Compression, Engine, EngineConfig, ErrorKind, Host, Import, Layout, PoolSpec, Setting, SyncPolicy,
-    Volume, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec, WorkProgress,
+    Compression, DisksSecond, Engine, EngineConfig, ErrorKind, Host, Import, Layout, LedgerSecond, PoolSpec,
+    Setting, SyncPolicy, Volume, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec,
+    WorkProgress,
 };
 use forebay_runtime::{Buf, Cores, Rt};
 use forebay_simulation::{Fate, Image, World, WorldConfig};
@@ -53,6 +54,12 @@ impl Pool {
         let report = check(&self.rt, &self.paths).await.expect("checked");
         assert_eq!(report.problems, Vec::<String>::new());
         self.engine.pool_import("tank", self.paths.clone(), Import::default()).await.expect("imported");
+    }
+
+    /// What came after this second.
+    pub async fn seconds(&self, after: u64) -> (Vec<Arc<LedgerSecond>>, Vec<Arc<DisksSecond>>) {
+        let disks = self.engine.disks_seconds("tank", after).await.expect("it is there");
+        (self.engine.ledger("tank", after).await.expect("it is there"), disks)
     }
 
     pub fn buffer(&self, bytes: &[u8]) -> Buf {

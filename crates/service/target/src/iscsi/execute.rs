@@ -8,6 +8,7 @@ use super::mail::Who;
 use super::unit::{Live, Presence, Units};
 use crate::backing::Device;
 use crate::event::Reporter;
+use crate::facts::{Asked, Operation};
 use forebay_pool::{IoError, Severity, Work};
 use forebay_runtime::{Buf, Cores, Rt};
 use forebay_scsi::{
@@ -73,6 +74,7 @@ pub async fn execute<V: Volumes>(
     Order { cdb, attribute, data }: Order,
     is_aborted: impl Fn() -> bool,
 ) -> Answer {
+    let since = rt.now();
     live.refresh();
     let command = match parse(&cdb) {
         Ok(command) => command,
@@ -96,16 +98,23 @@ pub async fn execute<V: Volumes>(
         return done(Response::status(Status::TaskAborted));
     }
     note_alignment(rt, seat, &live, &presence, &command, block_bytes);
-    let mut copied = Vec::new();
+    let (mut copied, mut asked) = (Vec::new(), None);
     let mut step = live.unit.borrow_mut().begin(presence.nexus, &command, data);
     loop {
         let (op, task) = match step {
             Step::Done(response) => {
                 drop(running);
+                if let Some((operation, at, bytes)) = asked {
+                    let is_ok = response.status == Status::Good;
+                    let asked = Asked { operation, at, bytes, since };
+                    presence.watched.answered(&asked, live.disk.size(), rt.now(), is_ok);
+                }
                 return done(response);
             }
             Step::Medium(op, task) => (op, task),
         };
+        // A command counts as what it does first.
+        asked = asked.or_else(|| counts_as(&op));
         if let Some(work) = work_of(&op) {
             // In its place among the unit's commands: who aborts those, waits for it, or has it wait no longer.
             presence.bounds.pass(rt, work, || is_aborted() || presence.is_detached.get()).await;
@@ -123,6 +132,21 @@ pub async fn execute<V: Volumes>(
             rt.local::<Units<V::Disk>>().forget(&live);
         }
         step = live.unit.borrow_mut().resume(task, result);
+    }
+}
+
+/// What an operation is counted as, and where and how long it is.
+fn counts_as(op: &Op) -> Option<(Operation, u64, u64)> {
+    match op {
+        Op::Read { at, len } => Some((Operation::Read, *at, *len as u64)),
+        Op::Write { at, data, .. } => {
+            Some((Operation::Write, *at, data.iter().map(|part| part.len() as u64).sum()))
+        }
+        Op::CompareAndWrite { at, new, .. } => Some((Operation::Write, *at, new.len() as u64)),
+        Op::Discard { at, len } | Op::WriteZeroes { at, len, .. } => Some((Operation::Discard, *at, *len)),
+        Op::Flush => Some((Operation::Flush, 0, 0)),
+        Op::Copy { .. } | Op::Status { .. } | Op::Persist(_) => Some((Operation::Other, 0, 0)),
+        Op::Abort(_) | Op::Luns | Op::Resolve(_) => None,
     }
 }
 
@@ -297,7 +321,7 @@ where
 pub async fn visit<V: Volumes>(rt: &Rt, seat: &Seat<V>, mapping: &Mapping) -> Result<Here<V>, IoError> {
     let units = rt.local::<Units<V::Disk>>();
     let live = units.open(rt, &seat.volumes, mapping, &seat.who).await?;
-    let presence = live.attach(&seat.who, &*seat.access).ok_or(IoError::Suspended)?;
+    let presence = live.attach(rt, &seat.who, &*seat.access).ok_or(IoError::Suspended)?;
     Ok((live, presence))
 }
 

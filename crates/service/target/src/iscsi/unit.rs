@@ -7,6 +7,7 @@
 
 use super::access::{Access, Disk, Mapping, Volumes};
 use super::mail::{Mail, Who, post};
+use crate::facts::{Protocol, Watched, watched};
 use forebay_base::Id;
 use forebay_pool::{Bounds, Ceiling, IoError, Level};
 use forebay_runtime::{Completer, Rt, completion};
@@ -26,6 +27,7 @@ pub struct Presence {
     running: Cell<u32>,
     idle: RefCell<Vec<Completer<()>>>,
     pub alignment: RefCell<Alignment>,
+    pub watched: Rc<Watched>,
     /// What its commands have to pass before they begin.
     pub bounds: Bounds,
     /// The session no longer sees the unit; what runs is finished.
@@ -130,7 +132,7 @@ impl<D: Disk> Live<D> {
     }
 
     /// A session comes to use the unit; `None` when it has too many already.
-    pub fn attach(&self, who: &Arc<Who>, access: &dyn Access) -> Option<Rc<Presence>> {
+    pub fn attach(&self, rt: &Rt, who: &Arc<Who>, access: &dyn Access) -> Option<Rc<Presence>> {
         if let Some(known) = self.presence(who.session) {
             return Some(known);
         }
@@ -144,6 +146,7 @@ impl<D: Disk> Live<D> {
             running: Cell::new(0),
             idle: RefCell::default(),
             alignment: RefCell::default(),
+            watched: watched(rt, Protocol::Iscsi, &who.initiator, self.id),
             bounds,
             is_detached: Cell::new(false),
         });

@@ -2,11 +2,12 @@
 
 use crate::house::{BLOCK, mapping};
 use crate::support::{
-    Client, HOST, SIZE, Served, cdb, eventually, pattern, read, test_unit_ready, wanted, write,
+    Client, HOST, SIZE, Served, cdb, eventually, pattern, read, test_unit_ready, wait, wanted, write,
 };
 use forebay_iscsi::Attribute;
 use forebay_iscsi::initiator::{Event, Residual, ScsiRequest};
 use forebay_iscsi::wire::{async_event, logout, task_function};
+use forebay_target::{Operation, Protocol, take_facts};
 use std::sync::atomic::Ordering;
 
 /// Data of every size, at units of this core and of the other.
@@ -34,6 +35,34 @@ fn what_is_written_is_read_back_on_every_core() {
     }
     eventually(|| served.server.sessions().is_empty());
     assert!(served.events.lock().unwrap().is_empty(), "a logout is no news");
+    served.stop();
+}
+
+/// Also where the unit is on another core than the session.
+#[test]
+fn what_an_initiator_does_is_counted_by_unit_and_operation() {
+    let served = Served::new();
+    let mut client = Client::open(served.address(0));
+    for lun in 0..3u64 {
+        for nth in 0..=lun {
+            client.write(lun, nth * 8192, &pattern(4096, 1));
+        }
+        client.read(lun, 0, 8192);
+        client.read(lun, SIZE - 512, 512);
+    }
+    let mut facts = wait(take_facts(served.cores.clone()));
+    facts.sort_by_key(|one| one.volume);
+    assert_eq!(facts.len(), 3);
+    for (lun, one) in (0..).zip(&facts) {
+        assert_eq!((one.protocol, one.client.as_str(), one.failed), (Protocol::Iscsi, HOST, 0));
+        assert_eq!(one.volume, served.disks[lun].id);
+        let counted: Vec<_> =
+            one.facts.iter().map(|(kind, facts)| (*kind, facts.count, facts.bytes)).collect();
+        let writes = lun as u64 + 1;
+        assert_eq!(counted, [(Operation::Read, 2, 8704), (Operation::Write, writes, writes * 4096)]);
+        assert_eq!(one.facts[0].1.places.iter().sum::<u32>(), 2);
+        assert_eq!(one.facts[0].1.places.last(), Some(&1));
+    }
     served.stop();
 }
 

@@ -4,7 +4,7 @@ use crate::house::{BLOCK, Disks, Host, MemoryDisk, TARGET, Table, mapping};
 use forebay_iscsi::initiator::{Connected, Event, Login, LoginError, Residual, ScsiRequest, Session, Wanted};
 use forebay_iscsi::{Chap, Credentials, Parameters, Purpose, Secret};
 use forebay_pool::Event as PoolEvent;
-use forebay_runtime::{Arena, Buf, uring};
+use forebay_runtime::{Arena, Buf, Cores, uring};
 use forebay_target::{IscsiServer, Portal, Proof};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,6 +19,7 @@ pub struct Served {
     pub disks: Vec<Arc<MemoryDisk>>,
     pub table: Arc<Table>,
     pub events: Arc<Mutex<Vec<PoolEvent>>>,
+    pub cores: Cores,
     _running: uring::Running,
 }
 
@@ -58,11 +59,11 @@ impl Served {
         let portals = [1, 2].map(|group| Portal { listen: "127.0.0.1:0".into(), group }).to_vec();
         let volumes = Disks(Arc::new(disks.clone()));
         let starting = {
-            let table = table.clone();
+            let (table, cores) = (table.clone(), cores.clone());
             async move { IscsiServer::start(cores, volumes, table, portals, sink).await }
         };
         let server = Arc::new(wait(starting).unwrap());
-        Served { server, disks, table, events, _running: running }
+        Served { server, disks, table, events, cores, _running: running }
     }
 
     pub fn address(&self, portal: usize) -> &str {

@@ -1,11 +1,11 @@
 //! Does a client get what it asked for, whatever it asks and however it leaves?
 //! Method: a client that sends exact bytes to a real server over disks in memory, whose contents are the oracle.
 
-use crate::support::{BLOCK, Client, House, Served, eventually, start};
+use crate::support::{BLOCK, Client, House, Served, eventually, start, wait};
 use forebay_nbd::client::Answer;
 use forebay_nbd::wire::{command, command_flag, option, option_reply};
 use forebay_nbd::{REQUEST_MAX, Style, client};
-use forebay_target::{NbdConfig, REQUESTS_MAX};
+use forebay_target::{NbdConfig, Operation, PLACES, Protocol, REQUESTS_MAX, take_facts};
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
 
@@ -66,6 +66,47 @@ fn every_command_in_every_style() {
         assert_eq!(client.call(99, 0, 0, 0, &[]), Err(22));
         client.send(command::DISC, 0, 0, 0, 0, &[]);
         assert!(client.reply().is_none());
+    }
+    served.stop();
+}
+
+/// What is counted is what the client did: no more, no less, and where.
+#[test]
+fn what_a_client_does_is_counted_by_volume_and_operation() {
+    let served = Served::new(SIZE, None);
+    let take = || wait(take_facts(served.cores.clone()));
+    for (export, other) in [("pool/a", "pool/b"), ("pool/b", "pool/a")] {
+        let mut client = Client::open(served.server.address(), export, Style::Simple);
+        let mut beside = Client::open(served.server.address(), export, Style::Simple);
+        for nth in 0..PLACES as u64 {
+            let at = nth * (SIZE / PLACES as u64);
+            assert_eq!(client.call(command::WRITE, 0, at, 512, &[7; 512]), Ok(Answer::Done));
+            // Another connection of the same client counts for the same one.
+            assert_eq!(beside.call(command::READ, 0, at, 512, &[]), Ok(Answer::Data(vec![7; 512])));
+        }
+        assert_eq!(client.call(command::TRIM, 0, 0, 2 * BLOCK, &[]), Ok(Answer::Done));
+        assert_eq!(client.call(command::FLUSH, 0, 0, 0, &[]), Ok(Answer::Done));
+        assert_eq!(client.call(command::READ, 0, SIZE - 1, 2, &[]), Err(22));
+        let facts = take();
+        let [one] = &facts[..] else { panic!("one client of {export}, and none of {other}: {facts:?}") };
+        assert_eq!((one.protocol, one.client.as_str()), (Protocol::Nbd, "127.0.0.1"));
+        let counted: Vec<_> =
+            one.facts.iter().map(|(kind, facts)| (*kind, facts.count, facts.bytes)).collect();
+        let bytes = PLACES as u64 * 512;
+        let expected = [
+            (Operation::Read, PLACES as u64, bytes),
+            (Operation::Write, PLACES as u64, bytes),
+            (Operation::Flush, 1, 0),
+            (Operation::Discard, 1, 0),
+        ];
+        assert_eq!(counted, expected);
+        // What the decoder refuses was never asked of the volume.
+        assert_eq!(one.failed, 0);
+        for (_, facts) in &one.facts[..2] {
+            assert_eq!(facts.places, [1; PLACES]);
+            assert_eq!((facts.latencies.count(), facts.sizes.quantile(500) >> 9), (PLACES as u64, 1));
+        }
+        assert!(take().is_empty());
     }
     served.stop();
 }
