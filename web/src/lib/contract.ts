@@ -1,42 +1,5 @@
 // Operations that the interface uses and whose shapes are written down here until the OpenAPI document has them.
 
-import type { components } from "$api";
-
-type Role = components["schemas"]["Access"];
-
-export interface Signed {
-  user: { name: string; role: Role };
-  csrf?: string | null;
-}
-
-export interface User {
-  id: string;
-  name: string;
-  spec: { role: Role };
-  status: { created_unix_ms: number; last_login_unix_ms?: number | null };
-}
-
-export interface Alert {
-  id: string;
-  severity: "critical" | "warning" | "info";
-  since_unix_ms: number;
-  object: { resource: string; name: string };
-  cause: string;
-  impact: string;
-  action: string;
-  command?: string | null;
-}
-
-export interface Audit {
-  sequence: number;
-  at_unix_ms: number;
-  principal: string;
-  address: string;
-  operation: string;
-  path: string;
-  status: number;
-}
-
 export interface Statistic {
   name: string;
   kind: "counter" | "gauge" | "spread";
@@ -98,11 +61,6 @@ interface Named<Path, Query, Answered> {
 }
 
 export interface ContractPaths {
-  "/api/v1/setup": { get: Bare<never, { needed: boolean }>; post: With<{ secret: string; name: string; password: string }, Signed> };
-  "/api/v1/login": { get: Bare<never, Signed>; post: With<{ name: string; password: string }, Signed>; delete: Bare<never, unknown> };
-  "/api/v1/users": { post: With<{ name: string; password: string; role: Role }, User> };
-  "/api/v1/users/{user}": { patch: Op<{ user: string }, never, { role?: Role; password?: string; old_password?: string }, User>; delete: Named<{ user: string }, never, unknown> };
-  "/api/v1/alerts": { get: Bare<never, { items: Alert[] }> };
   "/api/v1/statistics": { get: Bare<never, { items: Statistic[] }> };
   "/api/v1/statistics/query": {
     get: Bare<{ expression: string; from?: number; to?: number; step?: number; limit?: number }, Answer>;

@@ -3,7 +3,7 @@
 // since when that is.
 
 import { all, get, troubleOf, type Problem, type Schemas } from "./api";
-import type { Alert, Audit, User, Worksheet } from "./contract";
+import type { Worksheet } from "./contract";
 import { changes } from "./events.svelte";
 
 export class Resource<T> {
@@ -98,13 +98,12 @@ export const trash = list<Schemas["TrashedVolume"]>("trash", ["volumes"]);
 export const receptions = list<Schemas["Reception"]>("receptions", [], 5);
 export const moves = list<Schemas["MoveLeft"]>("moves", ["pools"]);
 export const tokens = list<Schemas["Token"]>("tokens");
-export const users = list<User>("users");
+export const users = list<Schemas["User"]>("users");
 export const worksheets = list<Worksheet>("worksheets");
-export const audit = list<Audit>("audit", [], 10);
 export const server = new Resource<Schemas["Server"]>(() => get("/api/v1/server"), [], 60);
 
 /** As they are needed first: worst first, then newest. */
-export const alerts = new Resource<Alert[]>(
+export const alerts = new Resource<Schemas["Alert"][]>(
   async () => {
     const rank = { critical: 0, warning: 1, info: 2 };
     const { items } = await get("/api/v1/alerts");
@@ -124,7 +123,17 @@ export const tasks = new Resource<Schemas["Task"][]>(
   4,
 );
 
-/** The newest two hundred, newest first. */
+/** The newest thousand, newest first. */
+export const audit = new Resource<Schemas["AuditEntry"][]>(
+  async () => {
+    const { items } = await get("/api/v1/audit", { query: { limit: 1000 } });
+    return items.reverse();
+  },
+  ["audit"],
+  10,
+);
+
+/** The newest three hundred, newest first. */
 export const events = new Resource<Schemas["Event"][]>(
   async () => {
     const { items } = await get("/api/v1/events", { query: { limit: 1000 } });

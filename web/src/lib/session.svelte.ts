@@ -1,11 +1,13 @@
 // Who is logged in, and what that one may do.
 
 import { get, on, post, remove, setCsrf, Trouble, type Schemas } from "./api";
-import type { Signed } from "./contract";
 
 export type Role = Schemas["Access"];
 const RANK: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 };
 const MAY: Record<Role, string> = { viewer: "look at everything", operator: "change volumes, levels and hosts", admin: "change everything" };
+
+/** That somebody logged in with this browser; the login itself is in a cookie that scripts cannot see. */
+const KNOWN = "forebay.known";
 
 class Session {
   state = $state<"asking" | "setup" | "out" | "in" | "unreachable">("asking");
@@ -14,25 +16,31 @@ class Session {
 
   constructor() {
     on("unauthenticated", () => {
-      if (this.state === "in") this.state = "out";
+      if (this.state !== "in") return;
+      localStorage.removeItem(KNOWN);
+      this.state = "out";
     });
   }
 
   async ask(): Promise<void> {
     try {
-      this.enter(await get("/api/v1/login"));
+      // Who was never in here need not be refused to find that out.
+      if (localStorage.getItem(KNOWN)) {
+        this.enter(await get("/api/v1/login"));
+        return;
+      }
     } catch (error) {
-      const code = error instanceof Trouble ? error.problem.code : "internal";
-      if (code === "unreachable") {
+      if (error instanceof Trouble && error.problem.code === "unreachable") {
         this.state = "unreachable";
         return;
       }
-      if (import.meta.env.DEV && code === "not_found") {
-        this.enter({ user: { name: "dev", role: "admin" } });
-        return;
-      }
-      const needed = await get("/api/v1/setup").then((setup) => setup.needed, () => false);
+      localStorage.removeItem(KNOWN);
+    }
+    try {
+      const { needed } = await get("/api/v1/setup");
       this.state = needed ? "setup" : "out";
+    } catch {
+      this.state = "unreachable";
     }
   }
 
@@ -49,6 +57,7 @@ class Session {
       await remove("/api/v1/login", {});
     } finally {
       setCsrf("");
+      localStorage.removeItem(KNOWN);
       this.state = "out";
     }
   }
@@ -64,10 +73,11 @@ class Session {
     return `You are logged in as ${this.role}, who may ${MAY[this.role]}. This takes ${who}.`;
   }
 
-  private enter(signed: Signed): void {
+  private enter(signed: Schemas["Login"]): void {
     setCsrf(signed.csrf ?? "");
     this.name = signed.user.name;
     this.role = signed.user.role;
+    localStorage.setItem(KNOWN, "yes");
     this.state = "in";
   }
 }

@@ -1,7 +1,6 @@
 // The one sentence of the dashboard: whether all is well, and what to do next. The worst comes first; what can wait is not mentioned.
 
 import type { Schemas } from "./api";
-import type { Alert } from "./contract";
 import { bytes, list, plural } from "./format";
 import { causeWords, type Tone } from "./words";
 
@@ -21,7 +20,7 @@ export interface Verdict {
 }
 
 export function verdict(facts: {
-  alerts: readonly Alert[];
+  alerts: readonly Schemas["Alert"][];
   pools: readonly Schemas["Pool"][];
   volumes: readonly Schemas["Volume"][];
   broken: readonly Broken[];

@@ -1,0 +1,59 @@
+import { describe, expect, it } from "vitest";
+import { command, quote } from "../src/lib/commands";
+import { verdict } from "../src/lib/verdict";
+import { causeWords, layoutsFor, layoutShare, layoutSurvives, levelWords } from "../src/lib/words";
+
+describe("layouts", () => {
+  it("recommends what survives, and never what the disks do not suffice for", () => {
+    expect(layoutsFor(0)).toEqual([]);
+    expect(layoutsFor(1)).toEqual(["single"]);
+    expect(layoutsFor(2)[0]).toBe("mirror");
+    expect(layoutsFor(8)[0]).toBe("6+2");
+    for (let disks = 1; disks < 20; disks += 1) {
+      for (const layout of layoutsFor(disks)) {
+        const parts = layout.split("+").map(Number);
+        const needed = layout === "single" ? 1 : layout === "mirror" ? 2 : layout === "mirror3" ? 3 : (parts[0] ?? 0) + (parts[1] ?? 0);
+        expect(needed).toBeLessThanOrEqual(disks);
+      }
+    }
+  });
+  it("says what is survived", () => {
+    expect(layoutSurvives("single")).toContain("no disk");
+    expect(layoutSurvives("mirror")).toContain("any one disk");
+    expect(layoutSurvives("6+2")).toContain("any two disks");
+    expect(layoutSurvives("8+3")).toContain("any three disks");
+    expect([layoutShare("mirror"), layoutShare("4+1"), layoutShare("single")]).toEqual([0.5, 0.8, 1]);
+  });
+});
+
+describe("commands", () => {
+  it("quotes what the shell would take apart", () => {
+    expect(quote("tank/vm1")).toBe("tank/vm1");
+    expect(quote("it's")).toBe("'it'\\''s'");
+    expect(command(["volume", "create", "tank/vm 1"], { size: "100G", level: undefined, host: ["a", "b"], "dry-run": true, force: false })).toBe("forebay volume create 'tank/vm 1' --size 100G --host a b --dry-run");
+  });
+});
+
+describe("the sentence of the dashboard", () => {
+  const nothing = { alerts: [], pools: [], volumes: [], broken: [] };
+  it("leads an empty machine to its first pool", () => expect(verdict(nothing)).toMatchObject({ tone: "info", action: { href: "#/provision/start" } }));
+  it("says the gravest alert first and counts the others", () => {
+    const alert = { id: "1", severity: "critical" as const, since_unix_ms: 0, object: { resource: "disks", name: "tank/3" }, cause: "Disk 3 of tank has failed.", impact: "One more would lose data.", action: "Replace it.", command: "forebay disk replace tank/3 DISK" };
+    expect(verdict({ ...nothing, alerts: [alert, { ...alert, id: "2", severity: "warning" }, { ...alert, id: "3", severity: "info" }] })).toMatchObject({ tone: "bad", sentence: "Disk 3 of tank has failed.", command: alert.command, more: 1, action: { href: "#/hardware/tank" } });
+  });
+  it("says which promise is broken, and by whom", () => {
+    const pools = [{ name: "tank", status: { state: "online", free_bytes: 1 }, conditions: [] }] as never;
+    expect(verdict({ ...nothing, pools, volumes: [{}] as never, broken: [{ volume: "tank/db", level: "gold", cause: { kind: "neighbour", object: "tank/bulk" } }] }).sentence).toBe("tank/db does not get what level gold promises: tank/bulk took the disks.");
+  });
+  it("names a cause for each kind", () => {
+    for (const kind of ["neighbour", "own-work", "disk", "disks", "cache-miss", "itself"] as const) expect(causeWords({ kind, object: "x" })).not.toBe("");
+    expect(causeWords(null)).toBe("");
+  });
+});
+
+describe("levels", () => {
+  it("says what is promised and what is bounded", () => {
+    expect(levelWords({ class: "non-critical" }, String, String)).toBe("No promise and no bound");
+    expect(levelWords({ class: "mission-critical", floor_iops: 500, latency_us: 10_000, ceiling_iops: 1000 }, String, String)).toBe("Gets 500 requests/s whenever it asks; 99 of 100 requests within 10 ms; never more than 1000 requests/s");
+  });
+});
