@@ -197,6 +197,7 @@ const GREATEST: Kind = Kind::Gauge(Together::Greatest);
 use Dimension as D;
 
 const PROTOCOL: &[D] = &[D::Op, D::Client, D::Volume, D::Project, D::Level];
+const FAILED: &[D] = &[D::Client, D::Volume, D::Project, D::Level];
 const VOLUME: &[D] = &[D::Volume, D::Project, D::Level];
 const STAGES: &[D] = &[D::Volume, D::Project, D::Level, D::Stage];
 const CAUSES: &[D] = &[D::Volume, D::Project, D::Level, D::Cause];
@@ -226,6 +227,7 @@ pub const STATISTICS: &[Statistic] = {
     &[
         row((Nbd, Ops), Counter, "per-second", PROTOCOL, "Requests of NBD clients."),
         row((Nbd, Bytes), Counter, "bytes-per-second", PROTOCOL, "What NBD clients read and write."),
+        row((Nbd, Failed), Counter, "per-second", FAILED, "Requests of NBD clients that failed."),
         row(
             (Nbd, Latency),
             LOG,
@@ -243,6 +245,7 @@ pub const STATISTICS: &[Statistic] = {
         ),
         row((Iscsi, Ops), Counter, "per-second", PROTOCOL, "Commands of iSCSI hosts."),
         row((Iscsi, Bytes), Counter, "bytes-per-second", PROTOCOL, "What iSCSI hosts read and write."),
+        row((Iscsi, Failed), Counter, "per-second", FAILED, "Commands of iSCSI hosts that failed."),
         row(
             (Iscsi, Latency),
             LOG,

@@ -244,7 +244,7 @@ impl Store {
     }
 }
 
-/// Adds what the intake itself has to say.
+/// Adds what the intake itself has to say: how many rows there are is known only now.
 fn observe(layers: &mut Layers, rows: u64, merged: u64) {
     let cells =
         vec![(Noun::Rows, Cell::Level { sum: rows.into(), seconds: 1 }), (Noun::Merged, Cell::Count(merged))];
@@ -256,6 +256,7 @@ fn observe(layers: &mut Layers, rows: u64, merged: u64) {
         }
     };
     let mut table: Table = layers[place].1.drain(..).map(|line| (line.labels, line.cells)).collect();
+    table.values_mut().for_each(|cells| cells.retain(|(noun, _)| *noun != Noun::Rows));
     add(&mut table, Layer::Observer, Vec::new(), cells, Cell::beside);
     layers[place].1 = bound(Layer::Observer, table, ROWS_MAX).0;
 }

@@ -127,6 +127,14 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::SetupLink>(&mut schemas);
     all::<crate::AuditEntry>(&mut schemas);
     all::<crate::Alert>(&mut schemas);
+    all::<crate::Statistic>(&mut schemas);
+    all::<crate::StatisticAnswer>(&mut schemas);
+    all::<crate::StatisticSubscribe>(&mut schemas);
+    all::<crate::StatisticSecond>(&mut schemas);
+    all::<crate::Worksheet>(&mut schemas);
+    all::<crate::WorksheetCreate>(&mut schemas);
+    all::<crate::WorksheetSet>(&mut schemas);
+    all::<crate::WorksheetExport>(&mut schemas);
     all::<crate::Plan>(&mut schemas);
     all::<Problem>(&mut schemas);
     ComponentsBuilder::new()
@@ -218,6 +226,21 @@ fn reply(operation: Operation) -> (&'static str, Response) {
             response = response.description("The stream").content("text/event-stream", bytes());
             "200"
         }
+        ReplyBody::WebSocket => {
+            response = response.description("A WebSocket (RFC 6455)");
+            "101"
+        }
+        ReplyBody::Export => {
+            response = response
+                .description("The file")
+                .content("application/json", json(reference("WorksheetExport")))
+                .content("text/csv", bytes());
+            "200"
+        }
+        ReplyBody::Metrics => {
+            response = response.description("The text").content("text/plain", bytes());
+            "200"
+        }
         ReplyBody::Document => {
             let any = RefOr::T(Schema::Object(Object::with_type(Type::Object)));
             response = response.description("The document").content("application/json", json(any));
@@ -263,7 +286,9 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
             | Parameter::Volume
             | Parameter::Host
             | Parameter::From
-            | Parameter::Resume => Object::with_type(Type::String),
+            | Parameter::Resume
+            | Parameter::Expression
+            | Parameter::Format => Object::with_type(Type::String),
             Parameter::DryRun
             | Parameter::Unmap
             | Parameter::WithSnapshots
@@ -271,7 +296,13 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
             | Parameter::Force
             | Parameter::DiscardChanges
             | Parameter::BestEffort => Object::with_type(Type::Boolean),
-            Parameter::Limit | Parameter::After | Parameter::WaitSeconds => ObjectBuilder::new()
+            Parameter::Limit
+            | Parameter::After
+            | Parameter::WaitSeconds
+            | Parameter::Since
+            | Parameter::Until
+            | Parameter::Step
+            | Parameter::Lines => ObjectBuilder::new()
                 .schema_type(Type::Integer)
                 .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
                 .build(),
@@ -280,7 +311,7 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
             ParameterBuilder::new()
                 .name(parameter.name())
                 .parameter_in(ParameterIn::Query)
-                .required(Required::False)
+                .required(if *parameter == Parameter::Expression { Required::True } else { Required::False })
                 .description(Some(parameter.description()))
                 .schema(Some(schema)),
         );

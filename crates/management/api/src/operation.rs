@@ -48,6 +48,12 @@ pub enum ReplyBody {
     Stream,
     /// 200: server-sent events, without an end.
     Events,
+    /// 101: a WebSocket.
+    WebSocket,
+    /// 200: a worksheet's answers, as JSON or CSV.
+    Export,
+    /// 200: Prometheus' text.
+    Metrics,
 }
 
 /// One call of the API.
@@ -150,12 +156,22 @@ pub enum Operation {
     AuditList,
     AlertList,
     EventStream,
+    StatisticList,
+    StatisticQuery,
+    StatisticStream,
+    WorksheetList,
+    WorksheetCreate,
+    WorksheetShow,
+    WorksheetSet,
+    WorksheetDelete,
+    WorksheetExport,
+    MetricsShow,
 }
 
 use Operation::*;
 
 impl Operation {
-    pub const ALL: [Operation; 97] = [
+    pub const ALL: [Operation; 107] = [
         ServerShow,
         DocumentShow,
         PoolList,
@@ -253,6 +269,16 @@ impl Operation {
         AuditList,
         AlertList,
         EventStream,
+        StatisticList,
+        StatisticQuery,
+        StatisticStream,
+        WorksheetList,
+        WorksheetCreate,
+        WorksheetShow,
+        WorksheetSet,
+        WorksheetDelete,
+        WorksheetExport,
+        MetricsShow,
     ];
 
     pub fn method(self) -> Method {
@@ -266,15 +292,15 @@ impl Operation {
             TrashRestore | ProjectCreate => Method::Post,
             SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
             HostCreate | HostGroupCreate | LevelCreate | MappingCreate => Method::Post,
-            SetupFinish | SetupLink | LoginCreate | UserCreate => Method::Post,
+            SetupFinish | SetupLink | LoginCreate | UserCreate | WorksheetCreate => Method::Post,
             PoolSet | VolumeSet | ProjectSet | SnapshotSet | UserSet => Method::Patch,
-            HostSet | HostGroupSet | LevelSet => Method::Patch,
+            HostSet | HostGroupSet | LevelSet | WorksheetSet => Method::Patch,
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
                 Method::Delete
             }
             TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
             ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon => Method::Delete,
-            LoginEnd | UserDelete => Method::Delete,
+            LoginEnd | UserDelete | WorksheetDelete => Method::Delete,
             _ => Method::Get,
         }
     }
@@ -347,6 +373,13 @@ impl Operation {
             AuditList => "/api/v1/audit",
             AlertList => "/api/v1/alerts",
             EventStream => "/api/v1/events/stream",
+            StatisticList => "/api/v1/statistics",
+            StatisticQuery => "/api/v1/statistics/query",
+            StatisticStream => "/api/v1/statistics/stream",
+            WorksheetList | WorksheetCreate => "/api/v1/worksheets",
+            WorksheetShow | WorksheetSet | WorksheetDelete => "/api/v1/worksheets/{worksheet}",
+            WorksheetExport => "/api/v1/worksheets/{worksheet}/export",
+            MetricsShow => "/metrics",
         }
     }
 
@@ -374,6 +407,7 @@ impl Operation {
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             LevelCreate | LevelSet | LevelDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
+            WorksheetCreate | WorksheetSet | WorksheetDelete => Access::Operator,
             PoolCreate | PoolDestroy | PoolImport | PoolExport | DiskScan => Access::Admin,
             PoolSet | PoolAdd | PoolScrub | PoolTrim | PoolCalibrate | GroupRemove => Access::Admin,
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => Access::Admin,
@@ -429,6 +463,8 @@ impl Operation {
             LoginCreate => Some("LoginCreate"),
             UserCreate => Some("UserCreate"),
             UserSet => Some("UserSet"),
+            WorksheetCreate => Some("WorksheetCreate"),
+            WorksheetSet => Some("WorksheetSet"),
             _ => None,
         }
     }
@@ -497,13 +533,31 @@ impl Operation {
             AuditList => ReplyBody::Page("AuditEntry"),
             AlertList => ReplyBody::Page("Alert"),
             EventStream => ReplyBody::Events,
+            StatisticList => ReplyBody::Page("Statistic"),
+            StatisticQuery => ReplyBody::Object("StatisticAnswer"),
+            StatisticStream => ReplyBody::WebSocket,
+            WorksheetList => ReplyBody::Page("Worksheet"),
+            WorksheetCreate => ReplyBody::Created("Worksheet"),
+            WorksheetShow | WorksheetSet => ReplyBody::Object("Worksheet"),
+            WorksheetDelete => ReplyBody::Nothing,
+            WorksheetExport => ReplyBody::Export,
+            MetricsShow => ReplyBody::Metrics,
         }
     }
 
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
             PoolList | TaskList | TokenList | MoveList | UserList => &[Parameter::Limit, Parameter::Cursor],
-            HostList | HostGroupList | LevelList => &[Parameter::Limit, Parameter::Cursor],
+            HostList | HostGroupList | LevelList | WorksheetList => &[Parameter::Limit, Parameter::Cursor],
+            WorksheetCreate | WorksheetSet | WorksheetDelete => &[Parameter::DryRun],
+            WorksheetExport => &[Parameter::Format],
+            StatisticQuery => &[
+                Parameter::Expression,
+                Parameter::Since,
+                Parameter::Until,
+                Parameter::Step,
+                Parameter::Lines,
+            ],
             MappingList => &[Parameter::Limit, Parameter::Cursor, Parameter::Volume, Parameter::Host],
             SessionList => &[Parameter::Limit, Parameter::Cursor, Parameter::Host],
             DiskList | VolumeList | ProjectList | TrashList | ReceptionList => {
@@ -570,6 +624,10 @@ impl Operation {
                 | LevelCreate
                 | LevelSet
                 | LevelDelete
+                | WorksheetShow
+                | WorksheetCreate
+                | WorksheetSet
+                | WorksheetDelete
         )
     }
 }

@@ -13,7 +13,7 @@ const QUEUE_MAX: usize = 256;
 pub const SUBSCRIBERS_MAX: usize = 64;
 
 /// All resources that change by the API.
-pub const ALL: [&str; 16] = [
+pub const ALL: [&str; 17] = [
     "pools",
     "groups",
     "disks",
@@ -30,6 +30,7 @@ pub const ALL: [&str; 16] = [
     "sessions",
     "tokens",
     "users",
+    "worksheets",
 ];
 
 /// Where changes are told.
@@ -79,6 +80,7 @@ pub fn touched(operation: Operation) -> &'static [&'static str] {
         SessionDrop => &["sessions"],
         TokenCreate | TokenDelete => &["tokens"],
         SetupFinish | UserCreate | UserSet | UserDelete | LoginCreate => &["users"],
+        WorksheetCreate | WorksheetSet | WorksheetDelete => &["worksheets"],
         _ => &[],
     }
 }

@@ -16,11 +16,13 @@ pub mod projects;
 pub mod reclaim;
 pub mod sessions;
 pub mod snapshots;
+pub mod statistics;
 pub mod streams;
 pub mod trash;
 pub mod users;
 pub mod volumes;
 pub mod watch;
+pub mod worksheets;
 
 use crate::Shared;
 use crate::request::Principal;

@@ -41,6 +41,7 @@ mod setup;
 mod static_files;
 mod store;
 mod tasks;
+mod statistics;
 mod tokens;
 mod users;
 
@@ -103,6 +104,10 @@ pub(crate) struct Shared {
     iscsi: OnceLock<Arc<dyn access::Iscsi>>,
     /// There from [`Daemon::attach_nbd`] on.
     nbd: OnceLock<Arc<dyn access::Nbd>>,
+    statistics: statistics::Statistics,
+    worksheets: statistics::worksheets::Worksheets,
+    /// Worksheets, and what they pin, change one at a time.
+    worksheet_turn: Mutex<()>,
     /// Mappings that projects want and that are not possible.
     refusals: inherited::Refusals,
     /// Volumes, their snapshots, levels, hosts, and what is mapped to whom change one at a time.
@@ -211,8 +216,14 @@ impl Daemon {
             configuration: configuration::Configuration::open(dir.clone())?,
             filling: filling::Filling::default(),
             tokens: tokens::Tokens::open(dir.clone())?,
+        let worksheets = statistics::worksheets::Worksheets::open(dir.clone())?;
+        let kept = forebay_analytics::Options::default();
+        let pinned = worksheets.content().pinned();
             users: users::Users::open(dir.clone())?,
             passwords: passwords::Passwords::default(),
+            statistics: statistics::Statistics::open(&dir, events.clone(), kept, &pinned)?,
+            worksheets,
+            worksheet_turn: Mutex::new(()),
             attempts: Lock::default(),
             logins: Lock::default(),
             setup: setup::Setup::default(),
@@ -384,6 +395,7 @@ impl Daemon {
     }
 }
 
+        self.shared.statistics.stop();
 /// Looks now and then how full the pools are, tells of thresholds that they cross, and tells the iSCSI server: hosts of thin volumes want to hear it before they are.
 async fn watch_fill(shared: Arc<Shared>) {
     let mut told: HashMap<String, u32> = HashMap::new();

@@ -8,7 +8,7 @@ use crate::authentication::{Identity, Peer, Transport, authenticate, unauthentic
 use crate::changes::touched;
 use crate::handlers::{
     alerts, calibrate, disks, hosts, ledger, levels, logins, mappings, moves, others, pools, projects,
-    reclaim, sessions, snapshots, streams, trash, users, volumes, watch,
+    reclaim, sessions, snapshots, statistics, streams, trash, users, volumes, watch, worksheets,
 };
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{By, Failure, Principal, collect};
@@ -142,6 +142,16 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::AuditList => get(others::audit_list),
         Operation::AlertList => get(alerts::list),
         Operation::EventStream => get(watch::stream),
+        Operation::StatisticList => get(statistics::list),
+        Operation::StatisticQuery => get(statistics::show),
+        Operation::StatisticStream => get(statistics::stream),
+        Operation::WorksheetList => get(worksheets::list),
+        Operation::WorksheetCreate => post(worksheets::create),
+        Operation::WorksheetShow => get(worksheets::show),
+        Operation::WorksheetSet => patch(worksheets::set),
+        Operation::WorksheetDelete => delete(worksheets::delete),
+        Operation::WorksheetExport => get(worksheets::export),
+        Operation::MetricsShow => get(statistics::metrics),
     }
 }
 

@@ -31,6 +31,17 @@ pub enum Parameter {
     DiscardChanges,
     /// Although the pool cannot keep what the level promises.
     BestEffort,
+    /// What is asked for.
+    Expression,
+    /// When an interval begins.
+    Since,
+    /// When it ends.
+    Until,
+    Step,
+    /// How many lines an answer has.
+    Lines,
+    /// Of an export.
+    Format,
 }
 
 impl Parameter {
@@ -52,6 +63,12 @@ impl Parameter {
             Parameter::Resume => "resume",
             Parameter::DiscardChanges => "discard_changes",
             Parameter::BestEffort => "best_effort",
+            Parameter::Expression => "expression",
+            Parameter::Since => "from",
+            Parameter::Until => "to",
+            Parameter::Step => "step",
+            Parameter::Lines => "limit",
+            Parameter::Format => "format",
         }
     }
     pub fn description(self) -> &'static str {
@@ -77,6 +94,16 @@ impl Parameter {
             Parameter::BestEffort => {
                 "Although the pool cannot keep what the level promises: it is best effort then. Without it, that is refused."
             }
+            Parameter::Expression => {
+                "`layer.noun` and brackets, for example `iscsi.ops[op=read][client]`. Always needed."
+            }
+            Parameter::Since => {
+                "When it begins, in seconds since 1970; not after that, so many seconds before now. -300 by default."
+            }
+            Parameter::Until => "When it ends, in the same way; 0 by default.",
+            Parameter::Step => "Seconds of a step; without it, the least that makes 1000 at most.",
+            Parameter::Lines => "At most this many lines, 1 to 100; 12 by default.",
+            Parameter::Format => "`json`, the default, or `csv`.",
             Parameter::DiscardChanges => {
                 "What the volume has had since is lost; without it, that is refused."
             }

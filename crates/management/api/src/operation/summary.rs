@@ -109,6 +109,20 @@ impl Operation {
             AuditList => "Who changed what over the API, or tried to",
             AlertList => "What is wrong now, and what to do about it",
             EventStream => "Events, changes of objects and of tasks as they happen, as server-sent events",
+            StatisticList => "What is counted, and by what it breaks down",
+            StatisticQuery => "What a statistic was in an interval",
+            StatisticStream => {
+                "Statistics as they happen, a second at a time: texts with StatisticSubscribe one way, StatisticSecond the other"
+            }
+            WorksheetList => "All worksheets",
+            WorksheetCreate => "Save graphs as a worksheet",
+            WorksheetShow => "One worksheet",
+            WorksheetSet => "Change a worksheet",
+            WorksheetDelete => "Delete a worksheet, and give up the interval that it pinned",
+            WorksheetExport => "Everything that a worksheet's graphs show, as a file",
+            MetricsShow => {
+                "Counters, gauges and histograms in Prometheus' text format; clients are never labels"
+            }
         }
     }
 }
