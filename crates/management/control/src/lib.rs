@@ -13,10 +13,12 @@
 #![allow(clippy::result_large_err)]
 
 mod access;
+mod alerts;
 mod attempts;
 mod audit;
 mod authentication;
 mod changes;
+mod collect;
 mod configuration;
 mod convert;
 mod directory;
@@ -39,9 +41,9 @@ mod rules;
 mod server;
 mod setup;
 mod static_files;
+mod statistics;
 mod store;
 mod tasks;
-mod statistics;
 mod tokens;
 mod users;
 
@@ -56,6 +58,7 @@ use authentication::{Front, Transport};
 use forebay_api::{Code, PoolCreate, Problem, Severity};
 use forebay_base::Id;
 use forebay_pool::{Engine, VolumeInfo};
+use forebay_runtime::Cores;
 use server::Listening;
 use std::collections::HashMap;
 use std::future::Future;
@@ -93,21 +96,23 @@ pub(crate) struct Shared {
     setup: setup::Setup,
     audit: audit::Audit,
     changes: changes::Changes,
+    /// Since when what is wrong is wrong.
+    alerts: Lock<alerts::Since>,
     /// There before anything is served.
     front: OnceLock<Front>,
     tasks: Arc<tasks::Tasks>,
     replays: Arc<replays::Replays>,
     hosts: hosts::Hosts,
     levels: levels::Levels,
+    statistics: statistics::Statistics,
+    worksheets: statistics::worksheets::Worksheets,
+    /// Worksheets, and what they pin, change one at a time.
+    worksheet_turn: Mutex<()>,
     access: Arc<access::AccessMap>,
     /// There from [`Daemon::attach_iscsi`] on.
     iscsi: OnceLock<Arc<dyn access::Iscsi>>,
     /// There from [`Daemon::attach_nbd`] on.
     nbd: OnceLock<Arc<dyn access::Nbd>>,
-    statistics: statistics::Statistics,
-    worksheets: statistics::worksheets::Worksheets,
-    /// Worksheets, and what they pin, change one at a time.
-    worksheet_turn: Mutex<()>,
     /// Mappings that projects want and that are not possible.
     refusals: inherited::Refusals,
     /// Volumes, their snapshots, levels, hosts, and what is mapped to whom change one at a time.
@@ -211,19 +216,19 @@ impl Daemon {
             .enable_all()
             .build()
             .map_err(|error| Problem::new(Code::Io, format!("threads cannot be started: {error}")))?;
-        let shared = Arc::new(Shared {
-            engine,
-            configuration: configuration::Configuration::open(dir.clone())?,
-            filling: filling::Filling::default(),
-            tokens: tokens::Tokens::open(dir.clone())?,
         let worksheets = statistics::worksheets::Worksheets::open(dir.clone())?;
         let kept = forebay_analytics::Options::default();
         let pinned = worksheets.content().pinned();
-            users: users::Users::open(dir.clone())?,
-            passwords: passwords::Passwords::default(),
+        let shared = Arc::new(Shared {
+            engine,
             statistics: statistics::Statistics::open(&dir, events.clone(), kept, &pinned)?,
             worksheets,
             worksheet_turn: Mutex::new(()),
+            configuration: configuration::Configuration::open(dir.clone())?,
+            filling: filling::Filling::default(),
+            tokens: tokens::Tokens::open(dir.clone())?,
+            users: users::Users::open(dir.clone())?,
+            passwords: passwords::Passwords::default(),
             attempts: Lock::default(),
             logins: Lock::default(),
             setup: setup::Setup::default(),
@@ -233,6 +238,7 @@ impl Daemon {
                     .remedy("Check that the directory is writable and has space.")
             })?,
             changes: changes::Changes::default(),
+            alerts: Lock::default(),
             front: OnceLock::new(),
             tasks: tasks::Tasks::new(events.clone()),
             replays: Arc::default(),
@@ -283,6 +289,11 @@ impl Daemon {
     pub fn import(&self) {
         self.runtime.block_on(handlers::pools::import_remembered(&self.shared));
         self.runtime.spawn(handlers::disks::follow_all(self.shared.clone()));
+    }
+
+    /// From now on what these cores and their pools do is counted. Once.
+    pub fn collect(&self, cores: Cores) {
+        self.runtime.spawn(collect::collect(self.shared.clone(), cores));
     }
 
     /// Creates a pool as a client's request would, and waits for it.
@@ -384,6 +395,7 @@ impl Daemon {
                 eprintln!("forebay: tasks are still running; stopping without them");
             }
         });
+        self.shared.statistics.stop();
         // It may be gone already; a stale one harms nobody.
         let _ = std::fs::remove_file(&self.socket);
     }
@@ -395,7 +407,6 @@ impl Daemon {
     }
 }
 
-        self.shared.statistics.stop();
 /// Looks now and then how full the pools are, tells of thresholds that they cross, and tells the iSCSI server: hosts of thin volumes want to hear it before they are.
 async fn watch_fill(shared: Arc<Shared>) {
     let mut told: HashMap<String, u32> = HashMap::new();
@@ -417,6 +428,7 @@ async fn watch_fill(shared: Arc<Shared>) {
             }
             told.insert(pool.name, fill);
         }
+        handlers::alerts::look(&shared).await;
     }
 }
 

@@ -1,11 +1,112 @@
-//! What is wrong now.
+//! What is wrong now: gathers what alerts come from, and looks now and then by itself, so that it is known since when something is wrong.
 
-use crate::Shared;
+use super::pools;
+use crate::alerts::{Quota, TOLD_MS, Told, View, Violation, found};
+use crate::events::now_unix_ms;
 use crate::request::{Answered, Ask, ok};
+use crate::{Shared, convert};
 use axum::extract::State;
 use forebay_api::Alert;
+use forebay_pool::{Cause, LedgerSecond, State as Kept};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-pub async fn list(State(_shared): State<Arc<Shared>>, ask: Ask) -> Answered {
-    ok(&ask.page(Vec::<Alert>::new(), |alert| alert.id.clone()))
+/// Of the ledger. A promise is broken when it was in half of them.
+const SECONDS: usize = 10;
+const VIOLATED_MIN: usize = 5;
+/// Events that are looked through: more in a quarter of an hour is another trouble.
+const EVENTS: usize = 1000;
+
+pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+    let alerts = look(&shared).await;
+    ok(&ask.page(alerts, |alert| alert.id.clone()))
+}
+
+/// What is wrong now, the worst first; whoever watches is told when it is not what it was.
+pub async fn look(shared: &Shared) -> Vec<Alert> {
+    let view = view(shared).await;
+    let mut alerts = found(&view);
+    let is_news =
+        shared.alerts.lock().expect("no holder of this lock panics").note(&mut alerts, view.now_unix_ms);
+    if is_news {
+        shared.changes.tell(&["alerts"]);
+    }
+    alerts
+}
+
+async fn view(shared: &Shared) -> View {
+    let pools = pools::all(shared).await;
+    let (volumes, _) = shared.volumes().await;
+    let known = shared.known();
+    let mut violations = Vec::new();
+    for pool in &pools {
+        // A pool that is not imported has no ledger.
+        let seconds = shared.engine.ledger(&pool.name, 0).await.unwrap_or_default();
+        let recent = &seconds[seconds.len().saturating_sub(SECONDS)..];
+        let name = |id| known.levels.name_of(id).unwrap_or_else(|| "of another appliance".into());
+        violations.extend(violated(&pool.name, recent, name));
+    }
+    let projects = shared.engine.projects(None).await.unwrap_or_default();
+    let quotas = projects.iter().filter_map(|project| {
+        let quota = project.properties.quota?;
+        Some(Quota { project: format!("{}/{}", project.pool, project.name), used: project.used, quota })
+    });
+    let now_unix_ms = now_unix_ms();
+    let events = shared.events.list(None, EVENTS).into_iter();
+    let told = events.filter_map(|event| {
+        let hangs = match event.code.as_str() {
+            "disk.slow" => false,
+            "disk.hung" => true,
+            _ => return None,
+        };
+        let is_recent = event.at_unix_ms + TOLD_MS > now_unix_ms;
+        let (disk, message, at_unix_ms) = (event.object, event.message, event.at_unix_ms);
+        is_recent.then_some(Told { disk, hangs, message, at_unix_ms })
+    });
+    View {
+        now_unix_ms,
+        volumes: convert::volumes(&volumes, &known),
+        quotas: quotas.collect(),
+        violations,
+        told: told.collect(),
+        certificate_ends_unix_ms: None,
+        pools,
+    }
+}
+
+/// Volumes that had less than they were promised in half of these seconds, with what was in the way last.
+fn violated(
+    pool: &str,
+    seconds: &[Arc<LedgerSecond>],
+    level: impl Fn(forebay_base::Id) -> String,
+) -> Vec<Violation> {
+    let mut lines: HashMap<forebay_base::Id, Vec<&forebay_pool::VolumeSecond>> = HashMap::new();
+    for one in seconds.iter().flat_map(|second| &second.volumes) {
+        if one.state != Kept::Idle {
+            lines.entry(one.volume).or_default().push(one);
+        }
+    }
+    let broken = lines.into_values().filter_map(|lines| {
+        let violated: Vec<_> = lines.iter().filter(|one| one.state == Kept::Violated).collect();
+        let last = violated.last().filter(|_| violated.len() >= VIOLATED_MIN)?;
+        Some(Violation {
+            volume: format!("{pool}/{}", last.name),
+            level: level(last.level),
+            seconds: violated.len(),
+            of: lines.len(),
+            why: last.cause.as_ref().map_or("nobody knows why".into(), |cause| why(pool, cause)),
+        })
+    });
+    broken.collect()
+}
+
+fn why(pool: &str, cause: &Cause<String>) -> String {
+    match cause {
+        Cause::Neighbour(name) => format!("volume {pool}/{name} had most of the pool's time"),
+        Cause::Task(task) => format!("the pool's own work, {}, had most of its time", task.name()),
+        Cause::Disk(disk) => format!("disk {pool}/{disk} is far slower than the others of its group"),
+        Cause::Disks => "the disks do less than they were measured to do".into(),
+        Cause::CacheMiss => "the disks take that long, and little of it was in memory".into(),
+        Cause::Itself => "it asks for more than the pool has".into(),
+    }
 }

@@ -26,7 +26,7 @@ const HELD_ATTEMPTS: u32 = 600;
 const HELD_ATTEMPTS_QUIET: u32 = 20;
 
 /// Imported pools and those that only the configuration knows, by name.
-async fn all(shared: &Shared) -> Vec<Pool> {
+pub async fn all(shared: &Shared) -> Vec<Pool> {
     let mut pools: Vec<Pool> =
         shared.engine.pools().await.iter().map(|status| described(shared, status)).collect();
     for entry in shared.configuration.pools() {

@@ -1,0 +1,188 @@
+//! Is each kind of trouble told, as bad as it is, and nothing when all is well?
+
+use super::*;
+use serde_json::json;
+
+fn disk(number: u16, state: &str) -> serde_json::Value {
+    json!({
+        "id": "0", "name": format!("/dev/sd{number}"), "spec": {"pool": "tank", "role": "data"}, "conditions": [],
+        "status": {
+            "number": number, "state": state, "size_bytes": 1, "sector_physical_bytes": 512, "rotational": false,
+            "errors_read": 0, "errors_write": 0, "errors_checksum": 0, "repaired": 0, "errors_read_recent": 0,
+            "errors_checksum_recent": 0,
+        },
+    })
+}
+
+fn pool(layout: &str, states: &[&str]) -> Pool {
+    let disks: Vec<_> = states.iter().enumerate().map(|(n, state)| disk(n as u16, state)).collect();
+    let is_whole = states.iter().all(|state| *state == "online");
+    serde_json::from_value(json!({
+        "id": "0", "name": "tank", "conditions": [],
+        "spec": {"disks": [], "log_disks": [], "spare_disks": [], "threshold_percents": [80, 90]},
+        "status": {
+            "state": if is_whole { "online" } else { "degraded" },
+            "size_bytes": 1000, "used_bytes": 100, "free_bytes": 900, "shards": 1, "checkpoint": 1,
+            "log_fill_permille": 0, "created_unix_ms": 0,
+            "groups": [{"number": 0, "role": "data", "layout": layout, "size_bytes": 1000, "used_bytes": 100, "disks": disks}],
+        },
+    }))
+    .unwrap()
+}
+
+fn ids(view: &View) -> Vec<(String, AlertSeverity)> {
+    let alerts = found(view);
+    for alert in &alerts {
+        for text in [&alert.cause, &alert.impact, &alert.action] {
+            let first = text.chars().next().unwrap();
+            assert!(first.is_uppercase() && text.ends_with('.') && !text.ends_with(".."), "{text}");
+        }
+    }
+    alerts.into_iter().map(|alert| (alert.id, alert.severity)).collect()
+}
+
+fn of_pool(change: impl FnOnce(&mut Pool)) -> Vec<(String, AlertSeverity)> {
+    let mut pool = pool("mirror", &["online", "online"]);
+    change(&mut pool);
+    ids(&View { pools: vec![pool], now_unix_ms: 1 << 40, ..View::default() })
+}
+
+fn one(id: &str, severity: AlertSeverity) -> Vec<(String, AlertSeverity)> {
+    vec![(id.to_string(), severity)]
+}
+
+use AlertSeverity::{Critical, Info, Warning};
+
+#[test]
+fn nothing_is_told_when_all_is_well() {
+    assert_eq!(ids(&View::default()), []);
+    assert_eq!(of_pool(|_| {}), []);
+}
+
+#[test]
+fn a_degraded_pool_is_as_bad_as_what_it_may_still_lose() {
+    for (layout, states, severity) in [
+        ("mirror", &["online", "failed"][..], Critical),
+        ("mirror3", &["online", "online", "missing"], Warning),
+        ("mirror3", &["online", "failed", "missing"], Critical),
+        ("4+2", &["online", "online", "online", "online", "online", "failed"], Warning),
+    ] {
+        let view = View { pools: vec![pool(layout, states)], ..View::default() };
+        let degraded = ids(&view).into_iter().find(|(id, _)| id == "pool.degraded:tank");
+        assert_eq!(degraded.unwrap().1, severity, "{layout} {states:?}");
+    }
+    let offline = View { pools: vec![pool("mirror", &["online", "offline"])], ..View::default() };
+    assert!(ids(&offline).contains(&("disk.offline:tank/1".into(), Info)));
+}
+
+#[test]
+fn pools_tell_what_is_wrong_with_them() {
+    let state = |state| of_pool(|pool| pool.status.state = state);
+    assert_eq!(state(PoolState::Suspended), one("pool.suspended:tank", Critical));
+    assert_eq!(state(PoolState::Unavailable), [], "it is being imported");
+    let failed = of_pool(|pool| {
+        pool.status.state = PoolState::Unavailable;
+        pool.conditions.push(crate::convert::condition("Ready", false, "ImportFailed", "no disks."));
+    });
+    assert_eq!(failed, one("pool.unavailable:tank", Critical));
+    let blocked = of_pool(|pool| {
+        pool.status.healing = Some(
+            serde_json::from_value(
+                json!({"left_bytes": 1, "done_bytes": 0, "since_unix_ms": 0, "blocked": "no room"}),
+            )
+            .unwrap(),
+        );
+    });
+    assert_eq!(blocked, one("pool.healing_blocked:tank", Warning));
+    let scrubbed = |lost: u64| {
+        of_pool(|pool| {
+            let scrub = json!({"state": "done", "done_bytes": 1, "used_bytes": 1, "repaired": 1, "lost": lost, "since_unix_ms": 0});
+            pool.status.scrub = Some(serde_json::from_value(scrub).unwrap());
+        })
+    };
+    assert_eq!(scrubbed(0), []);
+    assert_eq!(scrubbed(2), one("pool.data_lost:tank", Critical));
+    assert_eq!(of_pool(|pool| pool.status.read_only = true), one("pool.read_only:tank", Info));
+}
+
+#[test]
+fn space_is_told_by_the_pool_s_own_thresholds() {
+    let free = |free: u64| of_pool(|pool| pool.status.free_bytes = free);
+    assert_eq!(free(201), []);
+    assert_eq!(free(200), one("pool.filling:tank", Warning));
+    assert_eq!(free(100), one("pool.filling:tank", Critical));
+    assert_eq!(of_pool(|pool| pool.status.reserved_bytes = 900), []);
+    assert_eq!(
+        of_pool(|pool| pool.status.reserved_bytes = 901),
+        one("pool.reservation_short:tank", Critical)
+    );
+    assert_eq!(of_pool(|pool| pool.status.full_in_days = Some(7)), one("pool.full_soon:tank", Warning));
+    assert_eq!(of_pool(|pool| pool.status.full_in_days = Some(8)), []);
+}
+
+#[test]
+fn disks_tell_of_errors_and_of_being_slow() {
+    let errors = |read, checksum| {
+        of_pool(|pool| {
+            let status = &mut pool.status.groups[0].disks[1].status;
+            (status.errors_read_recent, status.errors_checksum_recent) = (read, checksum);
+        })
+    };
+    assert_eq!(errors(4, 5), []);
+    assert_eq!(errors(5, 5), one("disk.errors:tank/1", Warning));
+    let told = |disk: &str, hangs| Told {
+        disk: disk.into(),
+        hangs,
+        message: "disk 1 is slow".into(),
+        at_unix_ms: 7,
+    };
+    let view = |told| View {
+        pools: vec![pool("mirror", &["online", "online"])],
+        now_unix_ms: 9,
+        told,
+        ..View::default()
+    };
+    let slow = view(vec![told("tank/1", false), told("vault/0", false)]);
+    assert_eq!(ids(&slow), one("disk.slow:tank/1", Warning));
+    assert_eq!((found(&slow)[0].since_unix_ms, found(&slow)[0].cause.as_str()), (7, "Disk 1 is slow."));
+    assert_eq!(ids(&view(vec![told("tank/0", true)])), one("disk.hung:tank/0", Critical));
+}
+
+#[test]
+fn promises_quotas_and_certificates() {
+    let violation =
+        Violation { volume: "tank/a".into(), level: "gold".into(), seconds: 5, of: 9, why: "so".into() };
+    let view = View { violations: vec![violation], ..View::default() };
+    assert_eq!(ids(&view), one("level.violated:tank/a", Warning));
+    let quota = |used| {
+        ids(&View { quotas: vec![Quota { project: "tank/p".into(), used, quota: 100 }], ..View::default() })
+    };
+    assert_eq!((quota(89), quota(90)), (vec![], one("project.quota:tank/p", Warning)));
+    assert_eq!(quota(100), one("project.quota:tank/p", Critical));
+    let ends = |days: u64| {
+        ids(&View {
+            now_unix_ms: 50 * DAY_MS,
+            certificate_ends_unix_ms: Some(days * DAY_MS),
+            ..View::default()
+        })
+    };
+    assert_eq!((ends(71), ends(70)), (vec![], one("server.certificate:certificate", Warning)));
+    assert_eq!(ends(50), one("server.certificate:certificate", Critical));
+}
+
+#[test]
+fn the_beginning_is_kept_as_long_as_it_lasts() {
+    let mut since = Since::default();
+    let look = |now: u64, is_wrong: bool, since: &mut Since| {
+        let mut wrong = pool("mirror", &["online", "online"]);
+        wrong.status.read_only = is_wrong;
+        let mut alerts = found(&View { pools: vec![wrong], now_unix_ms: now, ..View::default() });
+        let is_news = since.note(&mut alerts, now);
+        (is_news, alerts.first().map(|alert| alert.since_unix_ms))
+    };
+    assert_eq!(look(1, false, &mut since), (false, None));
+    assert_eq!(look(5, true, &mut since), (true, Some(5)));
+    assert_eq!(look(9, true, &mut since), (false, Some(5)));
+    assert_eq!(look(10, false, &mut since), (true, None));
+    assert_eq!(look(11, true, &mut since), (true, Some(11)));
+}
