@@ -19,7 +19,8 @@ export default defineConfig({
       "/api": {
         target: daemon,
         ws: true,
-        headers: process.env.FOREBAY_TOKEN ? { Authorization: `Bearer ${process.env.FOREBAY_TOKEN}` } : {},
+        // The daemon asks of pages that they are its own.
+        headers: { origin: daemon, host: new URL(daemon).host },
       },
     },
   },

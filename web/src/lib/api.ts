@@ -1,11 +1,9 @@
 // The only way from the interface to the appliance: its public API, with the types that its OpenAPI document says.
 // Errors are thrown as `Trouble`, which has the problem document; no answer at all is `Trouble` with the code `unreachable`.
 
-import type { components, paths as Documented } from "$api";
-import type { ContractPaths } from "./contract";
+import type { components, paths as Paths } from "$api";
 
 export type Schemas = components["schemas"];
-type Paths = Documented & ContractPaths;
 type Method = "get" | "post" | "patch" | "delete";
 
 type PathsOf<M extends Method> = { [P in keyof Paths as Paths[P] extends { [K in M]: unknown } ? P : never]: Paths[P] };

@@ -2,14 +2,15 @@
 // it is asked for every few seconds; fixed, it is asked for once. Memory is bounded by the rings.
 
 import type uPlot from "uplot";
-import { get, troubleOf, type Problem } from "./api";
-import type { Answer } from "./contract";
+import { get, troubleOf, type Problem, type Schemas } from "./api";
 import { isHeatmap, labelText, parse, SPREADS } from "./expression";
 import { gridOf, HeatRing, type HeatColumn, type HeatGrid } from "./heat";
 import { lookFor, type PlotLine } from "./plot";
 import { labelKey, Ring } from "./ring";
 import { statistics, type StreamMessage } from "./stream.svelte";
 import { STREAMED_MAX, type Timeline } from "./timeline.svelte";
+
+type Answer = Schemas["StatisticAnswer"];
 
 export interface Row {
   key: string;

@@ -3,7 +3,6 @@
 // since when that is.
 
 import { all, get, troubleOf, type Problem, type Schemas } from "./api";
-import type { Worksheet } from "./contract";
 import { changes } from "./events.svelte";
 
 export class Resource<T> {
@@ -99,7 +98,7 @@ export const receptions = list<Schemas["Reception"]>("receptions", [], 5);
 export const moves = list<Schemas["MoveLeft"]>("moves", ["pools"]);
 export const tokens = list<Schemas["Token"]>("tokens");
 export const users = list<Schemas["User"]>("users");
-export const worksheets = list<Worksheet>("worksheets");
+export const worksheets = list<Schemas["Worksheet"]>("worksheets");
 export const server = new Resource<Schemas["Server"]>(() => get("/api/v1/server"), [], 60);
 
 /** As they are needed first: worst first, then newest. */
