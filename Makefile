@@ -7,18 +7,26 @@ BENCH := $(TARGET)/release/forebay-bench --server $(FOREBAY)
 # Built as the tests are: optimised, with assertions, and a panic of the engine is a finding instead of the end.
 SIM := $(TARGET)/debug/sim
 
-.PHONY: run test check sim fuzz bench e2e nightly clean
+.PHONY: run web test check sim fuzz bench e2e nightly clean
 
 # Builds the appliance and starts it with a pool on files: something to look at. Ctrl-C stops it.
-run:
+run: web
 	@scripts/setup run
 	cargo build --locked --release -p forebay
 	$(FOREBAY) demo --data .demo
+
+# The browser interface, which the build of the daemon puts into it.
+web: web/node_modules/.package-lock.json
+	cd web && npm run --silent build
+web/node_modules/.package-lock.json: web/package-lock.json
+	@scripts/setup web
+	cd web && npm ci
 
 # Everything that continuous integration runs. The last line is "N passed, N failed".
 test:
 	@scripts/run-steps \
 	  'setup=scripts/setup test' \
+	  'web=make --no-print-directory web && cd web && npm run --silent check && npm test' \
 	  'format=cargo fmt --all --check' \
 	  'lint=cargo clippy --locked --workspace --all-targets --quiet -- -D warnings' \
 	  'unit=cargo test --locked --workspace --quiet --no-fail-fast' \
@@ -34,7 +42,8 @@ test:
 	  'matrix=$(SIM) matrix' \
 	  'planted=$(SIM) planted' \
 	  'numbers=$(SIM) numbers' \
-	  'crash=$(SIM) crash --images 10000'
+	  'crash=$(SIM) crash --images 10000' \
+	  'browser=testing/browser/run --server $(FOREBAY)'
 
 # What to run before every commit: a few minutes the first time, seconds afterwards.
 check:
@@ -98,4 +107,4 @@ nightly:
 
 clean:
 	cargo clean
-	rm -rf .demo
+	rm -rf .demo web/dist web/node_modules web/.generated testing/browser/node_modules

@@ -1,0 +1,121 @@
+// What has to be true of every screen.
+
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { assert, until } from "../world.js";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+const ANALYTICS = `analytics?graphs=${encodeURIComponent("nbd.ops[client]~nbd.latency~nbd.ops[latency]~volume.ops[volume]")}`;
+const SCREENS = ["dashboard", "provision", "provision/projects", "provision/snapshots", "provision/start", "provision/volumes/tank%2Fdb", ANALYTICS, "levels", "levels/volumes/tank%2Fdb", "levels/all", "hardware/tank", "protection", "activity", "activity/tasks", "activity/events", "activity/audit", "settings", "settings/sessions", "settings/users", "settings/tokens", "settings/about"];
+
+async function visit(page, world, screen) {
+  await page.goto(`${world.url}/#/${screen}`);
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  await until(`${screen} is loaded`, async () => (await page.getByText("Loading…", { exact: true }).count()) === 0, 20);
+  await page.waitForTimeout(400);
+}
+
+export async function axe(world) {
+  await world.ensureLoad();
+  const findings = [];
+  let screens = 0;
+  for (const scheme of ["light", "dark"]) {
+    const page = await world.page({ scheme });
+    for (const screen of SCREENS) {
+      await visit(page, world, screen);
+      // The policy of the page lets no script in that is not its own; what the debugger evaluates is not held by it.
+      await page.evaluate(AXE);
+      const { violations } = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"], resultTypes: ["violations"] }));
+      for (const one of violations.filter(({ impact }) => impact === "serious" || impact === "critical")) {
+        findings.push(`${scheme} ${screen}: ${one.id} (${one.impact}): ${one.nodes.slice(0, 3).map((node) => `${node.target.join(" ")}: ${node.failureSummary?.split("\n")[1]?.trim()}`).join("; ")}`);
+      }
+      screens += 1;
+    }
+    await world.done(page);
+  }
+  assert.deepEqual(findings, []);
+  return `${screens} views`;
+}
+
+export async function small(world) {
+  await world.ensureLoad();
+  const page = await world.page({ width: 1280, height: 720 });
+  for (const screen of SCREENS) {
+    await visit(page, world, screen);
+    const [page_, main] = await page.evaluate(() => [document.documentElement.scrollWidth - innerWidth, (document.querySelector("main")?.scrollWidth ?? 0) - (document.querySelector("main")?.clientWidth ?? 0)]);
+    assert.ok(page_ <= 0 && main <= 0, `${screen} is ${Math.max(page_, main)} pixels too wide`);
+  }
+  await world.done(page);
+}
+
+export async function stale(world) {
+  await world.ensureLoad();
+  const page = await world.page();
+  const notice = page.getByText(/Stale since \d\d:\d\d:\d\d/);
+  const value = page.getByRole("region", { name: "Requests a second" }).locator(".value");
+  await until("numbers move", async () => /\d/.test(await value.innerText()), 20);
+  assert.equal(await notice.count(), 0);
+  world.guard.expected = true;
+
+  // Silent: it is there and says nothing.
+  world.daemon.signal("SIGSTOP");
+  const began = Date.now();
+  await notice.waitFor({ timeout: 20_000 });
+  const took = (Date.now() - began) / 1000;
+  const said = await notice.innerText();
+  world.daemon.signal("SIGCONT");
+  await until("it flows again", async () => (await notice.count()) === 0, 30);
+
+  // Gone: killed, and started again.
+  world.stopLoad();
+  await world.daemon.stop("SIGKILL");
+  await notice.waitFor({ timeout: 20_000 });
+  await world.daemon.start();
+  await until("it flows again after a restart", async () => (await notice.count()) === 0, 60);
+  const second = (await page.getByRole("navigation", { name: "Screens" }).count()) === 1;
+  assert.ok(second, "and nobody was logged out");
+  await world.ensureLoad();
+  await until("and numbers move again", async () => /[1-9]/.test(await value.innerText()), 30);
+  world.guard.expected = false;
+  await world.done(page);
+  return `after ${took.toFixed(1)} s: “${said}”`;
+}
+
+const GRAPHS = ["nbd.ops[client]", "nbd.ops[op]", "nbd.bytes[volume]", "nbd.latency", "volume.ops[volume]", "volume.time[stage]", "qos.p99[volume]", "disk.ops[device]", "nbd.ops[latency]", "nbd.ops[size]"];
+const SECONDS = Number(process.env.COST_SECONDS ?? 60);
+
+export async function cost(world) {
+  await world.ensureLoad();
+  const page = await world.page();
+  await page.goto(`${world.url}/#/analytics?graphs=${encodeURIComponent(GRAPHS.join("~"))}&seconds=300`);
+  await page.locator("section.graph").nth(9).waitFor();
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send("Performance.enable", { timeDomain: "timeTicks" });
+  const metrics = async () => {
+    await cdp.send("HeapProfiler.collectGarbage");
+    const { metrics: list } = await cdp.send("Performance.getMetrics");
+    return Object.fromEntries(list.map(({ name, value }) => [name, value]));
+  };
+  await page.waitForTimeout(15_000);
+  const before = await metrics();
+  await page.waitForTimeout(SECONDS * 1000);
+  const after = await metrics();
+  const wall = after.Timestamp - before.Timestamp;
+  const script = (after.ScriptDuration - before.ScriptDuration) / wall;
+  const task = (after.TaskDuration - before.TaskDuration) / wall;
+  const heap = (after.JSHeapUsedSize - before.JSHeapUsedSize) / 2 ** 20;
+  const nodes = after.Nodes - before.Nodes;
+  const said = `script ${(script * 100).toFixed(1)} % of a core, all of the page's thread ${(task * 100).toFixed(1)} %, heap ${(before.JSHeapUsedSize / 2 ** 20).toFixed(1)} MiB ${heap >= 0 ? "+" : "−"}${Math.abs(heap).toFixed(2)}, ${nodes} more nodes in ${wall.toFixed(0)} s`;
+  assert.ok(script < 0.1, said);
+  assert.ok(heap < 1.5 && nodes < 300, said);
+  await world.done(page);
+  return said;
+}
+
+export async function clean(world) {
+  assert.deepEqual(world.guard.errors, []);
+  assert.deepEqual(world.guard.outside, []);
+  assert.ok(world.guard.requests > 0, "something was looked at");
+  return `${world.guard.requests} requests`;
+}
