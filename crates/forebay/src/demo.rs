@@ -1,6 +1,6 @@
 //! `forebay demo`: something to look at within a second, on files, with a light load.
 //!
-//! The first start makes four sparse files, a mirrored pool, a few volumes and a host that sees one of them over iSCSI;
+//! The first start makes four sparse files, a mirrored pool, some volumes and a host that sees one of them over iSCSI;
 //! later starts find them again, also after
 //! a `kill -9` at any point in between (what is missing is made, what is there is kept). Otherwise it is the same daemon
 //! as `serve`.
@@ -8,10 +8,10 @@
 use crate::appliance::{Addresses, Appliance, say};
 use crate::load::Load;
 use forebay_api::{Layout, PoolCreate};
-use forebay_base::{GIB, MIB};
+use forebay_base::{GIB, Id, MIB};
 use forebay_cli::{Exit, Failure, ServeOptions};
 use forebay_control::{problem, target_name};
-use forebay_pool::{ErrorKind, SyncPolicy, VolumeFormat, VolumeInfo, VolumeSpec};
+use forebay_pool::{BUILT_IN_LEVELS, ErrorKind, SyncPolicy, VolumeFormat, VolumeSpec};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -29,42 +29,43 @@ struct DemoVolume {
     size: u64,
     block_size: u32,
     sync: SyncPolicy,
-    /// The demonstration writes to it; otherwise it is the user's, and mapped to the demonstration's host.
-    loaded: bool,
+    level: Option<Id>,
 }
 
-const VOLUMES: [DemoVolume; 3] = [
-    DemoVolume { name: "files", size: GIB, block_size: 8192, sync: SyncPolicy::Always, loaded: false },
-    DemoVolume {
-        name: "database",
-        size: 256 * MIB,
-        block_size: 16384,
-        sync: SyncPolicy::Always,
-        loaded: true,
-    },
-    DemoVolume {
-        name: "scratch",
-        size: 256 * MIB,
-        block_size: 65536,
-        sync: SyncPolicy::Disabled,
-        loaded: true,
-    },
+const fn volume(name: &'static str, block_kib: u32) -> DemoVolume {
+    let (size, sync) = (256 * MIB, SyncPolicy::Always);
+    DemoVolume { name, size, block_size: block_kib << 10, sync, level: None }
+}
+
+/// The first is the user's, and mapped to the demonstration's host; the others have the load's clients.
+const VOLUMES: [DemoVolume; 6] = [
+    DemoVolume { size: GIB, ..volume("files", 8) },
+    // The least that is promised to anybody, so that also slow disks can keep it.
+    DemoVolume { level: Some(BUILT_IN_LEVELS[4].0), ..volume("database", 8) },
+    volume("mail", 32),
+    volume("media", 128),
+    DemoVolume { sync: SyncPolicy::Disabled, ..volume("scratch", 64) },
+    volume("desktops", 16),
 ];
 
 /// `forebay demo`.
 pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let mut appliance = Appliance::start(&options)?;
-    let loaded = set_up(&appliance)?;
+    set_up(&appliance)?;
     let addresses = appliance.announce(&options)?;
     say(&guide(&program(), &options.data.display().to_string(), &addresses));
-    let load = Load::start(&appliance.cores, loaded, appliance.events.clone());
+    let load = match options.nbd_tls {
+        // The load's clients speak plainly.
+        Some(_) => None,
+        None => addresses.nbd.parse().ok().map(|nbd| Load::start(nbd, &appliance.events)),
+    };
     appliance.daemon.wait_for_signal();
-    load.stop();
+    load.into_iter().for_each(Load::stop);
     appliance.stop()
 }
 
-/// Makes what is missing; returns the volumes to put load on.
-fn set_up(appliance: &Appliance) -> Result<Vec<VolumeInfo>, Failure> {
+/// Makes what is missing.
+fn set_up(appliance: &Appliance) -> Result<(), Failure> {
     let daemon = &appliance.daemon;
     let pools = daemon.block_on(appliance.engine.pools());
     if !pools.iter().any(|pool| pool.name == POOL) {
@@ -88,11 +89,9 @@ fn set_up(appliance: &Appliance) -> Result<Vec<VolumeInfo>, Failure> {
             })?;
         }
     }
-    let mut loaded = Vec::new();
-    let mut own = String::new();
     for wanted in &VOLUMES {
         let name = format!("{POOL}/{}", wanted.name);
-        let volume = match daemon.block_on(appliance.engine.volume(&name)) {
+        match daemon.block_on(appliance.engine.volume(&name)) {
             Err(error) if error.kind == ErrorKind::NotFound => {
                 let spec = VolumeSpec {
                     pool: POOL.into(),
@@ -102,21 +101,17 @@ fn set_up(appliance: &Appliance) -> Result<Vec<VolumeInfo>, Failure> {
                     sync: Some(wanted.sync),
                     compression: None,
                     format: VolumeFormat::Thin,
-                    level: None,
+                    level: wanted.level,
                     own_hosts: false,
                 };
                 daemon.block_on(appliance.engine.volume_create(spec))
             }
             found => found,
-        };
-        let volume = volume.map_err(problem)?;
-        match wanted.loaded {
-            true => loaded.push(volume),
-            false => own = name,
         }
+        .map_err(problem)?;
     }
-    daemon.ensure_host(HOST, &INITIATORS, &own)?;
-    Ok(loaded)
+    daemon.ensure_host(HOST, &INITIATORS, &format!("{POOL}/{}", VOLUMES[0].name))?;
+    Ok(())
 }
 
 /// Sparse files; one that is there is left as it is.
@@ -158,7 +153,7 @@ fn guide(program: &str, data: &str, addresses: &Addresses) -> String {
     let target = target_name(POOL);
     format!(
         "
-A mirrored pool on four files, with a light load whose every read is verified. From another terminal:
+A mirrored pool on four files, with five clients whose every read is verified. Look at it with a browser, or from another terminal:
 
   {command} pool status            the pool, its groups and disks
   {command} volume list            the volumes; {POOL}/files is yours
