@@ -91,7 +91,8 @@ pub async fn collect(shared: Arc<Shared>, cores: Cores) {
     collector.second(0, true).await;
     let mut before = now_unix_ms() / 1000;
     let into_second = Duration::from_millis(1000 - now_unix_ms() % 1000);
-    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + into_second, Duration::from_secs(1));
+    let mut ticks =
+        tokio::time::interval_at(tokio::time::Instant::now() + into_second, Duration::from_secs(1));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         tokio::select! {
@@ -115,7 +116,7 @@ pub async fn collect(shared: Arc<Shared>, cores: Cores) {
 
 impl Collector {
     async fn second(&mut self, at: u64, names: bool) -> Vec<forebay_analytics::Row> {
-        let facts = tokio::time::timeout(ANSWER, take_facts(&self.cores)).await.unwrap_or_default();
+        let facts = tokio::time::timeout(ANSWER, take_facts(self.cores.clone())).await.unwrap_or_default();
         let is_new = facts.iter().any(|one| !self.volumes.contains_key(&one.volume));
         if names || is_new {
             self.learn_names().await;
@@ -165,9 +166,14 @@ impl Collector {
             while pool.ledger.seconds.is_empty() {
                 let engine = &self.shared.engine;
                 let asked = async {
-                    let after = if pool.ledger.seen == 0 { newest(engine, name).await } else { pool.ledger.seen };
+                    let after =
+                        if pool.ledger.seen == 0 { newest(engine, name).await } else { pool.ledger.seen };
                     let ledger = engine.ledger(name, after).await.unwrap_or_default();
-                    (after, ledger, engine.disks_seconds(name, pool.disks.seen.max(after)).await.unwrap_or_default())
+                    (
+                        after,
+                        ledger,
+                        engine.disks_seconds(name, pool.disks.seen.max(after)).await.unwrap_or_default(),
+                    )
                 };
                 let Ok((after, ledger, disks)) = tokio::time::timeout(ANSWER, asked).await else { break };
                 pool.ledger.seen = after;
@@ -195,11 +201,11 @@ mod tests {
     #[test]
     fn one_second_is_shown_at_a_time_and_no_more_than_two_wait() {
         let mut pending = Pending::default();
-        let mut come = |pending: &mut Pending<u64>, numbers: &[u64]| {
+        let come = |pending: &mut Pending<u64>, numbers: &[u64]| {
             pending.come(numbers.iter().map(|number| Arc::new(*number)).collect(), |number| *number);
             pending.show().iter().map(|number| **number).collect::<Vec<_>>()
         };
-        assert_eq!(come(&mut pending, &[]), []);
+        assert!(come(&mut pending, &[]).is_empty());
         assert_eq!(come(&mut pending, &[7]), [7]);
         assert_eq!(come(&mut pending, &[8, 9]), [8]);
         assert_eq!(come(&mut pending, &[]), [9]);

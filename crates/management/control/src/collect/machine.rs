@@ -76,9 +76,9 @@ fn ports(class: &Path) -> BTreeMap<String, [(u64, u64); 2]> {
             (count(port, "tx_bytes")?, count(port, "tx_packets")?),
         ])
     };
-    let named = physical.take(PORTS_MAX).filter_map(|entry| {
-        Some((entry.file_name().to_string_lossy().into_owned(), counts(&entry.path())?))
-    });
+    let named = physical
+        .take(PORTS_MAX)
+        .filter_map(|entry| Some((entry.file_name().to_string_lossy().into_owned(), counts(&entry.path())?)));
     named.collect()
 }
 
@@ -101,7 +101,8 @@ mod tests {
         for (name, is_physical) in [("eth0", true), ("bond0", false)] {
             let port = class.path().join(name);
             fs::create_dir_all(port.join("statistics")).unwrap();
-            for (file, value) in [("rx_bytes", 1000), ("rx_packets", 10), ("tx_bytes", 20), ("tx_packets", 2)] {
+            for (file, value) in [("rx_bytes", 1000), ("rx_packets", 10), ("tx_bytes", 20), ("tx_packets", 2)]
+            {
                 fs::write(port.join("statistics").join(file), format!("{value}\n")).unwrap();
             }
             if is_physical {

@@ -19,7 +19,11 @@ pub struct Volume {
 impl Volume {
     pub fn of(volume: &VolumeInfo) -> Volume {
         let of_pool = |name: &String| format!("{}/{name}", volume.pool).into();
-        Volume { name: of_pool(&volume.name), project: volume.project.as_ref().map(of_pool), level: volume.level }
+        Volume {
+            name: of_pool(&volume.name),
+            project: volume.project.as_ref().map(of_pool),
+            level: volume.level,
+        }
     }
 }
 
@@ -130,8 +134,11 @@ impl<'a> Rows<'a> {
     fn volume(&mut self, pool: &str, one: &VolumeSecond) {
         let (account, labels) = (&one.account, self.names.labels(one.volume));
         let count = Value::Count;
-        let done =
-            [(Noun::Ops, count(account.done)), (Noun::Bytes, count(account.done_bytes)), (Noun::Failed, count(account.failed))];
+        let done = [
+            (Noun::Ops, count(account.done)),
+            (Noun::Bytes, count(account.done_bytes)),
+            (Noun::Failed, count(account.failed)),
+        ];
         self.add(Layer::Volume, labels.clone(), done);
         let stages = [
             ("ceiling", account.held),
@@ -155,7 +162,8 @@ impl<'a> Rows<'a> {
         }
         self.add(Layer::Qos, labels.clone(), values);
         let is_violated = one.state == State::Violated;
-        let cause = one.cause.as_ref().filter(|_| is_violated).map(|cause| (Dimension::Cause, words(pool, cause)));
+        let cause =
+            one.cause.as_ref().filter(|_| is_violated).map(|cause| (Dimension::Cause, words(pool, cause)));
         let violated = Value::Level(u64::from(is_violated));
         self.add(Layer::Qos, labels.into_iter().chain(cause), [(Noun::Violated, violated)]);
     }
@@ -170,7 +178,8 @@ impl<'a> Rows<'a> {
                 (Dimension::Pool, Arc::from(pool)),
                 (Dimension::Device, format!("{pool}/{number}").into()),
             ];
-            labels.extend(groups.get(number).map(|group| (Dimension::Group, format!("{pool}/{group}").into())));
+            labels
+                .extend(groups.get(number).map(|group| (Dimension::Group, format!("{pool}/{group}").into())));
             let busy = (u128::from(vitals.busy) * 1000 / u128::from(second.span.max(1))).min(1000);
             self.add(Layer::Disk, labels.clone(), [(Noun::Busy, Value::Level(busy as u64))]);
             for (kind, served) in ["read", "write", "flush"].into_iter().zip(&vitals.served) {
@@ -202,7 +211,8 @@ impl<'a> Rows<'a> {
         }
         for (port, ways) in seen.ports {
             for (direction, (bytes, packets)) in ["in", "out"].into_iter().zip(ways) {
-                let labels = [(Dimension::Device, port.as_str().into()), (Dimension::Direction, direction.into())];
+                let labels =
+                    [(Dimension::Device, port.as_str().into()), (Dimension::Direction, direction.into())];
                 let values = [(Noun::Bytes, Value::Count(bytes)), (Noun::Packets, Value::Count(packets))];
                 self.add(Layer::Nic, labels, values);
             }
@@ -259,7 +269,19 @@ mod tests {
     }
 
     fn second() -> LedgerSecond {
-        let account = Account { asked: 9, done: 8, done_bytes: 65_536, late: 2, open: 1, turn: 500, timed: 8, p99: 77, cost: 1000, total: 900, ..Account::default() };
+        let account = Account {
+            asked: 9,
+            done: 8,
+            done_bytes: 65_536,
+            late: 2,
+            open: 1,
+            turn: 500,
+            timed: 8,
+            p99: 77,
+            cost: 1000,
+            total: 900,
+            ..Account::default()
+        };
         let one = VolumeSecond {
             volume: Id(7),
             name: "web/a".into(),
@@ -290,7 +312,7 @@ mod tests {
         let names = names(&volumes);
         let mut rows = Rows::new(&names);
         rows.ledger("tank", &second());
-        let mut latencies = forebay_target_histogram();
+        let mut latencies = forebay_probe::Histogram::default();
         latencies.record(5000);
         let served = Served { count: 1, bytes: 4096, nanos: 5000, latencies: Some(latencies) };
         let vitals = forebay_runtime::Vitals {
@@ -323,27 +345,35 @@ mod tests {
         assert_eq!(value(Layer::Observer, Noun::Rows, ""), Value::Level(rows.len() as u64));
     }
 
-    fn forebay_target_histogram() -> forebay_probe::Histogram {
-        forebay_probe::Histogram::default()
-    }
-
     #[test]
     fn clients_are_hosts_where_somebody_named_them_and_volumes_have_names() {
         let volumes = volume();
         let names = names(&volumes);
         let mut rows = Rows::new(&names);
-        for (protocol, client, volume) in
-            [(Protocol::Nbd, "10.0.0.7", Id(7)), (Protocol::Iscsi, "iqn.esx1", Id(7)), (Protocol::Iscsi, "eui.1", Id(8))]
-        {
+        for (protocol, client, volume) in [
+            (Protocol::Nbd, "10.0.0.7", Id(7)),
+            (Protocol::Iscsi, "iqn.esx1", Id(7)),
+            (Protocol::Iscsi, "eui.1", Id(8)),
+        ] {
             let client = client.to_string();
             rows.client(ClientFacts { protocol, client, volume, failed: 1, facts: Vec::new() });
         }
         let rows = rows.into_rows();
         check(&rows);
-        let clients: Vec<_> = rows.iter().map(|row| {
-            let of = |dimension| row.labels.iter().find(|(one, _)| *one == dimension).map(|(_, value)| value.to_string());
-            (row.layer, of(Dimension::Client).unwrap(), of(Dimension::Volume).unwrap(), of(Dimension::Project))
-        }).collect();
+        let clients: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                let of = |dimension| {
+                    row.labels.iter().find(|(one, _)| *one == dimension).map(|(_, value)| value.to_string())
+                };
+                (
+                    row.layer,
+                    of(Dimension::Client).unwrap(),
+                    of(Dimension::Volume).unwrap(),
+                    of(Dimension::Project),
+                )
+            })
+            .collect();
         let web = Some("tank/web".to_string());
         assert_eq!(clients[0], (Layer::Nbd, "10.0.0.7".into(), "tank/web/a".into(), web.clone()));
         assert_eq!(clients[1], (Layer::Iscsi, "esx1".into(), "tank/web/a".into(), web));
