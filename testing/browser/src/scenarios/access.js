@@ -54,7 +54,7 @@ export async function roles(world) {
     await admin.getByLabel("Name", { exact: true }).fill(VIEWER.name);
     await admin.getByLabel("Password", { exact: true }).fill(VIEWER.password);
     await admin.getByRole("button", { name: "Make the user" }).click();
-    await admin.getByRole("cell", { name: VIEWER.name }).waitFor();
+    await admin.getByRole("cell", { name: VIEWER.name, exact: true }).waitFor();
     await world.done(admin);
   }
   const page = await world.page({}, VIEWER);

@@ -56,7 +56,7 @@ export async function violation(world) {
   await world.ensureLoad();
   const levels = itemsOf(await world.daemon.json("level", "list"));
   if (!levels.some(({ name }) => name === "strict")) await world.daemon.command("level", "create", "strict", "--latency", "100us");
-  await world.daemon.command("volume", "set", "tank/db", "--level", "strict", "--best-effort", "--yes").catch(() => world.daemon.command("volume", "set", "tank/db", "--level", "strict", "--yes"));
+  await world.daemon.command("volume", "set", "tank/db", "--level", "strict");
   const page = await world.page();
   const sentence = page.locator("section[aria-label='How it is']");
   await until("the dashboard says it", async () => (await sentence.innerText()).includes("tank/db"), 60);
