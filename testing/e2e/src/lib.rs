@@ -2,8 +2,9 @@
 //!
 //! [`host`] is the machine and how it is left as it was found, [`server`] the servers under test, [`history`] and
 //! [`load`] the oracle and the writers of the kill -9 test. The scenarios are [`readme`], [`kill`],
-//! [`tools`], [`filesystem`] and, over iSCSI, [`iscsi`], [`reservations`] and [`guest`]; `main.rs` runs them.
+//! [`tools`], [`analytics`], [`filesystem`] and, over iSCSI, [`iscsi`], [`reservations`] and [`guest`]; `main.rs` runs them.
 
+pub mod analytics;
 pub mod filesystem;
 pub mod guest;
 pub mod hang;

@@ -4,7 +4,7 @@
 //! `/var/tmp`. The failures are said once more at the end; the last line is `N passed, N failed`.
 
 use forebay_e2e::host::{self, Directory, Outcome};
-use forebay_e2e::{filesystem, guest, hang, heal, iscsi, kill, readme, reservations, tools};
+use forebay_e2e::{analytics, filesystem, guest, hang, heal, iscsi, kill, readme, reservations, tools};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -31,6 +31,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "tools",
         shows: "fio, nbdcopy, nbdinfo, qemu-img and qemu-io agree about what is on a volume",
         run: tools::all,
+    },
+    Scenario {
+        name: "analytics",
+        shows: "what fio counted is what the analytics tell, also after a kill",
+        run: analytics::agree,
     },
     Scenario { name: "iscsi-suite", shows: "libiscsi's conformance suite, whole", run: iscsi::suite },
     Scenario { name: "iscsi-tools", shows: "qemu-img and qemu-io over iSCSI", run: iscsi::tools },

@@ -21,7 +21,7 @@ fn scheduler() -> Scheduler<FlowId> {
 }
 
 /// Nanoseconds of the thread's processor time for each of `count` calls: the median of some rounds.
-fn each(count: u64, mut request: impl FnMut(Nanos)) -> f64 {
+pub(super) fn each(count: u64, mut request: impl FnMut(Nanos)) -> f64 {
     let mut now = Nanos(1);
     let round = |_| {
         let start = thread_seconds();
