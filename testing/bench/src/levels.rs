@@ -105,7 +105,11 @@ pub fn run(server: &Path, quick: bool) -> Outcome {
         at_most(1000.0),
     ));
     // Two in a hundred of the 5 µs of processor that a request over NBD should take in all.
-    figures.push(Figure::new("analytics, at the client: ns a request", watching::client(calls), at_most(80.0)));
+    figures.push(Figure::new(
+        "analytics, at the client: ns a request",
+        watching::client(calls),
+        at_most(80.0),
+    ));
     figures.push(Figure::new("analytics, at the disk: ns a request", watching::disk(calls), at_most(20.0)));
     report::print(&figures, quick);
     println!(

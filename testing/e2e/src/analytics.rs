@@ -89,8 +89,18 @@ fn of_fio(operation: &Value) -> Measured {
 fn told(server: &Forebay, export: &Export, operation: &str) -> Outcome<Measured> {
     let of = format!("[op={operation}][volume={}]", export.name);
     let ask = |noun: &str, step: &str| -> Outcome<Value> {
-        let words =
-            ["stat", "query", &format!("nbd.{noun}{of}"), "--from", "-120", "--to", "0", "--step", step, "--json"];
+        let words = [
+            "stat",
+            "query",
+            &format!("nbd.{noun}{of}"),
+            "--from",
+            "-120",
+            "--to",
+            "0",
+            "--step",
+            step,
+            "--json",
+        ];
         serde_json::from_str(&server.cli(&words)?).context("the answer's JSON")
     };
     let sum = |answer: &Value| -> f64 {
@@ -120,7 +130,10 @@ fn compare(export: &Export, operation: &str, theirs: Measured, ours: Measured) -
     }
     // Both round up within a histogram: ours to an eighth, fio's to one in 128.
     if ours.p50_ns == 0.0 || ours.p50_ns > theirs.p50_ns * 1.14 || ours.p99_ns > theirs.p99_ns * 1.3 {
-        return Err(format!("{} {operation}: fio waited {theirs:?}, the analytics say {ours:?}", export.name));
+        return Err(format!(
+            "{} {operation}: fio waited {theirs:?}, the analytics say {ours:?}",
+            export.name
+        ));
     }
     Ok(format!(
         "{} {operation}: {} requests of {}, p50 {:.2} and p99 {:.2} of the client's",
