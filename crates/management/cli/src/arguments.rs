@@ -6,6 +6,7 @@ use crate::levels::Level;
 use crate::projects::{Project, property};
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
+use crate::statistics::{Stat, WorksheetCommand};
 use crate::top::Top;
 use crate::users::{AlertCommand, Audit, SetupCommand, User};
 use crate::validate::Validate;
@@ -75,6 +76,12 @@ pub enum Noun {
     /// Who uses what now, second by second
     #[command(subcommand)]
     Top(Top),
+    /// Who did how much, and how long it took: now and in the past
+    #[command(subcommand)]
+    Stat(Stat),
+    /// Graphs that somebody has saved
+    #[command(subcommand)]
+    Worksheet(WorksheetCommand),
     /// Long work
     #[command(subcommand)]
     Task(Task),

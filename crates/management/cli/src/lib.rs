@@ -19,6 +19,7 @@ mod secret;
 mod show;
 mod size;
 mod snapshots;
+mod statistics;
 mod streams;
 mod table;
 mod top;
@@ -140,6 +141,8 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
         Noun::Alert(command) => session(data_given)?.alert(command),
         Noun::User(command) => session(data_given)?.user(command),
         Noun::Setup(command) => session(data_given)?.setup(command),
+        Noun::Stat(command) => session(data_given)?.stat(command),
+        Noun::Worksheet(command) => session(data_given)?.worksheet(command),
         Noun::Audit(command) => session(data_given)?.audit(command),
         Noun::Token(command) => session(data_given)?.token(command),
         Noun::Check(check) => {
@@ -332,6 +335,14 @@ mod tests {
             "token create ci --role admin --expires 1d",
             "token list",
             "token delete ci",
+            "stat list",
+            "stat query iscsi.ops[op=read][client] --from -3600 --to 0 --step 10 --limit 20",
+            "stat query nbd.latency --from 1790000000 --to 1790000300 --json",
+            "stat heatmap nbd.ops[latency] --from -60",
+            "worksheet list",
+            "worksheet show x",
+            "worksheet delete x --dry-run",
+            "worksheet export x --format csv",
             "serve --data d --http-name box.example --http-name box",
             "user create anna --role admin --password-file f --dry-run",
             "user list",
@@ -402,6 +413,10 @@ mod tests {
             ("pool import", "NAME_AND_DISKS"),
             ("pool export tank --wait --no-wait", "cannot be used with"),
             ("pool polish tank", "unrecognized subcommand"),
+            ("stat query", "<EXPRESSION>"),
+            ("stat query nbd.ops --limit 101", "101"),
+            ("stat heatmap nbd.ops[latency] --step 0", "--step"),
+            ("worksheet export x --format xml", "possible values"),
         ] {
             let error = parse(line).err().unwrap_or_else(|| panic!("accepted: {line}"));
             assert!(error.use_stderr() && error.to_string().contains(words), "{line}: {error}");

@@ -117,7 +117,7 @@ impl Totals {
                 let name = format!("{name}_total");
                 head(out, &name, "counter", one.sentence);
                 for (labels, count) in series {
-                    line(out, &name, labels, None, *count as f64 * scale);
+                    line(out, &name, labels, None, *count as f64 / scale);
                 }
             }
             Kind::Gauge(together) => {
@@ -131,7 +131,7 @@ impl Totals {
                         }
                         forebay_analytics::Together::Greatest => gathered.greatest as f64,
                     };
-                    line(out, &name, labels, None, value * scale);
+                    line(out, &name, labels, None, value / scale);
                 }
             }
             Kind::Spread(Scale::Log) => {
@@ -165,13 +165,13 @@ impl Histogram {
         for power in powers {
             // Buckets end one before a power of two; what is exactly that size is in the next.
             let edge = (1u64 << power) - 1;
-            line(out, &bucket, labels, Some(&(edge as f64 * scale).to_string()), below(edge) as f64);
+            line(out, &bucket, labels, Some(&(edge as f64 / scale).to_string()), below(edge) as f64);
         }
         let count: u64 = self.counts.values().sum();
         line(out, &bucket, labels, Some("+Inf"), count as f64);
         let middle = |bucket: u16| (Scale::Log.least(bucket) + Scale::Log.greatest(bucket)) as f64 / 2.0;
         let sum: f64 = self.counts.iter().map(|(bucket, count)| middle(*bucket) * *count as f64).sum();
-        line(out, &format!("{name}_sum"), labels, None, sum * scale);
+        line(out, &format!("{name}_sum"), labels, None, sum / scale);
         line(out, &format!("{name}_count"), labels, None, count as f64);
     }
 }
@@ -182,12 +182,12 @@ fn is_many(dimension: Dimension) -> bool {
     matches!(dimension, Volume | Project | Device | Group | Cause | Level | Pool)
 }
 
-/// The suffix of a unit, and what values are multiplied with to be of it: Prometheus has seconds and parts of one.
+/// The suffix of a unit, and what values are divided by to be of it (which rounds once): Prometheus has seconds and parts of one.
 fn unit(unit: &str) -> (&'static str, f64) {
     match unit {
-        "ns" | "ns-per-second" => ("seconds", 1e-9),
+        "ns" | "ns-per-second" => ("seconds", 1e9),
         "bytes" | "bytes-per-second" => ("bytes", 1.0),
-        "thousandths" => ("ratio", 1e-3),
+        "thousandths" => ("ratio", 1e3),
         _ => ("", 1.0),
     }
 }
