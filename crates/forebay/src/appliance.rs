@@ -68,10 +68,13 @@ impl Appliance {
         let control = Options {
             listen: options.listen.clone(),
             http_names: options.http_names.clone(),
+            http_tls: options.http_tls.clone(),
+            https: options.https,
             cores: cores.count(),
         };
         let daemon = Daemon::start(dir.clone(), events.clone(), engine.clone(), control)?;
         daemon.import();
+        daemon.collect(cores.clone());
         Ok(Appliance { dir, events, cores, engine, daemon, nbd: None, iscsi: None, running })
     }
 
@@ -103,6 +106,7 @@ impl Appliance {
         let socket = self.daemon.socket();
         let file = json!({
             "http": addresses.http,
+            "http_url": self.daemon.http_url(),
             "nbd": addresses.nbd,
             "nbd_uri": addresses.nbd_uri,
             "iscsi": addresses.iscsi,
@@ -113,12 +117,16 @@ impl Appliance {
                 .object(self.dir.file(ADDRESSES).display().to_string())
         })?;
         say(&format!(
-            "forebay: ready, API http://{}, NBD {}, iSCSI {}, socket {}",
-            addresses.http,
+            "forebay: ready, API {}, NBD {}, iSCSI {}, socket {}",
+            self.daemon.http_url(),
             addresses.nbd_uri,
             addresses.iscsi.join(" "),
             socket.display()
         ));
+        if let Some((certificate, fingerprint)) = self.daemon.http_authority() {
+            let certificate = certificate.display();
+            say(&format!("forebay: HTTPS goes by the authority in {certificate}, SHA-256 {fingerprint}"));
+        }
         if let Some(link) = self.daemon.setup_link()? {
             say(&format!("forebay: nobody can log in yet; make the first administrator at {link}"));
         }
@@ -163,7 +171,7 @@ pub struct Addresses {
     /// `HOST:PORT`.
     pub http: String,
     /// `HOST:PORT`.
-    nbd: String,
+    pub nbd: String,
     /// With scheme.
     pub nbd_uri: String,
     /// `HOST:PORT` of each portal.

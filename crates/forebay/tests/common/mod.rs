@@ -25,7 +25,7 @@ const ISCSI_PORTALS: [&str; 4] = ["--iscsi", "127.0.0.1:0", "--iscsi", "127.0.0.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     // What the developer's own environment says about a daemon is not meant here.
-    for name in ["FOREBAY_DATA", "FOREBAY_URL", "FOREBAY_TOKEN", "NO_COLOR"] {
+    for name in ["FOREBAY_DATA", "FOREBAY_URL", "FOREBAY_TOKEN", "FOREBAY_CA", "NO_COLOR"] {
         command.env_remove(name);
     }
     command.stdin(Stdio::null());
@@ -161,7 +161,10 @@ impl Daemon {
         let mut daemon =
             Daemon { child, http: String::new(), nbd: String::new(), iscsi: Vec::new(), lines, log };
         let ready = daemon.line();
-        assert!(ready.starts_with("forebay: ready, API http://127.0.0.1:"), "{ready}");
+        let is_ready = ["http", "https"]
+            .iter()
+            .any(|scheme| ready.starts_with(&format!("forebay: ready, API {scheme}://127.0.0.1:")));
+        assert!(is_ready, "{ready}");
         let addresses =
             fs::read_to_string(place.data().join("addresses.json")).expect("addresses are written");
         let addresses: Value = serde_json::from_str(&addresses).expect("addresses are JSON");

@@ -27,7 +27,7 @@ use std::path::PathBuf;
                   Exit status: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict, 5 refused as unsafe, 6 degraded, \
                   7 unreachable.\n\
                   Environment: FOREBAY_DATA (the daemon's directory), FOREBAY_URL and FOREBAY_TOKEN (a daemon \
-                  elsewhere), NO_COLOR."
+                  elsewhere), FOREBAY_CA (a file with the authorities that its https:// is trusted by), NO_COLOR."
 )]
 pub struct Arguments {
     /// The daemon's data directory [default: $FOREBAY_DATA or /var/lib/forebay]
@@ -119,12 +119,21 @@ pub enum Noun {
 
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Where the API answers; port 0 takes a free one
+    /// Where the API and the browser interface answer; port 0 takes a free one. Beyond this host over HTTPS
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     pub listen: String,
     /// A name of this host under which the API is reached, besides its addresses; given several times, there are more
     #[arg(long, value_name = "NAME", action = clap::ArgAction::Append)]
     pub http_name: Vec<String>,
+    /// Certificate chain for HTTPS, PEM [default: beyond this host, one of its own]
+    #[arg(long, value_name = "FILE", requires = "http_key")]
+    pub http_cert: Option<PathBuf>,
+    /// The certificate's private key, PEM
+    #[arg(long, value_name = "FILE", requires = "http_cert")]
+    pub http_key: Option<PathBuf>,
+    /// HTTPS on this host, too
+    #[arg(long)]
+    pub https: bool,
     /// Where NBD clients connect; port 0 takes a free one. Beyond this host only with TLS
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10809")]
     pub nbd: String,

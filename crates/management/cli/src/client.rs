@@ -4,6 +4,7 @@
 //! that a wrong address cannot hang a script or fill its memory; streams, which are as long as they are, by the time in which nothing moves.
 
 use crate::failure::{Exit, Failure};
+use crate::tls;
 use forebay_api::{Operation, Page, Problem, encode_segment};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited};
@@ -37,6 +38,13 @@ const STREAM_SECONDS_MAX: u64 = 360;
 const PIECE_BYTES: usize = 256 << 10;
 const PIECES_MAX: usize = 4;
 
+/// Whom to trust.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tls {
+    /// A file with authorities; without it, the system's.
+    pub ca: Option<String>,
+}
+
 /// Where the daemon is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
@@ -45,6 +53,8 @@ pub enum Target {
         /// `HOST:PORT`.
         authority: String,
         token: Option<String>,
+        /// How it is reached over TLS, if it is.
+        tls: Option<Tls>,
     },
 }
 
@@ -58,26 +68,23 @@ impl Target {
         if data.is_none()
             && let Some(url) = wanted("FOREBAY_URL")
         {
-            return Target::parse(&url, wanted("FOREBAY_TOKEN"));
+            return Target::parse(&url, wanted("FOREBAY_TOKEN"), wanted("FOREBAY_CA"));
         }
         let data = data.map(Path::to_path_buf).unwrap_or_else(|| crate::data_directory(None, &environment));
         Ok(Target::Socket(data.join("forebay.sock")))
     }
 
-    fn parse(url: &str, token: Option<String>) -> Result<Target, Failure> {
+    fn parse(url: &str, token: Option<String>, ca: Option<String>) -> Result<Target, Failure> {
         let wrong =
             |detail: &str, remedy: &str| Err(Failure::new(Exit::Usage, detail, remedy).object("FOREBAY_URL"));
         let Ok(uri) = url.parse::<Uri>() else {
             return wrong("it is not a URL", "Write it like http://127.0.0.1:8080.");
         };
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                let remedy = "Use http:// through an SSH tunnel (ssh -L 8080:127.0.0.1:8080 HOST).";
-                return wrong("this version's command line does not speak TLS", remedy);
-            }
+        let (tls, port) = match uri.scheme_str() {
+            Some("http") => (None, 80),
+            Some("https") => (Some(Tls { ca }), 443),
             _ => return wrong("it has no scheme", "Write it like http://127.0.0.1:8080."),
-        }
+        };
         if !uri.path().trim_end_matches('/').is_empty() || uri.query().is_some() {
             return wrong("it has a path", "Write only scheme, host and port, like http://127.0.0.1:8080.");
         }
@@ -86,9 +93,9 @@ impl Target {
         };
         let authority = match authority.port() {
             Some(_) => authority.to_string(),
-            None => format!("{authority}:80"),
+            None => format!("{authority}:{port}"),
         };
-        Ok(Target::Http { authority, token })
+        Ok(Target::Http { authority, token, tls })
     }
 
     /// Paths of disks are the daemon's: on the same host they may be written relative to here.
@@ -315,10 +322,17 @@ impl Client {
                 let stream = stream.map_err(|error| self.target.unreachable(error))?;
                 self.send(stream, call, body, "localhost", None).await
             }
-            Target::Http { authority, token } => {
+            Target::Http { authority, token, tls } => {
                 let stream = timeout(connecting, TcpStream::connect(authority)).await.map_err(|_| late())?;
                 let stream = stream.map_err(|error| self.target.unreachable(error))?;
-                self.send(stream, call, body, authority, token.as_deref()).await
+                match tls {
+                    None => self.send(stream, call, body, authority, token.as_deref()).await,
+                    Some(Tls { ca }) => {
+                        let handshake = tls::connect(stream, authority, ca.as_deref());
+                        let stream = timeout(connecting, handshake).await.map_err(|_| late())??;
+                        self.send(stream, call, body, authority, token.as_deref()).await
+                    }
+                }
             }
         }
     }
@@ -428,12 +442,15 @@ mod tests {
         let both = [("FOREBAY_DATA", "/d"), ("FOREBAY_URL", "http://h:1/"), ("FOREBAY_TOKEN", "t")];
         assert_eq!(choose(Some("/x"), &both), socket("/x/forebay.sock"));
         let http = |authority: &str, token: Option<&str>| {
-            Ok(Target::Http { authority: authority.into(), token: token.map(str::to_string) })
+            Ok(Target::Http { authority: authority.into(), token: token.map(str::to_string), tls: None })
         };
         assert_eq!(choose(None, &both), http("h:1", Some("t")));
         assert_eq!(choose(None, &[("FOREBAY_URL", "http://[::1]")]), http("[::1]:80", None));
-        for url in ["https://h", "h:1", "http://", "http://h/api", "http://u:p@h/", "not a url", "http://h?x"]
-        {
+        let secure = [("FOREBAY_URL", "https://h"), ("FOREBAY_CA", "f")];
+        let expected =
+            Target::Http { authority: "h:443".into(), token: None, tls: Some(Tls { ca: Some("f".into()) }) };
+        assert_eq!(choose(None, &secure), Ok(expected));
+        for url in ["h:1", "http://", "http://h/api", "http://u:p@h/", "not a url", "http://h?x"] {
             assert_eq!(choose(None, &[("FOREBAY_URL", url)]), Err(Exit::Usage), "{url}");
         }
     }

@@ -22,6 +22,7 @@ mod snapshots;
 mod statistics;
 mod streams;
 mod table;
+mod tls;
 mod top;
 mod trash;
 mod users;
@@ -47,6 +48,10 @@ pub struct ServeOptions {
     pub listen: String,
     /// Names of this host under which the API is reached, besides its addresses.
     pub http_names: Vec<String>,
+    /// Certificate and key for HTTPS, PEM files.
+    pub http_tls: Option<(PathBuf, PathBuf)>,
+    /// Also on loopback.
+    pub https: bool,
     /// `HOST:PORT` of NBD.
     pub nbd: String,
     /// `HOST:PORT` of each iSCSI portal, in the order of their portal groups.
@@ -136,13 +141,13 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
         Noun::Level(command) => session(data_given)?.level(command),
         Noun::Session(command) => session(data_given)?.session(command),
         Noun::Top(command) => session(data_given)?.top(command),
+        Noun::Stat(command) => session(data_given)?.stat(command),
+        Noun::Worksheet(command) => session(data_given)?.worksheet(command),
         Noun::Task(command) => session(data_given)?.task_command(command),
         Noun::Event(command) => session(data_given)?.event(command),
         Noun::Alert(command) => session(data_given)?.alert(command),
         Noun::User(command) => session(data_given)?.user(command),
         Noun::Setup(command) => session(data_given)?.setup(command),
-        Noun::Stat(command) => session(data_given)?.stat(command),
-        Noun::Worksheet(command) => session(data_given)?.worksheet(command),
         Noun::Audit(command) => session(data_given)?.audit(command),
         Noun::Token(command) => session(data_given)?.token(command),
         Noun::Check(check) => {
@@ -176,6 +181,8 @@ fn serve_options(data: Option<PathBuf>, options: arguments::Serve) -> ServeOptio
         data: data_directory(data, &environment),
         listen: options.listen,
         http_names: options.http_name,
+        http_tls: options.http_cert.zip(options.http_key),
+        https: options.https,
         nbd: options.nbd,
         iscsi: options.iscsi,
         cores: options.shards.map(|shards| shards as usize),
@@ -328,13 +335,6 @@ mod tests {
             "pool calibrate tank --no-wait",
             "session list --host esx1",
             "session drop 7",
-            "task list",
-            "task watch x",
-            "task cancel x",
-            "event list --follow --json",
-            "token create ci --role admin --expires 1d",
-            "token list",
-            "token delete ci",
             "stat list",
             "stat query iscsi.ops[op=read][client] --from -3600 --to 0 --step 10 --limit 20",
             "stat query nbd.latency --from 1790000000 --to 1790000300 --json",
@@ -343,7 +343,15 @@ mod tests {
             "worksheet show x",
             "worksheet delete x --dry-run",
             "worksheet export x --format csv",
+            "task list",
+            "task watch x",
+            "task cancel x",
+            "event list --follow --json",
+            "token create ci --role admin --expires 1d",
+            "token list",
+            "token delete ci",
             "serve --data d --http-name box.example --http-name box",
+            "serve --data d --http-cert c --http-key k",
             "user create anna --role admin --password-file f --dry-run",
             "user list",
             "user set anna --role viewer --password",
@@ -405,18 +413,19 @@ mod tests {
             ("volume map tank/a", "--host"),
             ("volume map tank/a --host esx1 --lun 16384", "16384"),
             ("volume create tank/a --size 1G --logical-block 4K", "--host"),
-            ("check a", "--offline"),
-            ("user set anna", "--password"),
-            ("user create anna --password secret", "--password"),
-            ("serve --nbd-tls-cert c", "--nbd-tls-key"),
-            ("serve --shards 0", "--shards"),
-            ("pool import", "NAME_AND_DISKS"),
-            ("pool export tank --wait --no-wait", "cannot be used with"),
-            ("pool polish tank", "unrecognized subcommand"),
             ("stat query", "<EXPRESSION>"),
             ("stat query nbd.ops --limit 101", "101"),
             ("stat heatmap nbd.ops[latency] --step 0", "--step"),
             ("worksheet export x --format xml", "possible values"),
+            ("check a", "--offline"),
+            ("user set anna", "--password"),
+            ("user create anna --password secret", "--password"),
+            ("serve --nbd-tls-cert c", "--nbd-tls-key"),
+            ("serve --http-cert c", "--http-key"),
+            ("serve --shards 0", "--shards"),
+            ("pool import", "NAME_AND_DISKS"),
+            ("pool export tank --wait --no-wait", "cannot be used with"),
+            ("pool polish tank", "unrecognized subcommand"),
         ] {
             let error = parse(line).err().unwrap_or_else(|| panic!("accepted: {line}"));
             assert!(error.use_stderr() && error.to_string().contains(words), "{line}: {error}");

@@ -19,6 +19,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use forebay_api::{Access, Code, Operation, Problem};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::sync::Notify;
@@ -72,6 +73,10 @@ pub struct Front {
     pub authority: String,
     /// What `Host` may name besides a port, in lower case; `None`: whatever it likes.
     pub hosts: Option<Vec<String>>,
+    /// Of a certificate that was given.
+    pub certificate_ends_unix_ms: Option<u64>,
+    /// Where our own authority's certificate is, and its SHA-256.
+    pub certificate_authority: Option<(PathBuf, String)>,
 }
 
 /// Refuses, or finds out who asks and lets it go on.

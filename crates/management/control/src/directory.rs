@@ -83,16 +83,28 @@ impl DataDir {
         self.path.join(name)
     }
 
-    /// Replaces a file whole, durably.
+    /// Makes a directory below, private to the owner, unless it is there.
+    pub fn make(&self, name: &str) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(self.path.join(name)) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            made => made.and_then(|()| File::open(&self.path)?.sync_all()),
+        }
+    }
+
+    /// Replaces a file whole, durably. The name may begin with a directory below.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let new = self.path.join(format!(".{name}.new"));
+        let (directory, name) = match name.rsplit_once('/') {
+            Some((directory, name)) => (self.path.join(directory), name),
+            None => (self.path.clone(), name),
+        };
+        let new = directory.join(format!(".{name}.new"));
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
         // A file left behind by somebody else keeps its mode; ours is private.
         rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&new, self.path.join(name))?;
-        File::open(&self.path)?.sync_all()
+        fs::rename(&new, directory.join(name))?;
+        File::open(&directory)?.sync_all()
     }
 
     /// A file's content; `None` when there is no such file.

@@ -44,6 +44,7 @@ mod static_files;
 mod statistics;
 mod store;
 mod tasks;
+mod tls;
 mod tokens;
 mod users;
 
@@ -187,6 +188,10 @@ pub struct Options {
     pub listen: String,
     /// Names of this host under which HTTP is reached, besides its addresses.
     pub http_names: Vec<String>,
+    /// Certificate and key for HTTPS, in PEM; without them beyond this host our own are made.
+    pub http_tls: Option<(PathBuf, PathBuf)>,
+    /// Our own also on loopback.
+    pub https: bool,
     /// How many cores the engine has: the default number of a new pool's shards.
     pub cores: usize,
 }
@@ -262,21 +267,31 @@ impl Daemon {
             let _context = runtime.enter();
             server::bind_socket(&dir)?
         };
-        if !http.ip().is_loopback() {
-            let message = "HTTP without TLS listens beyond this host: put a TLS proxy in front, or tokens can be \
-                           overheard";
-            shared.events.record(Severity::Warning, "api.plaintext", &http.to_string(), message);
+        let tls = tls_of(&dir, &options, http)?;
+        for (code, message) in &tls.as_ref().map_or(Vec::new(), |(_, made)| made.clone()) {
+            shared.events.record(Severity::Info, code, &http.to_string(), message);
         }
+        let tls = tls.map(|(tls, _)| Arc::new(tls));
         let front = Front {
-            tls: false,
-            authority: http.to_string(),
+            tls: tls.is_some(),
+            authority: match http.ip().is_unspecified() {
+                true => tls::authority_of(&tls::names(http, &options.http_names, &host_name()), http.port()),
+                false => http.to_string(),
+            },
             hosts: authentication::hosts_of(http.ip(), &options.http_names),
+            certificate_ends_unix_ms: tls.as_ref().and_then(|tls| tls.given_ends_unix_ms),
+            certificate_authority: tls.as_ref().and_then(|tls| tls.authority.clone()),
         };
         assert!(shared.front.set(front).is_ok(), "HTTP is bound once");
-        let listeners = [
-            (Listening::Http(listener_http), Transport::Http),
-            (Listening::Socket(listener_socket), Transport::Socket),
-        ];
+        let listening = match &tls {
+            Some(tls) => Listening::Https(listener_http, tls.config().into()),
+            None => Listening::Http(listener_http),
+        };
+        if let Some(tls) = tls {
+            runtime.spawn(renew(shared.clone(), dir.clone(), tls));
+        }
+        let listeners =
+            [(listening, Transport::Http), (Listening::Socket(listener_socket), Transport::Socket)];
         let servers = listeners.map(|(listening, transport)| {
             let router = routes::router(shared.clone(), transport);
             runtime.spawn(server::serve(listening, router, shared.stopping.subscribe()))
@@ -346,6 +361,17 @@ impl Daemon {
     /// Where HTTP listens.
     pub fn http(&self) -> SocketAddr {
         self.http
+    }
+
+    /// With scheme, as people write it into a browser.
+    pub fn http_url(&self) -> String {
+        let scheme = if self.shared.front().tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.shared.front().authority)
+    }
+
+    /// The authority of our own that HTTPS goes by, if it does: its certificate, and the SHA-256 of that.
+    pub fn http_authority(&self) -> Option<(PathBuf, String)> {
+        self.shared.front().certificate_authority.clone()
     }
 
     /// The owner's socket.
@@ -429,6 +455,45 @@ async fn watch_fill(shared: Arc<Shared>) {
             told.insert(pool.name, fill);
         }
         handlers::alerts::look(&shared).await;
+    }
+}
+
+/// How HTTP is protected: as it was asked for, or as it has to be.
+fn tls_of(
+    dir: &DataDir,
+    options: &Options,
+    http: SocketAddr,
+) -> Result<Option<(tls::Tls, Vec<tls::Made>)>, Problem> {
+    match &options.http_tls {
+        Some((certificate, key)) => Ok(Some((tls::Tls::given(certificate, key)?, Vec::new()))),
+        None if http.ip().is_loopback() && !options.https => Ok(None),
+        None => {
+            let names = tls::names(http, &options.http_names, &host_name());
+            tls::Tls::own(dir, names, events::now_unix_ms()).map(Some)
+        }
+    }
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Looks once a day whether our certificate is about to end.
+async fn renew(shared: Arc<Shared>, dir: Arc<DataDir>, tls: Arc<tls::Tls>) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(24 * 3600));
+    // The first is at once, and it was looked just now.
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let (dir, tls) = (dir.clone(), tls.clone());
+        match blocking(move || tls.renew(&dir, events::now_unix_ms())).await {
+            Ok(made) => made.iter().for_each(|(code, message)| {
+                shared.events.record(Severity::Info, code, "certificate", message);
+            }),
+            Err(problem) => {
+                shared.events.record(Severity::Error, "certificate.failed", "certificate", &problem.detail);
+            }
+        }
     }
 }
 

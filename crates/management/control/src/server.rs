@@ -25,6 +25,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 
 /// A browser opens six; scripts one. Each costs some 32 KiB.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -32,6 +33,7 @@ const HEADER_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
 /// To send a header, also the next one on a kept connection.
 const HEADER_SECONDS_MAX: u64 = 10;
+const HANDSHAKE_SECONDS_MAX: u64 = 10;
 /// After the stop, for requests that are being answered.
 const DRAIN_SECONDS_MAX: u64 = 5;
 
@@ -41,6 +43,7 @@ const SOCKET: &str = "forebay.sock";
 pub enum Listening {
     Socket(UnixListener),
     Http(TcpListener),
+    Https(TcpListener, TlsAcceptor),
 }
 
 /// Binds the owner's socket, in the place of a dead daemon's. The caller holds the directory's lock.
@@ -112,6 +115,7 @@ pub async fn serve(listening: Listening, router: Router, mut stopping: watch::Re
 enum Connection {
     Socket(UnixStream),
     Http(TcpStream, IpAddr),
+    Https(TcpStream, IpAddr, TlsAcceptor),
 }
 
 async fn accept(listening: &Listening) -> io::Result<Connection> {
@@ -120,6 +124,11 @@ async fn accept(listening: &Listening) -> io::Result<Connection> {
             let (stream, peer) = listener.accept().await?;
             stream.set_nodelay(true)?;
             Ok(Connection::Http(stream, peer.ip()))
+        }
+        Listening::Https(listener, acceptor) => {
+            let (stream, peer) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            Ok(Connection::Https(stream, peer.ip(), acceptor.clone()))
         }
         Listening::Socket(listener) => {
             let (stream, _) = listener.accept().await?;
@@ -141,6 +150,13 @@ impl Connection {
             Connection::Http(stream, peer) => {
                 drop(tokio::spawn(drive(stream, Peer(Some(peer)), router, stopping, place)));
             }
+            Connection::Https(stream, peer, acceptor) => drop(tokio::spawn(async move {
+                let patience = Duration::from_secs(HANDSHAKE_SECONDS_MAX);
+                // Who does not speak TLS, or does not like our certificate, has gone.
+                if let Ok(Ok(stream)) = tokio::time::timeout(patience, acceptor.accept(stream)).await {
+                    drive(stream, Peer(Some(peer)), router, stopping, place).await;
+                }
+            })),
         }
     }
 }

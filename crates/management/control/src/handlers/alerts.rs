@@ -69,7 +69,7 @@ async fn view(shared: &Shared) -> View {
         quotas: quotas.collect(),
         violations,
         told: told.collect(),
-        certificate_ends_unix_ms: None,
+        certificate_ends_unix_ms: shared.front().certificate_ends_unix_ms,
         pools,
     }
 }

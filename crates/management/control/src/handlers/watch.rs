@@ -30,6 +30,8 @@ const FRAMES_MAX: usize = 64;
 const SEND_SECONDS_MAX: u64 = 20;
 /// Proxies close what is silent for a minute, and a client knows sooner that nobody is there.
 const SILENT_SECONDS_MAX: u32 = 15;
+/// A task that gets on is told so often.
+const PROGRESS: Duration = Duration::from_secs(1);
 /// Events at a time.
 const BATCH: usize = 100;
 
@@ -125,7 +127,7 @@ impl Subscriber {
                 .told
                 .extend(shared.tasks.list().into_iter().filter(|task| task.state.is_final()).map(known)),
         }
-        self.tasks(true).await?;
+        let mut is_behind = self.tasks(true).await?;
         loop {
             loop {
                 let events = shared.events.list(Some(next), BATCH);
@@ -146,10 +148,12 @@ impl Subscriber {
                 },
                 changed = version.changed() => {
                     changed.map_err(|_| End::Over)?;
-                    self.tasks(false).await?;
+                    is_behind = self.tasks(false).await?;
                 }
                 _ = ticks.tick() => {
-                    self.tasks(false).await?;
+                    if is_behind {
+                        is_behind = self.tasks(false).await?;
+                    }
                     silent += 1;
                     if silent >= SILENT_SECONDS_MAX {
                         silent = 0;
@@ -177,14 +181,16 @@ impl Subscriber {
         self.send(format!("event: changed\ndata: {{\"resource\":\"{resource}\"}}\n\n")).await
     }
 
-    /// Tells of tasks whose state is another, and once a second of those that got on.
-    async fn tasks(&mut self, all: bool) -> Result<(), End> {
+    /// Tells of tasks whose state is another, and once a second of those that got on; whether something is left to be told in a second.
+    async fn tasks(&mut self, all: bool) -> Result<bool, End> {
         let tasks = self.shared.tasks.list();
         self.told.retain(|id, _| tasks.iter().any(|task| task.id == *id));
         let now = Instant::now();
+        let mut is_behind = false;
         for task in tasks.into_iter().rev() {
-            let is_news = all && !task.state.is_final() || news(self.told.get(&task.id), &task, now);
-            if !is_news {
+            let news = news(self.told.get(&task.id), &task, now);
+            is_behind |= news == News::Later;
+            if news != News::Now && !(all && !task.state.is_final()) {
                 continue;
             }
             let data = serde_json::to_string(&task).expect("a task is plain data");
@@ -198,20 +204,64 @@ impl Subscriber {
             let (id, told) = known(task);
             self.told.insert(id, told);
         }
-        Ok(())
+        Ok(is_behind)
     }
+}
+
+/// Whether there is something to tell of a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum News {
+    No,
+    Now,
+    Later,
 }
 
 fn known(task: Task) -> (String, Told) {
     (task.id, Told { state: task.state, progress: task.progress_permille, at: Instant::now() })
 }
 
-fn news(told: Option<&Told>, task: &Task, now: Instant) -> bool {
+fn news(told: Option<&Told>, task: &Task, now: Instant) -> News {
     match told {
-        None => true,
-        Some(told) if told.state != task.state => true,
-        Some(told) => {
-            told.progress != task.progress_permille && now.duration_since(told.at) >= Duration::from_secs(1)
+        Some(told) if told.state == task.state && told.progress == task.progress_permille => News::No,
+        Some(told) if told.state == task.state && now.duration_since(told.at) < PROGRESS => News::Later,
+        _ => News::Now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(state: TaskState, progress: Option<u32>) -> Task {
+        Task {
+            id: "1".into(),
+            name: "volume.move".into(),
+            object: "tank/a".into(),
+            state,
+            progress_permille: progress,
+            rate_bytes_per_second: None,
+            eta: None,
+            cancellable: true,
+            started_unix_ms: 0,
+            finished_unix_ms: None,
+            result: None,
+            error: None,
         }
+    }
+
+    #[tokio::test]
+    async fn states_are_told_at_once_and_progress_once_a_second() {
+        let (_, told) = known(task(TaskState::Running, Some(10)));
+        let (soon, later) = (told.at + PROGRESS / 2, told.at + PROGRESS);
+        for (state, progress, now, expected) in [
+            (TaskState::Running, Some(10), later, News::No),
+            (TaskState::Running, Some(11), soon, News::Later),
+            (TaskState::Running, Some(11), later, News::Now),
+            (TaskState::Succeeded, Some(1000), soon, News::Now),
+            (TaskState::Succeeded, Some(10), soon, News::Now),
+        ] {
+            assert_eq!(news(Some(&told), &task(state, progress), now), expected, "{state:?} {progress:?}");
+        }
+        assert_eq!(news(None, &task(TaskState::Queued, None), soon), News::Now);
     }
 }
