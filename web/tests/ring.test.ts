@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { labelKey, Ring } from "../src/lib/ring";
-import { gridOf, HeatRing, shade } from "../src/lib/heat";
+import { gridOf, HeatRing, quantile, shade } from "../src/lib/heat";
 
 describe("ring", () => {
   it("keeps the newest seconds and leaves gaps where none came", () => {
@@ -56,6 +56,15 @@ describe("heat map", () => {
     ring.put({ second: 8, bounds: [0, 1], counts: [2] });
     expect(ring.at(5)).toBeUndefined();
     expect(ring.at(8)?.counts).toEqual([2]);
+  });
+  it("takes what nobody can tell apart together, and loses nothing", () => {
+    const grid = gridOf([{ second: 1, bounds: [0, 1, 2, 1024, 2048], counts: [5, 6, 0, 7] }], 1024);
+    expect([grid.bounds, [...grid.counts]]).toEqual([[0, 1024, 2048], [11, 7]]);
+  });
+  it("says what so many do not exceed", () => {
+    const grid = gridOf([{ second: 1, bounds: [0, 10, 20, 40], counts: [50, 49, 1] }]);
+    expect([500, 501, 990, 991, 1000].map((permille) => quantile(grid, permille))).toEqual([10, 20, 20, 40, 40]);
+    expect(quantile(gridOf([]), 500)).toBeNull();
   });
   it("lets one among a million be seen", () => {
     expect(shade(0, 1e6)).toBe(0);

@@ -1,7 +1,8 @@
 // Chromium, and pages that tell of everything that must not happen: an error on the console, an exception, a request that leaves the origin.
 
 import { chromium } from "playwright-core";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--js-flags=--expose-gc"];
@@ -9,7 +10,9 @@ const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-ru
 export async function launch() {
   const executablePath = process.env.CHROMIUM ?? PLACES.find((path) => existsSync(path));
   if (!executablePath) throw new Error("there is no Chromium; install Debian's package chromium, or say where it is with CHROMIUM");
-  return await chromium.launch({ executablePath, args: FLAGS });
+  // A page that does not come from the daemon itself may not speak with it otherwise.
+  const args = process.env.INTERFACE ? [...FLAGS, "--disable-features=LocalNetworkAccessChecks"] : FLAGS;
+  return await chromium.launch({ executablePath, args });
 }
 
 export class Guard {
@@ -40,10 +43,29 @@ export class Guard {
 
 export async function open(browser, guard, { scheme = "light", width = 1280, height = 720 } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme });
+  if (process.env.INTERFACE) await instead(context, process.env.INTERFACE);
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
   guard.watch(page);
   return page;
+}
+
+const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "text/css", svg: "image/svg+xml" };
+
+/** The interface from a directory instead of from the daemon, for whoever works on it: no build of the daemon in between. */
+async function instead(context, directory) {
+  await context.route(
+    (url) => !url.pathname.startsWith("/api/"),
+    async (route) => {
+      const { pathname } = new URL(route.request().url());
+      const path = pathname === "/" ? "/index.html" : pathname;
+      try {
+        await route.fulfill({ body: readFileSync(join(directory, path)), contentType: TYPES[path.split(".").pop()] ?? "application/octet-stream" });
+      } catch {
+        await route.fulfill({ status: 404, body: "" });
+      }
+    },
+  );
 }
 
 export async function login(page, url, name, password) {

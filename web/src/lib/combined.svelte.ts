@@ -12,6 +12,10 @@ export interface Source {
   line: (labels: Readonly<Record<string, string>>) => string | undefined;
 }
 
+/** How much is asked for once more after the first second has come, and how long after it. */
+export const GAP_SECONDS = 15;
+export const GAP_MS = 1500;
+
 export class Combined {
   readonly lines: readonly PlotLine[];
   readonly seconds: number;
@@ -35,9 +39,15 @@ export class Combined {
   start(): () => void {
     const abort = new AbortController();
     const ends = this.sources.map((source, index) => {
-      void this.fill(source, index, abort.signal);
+      void this.fill(source, index, abort.signal, this.seconds);
+      let first = true;
       return statistics.subscribe(source.expression, 12, {
-        second: (message) => this.put(index, message.at_unix_s, message.lines ?? []),
+        second: (message) => {
+          this.put(index, message.at_unix_s, message.lines ?? []);
+          // Between what was asked for and what came first, seconds may be missing.
+          if (first) setTimeout(() => void this.fill(source, index, abort.signal, GAP_SECONDS), GAP_MS);
+          first = false;
+        },
         problem: (problem) => (this.problem = problem),
       });
     });
@@ -95,9 +105,10 @@ export class Combined {
     this.draw();
   }
 
-  private async fill(source: Source, index: number, signal: AbortSignal): Promise<void> {
+  private async fill(source: Source, index: number, signal: AbortSignal, seconds: number): Promise<void> {
+    if (signal.aborted) return;
     try {
-      const answer = await get("/api/v1/statistics/query", { query: { expression: source.expression, from: -this.seconds, to: 0, step: 1 }, signal });
+      const answer = await get("/api/v1/statistics/query", { query: { expression: source.expression, from: -seconds, to: 0, step: 1 }, signal });
       const known = new Set((answer.lines ?? []).map((line) => labelKey(line.labels)));
       if (known.size === 0) return;
       const length = Math.max(...(answer.lines ?? []).map((line) => line.values.length));
@@ -118,6 +129,9 @@ export class Combined {
   }
 }
 
+/** As many lines as the API tells of. */
+const LINES_MAX = 100;
+
 /** The newest second of a statistic, for lists of who is busiest. */
 export class Latest {
   lines = $state.raw<readonly StreamLine[]>([]);
@@ -134,7 +148,7 @@ export class Latest {
   }
 
   start(): () => void {
-    return statistics.subscribe(this.expression, this.limit * 2, {
+    return statistics.subscribe(this.expression, Math.min(LINES_MAX, this.limit * 2), {
       second: ({ at_unix_s: second, lines }) => {
         for (const { labels, value } of lines ?? []) {
           const key = labelKey(labels);

@@ -32,7 +32,12 @@ export function paths(expression: Expression, labels: Readonly<Record<string, st
   const name = known.map(([, value]) => value).join(" · ");
   const taken = new Set([...known.map(([dimension]) => dimension), ...filters(expression).map((b) => b.dimension)]);
   const own = dimensions(expression.layer, expression.noun);
-  for (const dimension of own) if (!taken.has(dimension)) add(`${name}, by ${dimensionName(dimension)}`, by(narrowed, [dimension]));
+  const isProtocol = PROTOCOLS.some(([layer]) => layer === expression.layer);
+  const further = (): void => {
+    for (const dimension of own) if (!taken.has(dimension)) add(`${name}, by ${dimensionName(dimension)}`, by(narrowed, [dimension]));
+  };
+  // Below a protocol nobody knows clients: then the way to them comes first.
+  if (isProtocol) further();
   const who = known.filter(([dimension]) => WHO.includes(dimension));
   if (who.length > 0) {
     const filtered = (layer: string, n: string, more: readonly string[]): Expression => {
@@ -41,7 +46,6 @@ export function paths(expression: Expression, labels: Readonly<Record<string, st
       for (const b of filters(expression)) if (WHO.includes(b.dimension) && b.operator === "is") e = only(e, b.dimension, b.value);
       return by(e, more);
     };
-    const isProtocol = PROTOCOLS.some(([layer]) => layer === expression.layer);
     const hasClient = who.some(([dimension]) => dimension === "client");
     if (!isProtocol) for (const [layer, title] of PROTOCOLS) add(`Who uses ${name} over ${title}`, filtered(layer, "ops", ["client"]));
     for (const [layer, title] of PROTOCOLS) {
@@ -56,6 +60,7 @@ export function paths(expression: Expression, labels: Readonly<Record<string, st
       add(`Latency of ${name} as its level counts it`, filtered("qos", "p99", []));
     }
   }
+  if (!isProtocol) further();
   return found;
 }
 

@@ -2,6 +2,7 @@
 // it is asked for every few seconds; fixed, it is asked for once. Memory is bounded by the rings.
 
 import type uPlot from "uplot";
+import { GAP_MS, GAP_SECONDS } from "./combined.svelte";
 import { get, troubleOf, type Problem, type Schemas } from "./api";
 import { isHeatmap, labelText, parse, SPREADS } from "./expression";
 import { gridOf, HeatRing, type HeatColumn, type HeatGrid } from "./heat";
@@ -44,6 +45,8 @@ export class Graph {
   /** Heat map in the window, for its table. */
   grid = $state.raw<HeatGrid | undefined>(undefined);
 
+  /** Rows below this are one: nobody tells 40 ns from 50 ns. */
+  private readonly floor: number;
   private readonly timeline: Timeline;
   private readonly ring = new Ring(CAPACITY, 48);
   private readonly heatRing: HeatRing;
@@ -63,6 +66,7 @@ export class Graph {
     this.heat = parsed ? isHeatmap(parsed) : false;
     const spread = parsed?.brackets.find((b) => b.operator === "by" && SPREADS.includes(b.dimension))?.dimension;
     this.boundsUnit = spread === "latency" ? "ns" : spread === "size" ? "bytes" : "sixty-fourths";
+    this.floor = spread === "latency" ? 1024 : 0;
     this.heatRing = new HeatRing(this.heat ? CAPACITY : 1);
   }
 
@@ -83,13 +87,19 @@ export class Graph {
     const abort = new AbortController();
     const ends: (() => void)[] = [() => abort.abort()];
     if (live && seconds <= STREAMED_MAX) {
+      let first = true;
       ends.push(
         statistics.subscribe(this.expression, this.limit, {
           made: ({ kind, unit }) => {
             this.kind = kind;
             this.unit = unit;
           },
-          second: (message) => this.second(message),
+          second: (message) => {
+            this.second(message);
+            // Between what was asked for and what came first, seconds may be missing.
+            if (first) setTimeout(() => void (abort.signal.aborted || this.ask({ from: -GAP_SECONDS, to: 0, step: 1 }, abort.signal, (answer) => this.fill(answer))), GAP_MS);
+            first = false;
+          },
           problem: (problem) => {
             this.problem = problem;
             this.loading = false;
@@ -131,16 +141,18 @@ export class Graph {
     const { from_unix_s: from } = answer;
     if (answer.heatmap) {
       const { bounds, columns } = answer.heatmap;
-      columns.forEach((counts, index) => this.heatRing.put({ second: from + index, bounds, counts }));
+      columns.forEach((counts, index) => {
+        if (counts.length > 0) this.heatRing.put({ second: from + index, bounds, counts });
+      });
       this.timeline.see(from + columns.length - 1);
       return;
     }
     for (const line of answer.lines ?? []) {
       const key = labelKey(line.labels);
-      line.values.forEach((value, index) => this.ring.put(from + index, key, line.labels, value));
+      line.values.forEach((value, index) => value !== null && this.ring.put(from + index, key, line.labels, value));
     }
-    answer.others?.values.forEach((value, index) => this.ring.put(from + index, OTHERS, NO_LABELS, value));
-    answer.total?.values.forEach((value, index) => this.ring.put(from + index, TOTAL, NO_LABELS, value));
+    answer.others?.values.forEach((value, index) => value !== null && this.ring.put(from + index, OTHERS, NO_LABELS, value));
+    answer.total?.values.forEach((value, index) => value !== null && this.ring.put(from + index, TOTAL, NO_LABELS, value));
     this.timeline.see(this.ring.newest);
   }
 
@@ -281,10 +293,10 @@ export class Graph {
       const { from_unix_s: from, step_seconds: step } = this.fixed;
       const { head } = this.timeline;
       const shown = (index: number): boolean => head === undefined || from + index * step <= head;
-      return gridOf(columns.map((counts, index): HeatColumn => ({ second: from + index * step, bounds, counts: shown(index) ? counts : [] })));
+      return gridOf(columns.map((counts, index): HeatColumn => ({ second: from + index * step, bounds, counts: shown(index) ? counts : [] })), this.floor);
     }
     const [from, to] = this.timeline.range();
-    return this.heatRing.grid(Math.ceil(from), Math.floor(to));
+    return this.heatRing.grid(Math.ceil(from), Math.floor(to), this.floor);
   }
 
   /** First second and length of a heat map's columns. */

@@ -43,23 +43,19 @@ export class HeatRing {
     return found?.second === second ? found : undefined;
   }
 
-  grid(from: number, to: number, step = 1): HeatGrid {
+  grid(from: number, to: number, floor = 0): HeatGrid {
     const found: (HeatColumn | undefined)[] = [];
-    for (let second = from; second <= to; second += step) found.push(this.at(second));
-    return gridOf(found);
+    for (let second = from; second <= to; second += 1) found.push(this.at(second));
+    return gridOf(found, floor);
   }
 }
 
-/** Puts columns with bounds of their own on common rows. */
-export function gridOf(columns: readonly (HeatColumn | undefined)[]): HeatGrid {
-  let low = Number.POSITIVE_INFINITY;
-  let high = Number.NEGATIVE_INFINITY;
+/** Puts columns with bounds of their own on common rows. What is below `floor` is one row. */
+export function gridOf(columns: readonly (HeatColumn | undefined)[], floor = 0): HeatGrid {
   const edges = new Set<number>();
   for (const column of columns) {
     if (!column || column.bounds.length < 2) continue;
-    for (const bound of column.bounds) edges.add(bound);
-    low = Math.min(low, column.bounds[0] ?? low);
-    high = Math.max(high, column.bounds[column.bounds.length - 1] ?? high);
+    for (const bound of column.bounds) edges.add(lifted(bound, floor));
   }
   const bounds = [...edges].sort((a, b) => a - b);
   const rows = Math.max(0, bounds.length - 1);
@@ -68,13 +64,33 @@ export function gridOf(columns: readonly (HeatColumn | undefined)[]): HeatGrid {
   let greatest = 0;
   columns.forEach((column, x) => {
     column?.counts.forEach((value, index) => {
-      const y = row.get(column.bounds[index] ?? Number.NaN);
+      const y = row.get(lifted(column.bounds[index] ?? Number.NaN, floor));
       if (y === undefined || y >= rows) return;
-      counts[y * columns.length + x] = value;
-      if (value > greatest) greatest = value;
+      const at = y * columns.length + x;
+      const sum = (counts[at] ?? 0) + value;
+      counts[at] = sum;
+      if (sum > greatest) greatest = sum;
     });
   });
   return { bounds, rows, columns: columns.length, counts, greatest };
+}
+
+/** Bounds below the floor are the lowest one. */
+function lifted(bound: number, floor: number): number {
+  return bound < floor ? 0 : bound;
+}
+
+/** What so many of a thousand do not exceed: the upper bound of their row. */
+export function quantile(grid: HeatGrid, permille: number): number | null {
+  let all = 0;
+  for (const value of grid.counts) all += value;
+  if (all === 0) return null;
+  let seen = 0;
+  for (let row = 0; row < grid.rows; row += 1) {
+    for (let column = 0; column < grid.columns; column += 1) seen += grid.counts[row * grid.columns + column] ?? 0;
+    if (seen * 1000 >= all * permille - 1e-9) return grid.bounds[row + 1] ?? null;
+  }
+  return grid.bounds[grid.rows] ?? null;
 }
 
 /** From none to the greatest count, so that few among many can still be seen: the outliers are what one looks for. */

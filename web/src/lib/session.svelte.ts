@@ -13,11 +13,14 @@ class Session {
   state = $state<"asking" | "setup" | "out" | "in" | "unreachable">("asking");
   name = $state("");
   role = $state<Role>("viewer");
+  /** Somebody was in, and is no more without having wanted that. */
+  ended = $state(false);
 
   constructor() {
     on("unauthenticated", () => {
       if (this.state !== "in") return;
       localStorage.removeItem(KNOWN);
+      this.ended = true;
       this.state = "out";
     });
   }
@@ -78,6 +81,7 @@ class Session {
     this.name = signed.user.name;
     this.role = signed.user.role;
     localStorage.setItem(KNOWN, "yes");
+    this.ended = false;
     this.state = "in";
   }
 }

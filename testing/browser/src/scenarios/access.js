@@ -25,7 +25,7 @@ export async function setup(world) {
 
   await page.reload();
   await page.getByRole("navigation", { name: "Screens" }).waitFor();
-  await page.getByRole("button", { name: `Account of ${ADMIN.name}` }).click();
+  await page.getByRole("button", { name: `${ADMIN.name} admin: account` }).click();
   await page.getByRole("menuitem", { name: "Log out" }).click();
   await page.getByRole("heading", { name: "Log in" }).waitFor();
 

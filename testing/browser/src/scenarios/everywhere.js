@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { assert, until } from "../world.js";
+import { ADMIN, assert, until } from "../world.js";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -72,9 +72,13 @@ export async function stale(world) {
   await world.daemon.stop("SIGKILL");
   await notice.waitFor({ timeout: 20_000 });
   await world.daemon.start();
+  // Logins end with the daemon; the page finds that out by itself, and one comes back to where one was.
+  await page.getByText("Your login has ended").waitFor({ timeout: 60_000 });
+  await page.getByLabel("Name", { exact: true }).fill(ADMIN.name);
+  await page.getByLabel("Password", { exact: true }).fill(ADMIN.password);
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("heading", { name: "Dashboard" }).waitFor();
   await until("it flows again after a restart", async () => (await notice.count()) === 0, 60);
-  const second = (await page.getByRole("navigation", { name: "Screens" }).count()) === 1;
-  assert.ok(second, "and nobody was logged out");
   await world.ensureLoad();
   await until("and numbers move again", async () => /[1-9]/.test(await value.innerText()), 30);
   world.guard.expected = false;
