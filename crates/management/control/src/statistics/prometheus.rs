@@ -103,18 +103,10 @@ impl Totals {
 
     fn statistic(&self, out: &mut String, one: &Statistic) {
         let place = (one.layer, one.noun);
-        let (suffix, scale) = unit(one.unit);
-        let name = match suffix {
-            // `bytes` is both what is counted and its unit.
-            suffix if suffix.is_empty() || one.noun.name() == suffix => {
-                format!("forebay_{}_{}", one.layer, one.noun)
-            }
-            suffix => format!("forebay_{}_{}_{suffix}", one.layer, one.noun),
-        };
+        let (name, scale) = named(one);
         match one.kind {
             Kind::Counter => {
                 let Some(series) = self.counters.get(&place) else { return };
-                let name = format!("{name}_total");
                 head(out, &name, "counter", one.sentence);
                 for (labels, count) in series {
                     line(out, &name, labels, None, *count as f64 / scale);
@@ -192,6 +184,21 @@ fn unit(unit: &str) -> (&'static str, f64) {
     }
 }
 
+/// What a statistic is called, and what its values are divided by.
+fn named(one: &Statistic) -> (String, f64) {
+    let (suffix, scale) = unit(one.unit);
+    let mut name = format!("forebay_{}_{}", one.layer, one.noun);
+    // `bytes` is both what is counted and its unit.
+    if !suffix.is_empty() && one.noun.name() != suffix {
+        name.push('_');
+        name.push_str(suffix);
+    }
+    if one.kind == Kind::Counter {
+        name.push_str("_total");
+    }
+    (name, scale)
+}
+
 fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
 }
@@ -265,6 +272,27 @@ mod tests {
             let (_, value) = line.rsplit_once(' ').unwrap();
             assert!(value.parse::<f64>().is_ok(), "{line}");
         }
+    }
+
+    /// The dashboard that comes with the appliance asks for nothing that there is not.
+    #[test]
+    fn names_of_the_dashboard_are_ours() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/grafana/forebay.json");
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut ours: BTreeSet<String> = BTreeSet::new();
+        for one in STATISTICS {
+            let (name, _) = named(one);
+            ours.extend(["_bucket", "_sum", "_count"].map(|suffix| format!("{name}{suffix}")));
+            ours.insert(name);
+        }
+        let mut found = 0;
+        for (at, _) in text.match_indices("forebay_") {
+            let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            let name: String = text[at..].chars().take_while(|c| is_part(*c)).collect();
+            assert!(ours.contains(&name), "{name} is in the dashboard, and nowhere else");
+            found += 1;
+        }
+        assert!(found > 10, "only {found} names: is it the dashboard?");
     }
 
     #[test]
