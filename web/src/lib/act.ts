@@ -1,7 +1,6 @@
 // Doing something and telling how it went. Long work goes on behind the scenes; its end is told, too.
 
-import { finished, troubleOf, type Schemas } from "./api";
-import type { Resource } from "./resources.svelte";
+import { finished, type Schemas } from "./api";
 import { tasks } from "./resources.svelte";
 import { toasts } from "./toasts.svelte";
 
@@ -21,7 +20,7 @@ export async function act<T>(doing: Promise<T>, done: string, refresh: readonly 
   };
   if (isTask(answer)) {
     void tasks.refresh();
-    toasts.say(`${done} Begun.`, "info");
+    toasts.say(`Begun: ${answer.name} of ${answer.object}.`, "info");
     finished(answer)
       .then((task) => {
         if (task.state === "succeeded") toasts.say(done);
@@ -39,8 +38,6 @@ export async function act<T>(doing: Promise<T>, done: string, refresh: readonly 
 }
 
 /** The same where nobody waits for it: an error is told in a message. */
-export function attempt<T>(doing: Promise<T>, done: string, refresh: readonly Resource<never>[] | readonly Refreshed[] = []): void {
+export function attempt<T>(doing: Promise<T>, done: string, refresh: readonly Refreshed[] = []): void {
   act(doing, done, refresh).catch((error: unknown) => toasts.fail(error));
 }
-
-export { troubleOf };

@@ -1,6 +1,6 @@
 // Where a click on a line of a graph can lead: the same statistic for only that one, by something else; other statistics of the same thing.
 
-import { breakdowns, by, dimensionName, filters, noun, only, parse, write, type Expression } from "./expression";
+import { by, dimensionName, filters, only, parse, write, type Expression } from "./expression";
 
 export interface Path {
   text: string;
@@ -64,17 +64,7 @@ export function paths(expression: Expression, labels: Readonly<Record<string, st
   return found;
 }
 
-/** Statistics of the same layer, with the same filters. */
-export function siblings(expression: Expression, nouns: readonly string[], dimensions: Dimensions): Path[] {
-  return nouns.filter((n) => n !== expression.noun).map((n) => {
-    const e = noun(expression, n, dimensions(expression.layer, n));
-    return { text: n, expression: write({ ...e, brackets: e.brackets.filter((b) => !["latency", "size", "offset"].includes(b.dimension)) }) };
-  });
-}
-
 /** Expressions that cannot be read are left out. */
 export function readable(expressions: readonly string[]): string[] {
   return expressions.filter((text) => parse(text) !== null);
 }
-
-export { breakdowns };

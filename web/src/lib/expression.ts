@@ -70,11 +70,6 @@ export function unfiltered(e: Expression, index: number): Expression {
   return { ...e, brackets: e.brackets.filter((b) => b !== gone) };
 }
 
-/** Another statistic of the layer with the same filters, as far as it has these dimensions. */
-export function noun(e: Expression, name: string, dimensions: readonly string[]): Expression {
-  return { ...e, noun: name, brackets: e.brackets.filter((b) => dimensions.includes(b.dimension)) };
-}
-
 /** Filters first, then breakdowns: one way to write each. */
 function ordered(e: Expression): Expression {
   const rank = (b: Bracket): number => (b.operator === "by" ? (SPREADS.includes(b.dimension) ? 2 : 1) : 0);
