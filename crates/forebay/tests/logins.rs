@@ -329,3 +329,41 @@ fn guessing_is_slowed_down_and_written_down() {
     assert_eq!((&entry["path"], &entry["status"]), (&json!("/api/v1/tokens/ci"), &json!(204)));
     daemon.stop();
 }
+
+#[test]
+fn the_command_line_makes_changes_and_removes_users() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    // The first is an administrator, whoever makes him; with him the printed link is over.
+    place
+        .run_with(&["user", "create", "otto", "--role", "operator"], &format!("{PASSWORD}\n"))
+        .expect(4)
+        .says("administrator");
+    place.run_with(&["user", "create", "anna", "--role", "admin"], &format!("{PASSWORD}\n")).expect(0);
+    place
+        .run_with(&["user", "create", "otto", "--role", "operator"], "short\n")
+        .expect(2)
+        .says("12 characters");
+    place.run(&["user", "create", "otto"]).expect(2).says("--password-file");
+    std::fs::write(place.path().join("word"), PASSWORD).unwrap();
+    let otto = ["user", "create", "otto", "--role", "operator", "--password-file", "word"];
+    place.run(&[&otto[..], &["--dry-run"]].concat()).expect(0);
+    assert_eq!(place.json(&["user", "list"])["items"].as_array().unwrap().len(), 1);
+    place.run(&otto).expect(0);
+    place.run(&otto).expect(4).says("a user with this name exists");
+    assert_eq!(log_in(&daemon, "otto", PASSWORD).json()["user"], json!({"name": "otto", "role": "operator"}));
+    // The owner needs no old password.
+    place.run_with(&["user", "set", "otto", "--password"], "another long pass phrase\n").expect(0);
+    log_in(&daemon, "otto", PASSWORD).problem(401, "unauthenticated");
+    place.run(&["user", "set", "otto", "--role", "viewer"]).expect(0);
+    let seen = log_in(&daemon, "otto", "another long pass phrase");
+    assert_eq!(seen.json()["user"]["role"], "viewer");
+    let listed = place.run(&["user", "list"]).expect(0).out;
+    assert!(listed.contains("otto") && listed.contains("viewer") && !listed.contains("argon2"), "{listed}");
+    place.run(&["user", "set", "anna", "--role", "viewer"]).expect(4).says("administrator");
+    place.run(&["user", "delete", "otto", "--dry-run"]).expect(0);
+    place.run(&["user", "delete", "otto"]).expect(0);
+    place.run(&["user", "delete", "otto"]).expect(3);
+    log_in(&daemon, "otto", "another long pass phrase").problem(401, "unauthenticated");
+    daemon.stop();
+}

@@ -259,3 +259,43 @@ fn strangers_get_the_interface_and_nothing_besides() {
     }
     daemon.stop();
 }
+
+#[test]
+fn what_is_wrong_is_told_until_it_is_mended() {
+    let place = Place::new();
+    let [a, b] = place.disks();
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", &a, &b]).expect(0);
+    let secret = token(&place, "v", "viewer");
+    let api = daemon.api(&secret);
+    let alerts = || -> Vec<Value> { api.get("/api/v1/alerts").json()["items"].as_array().unwrap().clone() };
+    assert_eq!(alerts(), Vec::<Value>::new());
+    assert!(place.run(&["alert", "list"]).expect(0).out.contains("All is well."));
+
+    place.run(&["disk", "offline", "tank/1", "--yes"]).expect(0);
+    let wrong = alerts();
+    let of = |id: &str| {
+        wrong.iter().find(|alert| alert["id"] == id).unwrap_or_else(|| panic!("no {id} in {wrong:?}"))
+    };
+    let degraded = of("pool.degraded:tank");
+    assert_eq!(degraded["severity"], "critical", "a mirror with one disk has nothing left to lose");
+    assert_eq!(degraded["object"], json!({"resource": "pools", "name": "tank"}));
+    let offline = of("disk.offline:tank/1");
+    assert_eq!(
+        (&offline["severity"], &offline["command"]),
+        (&json!("info"), &json!("forebay disk online tank/1"))
+    );
+    let again = alerts();
+    assert_eq!(again, wrong, "it is told the same way, and since when it was");
+    let listed = place.run(&["alert", "list"]).expect(0).out;
+    assert!(listed.contains("critical  tank") && listed.contains("forebay disk online tank/1"), "{listed}");
+
+    place.run(&["disk", "online", "tank/1"]).expect(0);
+    assert_eq!(alerts().iter().filter(|alert| alert["id"] == "pool.degraded:tank").count(), 0);
+    // A level with a floor, in a pool that nobody has measured.
+    place.run(&["level", "create", "gold", "--floor-iops", "100"]).expect(0);
+    place.run(&["volume", "create", "tank/a", "--size", "64M", "--level", "gold"]).expect(0);
+    let unmeasured = alerts();
+    assert!(unmeasured.iter().any(|alert| alert["id"] == "pool.unmeasured:tank"), "{unmeasured:?}");
+    daemon.stop();
+}

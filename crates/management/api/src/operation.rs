@@ -565,6 +565,7 @@ impl Operation {
             }
             SnapshotList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool, Parameter::Volume],
             AuditList => &[Parameter::Limit, Parameter::After],
+            AlertList => &[Parameter::Limit, Parameter::Cursor],
             UserCreate | UserSet | UserDelete => &[Parameter::DryRun],
             EventList | PoolLedger => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
             TaskShow => &[Parameter::WaitSeconds],

@@ -83,7 +83,12 @@ impl Target {
         let (tls, port) = match uri.scheme_str() {
             Some("http") => (None, 80),
             Some("https") => (Some(Tls { ca }), 443),
-            _ => return wrong("it has no scheme", "Write it like http://127.0.0.1:8080."),
+            _ => {
+                return wrong(
+                    "it begins with neither http:// nor https://",
+                    "Write it like http://127.0.0.1:8080.",
+                );
+            }
         };
         if !uri.path().trim_end_matches('/').is_empty() || uri.query().is_some() {
             return wrong("it has a path", "Write only scheme, host and port, like http://127.0.0.1:8080.");
