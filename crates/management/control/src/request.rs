@@ -163,6 +163,11 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // Every body is an object. serde would also take a list, as the values of the fields in the order of our source.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Problem::new(Code::Invalid, "the body is a list, and has to be an object")
+            .remedy("docs/openapi.json has the fields and their types."));
+    }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         // The path of a missing or unknown field ends at its parent; the message has the name in backquotes.
@@ -284,6 +289,15 @@ mod tests {
         }
         let deep = "[".repeat(100_000);
         wrong_field::<VolumeCreate>(&deep);
+    }
+
+    #[test]
+    fn a_list_is_not_taken_for_the_fields_in_their_order() {
+        for text in ["[]", "[null, null]", " \n[null]", r#"["sheet"]"#] {
+            wrong_field::<forebay_api::PoolSet>(text);
+            wrong_field::<forebay_api::VolumeMove>(text);
+        }
+        parse::<forebay_api::PoolSet>(b" {}").unwrap();
     }
 
     #[test]
