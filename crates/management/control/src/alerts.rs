@@ -4,9 +4,8 @@
 //! when is remembered ([`Since`]), and that is forgotten with the alert. What is told by events alone (a disk that is slow, but may not be taken
 //! out) counts as long as it was told of late.
 
-use forebay_api::{
-    Alert, AlertObject, AlertSeverity, Disk, DiskState, Layout, Pool, PoolState, Volume, show_size,
-};
+use forebay_api::AlertSeverity::{self, Critical, Info, Warning};
+use forebay_api::{Alert, AlertObject, Disk, DiskState, Layout, Pool, PoolState, Volume, show_size};
 use std::collections::BTreeMap;
 
 /// A disk that reads so many places wrong is told of in an event, too.
@@ -127,7 +126,6 @@ impl Found {
     }
 
     fn pool(&mut self, pool: &Pool) {
-        use AlertSeverity::{Critical, Info, Warning};
         let name = &pool.name;
         let status = format!("forebay pool status {name}");
         match pool.status.state {
@@ -199,7 +197,7 @@ impl Found {
         let name = &pool.name;
         self.add(
             "pool.unavailable",
-            AlertSeverity::Critical,
+            Critical,
             "pools",
             name,
             Words {
@@ -222,14 +220,10 @@ impl Found {
         });
         let left = left.min().unwrap_or_default();
         let (severity, impact) = match left {
-            0 => (
-                AlertSeverity::Critical,
-                "Its data is there, but the loss of one more disk may lose some of it.",
-            ),
-            _ => (
-                AlertSeverity::Warning,
-                "Its data is there, and protected against fewer failures than its layout promises.",
-            ),
+            0 => (Critical, "Its data is there, but the loss of one more disk may lose some of it."),
+            _ => {
+                (Warning, "Its data is there, and protected against fewer failures than its layout promises.")
+            }
         };
         let action = match pool.status.healing.is_some() {
             true => "Wait until it has healed by itself, then replace the disk that failed.",
@@ -248,7 +242,7 @@ impl Found {
             let short = show_size(status.reserved_bytes - status.free_bytes);
             self.add(
                 "pool.reservation_short",
-                AlertSeverity::Critical,
+                Critical,
                 "pools",
                 name,
                 Words {
@@ -268,7 +262,7 @@ impl Found {
         let impact = "When it is full, writes to thin volumes fail.";
         if thresholds.iter().any(|threshold| reached(&threshold)) {
             let is_last = thresholds.iter().max().is_some_and(|last| reached(&last));
-            let severity = if is_last { AlertSeverity::Critical } else { AlertSeverity::Warning };
+            let severity = if is_last { Critical } else { Warning };
             let cause = format!("Pool {name} is {percent} % full.");
             let action = "Add disks, or delete volumes or snapshots that nobody needs.";
             self.add("pool.filling", severity, "pools", name, Words { cause, impact, action, command });
@@ -276,18 +270,11 @@ impl Found {
             let when = if days == 1 { "a day".to_string() } else { format!("{days} days") };
             let cause = format!("At the rate of late, pool {name} is full in {when}.");
             let action = "Find out what grows, and add disks in time.";
-            self.add(
-                "pool.full_soon",
-                AlertSeverity::Warning,
-                "pools",
-                name,
-                Words { cause, impact, action, command },
-            );
+            self.add("pool.full_soon", Warning, "pools", name, Words { cause, impact, action, command });
         }
     }
 
     fn disk(&mut self, pool: &Pool, disk: &Disk, told: &[Told]) {
-        use AlertSeverity::{Critical, Info, Warning};
         let short = format!("{}/{}", pool.name, disk.status.number);
         let name = if disk.name.is_empty() { short.clone() } else { format!("{short} ({})", disk.name) };
         let replace = format!("forebay disk replace {short}");
@@ -376,7 +363,7 @@ impl Found {
             let name = &volume.name;
             for condition in volume.conditions.iter().filter(|condition| !condition.status) {
                 match condition.reason.as_str() {
-                    "BestEffort" => self.add("level.best_effort", AlertSeverity::Warning, "volumes", name, Words {
+                    "BestEffort" => self.add("level.best_effort", Warning, "volumes", name, Words {
                         cause: format!("The pool has not enough for the floor of level {} of volume {name}.", volume.spec.level),
                         impact: "The volume has its share of the pool; its floor and its latency goal do not count.",
                         action: "Add disks, or lower this level or those of other volumes.",
@@ -384,14 +371,14 @@ impl Found {
                     }),
                     "Unmeasured" => {
                         let pool = &volume.status.pool;
-                        self.add("pool.unmeasured", AlertSeverity::Info, "pools", pool, Words {
+                        self.add("pool.unmeasured", Info, "pools", pool, Words {
                             cause: format!("Volumes of pool {pool} are promised floors, and nobody has measured what it can do."),
                             impact: "Their floors cannot be kept, because nobody knows how much there is to promise.",
                             action: "Measure the pool when it has little to do; it takes some seconds.",
                             command: format!("forebay pool calibrate {pool}"),
                         });
                     }
-                    "LevelUnknown" => self.add("level.unknown", AlertSeverity::Info, "volumes", name, Words {
+                    "LevelUnknown" => self.add("level.unknown", Info, "volumes", name, Words {
                         cause: format!("Volume {name} has a service level that this appliance does not know."),
                         impact: "It is served as if it had none.",
                         action: "Give it a level of this appliance, or none.",
@@ -405,7 +392,7 @@ impl Found {
 
     fn violation(&mut self, violation: &Violation) {
         let Violation { volume, level, seconds, of, why } = violation;
-        self.add("level.violated", AlertSeverity::Warning, "volumes", volume, Words {
+        self.add("level.violated", Warning, "volumes", volume, Words {
             cause: format!("Volume {volume} had less than its level {level} promises in {seconds} of its last {of} busy seconds: {why}."),
             impact: "Whoever uses it waits longer than was promised.",
             action: "Look who has the pool's time, and give him a ceiling or this volume more room.",
@@ -421,8 +408,8 @@ impl Found {
         let is_over = used >= quota;
         let percent = u128::from(*used) * 100 / u128::from((*quota).max(1));
         let (severity, impact) = match is_over {
-            true => (AlertSeverity::Critical, "Writes to its volumes fail."),
-            false => (AlertSeverity::Warning, "When it is used up, writes to its volumes fail."),
+            true => (Critical, "Writes to its volumes fail."),
+            false => (Warning, "When it is used up, writes to its volumes fail."),
         };
         self.add(
             "project.quota",
@@ -442,10 +429,8 @@ impl Found {
         let Some(ends) = ends.filter(|ends| *ends < self.now + CERTIFICATE_DAYS * DAY_MS) else { return };
         let days = ends.saturating_sub(self.now) / DAY_MS;
         let (severity, cause) = match ends > self.now {
-            true => {
-                (AlertSeverity::Warning, format!("The certificate of this interface ends in {days} days."))
-            }
-            false => (AlertSeverity::Critical, "The certificate of this interface has ended.".to_string()),
+            true => (Warning, format!("The certificate of this interface ends in {days} days.")),
+            false => (Critical, "The certificate of this interface has ended.".to_string()),
         };
         self.add("server.certificate", severity, "server", "certificate", Words {
             cause,

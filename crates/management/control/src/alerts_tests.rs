@@ -51,8 +51,6 @@ fn one(id: &str, severity: AlertSeverity) -> Vec<(String, AlertSeverity)> {
     vec![(id.to_string(), severity)]
 }
 
-use AlertSeverity::{Critical, Info, Warning};
-
 #[test]
 fn nothing_is_told_when_all_is_well() {
     assert_eq!(ids(&View::default()), []);

@@ -190,7 +190,8 @@ impl Subscriber {
         for task in tasks.into_iter().rev() {
             let news = news(self.told.get(&task.id), &task, now);
             is_behind |= news == News::Later;
-            if news != News::Now && !(all && !task.state.is_final()) {
+            let is_asked_for = all && !task.state.is_final();
+            if news != News::Now && !is_asked_for {
                 continue;
             }
             let data = serde_json::to_string(&task).expect("a task is plain data");
