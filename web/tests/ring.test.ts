@@ -55,7 +55,7 @@ describe("heat map", () => {
     ring.put({ second: 5, bounds: [0, 1], counts: [1] });
     ring.put({ second: 8, bounds: [0, 1], counts: [2] });
     expect(ring.at(5)).toBeUndefined();
-    expect(ring.at(8)?.counts).toEqual([2]);
+    expect(Array.from(ring.at(8)?.counts ?? [])).toEqual([2]);
   });
   it("takes what nobody can tell apart together, and loses nothing", () => {
     const grid = gridOf([{ second: 1, bounds: [0, 1, 2, 1024, 2048], counts: [5, 6, 0, 7] }], 1024);

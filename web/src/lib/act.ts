@@ -13,14 +13,14 @@ interface Refreshed {
 }
 
 /** Says `done` when it is done; throws what the API says against it. A task is followed without keeping anybody waiting. */
-export async function act<T>(doing: Promise<T>, done: string, refresh: readonly Refreshed[] = []): Promise<T> {
+export async function act<T>(doing: Promise<T>, done: string, refresh: readonly Refreshed[] = [], begun = ""): Promise<T> {
   const answer = await doing;
   const again = (): void => {
     for (const resource of refresh) void resource.refresh();
   };
   if (isTask(answer)) {
     void tasks.refresh();
-    toasts.say(`Begun: ${answer.name} of ${answer.object}.`, "info");
+    toasts.say(begun || `Begun: ${answer.name} of ${answer.object}.`, "info");
     finished(answer)
       .then((task) => {
         if (task.state === "succeeded") toasts.say(done);
@@ -38,6 +38,6 @@ export async function act<T>(doing: Promise<T>, done: string, refresh: readonly 
 }
 
 /** The same where nobody waits for it: an error is told in a message. */
-export function attempt<T>(doing: Promise<T>, done: string, refresh: readonly Refreshed[] = []): void {
-  act(doing, done, refresh).catch((error: unknown) => toasts.fail(error));
+export function attempt<T>(doing: Promise<T>, done: string, refresh: readonly Refreshed[] = [], begun = ""): void {
+  act(doing, done, refresh, begun).catch((error: unknown) => toasts.fail(error));
 }

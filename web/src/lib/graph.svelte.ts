@@ -25,7 +25,8 @@ export interface Row {
   whole: boolean;
 }
 
-const CAPACITY = STREAMED_MAX + 120;
+const SPARE = 60;
+const LINES_MAX = 48;
 const OTHERS = "\u0001others";
 const TOTAL = "\u0001total";
 const NO_LABELS: Readonly<Record<string, string>> = {};
@@ -48,8 +49,9 @@ export class Graph {
   /** Rows below this are one: nobody tells 40 ns from 50 ns. */
   private readonly floor: number;
   private readonly timeline: Timeline;
-  private readonly ring = new Ring(CAPACITY, 48);
-  private readonly heatRing: HeatRing;
+  // As long as what is shown, and a minute for what comes early or late.
+  private ring = new Ring(SPARE, LINES_MAX);
+  private heatRing = new HeatRing(1);
   private fixed: Answer | undefined;
   private readonly times: number[] = [];
   private readonly columns: (number | null)[][] = [];
@@ -67,7 +69,6 @@ export class Graph {
     const spread = parsed?.brackets.find((b) => b.operator === "by" && SPREADS.includes(b.dimension))?.dimension;
     this.boundsUnit = spread === "latency" ? "ns" : spread === "size" ? "bytes" : "sixty-fourths";
     this.floor = spread === "latency" ? 1024 : 0;
-    this.heatRing = new HeatRing(this.heat ? CAPACITY : 1);
   }
 
   onDraw(draw: () => void): () => void {
@@ -78,15 +79,16 @@ export class Graph {
   /** Follows the timeline as it is now; the returned function ends that. */
   follow(): () => void {
     const { live, seconds, from, to } = this.timeline;
-    this.ring.clear();
-    this.heatRing.clear();
+    const streamed = live && seconds <= STREAMED_MAX;
+    this.ring = new Ring(streamed && !this.heat ? seconds + SPARE : SPARE, LINES_MAX);
+    this.heatRing = new HeatRing(streamed && this.heat ? seconds + SPARE : 1);
     this.fixed = undefined;
     this.ranked = 0;
     this.loading = true;
     this.problem = undefined;
     const abort = new AbortController();
     const ends: (() => void)[] = [() => abort.abort()];
-    if (live && seconds <= STREAMED_MAX) {
+    if (streamed) {
       let first = true;
       ends.push(
         statistics.subscribe(this.expression, this.limit, {

@@ -4,7 +4,7 @@
 export interface HeatColumn {
   second: number;
   bounds: readonly number[];
-  counts: readonly number[];
+  counts: ArrayLike<number>;
 }
 
 export interface HeatGrid {
@@ -27,14 +27,12 @@ export class HeatRing {
     this.columns = new Array<HeatColumn | undefined>(capacity);
   }
 
-  clear(): void {
-    this.columns.fill(undefined);
-    this.newest = 0;
-  }
-
   put(column: HeatColumn): void {
     if (column.second <= this.newest - this.capacity) return;
-    this.columns[column.second % this.capacity] = column;
+    // Most columns have the bounds of the one before: they are kept once.
+    const before = this.columns[this.newest % this.capacity];
+    const bounds = before && same(before.bounds, column.bounds) ? before.bounds : column.bounds;
+    this.columns[column.second % this.capacity] = { second: column.second, bounds, counts: Float32Array.from(column.counts) };
     this.newest = Math.max(this.newest, column.second);
   }
 
@@ -63,16 +61,21 @@ export function gridOf(columns: readonly (HeatColumn | undefined)[], floor = 0):
   const counts = new Float32Array(rows * columns.length);
   let greatest = 0;
   columns.forEach((column, x) => {
-    column?.counts.forEach((value, index) => {
+    for (let index = 0; column && index < column.counts.length; index += 1) {
+      const value = column.counts[index] ?? 0;
       const y = row.get(lifted(column.bounds[index] ?? Number.NaN, floor));
-      if (y === undefined || y >= rows) return;
+      if (value === 0 || y === undefined || y >= rows) continue;
       const at = y * columns.length + x;
       const sum = (counts[at] ?? 0) + value;
       counts[at] = sum;
       if (sum > greatest) greatest = sum;
-    });
+    }
   });
   return { bounds, rows, columns: columns.length, counts, greatest };
+}
+
+function same(a: readonly number[], b: readonly number[]): boolean {
+  return a.length === b.length && a.every((value, index) => value === b[index]);
 }
 
 /** Bounds below the floor are the lowest one. */

@@ -22,11 +22,6 @@ export class Ring {
     this.linesMax = linesMax;
   }
 
-  clear(): void {
-    this.lines.clear();
-    this.newest = 0;
-  }
-
   /** Makes room for a second; what is overwritten becomes a gap. */
   advance(second: number): boolean {
     if (second <= this.newest - this.capacity) return false;
@@ -57,11 +52,6 @@ export class Ring {
     if (second > this.newest || second <= this.newest - this.capacity) return null;
     const value = this.lines.get(key)?.values[second % this.capacity];
     return value === undefined || Number.isNaN(value) ? null : value;
-  }
-
-  /** Lines that had no value since `second` are forgotten. */
-  forget(second: number): void {
-    for (const line of [...this.lines.values()]) if (line.seen < second) this.lines.delete(line.key);
   }
 
   /** Writes a line's seconds `from` to `to` into `into`, which is as long afterwards; one array serves for ever. */
