@@ -302,10 +302,15 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
             | Parameter::Since
             | Parameter::Until
             | Parameter::Step
-            | Parameter::Lines => ObjectBuilder::new()
-                .schema_type(Type::Integer)
-                .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
-                .build(),
+            | Parameter::Lines => {
+                let (least, most) = parameter.range();
+                ObjectBuilder::new()
+                    .schema_type(Type::Integer)
+                    .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+                    .minimum(least)
+                    .maximum(most)
+                    .build()
+            }
         };
         out = out.parameter(
             ParameterBuilder::new()
@@ -328,13 +333,18 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
         headers.push(("Idempotency-Key", "Repeats with the same key and request get the first answer again"));
     }
     for (name, description) in headers {
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        let schema = match name {
+            "Idempotency-Key" => text.min_length(Some(1)).max_length(Some(crate::IDEMPOTENCY_KEY_BYTES_MAX)),
+            _ => text,
+        };
         out = out.parameter(
             ParameterBuilder::new()
                 .name(name)
                 .parameter_in(ParameterIn::Header)
                 .required(Required::False)
                 .description(Some(description))
-                .schema(Some(Object::with_type(Type::String))),
+                .schema(Some(schema.build())),
         );
     }
     if let Some(input) = operation.input() {

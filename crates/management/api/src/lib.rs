@@ -42,6 +42,9 @@ pub use types::*;
 pub use users::*;
 pub use volumes::*;
 
+/// An `Idempotency-Key` has one byte at least and so many at most: room for a UUID and what a client likes to put before it.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
+
 /// Percent-encodes one path segment or query value: everything but RFC 3986's unreserved characters. A volume's name
 /// holds slashes and is one segment of the path: `demo/web` is written `demo%2Fweb`.
 pub fn encode_segment(text: &str) -> String {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const ANSWERS_MAX: usize = 512;
 /// Larger answers are not kept; no POST of the API gives one. 512 × 32 KiB = 16 MiB at worst.
 pub const ANSWER_BYTES_MAX: usize = 32 << 10;
-pub const KEY_BYTES_MAX: usize = 128;
+const KEY_BYTES_MAX: usize = forebay_api::IDEMPOTENCY_KEY_BYTES_MAX;
 
 /// An answer to give again.
 #[derive(Clone, Debug)]

@@ -71,6 +71,17 @@ impl Parameter {
             Parameter::Format => "format",
         }
     }
+    /// The least and the most that a number may be, as far as one number can tell.
+    pub(crate) fn range(self) -> (Option<u32>, Option<u32>) {
+        match self {
+            Parameter::Limit => (Some(1), Some(1000)),
+            Parameter::Lines => (Some(1), Some(100)),
+            Parameter::WaitSeconds => (Some(0), Some(60)),
+            Parameter::After => (Some(0), None),
+            Parameter::Step => (Some(1), None),
+            _ => (None, None),
+        }
+    }
     pub fn description(self) -> &'static str {
         match self {
             Parameter::Limit => "At most this many items, 1 to 1000; 100 by default.",
