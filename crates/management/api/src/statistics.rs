@@ -170,6 +170,9 @@ pub struct WorksheetGraph {
 pub struct WorksheetStatus {
     pub created_unix_ms: u64,
     pub changed_unix_ms: u64,
+    /// Made by the appliance when something went wrong, and not changed since. The newest 20 of these are kept.
+    #[serde(default)]
+    pub captured: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]

@@ -17,6 +17,7 @@ mod alerts;
 mod attempts;
 mod audit;
 mod authentication;
+mod capture;
 mod changes;
 mod collect;
 mod configuration;
@@ -309,6 +310,7 @@ impl Daemon {
     /// From now on what these cores and their pools do is counted. Once.
     pub fn collect(&self, cores: Cores) {
         self.runtime.spawn(collect::collect(self.shared.clone(), cores));
+        self.runtime.spawn(capture::capture(self.shared.clone()));
     }
 
     /// Creates a pool as a client's request would, and waits for it.

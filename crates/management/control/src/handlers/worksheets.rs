@@ -41,6 +41,7 @@ fn shown(one: &Worksheet) -> api::Worksheet {
         status: api::WorksheetStatus {
             created_unix_ms: one.created_unix_ms,
             changed_unix_ms: one.changed_unix_ms,
+            captured: one.captured,
         },
     }
 }
@@ -82,6 +83,44 @@ async fn pin(shared: &Shared, id: &str, spec: &WorksheetSpec) -> Result<(), Fail
     shared.statistics.pin(id, range).await
 }
 
+fn adding(one: &Worksheet) -> impl FnOnce(&mut Content) -> Result<(), Problem> + Clone + Send + 'static {
+    let added = one.clone();
+    move |content: &mut Content| {
+        content.worksheets.push(added);
+        Ok(())
+    }
+}
+
+/// Needs the worksheets' turn.
+async fn add(shared: &Arc<Shared>, one: &Worksheet) -> Result<(), Failure> {
+    if one.spec.pinned {
+        pin(shared, &one.id, &one.spec).await?;
+    }
+    if let Err(problem) = change(shared, adding(one)).await {
+        if one.spec.pinned {
+            // If that fails, too, the next start does it.
+            let _ = shared.statistics.unpin(&one.id).await;
+        }
+        return Err(problem.into());
+    }
+    Ok(())
+}
+
+/// Keeps a worksheet that nobody asked for, and so many of that kind: the oldest go.
+pub async fn capture(shared: &Arc<Shared>, one: Worksheet, captures_max: usize) -> Result<(), Problem> {
+    let _turn = shared.worksheet_turn.lock().await;
+    let content = shared.worksheets.content();
+    let captured = content.worksheets.iter().filter(|one| one.captured).map(|one| one.id.clone());
+    let captured: Vec<String> = captured.collect();
+    let too_many = (captured.len() + 1).saturating_sub(captures_max);
+    for id in captured.into_iter().take(too_many) {
+        let gone = id.clone();
+        change(shared, move |content: &mut Content| content.remove(&gone).map(drop)).await?;
+        shared.statistics.unpin(&id).await.map_err(|failure| failure.0)?;
+    }
+    add(shared, &one).await.map_err(|failure| failure.0)
+}
+
 pub async fn create(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
@@ -96,14 +135,10 @@ pub async fn create(
         created_unix_ms: now,
         changed_unix_ms: now,
         revision: 1,
+        captured: false,
         spec: request.spec,
     };
-    let added = one.clone();
-    let add = move |content: &mut Content| {
-        content.worksheets.push(added);
-        Ok(())
-    };
-    shared.worksheets.plan(add.clone())?;
+    shared.worksheets.plan(adding(&one))?;
     if ask.dry_run {
         let graphs = one.spec.graphs.len();
         return plan(
@@ -113,16 +148,7 @@ pub async fn create(
         );
     }
     let _turn = shared.worksheet_turn.lock().await;
-    if one.spec.pinned {
-        pin(&shared, &one.id, &one.spec).await?;
-    }
-    if let Err(problem) = change(&shared, add).await {
-        if one.spec.pinned {
-            // If that fails, too, the next start does it.
-            let _ = shared.statistics.unpin(&one.id).await;
-        }
-        return Err(problem.into());
-    }
+    add(&shared, &one).await?;
     super::told(&shared, &who, "worksheet.created", &one.name, "saved");
     Ok(tagged(
         made(StatusCode::CREATED, &Operation::WorksheetShow.path_of(&one.id), &shown(&one))?,
@@ -147,7 +173,7 @@ pub async fn set(
         one.name = request.name.unwrap_or_else(|| before.name.clone());
         one.spec = request.spec.unwrap_or_else(|| before.spec.clone());
         if *one != before {
-            (one.revision, one.changed_unix_ms) = (before.revision + 1, now);
+            (one.revision, one.changed_unix_ms, one.captured) = (before.revision + 1, now, false);
         }
         Ok((before, one.clone()))
     };

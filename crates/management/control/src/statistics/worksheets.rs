@@ -26,6 +26,9 @@ pub struct Worksheet {
     pub created_unix_ms: u64,
     pub changed_unix_ms: u64,
     pub revision: u64,
+    /// Made when something went wrong, and not changed since.
+    #[serde(default)]
+    pub captured: bool,
     pub spec: WorksheetSpec,
 }
 
@@ -269,6 +272,7 @@ mod tests {
             created_unix_ms: 1,
             changed_unix_ms: 1,
             revision: 1,
+            captured: false,
             spec: live(),
         };
         let content = |worksheets| Content { worksheets, ..Content::default() };
