@@ -26,8 +26,8 @@ const NAMES_SECONDS: u64 = 5;
 /// A pool whose second is not over yet is given so long, in steps of the second.
 const PATIENCE: Duration = Duration::from_millis(200);
 const STEP: Duration = Duration::from_millis(20);
-/// Seconds of a pool that may wait: of more, some are shown together.
-const PENDING_MAX: usize = 2;
+/// Seconds of a pool that may wait for our next: of more, some are shown together.
+const PENDING_MAX: usize = 1;
 /// Who does not answer for so long does not hold up the others.
 const ANSWER: Duration = Duration::from_millis(800);
 
@@ -52,7 +52,7 @@ impl<T> Pending<T> {
 
     /// What is shown now: the oldest, and with it what is too much to wait.
     fn show(&mut self) -> Vec<Arc<T>> {
-        let count = (self.seconds.len().saturating_sub(PENDING_MAX) + 1).min(self.seconds.len());
+        let count = self.seconds.len().saturating_sub(PENDING_MAX).max(1).min(self.seconds.len());
         self.seconds.drain(..count).collect()
     }
 }
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_second_is_shown_at_a_time_and_no_more_than_two_wait() {
+    fn one_second_is_shown_at_a_time_and_no_more_than_one_waits() {
         let mut pending = Pending::default();
         let come = |pending: &mut Pending<u64>, numbers: &[u64]| {
             pending.come(numbers.iter().map(|number| Arc::new(*number)).collect(), |number| *number);
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(come(&mut pending, &[7]), [7]);
         assert_eq!(come(&mut pending, &[8, 9]), [8]);
         assert_eq!(come(&mut pending, &[]), [9]);
-        assert_eq!(come(&mut pending, &[10, 11, 12, 13]), [10, 11]);
-        assert_eq!((come(&mut pending, &[14]), pending.seen), (vec![12], 14));
+        assert_eq!(come(&mut pending, &[10, 11, 12, 13]), [10, 11, 12]);
+        assert_eq!((come(&mut pending, &[14]), pending.seen), (vec![13], 14));
     }
 }
