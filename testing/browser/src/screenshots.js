@@ -24,7 +24,7 @@ const WORK = [
   ["demo/backup", "512M", "127.0.10.21", { depth: 2, bytes: 262_144, writes: 95, rate: 60 }],
   ["demo/files", "1G", "127.0.10.31", { depth: 3, bytes: 32_768, writes: 20, rate: 120 }],
 ];
-const SECONDS = Number(process.env.SCREENSHOT_SECONDS ?? 150);
+const SECONDS = Number(process.env.SCREENSHOT_SECONDS ?? 310);
 
 const daemon = new Daemon(server);
 const browser = await launch();
@@ -46,11 +46,12 @@ try {
   await new Promise((done) => setTimeout(done, SECONDS * 1000));
   for (const [name, scheme, route] of [
     ["dashboard", "light", "dashboard"],
-    ["analytics", "dark", `analytics?graphs=${encodeURIComponent("nbd.ops[client]~nbd.bytes[volume]~nbd.ops[latency]")}&seconds=${SECONDS > 120 ? 300 : 60}`],
+    ["analytics", "dark", `analytics?graphs=${encodeURIComponent("nbd.ops[client]~nbd.bytes[volume]~nbd.ops[latency]")}&seconds=${SECONDS > 300 ? 300 : 60}`],
   ]) {
     const page = await open(browser, guard, { scheme, width: 1280, height: 800 });
     await login(page, daemon.url, ADMIN.name, ADMIN.password);
     await page.goto(`${daemon.url}/#/${route}`);
+    await page.mouse.move(700, 30);
     await page.waitForTimeout(9000);
     const path = join(into, `${name}.png`);
     await page.screenshot({ path });
