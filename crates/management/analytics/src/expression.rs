@@ -321,7 +321,7 @@ mod tests {
         for (text, at, what, instead) in [
             ("", 0, "no layer", "nbd, iscsi"),
             ("nfs.ops", 0, "no layer `nfs`", "observer"),
-            ("nbd", 3, "it ends where `.`", "ops, bytes, latency"),
+            ("nbd", 3, "it ends where `.`", "ops, bytes, failed, latency"),
             ("nbd.x", 4, "nbd has no `x`", "latency"),
             ("nbd.ops[stage]", 8, "`stage`", "client, volume, project, level, latency, size, offset"),
             ("nbd.ops(op)", 7, "`(`", "[client]"),

@@ -4,6 +4,7 @@ use super::*;
 use forebay_analytics::{OTHERS, ROWS_MAX};
 use forebay_base::Random;
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 10_000;
 
@@ -38,7 +39,7 @@ fn the_top_ten_of_ten_thousand_are_right() {
         let mut store = open(temp.path());
         let mut random = Random::new(a_second);
         let mut truth: HashMap<String, u64> = HashMap::new();
-        let (mut most, empty) = (0, Histogram::default());
+        let (mut most, mut took, empty) = (0, Duration::ZERO, Histogram::default());
         for nth in 0..seconds {
             let mut counts: HashMap<(usize, u64, u64), u64> = HashMap::new();
             for _ in 0..a_second {
@@ -52,7 +53,9 @@ fn the_top_ten_of_ten_thousand_are_right() {
             });
             let rows: Vec<Row> = rows.collect();
             most = most.max(rows.len());
+            let began = Instant::now();
             store.append(second(START + nth, rows)).unwrap();
+            took += began.elapsed();
         }
         let mut exact: Vec<(&String, &u64)> = truth.iter().collect();
         exact.sort_by_key(|(client, count)| (std::cmp::Reverse(**count), *client));
