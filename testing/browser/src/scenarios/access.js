@@ -87,6 +87,18 @@ export async function roles(world) {
   });
   world.guard.expected = false;
   assert.deepEqual(refused, [403, "forbidden"]);
+
+  // One's own password one may change.
+  await page.goto(`${world.url}/#/settings/users`);
+  await page.getByRole("button", { name: "Change your password" }).click();
+  await page.getByLabel("Password until now").fill(VIEWER.password);
+  await page.getByLabel("New password").fill("another staple to look at");
+  // That ends the login, which something that is asked for meanwhile may find out first.
+  world.guard.expected = true;
+  await page.getByRole("button", { name: "Change it" }).click();
+  await page.getByRole("heading", { name: "Log in" }).waitFor();
+  world.guard.expected = false;
+  await login(page, world.url, VIEWER.name, "another staple to look at");
   await world.done(page);
   return why;
 }
