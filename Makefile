@@ -45,7 +45,8 @@ test:
 	  'planted=$(SIM) planted' \
 	  'numbers=$(SIM) numbers' \
 	  'crash=$(SIM) crash --images 10000' \
-	  'browser=testing/browser/run --server $(FOREBAY)'
+	  'browser=testing/browser/run --server $(FOREBAY)' \
+	  'api=testing/api/run --server $(FOREBAY)'
 
 # What to run before every commit: a few minutes the first time, seconds afterwards.
 check:
@@ -99,6 +100,7 @@ nightly:
 	  'long=$(SIM) matrix --operations 2000 --seed 100' \
 	  'fuzz=scripts/fuzz 600' \
 	  'e2e=$(E2E)' \
+	  'api=testing/api/run --server $(FOREBAY) --examples 200 --seed 2' \
 	  'guest=$(E2E) guest-long' \
 	  'import=$(TARGET)/release/forebay-bench --import' \
 	  'bench=$(BENCH) --json $(TARGET)/bench.json' \
