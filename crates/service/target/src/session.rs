@@ -222,13 +222,13 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
     fn finish_requests(&mut self, context: &mut Context) {
         let mut finished = std::mem::take(&mut self.finished);
         self.slots.poll(context, &mut finished);
-        finished.drain(..).for_each(|outcome| self.answer(outcome));
+        finished.drain(..).for_each(|outcome| self.answer(outcome, self.now));
         self.finished = finished;
     }
 
-    fn answer(&mut self, outcome: Outcome) {
+    fn answer(&mut self, outcome: Outcome, now: Nanos) {
         let Outcome { cookie, offset, asked, held, result, gone } = outcome;
-        self.watched.answered(&asked, self.volume_bytes, self.now, result.is_ok());
+        self.watched.answered(&asked, self.volume_bytes, now, result.is_ok());
         let mut released = held;
         match result {
             Ok(Answer::Done) => self.replies.done(cookie, offset),
@@ -308,7 +308,8 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
         }
         self.member.hold(held(&request.command));
         if let Some(outcome) = self.slots.start((self.start)(request, self.now)) {
-            self.answer(outcome);
+            // Done on the spot: that took what the turn of the round does not show.
+            self.answer(outcome, self.rt.now());
         }
     }
 
