@@ -21,20 +21,19 @@ fn main() {
         files.push(("index.html".to_string(), page));
     }
     files.sort();
+    // Copies: the interface may be built anew before the compiler gets to read it.
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
     let mut table = String::from("static FILES: &[File] = &[\n");
-    for (path, file) in &files {
+    for (nth, (path, file)) in files.iter().enumerate() {
         println!("cargo::rerun-if-changed={}", file.display());
-        let file = file.canonicalize().expect("the file is there");
-        writeln!(
-            table,
-            "    File {{ path: {path:?}, bytes: include_bytes!({:?}) }},",
-            file.display().to_string()
-        )
-        .expect("a string takes everything");
+        let copy = out.join(format!("interface.{nth}"));
+        fs::copy(file, &copy).unwrap_or_else(|error| panic!("{}: {error}; build again", file.display()));
+        let copy = copy.display().to_string();
+        writeln!(table, "    File {{ path: {path:?}, bytes: include_bytes!({copy:?}) }},")
+            .expect("a string takes everything");
     }
     table.push_str("];\n");
-    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it")).join("interface.rs");
-    fs::write(out, table).expect("the build directory can be written");
+    fs::write(out.join("interface.rs"), table).expect("the build directory can be written");
 }
 
 /// All files below, with their paths as URLs have them.
