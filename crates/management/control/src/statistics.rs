@@ -221,10 +221,8 @@ mod tests {
 
     const START: u64 = 1_790_000_000;
 
-    fn open(temp: &tempfile::TempDir, pinned: &[String]) -> Statistics {
-        let dir = Arc::new(DataDir::open(temp.path()).unwrap());
-        let events = EventLog::open(dir.clone()).unwrap();
-        Statistics::open(&dir, events, Options::default(), pinned).unwrap()
+    fn open((dir, events): &(Arc<DataDir>, EventLog), pinned: &[String]) -> Statistics {
+        Statistics::open(dir, events.clone(), Options::default(), pinned).unwrap()
     }
 
     fn rows(ops: u64) -> Vec<Row> {
@@ -241,7 +239,9 @@ mod tests {
     #[tokio::test]
     async fn what_is_appended_is_told_answered_and_kept() {
         let temp = test_directory();
-        let statistics = open(&temp, &[]);
+        let dir = Arc::new(DataDir::open(temp.path()).unwrap());
+        let place = (dir.clone(), EventLog::open(dir).unwrap());
+        let statistics = open(&place, &[]);
         let mut newest = statistics.newest();
         for nth in 0..3 {
             statistics.append(START + nth, rows(10 + nth));
@@ -260,12 +260,12 @@ mod tests {
         statistics.append(START + 3, rows(1));
         assert_eq!(statistics.lost(), 1);
         drop(statistics);
-        let again = open(&temp, &["w-1".into()]);
+        let again = open(&place, &["w-1".into()]);
         assert_eq!(values(&again, START, START + 3).await, known);
         let kept = || std::fs::read_dir(temp.path().join("analytics/pins")).unwrap().count();
         assert_eq!(kept(), 1);
         again.stop();
-        open(&temp, &[]).stop();
+        open(&place, &[]).stop();
         assert_eq!(kept(), 0, "nobody's any more");
     }
 }
