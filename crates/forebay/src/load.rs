@@ -155,13 +155,13 @@ impl Worker {
             let from = Ipv4Addr::new(127, 0, 0, self.client.host);
             let opened = Connection::open(from, self.address, self.client.volume);
             match opened
-                .map_err(Ended::Io)
+                .map_err(Ended::from)
                 .and_then(|connection| self.work(connection, &mut pieces, &mut random, begun))
             {
                 Ok(()) => {}
                 Err(Ended::Wrong(why)) => return Err(why),
                 // A full pool, a sick disk or a volume that is not there are the daemon's to report, and may pass.
-                Err(Ended::Io(_)) => self.sleep(AGAIN),
+                Err(Ended::Broken) => self.sleep(AGAIN),
             }
         }
         Ok(())

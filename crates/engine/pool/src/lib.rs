@@ -99,6 +99,7 @@ pub use registry::BUILT_IN_LEVELS;
 pub use send::{ResumeToken, SendOptions, SnapshotStream};
 pub use spec::*;
 pub use trim::Trimmed;
+pub use utc::utc;
 pub use volume::IO_BYTES_MAX;
 
 use control::Control;

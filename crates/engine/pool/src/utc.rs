@@ -3,7 +3,7 @@
 use forebay_base::WallTime;
 
 /// `2026-11-22T14:05:09Z`, with milliseconds left out (proleptic Gregorian calendar, as in ISO 8601).
-pub(crate) fn utc(at: WallTime) -> String {
+pub fn utc(at: WallTime) -> String {
     let (seconds, mut days) = (at.0 / 1000 % 86400, at.0 / 1000 / 86400);
     let is_leap =
         |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

@@ -17,15 +17,15 @@ const OPTION_BYTES_MAX: usize = 64 << 10;
 
 /// Why a connection is of no more use.
 pub enum Ended {
-    /// It broke, or the server refused a request.
-    Io(io::Error),
+    /// It could not be opened, it broke, or the server refused a request.
+    Broken,
     /// Something was read that was not written.
     Wrong(String),
 }
 
 impl From<io::Error> for Ended {
-    fn from(error: io::Error) -> Ended {
-        Ended::Io(error)
+    fn from(_: io::Error) -> Ended {
+        Ended::Broken
     }
 }
 

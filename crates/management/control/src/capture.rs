@@ -11,6 +11,8 @@ use crate::events::now_unix_ms;
 use crate::handlers::worksheets;
 use crate::statistics::worksheets::Worksheet;
 use forebay_api::{Event, Severity, WorksheetGraph, WorksheetSpec};
+use forebay_base::WallTime;
+use forebay_pool::utc;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,38 +70,13 @@ fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// `2026-11-24 22:15:03` of a moment.
-fn moment(unix_ms: u64) -> String {
-    let (days, seconds) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
-    let (year, month, day) = date(days);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
-}
-
-/// The day of the Gregorian calendar, so many days after 1970-01-01.
-fn date(mut days: u64) -> (u64, u64, u64) {
-    let leap = |year: u64| u64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0));
-    let (mut year, mut month) = (1970, 1);
-    while days >= 365 + leap(year) {
-        days -= 365 + leap(year);
-        year += 1;
-    }
-    for length in [31, 28 + leap(year), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    (year, month, days + 1)
-}
-
 fn worksheet(event: &Event, graphs: Vec<WorksheetGraph>, now_unix_ms: u64) -> Worksheet {
     let at = event.at_unix_ms / 1000;
     // A name has 100 characters; objects have more only where somebody tries to.
     let object: String = event.object.chars().take(50).collect();
     Worksheet {
         id: crate::random_id(),
-        name: format!("{} {} {}", event.code, object.trim(), moment(event.at_unix_ms)),
+        name: format!("{} {} {}", event.code, object.trim(), utc(WallTime(event.at_unix_ms))),
         created_unix_ms: now_unix_ms,
         changed_unix_ms: now_unix_ms,
         revision: 1,
@@ -203,7 +180,7 @@ mod tests {
             let event = event(code, object, 1_795_558_503);
             let one = worksheet(&event, graphs_of(&event).expect("it is kept"), 1_795_559_000_000);
             check_expressions(&one.spec).unwrap_or_else(|problem| panic!("{code}: {problem:?}"));
-            assert!(one.name.contains("2026-11-24 22:15:03"), "{}", one.name);
+            assert!(one.name.contains("2026-11-24T22:15:03Z"), "{}", one.name);
             let content = Content { worksheets: vec![one], ..Content::default() };
             content.check().unwrap_or_else(|problem| panic!("{code}: {problem:?}"));
         }
@@ -226,14 +203,5 @@ mod tests {
         assert_eq!(captures.due(9_000_000).len(), 1);
         (0..100).for_each(|nth| captures.see(&event("disk.slow", &format!("tank/{nth}"), 9000)));
         assert_eq!(captures.due(99_000_000).len(), WAITING_MAX);
-    }
-
-    #[test]
-    fn days_have_their_dates() {
-        for (days, expected) in
-            [(0, (1970, 1, 1)), (59, (1970, 3, 1)), (11_016, (2000, 2, 29)), (20_781, (2026, 11, 24))]
-        {
-            assert_eq!(date(days), expected, "{days}");
-        }
     }
 }
