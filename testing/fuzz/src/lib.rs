@@ -8,6 +8,7 @@
 //!
 //! To add a target: a function here, a line in [`TARGETS`], a file in `libfuzzer/fuzz_targets`, a seed in `corpus`.
 
+mod analytics;
 mod disk;
 mod iscsi;
 mod nbd;
@@ -41,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "disk_chunk", run: disk::chunk },
     Target { name: "disk_node", run: disk::node },
     Target { name: "snapshot_stream", run: stream::stream },
+    Target { name: "analytics_expression", run: analytics::expression },
 ];
 
 /// Runs the target of this name. Panics when there is none.
