@@ -1,8 +1,8 @@
-// The daemon under test: started on free ports, spoken to through its own command line, stopped whatever happens.
+// The daemon under test: started on free ports, spoken to through its own command line, stopped whatever happens. Its disks are files under /var/tmp,
+// which is no memory as /tmp may be: what is durable shall take its time.
 
 import { spawn, execFile } from "node:child_process";
 import { mkdtempSync, mkdirSync, openSync, rmSync, truncateSync, writeFileSync, readFileSync, closeSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
@@ -12,7 +12,7 @@ const READY_MS = 60_000;
 export class Daemon {
   constructor(server) {
     this.server = server;
-    this.directory = mkdtempSync(join(tmpdir(), "forebay-browser."));
+    this.directory = mkdtempSync(join(process.env.TMPDIR ?? "/var/tmp", "forebay-browser."));
     this.data = join(this.directory, "data");
     mkdirSync(this.data, { mode: 0o700 });
     this.disks = 0;

@@ -83,7 +83,7 @@ export class World {
     this.clients = this.clients.filter((client) => !client.stopped);
     if (!this.quiet || this.quiet.stopped) {
       this.quiet = await this.client("tank/db", "127.0.0.1");
-      this.quiet.load({ depth: 1, rate: 40, writes: 30 });
+      this.quiet.load({ depth: 1, rate: 40, writes: 60 });
     }
     if (!this.guilty || this.guilty.stopped) {
       this.guilty = await this.client("tank/bulk", "127.0.0.2");

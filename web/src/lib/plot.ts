@@ -40,8 +40,9 @@ export function tickText(second: number, step: number, span: number): string {
   return (step < 60 ? seconds : hours).format(second * 1000);
 }
 
+export const TIME_SPACE = 58;
 /** Between times that are written, in seconds. */
-const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
+export const TIMES: number[] = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
 
 /** Steps that read well: of time in base 2 for bytes, in base 10 for all else. */
 function increments(unit: string): number[] {
@@ -83,7 +84,7 @@ export function makePlot(options: PlotOptions, data: uPlot.AlignedData, into: HT
               font: FONT,
               size: 24,
               gap: 4,
-              space: 58,
+              space: TIME_SPACE,
               incrs: TIMES,
               grid: { show: false },
               ticks: { stroke: grid, size: 4, width: 1 },

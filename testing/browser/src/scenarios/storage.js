@@ -38,7 +38,8 @@ export async function provision(world) {
   await page.getByRole("button", { name: "Make the volume" }).click();
   await page.getByRole("heading", { name: "tank/vm1 is ready" }).waitFor();
   await page.getByText("esx1 sees it as LUN 0.").waitFor();
-  await page.getByText("iscsiadm -m node -T iqn.2026-11.io.forebay:tank").waitFor();
+  await page.getByText(`iscsiadm -m node -T iqn.2026-11.io.forebay:tank -p ${world.daemon.addresses.iscsi[0]}`).waitFor();
+  await page.getByText(`nbdinfo nbd://${world.daemon.addresses.nbd}/tank/vm1`).waitFor();
 
   const volume = itemsOf(await world.daemon.json("volume", "list")).find(({ name }) => name === "tank/vm1");
   assert.equal(volume.spec.size_bytes, 64 << 20);
