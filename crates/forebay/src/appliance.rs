@@ -9,7 +9,7 @@
 use crate::iscsi;
 use forebay_base::{Checksum, GIB, Id, MIB};
 use forebay_cli::{Exit, Failure, ServeOptions};
-use forebay_control::{Daemon, DataDir, EventLog, Nbd, Options, problem};
+use forebay_control::{ADDRESSES, Daemon, DataDir, EventLog, Nbd, Options, problem};
 use forebay_pool::{Engine, EngineConfig, Host};
 use forebay_runtime::{Cores, uring};
 use forebay_target::{IscsiServer, NbdConfig, NbdServer, TlsFiles};
@@ -18,7 +18,6 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-const ADDRESSES: &str = "addresses.json";
 /// Less does not hold the tree nodes that one checkpoint touches.
 const MEMORY_BYTES_MIN: u64 = 64 * MIB;
 /// When the machine does not say how much it has.

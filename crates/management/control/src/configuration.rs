@@ -71,6 +71,17 @@ struct Content {
     pools: Vec<Remembered>,
 }
 
+/// The file in the data directory that says where a running daemon answers.
+pub const ADDRESSES: &str = "addresses.json";
+
+/// Where clients of volumes connect, of what is in [`ADDRESSES`].
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct Addresses {
+    pub nbd: Option<String>,
+    pub iscsi: Vec<String>,
+}
+
 /// The remembered pools, by name.
 pub struct Configuration {
     dir: Arc<DataDir>,
@@ -101,6 +112,12 @@ impl Configuration {
             }
         };
         Ok(Configuration { dir, pools: Mutex::new(pools) })
+    }
+
+    /// As whoever started the servers has written it down; nothing before that.
+    pub fn addresses(&self) -> Addresses {
+        let bytes = self.dir.read(ADDRESSES).ok().flatten();
+        bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Remembered>> {
@@ -183,6 +200,26 @@ mod tests {
             unsettled: id.is_none().then_some(Unsettled::Creating),
             failure: None,
         }
+    }
+
+    #[test]
+    fn where_clients_connect_is_what_the_file_says_and_nothing_without_one() {
+        let temp = test_directory();
+        let dir = Arc::new(DataDir::open(temp.path()).unwrap());
+        let configuration = Configuration::open(dir.clone()).unwrap();
+        assert!(configuration.addresses().nbd.is_none() && configuration.addresses().iscsi.is_empty());
+        dir.write(
+            ADDRESSES,
+            br#"{"http": "127.0.0.1:8080", "nbd": "127.0.0.1:10809", "iscsi": ["127.0.0.1:3260"]}"#,
+        )
+        .unwrap();
+        let at = configuration.addresses();
+        assert_eq!(
+            (at.nbd.as_deref(), &at.iscsi[..]),
+            (Some("127.0.0.1:10809"), &["127.0.0.1:3260".to_string()][..])
+        );
+        dir.write(ADDRESSES, b"no JSON").unwrap();
+        assert!(configuration.addresses().nbd.is_none());
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod tokens;
 mod users;
 
 pub use access::{AccessMap, Admission, Iscsi, IscsiSession, MappedVolume, Nbd};
+pub use configuration::ADDRESSES;
 pub use convert::problem;
 pub use directory::DataDir;
 pub use events::EventLog;

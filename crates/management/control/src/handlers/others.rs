@@ -12,10 +12,13 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 pub async fn server_show(State(shared): State<Arc<Shared>>) -> Answered {
+    let at = shared.configuration.addresses();
     ok(&Server {
         version: env!("CARGO_PKG_VERSION").into(),
         cores: shared.cores as u32,
         started_unix_ms: shared.started_unix_ms,
+        nbd: at.nbd,
+        iscsi: at.iscsi,
     })
 }
 
