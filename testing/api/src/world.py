@@ -24,7 +24,7 @@ NAMES = {
     "groups": ["vault/0"],
     "projects": ["tank/work", "tank/idle"],
     "volumes": ["tank/one", "tank/two", "tank/work/three", "tank/bare"],
-    "snapshots": ["tank/one@first", "tank/two@held"],
+    "snapshots": ["tank/one@first", "tank/two@second", "tank/work/three@third"],
     "trash": ["tank/gone"],
     "hosts": ["esx1", "esx2"],
     "host-groups": ["cluster"],
@@ -129,6 +129,10 @@ class World:
             if snapshot not in owner.names("snapshots"):
                 owner.call("POST", "/api/v1/snapshots", {"name": name, "volumes": [volume]})
                 made.append(snapshot)
+        # One that is held, or a template, is not deleted.
+        for item in owner.call("GET", "/api/v1/snapshots?limit=1000")["items"]:
+            if item["name"] in NAMES["snapshots"] and (item["spec"]["held"] or item["spec"]["template"]):
+                owner.call("PATCH", owner.place("snapshots", item["name"]), {"held": False, "template": False})
         # A clone that is promoted has changed places with what it was made of.
         if not self.clones():
             place = owner.place("snapshots", "tank/one@first")
