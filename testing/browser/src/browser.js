@@ -21,13 +21,24 @@ export class Guard {
     this.errors = [];
     this.outside = [];
     this.requests = 0;
-    /** While the daemon is gone on purpose, the browser says that requests failed. */
+    /** While something is refused or gone on purpose, the browser says that requests failed. */
     this.expected = false;
+  }
+
+  /** Lets errors pass while something is done that makes some; what the browser says of it may come a moment later. */
+  async during(work) {
+    this.expected = true;
+    try {
+      return await work();
+    } finally {
+      await new Promise((done) => setTimeout(done, 600));
+      this.expected = false;
+    }
   }
 
   watch(page) {
     page.on("console", (message) => {
-      if (message.type() === "error" && !this.expected) this.errors.push(message.text());
+      if (message.type() === "error" && !this.expected) this.errors.push(`${message.text()} (${message.location().url})`);
     });
     page.on("pageerror", (error) => this.errors.push(`${error.message}\n${error.stack ?? ""}`));
     page.on("request", (request) => {

@@ -59,10 +59,15 @@ class Session {
     try {
       await remove("/api/v1/login", {});
     } finally {
-      setCsrf("");
-      localStorage.removeItem(KNOWN);
-      this.state = "out";
+      this.leave();
     }
+  }
+
+  /** The login is over, and that is known. */
+  leave(): void {
+    setCsrf("");
+    localStorage.removeItem(KNOWN);
+    this.state = "out";
   }
 
   may(role: Role): boolean {

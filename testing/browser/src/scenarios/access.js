@@ -30,12 +30,12 @@ export async function setup(world) {
   await page.getByRole("heading", { name: "Log in" }).waitFor();
 
   // A wrong password: the browser itself puts the 401 on the console.
-  world.guard.expected = true;
-  await page.getByLabel("Name", { exact: true }).fill(ADMIN.name);
-  await page.getByLabel("Password", { exact: true }).fill("not the right one");
-  await page.getByRole("button", { name: "Log in" }).click();
-  await page.getByRole("alert").waitFor();
-  world.guard.expected = false;
+  await world.guard.during(async () => {
+    await page.getByLabel("Name", { exact: true }).fill(ADMIN.name);
+    await page.getByLabel("Password", { exact: true }).fill("not the right one");
+    await page.getByRole("button", { name: "Log in" }).click();
+    await page.getByRole("alert").waitFor();
+  });
 
   await login(page, world.url, ADMIN.name, ADMIN.password);
   const answer = await page.evaluate(async (secret) => (await fetch("/api/v1/setup").then((response) => response.json())).needed || secret, "");
@@ -78,14 +78,14 @@ export async function roles(world) {
   assert.equal(await scrub.getAttribute("aria-disabled"), "true");
 
   // And not by the page alone.
-  world.guard.expected = true;
-  const refused = await page.evaluate(async () => {
-    const { csrf } = await fetch("/api/v1/login").then((response) => response.json());
-    const body = JSON.stringify({ name: "tank/forbidden", size_bytes: 1 << 20 });
-    const headers = { "Content-Type": "application/json", "X-CSRF-Token": csrf };
-    return await fetch("/api/v1/volumes", { method: "POST", headers, body }).then(async (response) => [response.status, (await response.json()).code]);
-  });
-  world.guard.expected = false;
+  const refused = await world.guard.during(() =>
+    page.evaluate(async () => {
+      const { csrf } = await fetch("/api/v1/login").then((response) => response.json());
+      const body = JSON.stringify({ name: "tank/forbidden", size_bytes: 1 << 20 });
+      const headers = { "Content-Type": "application/json", "X-CSRF-Token": csrf };
+      return await fetch("/api/v1/volumes", { method: "POST", headers, body }).then(async (response) => [response.status, (await response.json()).code]);
+    }),
+  );
   assert.deepEqual(refused, [403, "forbidden"]);
 
   // One's own password one may change.
@@ -94,10 +94,10 @@ export async function roles(world) {
   await page.getByLabel("Password until now").fill(VIEWER.password);
   await page.getByLabel("New password").fill("another staple to look at");
   // That ends the login, which something that is asked for meanwhile may find out first.
-  world.guard.expected = true;
-  await page.getByRole("button", { name: "Change it" }).click();
-  await page.getByRole("heading", { name: "Log in" }).waitFor();
-  world.guard.expected = false;
+  await world.guard.during(async () => {
+    await page.getByRole("button", { name: "Change it" }).click();
+    await page.getByRole("heading", { name: "Log in" }).waitFor();
+  });
   await login(page, world.url, VIEWER.name, "another staple to look at");
   await world.done(page);
   return why;

@@ -56,32 +56,32 @@ export async function stale(world) {
   const value = page.getByRole("region", { name: "Requests a second" }).locator(".value");
   await until("numbers move", async () => /\d/.test(await value.innerText()), 20);
   assert.equal(await notice.count(), 0);
-  world.guard.expected = true;
+  const [took, said] = await world.guard.during(async () => {
+    // Silent: it is there and says nothing.
+    world.daemon.signal("SIGSTOP");
+    const began = Date.now();
+    await notice.waitFor({ timeout: 20_000 });
+    const took = (Date.now() - began) / 1000;
+    const said = await notice.innerText();
+    world.daemon.signal("SIGCONT");
+    await until("it flows again", async () => (await notice.count()) === 0, 30);
 
-  // Silent: it is there and says nothing.
-  world.daemon.signal("SIGSTOP");
-  const began = Date.now();
-  await notice.waitFor({ timeout: 20_000 });
-  const took = (Date.now() - began) / 1000;
-  const said = await notice.innerText();
-  world.daemon.signal("SIGCONT");
-  await until("it flows again", async () => (await notice.count()) === 0, 30);
-
-  // Gone: killed, and started again.
-  world.stopLoad();
-  await world.daemon.stop("SIGKILL");
-  await notice.waitFor({ timeout: 20_000 });
-  await world.daemon.start();
-  // Logins end with the daemon; the page finds that out by itself, and one comes back to where one was.
-  await page.getByText("Your login has ended").waitFor({ timeout: 60_000 });
-  await page.getByLabel("Name", { exact: true }).fill(ADMIN.name);
-  await page.getByLabel("Password", { exact: true }).fill(ADMIN.password);
-  await page.getByRole("button", { name: "Log in" }).click();
-  await page.getByRole("heading", { name: "Dashboard" }).waitFor();
-  await until("it flows again after a restart", async () => (await notice.count()) === 0, 60);
-  await world.ensureLoad();
-  await until("and numbers move again", async () => /[1-9]/.test(await value.innerText()), 30);
-  world.guard.expected = false;
+    // Gone: killed, and started again.
+    world.stopLoad();
+    await world.daemon.stop("SIGKILL");
+    await notice.waitFor({ timeout: 20_000 });
+    await world.daemon.start();
+    // Logins end with the daemon; the page finds that out by itself, and one comes back to where one was.
+    await page.getByText("Your login has ended").waitFor({ timeout: 60_000 });
+    await page.getByLabel("Name", { exact: true }).fill(ADMIN.name);
+    await page.getByLabel("Password", { exact: true }).fill(ADMIN.password);
+    await page.getByRole("button", { name: "Log in" }).click();
+    await page.getByRole("heading", { name: "Dashboard" }).waitFor();
+    await until("it flows again after a restart", async () => (await notice.count()) === 0, 60);
+    await world.ensureLoad();
+    await until("and numbers move again", async () => /[1-9]/.test(await value.innerText()), 30);
+    return [took, said];
+  });
   await world.done(page);
   return `after ${took.toFixed(1)} s: “${said}”`;
 }

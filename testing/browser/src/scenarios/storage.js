@@ -136,15 +136,15 @@ export async function trash(world) {
   await page.getByText("Volume tank/copy is there.").waitFor();
 
   // What the API refuses stands beside the field.
-  world.guard.expected = true;
-  await page.goto(`${world.url}/#/provision`);
-  await page.getByRole("button", { name: "New volume" }).click();
-  await page.getByLabel("Name", { exact: true }).fill("copy");
-  await page.getByLabel("Size", { exact: true }).fill("1G");
-  await page.getByRole("button", { name: "Make the volume" }).click();
-  await page.getByRole("alert").waitFor();
-  await page.keyboard.press("Escape");
-  world.guard.expected = false;
+  await world.guard.during(async () => {
+    await page.goto(`${world.url}/#/provision`);
+    await page.getByRole("button", { name: "New volume" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("copy");
+    await page.getByLabel("Size", { exact: true }).fill("1G");
+    await page.getByRole("button", { name: "Make the volume" }).click();
+    await page.getByRole("alert").waitFor();
+    await page.keyboard.press("Escape");
+  });
 
   await page.getByRole("button", { name: "Actions for tank/copy" }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
