@@ -12,9 +12,14 @@ use axum::response::{IntoResponse, Response};
 use forebay_api::{Access, Code, Page, Plan, Problem};
 use forebay_base::Checksum;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Frame;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 /// The longest request names a thousand disks; a tenth of this would do for all that people send.
 pub const BODY_BYTES_MAX: usize = 256 << 10;
@@ -24,6 +29,20 @@ const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: usize = 1000;
 /// Long polls: below the minute after which proxies in between lose patience.
 const WAIT_SECONDS_MAX: u64 = 60;
+
+/// A body that is made while it is sent: pieces in the order in which they come, until whoever makes them has gone.
+pub struct Pieces(pub mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.get_mut().0.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}
 
 /// A problem on its way to the client.
 #[derive(Debug)]

@@ -8,19 +8,15 @@
 use crate::Shared;
 use crate::authentication::Hangup;
 use crate::changes::{ALL, touched_by_task};
-use crate::request::{Answered, Principal};
+use crate::request::{Answered, Pieces, Principal};
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use forebay_api::{Code, Problem, Task, TaskState};
-use hyper::body::Frame;
 use std::collections::HashMap;
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval};
@@ -34,20 +30,6 @@ const SILENT_SECONDS_MAX: u32 = 15;
 const PROGRESS: Duration = Duration::from_secs(1);
 /// Events at a time.
 const BATCH: usize = 100;
-
-/// The body of the stream.
-struct Frames(mpsc::Receiver<Bytes>);
-
-impl hyper::body::Body for Frames {
-    type Data = Bytes;
-    type Error = Infallible;
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.get_mut().0.poll_recv(context).map(|frame| frame.map(|frame| Ok(Frame::data(frame))))
-    }
-}
 
 pub async fn stream(
     State(shared): State<Arc<Shared>>,
@@ -70,7 +52,7 @@ pub async fn stream(
         drop(place);
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::new(Frames(frames))).into_response())
+    Ok((headers, Body::new(Pieces(frames))).into_response())
 }
 
 /// Why a stream ends.

@@ -6,7 +6,7 @@
 use super::hosts::tag_of;
 use crate::events::now_unix_ms;
 use crate::request::{
-    Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tagged,
+    Answered, Ask, Failure, Input, Pieces, Principal, check_precondition, json, made, ok, plan, tagged,
 };
 use crate::statistics::answers;
 use crate::statistics::worksheets::{Content, Worksheet, check_expressions, interval, questions};
@@ -20,12 +20,8 @@ use forebay_analytics as analytics;
 use forebay_api::{
     self as api, Code, Operation, Problem, StatisticAnswer, WorksheetCreate, WorksheetSet, WorksheetSpec,
 };
-use hyper::body::Frame;
-use std::convert::Infallible;
 use std::fmt::Write;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -244,20 +240,6 @@ enum Format {
 pub struct ExportAsk {
     #[serde(default)]
     format: Option<String>,
-}
-
-/// Pieces of an export, made while they are taken.
-struct Pieces(mpsc::Receiver<Bytes>);
-
-impl hyper::body::Body for Pieces {
-    type Data = Bytes;
-    type Error = Infallible;
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.get_mut().0.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
-    }
 }
 
 pub async fn export(
