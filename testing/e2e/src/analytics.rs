@@ -41,7 +41,9 @@ pub fn agree(binary: &Path, directory: &Directory) -> Outcome<String> {
     }
     let fio = run(&command(&server, &exports, directory))?;
     std::thread::sleep(SETTLE);
-    let jobs: Value = serde_json::from_str(&fio).context("fio's JSON")?;
+    // Its warnings come first.
+    let json = fio.find("\n{").map_or(&fio[..], |at| &fio[at..]);
+    let jobs: Value = serde_json::from_str(json).context("fio's JSON")?;
     let mut figures = Vec::new();
     for (nth, export) in exports.iter().enumerate() {
         for operation in ["read", "write"] {
