@@ -1,6 +1,7 @@
 // Runs the scenarios one after the other against one daemon, and says what each one showed. They tell one story, from an empty machine on; each makes
 // what it needs if it is not there, so that one can be run alone.
 
+import { resolve } from "node:path";
 import { launch } from "./browser.js";
 import { World } from "./world.js";
 import { scenarios } from "./scenarios.js";
@@ -16,7 +17,7 @@ let server;
 const chosen = [];
 while (words.length > 0) {
   const word = words.shift();
-  if (word === "--server") server = words.shift();
+  if (word === "--server") server = resolve(words.shift() ?? usage());
   else if (word.startsWith("-")) usage();
   else chosen.push(word);
 }
