@@ -1,7 +1,7 @@
 // Starts the demonstration, lets clients work for a while, and takes the README's pictures of it.
 
 import { mkdirSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Guard, launch, login, open } from "./browser.js";
 import { Daemon } from "./daemon.js";
@@ -10,7 +10,7 @@ import { ADMIN } from "./world.js";
 
 const into = fileURLToPath(new URL("../../../docs/screenshots", import.meta.url));
 const at = process.argv.indexOf("--server");
-const server = at > 0 ? process.argv[at + 1] : undefined;
+const server = at > 0 && process.argv[at + 1] ? resolve(process.argv[at + 1]) : undefined;
 if (!server) {
   console.error("usage: testing/browser/screenshots --server PATH");
   process.exit(2);

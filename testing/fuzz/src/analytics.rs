@@ -7,6 +7,7 @@ pub fn expression(data: &[u8]) {
     let Ok(expression) = Expression::parse(text) else { return };
     let written = expression.to_string();
     assert!(text.chars().count() <= CHARS_MAX, "{text} is longer than any");
-    let again = Expression::parse(&written).unwrap_or_else(|error| panic!("{text} became {written}: {error}"));
+    let again =
+        Expression::parse(&written).unwrap_or_else(|error| panic!("{text} became {written}: {error}"));
     assert_eq!(again, expression, "{text} became {written}");
 }
