@@ -18,6 +18,9 @@ fn what_needs_no_daemon_works_without_one() {
         assert!(script.out.contains("forebay") && script.out.contains("volume"), "{shell}");
     }
     place.run(&["--help"]).expect(0);
+    place.run(&["man", "man1"]).expect(0);
+    let page = std::fs::read_to_string(place.path().join("man1/forebay-volume-create.1")).unwrap();
+    assert!(page.contains("\\-\\-block\\-size"), "{page}");
     for words in [
         &["volume", "create", "tank/a"][..],
         &["volume", "create", "tank/a", "--size", "ten"],

@@ -113,6 +113,11 @@ pub enum Noun {
         /// The shell
         shell: Shell,
     },
+    /// Write manual pages, one for each command: `man -l DIR/forebay-volume-create.1`
+    Man {
+        /// Where to; made if it is not there
+        directory: PathBuf,
+    },
     /// Print the version
     Version,
 }

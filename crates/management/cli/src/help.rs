@@ -1,7 +1,9 @@
-//! The committed reference of the command line, made from the commands' own help.
+//! The committed reference of the command line and the manual pages, made from the commands' own help.
 
 use crate::arguments::Arguments;
+use crate::failure::{Exit, Failure};
 use clap::{Command, CommandFactory};
+use std::path::Path;
 
 /// The exact content of `docs/cli.md`.
 pub fn document() -> String {
@@ -14,6 +16,20 @@ pub fn document() -> String {
     root.build();
     write(&mut out, &mut root, "forebay", true);
     out
+}
+
+/// Writes a manual page for each command.
+pub fn manual(directory: &Path) -> Result<(), Failure> {
+    let written = std::fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Arguments::command().name("forebay"), directory));
+    written.map_err(|error| {
+        Failure::new(
+            Exit::Failed,
+            format!("the manual cannot be written: {error}"),
+            "Give a directory that can be written",
+        )
+        .object(directory.display().to_string())
+    })
 }
 
 fn write(out: &mut String, command: &mut Command, path: &str, is_root: bool) {

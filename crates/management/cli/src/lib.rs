@@ -160,6 +160,7 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
             clap_complete::generate(shell, &mut Arguments::command(), "forebay", &mut std::io::stdout());
             Ok(Exit::Ok)
         }
+        Noun::Man { directory } => help::manual(&directory).map(|()| Exit::Ok),
         Noun::Version => {
             let version = env!("CARGO_PKG_VERSION");
             match json {
@@ -364,6 +365,7 @@ mod tests {
             "completion bash",
             "completion zsh",
             "completion fish",
+            "man /tmp/man1",
             "version --json",
             "--data d --json pool list",
         ] {
