@@ -138,12 +138,19 @@ pub async fn capture(shared: Arc<Shared>) {
             let name = one.name.clone();
             match worksheets::capture(&shared, one, CAPTURES_MAX).await {
                 Ok(()) => {
-                    let message = "the minutes around it are kept in this worksheet".to_string();
-                    shared.events.record(Severity::Info, "statistics.captured", &name, &message);
+                    let message = "the minutes around it are kept in this worksheet";
+                    shared.events.record(Severity::Info, "statistics.captured", &name, message);
                 }
                 Err(problem) => {
-                    let message = format!("the minutes around it cannot be kept: {}", problem.detail);
-                    shared.events.record(Severity::Warning, "statistics.captured", &name, &message);
+                    let remedy = problem.remedy.as_deref().unwrap_or_default();
+                    let message =
+                        format!("the minutes around it cannot be kept: {}. {remedy}", problem.detail);
+                    shared.events.record(
+                        Severity::Warning,
+                        "statistics.not_captured",
+                        &name,
+                        message.trim_end(),
+                    );
                 }
             }
         }

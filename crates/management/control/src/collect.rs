@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Names of volumes and disks, and how full pools are, are asked for so often.
 const NAMES_SECONDS: u64 = 5;
+/// A clock that is so far behind what was kept was set back; less is a moment's difference.
+const SET_BACK_SECONDS: u64 = 5;
 /// A pool whose second is not over yet is given so long, in steps of the second.
 const PATIENCE: Duration = Duration::from_millis(200);
 const STEP: Duration = Duration::from_millis(20);
@@ -107,7 +109,7 @@ pub async fn collect(shared: Arc<Shared>, cores: Cores) {
         if at > before {
             collector.shared.statistics.append(at, rows);
             before = at;
-        } else if before - at > NAMES_SECONDS {
+        } else if before - at > SET_BACK_SECONDS {
             // The clock was set back.
             before = at;
         }
