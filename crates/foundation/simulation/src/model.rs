@@ -9,19 +9,24 @@
 //! hits of reads in what a disk has of earlier reads and writes, but for what it has read on since the last one. A discard takes the time of a write.
 
 mod flash;
+mod measured;
 mod mechanical;
 
 use crate::disk::Work;
 use crate::image::PAGE;
 use flash::Flash;
+use measured::Measured;
 use mechanical::Mechanical;
 use std::time::Duration;
+
+pub use measured::{MeasuredCosts, MeasuredSheet, POINTS, Pauses, Spread};
 
 /// What a data sheet says of a device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Sheet {
     Disk(DiskSheet),
     Flash(FlashSheet),
+    Measured(MeasuredSheet),
 }
 
 /// A disk that turns.
@@ -210,6 +215,7 @@ impl Sheet {
         match self {
             Sheet::Disk(sheet) => sheet.name,
             Sheet::Flash(sheet) => sheet.name,
+            Sheet::Measured(_) => "measured",
         }
     }
 
@@ -217,6 +223,7 @@ impl Sheet {
         match self {
             Sheet::Disk(sheet) => sheet.source,
             Sheet::Flash(sheet) => sheet.source,
+            Sheet::Measured(_) => "measured by who wrote the configuration",
         }
     }
 
@@ -224,6 +231,7 @@ impl Sheet {
         match self {
             Sheet::Disk(sheet) => sheet.bytes,
             Sheet::Flash(sheet) => sheet.bytes,
+            Sheet::Measured(sheet) => sheet.bytes,
         }
     }
 
@@ -236,13 +244,16 @@ impl Sheet {
                 Sheet::Disk(DiskSheet { bytes: fewer(sheet.bytes), tracks, ..sheet })
             }
             Sheet::Flash(sheet) => Sheet::Flash(FlashSheet { bytes: fewer(sheet.bytes), ..sheet }),
+            Sheet::Measured(sheet) => Sheet::Measured(MeasuredSheet { bytes: fewer(sheet.bytes), ..sheet }),
         }
     }
 
-    pub(crate) fn device(&self) -> Box<dyn Device> {
+    /// A device like this; its chances follow the seed.
+    pub(crate) fn device(&self, seed: u64) -> Box<dyn Device> {
         match self {
             Sheet::Disk(sheet) => Box::new(Mechanical::new(*sheet)),
             Sheet::Flash(sheet) => Box::new(Flash::new(*sheet)),
+            Sheet::Measured(sheet) => Box::new(Measured::new(*sheet, seed)),
         }
     }
 }

@@ -205,10 +205,11 @@ impl World {
 
     /// Has a disk that nobody has used yet take its time as a device with this sheet does, and turn if that turns.
     pub fn set_model(&self, disk: usize, sheet: &Sheet) {
+        let seed = self.0.config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ disk as u64;
         let disk = &mut self.0.disks.borrow_mut()[disk];
         assert!(disk.operations == [0; 4], "a disk keeps its model once it is used");
         disk.geometry.rotational = matches!(sheet, Sheet::Disk(_));
-        disk.device = Some(sheet.device());
+        disk.device = Some(sheet.device(seed));
     }
 
     /// Time that a disk with a model has worked so far.
