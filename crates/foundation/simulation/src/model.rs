@@ -19,7 +19,7 @@ use measured::Measured;
 use mechanical::Mechanical;
 use std::time::Duration;
 
-pub use measured::{MeasuredCosts, MeasuredSheet, POINTS, Pauses, Spread};
+pub use measured::{FEW, MANY, MeasuredCosts, MeasuredSheet, POINTS, Pauses, Spread};
 
 /// What a data sheet says of a device.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,6 +1,6 @@
 //! A device as somebody has measured it: few figures, none of them of what is inside.
 //!
-//! A request has the device for itself for a while (*command* and *byte*: what bounds its rate), and then needs a time that passes beside others' (*latency*: what
+//! A request has the device for itself for a while (*command* and *byte*: what bounds its rate; less where many wait, which are taken together), and then needs a time that passes beside others' (*latency*: what
 //! a lone request sees besides), which is spread as it was measured. Now and then the device stands still, with all that it has (*pauses*: collected garbage, a
 //! virtual machine that has to wait for its processor). A flush takes a time of its own. All draws follow the seed.
 //!
@@ -18,6 +18,10 @@ pub const POINTS: [u32; 9] = [0, 10_000, 25_000, 50_000, 75_000, 90_000, 99_000,
 /// Figures at [`POINTS`], between which lines are drawn.
 pub type Spread = [u64; POINTS.len()];
 
+/// Requests of which the device has so many at a time; between the two, costs follow the number's logarithm.
+pub const FEW: u64 = 8;
+pub const MANY: u64 = 32;
+
 /// What was measured of a device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MeasuredSheet {
@@ -31,9 +35,9 @@ pub struct MeasuredSheet {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MeasuredCosts {
-    /// For which a request has the device for itself, and for each of its bytes, in picoseconds.
-    pub command: Duration,
-    pub byte_ps: u64,
+    /// For which a request has the device for itself, and for each of its bytes, in picoseconds; among at most [`FEW`] and among at least [`MANY`].
+    pub command: [Duration; 2],
+    pub byte_ps: [u64; 2],
     /// What passes beside other requests, and of each byte of it, in picoseconds.
     pub latency: Duration,
     pub latency_byte_ps: u64,
@@ -134,6 +138,17 @@ impl Measured {
     }
 }
 
+/// Of [`FEW`] and [`MANY`], what there is among `count`, in the unit that they have.
+fn among([few, many]: [u64; 2], count: u64) -> u64 {
+    if count <= FEW {
+        return few;
+    }
+    // Thousandths of the way from one to the other: 0 to 2 for their logarithms, in straight lines between powers of two.
+    let (power, doubled) = if count < 2 * FEW { (FEW, 0) } else { (2 * FEW, 500) };
+    let way = (doubled + (count.min(MANY) - power) * 500 / power).min(1000);
+    (few * (1000 - way) + many * way) / 1000
+}
+
 fn bytes_take(bytes: u64, each_ps: u64) -> u64 {
     (u128::from(bytes) * u128::from(each_ps) / 1000) as u64
 }
@@ -149,7 +164,9 @@ impl Device for Measured {
             Kind::Flush => (0, 0),
             kind => {
                 let costs = if kind == Kind::Read { &self.sheet.read } else { &self.sheet.write };
-                let alone = costs.command.as_nanos() as u64 + bytes_take(order.bytes, costs.byte_ps);
+                let count = self.over.len() as u64 + 1;
+                let command = among(costs.command.map(|command| command.as_nanos() as u64), count);
+                let alone = command + bytes_take(order.bytes, among(costs.byte_ps, count));
                 let beside = costs.latency.as_nanos() as u64 + bytes_take(order.bytes, costs.latency_byte_ps);
                 let spread = draw(&costs.spread, &mut self.random);
                 (alone, (u128::from(beside) * u128::from(spread) / 1000) as u64)
@@ -219,6 +236,12 @@ mod tests {
         }
         let paused = now - 99_995;
         assert!((70 * 80..=70 * 120).contains(&paused), "{paused} ns of pauses");
+    }
+
+    #[test]
+    fn costs_go_from_those_of_few_to_those_of_many() {
+        let costs = [1, 8, 12, 16, 24, 32, 1000].map(|count| among([1000, 200], count));
+        assert_eq!(costs, [1000, 1000, 800, 600, 400, 200, 200]);
     }
 
     #[test]
