@@ -282,6 +282,8 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
     for parameter in operation.parameters() {
         let schema = match parameter {
             Parameter::Cursor
+            | Parameter::Filter
+            | Parameter::Sort
             | Parameter::Pool
             | Parameter::Volume
             | Parameter::Host

@@ -170,6 +170,9 @@ pub enum Operation {
 
 use Operation::*;
 
+/// What every list takes.
+const LIST: &[Parameter] = &[Parameter::Limit, Parameter::Cursor, Parameter::Filter, Parameter::Sort];
+
 impl Operation {
     pub const ALL: [Operation; 107] = [
         ServerShow,
@@ -547,8 +550,8 @@ impl Operation {
 
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
-            PoolList | TaskList | TokenList | MoveList | UserList => &[Parameter::Limit, Parameter::Cursor],
-            HostList | HostGroupList | LevelList | WorksheetList => &[Parameter::Limit, Parameter::Cursor],
+            PoolList | TaskList | TokenList | MoveList | UserList | AlertList | StatisticList => LIST,
+            HostList | HostGroupList | LevelList | WorksheetList => LIST,
             WorksheetCreate | WorksheetSet | WorksheetDelete => &[Parameter::DryRun],
             WorksheetExport => &[Parameter::Format],
             StatisticQuery => &[
@@ -558,16 +561,38 @@ impl Operation {
                 Parameter::Step,
                 Parameter::Lines,
             ],
-            MappingList => &[Parameter::Limit, Parameter::Cursor, Parameter::Volume, Parameter::Host],
-            SessionList => &[Parameter::Limit, Parameter::Cursor, Parameter::Host],
-            DiskList | VolumeList | ProjectList | TrashList | ReceptionList => {
-                &[Parameter::Limit, Parameter::Cursor, Parameter::Pool]
+            MappingList => &[
+                Parameter::Limit,
+                Parameter::Cursor,
+                Parameter::Filter,
+                Parameter::Sort,
+                Parameter::Volume,
+                Parameter::Host,
+            ],
+            SessionList => {
+                &[Parameter::Limit, Parameter::Cursor, Parameter::Filter, Parameter::Sort, Parameter::Host]
             }
-            SnapshotList => &[Parameter::Limit, Parameter::Cursor, Parameter::Pool, Parameter::Volume],
-            AuditList => &[Parameter::Limit, Parameter::After],
-            AlertList => &[Parameter::Limit, Parameter::Cursor],
+            DiskList | VolumeList | ProjectList | TrashList | ReceptionList => {
+                &[Parameter::Limit, Parameter::Cursor, Parameter::Filter, Parameter::Sort, Parameter::Pool]
+            }
+            SnapshotList => &[
+                Parameter::Limit,
+                Parameter::Cursor,
+                Parameter::Filter,
+                Parameter::Sort,
+                Parameter::Pool,
+                Parameter::Volume,
+            ],
+            AuditList => &[Parameter::Limit, Parameter::After, Parameter::Filter, Parameter::Sort],
             UserCreate | UserSet | UserDelete => &[Parameter::DryRun],
-            EventList | PoolLedger => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
+            EventList => &[
+                Parameter::Limit,
+                Parameter::After,
+                Parameter::WaitSeconds,
+                Parameter::Filter,
+                Parameter::Sort,
+            ],
+            PoolLedger => &[Parameter::Limit, Parameter::After, Parameter::WaitSeconds],
             TaskShow => &[Parameter::WaitSeconds],
             PoolCreate | PoolDestroy | PoolImport | PoolExport | GroupRemove => &[Parameter::DryRun],
             PoolAdd | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear => &[Parameter::DryRun],

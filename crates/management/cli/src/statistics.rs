@@ -8,7 +8,7 @@ use crate::show;
 use crate::size::{show_measured, show_time};
 use crate::table::{Cell, colour};
 use clap::{Args, Subcommand, ValueEnum};
-use forebay_api::{self as api, HeatMap, Operation, Page, StatisticAnswer, StatisticLine, show_size};
+use forebay_api::{self as api, HeatMap, Operation, StatisticAnswer, StatisticLine, show_size};
 use rustix::termios::{Winsize, tcgetwinsize};
 use std::io::stdout;
 
@@ -93,8 +93,7 @@ impl Session {
     pub fn stat(&self, command: Stat) -> Outcome {
         match command {
             Stat::List => {
-                let page: Page<api::Statistic> = self.client.get(Call::new(Operation::StatisticList))?;
-                self.list(&page.items, show_statistics)
+                self.list(&self.client.all::<api::Statistic>(Operation::StatisticList, &[])?, show_statistics)
             }
             Stat::Query { question, limit } => {
                 let answer: StatisticAnswer = self.client.get(question.call().query("limit", limit))?;

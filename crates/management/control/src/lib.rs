@@ -31,6 +31,7 @@ mod inherited;
 mod iscsi_names;
 mod journal;
 mod levels;
+mod lists;
 mod logins;
 mod numbers;
 mod pace;

@@ -9,12 +9,13 @@ use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use forebay_api::{Access, Code, Page, Plan, Problem};
+use forebay_api::{Access, Code, Plan, Problem};
 use forebay_base::Checksum;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Frame;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -162,7 +163,7 @@ pub async fn collect(body: Body) -> Result<Bytes, Problem> {
 /// A JSON body.
 pub struct Input<T>(pub T);
 
-impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
+impl<S: Sync, T: DeserializeOwned + Serialize> FromRequest<S> for Input<T> {
     type Rejection = Failure;
     async fn from_request(request: Request, _: &S) -> Result<Input<T>, Failure> {
         let kind = request.headers().get(header::CONTENT_TYPE);
@@ -181,12 +182,8 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
     }
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // Every body is an object. serde would also take a list, as the values of the fields in the order of our source.
-    if bytes.trim_ascii_start().first() == Some(&b'[') {
-        return Err(Problem::new(Code::Invalid, "the body is a list, and has to be an object")
-            .remedy("docs/openapi.json has the fields and their types."));
-    }
+/// A value of the API, and nothing but it.
+pub fn parse<T: DeserializeOwned + Serialize>(bytes: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         // The path of a missing or unknown field ends at its parent; the message has the name in backquotes.
@@ -203,18 +200,45 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
             .remedy("docs/openapi.json has the fields and their types.")
     })?;
     reader.end().map_err(|_| Problem::new(Code::Invalid, "the body goes on after the JSON value"))?;
-    Ok(value)
+    // serde also takes a list for an object, as the values of its fields in the order of our source.
+    let sent =
+        serde_json::from_slice(bytes).map_err(|_| Problem::new(Code::Invalid, "the body is no JSON"))?;
+    let meant = serde_json::to_value(&value).expect("the API's objects are plain data");
+    match list_for_object(&sent, &meant, String::new()) {
+        None => Ok(value),
+        Some(field) => Err(Problem::new(Code::Invalid, "this is a list, and has to be an object")
+            .field(field)
+            .remedy("docs/openapi.json has the fields and their types.")),
+    }
+}
+
+/// Where a list was taken for an object. What is as sent has the shape of what it was made of.
+fn list_for_object(sent: &Value, meant: &Value, at: String) -> Option<String> {
+    match (sent, meant) {
+        (Value::Array(_), Value::Object(_)) => Some(at),
+        (Value::Object(sent), Value::Object(meant)) => sent.iter().find_map(|(name, sent)| {
+            let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+            list_for_object(sent, meant.get(name)?, at)
+        }),
+        (Value::Array(sent), Value::Array(meant)) => {
+            let mut pairs = sent.iter().zip(meant).enumerate();
+            pairs.find_map(|(nth, (sent, meant))| list_for_object(sent, meant, format!("{at}[{nth}]")))
+        }
+        _ => None,
+    }
 }
 
 /// Everything that may stand in a query. Unknown parameters are refused: a misspelt `dry_run` must not be the real thing.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ask {
-    limit: Option<usize>,
+    pub limit: Option<usize>,
     pub cursor: Option<String>,
+    pub filter: Option<String>,
+    pub sort: Option<String>,
     pub pool: Option<String>,
     pub after: Option<u64>,
-    wait_seconds: Option<u64>,
+    pub wait_seconds: Option<u64>,
     #[serde(default)]
     pub dry_run: bool,
     pub volume: Option<String>,
@@ -268,19 +292,6 @@ impl Ask {
     pub fn wait(&self) -> Duration {
         Duration::from_secs(self.wait_seconds.unwrap_or(0))
     }
-
-    /// One page of `items` in the order of their keys, which are unique; the cursor is the last key shown.
-    pub fn page<T: Serialize>(&self, items: Vec<T>, key: impl Fn(&T) -> String) -> Page<T> {
-        let mut items = items;
-        items.sort_by_cached_key(&key);
-        if let Some(cursor) = &self.cursor {
-            items.retain(|item| key(item) > *cursor);
-        }
-        let more = items.len() > self.limit();
-        items.truncate(self.limit());
-        let next_cursor = items.last().filter(|_| more).map(key);
-        Page { items, next_cursor }
-    }
 }
 
 #[cfg(test)]
@@ -288,7 +299,7 @@ mod tests {
     use super::*;
     use forebay_api::{PoolCreate, VolumeCreate};
 
-    fn wrong_field<T: DeserializeOwned>(text: &str) -> String {
+    fn wrong_field<T: DeserializeOwned + Serialize>(text: &str) -> String {
         let problem = parse::<T>(text.as_bytes()).err().unwrap_or_else(|| panic!("accepted: {text}"));
         assert_eq!(problem.code, Code::Invalid);
         problem.field.unwrap_or_default()
@@ -317,23 +328,11 @@ mod tests {
             wrong_field::<forebay_api::VolumeMove>(text);
         }
         parse::<forebay_api::PoolSet>(b" {}").unwrap();
-    }
-
-    #[test]
-    fn pages_follow_each_other() {
-        let items: Vec<String> = (10..35).map(|n| n.to_string()).collect();
-        let mut ask = Ask { limit: Some(10), ..Ask::default() };
-        let mut seen = Vec::new();
-        loop {
-            let page = ask.page(items.clone(), String::clone);
-            assert!(page.items.len() <= 10);
-            seen.extend(page.items);
-            match page.next_cursor {
-                Some(cursor) => ask.cursor = Some(cursor),
-                None => break,
-            }
-        }
-        assert_eq!(seen, items);
+        // Also deeper down.
+        let chap = r#"{"name":"esx1","initiators":["iqn.1998-01.com.vmware:esx1"],"chap":["esx1","a secret of some length"]}"#;
+        assert_eq!(wrong_field::<forebay_api::HostCreate>(chap), "chap");
+        let graph = r#"{"name":"sheet","spec":{"seconds":60,"graphs":[["nbd.ops","title",3]]}}"#;
+        assert_eq!(wrong_field::<forebay_api::WorksheetCreate>(graph), "spec.graphs[0]");
     }
 
     #[tokio::test]

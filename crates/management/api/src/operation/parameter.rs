@@ -5,6 +5,10 @@
 pub enum Parameter {
     Limit,
     Cursor,
+    /// What items of a list have to be like.
+    Filter,
+    /// What a list is in order of.
+    Sort,
     /// Only what belongs to this pool.
     Pool,
     /// Events, or seconds, with a greater number.
@@ -49,6 +53,8 @@ impl Parameter {
         match self {
             Parameter::Limit => "limit",
             Parameter::Cursor => "cursor",
+            Parameter::Filter => "filter",
+            Parameter::Sort => "sort",
             Parameter::Pool => "pool",
             Parameter::After => "after",
             Parameter::WaitSeconds => "wait_seconds",
@@ -85,7 +91,14 @@ impl Parameter {
     pub fn description(self) -> &'static str {
         match self {
             Parameter::Limit => "At most this many items, 1 to 1000; 100 by default.",
-            Parameter::Cursor => "The `next_cursor` of the page before.",
+            Parameter::Cursor => "The `next_cursor` of the page before, with the same `sort`.",
+            Parameter::Filter => {
+                "Only what meets all of these conditions, with commas between them: a field of the items with dots (`status.size_bytes`), \
+                 one of `=`, `!=`, `<`, `<=`, `>`, `>=`, `~` (has in it), and a value, in double quotes where it has a comma."
+            }
+            Parameter::Sort => {
+                "In the order of these fields, with commas between them, each with `-` before it for the greatest first; what has none of it is last."
+            }
             Parameter::Pool => "Only what belongs to the pool with this name or UUID.",
             Parameter::After => {
                 "Only what has a greater number than this, oldest first; without it the newest."

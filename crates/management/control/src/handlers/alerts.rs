@@ -20,7 +20,7 @@ const EVENTS: usize = 1000;
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let alerts = look(&shared).await;
     // The worst first, also over pages.
-    ok(&ask.page(alerts, |alert| format!("{} {}", alert.severity as u8, alert.id)))
+    ok(&ask.page(alerts, |alert| format!("{} {}", alert.severity as u8, alert.id))?)
 }
 
 /// What is wrong now, the worst first; whoever watches is told when it is not what it was.

@@ -100,7 +100,7 @@ pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
             disks.extend(group.disks.iter().map(|disk| convert::disk(&pool.name, group, disk)));
         }
     }
-    ok(&ask.page(disks, |disk| format!("{} {:05}", disk.spec.pool, disk.status.number)))
+    ok(&ask.page(disks, |disk| format!("{} {:05}", disk.spec.pool, disk.status.number))?)
 }
 
 pub async fn scan(State(shared): State<Arc<Shared>>, Input(request): Input<DiskPaths>) -> Answered {

@@ -108,7 +108,7 @@ pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let content = shared.hosts.content();
     let around = Surroundings::of(&shared, &content);
     let hosts = content.hosts.iter().map(|host| shown(host, &around)).collect();
-    ok(&ask.page(hosts, |host: &api::Host| host.name.clone()))
+    ok(&ask.page(hosts, |host: &api::Host| host.name.clone())?)
 }
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
@@ -318,7 +318,7 @@ pub async fn delete(
 pub async fn group_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let content = shared.hosts.content();
     let groups = content.groups.iter().map(|group| group_shown(&content, group)).collect();
-    ok(&ask.page(groups, |group: &api::HostGroup| group.name.clone()))
+    ok(&ask.page(groups, |group: &api::HostGroup| group.name.clone())?)
 }
 
 pub async fn group_show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {

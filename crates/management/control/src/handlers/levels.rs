@@ -73,7 +73,7 @@ async fn now(shared: &Shared, name: &str) -> Result<(api::Level, String), Failur
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let counts = counts(&shared).await;
     let levels = shared.levels.content().all().map(|level| shown(&level, &counts)).collect();
-    ok(&ask.page(levels, |level: &api::Level| level.name.clone()))
+    ok(&ask.page(levels, |level: &api::Level| level.name.clone())?)
 }
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {

@@ -81,7 +81,7 @@ pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
         wanted.retain(|mapping| seen.contains(mapping.id.as_str()));
     }
     let mappings = wanted.into_iter().map(|mapping| shown(&content, &here, mapping)).collect();
-    ok(&ask.page(mappings, |mapping: &api::Mapping| format!("{} {}", mapping.name, mapping.id)))
+    ok(&ask.page(mappings, |mapping: &api::Mapping| format!("{} {}", mapping.name, mapping.id))?)
 }
 
 /// The mapping with this UUID or name.

@@ -61,7 +61,7 @@ async fn carry_out(
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let left: Vec<MoveLeft> = all(&shared).await?;
-    ok(&ask.page(left, |left| left.name.clone()))
+    ok(&ask.page(left, |left| left.name.clone())?)
 }
 
 async fn all(shared: &Shared) -> Result<Vec<MoveLeft>, Failure> {

@@ -7,7 +7,7 @@ use crate::{Shared, blocking};
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use forebay_api::{Page, Server, Severity, TokenCreate};
+use forebay_api::{Server, Severity, Task, TokenCreate};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -39,16 +39,9 @@ pub async fn until<T>(shared: &Shared, happens: impl Future<Output = T>, deadlin
 }
 
 pub async fn task_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
-    // Newest first, so the cursor is a position in that order: the id of the last task shown.
-    let mut tasks = shared.tasks.list();
-    if let Some(cursor) = &ask.cursor {
-        let after = tasks.iter().position(|task| task.id == *cursor).map_or(tasks.len(), |at| at + 1);
-        tasks.drain(..after);
-    }
-    let more = tasks.len() > ask.limit();
-    tasks.truncate(ask.limit());
-    let next_cursor = tasks.last().filter(|_| more).map(|task| task.id.clone());
-    ok(&Page { items: tasks, next_cursor })
+    // Newest first, also over pages.
+    let key = |task: &Task| format!("{:020} {}", u64::MAX - task.started_unix_ms, task.id);
+    ok(&ask.page(shared.tasks.list(), key)?)
 }
 
 pub async fn task_show(State(shared): State<Arc<Shared>>, Path(id): Path<String>, ask: Ask) -> Answered {
@@ -79,19 +72,19 @@ pub async fn event_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered
     let mut newest = shared.events.newest();
     loop {
         newest.mark_unchanged();
-        let items = shared.events.list(ask.after, ask.limit());
-        if !items.is_empty() || !until(&shared, newest.changed(), deadline).await {
-            return ok(&Page { items, next_cursor: None });
+        let page = ask.numbered(shared.events.list(ask.after, usize::MAX))?;
+        if !page.items.is_empty() || !until(&shared, newest.changed(), deadline).await {
+            return ok(&page);
         }
     }
 }
 
 pub async fn audit_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
-    ok(&Page { items: shared.audit.list(ask.after, ask.limit()), next_cursor: None })
+    ok(&ask.numbered(shared.audit.list(ask.after, usize::MAX))?)
 }
 
 pub async fn token_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
-    ok(&ask.page(shared.tokens.list(), |token| token.name.clone()))
+    ok(&ask.page(shared.tokens.list(), |token| token.name.clone())?)
 }
 
 pub async fn token_create(

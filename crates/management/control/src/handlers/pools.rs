@@ -81,7 +81,7 @@ pub fn result(status: &PoolStatus) -> Result<Option<serde_json::Value>, Problem>
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
-    ok(&ask.page(all(&shared).await, |pool| pool.name.clone()))
+    ok(&ask.page(all(&shared).await, |pool| pool.name.clone())?)
 }
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {

@@ -74,7 +74,7 @@ pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let projects = shared.engine.projects(ask.pool.as_deref()).await?;
     let known = shared.known();
     let projects: Vec<Project> = projects.iter().map(|project| convert::project(project, &known)).collect();
-    ok(&ask.page(projects, |project| project.name.clone()))
+    ok(&ask.page(projects, |project| project.name.clone())?)
 }
 
 async fn find(shared: &Shared, name: &str) -> Result<Project, Failure> {

@@ -58,7 +58,7 @@ pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
         sessions.retain(|session| session.host.as_deref().is_some_and(is_wanted));
     }
     // Numbers of one width sort as they count.
-    ok(&ask.page(sessions, |session| format!("{:0>20}", session.id)))
+    ok(&ask.page(sessions, |session| format!("{:0>20}", session.id))?)
 }
 
 pub async fn drop_one(

@@ -48,7 +48,7 @@ pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let key = |snapshot: &Snapshot| {
         format!("{} {:0>20} {}", snapshot.spec.volume, snapshot.status.created_unix_ms, snapshot.name)
     };
-    ok(&ask.page(found, key))
+    ok(&ask.page(found, key)?)
 }
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {

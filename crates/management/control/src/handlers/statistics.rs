@@ -6,7 +6,7 @@
 
 use crate::Shared;
 use crate::events::now_unix_ms;
-use crate::request::{Answered, Failure, Principal, json, ok};
+use crate::request::{self, Answered, Failure, Principal, json, ok};
 use crate::statistics::answers::{self, EXPRESSION, LIMIT_DEFAULT};
 use axum::Extension;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
@@ -15,7 +15,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use forebay_analytics::{Answer, Ask, Expression, LIMIT_MAX, View, query};
-use forebay_api::{Code, Page, Problem, StatisticSubscribe};
+use forebay_api::{Code, Problem, StatisticSubscribe};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,8 +32,11 @@ const PING_SECONDS: u64 = 15;
 /// What a question is about when it does not say.
 const FROM_DEFAULT: i64 = -300;
 
-pub async fn list() -> Answered {
-    ok(&Page { items: answers::all(), next_cursor: None })
+pub async fn list(ask: request::Ask) -> Answered {
+    // In the order of the table, which is one for readers.
+    let all = answers::all();
+    let places: BTreeMap<String, usize> = all.iter().map(|one| one.name.clone()).zip(0..).collect();
+    ok(&ask.page(all, |one| format!("{:04}", places[&one.name]))?)
 }
 
 /// What a question may say.
@@ -225,10 +228,10 @@ impl Stream {
 
     /// What a client asks.
     async fn take(&mut self, text: &str) -> Result<(), Gone> {
-        let asked: StatisticSubscribe = match serde_json::from_str(text) {
+        let asked: StatisticSubscribe = match request::parse(text.as_bytes()) {
             Ok(asked) => asked,
-            Err(error) => {
-                let problem = Problem::new(Code::Invalid, format!("the message is not understood: {error}"))
+            Err(problem) => {
+                let problem = problem
                     .remedy("Send {\"subscribe\": 1, \"expression\": \"nbd.ops\"} or {\"unsubscribe\": 1}.");
                 return self.send_json(&serde_json::json!({ "problem": problem })).await;
             }

@@ -157,7 +157,7 @@ async fn feed(receiver: &mut SnapshotReceiver, body: &mut Body) -> Result<(), Er
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let receptions = shared.engine.receptions(ask.pool.as_deref()).await?;
     let receptions: Vec<Reception> = receptions.iter().map(convert::reception).collect();
-    ok(&ask.page(receptions, |reception| reception.name.clone()))
+    ok(&ask.page(receptions, |reception| reception.name.clone())?)
 }
 
 pub async fn abandon(

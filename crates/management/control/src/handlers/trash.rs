@@ -18,7 +18,7 @@ pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let trash = shared.engine.trash(ask.pool.as_deref()).await?;
     let trash: Vec<TrashedVolume> = trash.iter().map(convert::trashed).collect();
     // The oldest of one name first.
-    ok(&ask.page(trash, |volume| format!("{} {:020} {}", volume.name, volume.deleted_unix_ms, volume.id)))
+    ok(&ask.page(trash, |volume| format!("{} {:020} {}", volume.name, volume.deleted_unix_ms, volume.id))?)
 }
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {

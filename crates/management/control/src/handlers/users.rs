@@ -45,7 +45,7 @@ fn visible(shared: &Shared, who: &Principal, name: &str) -> Result<User, Problem
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let users = shared.users.content().users.iter().map(User::shown).collect();
-    ok(&ask.page(users, |user| user.name.to_ascii_lowercase()))
+    ok(&ask.page(users, |user| user.name.to_ascii_lowercase())?)
 }
 
 pub async fn show(

@@ -39,7 +39,7 @@ async fn find(shared: &Shared, name: &str) -> Result<Volume, Failure> {
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let volumes = shared.engine.volumes(ask.pool.as_deref()).await?;
     let volumes = convert::volumes(&volumes, &shared.known());
-    ok(&ask.page(volumes, |volume| volume.name.clone()))
+    ok(&ask.page(volumes, |volume| volume.name.clone())?)
 }
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {

@@ -49,7 +49,7 @@ fn tag(one: &Worksheet) -> String {
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let content = shared.worksheets.content();
     let worksheets = content.worksheets.iter().map(shown).collect();
-    ok(&ask.page(worksheets, |one: &api::Worksheet| one.name.clone()))
+    ok(&ask.page(worksheets, |one: &api::Worksheet| one.name.clone())?)
 }
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
