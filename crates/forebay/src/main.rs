@@ -7,6 +7,7 @@ mod check;
 mod demo;
 mod iscsi;
 mod load;
+mod model;
 mod validate;
 
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         serve: appliance::serve,
         demo: demo::run,
         check: check::run,
+        model: model::model,
         validate: validate::validate,
     };
     ExitCode::from(forebay_cli::run(std::env::args_os(), &local))

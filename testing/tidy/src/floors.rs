@@ -15,7 +15,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("engine", &["compress", "device", "raid", "space", "log", "tree", "qos", "pool"]),
     ("service", &["qos", "scsi", "iscsi", "nbd", "nfs", "nvme", "target"]),
     ("management", &["analytics", "api", "control", "cli"]),
-    ("validate", &["workload", "reference"]),
+    ("validate", &["workload", "reference", "live", "sizing"]),
 ];
 /// The first floor on which tokio, HTTP and serde_json may be used.
 const MANAGEMENT: usize = 3;

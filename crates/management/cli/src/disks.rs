@@ -8,7 +8,7 @@ use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure};
 use crate::show;
 use crate::size::parse_sector_size;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use forebay_api as api;
 use forebay_api::{DiskLocate, DiskOnline, DiskReplace, Operation};
 
@@ -80,6 +80,10 @@ pub enum Disk {
         #[command(flatten)]
         wait: Wait,
     },
+    /// Measure a device or file and print a model of it that a configuration can have; needs no daemon
+    ///
+    /// How far the model is from the device in six workloads is printed with it. Without --write nothing is written.
+    Model(DiskModel),
     /// Make a disk's light blink, by reading from it a second on and a second off
     Locate {
         /// POOL/NUMBER, POOL/PATH or UUID
@@ -90,6 +94,21 @@ pub enum Disk {
         #[command(flatten)]
         wait: Wait,
     },
+}
+
+#[derive(Args, Debug)]
+pub struct DiskModel {
+    /// A block device or file that no pool uses
+    pub path: String,
+    /// Also measure writes, in its first 512 MiB; what it holds is lost
+    #[arg(long)]
+    pub write: bool,
+    /// Write although something is there
+    #[arg(long, requires = "write")]
+    pub yes: bool,
+    /// How long to measure, but for what is written first
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..=600))]
+    pub seconds: u64,
 }
 
 impl Session {
@@ -151,6 +170,7 @@ impl Session {
                 self.task(call, wait, |task| format!("The errors of disk {} are forgotten.", task.object))?;
                 Ok(Exit::Ok)
             }
+            Disk::Model(_) => unreachable!("what needs no daemon is done without a session"),
             Disk::Locate { disk, seconds, wait } => {
                 let disk = self.disk_name(&disk)?;
                 let call = Call::of(Operation::DiskLocate, &disk);

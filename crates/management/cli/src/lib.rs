@@ -28,6 +28,7 @@ mod trash;
 mod users;
 mod validate;
 
+pub use disks::DiskModel;
 pub use failure::{Exit, Failure};
 pub use help::document;
 pub use validate::{Validate, ValidateRun};
@@ -88,6 +89,8 @@ pub struct Local {
     pub serve: fn(ServeOptions) -> Result<(), Failure>,
     pub demo: fn(ServeOptions) -> Result<(), Failure>,
     pub check: fn(Vec<String>) -> Result<CheckReport, Failure>,
+    /// Measures a device; prints what it finds, as JSON or for people.
+    pub model: fn(DiskModel, json: bool) -> Result<Exit, Failure>,
     /// Prints what it finds, as JSON or for people.
     pub validate: fn(Validate, json: bool) -> Result<Exit, Failure>,
 }
@@ -132,6 +135,7 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
         Noun::Serve(options) => (local.serve)(serve_options(data, options)).map(|()| Exit::Ok),
         Noun::Demo(options) => (local.demo)(serve_options(data, options)).map(|()| Exit::Ok),
         Noun::Pool(command) => session(data_given)?.pool(command),
+        Noun::Disk(disks::Disk::Model(options)) => (local.model)(options, json),
         Noun::Disk(command) => session(data_given)?.disk(command),
         Noun::Project(command) => session(data_given)?.project(command),
         Noun::Volume(command) => session(data_given)?.volume(command),
@@ -258,6 +262,8 @@ mod tests {
             "disk online tank/3 --path /dev/sdc",
             "disk clear tank/3 --dry-run",
             "disk locate tank/3 --seconds 5 --no-wait",
+            "disk model /dev/sdb",
+            "disk model f --write --yes --seconds 60 --json",
             "volume create tank/a --size 100G --block-size 8K --sync standard",
             "volume create tank/a --size 100G --format eagerzeroedthick",
             "volume convert tank/a --format thin --dry-run",

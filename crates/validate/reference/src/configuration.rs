@@ -1,5 +1,6 @@
 //! A reference architecture as people write it: TOML with machines, workloads, how both are put together, and what was published of it.
 
+use crate::device::DeviceModel;
 use forebay_pool::{Class, Layout, Level, Rate};
 use forebay_simulation::Sheet;
 use forebay_simulation::model::SHEETS;
@@ -29,6 +30,9 @@ pub struct Configuration {
     /// What a reader of the figures has to know: what was emulated, and where the source contradicts itself.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Models of devices that somebody has measured.
+    #[serde(default, rename = "device", skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceModel>,
     pub machine: Machine,
     #[serde(rename = "workload")]
     pub workloads: Vec<Client>,
@@ -204,12 +208,19 @@ impl Promise {
     }
 }
 
-/// The modelled device of this name.
+/// The modelled device of this name that comes with the product.
 pub fn sheet(name: &str) -> Option<Sheet> {
     SHEETS.into_iter().find(|sheet| sheet.name() == name)
 }
 
 impl Configuration {
+    /// The modelled device of this name, and where its figures are from.
+    pub fn sheet(&self, name: &str) -> Option<(Sheet, String)> {
+        let own = self.devices.iter().find(|device| device.name == name);
+        let own = own.map(|device| (device.sheet(), device.source.clone()));
+        own.or_else(|| sheet(name).map(|sheet| (sheet, sheet.source().to_string())))
+    }
+
     pub fn parse(text: &str) -> Result<Configuration, Mistake> {
         let configuration: Configuration =
             toml::from_str(text).map_err(|error| Mistake(error.to_string()))?;
@@ -229,13 +240,17 @@ impl Configuration {
     fn check(&self) -> Result<(), Mistake> {
         let Machine { disk, log, scale, memory_mib, network_gbit, seconds, warm_seconds } = &self.machine;
         for name in [disk].into_iter().chain(log) {
-            if sheet(name).is_none() {
-                let names: Vec<&str> = SHEETS.iter().map(Sheet::name).collect();
+            if self.sheet(name).is_none() {
+                let own = self.devices.iter().map(|device| device.name.clone());
+                let names: Vec<String> = SHEETS.iter().map(|sheet| sheet.name().into()).chain(own).collect();
                 return Err(Mistake(format!(
                     "there is no model of '{name}'; there are {}",
                     names.join(", ")
                 )));
             }
+        }
+        if let Some(problem) = self.devices.iter().find_map(DeviceModel::problem) {
+            return Err(Mistake(problem));
         }
         let ranges = [
             ("scale", *scale, SCALE_MAX),

@@ -3,6 +3,7 @@
 //! What a configuration says is in [`Configuration`], how a case is run in [`model`], what is told of it in [`Report`].
 
 mod configuration;
+mod device;
 mod html;
 pub mod model;
 mod report;
@@ -10,6 +11,7 @@ mod report;
 pub use configuration::{
     Case, ClassName, Client, Configuration, Figure, Machine, Measure, Mistake, Needs, Pool, Promise,
 };
+pub use device::{DeviceCosts, DeviceModel};
 pub use html::html;
 pub use report::{CaseReport, ClientReport, FigureReport, Report};
 

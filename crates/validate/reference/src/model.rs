@@ -1,6 +1,6 @@
 //! Runs a case on modelled disks in virtual time: the engine's own code, from making the pools to the last answer.
 
-use crate::configuration::{Case, Client, Configuration, Pool, sheet};
+use crate::configuration::{Case, Client, Configuration, Pool};
 use forebay_base::{Id, Nanos};
 use forebay_pool::{
     Compression, Engine, EngineConfig, Event, GroupAdd, Host, Layout, PoolSpec, Setting, Severity, Standing,
@@ -70,7 +70,7 @@ fn add_disks(world: &World, sheet: &Sheet, bytes: u64, count: usize) -> Vec<usiz
 
 fn plan(world: &World, configuration: &Configuration, pool: &Pool) -> Plan {
     let machine = &configuration.machine;
-    let model = |name: &str| sheet(name).expect("the configuration was checked");
+    let model = |name: &str| configuration.sheet(name).expect("the configuration was checked").0;
     let (disk, layout) = (model(&machine.disk).scaled(machine.scale), pool.layout.0);
     let disks = pool.disks.map_or(layout.width(), |disks| disks as usize);
     let group = |_| add_disks(world, &disk, disk.bytes(), disks);

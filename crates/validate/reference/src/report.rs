@@ -211,8 +211,8 @@ impl Report {
         let cases = done.into_iter().map(|(_, case)| case).collect::<Result<Vec<_>, _>>()?;
         let machine = &configuration.machine;
         let devices = [Some(&machine.disk), machine.log.as_ref()].into_iter().flatten();
-        let devices = devices.filter_map(|name| crate::configuration::sheet(name));
-        let devices = devices.map(|sheet| format!("{}: {}", sheet.name(), sheet.source())).collect();
+        let source = |name: &String| configuration.sheet(name).map(|(_, source)| format!("{name}: {source}"));
+        let devices = devices.filter_map(source).collect();
         Ok(Report { seed, devices, cases, configuration })
     }
 
