@@ -1,11 +1,12 @@
 //! A reference architecture as people write it: TOML with machines, workloads, how both are put together, and what was published of it.
 
 use crate::device::DeviceModel;
-use forebay_pool::{Class, Layout, Level, Rate};
+use forebay_pool::{Class, Compression, Layout, Level, Rate};
 use forebay_simulation::Sheet;
 use forebay_simulation::model::SHEETS;
 use forebay_workload::Workload;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -19,6 +20,12 @@ const GIB: u64 = 1 << 30;
 /// What the disks of a case may hold: it is in memory.
 const BYTES_MAX: u64 = 16 * GIB;
 const SECONDS_MAX: u64 = 3600;
+const PORTS_MAX: u32 = 64;
+const CORES_MAX: u32 = 1024;
+/// A second, which nothing of a request takes.
+const NANOS_MAX: u64 = 1_000_000_000;
+/// Other numbers of requests at a time that a case may be run with.
+const LOADS_MAX: usize = 16;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -27,9 +34,15 @@ pub struct Configuration {
     pub title: String,
     #[serde(default)]
     pub source: String,
-    /// What a reader of the figures has to know: what was emulated, and where the source contradicts itself.
+    /// What a reader of the figures has to know, and what was emulated.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Where the source contradicts itself, and what was taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traps: Vec<String>,
+    /// How far our figures and the published ones are of the same thing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub likeness: Option<Likeness>,
     /// Models of devices that somebody has measured.
     #[serde(default, rename = "device", skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceModel>,
@@ -38,6 +51,51 @@ pub struct Configuration {
     pub workloads: Vec<Client>,
     #[serde(rename = "case")]
     pub cases: Vec<Case>,
+}
+
+/// How far a comparison goes, and why no further.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Likeness {
+    pub verdict: Verdict,
+    pub reasons: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The same load on devices of the same kind and number.
+    Comparable,
+    /// Something that matters had to be assumed or is of another make: orders and ratios mean something, figures little.
+    Indicative,
+    NotComparable,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Comparable => "comparable",
+            Verdict::Indicative => "indicative",
+            Verdict::NotComparable => "not comparable",
+        })
+    }
+}
+
+/// The controllers' processors, and what requests cost them.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Processor {
+    /// Of all controllers together.
+    pub cores: u32,
+    /// Nanoseconds of a read and of a write, and of each KiB of data.
+    pub read_ns: u64,
+    pub write_ns: u64,
+    pub kib_ns: u64,
+    /// For each compression that volumes have, nanoseconds of a KiB to compress it and to expand it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub compression: BTreeMap<String, [u64; 2]>,
+    /// Where these figures were measured.
+    pub source: String,
 }
 
 /// What all cases run on.
@@ -49,9 +107,15 @@ pub struct Machine {
     /// A modelled device for the intent log of each pool, mirrored; without it the log is on the data disks.
     pub log: Option<String>,
     pub memory_mib: u64,
-    /// Gigabits a second of the network that all clients share, each way.
+    /// Gigabits a second of each port of the network that all clients share, each way.
     #[serde(default = "network_gbit")]
     pub network_gbit: u64,
+    /// Ports of that rate, which requests take by turns.
+    #[serde(default = "one_port", skip_serializing_if = "is_one_port")]
+    pub network_ports: u32,
+    /// Without it processors take no time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor: Option<Processor>,
     /// Disks and volumes are so many times smaller than they are said to be. Distances of the arm, rates and times stay.
     pub scale: u64,
     /// How long clients work before they are measured, and how long they are.
@@ -64,6 +128,14 @@ fn network_gbit() -> u64 {
     10
 }
 
+fn one_port() -> u32 {
+    1
+}
+
+fn is_one_port(ports: &u32) -> bool {
+    *ports == 1
+}
+
 /// A workload, what it needs, and what its volume is promised.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -72,6 +144,9 @@ pub struct Client {
     pub workload: Workload,
     /// Bytes of the volume's blocks in KiB.
     pub volume_block_kib: u64,
+    /// Of its volume; without it nothing is compressed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compression: Option<String>,
     pub needs: Option<Needs>,
     pub level: Option<Promise>,
 }
@@ -120,6 +195,17 @@ pub struct Case {
     pub published_count: Option<usize>,
     /// Where ours is another answer than the published one, why.
     pub differs: Option<String>,
+    /// It is also run with so many requests at a time of each closed loop, each time for so long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub curve: Option<Curve>,
+}
+
+/// Loads at which rate and latency are looked at.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Curve {
+    pub outstanding: Vec<u32>,
+    pub seconds: u64,
 }
 
 /// What was published that a workload got.
@@ -129,6 +215,9 @@ pub struct Figure {
     pub workload: String,
     pub measure: Measure,
     pub value: f64,
+    /// It is a ratio to what the same workload got in the case of this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -141,6 +230,14 @@ pub enum Measure {
     MeanMs,
     ReadMs,
     WriteMs,
+    /// Where several requests make an order.
+    OrdersPerMinute,
+    /// Requests a second that a cache in the client answered.
+    HitsPerSecond,
+    /// Bytes of data to what of the pool they take.
+    CompressionRatio,
+    /// Of the time of all processors, of all workloads of the case.
+    ProcessorPercent,
 }
 
 impl fmt::Display for Measure {
@@ -151,6 +248,10 @@ impl fmt::Display for Measure {
             Measure::MeanMs => "mean ms",
             Measure::ReadMs => "mean ms of reads",
             Measure::WriteMs => "mean ms of writes",
+            Measure::OrdersPerMinute => "orders/min",
+            Measure::HitsPerSecond => "requests/s from the client's cache",
+            Measure::CompressionRatio => "compression",
+            Measure::ProcessorPercent => "% of the processors (of the case)",
         })
     }
 }
@@ -158,12 +259,25 @@ impl fmt::Display for Measure {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Pool {
+    /// Instead of the machine's, by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
+    /// What the disks say of their physical sectors: 512, 4096 or 8192 bytes; the models say 4096.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sector_bytes: Option<u32>,
+    /// No pool at all: workloads have the bare disks, a MiB of each in turn.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub bare: bool,
     pub layout: LayoutName,
     /// Of each group; without it as many as the layout has to have.
     pub disks: Option<u32>,
     pub groups: u32,
     /// A volume for each; a name may come several times.
     pub workloads: Vec<String>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// `single`, `mirror`, `mirror3` or `DATA+PARITY`.
@@ -193,6 +307,13 @@ pub struct Mistake(pub String);
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl Client {
+    pub fn compression(&self) -> Compression {
+        let named = self.compression.as_deref().and_then(|name| name.parse().ok());
+        named.unwrap_or(Compression::Off)
     }
 }
 
@@ -238,8 +359,9 @@ impl Configuration {
     }
 
     fn check(&self) -> Result<(), Mistake> {
-        let Machine { disk, log, scale, memory_mib, network_gbit, seconds, warm_seconds } = &self.machine;
-        for name in [disk].into_iter().chain(log) {
+        let Machine { disk, log, scale, memory_mib, network_gbit, seconds, warm_seconds, .. } = &self.machine;
+        let of_pools = self.cases.iter().flat_map(|case| &case.pools).filter_map(|pool| pool.disk.as_ref());
+        for name in [disk].into_iter().chain(log).chain(of_pools) {
             if self.sheet(name).is_none() {
                 let own = self.devices.iter().map(|device| device.name.clone());
                 let names: Vec<String> = SHEETS.iter().map(|sheet| sheet.name().into()).chain(own).collect();
@@ -258,10 +380,20 @@ impl Configuration {
             ("network-gbit", *network_gbit, 10_000),
             ("seconds", *seconds, SECONDS_MAX),
             ("warm-seconds", *warm_seconds, SECONDS_MAX),
+            ("network-ports", self.machine.network_ports.into(), PORTS_MAX.into()),
         ];
         for (name, value, most) in ranges {
             if !(1..=most).contains(&value) {
                 return Err(Mistake(format!("{name} is {value}: give 1 to {most}")));
+            }
+        }
+        if let Some(processor) = &self.machine.processor {
+            let Processor { cores, read_ns, write_ns, kib_ns, compression, .. } = processor;
+            let times = [read_ns, write_ns, kib_ns].into_iter().chain(compression.values().flatten());
+            if !(1..=CORES_MAX).contains(cores) || times.into_iter().any(|time| *time > NANOS_MAX) {
+                return Err(Mistake(format!(
+                    "processor: give 1 to {CORES_MAX} cores, and times of at most {NANOS_MAX} ns"
+                )));
             }
         }
         if let Some(problem) = self.workloads.iter().find_map(|client| client.workload.problem()) {
@@ -275,6 +407,17 @@ impl Configuration {
             if !block.is_power_of_two() || !(4..=128).contains(&block) {
                 let message = format!("volume-block-kib is {block}: give a power of two from 4 to 128");
                 return Err(Mistake(format!("workload '{name}': {message}")));
+            }
+            if let Some(compression) = &client.compression {
+                if let Err(error) = compression.parse::<Compression>() {
+                    return Err(Mistake(format!("workload '{name}': {error}")));
+                }
+                let processor = self.machine.processor.as_ref();
+                if processor.is_some_and(|known| !known.compression.contains_key(compression)) {
+                    let message =
+                        format!("the processor's compression does not say what {compression} costs");
+                    return Err(Mistake(format!("workload '{name}': {message}")));
+                }
             }
             if client.workload.size_gib * GIB / scale < (client.workload.block_bytes() * 8).max(MIB) {
                 let message =
@@ -302,6 +445,22 @@ impl Configuration {
         if let Some(name) = told.into_iter().find(|name| volumes().all(|volume| volume != *name)) {
             return Err(format!("of '{name}' something was published, but it is in no pool"));
         }
+        let over = case.figures.iter().filter_map(|figure| figure.over.as_ref());
+        for other in over {
+            if self.cases.iter().all(|case| case.name != *other) {
+                return Err(format!("there is no case '{other}' for a ratio"));
+            }
+        }
+        if let Some(Curve { outstanding, seconds }) = &case.curve
+            && (outstanding.is_empty()
+                || outstanding.len() > LOADS_MAX
+                || outstanding.iter().any(|load| !(1..=4096).contains(load))
+                || !(1..=SECONDS_MAX).contains(seconds))
+        {
+            return Err(format!(
+                "curve: give 1 to {LOADS_MAX} loads of 1 to 4096 outstanding, and 1 to {SECONDS_MAX} seconds"
+            ));
+        }
         let groups: u32 = case.pools.iter().map(|pool| pool.groups.min(GROUPS_MAX + 1)).sum();
         let is_empty = case.pools.iter().any(|pool| pool.groups == 0 || pool.workloads.is_empty());
         if case.pools.is_empty() || is_empty || groups > GROUPS_MAX || volumes().count() > VOLUMES_MAX {
@@ -315,6 +474,13 @@ impl Configuration {
             let least = layout.width() as u32;
             if pool.disks.is_some_and(|disks| !(least..=DISKS_MAX).contains(&disks)) {
                 return Err(format!("groups of {layout} have {least} to {DISKS_MAX} disks"));
+            }
+            if pool.sector_bytes.is_some_and(|bytes| ![512, 4096, 8192].contains(&bytes)) {
+                return Err("sector-bytes: give 512, 4096 or 8192".into());
+            }
+            let mut clients = pool.workloads.iter().filter_map(|name| self.client(name));
+            if pool.bare && clients.any(|client| !1024u64.is_multiple_of(client.workload.block_kib)) {
+                return Err("bare disks take requests of which a MiB is a multiple".into());
             }
             let data: u64 = pool
                 .workloads

@@ -1,12 +1,16 @@
 //! Reports as one page of HTML that needs nothing else.
 
-use crate::report::{CaseReport, FigureReport, Report, percents};
+use crate::plot::{Line, plot};
+use crate::report::{CaseReport, ClientReport, FigureReport, Report, percents};
 use std::fmt::Write;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;background:#fff}\
 table{border-collapse:collapse;margin:.5rem 0 1.5rem;width:100%}th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #ccc}\
 th:first-child,td:first-child{text-align:left}caption{text-align:left;color:#555}.missed{font-weight:bold;color:#a02020}\
-pre{overflow:auto;padding:1rem;background:#f3f3f3}\
+pre{overflow:auto;padding:1rem;background:#f3f3f3}.trap{border-left:4px solid #a02020;padding-left:.6rem}\
+svg{max-width:40rem;width:100%;font-size:11px;fill:currentColor;display:block;margin:.5rem 0}svg path{fill:none;stroke-width:1.6}\
+.axis path{stroke:#bbb;stroke-width:.6}.line0 path{stroke:#1f6fb5}.line1 path{stroke:#d1661a;stroke-dasharray:7 3}.line2 path{stroke:#3d8b37;stroke-dasharray:2 3}\
+.line3 path{stroke:#8250b0;stroke-dasharray:9 3 2 3}.goal path{stroke:#a02020;stroke-dasharray:4 4;stroke-width:1}\
 @media(prefers-color-scheme:dark){body{color:#e4e4e4;background:#161616}caption{color:#aaa}pre{background:#242424}th,td{border-color:#444}.missed{color:#ff8a8a}}";
 
 fn escaped(text: &str) -> String {
@@ -36,11 +40,19 @@ fn add_report(html: &mut String, number: usize, report: &Report) {
     let configuration = &report.configuration;
     let _ = write!(
         html,
-        "<h1>{}: {}</h1>\n<p>{}</p>\n<h2>Verdict</h2>\n<ul>\n",
+        "<h1>{}: {}</h1>\n<p>{}</p>\n<h2>Verdict</h2>\n",
         escaped(&configuration.name),
         escaped(&configuration.title),
         escaped(&configuration.source)
     );
+    if let Some((verdict, reasons)) = report.likeness() {
+        let reasons = reasons.iter().map(|reason| escaped(reason)).collect::<Vec<_>>().join(" ");
+        let _ = writeln!(html, "<p>The comparison is <b>{verdict}</b>. {reasons}</p>");
+    }
+    for trap in &configuration.traps {
+        let _ = writeln!(html, "<p class=\"trap\">Trap: {}</p>", escaped(trap));
+    }
+    html.push_str("<ul>\n");
     for (nth, case) in report.cases.iter().enumerate() {
         let (name, verdict) = (escaped(&case.name), escaped(case.verdict()));
         let _ = writeln!(html, "<li><a href=\"#case{number}-{nth}\">{name}</a>: {verdict}</li>");
@@ -48,7 +60,7 @@ fn add_report(html: &mut String, number: usize, report: &Report) {
     html.push_str("</ul>\n<h2>Results</h2>\n");
     for (nth, case) in report.cases.iter().enumerate() {
         let _ = writeln!(html, "<h3 id=\"case{number}-{nth}\">{}</h3>", escaped(&case.name));
-        add_case(html, case);
+        add_case(html, case, report.seeds);
     }
     html.push_str("<h2>Method</h2>\n<ul>\n");
     for line in report.conditions() {
@@ -59,12 +71,16 @@ fn add_report(html: &mut String, number: usize, report: &Report) {
     let _ = writeln!(
         html,
         "<p>Save the configuration as <code>configuration.toml</code>; the same figures come of <code>forebay validate run --model \
-         configuration.toml --seed {}</code>.</p>",
-        report.seed
+         configuration.toml --seed {} --seeds {}</code>.</p>",
+        report.seed, report.seeds
     );
 }
 
-fn add_case(html: &mut String, case: &CaseReport) {
+fn add_case(html: &mut String, case: &CaseReport, seeds: u64) {
+    let between = |[least, most]: &[f64; 2], digits: usize| match seeds {
+        1 => String::new(),
+        _ => format!(" <small>({least:.digits$}–{most:.digits$})</small>"),
+    };
     let _ = write!(
         html,
         "<p>{}.",
@@ -79,16 +95,18 @@ fn add_case(html: &mut String, case: &CaseReport) {
             "<table><tr><th>Figure</th><th>Published</th><th>Ours</th><th>Ours / published</th></tr>\n",
         );
     }
-    for FigureReport { workload, measure, published, ours } in &case.figures {
-        let (workload, ratio) = (escaped(workload), ours / published);
+    for figure in &case.figures {
+        let FigureReport { published, ours, between: range, .. } = figure;
+        let (title, range, ratio) = (escaped(&figure.title()), between(range, 2), ours / published);
         let _ = writeln!(
             html,
-            "<tr><td>{workload}, {measure}</td><td>{published}</td><td>{ours:.2}</td><td>{ratio:.2}</td></tr>"
+            "<tr><td>{title}</td><td>{published}</td><td>{ours:.2}{range}</td><td>{ratio:.2}</td></tr>"
         );
     }
     if !case.figures.is_empty() {
         html.push_str("</table>\n");
     }
+    let _ = writeln!(html, "<p>{}.</p>", case.machine());
     for (pool, busy) in case.busy.iter().enumerate() {
         let _ = writeln!(
             html,
@@ -100,21 +118,115 @@ fn add_case(html: &mut String, case: &CaseReport) {
             let class = if client.met == Some(false) { " class=\"missed\"" } else { "" };
             let _ = writeln!(
                 html,
-                "<tr{class}><td>{}</td><td>{}</td><td>{:.0}</td><td>{}</td><td>{:.1}</td><td>{:.2}</td><td>{:.2}</td><td>{:.2}</td>\
+                "<tr{class}><td>{}</td><td>{}</td><td>{:.0}{}</td><td>{}</td><td>{:.1}</td><td>{:.2}</td><td>{:.2}</td><td>{:.2}{}</td>\
                  <td>{:.2}</td><td>{:.2}</td><td>{}</td></tr>",
                 escaped(&client.workload),
                 client.needs_iops.map_or(String::new(), |needs| needs.to_string()),
                 client.iops,
+                between(&client.iops_between, 0),
                 client.least_iops,
                 client.bytes_per_second / 1e6,
                 client.mean_ms,
                 client.p50_ms,
                 client.p99_ms,
+                between(&client.p99_ms_between, 2),
                 client.p999_ms,
                 client.outstanding,
-                client.verdict()
+                extras(client)
+            );
+        }
+        html.push_str("</table>\n");
+        html.push_str(&percentiles(case, pool));
+    }
+    case.clients.iter().for_each(|client| add_phases(html, client));
+    case.clients.iter().for_each(|client| html.push_str(&promised(client)));
+    if !case.curve.is_empty() {
+        let points = |of: fn(&crate::report::LoadReport) -> f64| {
+            case.curve.iter().map(|load| (load.iops, of(load))).collect::<Vec<_>>()
+        };
+        let line = |name: &str, points| Line { name: name.into(), points, is_goal: false };
+        let lines = [line("mean", points(|load| load.mean_ms)), line("p99", points(|load| load.p99_ms))];
+        html.push_str(&plot("Rate and latency", "requests/s", "ms", &lines));
+        html.push_str(
+            "<table><tr><th>Outstanding</th><th>Requests/s</th><th>Mean ms</th><th>p99 ms</th></tr>\n",
+        );
+        for load in &case.curve {
+            let _ = writeln!(
+                html,
+                "<tr><td>{}</td><td>{:.0}</td><td>{:.3}</td><td>{:.3}</td></tr>",
+                load.outstanding, load.iops, load.mean_ms, load.p99_ms
             );
         }
         html.push_str("</table>\n");
     }
+}
+
+/// Of a client, what only some have.
+fn extras(client: &ClientReport) -> String {
+    let told = |value: Option<f64>, what: &str| value.map(|value| format!("{value:.1} {what}"));
+    let all = [
+        told(client.orders_per_minute, "orders/min"),
+        told(client.hits_per_second, "/s from the client's cache"),
+        told(client.compression_ratio, ": 1 compressed"),
+        Some(client.verdict()).filter(|verdict| !verdict.is_empty()),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Percentiles of a pool's clients side by side.
+fn percentiles(case: &CaseReport, pool: usize) -> String {
+    let clients: Vec<_> = case.clients.iter().filter(|client| client.pool == pool).collect();
+    // Of one there is nothing to compare, of many nothing to be seen.
+    if !(2..=8).contains(&clients.len()) {
+        return String::new();
+    }
+    let line = |name: &str, of: fn(&ClientReport) -> f64| Line {
+        name: name.into(),
+        points: clients.iter().enumerate().map(|(nth, client)| ((nth + 1) as f64, of(client))).collect(),
+        is_goal: false,
+    };
+    let lines = [
+        line("p50", |client| client.p50_ms),
+        line("p99", |client| client.p99_ms),
+        line("p99.9", |client| client.p999_ms),
+    ];
+    plot("Percentiles", "client, in the order of the table", "ms", &lines)
+}
+
+/// What a client was promised or needs, and what it got, over time; nothing where neither was.
+fn promised(client: &ClientReport) -> String {
+    let goals = [("promised", client.floor_iops), ("needed", client.needs_iops)];
+    let last = client.seconds.len().saturating_sub(1) as f64;
+    let goals = goals.into_iter().filter_map(|(name, goal)| {
+        let goal = goal? as f64;
+        Some(Line { name: name.into(), points: vec![(0.0, goal), (last, goal)], is_goal: true })
+    });
+    let goals: Vec<Line> = goals.collect();
+    if goals.is_empty() || client.seconds.len() < 2 {
+        return String::new();
+    }
+    let got = client.seconds.iter().enumerate().map(|(nth, second)| (nth as f64, second.0 as f64));
+    let got = Line { name: "delivered".into(), points: got.collect(), is_goal: false };
+    let lines: Vec<Line> = [got].into_iter().chain(goals).collect();
+    plot(&escaped(&client.workload), &format!("s, {}", escaped(&client.workload)), "requests/s", &lines)
+}
+
+fn add_phases(html: &mut String, client: &ClientReport) {
+    if client.phases.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        html,
+        "<table><caption>Phases of {}</caption><tr><th>Seconds</th><th>Asked /s</th><th>Got /s</th><th>At most /s</th><th>Mean ms</th><th>Longest \
+         ms</th></tr>",
+        escaped(&client.workload)
+    );
+    for phase in &client.phases {
+        let _ = writeln!(
+            html,
+            "<tr><td>{}–{}</td><td>{}</td><td>{:.0}</td><td>{}</td><td>{:.2}</td><td>{:.1}</td></tr>",
+            phase.from, phase.to, phase.rate, phase.iops, phase.most_iops, phase.mean_ms, phase.longest_ms
+        );
+    }
+    html.push_str("</table>\n");
 }

@@ -6,14 +6,19 @@ mod configuration;
 mod device;
 mod html;
 pub mod model;
+mod plot;
 mod report;
+mod text;
 
 pub use configuration::{
-    Case, ClassName, Client, Configuration, Figure, Machine, Measure, Mistake, Needs, Pool, Promise,
+    Case, ClassName, Client, Configuration, Curve, Figure, Likeness, Machine, Measure, Mistake, Needs, Pool,
+    Processor, Promise, Verdict,
 };
 pub use device::{DeviceCosts, DeviceModel};
 pub use html::html;
-pub use report::{CaseReport, ClientReport, FigureReport, Report};
+pub use report::{
+    CaseReport, ClientReport, FigureReport, LoadReport, PhaseReport, Report, check_littles_law,
+};
 
 /// Those that come with the product.
 const TEXTS: [&str; 2] = [include_str!("../configurations/a.toml"), include_str!("../configurations/c.toml")];

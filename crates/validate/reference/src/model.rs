@@ -1,14 +1,14 @@
 //! Runs a case on modelled disks in virtual time: the engine's own code, from making the pools to the last answer.
 
-use crate::configuration::{Case, Client, Configuration, Pool};
+use crate::configuration::{Case, Client, Configuration, Pool, Processor};
 use forebay_base::{Id, Nanos};
 use forebay_pool::{
-    Compression, Engine, EngineConfig, Event, GroupAdd, Host, Layout, PoolSpec, Setting, Severity, Standing,
-    SyncPolicy, Volume, VolumeChange, VolumeFormat, VolumeInfo, VolumeSpec,
+    Engine, EngineConfig, Event, GroupAdd, Host, Layout, PoolSpec, Setting, Severity, Standing, SyncPolicy,
+    Volume, VolumeChange, VolumeFormat, VolumeInfo, VolumeSpec,
 };
-use forebay_runtime::{Cores, Rt};
+use forebay_runtime::{Cores, OpenMode, Rt};
 use forebay_simulation::{Image, OpKind, Sheet, World, WorldConfig};
-use forebay_workload::{Link, Tally, drive};
+use forebay_workload::{Costs, Link, Store, Tally, Target, contents, drive};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::rc::Rc;
@@ -33,6 +33,9 @@ pub struct Got {
     pub tally: Tally,
     /// Whether what its volume was promised could be kept, at the end.
     pub standing: Option<Standing>,
+    /// Bytes of its volume that hold data, and what of the pool they take; zeros take nothing.
+    pub mapped: u64,
+    pub stored: u64,
 }
 
 /// What came of a case.
@@ -40,6 +43,10 @@ pub struct Outcome {
     pub clients: Vec<Got>,
     /// For each pool, what part of the measured time each of its data disks worked.
     pub busy: Vec<Vec<f64>>,
+    /// Of the measured time of all processors, what part they worked; nothing where they take no time.
+    pub processors: Option<f64>,
+    /// Bytes a second over all ports, to the pools and from them.
+    pub network: [f64; 2],
     /// Requests to disks, from the beginning to the end.
     pub disk_requests: u64,
 }
@@ -48,7 +55,7 @@ fn told(error: impl Display) -> String {
     error.to_string()
 }
 
-/// The pools of a case: which disks of the world each has, group by group.
+/// A pool of a case: which disks of the world it has, group by group.
 struct Plan {
     layout: Layout,
     groups: Vec<Vec<usize>>,
@@ -71,11 +78,16 @@ fn add_disks(world: &World, sheet: &Sheet, bytes: u64, count: usize) -> Vec<usiz
 fn plan(world: &World, configuration: &Configuration, pool: &Pool) -> Plan {
     let machine = &configuration.machine;
     let model = |name: &str| configuration.sheet(name).expect("the configuration was checked").0;
-    let (disk, layout) = (model(&machine.disk).scaled(machine.scale), pool.layout.0);
+    let name = pool.disk.as_deref().unwrap_or(&machine.disk);
+    let (disk, layout) = (model(name).scaled(machine.scale), pool.layout.0);
     let disks = pool.disks.map_or(layout.width(), |disks| disks as usize);
     let group = |_| add_disks(world, &disk, disk.bytes(), disks);
-    let groups = (0..pool.groups).map(group).collect();
-    let log = machine.log.as_deref().map_or(Vec::new(), |name| {
+    let groups: Vec<Vec<usize>> = (0..pool.groups).map(group).collect();
+    if let Some(bytes) = pool.sector_bytes {
+        groups.iter().flatten().for_each(|disk| world.set_sector(*disk, bytes));
+    }
+    let log = if pool.bare { None } else { machine.log.as_deref() };
+    let log = log.map_or(Vec::new(), |name| {
         let flash = model(name);
         add_disks(world, &flash, flash.bytes().min(LOG_BYTES), 2)
     });
@@ -93,6 +105,31 @@ pub fn run(configuration: &Configuration, case: &Case, seed: u64) -> Result<Outc
         Work { world: world.clone(), rt, configuration: configuration.clone(), case: case.clone(), seed };
     let ended = world.run(&executor, LIMIT, async move { work.run(cores, &plans).await });
     ended.unwrap_or_else(|stuck| Err(format!("not over after {:?} of virtual time", stuck.after)))
+}
+
+/// Where what a client asks for is.
+enum Place {
+    Volume(VolumeInfo),
+    /// On these disks, from this byte on.
+    Disks(Vec<String>, u64),
+}
+
+/// What a client asks.
+struct Asked {
+    pool: usize,
+    client: Client,
+    size: u64,
+    place: Place,
+}
+
+impl Asked {
+    /// Of its volume, if it has one.
+    fn name(&self) -> Option<String> {
+        match &self.place {
+            Place::Volume(info) => Some(format!("pool{}/{}", self.pool, info.name)),
+            Place::Disks(..) => None,
+        }
+    }
 }
 
 struct Work {
@@ -120,37 +157,72 @@ impl Work {
         let levels = self.configuration.workloads.iter().zip(LEVELS..);
         let levels = levels.filter_map(|(client, id)| Some((Id(id), client.level.as_ref()?.level())));
         engine.set_levels(&levels.collect::<BTreeMap<_, _>>()).await.map_err(told)?;
-        let mut volumes = Vec::new();
+        let mut targets = Vec::new();
         for (number, (pool, plan)) in self.case.pools.iter().zip(plans).enumerate() {
-            let name = format!("pool{number}");
+            if pool.bare {
+                targets.extend(self.bare(number, pool, plan)?);
+                continue;
+            }
+            let (name, first) = (format!("pool{number}"), targets.len());
             make_pool(&engine, &name, plan).await?;
             for (nth, workload) in pool.workloads.iter().enumerate() {
                 let client = self.configuration.client(workload).expect("the configuration was checked");
-                let volume = self.volume(&engine, &name, nth, client).await?;
-                volumes.push((number, client.clone(), volume));
+                let info = self.volume(&engine, &name, nth, client).await?;
+                let (client, size) = (client.clone(), info.size);
+                targets.push(Asked { pool: number, client, size, place: Place::Volume(info) });
             }
             // Volumes follow what they were promised from here on.
             engine.pool_calibrate(&name).await.map_err(told)?;
-            for (_, client, info) in volumes.iter().filter(|(of, ..)| *of == number) {
-                let place = self.configuration.workloads.iter().position(|other| other == client);
-                let id = Id(LEVELS + place.expect("it is one of them") as u128);
-                if client.level.is_some() {
+            for Asked { client, place, .. } in &targets[first..] {
+                let nth = self.configuration.workloads.iter().position(|other| other == client);
+                let id = Id(LEVELS + nth.expect("it is one of them") as u128);
+                if let (Some(_), Place::Volume(info)) = (&client.level, place) {
                     let change = VolumeChange { level: Setting::Own(id), ..VolumeChange::default() };
                     engine.volume_set(&format!("{name}/{}", info.name), change).await.map_err(told)?;
                 }
             }
         }
-        let named =
-            volumes.iter().map(|(pool, _, info)| format!("pool{pool}/{}", info.name)).collect::<Vec<_>>();
-        let mut outcome = self.measure(volumes, plans).await?;
+        let named = targets.iter().map(Asked::name).collect::<Vec<_>>();
+        let mut outcome = self.measure(targets, plans).await?;
         for (got, name) in outcome.clients.iter_mut().zip(&named) {
-            got.standing = engine.volume(name).await.map_err(told)?.standing;
+            let Some(name) = name else { continue };
+            let VolumeInfo { standing, mapped, stored, .. } = engine.volume(name).await.map_err(told)?;
+            (got.standing, got.mapped, got.stored) = (standing, mapped, stored);
         }
         let errors = std::mem::take(&mut *errors.lock().expect("nobody panics with it"));
         match errors.first() {
             Some(error) => Err(format!("the engine reported {} errors, first {error}", errors.len())),
             None => Ok(outcome),
         }
+    }
+
+    /// Parts of bare disks, one after the other.
+    fn bare(&self, number: usize, pool: &Pool, plan: &Plan) -> Result<Vec<Asked>, String> {
+        let mut first = 0;
+        let part = |workload: &String| {
+            let client = self.configuration.client(workload).expect("the configuration was checked").clone();
+            let size = self.size(&client);
+            let names = names(&plan.groups.concat());
+            first += size;
+            Asked { pool: number, client, size, place: Place::Disks(names, first - size) }
+        };
+        Ok(pool.workloads.iter().map(part).collect())
+    }
+
+    /// Bytes of a client's volume.
+    fn size(&self, client: &Client) -> u64 {
+        client.workload.size_gib * GIB / self.configuration.machine.scale / MIB * MIB
+    }
+
+    /// What a client's requests cost the processors.
+    fn costs(&self, client: &Client, is_bare: bool) -> Costs {
+        let Some(processor) = self.configuration.machine.processor.as_ref().filter(|_| !is_bare) else {
+            return Costs::default();
+        };
+        let packing = client.compression.as_ref().and_then(|name| processor.compression.get(name));
+        let [pack, unpack] = packing.copied().unwrap_or_default();
+        let Processor { read_ns, write_ns, kib_ns, .. } = *processor;
+        Costs { read: read_ns, write: write_ns, read_kib: kib_ns + unpack, write_kib: kib_ns + pack }
     }
 
     /// A volume for this client, written once from end to end.
@@ -161,45 +233,51 @@ impl Work {
         nth: usize,
         client: &Client,
     ) -> Result<VolumeInfo, String> {
-        let size = client.workload.size_gib * GIB / self.configuration.machine.scale / MIB * MIB;
+        let size = self.size(client);
         let spec = VolumeSpec {
             pool: pool.into(),
             name: format!("{}-{nth}", client.workload.name),
             size,
             block_size: (client.volume_block_kib << 10) as u32,
             sync: Some(SyncPolicy::Always),
-            compression: Some(Compression::Off),
+            compression: Some(client.compression()),
             format: VolumeFormat::Thin,
             level: None,
             own_hosts: false,
         };
         let info = engine.volume_create(spec).await.map_err(told)?;
         let volume = Volume::open(&self.rt, info.id).map_err(told)?;
-        // What is not compressed is stored as it is, and modelled disks keep zeros without taking memory.
-        let zeros = self.rt.arena().take_zeroed(MIB as usize).freeze();
+        let mut data = self.rt.arena().take_zeroed(MIB as usize);
+        data.copy_from_slice(&contents(client.workload.contents, MIB as usize));
+        let data = data.freeze();
         for at in (0..size).step_by(MIB as usize) {
-            volume.write(at, vec![zeros.clone()], false).await.map_err(told)?;
+            volume.write(at, vec![data.clone()], false).await.map_err(told)?;
         }
         engine.checkpoint(pool).await.map_err(told)?;
         Ok(info)
     }
 
-    async fn measure(
-        &self,
-        volumes: Vec<(usize, Client, VolumeInfo)>,
-        plans: &[Plan],
-    ) -> Result<Outcome, String> {
+    async fn measure(&self, targets: Vec<Asked>, plans: &[Plan]) -> Result<Outcome, String> {
         let machine = &self.configuration.machine;
         let from = Nanos(self.rt.now().0 + machine.warm_seconds * SECOND);
         let to = Nanos(from.0 + machine.seconds * SECOND);
-        let link = Rc::new(Link::new(machine.network_gbit));
+        let cores = machine.processor.as_ref().map_or(0, |processor| processor.cores);
+        let link = Rc::new(Link::new(machine.network_ports, machine.network_gbit, cores));
         let mut tasks = Vec::new();
-        for (nth, (pool, client, info)) in volumes.into_iter().enumerate() {
-            let volume = Rc::new(Volume::open(&self.rt, info.id).map_err(told)?);
-            let (rt, link, seed) = (self.rt.clone(), link.clone(), self.seed.wrapping_mul(1000) + nth as u64);
+        for (nth, Asked { pool, client, size, place }) in targets.into_iter().enumerate() {
+            let costs = self.costs(&client, matches!(place, Place::Disks(..)));
+            let store = match place {
+                Place::Volume(info) => Store::Volume(Rc::new(Volume::open(&self.rt, info.id).map_err(told)?)),
+                Place::Disks(names, first) => {
+                    let open = |name: &String| self.rt.open_disk(name, OpenMode::ReadWrite).map_err(told);
+                    Store::Disks { disks: names.iter().map(open).collect::<Result<_, _>>()?, first }
+                }
+            };
+            let target = Target { store, size, link: link.clone(), costs };
+            let (rt, seed) = (self.rt.clone(), self.seed.wrapping_mul(1000) + nth as u64);
             tasks.push(self.rt.spawn(async move {
-                let tally = drive(&rt, volume, link, &client.workload, info.size, seed, (from, to)).await;
-                Got { workload: client.workload.name, pool, tally, standing: None }
+                let tally = drive(&rt, target, &client.workload, seed, (from, to)).await;
+                Got { workload: client.workload.name, pool, tally, standing: None, mapped: 0, stored: 0 }
             }));
         }
         self.rt.sleep_until(from).await;
@@ -207,9 +285,14 @@ impl Work {
             plan.groups.iter().flatten().map(|disk| self.world.busy(*disk)).collect()
         };
         let before: Vec<Vec<Duration>> = plans.iter().map(busy).collect();
+        let (worked_before, carried_before) = (link.worked(), link.carried());
         self.rt.sleep_until(to).await;
-        let part =
-            |(before, after): (&Duration, Duration)| (after - *before).as_secs_f64() / machine.seconds as f64;
+        let seconds = machine.seconds as f64;
+        let worked = (link.worked() - worked_before) as f64 / 1e9;
+        let processors = (cores > 0).then(|| worked / seconds / f64::from(cores));
+        let carried = link.carried();
+        let network = [0, 1].map(|way| (carried[way] - carried_before[way]) as f64 / seconds);
+        let part = |(before, after): (&Duration, Duration)| (after - *before).as_secs_f64() / seconds;
         let worked =
             plans.iter().zip(&before).map(|(plan, before)| before.iter().zip(busy(plan)).map(part).collect());
         let busy = worked.collect();
@@ -219,7 +302,8 @@ impl Work {
         }
         let kinds = [OpKind::Read, OpKind::Write, OpKind::Flush];
         let requests = |disk| kinds.map(|kind| self.world.operations(disk, kind)).iter().sum::<u64>();
-        Ok(Outcome { clients, busy, disk_requests: (0..self.world.disk_count()).map(requests).sum() })
+        let disk_requests = (0..self.world.disk_count()).map(requests).sum();
+        Ok(Outcome { clients, busy, processors, network, disk_requests })
     }
 }
 

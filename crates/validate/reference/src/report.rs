@@ -1,20 +1,28 @@
 //! What came of a configuration, beside what was published of it.
+//!
+//! A case is run once for each seed. Counts and histograms of all runs are put together before a percentile is read from them, and how far the runs
+//! are apart is told beside the mean. Runs are independent of each other and of the order in which they are done, so they are done side by side.
 
-use crate::configuration::{Case, Configuration, Figure, Measure};
+use crate::configuration::{Case, Configuration, Figure, Machine, Measure};
 use crate::model::{Got, Outcome, run};
 use forebay_pool::Standing;
+use forebay_workload::{Tally, Workload};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Of its rate a client must get so much for its need to be met: its last requests of a run may be answered after the end.
 const MET: f64 = 0.99;
+/// By so much a closed loop may miss Little's law: times are whole nanoseconds.
+const LITTLE: f64 = 0.005;
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
     pub configuration: Configuration,
+    /// The first one; the others follow it.
     pub seed: u64,
+    pub seeds: u64,
     /// Where the models' figures are from.
     pub devices: Vec<String>,
     pub cases: Vec<CaseReport>,
@@ -32,7 +40,22 @@ pub struct CaseReport {
     pub clients: Vec<ClientReport>,
     /// Of the measured time, for each pool: of the disk that worked least, of all, and of the one that worked most.
     pub busy: Vec<[f64; 3]>,
+    /// What part of their time all processors worked, where they take any.
+    pub processors: Option<f64>,
+    /// Bytes a second over all ports, each counted once, to the pools and from them.
+    pub network: [f64; 2],
     pub disk_requests: u64,
+    pub curve: Vec<LoadReport>,
+}
+
+/// A case with so many requests of each closed loop at a time.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct LoadReport {
+    pub outstanding: u32,
+    /// Of all its clients.
+    pub iops: f64,
+    pub mean_ms: f64,
+    pub p99_ms: f64,
 }
 
 /// A published figure beside ours.
@@ -40,8 +63,12 @@ pub struct CaseReport {
 pub struct FigureReport {
     pub workload: String,
     pub measure: Measure,
+    /// The case that it is a ratio to, if it is one.
+    pub over: Option<String>,
     pub published: f64,
     pub ours: f64,
+    /// The least and the most of the seeds.
+    pub between: [f64; 2],
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -49,7 +76,11 @@ pub struct ClientReport {
     pub workload: String,
     pub pool: usize,
     pub needs_iops: Option<u64>,
+    pub floor_iops: Option<u64>,
     pub iops: f64,
+    /// The least and the most of the seeds.
+    pub iops_between: [f64; 2],
+    pub p99_ms_between: [f64; 2],
     /// Requests of the second that had the fewest.
     pub least_iops: u64,
     pub bytes_per_second: f64,
@@ -59,27 +90,90 @@ pub struct ClientReport {
     pub p50_ms: f64,
     pub p99_ms: f64,
     pub p999_ms: f64,
-    /// Requests that waited for their answers, on average; in a closed loop rate times mean has to give the same (Little's law).
+    /// Where several requests make an order, and where a cache in the client answers some.
+    pub orders_per_minute: Option<f64>,
+    pub hits_per_second: Option<f64>,
+    /// Bytes of data to what of the pool they take, where its volume is compressed.
+    pub compression_ratio: Option<f64>,
+    /// Requests that waited for their answers, on average.
     pub outstanding: f64,
     pub failed: u64,
     /// What its volume was promised was not kept: the pool has not enough for it.
     pub best_effort: bool,
     pub met: Option<bool>,
+    /// Of the first seed, second by second: requests, and milliseconds that one took on average.
+    pub seconds: Vec<(u64, f64)>,
+    /// Of its phases, where it has some that were measured.
+    pub phases: Vec<PhaseReport>,
+}
+
+/// What came of a phase in the first seed.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PhaseReport {
+    /// Seconds from the beginning of what was measured.
+    pub from: u64,
+    pub to: u64,
+    pub rate: u64,
+    pub iops: f64,
+    pub most_iops: u64,
+    pub mean_ms: f64,
+    pub longest_ms: f64,
 }
 
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
+fn least_and_most(values: impl Iterator<Item = f64>) -> [f64; 2] {
+    values.fold([f64::INFINITY, 0.0], |[least, most], value| [least.min(value), most.max(value)])
+}
+
+/// Whether a closed loop's rate, its requests' mean time and its time to think make the number of those who ask. Little, A proof for the queuing formula
+/// L = λW, 1961: it holds for whatever happens in between, so a result that does not is a mistake of ours.
+pub fn check_littles_law(workload: &Workload, tally: &Tally) -> Result<(), String> {
+    if !workload.is_closed() || tally.failures() > 0 {
+        return Ok(());
+    }
+    let asked = f64::from(workload.outstanding);
+    let think = workload.think().as_secs_f64() / f64::from(workload.requests_per_order);
+    let found = tally.iops() * (tally.all.mean().as_secs_f64() + think);
+    // Who waits or thinks when it is begun or ended is counted with all of that time or none.
+    let edges = 2.0 * (tally.all.longest().as_secs_f64() + workload.think().as_secs_f64()) / tally.duration();
+    if (found / asked - 1.0).abs() > LITTLE + edges {
+        return Err(format!(
+            "{}: Little's law does not hold: {asked} ask, but {:.1} requests/s with {:.3} ms and {:.3} ms to think make {found:.2}",
+            workload.name,
+            tally.iops(),
+            milliseconds(tally.all.mean()),
+            think * 1e3
+        ));
+    }
+    Ok(())
+}
+
 impl ClientReport {
-    fn new(configuration: &Configuration, got: &Got) -> ClientReport {
-        let client = configuration.client(&got.workload).expect("it ran");
-        let (tally, needs) = (&got.tally, client.needs.map(|needs| needs.iops));
+    /// Of the same client in the runs of all seeds.
+    fn new(configuration: &Configuration, runs: &[&Got]) -> ClientReport {
+        let first = runs[0];
+        let client = configuration.client(&first.workload).expect("it ran");
+        let needs = client.needs.map(|needs| needs.iops);
+        let mut tally = first.tally.clone();
+        runs[1..].iter().for_each(|run| tally.merge(&run.tally));
+        let workload = &client.workload;
+        let is_met = |tally: &Tally, needs: u64| tally.failures() == 0 && tally.iops() >= needs as f64 * MET;
+        let between = |of: fn(&Tally) -> f64| least_and_most(runs.iter().map(|run| of(&run.tally)));
+        let mean = |(requests, took): (u64, u64)| took as f64 / 1e6 / requests.max(1) as f64;
+        let seconds = first.tally.seconds().iter();
+        let (mapped, stored) =
+            runs.iter().fold((0, 0), |(mapped, stored), run| (mapped + run.mapped, stored + run.stored));
         ClientReport {
-            workload: got.workload.clone(),
-            pool: got.pool,
+            workload: first.workload.clone(),
+            pool: first.pool,
             needs_iops: needs,
+            floor_iops: client.level.as_ref().map(|level| level.floor_iops).filter(|floor| *floor > 0),
             iops: tally.iops(),
+            iops_between: between(Tally::iops),
+            p99_ms_between: between(|tally| milliseconds(tally.all.quantile(990))),
             least_iops: tally.least(),
             bytes_per_second: tally.bytes_per_second(),
             mean_ms: milliseconds(tally.all.mean()),
@@ -88,33 +182,137 @@ impl ClientReport {
             p50_ms: milliseconds(tally.all.quantile(500)),
             p99_ms: milliseconds(tally.all.quantile(990)),
             p999_ms: milliseconds(tally.all.quantile(999)),
+            orders_per_minute: (workload.requests_per_order > 1).then(|| tally.orders_per_second() * 60.0),
+            hits_per_second: workload.host_cache.map(|_| tally.hits_per_second()),
+            compression_ratio: client
+                .compression
+                .as_ref()
+                .filter(|_| stored > 0)
+                .map(|_| mapped as f64 / stored as f64),
             outstanding: tally.outstanding(),
             failed: tally.failures(),
-            best_effort: got.standing == Some(Standing::BestEffort),
-            met: needs.map(|needs| tally.failures() == 0 && tally.iops() >= needs as f64 * MET),
+            best_effort: runs.iter().any(|run| run.standing == Some(Standing::BestEffort)),
+            met: needs.map(|needs| runs.iter().all(|run| is_met(&run.tally, needs))),
+            seconds: seconds.map(|second| (second.requests, mean((second.requests, second.took)))).collect(),
+            phases: phases(&configuration.machine, workload, &first.tally),
+        }
+    }
+
+    /// Of its need, in words.
+    pub fn verdict(&self) -> String {
+        let met = match self.met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "",
+        };
+        let failed = if self.failed > 0 { format!("{} FAILED", self.failed) } else { String::new() };
+        let effort = if self.best_effort { "best effort" } else { "" };
+        [met, &failed, effort].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn phases(machine: &Machine, workload: &Workload, tally: &Tally) -> Vec<PhaseReport> {
+    let (mut begins, mut found) = (0, Vec::new());
+    for (nth, phase) in workload.phases.iter().enumerate() {
+        let is_last = nth + 1 == workload.phases.len();
+        let ends = if is_last { u64::MAX } else { begins + phase.seconds };
+        // Phases begin with the load, which is measured later.
+        let measured = |second: u64| second.saturating_sub(machine.warm_seconds).min(machine.seconds);
+        let (from, to) = (measured(begins), measured(ends));
+        begins = ends;
+        let seconds = &tally.seconds()[from as usize..(to as usize).min(tally.seconds().len())];
+        if seconds.is_empty() {
+            continue;
+        }
+        let sum = |of: fn(&forebay_workload::Second) -> u64| seconds.iter().map(of).sum::<u64>();
+        let requests = sum(|second| second.requests);
+        let most = |of: fn(&forebay_workload::Second) -> u64| seconds.iter().map(of).max().unwrap_or(0);
+        found.push(PhaseReport {
+            from,
+            to,
+            rate: phase.rate,
+            iops: requests as f64 / seconds.len() as f64,
+            most_iops: most(|second| second.requests),
+            mean_ms: sum(|second| second.took) as f64 / 1e6 / requests.max(1) as f64,
+            longest_ms: most(|second| second.longest) as f64 / 1e6,
+        });
+    }
+    found
+}
+
+/// What all clients of a workload got together in one run; times are means over their requests.
+fn ours(outcome: &Outcome, workload: &str, measure: Measure) -> f64 {
+    let of_it = || outcome.clients.iter().filter(|client| client.workload == workload);
+    let sum = |of: fn(&Got) -> f64| of_it().map(of).sum::<f64>();
+    let mean = |of: fn(&Tally) -> &forebay_workload::Times| {
+        let times = || of_it().map(|client| of(&client.tally));
+        let all = times().map(|times| milliseconds(times.mean()) * times.requests() as f64).sum::<f64>();
+        all / times().map(|times| times.requests()).sum::<u64>().max(1) as f64
+    };
+    match measure {
+        Measure::Iops => sum(|client| client.tally.iops()),
+        Measure::Megabytes => sum(|client| client.tally.bytes_per_second()) / 1e6,
+        Measure::MeanMs => mean(|tally| &tally.all),
+        Measure::ReadMs => mean(|tally| &tally.reads),
+        Measure::WriteMs => mean(|tally| &tally.writes),
+        Measure::OrdersPerMinute => sum(|client| client.tally.orders_per_second()) * 60.0,
+        Measure::HitsPerSecond => sum(|client| client.tally.hits_per_second()),
+        Measure::CompressionRatio => {
+            sum(|client| client.mapped as f64) / sum(|client| client.stored as f64).max(1.0)
+        }
+        Measure::ProcessorPercent => outcome.processors.unwrap_or(0.0) * 100.0,
+    }
+}
+
+impl FigureReport {
+    /// `outcomes` are those of its case, `others` those of the case that it is a ratio to.
+    fn new(figure: &Figure, outcomes: &[Outcome], others: Option<&[Outcome]>) -> FigureReport {
+        let values = |outcomes: &[Outcome]| -> Vec<f64> {
+            outcomes.iter().map(|outcome| ours(outcome, &figure.workload, figure.measure)).collect()
+        };
+        let mut found = values(outcomes);
+        if let Some(others) = others {
+            found.iter_mut().zip(values(others)).for_each(|(value, other)| *value /= other);
+        }
+        FigureReport {
+            workload: figure.workload.clone(),
+            measure: figure.measure,
+            over: figure.over.clone(),
+            published: figure.value,
+            ours: found.iter().sum::<f64>() / found.len() as f64,
+            between: least_and_most(found.iter().copied()),
         }
     }
 }
 
-/// What all clients of a workload got together; times are means over their requests.
-fn ours(clients: &[ClientReport], figure: &Figure) -> f64 {
-    let of_it = || clients.iter().filter(|client| client.workload == figure.workload);
-    let iops = of_it().map(|client| client.iops).sum::<f64>();
-    let mean =
-        |of: fn(&ClientReport) -> f64| of_it().map(|client| of(client) * client.iops).sum::<f64>() / iops;
-    match figure.measure {
-        Measure::Iops => iops,
-        Measure::Megabytes => of_it().map(|client| client.bytes_per_second).sum::<f64>() / 1e6,
-        Measure::MeanMs => mean(|client| client.mean_ms),
-        Measure::ReadMs => mean(|client| client.read_ms),
-        Measure::WriteMs => mean(|client| client.write_ms),
+impl LoadReport {
+    fn new(outstanding: u32, outcome: &Outcome) -> LoadReport {
+        let mut clients = outcome.clients.iter().map(|client| &client.tally);
+        let mut all = clients.next().expect("a case has a workload").clone();
+        let duration = all.duration();
+        clients.for_each(|tally| all.merge(tally));
+        LoadReport {
+            outstanding,
+            iops: all.all.requests() as f64 / duration,
+            mean_ms: milliseconds(all.all.mean()),
+            p99_ms: milliseconds(all.all.quantile(990)),
+        }
     }
 }
 
 impl CaseReport {
-    fn new(configuration: &Configuration, case: &Case, outcome: &Outcome) -> CaseReport {
-        let clients: Vec<_> =
-            outcome.clients.iter().map(|got| ClientReport::new(configuration, got)).collect();
+    fn new(
+        configuration: &Configuration,
+        case: &Case,
+        outcomes: &[Outcome],
+        figures: Vec<FigureReport>,
+        curve: Vec<LoadReport>,
+    ) -> CaseReport {
+        let client = |nth: usize| {
+            let runs: Vec<&Got> = outcomes.iter().map(|outcome| &outcome.clients[nth]).collect();
+            ClientReport::new(configuration, &runs)
+        };
+        let clients: Vec<_> = (0..outcomes[0].clients.len()).map(client).collect();
         // A workload that comes several times is met if each of it is.
         let mut met: BTreeMap<&str, bool> = BTreeMap::new();
         for client in &clients {
@@ -128,25 +326,25 @@ impl CaseReport {
         });
         let count = || met.values().filter(|met| **met).count();
         let agrees = is_as_listed.or_else(|| case.published_count.map(|published| published == count()));
-        let spread = |busy: &Vec<f64>| {
-            let fold = |of: fn(f64, f64) -> f64| busy.iter().copied().reduce(of).unwrap_or(0.0);
-            [fold(f64::min), busy.iter().sum::<f64>() / busy.len().max(1) as f64, fold(f64::max)]
+        let runs = outcomes.len() as f64;
+        let spread = |pool: usize| {
+            let busy = || outcomes.iter().flat_map(|outcome| outcome.busy[pool].iter().copied());
+            let [least, most] = least_and_most(busy());
+            [least, busy().sum::<f64>() / busy().count().max(1) as f64, most]
         };
-        let figures = case.figures.iter().map(|figure| FigureReport {
-            workload: figure.workload.clone(),
-            measure: figure.measure,
-            published: figure.value,
-            ours: ours(&clients, figure),
-        });
+        let mean = |of: &dyn Fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>() / runs;
         CaseReport {
             name: case.name.clone(),
             published: case.published.clone(),
-            figures: figures.collect(),
+            figures,
             agrees,
             differs: case.differs.clone(),
-            busy: outcome.busy.iter().map(spread).collect(),
-            disk_requests: outcome.disk_requests,
+            busy: (0..outcomes[0].busy.len()).map(spread).collect(),
+            processors: outcomes[0].processors.map(|_| mean(&|outcome| outcome.processors.unwrap_or(0.0))),
+            network: [0, 1].map(|way| mean(&|outcome| outcome.network[way])),
+            disk_requests: outcomes.iter().map(|outcome| outcome.disk_requests).sum(),
             clients,
+            curve,
         }
     }
 
@@ -157,7 +355,7 @@ impl CaseReport {
             (Some(false), Some(_)) => "other than published",
             (Some(false), None) => "other than published, and nobody has said why",
             (None, _) if self.published.is_empty() => "nothing was published",
-            (None, _) => "published in words only",
+            (None, _) => "published in words or figures only",
         }
     }
 
@@ -172,126 +370,171 @@ impl CaseReport {
     }
 }
 
-impl ClientReport {
-    /// Of its need, in words.
-    pub fn verdict(&self) -> String {
-        let met = match self.met {
-            Some(true) => "met",
-            Some(false) => "MISSED",
-            None => "",
+/// One run: a case with a seed, or one point of its curve.
+struct Job {
+    configuration: usize,
+    case: usize,
+    seed: u64,
+    load: Option<u32>,
+}
+
+impl Job {
+    fn run(&self, configurations: &[Configuration]) -> Result<Outcome, String> {
+        let configuration = &configurations[self.configuration];
+        let mut own;
+        let (configuration, case) = match self.load {
+            None => (configuration, &configuration.cases[self.case]),
+            Some(load) => {
+                own = configuration.clone();
+                let curve = own.cases[self.case].curve.clone().expect("it has a point of one");
+                own.machine.seconds = curve.seconds;
+                own.machine.warm_seconds = own.machine.warm_seconds.min(curve.seconds);
+                let closed = own.workloads.iter_mut().map(|client| &mut client.workload);
+                for workload in closed.filter(|workload| workload.is_closed()) {
+                    workload.outstanding = load;
+                }
+                (&own, &own.cases[self.case])
+            }
         };
-        let failed = if self.failed > 0 { format!("{} FAILED", self.failed) } else { String::new() };
-        let effort = if self.best_effort { "best effort" } else { "" };
-        [met, &failed, effort].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+        let failed =
+            |error: String| format!("{}, {}, seed {}: {error}", configuration.name, case.name, self.seed);
+        let outcome = run(configuration, case, self.seed).map_err(failed)?;
+        for got in &outcome.clients {
+            let client = configuration.client(&got.workload).expect("it ran");
+            check_littles_law(&client.workload, &got.tally).map_err(failed)?;
+        }
+        Ok(outcome)
     }
 }
 
+/// Does all jobs, as many at a time as there are processors, and gives what came of them in their order.
+fn run_all(configurations: &[Configuration], jobs: &[Job]) -> Result<Vec<Outcome>, String> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut done = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(number) else { return done };
+            done.push((number, job.run(configurations)));
+        }
+    };
+    let mut done = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        let ended = workers.into_iter().map(|worker| worker.join());
+        ended.collect::<Result<Vec<_>, _>>().map(|done| done.into_iter().flatten().collect::<Vec<_>>())
+    })
+    .map_err(|_| "the engine stopped with a mistake of its own; what it said is above".to_string())?;
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
 impl Report {
-    /// Runs all cases, as many at a time as there are processors.
+    /// Runs all cases of one configuration once.
     pub fn make(configuration: Configuration, seed: u64) -> Result<Report, String> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let next = std::sync::atomic::AtomicUsize::new(0);
-        let worker = || {
-            let mut done = Vec::new();
-            loop {
-                let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                let Some(case) = configuration.cases.get(number) else { return done };
-                let outcome =
-                    run(&configuration, case, seed).map_err(|error| format!("{}: {error}", case.name));
-                done.push((number, outcome.map(|outcome| CaseReport::new(&configuration, case, &outcome))));
+        let mut made = Report::make_all(vec![configuration], seed, 1)?;
+        Ok(made.remove(0))
+    }
+
+    /// Runs all cases of all configurations once with each of so many seeds.
+    pub fn make_all(
+        configurations: Vec<Configuration>,
+        seed: u64,
+        seeds: u64,
+    ) -> Result<Vec<Report>, String> {
+        let seeds = seeds.max(1);
+        let mut jobs = Vec::new();
+        for (configuration, one) in configurations.iter().enumerate() {
+            for (case, known) in one.cases.iter().enumerate() {
+                let job = |seed, load| Job { configuration, case, seed, load };
+                jobs.extend((seed..seed.saturating_add(seeds)).map(|seed| job(seed, None)));
+                let loads = known.curve.iter().flat_map(|curve| &curve.outstanding);
+                jobs.extend(loads.map(|load| job(seed, Some(*load))));
             }
+        }
+        let mut outcomes = run_all(&configurations, &jobs)?.into_iter();
+        let reports = configurations.into_iter().map(|configuration| {
+            let mut runs = Vec::new();
+            for case in &configuration.cases {
+                let main: Vec<Outcome> = outcomes.by_ref().take(seeds as usize).collect();
+                let loads = case.curve.iter().flat_map(|curve| curve.outstanding.iter().copied());
+                let curve =
+                    loads.zip(outcomes.by_ref()).map(|(load, outcome)| LoadReport::new(load, &outcome));
+                runs.push((main, curve.collect::<Vec<_>>()));
+            }
+            Report::new(configuration, seed, seeds, runs)
+        });
+        Ok(reports.collect())
+    }
+
+    fn new(
+        configuration: Configuration,
+        seed: u64,
+        seeds: u64,
+        runs: Vec<(Vec<Outcome>, Vec<LoadReport>)>,
+    ) -> Report {
+        let of = |name: &String| {
+            let nth = configuration.cases.iter().position(|case| case.name == *name)?;
+            Some(runs[nth].0.as_slice())
         };
-        let mut done = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-            let ended = workers.into_iter().map(|worker| worker.join());
-            ended.collect::<Result<Vec<_>, _>>().map(|done| done.into_iter().flatten().collect::<Vec<_>>())
-        })
-        .map_err(|_| "the engine stopped with a mistake of its own; what it said is above".to_string())?;
-        done.sort_by_key(|(number, _)| *number);
-        let cases = done.into_iter().map(|(_, case)| case).collect::<Result<Vec<_>, _>>()?;
+        let case = |(case, (outcomes, curve)): (&Case, &(Vec<Outcome>, Vec<LoadReport>))| {
+            let figures = case.figures.iter();
+            let figures =
+                figures.map(|figure| FigureReport::new(figure, outcomes, figure.over.as_ref().and_then(of)));
+            CaseReport::new(&configuration, case, outcomes, figures.collect(), curve.clone())
+        };
+        let cases = configuration.cases.iter().zip(&runs).map(case).collect();
         let machine = &configuration.machine;
+        let of_pools = configuration.cases.iter().flat_map(|case| &case.pools);
         let devices = [Some(&machine.disk), machine.log.as_ref()].into_iter().flatten();
+        let devices: std::collections::BTreeSet<&String> =
+            devices.chain(of_pools.filter_map(|pool| pool.disk.as_ref())).collect();
         let source = |name: &String| configuration.sheet(name).map(|(_, source)| format!("{name}: {source}"));
-        let devices = devices.filter_map(source).collect();
-        Ok(Report { seed, devices, cases, configuration })
+        let mut devices: Vec<String> = devices.into_iter().filter_map(source).collect();
+        if let Some(processor) = &machine.processor {
+            devices.push(format!("{} processors: {}", processor.cores, processor.source));
+        }
+        Report { seed, seeds, devices, cases, configuration }
     }
 
     /// What a reader needs to judge the figures and to make them again.
     pub fn conditions(&self) -> Vec<String> {
         let machine = &self.configuration.machine;
         let scale = machine.scale;
+        let seeds = match self.seeds {
+            1 => format!("seed {}", self.seed),
+            seeds => format!("each of {seeds} seeds from {} on", self.seed),
+        };
         let run = format!(
-            "{} s were measured after {} s of the same load, with seed {}. Disks and volumes were {scale} times smaller than they are said to be, with \
-             the same seeks and rates; each pool had {} MiB of memory, which is {:.1} GiB for volumes of full size; all clients shared a network of {} Gbit/s each way, whose \
+            "{} s were measured after {} s of the same load, with {seeds}. Disks and volumes were {scale} times smaller than they are said to be, with \
+             the same seeks and rates; each pool had {} MiB of memory, which is {:.1} GiB for volumes of full size; all clients shared a network of {} ports of {} Gbit/s each way, whose \
              messages go one after the other.",
             machine.seconds,
             machine.warm_seconds,
-            self.seed,
             machine.memory_mib,
             (machine.memory_mib * scale) as f64 / 1024.0,
+            machine.network_ports,
             machine.network_gbit
         );
-        let terms = "Met: 99 % of the rate. Times are means and percentiles, these too long by an eighth at most, of requests with a rate from when they \
-                     were due. Best effort: the pool has not enough for what the volume was promised. Processors, memory and controllers take no time.";
-        let fixed = [run, terms.into()].into_iter();
+        let processors = match &machine.processor {
+            None => "Processors, memory and controllers take no time.",
+            Some(_) => {
+                "A request has a processor for all that it costs before the pool sees it; memory and controllers take no time."
+            }
+        };
+        let terms = format!(
+            "Met: 99 % of the rate with every seed. Times are means and percentiles, these too long by an eighth at most, of requests with a rate from when they \
+             were due. Best effort: the pool has not enough for what the volume was promised. Of several seeds the least and the most are given. {processors} \
+             Every closed loop was held against Little's law."
+        );
+        let fixed = [run, terms].into_iter();
         fixed.chain(self.devices.iter().cloned()).chain(self.configuration.notes.iter().cloned()).collect()
     }
 
-    /// For terminals.
-    pub fn text(&self) -> String {
-        let Configuration { name, title, source, .. } = &self.configuration;
-        let mut text = format!("{name}: {title}\n");
-        if !source.is_empty() {
-            let _ = writeln!(text, "after {source}");
-        }
-        for case in &self.cases {
-            let _ = writeln!(text, "\n{} ({})", case.name, case.verdict());
-            if !case.published.is_empty() {
-                let _ = writeln!(text, "  published: {}", case.published);
-            }
-            if let Some(why) = case.reason() {
-                let _ = writeln!(text, "  ours: {why}");
-            }
-            for FigureReport { workload, measure, published, ours } in &case.figures {
-                let ratio = ours / published;
-                let _ = writeln!(
-                    text,
-                    "  {workload}, {measure}: published {published}, ours {ours:.2}, ours / published {ratio:.2}"
-                );
-            }
-            for (pool, busy) in case.busy.iter().enumerate() {
-                let _ = writeln!(
-                    text,
-                    "  pool {pool}, disks busy {:<9}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>13}",
-                    percents(busy),
-                    "needs/s",
-                    "got/s",
-                    "least/s",
-                    "MB/s",
-                    "mean ms",
-                    "p99 ms",
-                    "outstanding"
-                );
-                for client in case.clients.iter().filter(|client| client.pool == pool) {
-                    let needs = client.needs_iops.map_or(String::new(), |needs| needs.to_string());
-                    let _ = writeln!(
-                        text,
-                        "    {:<27}{needs:>7}{:>9.0}{:>9}{:>9.1}{:>9.2}{:>9.2}{:>13.2}  {}",
-                        client.workload,
-                        client.iops,
-                        client.least_iops,
-                        client.bytes_per_second / 1e6,
-                        client.mean_ms,
-                        client.p99_ms,
-                        client.outstanding,
-                        client.verdict()
-                    );
-                }
-            }
-        }
-        text.push('\n');
-        self.conditions().iter().for_each(|line| text.extend(["- ", line, "\n"]));
-        text
+    /// How far the comparison goes, in words, with reasons; nothing where nobody has said.
+    pub fn likeness(&self) -> Option<(String, &[String])> {
+        let likeness = self.configuration.likeness.as_ref()?;
+        Some((likeness.verdict.to_string(), &likeness.reasons))
     }
 }
 
@@ -299,4 +542,50 @@ impl Report {
 pub(crate) fn percents([least, _, most]: &[f64; 3]) -> String {
     let [least, most] = [least, most].map(|part| (part * 100.0).round());
     if least == most { format!("{most} %") } else { format!("{least}–{most} %") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_base::Nanos;
+    use forebay_workload::{Request, Requests};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Two who ask for 10 ms each without a pause; `twice`: a mistake counts each answer two times.
+    fn tally(workload: &Workload, think: u64, twice: bool) -> Tally {
+        let mut tally = Tally::new(Nanos(0), Nanos(10 * SECOND));
+        let mut requests = Requests::new(workload, 1 << 30, 1);
+        let mut now = 0;
+        while now < 10 * SECOND {
+            let over = Nanos(now + 10_000_000);
+            let request: Request = requests.next(0, 100);
+            for _ in 0..workload.outstanding {
+                (0..=u8::from(twice)).for_each(|_| tally.answered(Nanos(now), over, &request));
+            }
+            now = over.0 + think;
+        }
+        tally
+    }
+
+    #[test]
+    fn littles_law_holds_and_who_breaks_it_is_found() {
+        let workload = Workload { outstanding: 2, ..Workload::default() };
+        assert_eq!(check_littles_law(&workload, &tally(&workload, 0, false)), Ok(()));
+        let thinks = Workload { think_ms: 30, ..workload.clone() };
+        assert_eq!(check_littles_law(&thinks, &tally(&thinks, 30_000_000, false)), Ok(()));
+        // Planted: answers that are counted twice, one who asks without being counted, a pause that nobody knows of.
+        let broken = [
+            (workload.clone(), tally(&workload, 0, true)),
+            (Workload { outstanding: 3, ..workload.clone() }, tally(&workload, 0, false)),
+            (workload.clone(), tally(&workload, 3_000_000, false)),
+        ];
+        for (workload, tally) in broken {
+            let error = check_littles_law(&workload, &tally).expect_err("it does not hold");
+            assert!(error.contains("Little's law does not hold"), "{error}");
+        }
+        // A schedule is no closed loop.
+        let scheduled = Workload { rate: Some(5), ..workload };
+        assert_eq!(check_littles_law(&scheduled, &tally(&scheduled, 0, true)), Ok(()));
+    }
 }

@@ -1,5 +1,6 @@
 //! The requests of a workload, one after the other: a function of the description and the seed.
 
+use crate::zipf::Zipf;
 use crate::{Access, Workload};
 use forebay_base::Random;
 
@@ -18,15 +19,11 @@ struct Part {
 }
 
 impl Part {
-    fn place(&mut self, access: Access, random: &mut Random) -> u64 {
-        self.first
-            + match access {
-                Access::Random => random.below(self.places),
-                Access::Sequential => {
-                    self.next += 1;
-                    (self.next - 1) % self.places
-                }
-            }
+    /// The next place in sequence, and how often the part has been gone through before.
+    fn next(&mut self) -> (u64, u64) {
+        let next = self.next;
+        self.next += 1;
+        (self.first + next % self.places, next / self.places)
     }
 }
 
@@ -36,36 +33,60 @@ pub struct Requests {
     bytes: u64,
     /// Of all requests, how many of a hundred go to the first part.
     hot_percent: u64,
-    parts: [Part; 2],
-    read_percent: u64,
+    /// What is hot and the rest; or a part for each stream.
+    parts: Vec<Part>,
+    zipf: Option<Zipf>,
 }
 
 impl Requests {
     /// Requests to a volume of `size` bytes.
     pub fn new(workload: &Workload, size: u64, seed: u64) -> Requests {
         let bytes = workload.block_bytes();
-        let places = (size / bytes).max(1);
-        let hot = workload.hot.map_or(0, |hot| (places * hot.size_gib / workload.size_gib).max(1));
+        let of = |gib: u64| size / bytes * gib / workload.size_gib;
+        let places = workload.footprint_gib.map_or(size / bytes, of).max(1);
         let part = |first, places| Part { first, places, next: 0 };
+        let parts = if workload.has_streams() {
+            let each = (places / u64::from(workload.streams)).max(1);
+            (0..u64::from(workload.streams)).map(|stream| part(stream * each, each)).collect()
+        } else {
+            let hot = workload.hot.map_or(0, |hot| of(hot.size_gib).clamp(1, places));
+            vec![part(0, hot), part(hot, places.saturating_sub(hot).max(1))]
+        };
         Requests {
             random: Random::new(seed),
             access: workload.access,
             bytes,
             hot_percent: workload.hot.map_or(0, |hot| hot.percent.into()),
-            parts: [part(0, hot), part(hot, places.saturating_sub(hot).max(1))],
-            read_percent: workload.read_percent.into(),
+            parts,
+            zipf: workload.theta.map(|theta| Zipf::new(places, theta)),
         }
     }
-}
 
-impl Iterator for Requests {
-    type Item = Request;
-
-    fn next(&mut self) -> Option<Request> {
+    /// The next one of those who ask, of which `asker` is one.
+    pub fn next(&mut self, asker: usize, read_percent: u8) -> Request {
         let is_hot = self.hot_percent > 0 && self.random.below(100) < self.hot_percent;
-        let place = self.parts[usize::from(!is_hot)].place(self.access, &mut self.random);
-        let is_write = self.random.below(100) >= self.read_percent;
-        Some(Request { at: place * self.bytes, bytes: self.bytes, is_write })
+        let streams = self.parts.len();
+        let (place, sorted) = match (self.access, &self.zipf) {
+            (Access::Zipfian, Some(zipf)) => (zipf.place(&mut self.random), None),
+            (Access::Random | Access::Zipfian, _) => {
+                let part = &self.parts[usize::from(!is_hot)];
+                (part.first + self.random.below(part.places), None)
+            }
+            (Access::Sequential, _) if self.hot_percent > 0 => {
+                (self.parts[usize::from(!is_hot)].next().0, None)
+            }
+            // Without hot ones the first part is empty.
+            (Access::Sequential, _) => {
+                let part = if self.parts[0].places == 0 { 1 } else { asker % streams };
+                (self.parts[part].next().0, None)
+            }
+            (Access::Sort, _) => {
+                let (place, round) = self.parts[asker % streams].next();
+                (place, Some(round % 2 == 0))
+            }
+        };
+        let drawn = self.random.below(100) >= u64::from(read_percent);
+        Request { at: place * self.bytes, bytes: self.bytes, is_write: sorted.unwrap_or(drawn) }
     }
 }
 
@@ -74,24 +95,19 @@ mod tests {
     use super::*;
     use crate::Hot;
 
-    fn workload(access: Access, read_percent: u8) -> Workload {
-        Workload {
-            name: "w".into(),
-            block_kib: 8,
-            read_percent,
-            access,
-            size_gib: 1,
-            outstanding: 1,
-            rate: None,
-            think_ms: 0,
-            hot: None,
-        }
+    fn workload(access: Access) -> Workload {
+        Workload { name: "w".into(), block_kib: 8, access, ..Workload::default() }
+    }
+
+    fn some(workload: &Workload, size: u64, seed: u64, count: usize) -> Vec<Request> {
+        let mut requests = Requests::new(workload, size, seed);
+        let askers = workload.outstanding as usize;
+        (0..count).map(|nth| requests.next(nth % askers, workload.read_percent)).collect()
     }
 
     #[test]
     fn as_many_reads_as_were_asked_for_and_places_everywhere() {
-        let requests = Requests::new(&workload(Access::Random, 75), 100 << 13, 7);
-        let some: Vec<Request> = requests.take(20_000).collect();
+        let some = some(&Workload { read_percent: 75, ..workload(Access::Random) }, 100 << 13, 7, 20_000);
         let reads = some.iter().filter(|request| !request.is_write).count();
         assert!((14_700..15_300).contains(&reads), "{reads} of 20 000 are reads");
         let mut counts = [0; 100];
@@ -101,29 +117,47 @@ mod tests {
 
     #[test]
     fn a_sequence_begins_again_at_the_end_and_a_seed_says_it_all() {
-        let requests = || Requests::new(&workload(Access::Sequential, 50), 3 << 13, 7);
-        let places: Vec<u64> = requests().take(7).map(|request| request.at >> 13).collect();
+        let sequence = Workload { read_percent: 50, ..workload(Access::Sequential) };
+        let places: Vec<u64> = some(&sequence, 3 << 13, 7, 7).iter().map(|one| one.at >> 13).collect();
         assert_eq!(places, [0, 1, 2, 0, 1, 2, 0]);
-        assert!(requests().take(100).eq(requests().take(100)));
-        let other = Requests::new(&workload(Access::Sequential, 50), 3 << 13, 8);
-        assert!(!requests().take(100).eq(other.take(100)));
+        assert_eq!(some(&sequence, 3 << 13, 7, 100), some(&sequence, 3 << 13, 7, 100));
+        assert_ne!(some(&sequence, 3 << 13, 7, 100), some(&sequence, 3 << 13, 8, 100));
     }
 
     #[test]
     fn what_is_hot_is_asked_for_as_often_as_it_says() {
         for access in [Access::Random, Access::Sequential] {
-            let all = Workload {
-                size_gib: 10,
-                hot: Some(Hot { percent: 60, size_gib: 1 }),
-                ..workload(access, 100)
-            };
+            let hot = Some(Hot { percent: 60, size_gib: 1 });
+            let all = Workload { size_gib: 10, hot, ..workload(access) };
             let places: Vec<u64> =
-                Requests::new(&all, 1000 << 13, 7).take(20_000).map(|request| request.at >> 13).collect();
+                some(&all, 1000 << 13, 7, 20_000).iter().map(|request| request.at >> 13).collect();
             let hot = places.iter().filter(|place| **place < 100).count();
             assert!((11_700..12_300).contains(&hot), "{hot} of 20 000 are hot");
             // No place of either part is left out.
             let seen: std::collections::BTreeSet<u64> = places.into_iter().collect();
             assert_eq!((seen.len(), seen.last()), (1000, Some(&999)));
         }
+    }
+
+    #[test]
+    fn a_footprint_is_not_left() {
+        for (access, theta) in
+            [(Access::Random, None), (Access::Sequential, None), (Access::Zipfian, Some(0.9))]
+        {
+            let part = Workload { size_gib: 10, footprint_gib: Some(2), theta, ..workload(access) };
+            let last = some(&part, 1000 << 13, 7, 20_000).iter().map(|one| one.at >> 13).max();
+            assert_eq!(last, Some(199), "{access:?}");
+        }
+    }
+
+    #[test]
+    fn streams_have_their_own_parts_and_sorts_read_what_they_wrote() {
+        let streams = Workload { streams: 2, outstanding: 2, ..workload(Access::Sequential) };
+        let places: Vec<u64> = some(&streams, 8 << 13, 7, 6).iter().map(|one| one.at >> 13).collect();
+        assert_eq!(places, [0, 4, 1, 5, 2, 6]);
+        let sorts = Workload { streams: 2, outstanding: 2, ..workload(Access::Sort) };
+        let one: Vec<_> = some(&sorts, 4 << 13, 7, 12).into_iter().step_by(2).collect();
+        let told: Vec<_> = one.iter().map(|request| (request.at >> 13, request.is_write)).collect();
+        assert_eq!(told, [(0, true), (1, true), (0, false), (1, false), (0, true), (1, true)]);
     }
 }

@@ -1,0 +1,123 @@
+//! Reports for terminals.
+
+use crate::configuration::Configuration;
+use crate::report::{CaseReport, FigureReport, Report, percents};
+use std::fmt::Write;
+
+impl FigureReport {
+    /// Whose figure it is, and of what.
+    pub fn title(&self) -> String {
+        let over = self.over.as_ref().map_or(String::new(), |case| format!(", to '{case}'"));
+        format!("{}, {}{over}", self.workload, self.measure)
+    }
+}
+
+impl CaseReport {
+    /// What went over the ports and how much processors worked.
+    pub(crate) fn machine(&self) -> String {
+        let [to, from] = self.network.map(|bytes| bytes / 1e6);
+        let worked =
+            self.processors.map_or(String::new(), |part| format!(", processors busy {:.0} %", part * 100.0));
+        format!("network {to:.0} MB/s to the pools and {from:.0} from them{worked}")
+    }
+}
+
+impl Report {
+    /// For terminals.
+    pub fn text(&self) -> String {
+        let Configuration { name, title, source, traps, .. } = &self.configuration;
+        let mut text = format!("{name}: {title}\n");
+        if !source.is_empty() {
+            let _ = writeln!(text, "after {source}");
+        }
+        if let Some((verdict, reasons)) = self.likeness() {
+            let _ = writeln!(text, "{verdict}:");
+            reasons.iter().for_each(|reason| text.extend(["  ", reason, "\n"]));
+        }
+        traps.iter().for_each(|trap| text.extend(["TRAP ", trap, "\n"]));
+        self.cases.iter().for_each(|case| add_case(&mut text, case, self.seeds));
+        text.push('\n');
+        self.conditions().iter().for_each(|line| text.extend(["- ", line, "\n"]));
+        text
+    }
+}
+
+fn add_case(text: &mut String, case: &CaseReport, seeds: u64) {
+    let _ = writeln!(text, "\n{} ({})", case.name, case.verdict());
+    if !case.published.is_empty() {
+        let _ = writeln!(text, "  published: {}", case.published);
+    }
+    if let Some(why) = case.reason() {
+        let _ = writeln!(text, "  ours: {why}");
+    }
+    let between = |[least, most]: &[f64; 2], digits: usize| match seeds {
+        1 => String::new(),
+        _ => format!(" ({least:.digits$}–{most:.digits$})"),
+    };
+    for figure in &case.figures {
+        let FigureReport { published, ours, between: range, .. } = figure;
+        let (title, range, ratio) = (figure.title(), between(range, 2), ours / published);
+        let _ = writeln!(
+            text,
+            "  {title}: published {published}, ours {ours:.2}{range}, ours / published {ratio:.2}"
+        );
+    }
+    let _ = writeln!(text, "  {}", case.machine());
+    for (pool, busy) in case.busy.iter().enumerate() {
+        let _ = writeln!(
+            text,
+            "  pool {pool}, disks busy {:<9}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>13}",
+            percents(busy),
+            "needs/s",
+            "got/s",
+            "least/s",
+            "MB/s",
+            "mean ms",
+            "p99 ms",
+            "outstanding"
+        );
+        for client in case.clients.iter().filter(|client| client.pool == pool) {
+            let needs = client.needs_iops.map_or(String::new(), |needs| needs.to_string());
+            let told = |value: Option<f64>, what: &str| value.map(|value| format!("{value:.1} {what}"));
+            let others = [
+                told(client.orders_per_minute, "orders/min"),
+                told(client.hits_per_second, "/s from the client's cache"),
+                told(client.compression_ratio, ": 1 compressed"),
+                Some(client.verdict()).filter(|verdict| !verdict.is_empty()),
+            ];
+            let others = others.into_iter().flatten().collect::<Vec<_>>().join(", ");
+            let _ = writeln!(
+                text,
+                "    {:<27}{needs:>7}{:>9.0}{:>9}{:>9.1}{:>9.2}{:>9.2}{:>13.2}  {others}{}",
+                client.workload,
+                client.iops,
+                client.least_iops,
+                client.bytes_per_second / 1e6,
+                client.mean_ms,
+                client.p99_ms,
+                client.outstanding,
+                between(&client.iops_between, 0)
+            );
+            for phase in &client.phases {
+                let _ = writeln!(
+                    text,
+                    "      {} to {} s, {} asked: {:.0} got/s, {} at most, mean {:.2} ms, longest {:.1} ms",
+                    phase.from,
+                    phase.to,
+                    phase.rate,
+                    phase.iops,
+                    phase.most_iops,
+                    phase.mean_ms,
+                    phase.longest_ms
+                );
+            }
+        }
+    }
+    for load in &case.curve {
+        let _ = writeln!(
+            text,
+            "  {:>4} outstanding: {:>8.0} requests/s, mean {:.3} ms, p99 {:.3} ms",
+            load.outstanding, load.iops, load.mean_ms, load.p99_ms
+        );
+    }
+}
