@@ -67,6 +67,7 @@ fn components() -> utoipa::openapi::Components {
     }
     let mut schemas = Vec::new();
     all::<crate::Server>(&mut schemas);
+    all::<crate::ServerSet>(&mut schemas);
     all::<crate::Pool>(&mut schemas);
     all::<crate::PoolCreate>(&mut schemas);
     all::<crate::PoolAdd>(&mut schemas);
@@ -135,6 +136,8 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::WorksheetCreate>(&mut schemas);
     all::<crate::WorksheetSet>(&mut schemas);
     all::<crate::WorksheetExport>(&mut schemas);
+    all::<crate::Report>(&mut schemas);
+    all::<crate::ReportCreate>(&mut schemas);
     all::<crate::Plan>(&mut schemas);
     all::<Problem>(&mut schemas);
     ComponentsBuilder::new()
@@ -237,6 +240,14 @@ fn reply(operation: Operation) -> (&'static str, Response) {
                 .content("text/csv", bytes());
             "200"
         }
+        ReplyBody::Report => {
+            let any = RefOr::T(Schema::Object(Object::with_type(Type::Object)));
+            response = response
+                .description("The report")
+                .content("text/html", bytes())
+                .content("application/json", json(any));
+            "200"
+        }
         ReplyBody::Metrics => {
             response = response.description("The text").content("text/plain", bytes());
             "200"
@@ -290,7 +301,8 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
             | Parameter::From
             | Parameter::Resume
             | Parameter::Expression
-            | Parameter::Format => Object::with_type(Type::String),
+            | Parameter::Format
+            | Parameter::Form => Object::with_type(Type::String),
             Parameter::DryRun
             | Parameter::Unmap
             | Parameter::WithSnapshots

@@ -52,120 +52,42 @@ pub enum ReplyBody {
     WebSocket,
     /// 200: a worksheet's answers, as JSON or CSV.
     Export,
+    /// 200: a report, as HTML or JSON.
+    Report,
     /// 200: Prometheus' text.
     Metrics,
 }
 
-/// One call of the API.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Operation {
-    ServerShow,
-    DocumentShow,
-    PoolList,
-    PoolCreate,
-    PoolShow,
-    PoolSet,
-    PoolDestroy,
-    PoolImport,
-    PoolExport,
-    PoolAdd,
-    PoolScrub,
-    PoolTrim,
-    PoolCalibrate,
-    PoolLedger,
-    GroupRemove,
-    DiskList,
-    DiskScan,
-    DiskShow,
-    DiskReplace,
-    DiskRemove,
-    DiskOffline,
-    DiskOnline,
-    DiskClear,
-    DiskLocate,
-    VolumeList,
-    VolumeCreate,
-    VolumeShow,
-    VolumeSet,
-    VolumeDelete,
-    VolumePromote,
-    VolumeReclaim,
-    VolumeMove,
-    MoveList,
-    MoveKeep,
-    MoveAbandon,
-    ProjectList,
-    ProjectCreate,
-    ProjectShow,
-    ProjectSet,
-    ProjectDelete,
-    TrashList,
-    TrashShow,
-    TrashRestore,
-    TrashPurge,
-    SnapshotList,
-    SnapshotCreate,
-    SnapshotShow,
-    SnapshotSet,
-    SnapshotDelete,
-    SnapshotRollback,
-    SnapshotClone,
-    SnapshotSend,
-    SnapshotReceive,
-    ReceptionList,
-    ReceptionDelete,
-    HostList,
-    HostCreate,
-    HostShow,
-    HostSet,
-    HostDelete,
-    HostGroupList,
-    HostGroupCreate,
-    HostGroupShow,
-    HostGroupSet,
-    HostGroupDelete,
-    LevelList,
-    LevelCreate,
-    LevelShow,
-    LevelSet,
-    LevelDelete,
-    MappingList,
-    MappingCreate,
-    MappingShow,
-    MappingDelete,
-    SessionList,
-    SessionDrop,
-    TaskList,
-    TaskShow,
-    TaskCancel,
-    EventList,
-    TokenList,
-    TokenCreate,
-    TokenDelete,
-    SetupShow,
-    SetupFinish,
-    SetupLink,
-    LoginShow,
-    LoginCreate,
-    LoginEnd,
-    UserList,
-    UserCreate,
-    UserShow,
-    UserSet,
-    UserDelete,
-    AuditList,
-    AlertList,
-    EventStream,
-    StatisticList,
-    StatisticQuery,
-    StatisticStream,
-    WorksheetList,
-    WorksheetCreate,
-    WorksheetShow,
-    WorksheetSet,
-    WorksheetDelete,
-    WorksheetExport,
-    MetricsShow,
+macro_rules! operations {
+    ($($name:ident),* $(,)?) => {
+        /// One call of the API.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        pub enum Operation {
+            $($name),*
+        }
+
+        impl Operation {
+            pub const ALL: [Operation; [$(Operation::$name),*].len()] = [$(Operation::$name),*];
+        }
+    };
+}
+
+operations! {
+    ServerShow, ServerSet, DocumentShow, PoolList, PoolCreate, PoolShow, PoolSet, PoolDestroy, PoolImport,
+    PoolExport, PoolAdd, PoolScrub, PoolTrim, PoolCalibrate, PoolLedger, GroupRemove, DiskList, DiskScan,
+    DiskShow, DiskReplace, DiskRemove, DiskOffline, DiskOnline, DiskClear, DiskLocate, VolumeList,
+    VolumeCreate, VolumeShow, VolumeSet, VolumeDelete, VolumePromote, VolumeReclaim, VolumeMove, MoveList,
+    MoveKeep, MoveAbandon, ProjectList, ProjectCreate, ProjectShow, ProjectSet, ProjectDelete, TrashList,
+    TrashShow, TrashRestore, TrashPurge, SnapshotList, SnapshotCreate, SnapshotShow, SnapshotSet,
+    SnapshotDelete, SnapshotRollback, SnapshotClone, SnapshotSend, SnapshotReceive, ReceptionList,
+    ReceptionDelete, HostList, HostCreate, HostShow, HostSet, HostDelete, HostGroupList, HostGroupCreate,
+    HostGroupShow, HostGroupSet, HostGroupDelete, LevelList, LevelCreate, LevelShow, LevelSet, LevelDelete,
+    MappingList, MappingCreate, MappingShow, MappingDelete, SessionList, SessionDrop, TaskList, TaskShow,
+    TaskCancel, EventList, TokenList, TokenCreate, TokenDelete, SetupShow, SetupFinish, SetupLink,
+    LoginShow, LoginCreate, LoginEnd, UserList, UserCreate, UserShow, UserSet, UserDelete, AuditList,
+    AlertList, EventStream, StatisticList, StatisticQuery, StatisticStream, WorksheetList, WorksheetCreate,
+    WorksheetShow, WorksheetSet, WorksheetDelete, WorksheetExport, ReportList, ReportCreate, ReportShow,
+    ReportDelete, ReportDownload, MetricsShow,
 }
 
 use Operation::*;
@@ -174,116 +96,6 @@ use Operation::*;
 const LIST: &[Parameter] = &[Parameter::Limit, Parameter::Cursor, Parameter::Filter, Parameter::Sort];
 
 impl Operation {
-    pub const ALL: [Operation; 107] = [
-        ServerShow,
-        DocumentShow,
-        PoolList,
-        PoolCreate,
-        PoolShow,
-        PoolSet,
-        PoolDestroy,
-        PoolImport,
-        PoolExport,
-        PoolAdd,
-        PoolScrub,
-        PoolTrim,
-        PoolCalibrate,
-        PoolLedger,
-        GroupRemove,
-        DiskList,
-        DiskScan,
-        DiskShow,
-        DiskReplace,
-        DiskRemove,
-        DiskOffline,
-        DiskOnline,
-        DiskClear,
-        DiskLocate,
-        VolumeList,
-        VolumeCreate,
-        VolumeShow,
-        VolumeSet,
-        VolumeDelete,
-        VolumePromote,
-        VolumeReclaim,
-        VolumeMove,
-        MoveList,
-        MoveKeep,
-        MoveAbandon,
-        ProjectList,
-        ProjectCreate,
-        ProjectShow,
-        ProjectSet,
-        ProjectDelete,
-        TrashList,
-        TrashShow,
-        TrashRestore,
-        TrashPurge,
-        SnapshotList,
-        SnapshotCreate,
-        SnapshotShow,
-        SnapshotSet,
-        SnapshotDelete,
-        SnapshotRollback,
-        SnapshotClone,
-        SnapshotSend,
-        SnapshotReceive,
-        ReceptionList,
-        ReceptionDelete,
-        HostList,
-        HostCreate,
-        HostShow,
-        HostSet,
-        HostDelete,
-        HostGroupList,
-        HostGroupCreate,
-        HostGroupShow,
-        HostGroupSet,
-        HostGroupDelete,
-        LevelList,
-        LevelCreate,
-        LevelShow,
-        LevelSet,
-        LevelDelete,
-        MappingList,
-        MappingCreate,
-        MappingShow,
-        MappingDelete,
-        SessionList,
-        SessionDrop,
-        TaskList,
-        TaskShow,
-        TaskCancel,
-        EventList,
-        TokenList,
-        TokenCreate,
-        TokenDelete,
-        SetupShow,
-        SetupFinish,
-        SetupLink,
-        LoginShow,
-        LoginCreate,
-        LoginEnd,
-        UserList,
-        UserCreate,
-        UserShow,
-        UserSet,
-        UserDelete,
-        AuditList,
-        AlertList,
-        EventStream,
-        StatisticList,
-        StatisticQuery,
-        StatisticStream,
-        WorksheetList,
-        WorksheetCreate,
-        WorksheetShow,
-        WorksheetSet,
-        WorksheetDelete,
-        WorksheetExport,
-        MetricsShow,
-    ];
-
     pub fn method(self) -> Method {
         match self {
             PoolCreate | PoolImport | PoolExport | DiskScan | VolumeCreate | TaskCancel | TokenCreate => {
@@ -295,15 +107,17 @@ impl Operation {
             TrashRestore | ProjectCreate => Method::Post,
             SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
             HostCreate | HostGroupCreate | LevelCreate | MappingCreate => Method::Post,
-            SetupFinish | SetupLink | LoginCreate | UserCreate | WorksheetCreate => Method::Post,
-            PoolSet | VolumeSet | ProjectSet | SnapshotSet | UserSet => Method::Patch,
+            SetupFinish | SetupLink | LoginCreate | UserCreate | WorksheetCreate | ReportCreate => {
+                Method::Post
+            }
+            ServerSet | PoolSet | VolumeSet | ProjectSet | SnapshotSet | UserSet => Method::Patch,
             HostSet | HostGroupSet | LevelSet | WorksheetSet => Method::Patch,
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
                 Method::Delete
             }
             TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
             ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon => Method::Delete,
-            LoginEnd | UserDelete | WorksheetDelete => Method::Delete,
+            LoginEnd | UserDelete | WorksheetDelete | ReportDelete => Method::Delete,
             _ => Method::Get,
         }
     }
@@ -311,7 +125,7 @@ impl Operation {
     /// The path, with the object's name or UUID in braces.
     pub fn path(self) -> &'static str {
         match self {
-            ServerShow => "/api/v1/server",
+            ServerShow | ServerSet => "/api/v1/server",
             DocumentShow => "/api/v1/openapi.json",
             PoolList | PoolCreate => "/api/v1/pools",
             PoolShow | PoolSet | PoolDestroy => "/api/v1/pools/{pool}",
@@ -382,6 +196,9 @@ impl Operation {
             WorksheetList | WorksheetCreate => "/api/v1/worksheets",
             WorksheetShow | WorksheetSet | WorksheetDelete => "/api/v1/worksheets/{worksheet}",
             WorksheetExport => "/api/v1/worksheets/{worksheet}/export",
+            ReportList | ReportCreate => "/api/v1/reports",
+            ReportShow | ReportDelete => "/api/v1/reports/{report}",
+            ReportDownload => "/api/v1/reports/{report}/download",
             MetricsShow => "/metrics",
         }
     }
@@ -410,12 +227,14 @@ impl Operation {
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             LevelCreate | LevelSet | LevelDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
-            WorksheetCreate | WorksheetSet | WorksheetDelete => Access::Operator,
+            WorksheetCreate | WorksheetSet | WorksheetDelete | ReportCreate | ReportDelete => {
+                Access::Operator
+            }
             PoolCreate | PoolDestroy | PoolImport | PoolExport | DiskScan => Access::Admin,
             PoolSet | PoolAdd | PoolScrub | PoolTrim | PoolCalibrate | GroupRemove => Access::Admin,
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => Access::Admin,
             TokenList | TokenCreate | TokenDelete => Access::Admin,
-            SetupLink | UserList | UserCreate | UserDelete | AuditList => Access::Admin,
+            ServerSet | SetupLink | UserList | UserCreate | UserDelete | AuditList => Access::Admin,
             _ => Access::Viewer,
         }
     }
@@ -434,6 +253,8 @@ impl Operation {
     /// Schema name of the request body.
     pub fn input(self) -> Option<&'static str> {
         match self {
+            ServerSet => Some("ServerSet"),
+            ReportCreate => Some("ReportCreate"),
             PoolCreate => Some("PoolCreate"),
             PoolSet => Some("PoolSet"),
             PoolImport => Some("PoolImport"),
@@ -474,7 +295,7 @@ impl Operation {
 
     pub fn reply(self) -> ReplyBody {
         match self {
-            ServerShow => ReplyBody::Object("Server"),
+            ServerShow | ServerSet => ReplyBody::Object("Server"),
             DocumentShow => ReplyBody::Document,
             PoolList => ReplyBody::Page("Pool"),
             PoolShow | PoolSet => ReplyBody::Object("Pool"),
@@ -544,6 +365,11 @@ impl Operation {
             WorksheetShow | WorksheetSet => ReplyBody::Object("Worksheet"),
             WorksheetDelete => ReplyBody::Nothing,
             WorksheetExport => ReplyBody::Export,
+            ReportList => ReplyBody::Page("Report"),
+            ReportCreate => ReplyBody::Created("Report"),
+            ReportShow => ReplyBody::Object("Report"),
+            ReportDelete => ReplyBody::Nothing,
+            ReportDownload => ReplyBody::Report,
             MetricsShow => ReplyBody::Metrics,
         }
     }
@@ -551,9 +377,11 @@ impl Operation {
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
             PoolList | TaskList | TokenList | MoveList | UserList | AlertList | StatisticList => LIST,
-            HostList | HostGroupList | LevelList | WorksheetList => LIST,
+            HostList | HostGroupList | LevelList | WorksheetList | ReportList => LIST,
             WorksheetCreate | WorksheetSet | WorksheetDelete => &[Parameter::DryRun],
+            ServerSet | ReportCreate | ReportDelete => &[Parameter::DryRun],
             WorksheetExport => &[Parameter::Format],
+            ReportDownload => &[Parameter::Form],
             StatisticQuery => &[
                 Parameter::Expression,
                 Parameter::Since,

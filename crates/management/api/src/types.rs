@@ -672,17 +672,3 @@ pub struct Plan {
     /// What would change, a sentence each.
     pub changes: Vec<String>,
 }
-
-/// The daemon itself.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Server {
-    pub version: String,
-    pub cores: u32,
-    pub started_unix_ms: u64,
-    /// Where NBD clients connect, `HOST:PORT`; absent until it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nbd: Option<String>,
-    /// Where iSCSI initiators connect, likewise.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub iscsi: Vec<String>,
-}

@@ -13,7 +13,7 @@ const QUEUE_MAX: usize = 256;
 pub const SUBSCRIBERS_MAX: usize = 64;
 
 /// All resources that change by the API.
-pub const ALL: [&str; 17] = [
+pub const ALL: [&str; 19] = [
     "pools",
     "groups",
     "disks",
@@ -31,6 +31,8 @@ pub const ALL: [&str; 17] = [
     "tokens",
     "users",
     "worksheets",
+    "reports",
+    "server",
 ];
 
 /// Where changes are told.
@@ -81,6 +83,8 @@ pub fn touched(operation: Operation) -> &'static [&'static str] {
         TokenCreate | TokenDelete => &["tokens"],
         SetupFinish | UserCreate | UserSet | UserDelete | LoginCreate => &["users"],
         WorksheetCreate | WorksheetSet | WorksheetDelete => &["worksheets"],
+        ReportCreate | ReportDelete => &["reports"],
+        ServerSet => &["server"],
         _ => &[],
     }
 }

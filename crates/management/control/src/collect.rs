@@ -4,6 +4,8 @@
 //! over. Clients' requests are taken from the cores each second; what a pool did is taken from its ledger, which ends its seconds when it likes: one of
 //! them belongs to each of ours, and one may wait for the next ([`Pending`]), so that no second shows nothing, or two at once.
 //!
+//! An administrator may have nothing counted (`PATCH /server`): those seconds are missing, as if the daemon had not run.
+//!
 //! Nothing here waits for a disk. A pool or a core that does not answer in time is left out of that second.
 
 mod machine;
@@ -14,7 +16,7 @@ use crate::events::now_unix_ms;
 use forebay_base::Id;
 use forebay_pool::{DisksSecond, LedgerSecond, PoolStatus};
 use forebay_runtime::Cores;
-use forebay_target::take_facts;
+use forebay_target::{halt_facts, take_facts};
 use machine::Machine;
 use rows::{Names, Rows, Volume};
 use std::collections::{BTreeMap, VecDeque};
@@ -80,6 +82,7 @@ struct Collector {
 /// Collects until the daemon stops.
 pub async fn collect(shared: Arc<Shared>, cores: Cores) {
     let mut stopping = shared.stopping.subscribe();
+    let mut counts = shared.counts.subscribe();
     let mut collector = Collector {
         shared,
         cores,
@@ -91,15 +94,32 @@ pub async fn collect(shared: Arc<Shared>, cores: Cores) {
     };
     // What was counted before now belongs to no second.
     collector.second(0, true).await;
+    let mut is_whole = true;
     let mut before = now_unix_ms() / 1000;
     let into_second = Duration::from_millis(1000 - now_unix_ms() % 1000);
     let mut ticks =
         tokio::time::interval_at(tokio::time::Instant::now() + into_second, Duration::from_secs(1));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
+        let is_tick = tokio::select! {
+            _ = ticks.tick() => true,
+            // What tells lives as long as we.
+            changed = counts.changed() => changed.is_err(),
             _ = stopping.wait_for(|stopping| *stopping) => return,
+        };
+        let is_on = *counts.borrow_and_update();
+        if !is_tick {
+            halt_facts(collector.cores.clone(), !is_on).await;
+            is_whole = false;
+            continue;
+        }
+        if is_on && !is_whole {
+            // What of this second was counted is not all of it.
+            collector.pools.clear();
+            collector.second(0, true).await;
+        }
+        if !std::mem::replace(&mut is_whole, is_on) {
+            continue;
         }
         // The second that has just ended. The clock and the ticks may differ by some milliseconds, and somebody may set the clock.
         let ended = ((now_unix_ms() + 500) / 1000).saturating_sub(1);

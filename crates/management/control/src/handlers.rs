@@ -14,6 +14,7 @@ pub mod others;
 pub mod pools;
 pub mod projects;
 pub mod reclaim;
+pub mod reports;
 pub mod sessions;
 pub mod snapshots;
 pub mod statistics;

@@ -37,6 +37,7 @@ mod numbers;
 mod pace;
 mod passwords;
 mod replays;
+mod reports;
 mod request;
 mod routes;
 mod rules;
@@ -110,6 +111,9 @@ pub(crate) struct Shared {
     levels: levels::Levels,
     statistics: statistics::Statistics,
     worksheets: statistics::worksheets::Worksheets,
+    /// Whether statistics are counted.
+    counts: watch::Sender<bool>,
+    reports: reports::Reports,
     /// Worksheets, and what they pin, change one at a time.
     worksheet_turn: Mutex<()>,
     access: Arc<access::AccessMap>,
@@ -231,6 +235,8 @@ impl Daemon {
             engine,
             statistics: statistics::Statistics::open(&dir, events.clone(), kept, &pinned)?,
             worksheets,
+            counts: watch::Sender::new(true),
+            reports: reports::Reports::open(dir.clone())?,
             worksheet_turn: Mutex::new(()),
             configuration: configuration::Configuration::open(dir.clone())?,
             filling: filling::Filling::default(),

@@ -24,6 +24,8 @@ use tokio::sync::mpsc;
 
 /// The longest request names a thousand disks; a tenth of this would do for all that people send.
 pub const BODY_BYTES_MAX: usize = 256 << 10;
+/// A page with pictures and its figures, as JSON.
+pub const REPORT_BODY_BYTES_MAX: usize = 10 << 20;
 /// From the end of the header to the end of the body.
 const BODY_SECONDS_MAX: u64 = 10;
 const LIMIT_DEFAULT: usize = 100;
@@ -144,8 +146,8 @@ pub fn plan(action: &str, object: &str, changes: Vec<String>) -> Answered {
 }
 
 /// Reads a whole body, within the limits.
-pub async fn collect(body: Body) -> Result<Bytes, Problem> {
-    let reading = Limited::new(body, BODY_BYTES_MAX).collect();
+pub async fn collect(body: Body, most: usize) -> Result<Bytes, Problem> {
+    let reading = Limited::new(body, most).collect();
     let late =
         || Problem::new(Code::Timeout, format!("the body did not arrive within {BODY_SECONDS_MAX} seconds"));
     let read =
@@ -153,8 +155,8 @@ pub async fn collect(body: Body) -> Result<Bytes, Problem> {
     match read {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
-            Err(Problem::new(Code::TooLarge, format!("the body is larger than {BODY_BYTES_MAX} bytes"))
-                .remedy("No request of this API is that large."))
+            Err(Problem::new(Code::TooLarge, format!("the body is larger than {most} bytes"))
+                .remedy("No request of this kind is that large."))
         }
         Err(_) => Err(Problem::new(Code::Invalid, "the connection broke in the middle of the body")),
     }
@@ -177,7 +179,8 @@ impl<S: Sync, T: DeserializeOwned + Serialize> FromRequest<S> for Input<T> {
             .remedy("Send it with Content-Type: application/json.")
             .into());
         }
-        let bytes = collect(request.into_body()).await?;
+        // It is in memory by now, within its limit.
+        let bytes = collect(request.into_body(), REPORT_BODY_BYTES_MAX).await?;
         parse(&bytes).map(Input).map_err(Failure)
     }
 }
@@ -337,8 +340,11 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_are_limited() {
-        assert_eq!(collect(Body::from(vec![0; BODY_BYTES_MAX])).await.unwrap().len(), BODY_BYTES_MAX);
-        let problem = collect(Body::from(vec![0; BODY_BYTES_MAX + 1])).await.unwrap_err();
+        assert_eq!(
+            collect(Body::from(vec![0; BODY_BYTES_MAX]), BODY_BYTES_MAX).await.unwrap().len(),
+            BODY_BYTES_MAX
+        );
+        let problem = collect(Body::from(vec![0; BODY_BYTES_MAX + 1]), BODY_BYTES_MAX).await.unwrap_err();
         assert_eq!(problem.code, Code::TooLarge);
     }
 }

@@ -8,10 +8,10 @@ use crate::authentication::{Identity, Peer, Transport, authenticate, unauthentic
 use crate::changes::touched;
 use crate::handlers::{
     alerts, calibrate, disks, hosts, ledger, levels, logins, mappings, moves, others, pools, projects,
-    reclaim, sessions, snapshots, statistics, streams, trash, users, volumes, watch, worksheets,
+    reclaim, reports, sessions, snapshots, statistics, streams, trash, users, volumes, watch, worksheets,
 };
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
-use crate::request::{By, Failure, Principal, collect};
+use crate::request::{BODY_BYTES_MAX, By, Failure, Principal, REPORT_BODY_BYTES_MAX, collect};
 use crate::{Shared, static_files};
 use axum::Router;
 use axum::body::Body;
@@ -46,6 +46,7 @@ pub fn router(shared: Arc<Shared>, transport: Transport) -> Router {
 fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
     match operation {
         Operation::ServerShow => get(others::server_show),
+        Operation::ServerSet => patch(others::server_set),
         Operation::DocumentShow => get(others::document_show),
         Operation::PoolList => get(pools::list),
         Operation::PoolCreate => post(pools::create),
@@ -151,6 +152,11 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::WorksheetSet => patch(worksheets::set),
         Operation::WorksheetDelete => delete(worksheets::delete),
         Operation::WorksheetExport => get(worksheets::export),
+        Operation::ReportList => get(reports::list),
+        Operation::ReportCreate => post(reports::create),
+        Operation::ReportShow => get(reports::show),
+        Operation::ReportDelete => delete(reports::delete),
+        Operation::ReportDownload => get(reports::download),
         Operation::MetricsShow => get(statistics::metrics),
     }
 }
@@ -262,7 +268,10 @@ async fn change(
         return Ok(next.run(request).await);
     }
     let (parts, body) = request.into_parts();
-    let body = collect(body).await?;
+    // Held until it is answered: such a body is forty times as long as others may be.
+    let place = (operation == Operation::ReportCreate).then(|| shared.reports.begin()).transpose()?;
+    let most = if place.is_some() { REPORT_BODY_BYTES_MAX } else { BODY_BYTES_MAX };
+    let body = collect(body, most).await?;
     let key =
         parts.headers.get("idempotency-key").map(|value| value.to_str().unwrap_or_default().to_string());
     let key = key.filter(|_| operation.is_repeatable());

@@ -49,7 +49,8 @@ pub fn secure(headers: &mut HeaderMap) {
         (header::REFERRER_POLICY, "no-referrer"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ] {
-        headers.insert(name, HeaderValue::from_static(value));
+        // What is stricter stays.
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
 }
 

@@ -6,6 +6,8 @@
 //!
 //! What is counted is what the client asked for and got an answer to; how long it took runs from when the request had been received
 //! whole until its answer was ready, waiting at ceilings and for turns included. Of what failed there is only the number.
+//!
+//! Counting can be halted ([`halt_facts`]), for whoever wants to know what it costs: then an answer is one look at a flag of its core.
 
 use forebay_base::{Id, Nanos};
 use forebay_probe::Histogram;
@@ -86,11 +88,16 @@ struct Key {
 pub struct Watched {
     facts: RefCell<[Option<Box<Facts>>; Operation::ALL.len()]>,
     failed: Cell<u64>,
+    /// Its core's.
+    is_halted: Rc<Cell<bool>>,
 }
 
 impl Watched {
     /// A request was answered, of a volume of so many bytes.
     pub fn answered(&self, asked: &Asked, volume_bytes: u64, now: Nanos, is_ok: bool) {
+        if self.is_halted.get() {
+            return;
+        }
         if !is_ok {
             self.failed.set(self.failed.get() + 1);
             return;
@@ -127,17 +134,25 @@ impl Watched {
 
 /// All that is watched on a core.
 #[derive(Default)]
-struct Watches(RefCell<HashMap<Key, Rc<Watched>>>);
+struct Watches {
+    all: RefCell<HashMap<Key, Rc<Watched>>>,
+    is_halted: Rc<Cell<bool>>,
+}
 
 /// What this client does with this volume, on this core.
 pub fn watched(rt: &Rt, protocol: Protocol, client: &str, volume: Id) -> Rc<Watched> {
     let key = Key { protocol, client: client.into(), volume };
-    rt.local::<Watches>().0.borrow_mut().entry(key).or_default().clone()
+    rt.local::<Watches>().watched(key)
 }
 
 impl Watches {
+    fn watched(&self, key: Key) -> Rc<Watched> {
+        let new = || Rc::new(Watched { is_halted: self.is_halted.clone(), ..Watched::default() });
+        self.all.borrow_mut().entry(key).or_insert_with(new).clone()
+    }
+
     fn take(&self) -> Vec<ClientFacts> {
-        let mut all = self.0.borrow_mut();
+        let mut all = self.all.borrow_mut();
         let taken = all.iter().filter_map(|(key, watched)| watched.take(key)).collect();
         // Whose sessions have ended was told for the last time.
         all.retain(|_, watched| Rc::strong_count(watched) > 1);
@@ -147,17 +162,29 @@ impl Watches {
 
 /// What clients did since this was last asked, on all cores. A core that is being torn down tells nothing.
 pub async fn take_facts(cores: Cores) -> Vec<ClientFacts> {
+    on_each(cores, |watches| watches.take()).await.into_iter().flatten().collect()
+}
+
+/// Has nothing be counted on any core, or goes on with it; returns when that is so.
+pub async fn halt_facts(cores: Cores, is_halted: bool) {
+    on_each(cores, move |watches| watches.is_halted.set(is_halted)).await;
+}
+
+async fn on_each<T: Send + 'static>(
+    cores: Cores,
+    work: impl Fn(&Watches) -> T + Copy + Send + 'static,
+) -> Vec<T> {
     let asked = (0..cores.count()).map(|core| {
-        let (told, facts) = oneshot::channel();
+        let (told, answer) = oneshot::channel();
         cores.core(core).run(move |rt| {
             // Whoever asked may have gone.
-            let _ = told.send(rt.local::<Watches>().take());
+            let _ = told.send(work(&rt.local::<Watches>()));
         });
-        facts
+        answer
     });
     let mut all = Vec::new();
-    for facts in asked.collect::<Vec<_>>() {
-        all.extend(facts.await.unwrap_or_default());
+    for answer in asked.collect::<Vec<_>>() {
+        all.extend(answer.await.ok());
     }
     all
 }
@@ -180,7 +207,7 @@ mod tests {
     fn what_is_answered_is_counted_once_and_where_it_was() {
         let watches = Watches::default();
         let key = Key { protocol: Protocol::Nbd, client: "10.0.0.7".into(), volume: Id(1) };
-        let watched = watches.0.borrow_mut().entry(key).or_default().clone();
+        let watched = watches.watched(key);
         for nth in 0..128 {
             watched.answered(&asked(Operation::Read, nth << 13, 8192, 1000), 1 << 20, Nanos(51_000), true);
         }
@@ -204,12 +231,17 @@ mod tests {
         assert_eq!(of(Operation::Discard).map(|facts| facts.bytes), Some(0));
         assert!(of(Operation::Flush).is_some() && of(Operation::Other).is_none());
 
+        watches.is_halted.set(true);
+        watched.answered(&asked(Operation::Read, 0, 8192, 0), 1 << 20, Nanos(1), true);
+        assert!(watches.take().is_empty(), "nothing is counted");
+        watches.is_halted.set(false);
+
         // A session is there still, and did nothing; then it has gone, and so has what was watched.
         assert!(watches.take().is_empty());
-        assert_eq!(watches.0.borrow().len(), 1);
+        assert_eq!(watches.all.borrow().len(), 1);
         drop(watched);
         assert!(watches.take().is_empty());
-        assert!(watches.0.borrow().is_empty());
+        assert!(watches.all.borrow().is_empty());
     }
 
     #[test]

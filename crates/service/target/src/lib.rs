@@ -28,7 +28,7 @@ mod transport;
 
 pub use backing::{Catalog, Device, Found};
 pub use event::Events;
-pub use facts::{Asked, ClientFacts, Facts, Operation, PLACES, Protocol, Watched, take_facts};
+pub use facts::{Asked, ClientFacts, Facts, Operation, PLACES, Protocol, Watched, halt_facts, take_facts};
 pub use iscsi::{
     Access, Disk, HALF_OPEN_MAX, IscsiServer, IscsiSession, LOGIN_MAX, Mapping, Portal, Proof, Unknown,
     Volumes,

@@ -46,6 +46,8 @@ pub enum Parameter {
     Lines,
     /// Of an export.
     Format,
+    /// Of a report.
+    Form,
 }
 
 impl Parameter {
@@ -74,7 +76,7 @@ impl Parameter {
             Parameter::Until => "to",
             Parameter::Step => "step",
             Parameter::Lines => "limit",
-            Parameter::Format => "format",
+            Parameter::Format | Parameter::Form => "format",
         }
     }
     /// The least and the most that a number may be, as far as one number can tell.
@@ -128,6 +130,7 @@ impl Parameter {
             Parameter::Step => "Seconds of a step; without it, the least that makes 1000 at most.",
             Parameter::Lines => "At most this many lines, 1 to 100; 12 by default.",
             Parameter::Format => "`json`, the default, or `csv`.",
+            Parameter::Form => "`html`, the default, or `json`.",
             Parameter::DiscardChanges => {
                 "What the volume has had since is lost; without it, that is refused."
             }

@@ -7,6 +7,7 @@ impl Operation {
     pub fn summary(self) -> &'static str {
         match self {
             ServerShow => "The daemon's version",
+            ServerSet => "Have statistics counted, or not, until the daemon ends",
             DocumentShow => "This document",
             PoolList => "All pools",
             PoolCreate => "Create a pool",
@@ -120,6 +121,11 @@ impl Operation {
             WorksheetSet => "Change a worksheet",
             WorksheetDelete => "Delete a worksheet, and give up the interval that it pinned",
             WorksheetExport => "Everything that a worksheet's graphs show, as a file",
+            ReportList => "All reports",
+            ReportCreate => "Keep a report",
+            ReportShow => "One report, without its pages",
+            ReportDelete => "Delete a report",
+            ReportDownload => "A report's pages or figures",
             MetricsShow => {
                 "Counters, gauges and histograms in Prometheus' text format; clients are never labels"
             }

@@ -42,7 +42,7 @@ pub async fn create(
     if !is_right {
         return Ok((Extension(by), wrong()).into_response());
     }
-    shared.attempts().succeeded(&request.name, peer.0);
+    shared.attempts().succeeded(&request.name, peer.0, shared.uptime_ms());
     let id = user.id.clone();
     let shared_too = shared.clone();
     let told = blocking(move || {
@@ -201,6 +201,6 @@ pub async fn check_own(
             .remedy("Send the password that you have logged in with.")
             .into());
     }
-    shared.attempts().succeeded(&user.name, peer.0);
+    shared.attempts().succeeded(&user.name, peer.0, shared.uptime_ms());
     Ok(None)
 }

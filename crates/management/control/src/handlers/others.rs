@@ -1,25 +1,51 @@
 //! The daemon itself, tasks, events, the audit log and tokens.
 
 use crate::events::now_unix_ms;
-use crate::request::{Answered, Ask, Input, json, ok, plan};
+use crate::request::{Answered, Ask, Input, Principal, json, ok, plan};
 use crate::tasks::cannot_cancel;
 use crate::{Shared, blocking};
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use forebay_api::{Server, Severity, Task, TokenCreate};
+use forebay_api::{Server, ServerSet, Severity, Task, TokenCreate};
 use std::sync::Arc;
 use tokio::time::Instant;
 
 pub async fn server_show(State(shared): State<Arc<Shared>>) -> Answered {
+    ok(&server(&shared))
+}
+
+fn server(shared: &Shared) -> Server {
     let at = shared.configuration.addresses();
-    ok(&Server {
+    Server {
         version: env!("CARGO_PKG_VERSION").into(),
         cores: shared.cores as u32,
         started_unix_ms: shared.started_unix_ms,
         nbd: at.nbd,
         iscsi: at.iscsi,
-    })
+        statistics: *shared.counts.borrow(),
+    }
+}
+
+/// Nothing of it is remembered: whoever starts the daemon has statistics.
+pub async fn server_set(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    ask: Ask,
+    Input(request): Input<ServerSet>,
+) -> Answered {
+    let before = *shared.counts.borrow();
+    let after = request.statistics.unwrap_or(before);
+    let what = if after { "Statistics are counted." } else { "No statistics are counted." };
+    if ask.dry_run {
+        return plan("server.set", "server", Vec::from_iter((after != before).then(|| what.to_string())));
+    }
+    if shared.counts.send_replace(after) != after {
+        let code = if after { "statistics.on" } else { "statistics.off" };
+        super::told(&shared, &who, code, "server", what.trim_end_matches('.'));
+    }
+    ok(&server(&shared))
 }
 
 pub async fn document_show() -> Answered {
