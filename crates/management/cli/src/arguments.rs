@@ -4,6 +4,7 @@ use crate::disks::Disk;
 use crate::hosts::{Host, SessionCommand};
 use crate::levels::Level;
 use crate::projects::{Project, property};
+use crate::reports::ReportCommand;
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
 use crate::statistics::{Stat, WorksheetCommand};
@@ -82,6 +83,9 @@ pub enum Noun {
     /// Graphs that somebody has saved
     #[command(subcommand)]
     Worksheet(WorksheetCommand),
+    /// Reports that the appliance keeps
+    #[command(subcommand)]
+    Report(ReportCommand),
     /// Long work
     #[command(subcommand)]
     Task(Task),

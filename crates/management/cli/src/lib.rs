@@ -15,6 +15,8 @@ mod levels;
 mod moves;
 mod progress;
 mod projects;
+mod reports;
+mod screen;
 mod secret;
 mod show;
 mod size;
@@ -147,6 +149,7 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
         Noun::Top(command) => session(data_given)?.top(command),
         Noun::Stat(command) => session(data_given)?.stat(command),
         Noun::Worksheet(command) => session(data_given)?.worksheet(command),
+        Noun::Report(command) => session(data_given)?.report(command),
         Noun::Task(command) => session(data_given)?.task_command(command),
         Noun::Event(command) => session(data_given)?.event(command),
         Noun::Alert(command) => session(data_given)?.alert(command),
@@ -343,6 +346,15 @@ mod tests {
             "session list --host esx1",
             "session drop 7",
             "stat list",
+            "stat off",
+            "top volumes --sort latency --count 3",
+            "top clients --json",
+            "top disks",
+            "report add july a.html a.json --dry-run",
+            "report list",
+            "report show july",
+            "report export july --format json",
+            "report delete july",
             "stat query iscsi.ops[op=read][client] --from -3600 --to 0 --step 10 --limit 20",
             "stat query nbd.latency --from 1790000000 --to 1790000300 --json",
             "stat heatmap nbd.ops[latency] --from -60",
@@ -422,6 +434,8 @@ mod tests {
             ("volume map tank/a --host esx1 --lun 16384", "16384"),
             ("volume create tank/a --size 1G --logical-block 4K", "--host"),
             ("stat query", "<EXPRESSION>"),
+            ("top volumes --sort name", "possible values"),
+            ("report add july", "<FILE>"),
             ("stat query nbd.ops --limit 101", "101"),
             ("stat heatmap nbd.ops[latency] --step 0", "--step"),
             ("worksheet export x --format xml", "possible values"),

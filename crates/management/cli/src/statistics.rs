@@ -27,6 +27,10 @@ const COLOURS: [u8; 5] = [0, 24, 31, 172, 220];
 pub enum Stat {
     /// List what can be asked for
     List,
+    /// Have statistics counted again
+    On,
+    /// Have nothing counted until `stat on` or the daemon's next start: those seconds are missing
+    Off,
     /// Show a statistic over time, like `iscsi.ops[op=read][client]`
     Query {
         #[command(flatten)]
@@ -94,6 +98,14 @@ impl Session {
         match command {
             Stat::List => {
                 self.list(&self.client.all::<api::Statistic>(Operation::StatisticList, &[])?, show_statistics)
+            }
+            Stat::On | Stat::Off => {
+                let is_on = matches!(command, Stat::On);
+                let call = Call::new(Operation::ServerSet).body(&api::ServerSet { statistics: Some(is_on) });
+                let server: api::Server = self.client.get(call)?;
+                self.one(&server, |_| {
+                    self.say(if is_on { "Statistics are counted." } else { "Nothing is counted." })
+                })
             }
             Stat::Query { question, limit } => {
                 let answer: StatisticAnswer = self.client.get(question.call().query("limit", limit))?;

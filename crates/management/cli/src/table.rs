@@ -15,9 +15,10 @@ pub enum Tone {
 /// One cell.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    text: String,
-    tone: Tone,
-    right: bool,
+    pub text: String,
+    pub tone: Tone,
+    /// Aligned to the right.
+    pub right: bool,
 }
 
 impl Cell {
