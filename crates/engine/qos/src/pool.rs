@@ -13,7 +13,7 @@ const LEAD_PER_SECOND: u64 = 200;
 const LOOK_NS: u64 = 10_000_000;
 /// A window is set by so many requests at least, and never to less than this part of what it may be.
 const TIMED_MIN: u64 = 50;
-const WINDOW_PARTS: u64 = 32;
+const WINDOW_PARTS: u64 = 256;
 /// Nor to less than this part of the goals that are missed. The window is what somebody who comes waits for, if it is spread over the disks; where it is so short
 /// something else makes them late, and who has none would only have less.
 const GOAL_PARTS: u64 = 32;
@@ -284,7 +284,7 @@ mod tests {
     fn a_window_is_no_smaller_than_helps_those_that_are_late() {
         let line = Affine { fixed: 1000, byte_ps: 0 };
         for (goal, expected) in
-            [(3_200_000, 100_000), (320_000, 1_000_000 / WINDOW_PARTS), (64_000_000, 1_000_000)]
+            [(3_200_000, 100_000), (96_000, 1_000_000 / WINDOW_PARTS), (64_000_000, 1_000_000)]
         {
             let pool = Pool::new(1, Costs { read: line, write: line }, 1_000_000);
             let look = |looks: std::ops::RangeInclusive<u64>, took: u64, is_full: bool| {
@@ -308,7 +308,7 @@ mod tests {
             pool.set_window(1_000_000);
             assert_eq!(pool.window(), expected, "somebody has that still");
             // The first time it grows fast, until somebody is late.
-            look(901..=1050, goal, true);
+            look(901..=1100, goal, true);
             assert!(pool.is_wide_open());
             // Another one with that goal finds it as it is.
             pool.begin_narrow(goal);

@@ -1,10 +1,12 @@
 //! What a volume that was promised something gets, beside neighbours that take all there is.
 
-use super::{BLOCK, Bench, Figure, POOL, SECTOR, bench, failed};
+use super::{BLOCK, Bench, Figure, Machine, POOL, SECTOR, bench_on, failed};
 use crate::harness::{Failure, all};
 use forebay_base::{Id, MIB, Nanos, Random};
 use forebay_pool::{Class, Layout, Level, Rate, Setting, Volume, VolumeChange, VolumeInfo};
 use forebay_runtime::Rt;
+use forebay_simulation::Sheet;
+use forebay_simulation::model::FLASH_SATA;
 use futures_util::future::{join, join_all};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,14 +17,20 @@ const DISKS: usize = 4;
 const VOLUME: u64 = 96 * MIB;
 const SECONDS: u64 = 10;
 const SECOND: u64 = 1_000_000_000;
-/// What the database was promised, and asks for.
-const FLOOR: u64 = 4000;
-const GOAL: Duration = Duration::from_millis(10);
 const OLTP: Id = Id(1000);
 const WRITES_PERCENT: u64 = 25;
 
 /// Requests of one volume, by the second in which they were over: their latencies in nanoseconds.
 type Seconds = Rc<RefCell<Vec<Vec<u64>>>>;
+
+/// Disks, and what the database on them was promised: so many requests a second, which it asks for, each within a time.
+#[derive(Clone, Copy)]
+struct Scene {
+    disks: &'static str,
+    sheet: Option<Sheet>,
+    floor: u64,
+    goal: Duration,
+}
 
 /// How a neighbour works.
 #[derive(Clone, Copy)]
@@ -51,7 +59,7 @@ async fn request(volume: &Volume, rt: &Rt, at: u64, bytes: u64, is_write: bool) 
 
 impl Bench {
     /// So many requests a second at random moments, whether or not the ones before are answered.
-    async fn oltp(&self, info: &VolumeInfo, end: u64) -> Result<Seconds, Failure> {
+    async fn oltp(&self, info: &VolumeInfo, floor: u64, end: u64) -> Result<Seconds, Failure> {
         let seconds: Seconds = Rc::new(RefCell::new(vec![Vec::new(); SECONDS as usize]));
         let (mut random, mut waiting) = (Random::new(7), Vec::new());
         let (begun, mut next) = (self.rt.now().0, self.rt.now().0);
@@ -70,7 +78,7 @@ impl Bench {
                 Ok::<(), Failure>(())
             }));
             // Evenly, but for half of the distance.
-            next += SECOND / FLOOR / 2 + random.below(SECOND / FLOOR);
+            next += SECOND / floor / 2 + random.below(SECOND / floor);
         }
         all(waiting).await.into_iter().collect::<Result<Vec<()>, Failure>>()?;
         Ok(seconds)
@@ -119,8 +127,16 @@ fn percentile(sorted: &[u64], percent: usize) -> f64 {
     sorted.get(sorted.len() * percent / 100).copied().unwrap_or(u64::MAX) as f64 / 1e3
 }
 
-fn outcome(has_neighbours: bool, is_scheduled: bool) -> Result<Outcome, Failure> {
-    bench(Layout::Mirror, DISKS, 512, SECTOR, async move |bench| {
+fn outcome(scene: Scene, has_neighbours: bool, is_scheduled: bool) -> Result<Outcome, Failure> {
+    let machine = Machine {
+        layout: Layout::Mirror,
+        disks: DISKS,
+        disk_mib: 512,
+        sector: SECTOR,
+        sheet: scene.sheet,
+        memory: 4 * MIB,
+    };
+    bench_on(machine, async move |bench| {
         let oltp = bench.volume("oltp", VOLUME).await?;
         let mut others = Vec::new();
         for (name, pattern) in NEIGHBOURS.iter().filter(|_| has_neighbours) {
@@ -130,8 +146,8 @@ fn outcome(has_neighbours: bool, is_scheduled: bool) -> Result<Outcome, Failure>
             bench.engine.pool_calibrate(POOL).await.map_err(failed)?;
             let level = Level {
                 class: Class::MissionCritical,
-                floor: Rate { iops: FLOOR, bytes: 0 },
-                latency: Some(GOAL),
+                floor: Rate { iops: scene.floor, bytes: 0 },
+                latency: Some(scene.goal),
                 ..Level::default()
             };
             bench.engine.set_levels(&BTreeMap::from([(OLTP, level)])).await.map_err(failed)?;
@@ -148,11 +164,11 @@ fn outcome(has_neighbours: bool, is_scheduled: bool) -> Result<Outcome, Failure>
         }
         let end = bench.rt.now().0 + SECONDS * SECOND;
         let loads = join_all(others.iter().map(|(info, pattern)| bench.neighbour(info, *pattern, end)));
-        let (moved, seconds) = join(loads, bench.oltp(&oltp, end)).await;
+        let (moved, seconds) = join(loads, bench.oltp(&oltp, scene.floor, end)).await;
         let (moved, seconds) = (moved.into_iter().collect::<Result<Vec<u64>, Failure>>()?, seconds?);
         let iops_least = seconds.borrow().iter().map(Vec::len).min().unwrap_or(0) as f64;
         seconds.borrow_mut().iter_mut().for_each(|second| second.sort_unstable());
-        let is_in_time = |second: &&Vec<u64>| percentile(second, 99) <= GOAL.as_micros() as f64;
+        let is_in_time = |second: &&Vec<u64>| percentile(second, 99) <= scene.goal.as_micros() as f64;
         let in_time = seconds.borrow().iter().filter(is_in_time).count() as f64 / SECONDS as f64;
         let mut latencies: Vec<u64> = seconds.borrow().iter().flatten().copied().collect();
         latencies.sort_unstable();
@@ -162,17 +178,34 @@ fn outcome(has_neighbours: bool, is_scheduled: bool) -> Result<Outcome, Failure>
     })
 }
 
+/// Disks that serve one request after the other, with a goal that leaves much to neighbours, and flash with one that leaves little.
+const SCENES: [Scene; 2] = [
+    Scene { disks: "disks", sheet: None, floor: 4000, goal: Duration::from_millis(10) },
+    Scene {
+        disks: "SATA flash",
+        sheet: Some(Sheet::Flash(FLASH_SATA)),
+        floor: 10_000,
+        goal: Duration::from_millis(2),
+    },
+];
+
 pub fn service() -> Result<Vec<Figure>, Failure> {
-    let alone = outcome(false, true)?;
-    let (kept, open) = (outcome(true, true)?, outcome(true, false)?);
-    let with = |name: &str| format!("a floor of {FLOOR}/s beside six neighbours, {name}");
-    let plain = |name: &str, value: f64| Figure::plain(&with(name), value);
-    Ok(vec![
-        Figure::with_goal(&with("least of a second / floor"), kept.iops_least / FLOOR as f64, 0.95..=1.1),
-        Figure::with_goal(&with("seconds with p99 in time"), kept.in_time, 0.995..=1.0),
-        plain("p50 / alone", kept.p50_us / alone.p50_us),
-        plain("p99 / alone", kept.p99_us / alone.p99_us),
-        plain("p99 / without a level", kept.p99_us / open.p99_us),
-        plain("bytes of all / without a level", kept.moved / open.moved),
-    ])
+    let mut figures = Vec::new();
+    for scene in SCENES {
+        let alone = outcome(scene, false, true)?;
+        let (kept, open) = (outcome(scene, true, true)?, outcome(scene, true, false)?);
+        let Scene { disks, floor, goal, .. } = scene;
+        let with =
+            |name: &str| format!("a floor of {floor}/s within {goal:?} on {disks}, six neighbours: {name}");
+        let plain = |name: &str, value: f64| Figure::plain(&with(name), value);
+        figures.extend([
+            Figure::with_goal(&with("least of a second / floor"), kept.iops_least / floor as f64, 0.95..=1.1),
+            Figure::with_goal(&with("seconds with p99 in time"), kept.in_time, 0.995..=1.0),
+            plain("p50 / alone", kept.p50_us / alone.p50_us),
+            plain("p99 / alone", kept.p99_us / alone.p99_us),
+            plain("p99 / without a level", kept.p99_us / open.p99_us),
+            plain("bytes of all / without a level", kept.moved / open.moved),
+        ]);
+    }
+    Ok(figures)
 }
