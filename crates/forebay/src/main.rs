@@ -6,6 +6,7 @@ mod appliance;
 mod check;
 mod demo;
 mod iscsi;
+mod live;
 mod load;
 mod model;
 mod validate;

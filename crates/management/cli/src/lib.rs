@@ -7,6 +7,7 @@
 mod arguments;
 mod client;
 mod commands;
+mod daemon;
 mod disks;
 mod failure;
 mod help;
@@ -30,10 +31,11 @@ mod trash;
 mod users;
 mod validate;
 
+pub use daemon::{Daemon, Scratch};
 pub use disks::DiskModel;
 pub use failure::{Exit, Failure};
 pub use help::document;
-pub use validate::{Validate, ValidateRun};
+pub use validate::{Validate, ValidateRun, ValidateSize};
 
 use arguments::{Arguments, Noun};
 use clap::{CommandFactory, Parser};
@@ -86,6 +88,9 @@ pub struct CheckReport {
     pub findings: Vec<String>,
 }
 
+/// Finds the daemon, for a command that turns out to need it.
+pub type Connect<'a> = &'a dyn Fn() -> Result<Daemon, Failure>;
+
 /// What the command line does not do itself.
 pub struct Local {
     pub serve: fn(ServeOptions) -> Result<(), Failure>,
@@ -94,7 +99,7 @@ pub struct Local {
     /// Measures a device; prints what it finds, as JSON or for people.
     pub model: fn(DiskModel, json: bool) -> Result<Exit, Failure>,
     /// Prints what it finds, as JSON or for people.
-    pub validate: fn(Validate, json: bool) -> Result<Exit, Failure>,
+    pub validate: fn(Validate, json: bool, connect: Connect) -> Result<Exit, Failure>,
 }
 
 /// Runs one command; returns the exit status. `arguments` begin with the program's name.
@@ -162,7 +167,9 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
             show_check(&report, json);
             Ok(if report.findings.is_empty() { Exit::Ok } else { Exit::Failed })
         }
-        Noun::Validate(command) => (local.validate)(command, json),
+        Noun::Validate(command) => {
+            (local.validate)(command, json, &|| Ok(Daemon(session(data_given)?.client)))
+        }
         Noun::Completion { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "forebay", &mut std::io::stdout());
             Ok(Exit::Ok)
@@ -266,6 +273,10 @@ mod tests {
             "disk clear tank/3 --dry-run",
             "disk locate tank/3 --seconds 5 --no-wait",
             "disk model /dev/sdb",
+            "validate run c.toml --model --live --pool tank --case x --scale 8 --nbd 127.0.0.1:10810",
+            "validate run C --live --pool tank --seconds 10 --json",
+            "validate size --workloads w.toml --catalogue c.toml --runs 10 --configuration out.toml",
+            "validate import jobs.fio",
             "disk model f --write --yes --seconds 60 --json",
             "volume create tank/a --size 100G --block-size 8K --sync standard",
             "volume create tank/a --size 100G --format eagerzeroedthick",

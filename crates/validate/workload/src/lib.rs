@@ -7,6 +7,7 @@
 
 mod contents;
 mod drive;
+pub mod fio;
 mod host;
 mod link;
 mod requests;
