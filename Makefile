@@ -40,6 +40,7 @@ test:
 	  'compression=$(BENCH) --compression --quick' \
 	  'services=$(BENCH) --services --quick' \
 	  'levels=$(BENCH) --levels --quick' \
+	  'analytics=$(BENCH) --analytics --quick' \
 	  'simulator=cargo build --locked --profile test --workspace --bin sim' \
 	  'matrix=$(SIM) matrix' \
 	  'planted=$(SIM) planted' \
@@ -88,6 +89,7 @@ bench:
 	$(BENCH) --compression
 	$(BENCH) --services
 	$(BENCH) --levels
+	$(BENCH) --analytics
 
 # What takes too long for every change.
 nightly:
@@ -107,7 +109,8 @@ nightly:
 	  'parity=$(BENCH) --parity' \
 	  'compression=$(BENCH) --compression' \
 	  'services=$(BENCH) --services' \
-	  'levels=$(BENCH) --levels'
+	  'levels=$(BENCH) --levels' \
+	  'analytics=$(BENCH) --analytics'
 
 clean:
 	cargo clean

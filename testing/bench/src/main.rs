@@ -10,8 +10,10 @@
 //! figure, `--only` runs just the works whose names contain a text (`--only "random read"`), `--engine` just the bare
 //! device and the engine, `--iscsi` just iSCSI. `--import` times an import after a crash instead, `--parity` the code of parity, `--compression` what
 //! compression saves and costs, `--services` what snapshots, streams and formats of volumes cost, `--levels` whether the daemon keeps what service levels promise,
+//! `--analytics` what counting costs,
 //! `--instructions` counts what a request costs the engine in instructions.
 
+mod analytics;
 mod compression;
 mod import;
 mod instructions;
@@ -42,6 +44,7 @@ enum What {
     Compression,
     Services,
     Levels,
+    Analytics,
 }
 
 /// How much of it.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
             "--compression" => what = What::Compression,
             "--services" => what = What::Services,
             "--levels" => what = What::Levels,
+            "--analytics" => what = What::Analytics,
             "--only" => match arguments.next() {
                 Some(text) => only = text,
                 None => return usage(),
@@ -131,12 +135,15 @@ fn main() -> ExitCode {
         What::Parity => return verdict(parity::run(quick)),
         What::Compression => return verdict(compression::run(quick)),
         What::Services => return verdict(services::run(quick)),
-        What::Everything | What::Engine | What::Iscsi | What::Levels => {}
+        What::Everything | What::Engine | What::Iscsi | What::Levels | What::Analytics => {}
     }
     let Some(server) = server else { return usage() };
     host::prepare();
     if what == What::Levels {
         return verdict(levels::run(&server, quick));
+    }
+    if what == What::Analytics {
+        return verdict(analytics::run(&server, quick));
     }
     verdict(bench(&server, &scale, &only, what, json.as_deref()))
 }
@@ -159,7 +166,7 @@ fn usage() -> ExitCode {
     eprintln!(
         "usage: forebay-bench --server PATH/TO/forebay [--json FILE] [--quick] [--engine | --iscsi] [--only TEXT]"
     );
-    eprintln!("       forebay-bench --server PATH/TO/forebay --levels [--quick]");
+    eprintln!("       forebay-bench --server PATH/TO/forebay --levels | --analytics [--quick]");
     eprintln!("       forebay-bench --import [RECORDS]");
     eprintln!("       forebay-bench --instructions [TEXT]");
     eprintln!("       forebay-bench --parity | --compression | --services [--quick]");
