@@ -15,9 +15,9 @@ pub const SMALL: u64 = 4 << 10;
 pub const LARGE: u64 = 256 << 10;
 const DEPTHS: [u64; 3] = [1, FEW, MANY];
 /// Requests of a slice of the model: enough for a rate while it is fitted, and for a 99th percentile when it is judged.
-const FITTED: usize = 2000;
+const FITTED: usize = 20_000;
 const JUDGED: usize = 20_000;
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 8;
 /// Of the disk that is looked at, in the model: places do not matter to it.
 const MODELLED_BYTES: u64 = 64 << 20;
 /// Shorter stops are nobody's pauses.
