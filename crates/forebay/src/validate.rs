@@ -140,14 +140,11 @@ fn chosen(options: &ValidateRun) -> Result<Vec<Configuration>, Failure> {
 }
 
 fn run(options: ValidateRun, json: bool) -> Result<Exit, Failure> {
-    let mut reports = Vec::new();
-    for configuration in chosen(&options)? {
-        let name = configuration.name.clone();
-        let made = Report::make(configuration, options.seed);
+    let reports = Report::make_all(chosen(&options)?, options.seed, options.seeds).map_err(|error| {
         let remedy =
             "This is a mistake of Forebay's or of the configuration; `--seed` tries another course of events";
-        reports.push(made.map_err(|error| Failure::new(Exit::Failed, error, remedy).object(name))?);
-    }
+        Failure::new(Exit::Failed, error, remedy).object(&options.name)
+    })?;
     if json {
         println!("{}", serde_json::json!(reports));
     } else {

@@ -43,7 +43,10 @@ fn a_layout_is_validated_without_a_daemon() {
     assert!(place.run(&["validate", "list"]).expect(0).out.contains("Hitachi AMS 2100"));
     let listed = place.json(&["validate", "list"]);
     let cases = |nth: usize| (listed[nth]["name"].as_str(), listed[nth]["case"].as_array().map(Vec::len));
-    assert_eq!([cases(0), cases(1), cases(2)], [(Some("A"), Some(6)), (Some("C"), Some(10)), (None, None)]);
+    let listed: Vec<_> = (0..6).map(cases).collect();
+    let known =
+        [("A", 6), ("B", 5), ("C", 10), ("D", 3), ("E", 2)].map(|(name, cases)| (Some(name), Some(cases)));
+    assert_eq!((&listed[..5], listed[5]), (&known[..], (None, None)));
     place.run(&["validate", "run", "C"]).expect(2).says("--model");
     place.run(&["validate", "run", "Z", "--model"]).expect(3).says("no such reference architecture");
     place.run(&["validate", "run", "./mine.toml", "--model"]).expect(2).says("cannot be read");
@@ -76,6 +79,9 @@ fn a_layout_is_validated_without_a_daemon() {
     let page = std::fs::read_to_string(place.path().join("page.html")).unwrap();
     assert!(page.contains("One file server &lt;on a mirror&gt;") && page.contains("--seed 1"));
     std::fs::write(place.path().join("mine.toml"), mine.replace("published-met = []", "")).unwrap();
+    // The same seeds give the same bytes, whichever processor does what.
+    let several = [&run[..6], &["--seeds", "3", "--json"]].concat();
+    assert_eq!(place.run(&several).expect(0).out, place.run(&several).expect(0).out);
     let report = &place.json(&run)[0];
     let client = &report["cases"][0]["clients"][0];
     assert_eq!(client["met"], true);

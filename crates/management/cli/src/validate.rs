@@ -65,6 +65,9 @@ pub struct ValidateRun {
     /// The same seed gives the same figures
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Run each case with so many seeds, and say how far they are apart
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub seeds: u64,
     /// Measure for so many seconds instead of those that the file says
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub seconds: Option<u64>,

@@ -184,6 +184,11 @@ pub struct Case {
     pub name: String,
     #[serde(rename = "pool")]
     pub pools: Vec<Pool>,
+    /// Instead of the machine's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
     #[serde(default)]
     pub published: String,
     /// Figures of workloads, of all clients of each together.
@@ -444,6 +449,10 @@ impl Configuration {
         let told = case.published_met.iter().flatten().chain(figures);
         if let Some(name) = told.into_iter().find(|name| volumes().all(|volume| volume != *name)) {
             return Err(format!("of '{name}' something was published, but it is in no pool"));
+        }
+        let own = [case.warm_seconds, case.seconds].into_iter().flatten();
+        if own.into_iter().any(|seconds| !(1..=SECONDS_MAX).contains(&seconds)) {
+            return Err(format!("warm-seconds, seconds: give 1 to {SECONDS_MAX}"));
         }
         let over = case.figures.iter().filter_map(|figure| figure.over.as_ref());
         for other in over {

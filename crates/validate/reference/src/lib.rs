@@ -21,7 +21,13 @@ pub use report::{
 };
 
 /// Those that come with the product.
-const TEXTS: [&str; 2] = [include_str!("../configurations/a.toml"), include_str!("../configurations/c.toml")];
+const TEXTS: [&str; 5] = [
+    include_str!("../configurations/a.toml"),
+    include_str!("../configurations/b.toml"),
+    include_str!("../configurations/c.toml"),
+    include_str!("../configurations/d.toml"),
+    include_str!("../configurations/e.toml"),
+];
 
 /// The published ones.
 pub fn references() -> Vec<Configuration> {

@@ -3,7 +3,7 @@
 //! A case is run once for each seed. Counts and histograms of all runs are put together before a percentile is read from them, and how far the runs
 //! are apart is told beside the mean. Runs are independent of each other and of the order in which they are done, so they are done side by side.
 
-use crate::configuration::{Case, Configuration, Figure, Machine, Measure};
+use crate::configuration::{Case, Configuration, Figure, Measure};
 use crate::model::{Got, Outcome, run};
 use forebay_pool::Standing;
 use forebay_workload::{Tally, Workload};
@@ -153,7 +153,7 @@ pub fn check_littles_law(workload: &Workload, tally: &Tally) -> Result<(), Strin
 
 impl ClientReport {
     /// Of the same client in the runs of all seeds.
-    fn new(configuration: &Configuration, runs: &[&Got]) -> ClientReport {
+    fn new(configuration: &Configuration, warm_seconds: u64, runs: &[&Got]) -> ClientReport {
         let first = runs[0];
         let client = configuration.client(&first.workload).expect("it ran");
         let needs = client.needs.map(|needs| needs.iops);
@@ -194,7 +194,7 @@ impl ClientReport {
             best_effort: runs.iter().any(|run| run.standing == Some(Standing::BestEffort)),
             met: needs.map(|needs| runs.iter().all(|run| is_met(&run.tally, needs))),
             seconds: seconds.map(|second| (second.requests, mean((second.requests, second.took)))).collect(),
-            phases: phases(&configuration.machine, workload, &first.tally),
+            phases: phases(warm_seconds, workload, &first.tally),
         }
     }
 
@@ -211,16 +211,16 @@ impl ClientReport {
     }
 }
 
-fn phases(machine: &Machine, workload: &Workload, tally: &Tally) -> Vec<PhaseReport> {
+fn phases(warm_seconds: u64, workload: &Workload, tally: &Tally) -> Vec<PhaseReport> {
     let (mut begins, mut found) = (0, Vec::new());
     for (nth, phase) in workload.phases.iter().enumerate() {
         let is_last = nth + 1 == workload.phases.len();
         let ends = if is_last { u64::MAX } else { begins + phase.seconds };
         // Phases begin with the load, which is measured later.
-        let measured = |second: u64| second.saturating_sub(machine.warm_seconds).min(machine.seconds);
+        let measured = |second: u64| second.saturating_sub(warm_seconds).min(tally.seconds().len() as u64);
         let (from, to) = (measured(begins), measured(ends));
         begins = ends;
-        let seconds = &tally.seconds()[from as usize..(to as usize).min(tally.seconds().len())];
+        let seconds = &tally.seconds()[from as usize..to as usize];
         if seconds.is_empty() {
             continue;
         }
@@ -310,7 +310,8 @@ impl CaseReport {
     ) -> CaseReport {
         let client = |nth: usize| {
             let runs: Vec<&Got> = outcomes.iter().map(|outcome| &outcome.clients[nth]).collect();
-            ClientReport::new(configuration, &runs)
+            let warm_seconds = case.warm_seconds.unwrap_or(configuration.machine.warm_seconds);
+            ClientReport::new(configuration, warm_seconds, &runs)
         };
         let clients: Vec<_> = (0..outcomes[0].clients.len()).map(client).collect();
         // A workload that comes several times is met if each of it is.
@@ -380,22 +381,20 @@ struct Job {
 
 impl Job {
     fn run(&self, configurations: &[Configuration]) -> Result<Outcome, String> {
-        let configuration = &configurations[self.configuration];
-        let mut own;
-        let (configuration, case) = match self.load {
-            None => (configuration, &configuration.cases[self.case]),
-            Some(load) => {
-                own = configuration.clone();
-                let curve = own.cases[self.case].curve.clone().expect("it has a point of one");
-                own.machine.seconds = curve.seconds;
-                own.machine.warm_seconds = own.machine.warm_seconds.min(curve.seconds);
-                let closed = own.workloads.iter_mut().map(|client| &mut client.workload);
-                for workload in closed.filter(|workload| workload.is_closed()) {
-                    workload.outstanding = load;
-                }
-                (&own, &own.cases[self.case])
+        let mut own = configurations[self.configuration].clone();
+        let case = own.cases[self.case].clone();
+        let machine = &mut own.machine;
+        machine.warm_seconds = case.warm_seconds.unwrap_or(machine.warm_seconds);
+        machine.seconds = case.seconds.unwrap_or(machine.seconds);
+        if let (Some(load), Some(curve)) = (self.load, &case.curve) {
+            machine.seconds = curve.seconds;
+            machine.warm_seconds = machine.warm_seconds.min(curve.seconds);
+            let closed = own.workloads.iter_mut().map(|client| &mut client.workload);
+            for workload in closed.filter(|workload| workload.is_closed()) {
+                workload.outstanding = load * workload.streams;
             }
-        };
+        }
+        let (configuration, case) = (&own, &case);
         let failed =
             |error: String| format!("{}, {}, seed {}: {error}", configuration.name, case.name, self.seed);
         let outcome = run(configuration, case, self.seed).map_err(failed)?;
@@ -506,7 +505,7 @@ impl Report {
             seeds => format!("each of {seeds} seeds from {} on", self.seed),
         };
         let run = format!(
-            "{} s were measured after {} s of the same load, with {seeds}. Disks and volumes were {scale} times smaller than they are said to be, with \
+            "{} s were measured after {} s of the same load, where a case does not say otherwise, with {seeds}. Disks and volumes were {scale} times smaller than they are said to be, with \
              the same seeks and rates; each pool had {} MiB of memory, which is {:.1} GiB for volumes of full size; all clients shared a network of {} ports of {} Gbit/s each way, whose \
              messages go one after the other.",
             machine.seconds,

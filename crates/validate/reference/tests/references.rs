@@ -66,6 +66,19 @@ fn mistakes_are_named() {
         ("\"email\", \"stream", "\"mail\", \"stream", "there is no workload 'mail'"),
         ("outstanding = 8", "outstanding = 8\nspeed = 9", "speed"),
         ("seconds = 10", "seconds = 36000", "seconds is 36000"),
+        (
+            "access = \"random\"",
+            "access = \"zipfian\"",
+            "workload 'oltp': theta: give it with zipfian access",
+        ),
+        ("rate = 230", "rate = 230\ncompression = \"rar\"", "'rar' is no compression"),
+        (
+            "memory-mib = 64",
+            "memory-mib = 64\nprocessor = { cores = 0, read-ns = 1, write-ns = 1, kib-ns = 1, source = \"\" }",
+            "1 to 1024 cores",
+        ),
+        ("groups = 2", "groups = 2\nsector-bytes = 1000", "sector-bytes"),
+        ("groups = 2", "groups = 2\ndisk = \"tape\"", "there is no model of 'tape'"),
     ];
     for (right, wrong, message) in cases {
         assert!(good.contains(right), "{right} in\n{good}");
