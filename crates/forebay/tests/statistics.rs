@@ -261,6 +261,65 @@ fn a_stream_tells_each_second_of_what_was_asked_for() {
 }
 
 #[test]
+fn who_does_not_read_holds_up_nobody_and_fills_no_memory() {
+    let place = Place::new();
+    let (daemon, _) = set_up(&place);
+    let bearer = format!("Authorization: Bearer {}\r\n", token(&place, "viewer"));
+    let heavy = |socket: &mut Socket| {
+        for id in 0..64 {
+            let name = ["nbd.ops[latency]", "disk.latency[device][op]", "cpu.used[part]"][id % 3];
+            socket.send(&format!(r#"{{"subscribe": {id}, "expression": "{name}", "limit": 100}}"#));
+        }
+    };
+    let mut reader = Socket::open(&daemon, &bearer).unwrap();
+    reader.send(r#"{"subscribe": 1, "expression": "observer.rows"}"#);
+    let second = |socket: &mut Socket| socket.until(|message| message.get("at_unix_s").is_some());
+    let first = second(&mut reader)["at_unix_s"].as_u64().unwrap();
+    let silent: Vec<Socket> = (0..30)
+        .map(|_| {
+            let mut socket = Socket::open(&daemon, &bearer).unwrap();
+            heavy(&mut socket);
+            socket
+        })
+        .collect();
+    second(&mut reader);
+    let before = daemon.resident();
+    for nth in 2..8 {
+        work(&daemon);
+        let told = second(&mut reader);
+        assert_eq!(told["at_unix_s"].as_u64(), Some(first + nth), "a second each second: {told}");
+    }
+    let grown = daemon.resident().saturating_sub(before);
+    assert!(grown < 48 * MIB, "{grown} bytes for those who do not read");
+    drop(silent);
+    daemon.stop();
+}
+
+#[test]
+fn what_is_switched_off_is_missing_and_comes_back() {
+    let place = Place::new();
+    let (daemon, secret) = set_up(&place);
+    let api = daemon.api(&secret);
+    let switch = |on: bool| api.call("PATCH", "/api/v1/server", "", Some(json!({"statistics": on})));
+    let viewer = token(&place, "viewer");
+    daemon.api(&viewer).call("PATCH", "/api/v1/server", "", Some(json!({}))).problem(403, "forbidden");
+    assert_eq!(switch(false).json()["statistics"], false);
+    assert_eq!(api.get("/api/v1/server").json()["statistics"], false);
+    work(&daemon);
+    let kept =
+        |answer: &Value| answer["total"]["values"].as_array().unwrap().iter().flat_map(Value::as_f64).count();
+    let quiet = || ask(&api, "observer.rows", "&from=-2&to=0&step=1");
+    until("seconds that are missing", || (kept(&quiet()) == 0).then_some(()));
+    assert_eq!(sum(&ask(&api, "nbd.ops", "&from=-60&to=0&step=1")["total"]["values"]), 0.0);
+    place.run(&["stat", "on"]).expect(0).says("counted");
+    until("seconds again", || (kept(&quiet()) > 0).then_some(()));
+    work(&daemon);
+    let all = || sum(&ask(&api, "nbd.ops", "&from=-60&to=0&step=1")["total"]["values"]);
+    until("the requests after that, and none of those before", || (all() == 80.0).then_some(()));
+    daemon.stop();
+}
+
+#[test]
 fn a_worksheet_keeps_its_interval_and_gives_it_up() {
     let place = Place::new();
     let (daemon, secret) = set_up(&place);

@@ -22,6 +22,10 @@ use std::time::Duration;
 pub use measured::{FEW, MANY, MeasuredCosts, MeasuredSheet, POINTS, Pauses, Spread};
 
 /// What a data sheet says of a device.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a machine has few, and they are copied as the other sheets are"
+)]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Sheet {
     Disk(DiskSheet),

@@ -400,8 +400,11 @@ mod tests {
     use super::*;
     use forebay_api::{StatisticKind, StatisticLine};
 
-    fn answer(lines: &[(&[(&str, &str)], &[Option<f64>])]) -> StatisticAnswer {
-        let line = |(labels, values): &(&[(&str, &str)], &[Option<f64>])| StatisticLine {
+    /// Labels, and a value for each second.
+    type Line<'a> = (&'a [(&'a str, &'a str)], &'a [Option<f64>]);
+
+    fn answer(lines: &[Line]) -> StatisticAnswer {
+        let line = |(labels, values): &Line| StatisticLine {
             labels: labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
             mean: 0.0,
             greatest: 0.0,

@@ -110,16 +110,19 @@ impl Nbd {
         loop {
             let mut rest = &input[..];
             let bytes_of = |cookie| self.waiting.borrow().get(&cookie).map_or(0, |waiting| waiting.bytes);
-            let mut is_whole = true;
-            while let Ok(Some(Reply { cookie, result })) = take_reply(&mut rest, Style::Simple, bytes_of) {
-                match self.waiting.borrow_mut().remove(&cookie) {
-                    Some(waiting) => waiting.done.complete(result.is_ok()),
-                    None => is_whole = false,
+            let is_whole = loop {
+                match take_reply(&mut rest, Style::Simple, bytes_of) {
+                    Ok(Some(Reply { cookie, result })) => match self.waiting.borrow_mut().remove(&cookie) {
+                        Some(waiting) => waiting.done.complete(result.is_ok()),
+                        None => break false,
+                    },
+                    Ok(None) => break true,
+                    Err(_) => break false,
                 }
-            }
+            };
             let used = input.len() - rest.len();
             input.drain(..used);
-            // Whatever is not a reply is found out with the next ones, which never end.
+            // What answers nothing, or is no answer, leaves nothing to go by.
             if !is_whole || receive(&self.rt, &self.stream, &mut input).await.is_err() {
                 self.end();
                 return;

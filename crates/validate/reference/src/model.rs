@@ -109,7 +109,7 @@ pub fn run(configuration: &Configuration, case: &Case, seed: u64) -> Result<Outc
 
 /// Where what a client asks for is.
 enum Place {
-    Volume(VolumeInfo),
+    Volume(Box<VolumeInfo>),
     /// On these disks, from this byte on.
     Disks(Vec<String>, u64),
 }
@@ -169,7 +169,7 @@ impl Work {
                 let client = self.configuration.client(workload).expect("the configuration was checked");
                 let info = self.volume(&engine, &name, nth, client).await?;
                 let (client, size) = (client.clone(), info.size);
-                targets.push(Asked { pool: number, client, size, place: Place::Volume(info) });
+                targets.push(Asked { pool: number, client, size, place: Place::Volume(Box::new(info)) });
             }
             // Volumes follow what they were promised from here on.
             engine.pool_calibrate(&name).await.map_err(told)?;

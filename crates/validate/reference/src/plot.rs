@@ -42,9 +42,9 @@ pub(crate) fn plot(title: &str, x_name: &str, y_name: &str, lines: &[Line]) -> S
             x_most * part
         );
     }
-    let _ = write!(
+    let _ = writeln!(
         svg,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{x_name}</text><text x=\"{LEFT}\" y=\"11\">{y_name}</text></g>\n",
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{x_name}</text><text x=\"{LEFT}\" y=\"11\">{y_name}</text></g>",
         LEFT + wide / 2.0,
         HEIGHT - 6.0
     );
