@@ -354,7 +354,9 @@ impl Client {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let broken = |error: hyper::Error| self.target.unreachable(format!("the connection broke: {error}"));
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        // Writes of one piece are sends without SIGPIPE, which would end a command in silence when the daemon goes at that moment; those of several are not.
+        let connecting = http1::Builder::new().writev(false).handshake(TokioIo::new(stream));
+        let (mut sender, connection) = connecting.await.map_err(broken)?;
         // It ends with the connection; what went wrong the sender reports.
         tokio::spawn(connection);
         let mut request = Request::builder()
