@@ -32,6 +32,7 @@ NAMES = {
     "users": ["somebody", "root"],
     "tokens": ["spare"],
     "worksheets": ["sheet"],
+    "reports": ["sizing"],
     # No request makes one of these alone, so what stands here has to be looked up.
     "tasks": [],
     "mappings": [],
@@ -72,6 +73,7 @@ def bodies(disks):
         "PoolScrub": {"action": "start"},
         "ProjectCreate": {"name": "tank/play", "compression": "zstd-3", "quota_bytes": 64 * MIB, "hosts": ["esx2"]},
         "ProjectSet": {"compression": "off", "sync": "standard", "level": "gold", "inherit": ["hosts"]},
+        "ReportCreate": {"name": "validation", "html": "<p>All met.</p>", "json": "[]"},
         "SetupFinish": {"name": "root", "password": "correct horse battery", "secret": "not-the-secret"},
         "SnapshotCreate": {"name": "now", "volumes": ["tank/one", "tank/two"]},
         "SnapshotSet": {"held": True, "template": False},
@@ -105,7 +107,7 @@ class World:
         self.pools(made)
         mine = {kind: set(names) for kind, names in NAMES.items()}
         # From what holds others back to what is held.
-        for kind in ["mappings", "volumes", "snapshots", "trash", "projects", "levels", "host-groups", "hosts", "tokens", "users", "worksheets"]:
+        for kind in ["mappings", "volumes", "snapshots", "trash", "projects", "levels", "host-groups", "hosts", "tokens", "users", "worksheets", "reports"]:
             self.thin(kind, mine[kind] | ALWAYS | (set(self.clones()) if kind == "volumes" else set()))
 
         def need(kind, name, body, also=None):
@@ -150,6 +152,7 @@ class World:
         need("users", "somebody", {"role": "viewer", "password": "correct horse battery"})
         need("tokens", "spare", {"role": "viewer"})
         need("worksheets", "sheet", {"spec": {"graphs": [GRAPH], "seconds": 60}})
+        need("reports", "sizing", {"html": "<p>Enough.</p>", "json": "{}"})
         if not owner.call("GET", "/api/v1/mappings?volume=tank%2Fone")["items"]:
             owner.call("POST", "/api/v1/mappings", {"volume": "tank/one", "host": "esx1"})
             made.append("a mapping")
