@@ -24,6 +24,9 @@ use std::rc::Rc;
 
 /// One device read: longer ones gain nothing and hold their memory longer.
 const RUN_BYTES_MAX: usize = 1 << 20;
+/// Reads up to this size are cached; larger ones are streams.
+const CACHE_READ_BYTES_MAX: usize = 64 << 10;
+
 /// What is read ahead from so many places has one turn.
 const PLACES_AHEAD: usize = 8;
 
@@ -61,8 +64,7 @@ enum Source {
 }
 
 impl Shard {
-    /// Keeps a block that was read, if it was asked for before. Large requests are no exception: a table that is read again and again should be read from memory, and a
-    /// scan that is not is kept out like any other block that is read once.
+    /// Keeps a block that was read, if it was asked for before.
     pub fn cache_insert(&self, ptr: &Ptr, data: Buf) {
         if !self.doorkeeper.borrow_mut().knows(ptr.addr().0) {
             return;
@@ -93,11 +95,14 @@ impl Shard {
         }
     }
 
-    /// A block that was read ahead is asked for. Once its reader has done with it, it is like one that was read from the disks.
-    fn consume(&self, block: u64, ptr: &Ptr, data: &Buf, reader: Reader) {
+    /// A block that was read ahead is asked for. Who has done with it does not keep it from others, unless that is one of few: it is then like one that was read
+    /// from the disks.
+    fn consume(&self, block: u64, ptr: &Ptr, data: &Buf, reader: Reader, is_stream: bool) {
         if matches!(reader, Reader::Consumer(done) if block < done) {
             self.ahead.borrow_mut().remove(ptr.addr().0);
-            self.cache_insert(ptr, data.clone());
+            if !is_stream {
+                self.cache_insert(ptr, data.clone());
+            }
         }
     }
 
@@ -253,7 +258,7 @@ impl Shard {
                 }
                 Source::Ahead(ptr, data) => {
                     self.came_from(reader, |from| &mut from.ahead, 1);
-                    self.consume(block, &ptr, &data, reader);
+                    self.consume(block, &ptr, &data, reader, false);
                     return Ok(data);
                 }
                 // It comes, and is then looked for again.
@@ -350,6 +355,7 @@ impl Shard {
             return Ok(vec![self.read_block(dataset, first, reader).await?]);
         }
         let block_bytes = dataset.block_bytes();
+        let is_stream = (last - first + 1) as usize * block_bytes > CACHE_READ_BYTES_MAX;
         let mut sources = self.locate_all(dataset, first, last, reader).await?;
         let lacks = |sources: &[Source]| sources.iter().any(|source| matches!(source, Source::Disk(_)));
         if lacks(&sources) && self.is_coming(dataset, first..last + 1, reader).await {
@@ -391,7 +397,7 @@ impl Shard {
                 }
                 Source::Ahead(ptr, data) => {
                     self.came_from(reader, |from| &mut from.ahead, 1);
-                    self.consume(block, &ptr, &data, reader);
+                    self.consume(block, &ptr, &data, reader, is_stream);
                     add(data);
                 }
                 Source::Zeros => add(self.zeros(block_bytes)),
@@ -406,7 +412,7 @@ impl Shard {
                     }
                     for (nth, ptr) in run.iter().enumerate() {
                         match &data {
-                            Some(_) if reader == Reader::Ahead => {}
+                            Some(_) if is_stream || reader == Reader::Ahead => {}
                             Some(data) => self.cache_insert(ptr, data.slice(nth * block_bytes, block_bytes)),
                             // Stale, or a bad copy: one by one, with retries and repair.
                             None => {
