@@ -3,17 +3,19 @@
 //! Each ends with as many further disks lost as the layout allows: what was moved must be there without them. On the way
 //! the power fails now and then, and what it leaves must be right as well.
 
+use crate::content::SECTOR;
 use crate::harness::Failure;
 use crate::matrix::Shown;
 use crate::rows_faulty::with_data;
 use crate::rows_slow::expect;
 use crate::scene::{self, Scene};
 use crate::setup::{POOL, Setup};
-use crate::verify::{Demand, verify};
+
+use crate::verify::{Demand, verify, verify_in};
 use crate::workload::{History, Tolerance};
 use forebay_base::Random;
 use forebay_pool::{DiskAdd, DiskReplace, DiskState, PoolState, PoolStatus, ScrubState};
-use forebay_simulation::{DiscardEffect, Fate, Image};
+use forebay_simulation::{DiscardEffect, Fate, Image, World};
 use futures_util::future::join3;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -120,7 +122,17 @@ fn judged_from(
     let images = (0..world.disk_count()).map(|disk| world.image(disk)).collect();
     let mut shown = Shown { faults: 1, errors: ended.excused, ..Shown::default() };
     let absent = *absent.borrow();
-    verify(setup, images, &ended.history, Demand { absent, ..Demand::STRICT }, setup.seed)?;
+    // What clients had in memory is read from the disks now, where what could not be read cannot be read.
+    let as_it_was = |other: &World| {
+        for disk in 0..world.disk_count() {
+            for sector in world.unreadable(disk) {
+                let at = sector * SECTOR as u64;
+                other.set_unreadable(disk, at..at + SECTOR as u64);
+            }
+        }
+    };
+    let demand = Demand { absent, ..Demand::STRICT };
+    verify_in(setup, images, &ended.history, demand, setup.seed, &as_it_was)?;
     shown.cases += 1;
     let mut random = Random::new(setup.seed);
     for (nth, crash) in crashes.take().into_iter().enumerate() {

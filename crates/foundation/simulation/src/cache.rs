@@ -56,6 +56,8 @@ pub enum Fate {
 pub struct WriteCache {
     pub durable: Image,
     pub pending: Vec<Pending>,
+    /// Nobody will ask what a power loss leaves: nothing is kept.
+    is_unwatched: bool,
 }
 
 /// Applies the pages of a write at byte `at`.
@@ -97,10 +99,18 @@ pub fn apply_sectors(image: &mut Image, at: u64, pages: &[PageWrite], from: usiz
 
 impl WriteCache {
     pub fn new(durable: Image) -> WriteCache {
-        WriteCache { durable, pending: Vec::new() }
+        WriteCache { durable, pending: Vec::new(), is_unwatched: false }
+    }
+
+    /// Of a disk that keeps its power.
+    pub fn unwatched() -> WriteCache {
+        WriteCache { durable: Image::new(0), pending: Vec::new(), is_unwatched: true }
     }
 
     pub fn submit(&mut self, id: u64, at: u64, pages: Rc<[PageWrite]>) {
+        if self.is_unwatched {
+            return;
+        }
         self.pending.push(Pending { id, at, pages, completed: false });
     }
 

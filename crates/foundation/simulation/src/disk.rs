@@ -77,7 +77,7 @@ pub(crate) struct WriteWork {
 }
 
 impl SimDisk {
-    pub fn new(image: Image, identity: u64) -> SimDisk {
+    pub fn new(image: Image, identity: u64, power_fails: bool) -> SimDisk {
         SimDisk {
             geometry: Geometry {
                 size: image.size(),
@@ -88,7 +88,7 @@ impl SimDisk {
             },
             discard: DiscardEffect::default(),
             current: image.clone(),
-            cache: WriteCache::new(image),
+            cache: if power_fails { WriteCache::new(image) } else { WriteCache::unwatched() },
             unreadable: BTreeSet::new(),
             gone: false,
             held: Vec::new(),

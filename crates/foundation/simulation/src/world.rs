@@ -49,6 +49,8 @@ pub struct WorldConfig {
     pub rate: Option<u64>,
     /// Turns of the executor after which [`World::run`] calls a run spinning.
     pub turns_max: u64,
+    /// Whether the power may fail, so that it has to be known what would be left then.
+    pub power_fails: bool,
 }
 
 impl WorldConfig {
@@ -63,6 +65,7 @@ impl WorldConfig {
             rate: None,
             // The longest of the ordinary ones take a tenth of this.
             turns_max: 2_000_000,
+            power_fails: true,
         }
     }
 }
@@ -192,7 +195,7 @@ impl World {
     pub fn add_disk(&self, image: Image) -> usize {
         let mut disks = self.0.disks.borrow_mut();
         let index = disks.len();
-        disks.push(SimDisk::new(image, index as u64 + 1));
+        disks.push(SimDisk::new(image, index as u64 + 1, self.0.config.power_fails));
         self.0.names.borrow_mut().insert(format!("sim{index}"), index);
         index
     }
@@ -247,7 +250,9 @@ impl World {
         let target = &mut disks[disk];
         assert_eq!(image.size(), target.geometry.size, "a disk keeps its size");
         target.current = image.clone();
-        target.cache = crate::cache::WriteCache::new(image);
+        if self.0.config.power_fails {
+            target.cache = crate::cache::WriteCache::new(image);
+        }
         self.0.record(|| Event::Replaced { disk, cache: target.cache.clone() });
     }
 
@@ -266,6 +271,7 @@ impl World {
 
     /// The disks after a power loss now: `fate` decides about each write that is not durable, by disk.
     pub fn power_loss(&self, mut fate: impl FnMut(usize, usize) -> Fate) -> Vec<Image> {
+        assert!(self.0.config.power_fails, "in this world the power does not fail");
         let disks = self.0.disks.borrow();
         let mut images = Vec::with_capacity(disks.len());
         for (index, disk) in disks.iter().enumerate() {
@@ -309,7 +315,8 @@ impl World {
         // A page that waits in the cache rots like one on the medium: a reader of either sees it.
         let ids = target.cache.completed();
         target.cache.flushed(&ids);
-        for image in [&mut target.current, &mut target.cache.durable] {
+        let durable = self.0.config.power_fails.then_some(&mut target.cache.durable);
+        for image in [Some(&mut target.current), durable].into_iter().flatten() {
             let mut bytes = vec![0; mask.len()];
             image.read(at, &mut bytes);
             bytes.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
@@ -322,6 +329,11 @@ impl World {
     pub fn set_unreadable(&self, disk: usize, bytes: Range<u64>) {
         let sectors = bytes.start / SECTOR as u64..bytes.end.div_ceil(SECTOR as u64);
         self.0.disks.borrow_mut()[disk].unreadable.extend(sectors);
+    }
+
+    /// Numbers of the sectors that cannot be read now: they are no part of an image.
+    pub fn unreadable(&self, disk: usize) -> Vec<u64> {
+        self.0.disks.borrow()[disk].unreadable.iter().copied().collect()
     }
 
     /// A disk that is gone cannot be opened, and fails everything.
