@@ -26,7 +26,7 @@ mod systems;
 
 use forebay_base::{GIB, MIB};
 use forebay_e2e::host::{self, Context, Directory, Outcome, run};
-use measure::{CHAPTERS, FIRST_WRITES, ISCSI, ISCSI_PERF, Work};
+use measure::{CHAPTERS, Chapter, FIRST_WRITES, ISCSI, ISCSI_PERF, MEMORY_CHAPTERS, State, Work};
 use report::{Goal, Report};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -59,6 +59,13 @@ struct Scale {
     repetitions: u64,
 }
 
+impl Scale {
+    /// The same on files in memory, of which there is less.
+    fn in_memory(&self) -> Scale {
+        Scale { file: self.file / 2, volume: self.volume / 2, ..*self }
+    }
+}
+
 /// Forebay's cache: the smallest that its metadata fits in, so that the device is measured.
 const MEMORY: (&str, u64) = ("64M", 64 * MIB);
 
@@ -66,8 +73,8 @@ const MEMORY: (&str, u64) = ("64M", 64 * MIB);
 const IMPORT_RECORDS: u64 = 4_000_000;
 
 const FULL: Scale = Scale {
-    file: 4 * GIB,
-    volume: 2 * GIB + 512 * MIB,
+    file: 6 * GIB,
+    volume: 3 * GIB + 512 * MIB,
     thin: 256 * MIB,
     run: Duration::from_millis(2000),
     repetitions: 3,
@@ -173,29 +180,36 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// NBD and the engine itself, beside the device and two NBD servers.
-fn nbd(server: &Path, scale: &Scale, only: &str, peers: bool) -> Outcome<Report> {
-    let directory = Directory::new("bench")?;
+/// NBD and the engine itself, beside the device and two NBD servers; in memory, beside the least that any server costs.
+fn nbd(server: &Path, scale: &Scale, only: &str, in_memory: bool, peers: bool) -> Outcome<Report> {
+    let directory = if in_memory { Directory::in_memory("bench")? } else { Directory::new("bench")? };
     let file = |name: &str| written_file(&directory, name, scale.file);
-    let mut systems: Vec<Box<dyn System>> = vec![
-        Box::new(Bare::new(file("bare")?, scale.volume)),
-        Box::new(InProcess::create(&file("engine")?, scale.volume, MEMORY.1)?),
-    ];
+    let size = scale.volume;
+    let mut systems: Vec<Box<dyn System>> =
+        vec![Box::new(InProcess::create(&file("engine")?, size, MEMORY.1)?)];
+    if !in_memory {
+        systems.insert(0, Box::new(Bare::new(file("bare")?, size)));
+    }
     if peers {
-        let forebay = systems::forebay(server, &directory, file("forebay")?, scale.volume, MEMORY.0)?;
-        systems.push(Box::new(forebay));
+        systems.push(Box::new(systems::forebay(server, &directory, file("forebay")?, size, MEMORY.0)?));
         // One file for both: they use the same plain bytes, and are not asked at the same time.
         let plain = file("plain")?;
-        systems.push(Box::new(systems::nbdkit(&directory, &plain, scale.volume)?));
-        systems.push(Box::new(systems::qemu_nbd(&directory, &plain, scale.volume)?));
+        systems.push(Box::new(systems::nbdkit(&directory, &plain, size)?));
+        systems.push(Box::new(systems::qemu_nbd(&directory, &plain, size, in_memory)?));
+        if in_memory {
+            systems.push(Box::new(systems::responder(&directory, size)?));
+        }
     }
-    compare("NBD", systems, &CHAPTERS, report::GOALS, scale, only)
+    match in_memory {
+        false => compare("on disk", systems, &CHAPTERS, report::GOALS, scale, only),
+        true => compare("in memory", systems, &MEMORY_CHAPTERS, report::MEMORY_GOALS, scale, only),
+    }
 }
 
 /// A comparison over iSCSI.
 struct Iscsi {
     title: &'static str,
-    chapters: &'static [&'static [Work]],
+    chapters: &'static [Chapter],
     unit: Unit,
     in_memory: bool,
     goals: &'static [Goal],
@@ -245,6 +259,9 @@ impl Iscsi {
             Box::new(systems::forebay_iscsi(server, &directory, file("forebay")?, size, unit, MEMORY.0)?),
             Box::new(systems::tgt(&directory, &file("plain")?, size, unit)?),
         ];
+        if !self.in_memory && self.unit == UNIT {
+            systems.insert(0, Box::new(Bare::new(file("bare")?, size)));
+        }
         // It answers the plain client only.
         if self.unit == UNIT {
             systems.push(Box::new(systems::responder(&directory, size)?));
@@ -253,23 +270,19 @@ impl Iscsi {
     }
 
     fn has(&self, only: &str) -> bool {
-        self.chapters.iter().any(|chapter| chapter.iter().any(|work| work.name.contains(only)))
+        self.chapters.iter().flat_map(|chapter| chapter.works).any(|work| work.name.contains(only))
     }
 }
 
 fn compare(
     title: &'static str,
     mut systems: Vec<Box<dyn System>>,
-    chapters: &[&[Work]],
+    chapters: &[Chapter],
     goals: &'static [Goal],
     scale: &Scale,
     only: &str,
 ) -> Outcome<Report> {
     let start = Instant::now();
-    for system in &mut systems {
-        progress(&format!("filling {}", system.name()));
-        system.fill()?;
-    }
     let mut report = Report {
         title,
         goals: if scale.repetitions > 1 { goals } else { &[] },
@@ -277,8 +290,22 @@ fn compare(
         remarks: systems.iter().map(|system| (system.name(), system.remark())).collect(),
         setting: String::new(),
     };
-    for chapter in chapters {
-        let works: Vec<&Work> = chapter.iter().filter(|work| work.name.contains(only)).collect();
+    // Before the pool is full of what ages.
+    for repetition in (0..scale.repetitions).filter(|_| FIRST_WRITES.name.contains(only)) {
+        for system in &mut systems {
+            progress(&format!("{}/{}: first writes, {}", repetition + 1, scale.repetitions, system.name()));
+            if let Some((first, again)) = system.first_writes(scale.thin, repetition * 2 + 1)? {
+                report.add(FIRST_WRITES.name, system.name(), FIRST_WRITES.size, first);
+                report.add(report::AGAIN, system.name(), FIRST_WRITES.size, again);
+            }
+        }
+    }
+    for Chapter { state, works } in chapters {
+        for system in &mut systems {
+            progress(&format!("{state:?}: {}", system.name()));
+            system.prepare(*state)?;
+        }
+        let works: Vec<&Work> = works.iter().filter(|work| work.name.contains(only)).collect();
         for (repetition, work) in (0..scale.repetitions).flat_map(|n| works.iter().map(move |work| (n, work)))
         {
             for turn in 0..systems.len() {
@@ -286,17 +313,11 @@ fn compare(
                 let system = &mut systems[at];
                 let name = system.name();
                 progress(&format!("{}/{}: {}, {name}", repetition + 1, scale.repetitions, work.name));
+                if *state == State::Aged {
+                    system.rotate()?;
+                }
                 let measured = system.run(work, scale.run, repetition * 1000 + 1)?;
                 report.add(work.name, name, work.size, measured);
-            }
-        }
-    }
-    for repetition in (0..scale.repetitions).filter(|_| FIRST_WRITES.name.contains(only)) {
-        for system in &mut systems {
-            progress(&format!("{}/{}: first writes, {}", repetition + 1, scale.repetitions, system.name()));
-            if let Some((first, again)) = system.first_writes(scale.thin, repetition * 2 + 1)? {
-                report.add(FIRST_WRITES.name, system.name(), FIRST_WRITES.size, first);
-                report.add("8 KiB durable overwrites, QD 32", system.name(), FIRST_WRITES.size, again);
             }
         }
     }
@@ -321,10 +342,13 @@ fn bench(server: &Path, scale: &Scale, only: &str, what: What, json: Option<&Pat
         reports.push(report.json());
     };
     if what != What::Iscsi {
-        add(nbd(&server, scale, only, what == What::Everything)?);
+        let peers = what == What::Everything;
+        add(nbd(&server, scale, only, false, peers)?);
+        add(nbd(&server, &scale.in_memory(), only, true, peers)?);
     }
     if what != What::Engine {
         for iscsi in ISCSI_REPORTS.iter().filter(|iscsi| iscsi.has(only)) {
+            let scale = if iscsi.in_memory { &scale.in_memory() } else { scale };
             add(iscsi.run(&server, scale, only)?);
         }
     }

@@ -35,6 +35,8 @@ pub struct Work {
     /// Requests in flight, on each connection where there are connections.
     pub depth: usize,
     pub connections: usize,
+    /// Share of the volume that a run writes at most: an aged one's snapshots hold what is overwritten.
+    pub share: Option<f64>,
     pub generator: Generator,
 }
 
@@ -47,13 +49,20 @@ pub enum Generator {
     IscsiPerf,
 }
 
+impl Work {
+    /// How many requests a run on a volume makes at most, if that is bounded.
+    pub fn requests_max(&self, volume: u64) -> Option<usize> {
+        self.share.map(|share| (volume as f64 * share / self.size as f64) as usize)
+    }
+}
+
 const fn random(name: &'static str, direction: Direction, depth: usize) -> Work {
     let generator = Generator::Client;
-    Work { name, direction, random: true, size: 8 << 10, depth, connections: 1, generator }
+    Work { name, direction, random: true, size: 8 << 10, depth, connections: 1, share: None, generator }
 }
 const fn sequential(name: &'static str, direction: Direction) -> Work {
     let generator = Generator::Client;
-    Work { name, direction, random: false, size: 1 << 20, depth: 8, connections: 1, generator }
+    Work { name, direction, random: false, size: 1 << 20, depth: 8, connections: 1, share: None, generator }
 }
 const fn iscsi_perf(name: &'static str, depth: usize) -> Work {
     Work { generator: Generator::IscsiPerf, ..random(name, Direction::Read, depth) }
@@ -61,38 +70,103 @@ const fn iscsi_perf(name: &'static str, depth: usize) -> Work {
 
 pub const SEQUENTIAL_WRITE: Work = sequential("1 MiB sequential write, QD 8", Direction::Write);
 
-/// In the order in which they are run, all repetitions of a chapter before the next. A file stays as it was laid out; a
-/// volume that writes elsewhere does not, so what order the bytes lie in is part of the work: first as they were
-/// written one after the other, then as random writes left them.
-pub const CHAPTERS: [&[Work]; 3] = [
-    &[
-        sequential("1 MiB sequential read, QD 8", Direction::Read),
-        SEQUENTIAL_WRITE,
-        sequential("1 MiB sequential durable write, QD 8", Direction::DurableWrite),
-    ],
-    &[
-        random("8 KiB random read, QD 1", Direction::Read, 1),
-        random("8 KiB random read, QD 32", Direction::Read, 32),
-        random("8 KiB random durable write, QD 1", Direction::DurableWrite, 1),
-        random("8 KiB random durable write, QD 32", Direction::DurableWrite, 32),
-    ],
-    &[sequential("1 MiB sequential read after random writes, QD 8", Direction::Read)],
+/// What a volume has been through before it is measured. A file stays as it was laid out, whatever is written; a volume
+/// that writes elsewhere does not, so what order the bytes lie in is part of the work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Written once, from its beginning to its end.
+    Fresh,
+    /// As many random writes of 8 KiB as it has blocks.
+    Overwritten,
+    /// Five times as many, with a snapshot after each [`AGE_PART`] of them; the oldest go when the pool is [`AGE_FULL`].
+    Aged,
+}
+
+/// Of the volume, between two snapshots while it ages.
+pub const AGE_PART: f64 = 0.04;
+/// How often as many blocks as the volume has are written while it ages.
+pub const AGE_TIMES: f64 = 5.0;
+/// Share of the pool in use when snapshots go.
+pub const AGE_FULL: f64 = 0.8;
+/// Of a volume with snapshots, what one run may write.
+const AGED_SHARE: f64 = 0.2;
+/// What ages a volume.
+pub const AGEING: Work = random("8 KiB random write, QD 32", Direction::Write, 32);
+
+/// Works on volumes in one state, all repetitions before the next chapter's.
+pub struct Chapter {
+    pub state: State,
+    pub works: &'static [Work],
+}
+
+pub const READ: &str = "8 KiB random read, QD 32";
+pub const MIXED: &str = "8 KiB random 75/25, QD 32";
+pub const MIXED_1: &str = "8 KiB random 75/25, QD 1";
+pub const MIXED_4: &str = "8 KiB random 75/25, QD 32, 4 connections";
+pub const DURABLE: &str = "8 KiB random durable write, QD 32";
+pub const DURABLE_1: &str = "4 KiB random durable write, QD 1";
+pub const READ_1: &str = "4 KiB random read, QD 1";
+pub const STREAM: &str = "1 MiB sequential read, QD 8";
+pub const STREAM_OVERWRITTEN: &str = "1 MiB sequential read after random overwrite, QD 8";
+pub const STREAM_AGED: &str = "1 MiB sequential read, aged, QD 8";
+pub const WRITE_AGED: &str = "1 MiB sequential write, aged, QD 8";
+
+pub const CHAPTERS: [Chapter; 3] = [
+    Chapter {
+        state: State::Fresh,
+        works: &[
+            sequential(STREAM, Direction::Read),
+            SEQUENTIAL_WRITE,
+            sequential("1 MiB sequential durable write, QD 8", Direction::DurableWrite),
+        ],
+    },
+    Chapter { state: State::Overwritten, works: &[sequential(STREAM_OVERWRITTEN, Direction::Read)] },
+    Chapter {
+        state: State::Aged,
+        works: &[
+            random("8 KiB random read, QD 1", Direction::Read, 1),
+            random(READ, Direction::Read, 32),
+            random(MIXED, Direction::Mixed, 32),
+            Work { size: 4 << 10, ..random(DURABLE_1, Direction::DurableWrite, 1) },
+            Work { share: Some(AGED_SHARE), ..random(DURABLE, Direction::DurableWrite, 32) },
+            sequential(STREAM_AGED, Direction::Read),
+            Work { share: Some(AGED_SHARE), ..sequential(WRITE_AGED, Direction::Write) },
+        ],
+    },
 ];
 
+/// Where the processor is the limit. Pools in memory are too small for snapshots beside what a run overwrites.
+pub const MEMORY_CHAPTERS: [Chapter; 1] = [Chapter {
+    state: State::Overwritten,
+    works: &[
+        Work { size: 4 << 10, ..random(READ_1, Direction::Read, 1) },
+        random(READ, Direction::Read, 32),
+        random(DURABLE, Direction::DurableWrite, 32),
+        random(MIXED, Direction::Mixed, 32),
+        Work { connections: 4, ..random(MIXED_4, Direction::Mixed, 32) },
+    ],
+}];
+
 /// What is compared over iSCSI.
-pub const ISCSI: [&[Work]; 1] = [&[
-    random("8 KiB random 75/25, QD 1", Direction::Mixed, 1),
-    random("8 KiB random 75/25, QD 32", Direction::Mixed, 32),
-    Work { connections: 4, ..random("8 KiB random 75/25, QD 32, 4 connections", Direction::Mixed, 32) },
-    sequential("1 MiB sequential read, QD 8", Direction::Read),
-    SEQUENTIAL_WRITE,
-]];
+pub const ISCSI: [Chapter; 1] = [Chapter {
+    state: State::Overwritten,
+    works: &[
+        random(MIXED_1, Direction::Mixed, 1),
+        random(MIXED, Direction::Mixed, 32),
+        Work { connections: 4, ..random(MIXED_4, Direction::Mixed, 32) },
+        sequential(STREAM, Direction::Read),
+        SEQUENTIAL_WRITE,
+    ],
+}];
 
 /// The same servers under somebody else's load.
-pub const ISCSI_PERF: [&[Work]; 1] = [&[
-    iscsi_perf("iscsi-perf 8 KiB random read, QD 1", 1),
-    iscsi_perf("iscsi-perf 8 KiB random read, QD 32", 32),
-]];
+pub const ISCSI_PERF: [Chapter; 1] = [Chapter {
+    state: State::Fresh,
+    works: &[
+        iscsi_perf("iscsi-perf 8 KiB random read, QD 1", 1),
+        iscsi_perf("iscsi-perf 8 KiB random read, QD 32", 32),
+    ],
+}];
 
 /// First writes to blocks that never held anything: each once, in random order. Then the same blocks again.
 pub const FIRST_WRITES: Work = random("8 KiB durable first writes, QD 32", Direction::DurableWrite, 32);
@@ -121,9 +195,24 @@ impl Places {
         }
     }
 
+    /// Those of one run.
+    pub fn run(work: &Work, volume: u64, seed: u64) -> Places {
+        let places = Places::new(work, volume, seed);
+        match work.requests_max(volume) {
+            Some(count) => places.first(count),
+            None => places,
+        }
+    }
+
     /// Every place of a volume, one after the other.
     pub fn whole(work: &Work, volume: u64) -> Places {
         Places::Once((0..(volume / work.size as u64) as u32).collect::<Vec<u32>>().into_iter())
+    }
+
+    /// Random ones, `times` as many as there are places.
+    pub fn part(work: &Work, volume: u64, times: f64, seed: u64) -> Places {
+        let count = volume as f64 / work.size as f64 * times;
+        Places::new(work, volume, seed).first(count as usize)
     }
 
     /// The first `count` of them.

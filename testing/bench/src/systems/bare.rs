@@ -26,53 +26,51 @@ impl System for Bare {
     fn remark(&self) -> String {
         "fio, io_uring, O_DIRECT; durable writes with O_DSYNC; CPU is fio's own threads".into()
     }
-    fn fill(&mut self) -> Outcome {
-        // The file was written whole when it was made.
-        Ok(())
-    }
     fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured> {
-        let way = match (writes(work), work.random) {
-            (false, true) => "randread",
-            (true, true) => "randwrite",
-            (false, false) => "read",
-            (true, false) => "write",
+        let way = match (work.direction, work.random) {
+            (Direction::Read, true) => "randread",
+            (Direction::Read, false) => "read",
+            (Direction::Mixed, true) => "randrw --rwmixread=75",
+            (Direction::Mixed, false) => "rw --rwmixread=75",
+            (_, true) => "randwrite",
+            (_, false) => "write",
         };
         let sync = if work.direction == Direction::DurableWrite { "--sync=dsync" } else { "" };
+        let most =
+            work.requests_max(self.size).map_or(String::new(), |count| format!("--number_ios={count}"));
         let text = run(&format!(
             "fio --name=bare --filename={} --size={} --ioengine=io_uring --direct=1 --rw={way} --bs={} --iodepth={} \
-             --time_based --runtime={}ms --norandommap --randseed={seed} --overwrite=1 --output-format=json {sync}",
+             --numjobs={} --time_based --runtime={}ms --norandommap --randseed={seed} --overwrite=1 --output-format=json \
+             --unified_rw_reporting=1 --group_reporting {sync} {most}",
             self.file.display(),
             self.size,
             work.size,
             work.depth,
+            work.connections,
             limit.as_millis(),
         ))?;
         parse(&text, work)
     }
 }
 
-/// Mixed works are not run on the device itself.
-fn writes(work: &Work) -> bool {
-    assert_ne!(work.direction, Direction::Mixed);
-    work.direction != Direction::Read
-}
-
 fn parse(text: &str, work: &Work) -> Outcome<Measured> {
     let report: Value = serde_json::from_str(text).context("fio's JSON")?;
     let job = &report["jobs"][0];
-    let side = &job[if writes(work) { "write" } else { "read" }];
+    let side = &job["mixed"];
     let number =
         |value: &Value| value.as_f64().ok_or_else(|| format!("a number is missing in fio's JSON: {value}"));
     let percentile = |name: &str| Ok::<f64, String>(number(&side["clat_ns"]["percentile"][name])? / 1000.0);
     let iops = number(&side["iops"])?;
     let seconds = number(&side["runtime"])? / 1000.0;
-    let cpu = (number(&job["usr_cpu"])? + number(&job["sys_cpu"])?) / 100.0;
+    // Shares of the time of all jobs together.
+    let cpu =
+        (number(&job["usr_cpu"])? + number(&job["sys_cpu"])?) / 100.0 * number(&job["job_runtime"])? / 1000.0;
     Ok(Measured {
         iops,
         mb_per_s: iops * work.size as f64 / 1e6,
         p50_us: percentile("50.000000")?,
         p99_us: percentile("99.000000")?,
         p999_us: percentile("99.900000")?,
-        cpu_us_per_io: cpu * seconds * 1e6 / (iops * seconds).max(1.0),
+        cpu_us_per_io: cpu * 1e6 / (iops * seconds).max(1.0),
     })
 }

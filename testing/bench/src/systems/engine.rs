@@ -4,7 +4,8 @@
 //! kernel threads of its ring, and the load itself, which cannot be told apart.
 
 use super::System;
-use crate::measure::{Direction, FIRST_WRITES, Measured, Places, SEQUENTIAL_WRITE, Samples, Work};
+use super::ageing::{Ages, Rotation};
+use crate::measure::{Direction, FIRST_WRITES, Measured, Places, Samples, State, Work};
 use forebay_base::Random;
 use forebay_e2e::host::{Context, Outcome};
 use forebay_pool::{
@@ -32,6 +33,29 @@ pub struct InProcess {
     volume: VolumeInfo,
     /// Names of thin volumes made so far; the last is deleted when the next is made.
     thin: Option<String>,
+    snapshots: RefCell<Rotation>,
+}
+
+impl Ages for InProcess {
+    fn size(&self) -> u64 {
+        self.volume.size
+    }
+    fn write(&self, work: &Work, places: Places) -> Outcome {
+        self.load(&self.volume, *work, places, None).map(drop)
+    }
+    fn snapshot(&self, name: &str) -> Outcome {
+        let volumes = vec![format!("{POOL}/{}", self.volume.name)];
+        wait(self.engine.snapshot_create(volumes, name)).map(drop).context("snapshot create")
+    }
+    fn delete(&self, name: &str) -> Outcome {
+        let name = format!("{POOL}/{}@{name}", self.volume.name);
+        wait(self.engine.snapshot_delete(&name)).context("snapshot delete")
+    }
+    fn full(&self) -> Outcome<f64> {
+        let pools = wait(self.engine.pools());
+        let pool = pools.first().ok_or("the pool is gone")?;
+        Ok(pool.used as f64 / pool.size as f64)
+    }
 }
 
 impl InProcess {
@@ -43,7 +67,14 @@ impl InProcess {
         );
         wait(engine.pool_create(engine_pool(disk.display().to_string()))).context("pool create")?;
         let volume = wait(engine.volume_create(thin_volume("volume", size))).context("volume create")?;
-        Ok(InProcess { engine, cores, running: Some(running), volume, thin: None })
+        Ok(InProcess {
+            engine,
+            cores,
+            running: Some(running),
+            volume,
+            thin: None,
+            snapshots: RefCell::default(),
+        })
     }
 
     pub fn engine(&self) -> &Engine {
@@ -121,12 +152,14 @@ impl System for InProcess {
         "in process; sync=standard, durable writes with FUA; checksums on; small cache; CPU includes the load"
             .into()
     }
-    fn fill(&mut self) -> Outcome {
-        let work = SEQUENTIAL_WRITE;
-        self.load(&self.volume, work, Places::whole(&work, self.volume.size), None).map(drop)
+    fn prepare(&mut self, state: State) -> Outcome {
+        self.snapshots.borrow_mut().prepare(self, state)
+    }
+    fn rotate(&mut self) -> Outcome {
+        self.snapshots.borrow_mut().rotate(self)
     }
     fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured> {
-        self.load(&self.volume, *work, Places::new(work, self.volume.size, seed), Some(limit))
+        self.load(&self.volume, *work, Places::run(work, self.volume.size, seed), Some(limit))
     }
     fn first_writes(&mut self, size: u64, seed: u64) -> Outcome<Option<(Measured, Measured)>> {
         if let Some(last) = self.thin.take() {

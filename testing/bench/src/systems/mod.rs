@@ -1,5 +1,6 @@
 //! The systems that are compared, each behind the same interface.
 
+mod ageing;
 mod bare;
 mod engine;
 mod remote;
@@ -10,7 +11,7 @@ pub use engine::{InProcess, POOL, drive, engine_pool, thin_volume, wait};
 pub use remote::{UNIT, UNIT_ANY_BLOCK, Unit, forebay, forebay_iscsi, nbdkit, qemu_nbd, responder, tgt};
 pub use responder::serve as respond;
 
-use crate::measure::{Measured, Work};
+use crate::measure::{Measured, State, Work};
 use forebay_e2e::host::Outcome;
 use std::time::Duration;
 
@@ -18,8 +19,14 @@ pub trait System {
     fn name(&self) -> &'static str;
     /// What its figures mean: durability, caches, whose processor time.
     fn remark(&self) -> String;
-    /// Fills what is measured, once, so that no run meets a block that was never written.
-    fn fill(&mut self) -> Outcome;
+    /// Brings what is measured into a state, each that is asked for from the one before it. In the first, no run meets a block that was never written.
+    fn prepare(&mut self, _state: State) -> Outcome {
+        Ok(())
+    }
+    /// The next snapshot of a volume that has aged, and no more of them than there is room for.
+    fn rotate(&mut self) -> Outcome {
+        Ok(())
+    }
     fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured>;
     /// First writes to a new thin volume of `size` bytes, and overwrites of it; `None` where volumes are not thin.
     fn first_writes(&mut self, _size: u64, _seed: u64) -> Outcome<Option<(Measured, Measured)>> {

@@ -4,13 +4,16 @@
 //! Processor time is the server's process alone, user and system, as the kernel accounts it.
 
 use super::System;
+use super::ageing::{Ages, Rotation};
 use super::responder::Responder;
-use crate::measure::{Direction, FIRST_WRITES, Generator, Measured, Places, SEQUENTIAL_WRITE, Samples, Work};
+use crate::measure::{Direction, FIRST_WRITES, Generator, Measured, Places, Samples, State, Work};
 use forebay_base::Random;
 use forebay_client::iscsi::INITIATOR;
 use forebay_client::{Connection, FLAG_FUA};
 use forebay_e2e::host::{Context, Directory, Outcome, run};
 use forebay_e2e::server::{Export, Forebay, Iscsi, Other, Server, Tgt};
+use serde_json::Value;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,6 +25,9 @@ pub struct Remote<S> {
     export: Export,
     /// Bytes of the export that are used.
     size: u64,
+    /// The daemon, if that is what serves: what else serves a file writes where it is told to, and is always in the same state.
+    forebay: fn(&S) -> Option<&Forebay>,
+    snapshots: RefCell<Rotation>,
     thin: fn(&mut S, u64) -> Outcome<Option<Export>>,
 }
 
@@ -41,9 +47,11 @@ pub fn forebay(
         server,
         export,
         size,
+        forebay: |server| Some(server),
+        snapshots: RefCell::default(),
         thin: |server, size| {
             // The last repetition's volume, if there was one, makes room for the next.
-            let _ = server.cli(&["volume", "delete", "e2e/thin", "--yes"]);
+            let _ = server.cli(&["volume", "delete", "e2e/thin", "--purge", "--yes"]);
             server.create_volume("thin", size, "8K", false).map(Some)
         },
     })
@@ -76,7 +84,10 @@ pub fn forebay_iscsi(
     let options = ["--logical-block", &unit.logical_block.to_string()];
     let export = server.create_volume_with("bench", size, unit.volume_block, false, &options)?;
     let remark = "sync=standard, as tgt's write cache; checksums on; small cache";
-    Ok(Remote { name: "forebay iSCSI", remark, server, export, size, thin: |_, _| Ok(None) })
+    Ok(Remote {
+        forebay: |server| Some(&server.forebay),
+        ..plain("forebay iSCSI", remark, server, export, size)
+    })
 }
 
 /// Debian's user-space SCSI target on the same kind of file.
@@ -85,7 +96,7 @@ pub fn tgt(directory: &Directory, file: &Path, size: u64, unit: Unit) -> Outcome
     server.start()?;
     let export = server.exports()[0].clone();
     let remark = "bstype=aio: O_DIRECT; write cache on, FUA is fdatasync";
-    Ok(Remote { name: "tgt", remark, server, export, size, thin: |_, _| Ok(None) })
+    Ok(plain("tgt", remark, server, export, size))
 }
 
 /// Nothing but answers.
@@ -94,7 +105,7 @@ pub fn responder(directory: &Directory, size: u64) -> Outcome<Remote<Responder>>
     let export = server.exports()[0].clone();
     let remark =
         "answers without storage behind them, a thread for each connection: what the network alone costs";
-    Ok(Remote { name: "responder", remark, server, export, size, thin: |_, _| Ok(None) })
+    Ok(plain("responder", remark, server, export, size))
 }
 
 pub fn nbdkit(directory: &Directory, file: &Path, size: u64) -> Outcome<Remote<Other>> {
@@ -103,12 +114,17 @@ pub fn nbdkit(directory: &Directory, file: &Path, size: u64) -> Outcome<Remote<O
     other("nbdkit file", remark, directory, line, size)
 }
 
-pub fn qemu_nbd(directory: &Directory, file: &Path, size: u64) -> Outcome<Remote<Other>> {
+pub fn qemu_nbd(directory: &Directory, file: &Path, size: u64, in_memory: bool) -> Outcome<Remote<Other>> {
+    // A file in memory is read and written on the spot, faster by threads than by the ring's workers.
+    let (how, remark) = match in_memory {
+        false => ("--cache=none --aio=io_uring", "cache=none: O_DIRECT, io_uring; FUA is fdatasync"),
+        true => ("--cache=writeback --aio=threads", "cache=writeback (the file is memory), threads"),
+    };
     let line = format!(
-        "qemu-nbd --persistent --bind=127.0.0.1 --port=PORT --format=raw --export-name= --cache=none --aio=io_uring {}",
+        "qemu-nbd --persistent --shared=8 --bind=127.0.0.1 --port=PORT --format=raw --export-name= {how} {}",
         file.display()
     );
-    other("qemu-nbd", "cache=none: O_DIRECT, io_uring; FUA is fdatasync", directory, line, size)
+    other("qemu-nbd", remark, directory, line, size)
 }
 
 fn other(
@@ -121,10 +137,45 @@ fn other(
     let mut server = Other::new(directory, line, size);
     server.start()?;
     let export = server.exports()[0].clone();
-    Ok(Remote { name, remark, server, export, size, thin: |_, _| Ok(None) })
+    Ok(plain(name, remark, server, export, size))
+}
+
+/// A server of something that has no snapshots and no thin volumes.
+fn plain<S>(name: &'static str, remark: &'static str, server: S, export: Export, size: u64) -> Remote<S> {
+    let snapshots = RefCell::default();
+    Remote { name, remark, server, export, size, forebay: |_| None, snapshots, thin: |_, _| Ok(None) }
+}
+
+impl<S: Server> Ages for Remote<S> {
+    fn size(&self) -> u64 {
+        self.size
+    }
+    fn write(&self, work: &Work, places: Places) -> Outcome {
+        self.load(&self.export, work, places, None).map(drop)
+    }
+    fn snapshot(&self, name: &str) -> Outcome {
+        self.daemon()?.cli(&["snapshot", "create", &format!("{}@{name}", self.export.name)]).map(drop)
+    }
+    fn delete(&self, name: &str) -> Outcome {
+        self.daemon()?
+            .cli(&["snapshot", "delete", &format!("{}@{name}", self.export.name), "--yes"])
+            .map(drop)
+    }
+    fn full(&self) -> Outcome<f64> {
+        let said = self.daemon()?.cli(&["pool", "list", "--json"])?;
+        let pools: Value = serde_json::from_str(&said).context("the list of pools")?;
+        let status = &pools["items"][0]["status"];
+        let number =
+            |name: &str| status[name].as_f64().ok_or_else(|| format!("a pool without {name}: {status}"));
+        Ok(number("used_bytes")? / number("size_bytes")?)
+    }
 }
 
 impl<S: Server> Remote<S> {
+    fn daemon(&self) -> Outcome<&Forebay> {
+        (self.forebay)(&self.server).ok_or_else(|| format!("{} has no snapshots", self.name))
+    }
+
     fn load(
         &self,
         export: &Export,
@@ -194,17 +245,22 @@ impl<S: Server> System for Remote<S> {
     fn remark(&self) -> String {
         self.remark.into()
     }
-    fn fill(&mut self) -> Outcome {
-        let work = &SEQUENTIAL_WRITE;
-        let mut once = Places::once(work, self.size, 0).collect::<Vec<u64>>();
-        once.sort_unstable();
-        let once: Vec<u32> = once.into_iter().map(|place| place as u32).collect();
-        self.load(&self.export, work, Places::Once(once.into_iter()), None).map(drop)
+    fn prepare(&mut self, state: State) -> Outcome {
+        match (self.forebay)(&self.server) {
+            Some(_) => self.snapshots.borrow_mut().prepare(self, state),
+            None => Ok(()),
+        }
+    }
+    fn rotate(&mut self) -> Outcome {
+        match (self.forebay)(&self.server) {
+            Some(_) => self.snapshots.borrow_mut().rotate(self),
+            None => Ok(()),
+        }
     }
     fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured> {
         match work.generator {
             Generator::Client => {
-                self.load(&self.export, work, Places::new(work, self.size, seed), Some(limit))
+                self.load(&self.export, work, Places::run(work, self.size, seed), Some(limit))
             }
             Generator::IscsiPerf => self.iscsi_perf(work, limit),
         }

@@ -1,0 +1,65 @@
+//! Volumes as they are after months: overwritten in no order, under snapshots that come and go, in a pool that is nearly full.
+
+use crate::measure::{AGE_FULL, AGE_PART, AGE_TIMES, AGEING, Places, SEQUENTIAL_WRITE, State, Work};
+use forebay_e2e::host::Outcome;
+use std::collections::VecDeque;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What ageing asks of a volume.
+pub trait Ages {
+    fn size(&self) -> u64;
+    /// Does `work` at each place.
+    fn write(&self, work: &Work, places: Places) -> Outcome;
+    fn snapshot(&self, name: &str) -> Outcome;
+    fn delete(&self, name: &str) -> Outcome;
+    /// Share of the pool that is in use.
+    fn full(&self) -> Outcome<f64>;
+}
+
+/// Deletions run in the background, and what they free comes back with a checkpoint.
+const DELETION: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Numbers of a volume's snapshots, the oldest first.
+#[derive(Default)]
+pub struct Rotation {
+    taken: VecDeque<u64>,
+    next: u64,
+}
+
+impl Rotation {
+    pub fn prepare(&mut self, volume: &impl Ages, state: State) -> Outcome {
+        let size = volume.size();
+        match state {
+            State::Fresh => volume.write(&SEQUENTIAL_WRITE, Places::whole(&SEQUENTIAL_WRITE, size)),
+            State::Overwritten => volume.write(&AGEING, Places::part(&AGEING, size, 1.0, 0)),
+            State::Aged => {
+                for step in 1..=((AGE_TIMES - 1.0) / AGE_PART) as u64 {
+                    volume.write(&AGEING, Places::part(&AGEING, size, AGE_PART, step))?;
+                    self.rotate(volume)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub fn rotate(&mut self, volume: &impl Ages) -> Outcome {
+        volume.snapshot(&name(self.next))?;
+        self.taken.push_back(self.next);
+        self.next += 1;
+        while volume.full()? > AGE_FULL && self.taken.len() > 1 {
+            let oldest = self.taken.pop_front().expect("more than one");
+            volume.delete(&name(oldest))?;
+            let asked = Instant::now();
+            while volume.full()? > AGE_FULL && asked.elapsed() < DELETION {
+                thread::sleep(LOOK);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("hourly-{number}")
+}
