@@ -24,9 +24,6 @@ use std::rc::Rc;
 
 /// One device read: longer ones gain nothing and hold their memory longer.
 const RUN_BYTES_MAX: usize = 1 << 20;
-/// Reads up to this size are cached; larger ones are streams.
-const CACHE_READ_BYTES_MAX: usize = 64 << 10;
-
 /// What is read ahead from so many places has one turn.
 const PLACES_AHEAD: usize = 8;
 
@@ -64,7 +61,8 @@ enum Source {
 }
 
 impl Shard {
-    /// Keeps a block that was read, if it was asked for before.
+    /// Keeps a block that was read, if it was asked for before. Large requests are no exception: a table that is read again and again should be read from memory, and a
+    /// scan that is not is kept out like any other block that is read once.
     pub fn cache_insert(&self, ptr: &Ptr, data: Buf) {
         if !self.doorkeeper.borrow_mut().knows(ptr.addr().0) {
             return;
@@ -95,14 +93,11 @@ impl Shard {
         }
     }
 
-    /// A block that was read ahead is asked for. Who has done with it does not keep it from others, unless that is one of few: it is then like one that was read
-    /// from the disks.
-    fn consume(&self, block: u64, ptr: &Ptr, data: &Buf, reader: Reader, is_stream: bool) {
+    /// A block that was read ahead is asked for. Once its reader has done with it, it is like one that was read from the disks.
+    fn consume(&self, block: u64, ptr: &Ptr, data: &Buf, reader: Reader) {
         if matches!(reader, Reader::Consumer(done) if block < done) {
             self.ahead.borrow_mut().remove(ptr.addr().0);
-            if !is_stream {
-                self.cache_insert(ptr, data.clone());
-            }
+            self.cache_insert(ptr, data.clone());
         }
     }
 
@@ -258,7 +253,7 @@ impl Shard {
                 }
                 Source::Ahead(ptr, data) => {
                     self.came_from(reader, |from| &mut from.ahead, 1);
-                    self.consume(block, &ptr, &data, reader, false);
+                    self.consume(block, &ptr, &data, reader);
                     return Ok(data);
                 }
                 // It comes, and is then looked for again.
@@ -355,7 +350,6 @@ impl Shard {
             return Ok(vec![self.read_block(dataset, first, reader).await?]);
         }
         let block_bytes = dataset.block_bytes();
-        let is_stream = (last - first + 1) as usize * block_bytes > CACHE_READ_BYTES_MAX;
         let mut sources = self.locate_all(dataset, first, last, reader).await?;
         let lacks = |sources: &[Source]| sources.iter().any(|source| matches!(source, Source::Disk(_)));
         if lacks(&sources) && self.is_coming(dataset, first..last + 1, reader).await {
@@ -397,7 +391,7 @@ impl Shard {
                 }
                 Source::Ahead(ptr, data) => {
                     self.came_from(reader, |from| &mut from.ahead, 1);
-                    self.consume(block, &ptr, &data, reader, is_stream);
+                    self.consume(block, &ptr, &data, reader);
                     add(data);
                 }
                 Source::Zeros => add(self.zeros(block_bytes)),
@@ -412,7 +406,8 @@ impl Shard {
                     }
                     for (nth, ptr) in run.iter().enumerate() {
                         match &data {
-                            Some(_) if is_stream || reader == Reader::Ahead => {}
+                            // What the pool reads for itself, to copy or to measure, says nothing about what is wanted again.
+                            Some(_) if matches!(reader, Reader::Ahead | Reader::Copier) => {}
                             Some(data) => self.cache_insert(ptr, data.slice(nth * block_bytes, block_bytes)),
                             // Stale, or a bad copy: one by one, with retries and repair.
                             None => {
