@@ -199,6 +199,15 @@ impl Control {
             ChunkKind::Node if urgent => 0,
             ChunkKind::Node => self.reserve(total) / 2,
         };
+        self.grant_above(kind, floor)
+    }
+
+    /// Grants a chunk that makes a shard's writes go to more disks, while a quarter of the pool is left.
+    pub fn grant_lane(&self, kind: ChunkKind) -> Option<ChunkEntry> {
+        self.grant_above(kind, |_, total| self.reserve(total).max(total / 4))
+    }
+
+    fn grant_above(&self, kind: ChunkKind, floor: impl Fn(u16, u64) -> u64) -> Option<ChunkEntry> {
         let mut slots = self.slots.borrow_mut();
         let group = slots.emptiest_group(floor)?;
         let chunk = slots.take(group, kind, 0);

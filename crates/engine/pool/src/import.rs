@@ -143,6 +143,16 @@ pub(crate) fn layout_of(label: &Label, disk: &DiskEntry) -> DiskLayout {
     DiskLayout::new(disk.size, group.slot_bytes, u64::from(group.data)).expect("checked when it was added")
 }
 
+/// Chunks of data that can be filled side by side on disks of their own, for each shard.
+pub(crate) fn lanes(label: &Label) -> usize {
+    let members = |index: usize| {
+        label.disks.iter().filter(|disk| usize::from(disk.group) == index && disk.counts()).count()
+    };
+    let data = label.groups.iter().enumerate().filter(|(_, group)| group.role == 0 && !group.leaving);
+    let beside = data.map(|(index, group)| members(index) / usize::from(group.data + group.redundancy));
+    beside.sum::<usize>().div_ceil(usize::from(label.shards.max(1)))
+}
+
 /// By group, the lines of its chunks of data; none for one that has left.
 pub(crate) fn lines(label: &Label) -> Vec<Lines> {
     let groups = label.groups.iter().enumerate();
@@ -216,7 +226,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
     let mut groups = order.label.groups.iter().enumerate();
     let data_in_log =
         groups.any(|(index, group)| order.label.is_inhabited(index) && (group.role == 1 || group.data > 1));
-    let lines = lines(&order.label);
+    let (lines, lanes) = (lines(&order.label), lanes(&order.label));
     let (index, incarnation, epoch) = (order.index, order.old_incarnation, order.epoch);
     let opening = OpenShard {
         rt: rt.clone(),
@@ -230,6 +240,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         epoch,
     };
     let (shard, root) = opening.open().await?;
+    shard.space.borrow_mut().set_lanes(lanes);
     shard.scrub.at.set(order.root.scrub);
     shard.log.borrow_mut().incarnation = order.incarnation;
     let volumes =

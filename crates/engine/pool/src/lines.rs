@@ -455,6 +455,7 @@ impl Shard {
                 }
             };
             let Some((addr, size)) = found else { break };
+            self.widen();
             let place = |nth: u32| addr.plus(u64::from(nth * units) * UNIT);
             let places = (0..size / units).map(place);
             let bytes = units * UNIT as u32;

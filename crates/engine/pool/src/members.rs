@@ -8,7 +8,7 @@
 use crate::control::{Control, ControlDisk};
 use crate::create::{describe, open_disk, slots_of};
 use crate::error::{Error, ErrorKind};
-use crate::import::{Probe, layout_of, open_error, probe};
+use crate::import::{Probe, lanes, layout_of, open_error, probe};
 use crate::sectors::sector_of;
 use crate::shard::Shard;
 use crate::spec::Severity;
@@ -233,7 +233,7 @@ impl Control {
     /// Opens a disk on every core, as `label` describes it.
     pub async fn attach(&self, label: &Label, index: u16, path: &str) -> Result<(), Error> {
         let entry = label.disks[usize::from(index)];
-        let layout = layout_of(label, &entry);
+        let (layout, lanes) = (layout_of(label, &entry), lanes(label));
         let mut attached = Ok(());
         for shard in 0..self.shard_count() {
             let (path, health) = (path.to_string(), self.shared.healths[usize::from(index)].clone());
@@ -246,6 +246,7 @@ impl Control {
                     health,
                     opened.ok().map(|disk| (disk, layout)),
                 );
+                shard.space.borrow_mut().set_lanes(lanes);
                 result
             };
             attached = attached.and(self.on_shard(shard, attach).await?);

@@ -151,6 +151,7 @@ impl Shard {
             }
             let nodes = self.reserve_nodes(nodes, claim).await?;
             if self.take_places(wanted, claim, &mut places.places) {
+                self.widen();
                 return Ok(Some(nodes));
             }
             if self.grant(wanted.kind(places.places.len()), false).await {

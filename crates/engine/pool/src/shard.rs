@@ -8,6 +8,7 @@ use crate::ahead::Ahead;
 use crate::cache::{BlockCache, BlockWeight, Doorkeeper, ReadFrom};
 use crate::calibrate::Sample;
 use crate::commit::Entry;
+use crate::control::Control;
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
 use crate::leaves::LeafClock;
@@ -465,10 +466,34 @@ impl Shard {
             self.grants.until(|| !self.granting.get()).await;
             return !self.space.borrow().is_scarce();
         }
+        self.grant_by(move |control| control.grant(kind, urgent)).await
+    }
+
+    /// Asks for a chunk for a lane that has none, if the pool has plenty; nobody waits for it.
+    pub fn widen(self: &Rc<Self>) {
+        let narrow = self.space.borrow_mut().take_narrow();
+        let Some(kind) = narrow else { return };
+        // Who needs one goes first.
+        if self.granting.get() || self.stopping.get() || self.is_suspended() {
+            return;
+        }
+        let shard = self.clone();
+        self.spawn(async move {
+            if !shard.granting.get() {
+                shard.grant_by(move |control| control.grant_lane(kind)).await;
+            }
+        });
+    }
+
+    /// Has the coordinator give a chunk. There is one such request at a time.
+    async fn grant_by(
+        self: &Rc<Self>,
+        grants: impl FnOnce(&Control) -> Option<ChunkEntry> + Send + 'static,
+    ) -> bool {
         self.granting.set(true);
         let pool = self.shared.id;
         let granted = call(self.shared.cores.core(0), move |rt| async move {
-            registry(&rt).control(pool).and_then(|control| control.grant(kind, urgent))
+            registry(&rt).control(pool).and_then(|control| grants(&control))
         })
         .await;
         let granted = granted.ok().flatten();

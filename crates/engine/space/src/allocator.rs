@@ -1,6 +1,7 @@
 //! One shard's allocator: bump allocation in open chunks, frees that wait for a checkpoint.
 //!
-//! Each kind of chunk (nodes, and data of each block size) has one open chunk with a cursor; `choice.rs` says which is next. Blocks of one
+//! Each kind of chunk (nodes, and data of each block size) has an open chunk with a cursor, data of wide pools some side by side (`lanes.rs`); `choice.rs` says
+//! which is next. Blocks of one
 //! size in a chunk keep it free of fragments; when every chunk of a kind is poor and no fresh one is to be
 //! had, any data chunk with an aligned hole serves.
 //!
@@ -20,7 +21,8 @@ use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
 use crate::groups::whole_lines;
 use crate::held::{CLASSES, Held};
-use crate::size::{Lines, Size};
+use crate::lanes::Lanes;
+use crate::size::Lines;
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
 use std::cell::Cell;
@@ -51,6 +53,8 @@ struct Period {
 pub(crate) struct Stream {
     pub kind: ChunkKind,
     pub fill: Fill,
+    /// Of those that are filled side by side.
+    pub lane: u8,
 }
 
 /// What a stream takes of a chunk.
@@ -74,12 +78,13 @@ pub struct Space {
     pub(crate) nodes_free: Cell<Option<u64>>,
     /// The chunk that each stream fills, and the unit after the last that it took.
     pub(crate) open: BTreeMap<Stream, (ChunkId, u32)>,
+    pub(crate) lanes: Lanes,
     current: Period,
     frozen: Period,
     /// The coordinator had no chunk left: fill every hole.
     pub(crate) scarce: bool,
     /// Units that may be taken until a checkpoint is wanted, for what it frees; unknown before there was one, and while one runs.
-    until_wanted: Option<u64>,
+    pub(crate) until_wanted: Option<u64>,
     /// Chunks that are being evacuated, and chunks of which a slot is moving: nothing is allocated from them.
     pub(crate) closed: BTreeSet<ChunkId>,
     pub(crate) moving: BTreeSet<ChunkId>,
@@ -109,6 +114,7 @@ impl Space {
             self.scarce = false;
         }
         self.nodes_free.set(None);
+        self.lanes.look_again();
         self.recount_places();
         let before = self.chunks.insert(chunk.entry.id, chunk);
         assert!(before.is_none(), "chunk granted twice");
@@ -157,86 +163,6 @@ impl Space {
         let is_data = |chunk: &&Chunk| matches!(chunk.entry.kind, ChunkKind::Data { .. });
         let here: u64 = self.chunks().filter(is_data).map(|chunk| u64::from(chunk.busy.zeros())).sum();
         self.until_wanted = Some(((here + elsewhere) / 2).max(ROOM_MIN));
-    }
-
-    /// Reserves 2^n units (`units`) for a block of `kind`; they count as busy until freed or given back.
-    pub fn allocate(&mut self, kind: ChunkKind, units: u32) -> Result<Addr, NeedChunk> {
-        self.allocate_run(kind, units, 1).map(|(addr, _)| addr)
-    }
-
-    /// Reserves places for up to `count` such blocks, one after the other: the first place and how many there are, at least one.
-    pub fn allocate_run(
-        &mut self,
-        kind: ChunkKind,
-        units: u32,
-        count: u32,
-    ) -> Result<(Addr, u32), NeedChunk> {
-        if kind == ChunkKind::Node {
-            self.nodes_free.set(None);
-        }
-        self.allocate_sized(kind, Size::whole(units), count)
-    }
-
-    /// Reserves a place for a block that was made smaller.
-    pub fn allocate_packed(&mut self, size: Size) -> Result<Addr, NeedChunk> {
-        self.allocate_sized(ChunkKind::PACKED, size, 1).map(|(addr, _)| addr)
-    }
-
-    fn allocate_sized(&mut self, kind: ChunkKind, block: Size, count: u32) -> Result<(Addr, u32), NeedChunk> {
-        let free = self.bump(Stream { kind, fill: Fill::Free }, block, block.units, count);
-        let taken = match free {
-            None if self.scarce => self.bump(Stream { kind, fill: Fill::Holes }, block, block.units, count),
-            taken => taken,
-        };
-        taken.map(|(addr, taken, _)| (addr, taken)).ok_or(NeedChunk)
-    }
-
-    /// Reserves whole free lines for blocks of 2^n units (`units`), as few as whole blocks fill, if that is no more than `most`
-    /// units: the first place, and how many units. Only free lines serve, also when space is scarce.
-    pub fn allocate_lines(
-        &mut self,
-        kind: ChunkKind,
-        units: u32,
-        most: u32,
-    ) -> Result<(Addr, u32), NeedChunk> {
-        let taken = self.bump(Stream { kind, fill: Fill::Lines }, Size::whole(units), most, 1);
-        taken.map(|(addr, _, size)| (addr, size)).ok_or(NeedChunk)
-    }
-
-    /// Takes up to `count` pieces that follow each other, from the stream's open chunk or the emptiest of the others; gives their
-    /// size, too, at most `most`.
-    fn bump(&mut self, stream: Stream, block: Size, most: u32, count: u32) -> Option<(Addr, u32, u32)> {
-        let open = match self.open.get(&stream) {
-            Some(&(id, cursor)) => {
-                let chunk = &self.chunks[&id];
-                let size = self.piece(chunk, stream, block.units);
-                // A small rest is no reason to leave the chunk.
-                if size > most {
-                    return None;
-                }
-                self.next_place(chunk, cursor, stream, block, size).map(|unit| (id, unit))
-            }
-            None => None,
-        };
-        let (id, unit) = match open {
-            Some(found) => found,
-            None => {
-                self.open.remove(&stream);
-                self.fresh_place(stream, block, most)?
-            }
-        };
-        let size = self.piece(&self.chunks[&id], stream, block.units);
-        if active(Bug::DoubleAllocation) && unit > 0 {
-            return Some((Addr::new(id, unit), 1, size));
-        }
-        let line = self.line(&self.chunks[&id]);
-        // The next line may hold something.
-        let most = if line == 0 { count } else { ((line - unit % line) / size).clamp(1, count) };
-        let (addr, taken) = take(self.chunks.get_mut(&id).expect("chosen among the owned"), unit, size, most);
-        self.open.insert(stream, (id, unit + taken * size));
-        self.note_places(id, unit, taken * size, true);
-        self.until_wanted = self.until_wanted.map(|left| left.saturating_sub((taken * size).into()));
-        Some((addr, taken, size))
     }
 
     /// Units that a stream takes of a chunk at a time, for blocks of `units`.
@@ -441,20 +367,13 @@ impl Space {
         }
         let leaving = std::mem::take(&mut self.leaving);
         self.nodes_free.set(None);
+        self.lanes.look_again();
         self.release_held();
         leaving
             .into_iter()
             .map(|id| self.chunks.remove(&id).expect("leaving chunks are owned").entry)
             .collect()
     }
-}
-
-/// Takes up to `count` blocks from `unit` of a chunk on, where the first is free: the first place and how many there are.
-fn take(chunk: &mut Chunk, unit: u32, units: u32, count: u32) -> (Addr, u32) {
-    let taken = chunk.busy.free_run(unit, units.saturating_mul(count)) / units;
-    let already = chunk.busy.set(unit, taken * units);
-    assert!(taken > 0 && already == 0, "allocated a busy unit");
-    (Addr::new(chunk.entry.id, unit), taken)
 }
 
 /// Appends a run, joined with the last one when it follows it in the same chunk.
@@ -469,6 +388,7 @@ fn push(list: &mut Vec<Run>, ptr: &Ptr) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::size::Size;
     use forebay_base::{Checksum, Random};
     use forebay_device::SlotRef;
 

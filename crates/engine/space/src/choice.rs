@@ -25,6 +25,10 @@ impl Space {
             };
             self.open.iter().all(apart)
         };
+        let is_of_other_lane = |id: ChunkId| {
+            let same = |other: &Stream| other.kind == stream.kind && other.fill == stream.fill;
+            self.open.iter().any(|(other, open)| open.0 == id && other.lane != stream.lane && same(other))
+        };
         let is_dense = !self.scarce && stream.fill == Fill::Free && self.is_dense(stream.kind);
         // A free line is as good as a fresh chunk.
         let least = |chunk: &Chunk| if is_dense && self.line(chunk) == 0 { 3 } else { 1 };
@@ -38,6 +42,7 @@ impl Space {
                 && (self.scarce || free * 4 >= chunk.entry.units * least(chunk))
                 && !self.is_closed(id)
                 && (self.line(chunk) == 0 || is_apart(id))
+                && !is_of_other_lane(id)
         };
         let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
         rich.sort_by_key(|chunk| std::cmp::Reverse((chunk.busy.zeros(), chunk.entry.id)));
