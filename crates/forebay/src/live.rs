@@ -47,6 +47,11 @@ pub fn run(
 ) -> Result<Exit, Failure> {
     let mut reports = Vec::new();
     let mut is_good = true;
+    let mut all = configurations.iter().flat_map(|one| &one.cases);
+    if let Some(case) = all.find(|case| case.pools.iter().any(|pool| pool.fails.is_some())) {
+        let remedy = "Run it with --model only, or without `fails`: a running pool's disks are left alone";
+        return Err(Failure::new(Exit::Usage, "a disk would have to fail", remedy).object(&case.name));
+    }
     for configuration in configurations {
         for case in &configuration.cases {
             let mut rows = live(options, configuration, case, connect)?;

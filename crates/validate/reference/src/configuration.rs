@@ -4,7 +4,7 @@ use crate::device::DeviceModel;
 use forebay_pool::{Class, Compression, Layout, Level, Rate};
 use forebay_simulation::Sheet;
 use forebay_simulation::model::SHEETS;
-use forebay_workload::Workload;
+use forebay_workload::{Trace, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -220,9 +220,11 @@ pub struct Figure {
     pub workload: String,
     pub measure: Measure,
     pub value: f64,
-    /// It is a ratio to what the same workload got in the case of this name.
+    /// It is a ratio to what the same workload, or the other one, got in the case of this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_workload: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -239,6 +241,8 @@ pub enum Measure {
     OrdersPerMinute,
     /// Requests a second that a cache in the client answered.
     HitsPerSecond,
+    /// Requests a second that came to the pool: all others.
+    PoolRequests,
     /// Bytes of data to what of the pool they take.
     CompressionRatio,
     /// Of the time of all processors, of all workloads of the case.
@@ -255,6 +259,7 @@ impl fmt::Display for Measure {
             Measure::WriteMs => "mean ms of writes",
             Measure::OrdersPerMinute => "orders/min",
             Measure::HitsPerSecond => "requests/s from the client's cache",
+            Measure::PoolRequests => "requests/s to the pool",
             Measure::CompressionRatio => "compression",
             Measure::ProcessorPercent => "% of the processors (of the case)",
         })
@@ -277,12 +282,30 @@ pub struct Pool {
     /// Of each group; without it as many as the layout has to have.
     pub disks: Option<u32>,
     pub groups: u32,
+    /// Disks besides, for those that fail.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub spares: u32,
+    /// What fails while it is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fails: Option<Fails>,
     /// A volume for each; a name may come several times.
     pub workloads: Vec<String>,
 }
 
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+fn is_none(value: &u32) -> bool {
+    *value == 0
+}
+
+/// A disk of a pool, by its number from 0 through all groups, is gone so many seconds after the measurement has begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Fails {
+    pub disk: u32,
+    pub after_seconds: u64,
 }
 
 /// `single`, `mirror`, `mirror3` or `DATA+PARITY`.
@@ -339,6 +362,25 @@ pub fn sheet(name: &str) -> Option<Sheet> {
     SHEETS.into_iter().find(|sheet| sheet.name() == name)
 }
 
+/// By the paths of their files.
+pub type Traces = BTreeMap<String, Trace>;
+
+/// Reads traces, each once; `read` gives a file's text.
+pub fn traces(
+    paths: impl Iterator<Item = String>,
+    read: impl Fn(&str) -> Result<String, String>,
+) -> Result<Traces, Mistake> {
+    let mut traces = Traces::new();
+    for path in paths {
+        if !traces.contains_key(&path) {
+            let trace = read(&path).and_then(|text| Trace::read(&path, &text));
+            let trace = trace.map_err(|problem| Mistake(format!("trace {path}: {problem}")))?;
+            traces.insert(path, trace);
+        }
+    }
+    Ok(traces)
+}
+
 impl Configuration {
     /// The modelled device of this name, and where its figures are from.
     pub fn sheet(&self, name: &str) -> Option<(Sheet, String)> {
@@ -352,6 +394,24 @@ impl Configuration {
             toml::from_str(text).map_err(|error| Mistake(error.to_string()))?;
         configuration.check()?;
         Ok(configuration)
+    }
+
+    /// Takes in what the files of traces say; `read` gives a file's text.
+    pub fn read_traces(&mut self, read: impl Fn(&str) -> Result<String, String>) -> Result<(), Mistake> {
+        let paths =
+            self.workloads.iter().filter_map(|client| Some(client.workload.trace.as_ref()?.path.clone()));
+        let traces = traces(paths, read)?;
+        self.take_traces(&traces);
+        Ok(())
+    }
+
+    /// Takes in traces that were read.
+    pub fn take_traces(&mut self, traces: &Traces) {
+        for trace in self.workloads.iter_mut().filter_map(|client| client.workload.trace.as_mut()) {
+            if let Some(read) = traces.get(&trace.path) {
+                trace.clone_from(read);
+            }
+        }
     }
 
     /// As people write it.
@@ -454,10 +514,18 @@ impl Configuration {
         if own.into_iter().any(|seconds| !(1..=SECONDS_MAX).contains(&seconds)) {
             return Err(format!("warm-seconds, seconds: give 1 to {SECONDS_MAX}"));
         }
-        let over = case.figures.iter().filter_map(|figure| figure.over.as_ref());
-        for other in over {
-            if self.cases.iter().all(|case| case.name != *other) {
-                return Err(format!("there is no case '{other}' for a ratio"));
+        for figure in &case.figures {
+            let Figure { workload, over, over_workload, .. } = figure;
+            let other = over.as_ref().map(|over| (over, self.cases.iter().find(|case| case.name == *over)));
+            let workload = over_workload.as_ref().unwrap_or(workload);
+            let has_it = |case: &Case| case.pools.iter().any(|pool| pool.workloads.contains(workload));
+            match other {
+                Some((over, None)) => return Err(format!("there is no case '{over}' for a ratio")),
+                Some((over, Some(case))) if !has_it(case) => {
+                    return Err(format!("there is no workload '{workload}' in case '{over}' for a ratio"));
+                }
+                None if over_workload.is_some() => return Err("over-workload: give it with over".into()),
+                _ => {}
             }
         }
         if let Some(Curve { outstanding, seconds }) = &case.curve
@@ -484,12 +552,29 @@ impl Configuration {
             if pool.disks.is_some_and(|disks| !(least..=DISKS_MAX).contains(&disks)) {
                 return Err(format!("groups of {layout} have {least} to {DISKS_MAX} disks"));
             }
+            let all = pool.disks.unwrap_or(least) * pool.groups;
+            if let Some(Fails { disk, after_seconds }) = pool.fails {
+                let seconds = case.seconds.unwrap_or(self.machine.seconds);
+                if disk >= all || pool.bare {
+                    return Err(format!("fails: give a disk of the pool's, 0 to {}", all - 1));
+                }
+                if after_seconds >= seconds {
+                    return Err(format!(
+                        "after-seconds of what fails: it is measured for {seconds} s, give less"
+                    ));
+                }
+            }
+            if pool.spares > DISKS_MAX || (pool.spares > 0 && pool.bare) {
+                return Err(format!("spares: give at most {DISKS_MAX}, and a pool"));
+            }
             if pool.sector_bytes.is_some_and(|bytes| ![512, 4096, 8192].contains(&bytes)) {
                 return Err("sector-bytes: give 512, 4096 or 8192".into());
             }
             let mut clients = pool.workloads.iter().filter_map(|name| self.client(name));
-            if pool.bare && clients.any(|client| !1024u64.is_multiple_of(client.workload.block_kib)) {
-                return Err("bare disks take requests of which a MiB is a multiple".into());
+            let is_odd =
+                |workload: &Workload| workload.trace.is_some() || !1024u64.is_multiple_of(workload.block_kib);
+            if pool.bare && clients.any(|client| is_odd(&client.workload)) {
+                return Err("bare disks take requests of which a MiB is a multiple, and no traces".into());
             }
             let data: u64 = pool
                 .workloads

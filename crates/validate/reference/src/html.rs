@@ -89,6 +89,9 @@ fn add_case(html: &mut String, case: &CaseReport, seeds: u64) {
     if let Some(why) = case.reason() {
         let _ = write!(html, " Ours differs: {}", escaped(why));
     }
+    for failed in &case.failed_disks {
+        let _ = write!(html, " In our run, {failed}.");
+    }
     html.push_str("</p>\n");
     if !case.figures.is_empty() {
         html.push_str(

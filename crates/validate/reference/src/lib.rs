@@ -11,8 +11,8 @@ mod report;
 mod text;
 
 pub use configuration::{
-    Case, ClassName, Client, Configuration, Curve, Figure, Likeness, Machine, Measure, Mistake, Needs, Pool,
-    Processor, Promise, Verdict,
+    Case, ClassName, Client, Configuration, Curve, Fails, Figure, Likeness, Machine, Measure, Mistake, Needs,
+    Pool, Processor, Promise, Traces, Verdict, traces,
 };
 pub use device::{DeviceCosts, DeviceModel};
 pub use html::html;

@@ -1,6 +1,6 @@
 //! Runs a case on modelled disks in virtual time: the engine's own code, from making the pools to the last answer.
 
-use crate::configuration::{Case, Client, Configuration, Pool, Processor};
+use crate::configuration::{Case, Client, Configuration, Fails, Pool, Processor};
 use forebay_base::{Id, Nanos};
 use forebay_pool::{
     Engine, EngineConfig, Event, GroupAdd, Host, Layout, PoolSpec, Setting, Severity, Standing, SyncPolicy,
@@ -60,6 +60,7 @@ struct Plan {
     layout: Layout,
     groups: Vec<Vec<usize>>,
     log: Vec<usize>,
+    spares: Vec<usize>,
 }
 
 fn names(disks: &[usize]) -> Vec<String> {
@@ -91,12 +92,18 @@ fn plan(world: &World, configuration: &Configuration, pool: &Pool) -> Plan {
         let flash = model(name);
         add_disks(world, &flash, flash.bytes().min(LOG_BYTES), 2)
     });
-    Plan { layout, groups, log }
+    let spares = add_disks(world, &disk, disk.bytes(), pool.spares as usize);
+    Plan { layout, groups, log, spares }
 }
 
 /// Runs a case; the same seed gives the same outcome.
 pub fn run(configuration: &Configuration, case: &Case, seed: u64) -> Result<Outcome, String> {
-    let config = WorldConfig { shuffle: false, turns_max: u64::MAX, ..WorldConfig::new(seed) };
+    let traces = configuration.workloads.iter().filter_map(|client| client.workload.trace.as_ref());
+    if let Some(trace) = traces.into_iter().find(|trace| trace.requests.is_empty()) {
+        return Err(format!("{} was not read", trace.path));
+    }
+    let config =
+        WorldConfig { shuffle: false, turns_max: u64::MAX, power_fails: false, ..WorldConfig::new(seed) };
     let world = World::new(config);
     let plans: Vec<Plan> = case.pools.iter().map(|pool| plan(&world, configuration, pool)).collect();
     let (executor, cores) = world.executor(1);
@@ -144,8 +151,10 @@ impl Work {
     async fn run(self, cores: Cores, plans: &[Plan]) -> Result<Outcome, String> {
         let errors = Arc::new(Mutex::new(Vec::new()));
         let sink = errors.clone();
+        // That a disk has gone is what was asked for.
+        let fails = self.case.pools.iter().any(|pool| pool.fails.is_some());
         let events = Arc::new(move |event: Event| {
-            if event.severity == Severity::Error {
+            if event.severity == Severity::Error && !(fails && event.code.starts_with("disk.")) {
                 sink.lock()
                     .expect("nobody panics with it")
                     .push(format!("{}: {}", event.object, event.message));
@@ -263,6 +272,16 @@ impl Work {
         let to = Nanos(from.0 + machine.seconds * SECOND);
         let cores = machine.processor.as_ref().map_or(0, |processor| processor.cores);
         let link = Rc::new(Link::new(machine.network_ports, machine.network_gbit, cores));
+        for (pool, plan) in self.case.pools.iter().zip(plans) {
+            let Some(Fails { disk, after_seconds }) = pool.fails else { continue };
+            let (rt, world) = (self.rt.clone(), self.world.clone());
+            let disk = plan.groups.concat()[disk as usize];
+            let at = Nanos(from.0 + after_seconds * SECOND);
+            drop(self.rt.spawn(async move {
+                rt.sleep_until(at).await;
+                world.set_gone(disk, true);
+            }));
+        }
         let mut tasks = Vec::new();
         for (nth, Asked { pool, client, size, place }) in targets.into_iter().enumerate() {
             let costs = self.costs(&client, matches!(place, Place::Disks(..)));
@@ -314,7 +333,7 @@ async fn make_pool(engine: &Engine, name: &str, plan: &Plan) -> Result<(), Strin
         layout: plan.layout,
         disks: names(first),
         log_disks: names(&plan.log),
-        spare_disks: Vec::new(),
+        spare_disks: names(&plan.spares),
         enclosures: Vec::new(),
         sectors: Vec::new(),
         shards: 1,

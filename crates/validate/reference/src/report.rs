@@ -3,7 +3,7 @@
 //! A case is run once for each seed. Counts and histograms of all runs are put together before a percentile is read from them, and how far the runs
 //! are apart is told beside the mean. Runs are independent of each other and of the order in which they are done, so they are done side by side.
 
-use crate::configuration::{Case, Configuration, Figure, Measure};
+use crate::configuration::{Case, Configuration, Fails, Figure, Measure, Pool};
 use crate::model::{Got, Outcome, run};
 use forebay_pool::Standing;
 use forebay_workload::{Tally, Workload};
@@ -37,6 +37,9 @@ pub struct CaseReport {
     pub agrees: Option<bool>,
     /// Why another answer is right, where one is.
     pub differs: Option<String>,
+    /// Which disks failed while it was measured, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed_disks: Vec<String>,
     pub clients: Vec<ClientReport>,
     /// Of the measured time, for each pool: of the disk that worked least, of all, and of the one that worked most.
     pub busy: Vec<[f64; 3]>,
@@ -65,6 +68,9 @@ pub struct FigureReport {
     pub measure: Measure,
     /// The case that it is a ratio to, if it is one.
     pub over: Option<String>,
+    /// And the workload there, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_workload: Option<String>,
     pub published: f64,
     pub ours: f64,
     /// The least and the most of the seeds.
@@ -240,6 +246,16 @@ fn phases(warm_seconds: u64, workload: &Workload, tally: &Tally) -> Vec<PhaseRep
     found
 }
 
+/// What of a pool fails.
+fn failed_disk((number, pool): (usize, &Pool)) -> Option<String> {
+    let Fails { disk, after_seconds } = pool.fails?;
+    let spares = match pool.spares {
+        0 => "what was on it goes to the others".to_string(),
+        spares => format!("{spares} more stood by"),
+    };
+    Some(format!("disk {disk} of pool {number} was gone after {after_seconds} s; {spares}"))
+}
+
 /// What all clients of a workload got together in one run; times are means over their requests.
 fn ours(outcome: &Outcome, workload: &str, measure: Measure) -> f64 {
     let of_it = || outcome.clients.iter().filter(|client| client.workload == workload);
@@ -257,6 +273,7 @@ fn ours(outcome: &Outcome, workload: &str, measure: Measure) -> f64 {
         Measure::WriteMs => mean(|tally| &tally.writes),
         Measure::OrdersPerMinute => sum(|client| client.tally.orders_per_second()) * 60.0,
         Measure::HitsPerSecond => sum(|client| client.tally.hits_per_second()),
+        Measure::PoolRequests => sum(|client| client.tally.iops() - client.tally.hits_per_second()),
         Measure::CompressionRatio => {
             sum(|client| client.mapped as f64) / sum(|client| client.stored as f64).max(1.0)
         }
@@ -267,17 +284,19 @@ fn ours(outcome: &Outcome, workload: &str, measure: Measure) -> f64 {
 impl FigureReport {
     /// `outcomes` are those of its case, `others` those of the case that it is a ratio to.
     fn new(figure: &Figure, outcomes: &[Outcome], others: Option<&[Outcome]>) -> FigureReport {
-        let values = |outcomes: &[Outcome]| -> Vec<f64> {
-            outcomes.iter().map(|outcome| ours(outcome, &figure.workload, figure.measure)).collect()
+        let values = |outcomes: &[Outcome], workload: &str| -> Vec<f64> {
+            outcomes.iter().map(|outcome| ours(outcome, workload, figure.measure)).collect()
         };
-        let mut found = values(outcomes);
+        let mut found = values(outcomes, &figure.workload);
         if let Some(others) = others {
-            found.iter_mut().zip(values(others)).for_each(|(value, other)| *value /= other);
+            let workload = figure.over_workload.as_ref().unwrap_or(&figure.workload);
+            found.iter_mut().zip(values(others, workload)).for_each(|(value, other)| *value /= other);
         }
         FigureReport {
             workload: figure.workload.clone(),
             measure: figure.measure,
             over: figure.over.clone(),
+            over_workload: figure.over_workload.clone(),
             published: figure.value,
             ours: found.iter().sum::<f64>() / found.len() as f64,
             between: least_and_most(found.iter().copied()),
@@ -340,6 +359,7 @@ impl CaseReport {
             figures,
             agrees,
             differs: case.differs.clone(),
+            failed_disks: case.pools.iter().enumerate().filter_map(failed_disk).collect(),
             busy: (0..outcomes[0].busy.len()).map(spread).collect(),
             processors: outcomes[0].processors.map(|_| mean(&|outcome| outcome.processors.unwrap_or(0.0))),
             network: [0, 1].map(|way| mean(&|outcome| outcome.network[way])),

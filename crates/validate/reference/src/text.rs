@@ -7,7 +7,8 @@ use std::fmt::Write;
 impl FigureReport {
     /// Whose figure it is, and of what.
     pub fn title(&self) -> String {
-        let over = self.over.as_ref().map_or(String::new(), |case| format!(", to '{case}'"));
+        let other = self.over_workload.as_ref().map_or(String::new(), |workload| format!("{workload} in "));
+        let over = self.over.as_ref().map_or(String::new(), |case| format!(", to {other}'{case}'"));
         format!("{}, {}{over}", self.workload, self.measure)
     }
 }
@@ -49,6 +50,9 @@ fn add_case(text: &mut String, case: &CaseReport, seeds: u64) {
     }
     if let Some(why) = case.reason() {
         let _ = writeln!(text, "  ours: {why}");
+    }
+    for failed in &case.failed_disks {
+        let _ = writeln!(text, "  {failed}");
     }
     let between = |[least, most]: &[f64; 2], digits: usize| match seeds {
         1 => String::new(),

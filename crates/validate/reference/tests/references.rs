@@ -40,6 +40,56 @@ fn four_workloads_are_met_on_two_groups_and_the_same_seed_gives_the_same_report(
 }
 
 #[test]
+fn what_was_asked_once_is_asked_again_by_two_and_a_disk_fails() {
+    let text = r#"
+        name = "again"
+        title = "two of what was asked once, and a disk that goes"
+        machine = { disk = "SATA flash", memory-mib = 64, scale = 1024, warm-seconds = 1, seconds = 8 }
+        [[workload]]
+        name = "db"
+        block-kib = 8
+        read-percent = 50
+        access = "random"
+        size-gib = 64
+        outstanding = 64
+        volume-block-kib = 8
+        needs = { iops = 100 }
+        trace = "db.trace"
+        [[case]]
+        name = "a disk goes"
+        pool = [{ layout = "mirror", disks = 4, groups = 1, spares = 1, fails = { disk = 1, after-seconds = 2 }, workloads = ["db", "db"] }]
+    "#;
+    // A request every 10 ms, for 3 s; half are writes.
+    let line =
+        |nth: u64| format!("{} {} {} 8192 300\n", nth * 10_000, ["r", "w"][nth as usize % 2], nth * 65536);
+    let lines: String = (0..300).map(line).collect();
+    let trace = format!("forebay-trace 1\nvolume tank/db {} 8192 0\n{lines}end 300 0\n", 64u64 << 30);
+    let mut configuration = Configuration::parse(text).expect("it is in order");
+    let error = Report::make(configuration.clone(), 1).expect_err("nobody has read the file");
+    assert!(error.contains("db.trace was not read"), "{error}");
+    configuration.read_traces(|_| Ok(trace.clone())).expect("it is a trace");
+    assert!(configuration.clone().read_traces(|_| Ok(trace.replace("end", "and"))).is_err());
+    let run = |fails: bool| {
+        let mut own = configuration.clone();
+        own.cases[0].pools[0].fails = own.cases[0].pools[0].fails.filter(|_| fails);
+        Report::make(own, 1).expect("it runs")
+    };
+    let (sound, hurt) = (run(false), run(true));
+    for report in [&sound, &hurt] {
+        for client in &report.cases[0].clients {
+            assert_eq!((client.met, client.failed), (Some(true), 0), "{}", report.text());
+            assert!((99.0..101.0).contains(&client.iops), "{client:?}");
+        }
+    }
+    let of = |report: &Report| {
+        report.cases[0].clients.iter().map(|client| client.seconds.clone()).collect::<Vec<_>>()
+    };
+    assert_ne!(of(&sound)[0], of(&sound)[1], "two begin at different places");
+    assert_ne!(of(&sound), of(&hurt), "the disk was missed");
+    assert_eq!(hurt, run(true));
+}
+
+#[test]
 fn a_configuration_is_written_as_it_is_read() {
     for reference in references() {
         assert_eq!(Configuration::parse(&reference.toml()), Ok(reference.clone()));
@@ -77,6 +127,9 @@ fn mistakes_are_named() {
             "memory-mib = 64\nprocessor = { cores = 0, read-ns = 1, write-ns = 1, kib-ns = 1, source = \"\" }",
             "1 to 1024 cores",
         ),
+        ("groups = 2", "groups = 2\nfails = { disk = 10, after-seconds = 1 }", "0 to 9"),
+        ("groups = 2", "groups = 2\nfails = { disk = 9, after-seconds = 3600 }", "give less"),
+        ("groups = 2", "groups = 2\nspares = 1000", "spares"),
         ("groups = 2", "groups = 2\nsector-bytes = 1000", "sector-bytes"),
         ("groups = 2", "groups = 2\ndisk = \"tape\"", "there is no model of 'tape'"),
     ];

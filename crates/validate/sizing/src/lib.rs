@@ -9,7 +9,7 @@ mod search;
 
 pub use search::{Answer, Candidate, Options, Tried, Verdict, search};
 
-use forebay_reference::{Configuration, DeviceModel, Mistake};
+use forebay_reference::{Configuration, DeviceModel, Mistake, Traces, traces};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -68,6 +68,7 @@ pub struct Wanted {
     table: Table,
     /// A volume for each.
     workloads: Vec<String>,
+    traces: Traces,
 }
 
 impl Wanted {
@@ -96,7 +97,15 @@ impl Wanted {
         if workloads.is_empty() {
             return Err(Mistake("there is no [[workload]]".into()));
         }
-        Ok(Wanted { table, workloads })
+        Ok(Wanted { table, workloads, traces: Traces::new() })
+    }
+
+    /// Takes in what the files of traces say; `read` gives a file's text.
+    pub fn read_traces(&mut self, read: impl Fn(&str) -> Result<String, String>) -> Result<(), Mistake> {
+        let listed = self.table.get("workload").and_then(Value::as_array).into_iter().flatten();
+        let paths = listed.filter_map(|workload| Some(workload.get("trace")?.as_str()?.to_string()));
+        self.traces = traces(paths, read)?;
+        Ok(())
     }
 
     /// All of it on one pool of this kind.
@@ -126,6 +135,8 @@ impl Wanted {
         if !devices.is_empty() {
             table.insert("device".into(), devices.into());
         }
-        Configuration::parse(&table.to_string())
+        let mut configuration = Configuration::parse(&table.to_string())?;
+        configuration.take_traces(&self.traces);
+        Ok(configuration)
     }
 }

@@ -60,6 +60,30 @@ fn a_latency_that_slow_disks_cannot_have_takes_fast_ones() {
 }
 
 #[test]
+fn what_was_asked_once_takes_as_much_as_the_rate_that_it_has() {
+    let text = "[machine]\nmemory-mib = 16\nscale = 1\nwarm-seconds = 1\nseconds = 3\n\
+                [[workload]]\nname = 'reads'\nblock-kib = 8\nread-percent = 100\naccess = 'random'\nsize-gib = 1\noutstanding = 32\n\
+                trace = 'reads.trace'\nvolume-block-kib = 8\nneeds = { iops = 3000 }\n";
+    let mut wanted = Wanted::parse(text).expect("it is right");
+    let options = Options { seed: 1, runs_max: 20 };
+    let error = search(&wanted, &catalogue(), options).expect_err("nobody has read the file");
+    assert!(error.contains("reads.trace was not read"), "{error}");
+    let error = wanted.read_traces(|_| Err("is not there".into())).expect_err("nothing is read");
+    assert_eq!(error.to_string(), "trace reads.trace: is not there");
+    // 3000 a second, all over the volume.
+    let line = |nth: u64| format!("{} r {} 8192 90\n", nth * 1_000_000 / 3000, nth * 7919 % 131_072 * 8192);
+    let lines: String = (0..9000).map(line).collect();
+    let trace = format!("forebay-trace 1\nvolume tank/db {} 8192 0\n{lines}end 9000 0\n", 1 << 30);
+    wanted
+        .read_traces(|path| if path == "reads.trace" { Ok(trace.clone()) } else { Err("?".into()) })
+        .expect("it is one");
+    let answer = search(&wanted, &catalogue(), options).expect("it is searched");
+    let chosen = answer.chosen.clone().expect("there is one");
+    assert_eq!((chosen.candidate.disk.as_str(), chosen.candidate.groups), ("slow", 2), "{}", answer.text());
+    assert!(answer.configuration.is_some_and(|text| text.contains("trace = \"reads.trace\"")));
+}
+
+#[test]
 fn what_does_not_fit_is_not_run() {
     let text = std::fs::read_to_string("configurations/workloads.toml").expect("it is there");
     let text = text.replace("size-gib = 200", "size-gib = 20000").replace("scale = 128", "scale = 4096");

@@ -2,6 +2,7 @@
 
 use crate::host::Host;
 use crate::link::Way;
+use crate::trace::Replay;
 use crate::{Arrivals, Costs, Link, Request, Requests, Tally, Workload, contents};
 use forebay_base::{Nanos, Random};
 use forebay_pool::Volume;
@@ -87,6 +88,8 @@ pub struct Target {
 struct Shared {
     workload: Workload,
     requests: Requests,
+    /// Instead of them, if they were taken down once.
+    replay: Option<Replay>,
     tally: Tally,
     host: Option<Host>,
     chance: Random,
@@ -98,6 +101,18 @@ struct Shared {
 }
 
 impl Shared {
+    /// When the next request of a trace is due, and what it is; who is too late leaves some out.
+    fn replayed(&mut self, now: Nanos) -> Option<(Nanos, Request)> {
+        let replay = self.replay.as_mut()?;
+        loop {
+            let (due, request) = replay.next();
+            let due = Nanos(self.begun.0 + due);
+            if now.since(due) <= PATIENCE {
+                return Some((due, request));
+            }
+        }
+    }
+
     /// When the next request is due, and how many of a hundred are reads then; nothing if none is any more.
     fn due(&mut self, now: Nanos) -> Option<(Nanos, u8)> {
         let since = now.since(self.begun);
@@ -137,10 +152,19 @@ pub async fn drive(
     // Clients with the same rate do not all ask at the same moments.
     let (rate, ..) = workload.phase(0);
     let offset = u128::from(chance.below(SECOND)) * 1000 / u128::from(rate.max(1));
-    let mut block = rt.arena().take_zeroed(workload.block_bytes() as usize);
-    block.copy_from_slice(&contents(workload.contents, workload.block_bytes() as usize));
+    let past = workload.trace.as_ref().map(|trace| trace.requests.clone());
+    let longest = past.iter().flat_map(|past| past.iter()).map(|past| u64::from(past.bytes)).max();
+    let bytes = longest.unwrap_or(workload.block_bytes()) as usize;
+    let mut block = rt.arena().take_zeroed(bytes);
+    block.copy_from_slice(&contents(workload.contents, bytes));
+    // Several of one trace do not all ask for the same at the same moments.
+    let replay = past.filter(|past| !past.is_empty()).map(|past| {
+        let first = chance.below(past.len() as u64) as usize;
+        Replay::new(past, size, first)
+    });
     let shared = Rc::new(RefCell::new(Shared {
         requests: Requests::new(workload, size, seed),
+        replay,
         tally: Tally::new(from, to),
         host: workload.host_cache.as_ref().map(|cache| Host::new(cache, room(cache))),
         chance,
@@ -169,13 +193,23 @@ async fn work(rt: Rt, shared: Rc<RefCell<Shared>>, target: Rc<Target>, asker: us
         let (begun, mut has_failed) = (rt.now(), false);
         for _ in 0..per_order {
             let (mut due, mut reads) = (rt.now(), reads);
-            if !is_closed {
+            let past = shared.borrow_mut().replayed(due);
+            if let Some((then, _)) = past {
+                if then.0 >= to.0 {
+                    return;
+                }
+                due = then;
+                rt.sleep_until(due).await;
+            } else if !is_closed {
                 let next = shared.borrow_mut().due(due);
                 let Some(next) = next.filter(|(due, _)| due.0 < to.0) else { return };
                 (due, reads) = next;
                 rt.sleep_until(due).await;
             }
-            let request = shared.borrow_mut().requests.next(asker, reads);
+            let request = match past {
+                Some((_, request)) => request,
+                None => shared.borrow_mut().requests.next(asker, reads),
+            };
             shared.borrow_mut().tally.asked(rt.now());
             let is_done = ask(&rt, &shared, &target, request).await;
             shared.borrow_mut().tally.over(rt.now());
@@ -201,7 +235,7 @@ async fn work(rt: Rt, shared: Rc<RefCell<Shared>>, target: Rc<Target>, asker: us
 async fn ask(rt: &Rt, shared: &RefCell<Shared>, target: &Target, request: Request) -> bool {
     let Request { at, bytes, is_write } = request;
     let Target { store, link, costs, .. } = target;
-    let data = shared.borrow().data.clone();
+    let data = shared.borrow().data.slice(0, if is_write { bytes as usize } else { 0 });
     if !is_write {
         let here = shared.borrow_mut().host.as_mut().and_then(|host| host.read(&request, rt.now()));
         if let Some(over) = here {

@@ -3,7 +3,7 @@
 //! A workload asks in a *closed loop*: so many requests are outstanding, and each answer brings the next one, at once or after a time to think; several requests
 //! one after the other can make an *order*, with the time to think after it. A workload with a
 //! rate takes its requests from a schedule instead, as many a second, evenly or as chance has it; rates can change with time (*phases*). Who is
-//! behind catches up with what may be outstanding, and gives up what is a second late.
+//! behind catches up with what may be outstanding, and gives up what is a second late. Or it asks again what was asked of a volume once ([`trace`]), as late as then.
 
 mod contents;
 mod drive;
@@ -12,6 +12,7 @@ mod host;
 mod link;
 mod requests;
 mod tally;
+pub mod trace;
 mod zipf;
 
 pub use contents::{Contents, contents};
@@ -19,6 +20,7 @@ pub use drive::{Remote, Store, Target, drive};
 pub use link::{Costs, Link};
 pub use requests::{Request, Requests};
 pub use tally::{Second, Tally, Times};
+pub use trace::{Recorded, Trace};
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -98,6 +100,9 @@ pub struct Workload {
     /// What the volume is filled with, and what is written.
     #[serde(default, skip_serializing_if = "is_default")]
     pub contents: Contents,
+    /// What was asked of a volume once is asked again, instead of what the rest says; the path of its file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
 }
 
 fn one() -> u32 {
@@ -162,6 +167,7 @@ impl Default for Workload {
             hot: None,
             host_cache: None,
             contents: Contents::Zeros,
+            trace: None,
         }
     }
 }
@@ -177,7 +183,7 @@ impl Workload {
 
     /// Whether its requests wait for answers only, and for no schedule.
     pub fn is_closed(&self) -> bool {
-        self.rate.is_none() && self.phases.is_empty()
+        self.rate.is_none() && self.phases.is_empty() && self.trace.is_none()
     }
 
     fn has_streams(&self) -> bool {
@@ -252,6 +258,11 @@ impl Workload {
             "arrivals: a closed loop has none: give a rate or phases".into()
         } else if self.requests_per_order > 1 && !self.is_closed() {
             "requests-per-order: only a closed loop has orders: give neither a rate nor phases".into()
+        } else if self.trace.is_some()
+            && (self.rate.is_some() || !self.phases.is_empty() || self.host_cache.is_some())
+        {
+            "trace: it has its own moments and comes from behind any cache: give neither a rate, phases nor host-cache"
+                .into()
         } else if self.host_cache.is_some_and(|cache| {
             cache.size_gib == 0
                 || cache.size_gib > *size_gib
@@ -292,6 +303,7 @@ mod tests {
         let good = Workload::default;
         let cache = |size_gib| Some(HostCache { size_gib, read_us: 50, iops: 1000 });
         let phase = Phase { seconds: 1, rate: 1, read_percent: None };
+        let trace = Some(Trace::from("x".to_string()));
         let cases = [
             (Workload { streams: 2, outstanding: 2, ..good() }, "streams: only"),
             (Workload { access: Access::Sort, streams: 2, outstanding: 3, ..good() }, "a divisor"),
@@ -305,6 +317,7 @@ mod tests {
             (Workload { phases: vec![phase; 65], ..good() }, "at most 64"),
             (Workload { rate: Some(1), requests_per_order: 2, ..good() }, "requests-per-order"),
             (Workload { host_cache: cache(2), ..good() }, "host-cache"),
+            (Workload { trace, rate: Some(1), ..good() }, "trace"),
         ];
         assert_eq!(good().problem(), None);
         for (workload, message) in cases {
