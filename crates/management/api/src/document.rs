@@ -225,6 +225,10 @@ fn reply(operation: Operation) -> (&'static str, Response) {
             response = response.description("The stream").content("application/octet-stream", bytes());
             "200"
         }
+        ReplyBody::Trace => {
+            response = response.description("The trace").content("text/plain", bytes());
+            "200"
+        }
         ReplyBody::Events => {
             response = response.description("The stream").content("text/event-stream", bytes());
             "200"
@@ -316,6 +320,7 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
             | Parameter::Since
             | Parameter::Until
             | Parameter::Step
+            | Parameter::Seconds
             | Parameter::Lines => {
                 let (least, most) = parameter.range();
                 ObjectBuilder::new()

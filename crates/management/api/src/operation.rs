@@ -46,6 +46,8 @@ pub enum ReplyBody {
     Document,
     /// 200: a snapshot's stream, in bytes.
     Stream,
+    /// 200: what clients ask of a volume, line by line.
+    Trace,
     /// 200: server-sent events, without an end.
     Events,
     /// 101: a WebSocket.
@@ -76,7 +78,7 @@ operations! {
     ServerShow, ServerSet, DocumentShow, PoolList, PoolCreate, PoolShow, PoolSet, PoolDestroy, PoolImport,
     PoolExport, PoolAdd, PoolScrub, PoolTrim, PoolCalibrate, PoolLedger, GroupRemove, DiskList, DiskScan,
     DiskShow, DiskReplace, DiskRemove, DiskOffline, DiskOnline, DiskClear, DiskLocate, VolumeList,
-    VolumeCreate, VolumeShow, VolumeSet, VolumeDelete, VolumePromote, VolumeReclaim, VolumeMove, MoveList,
+    VolumeCreate, VolumeShow, VolumeSet, VolumeDelete, VolumePromote, VolumeReclaim, VolumeMove, VolumeTrace, MoveList,
     MoveKeep, MoveAbandon, ProjectList, ProjectCreate, ProjectShow, ProjectSet, ProjectDelete, TrashList,
     TrashShow, TrashRestore, TrashPurge, SnapshotList, SnapshotCreate, SnapshotShow, SnapshotSet,
     SnapshotDelete, SnapshotRollback, SnapshotClone, SnapshotSend, SnapshotReceive, ReceptionList,
@@ -150,6 +152,7 @@ impl Operation {
             VolumePromote => "/api/v1/volumes/{volume}/promote",
             VolumeReclaim => "/api/v1/volumes/{volume}/reclaim",
             VolumeMove => "/api/v1/volumes/{volume}/move",
+            VolumeTrace => "/api/v1/volumes/{volume}/trace",
             MoveList => "/api/v1/moves",
             MoveKeep => "/api/v1/moves/{volume}/keep",
             MoveAbandon => "/api/v1/moves/{volume}",
@@ -222,7 +225,7 @@ impl Operation {
             VolumePromote | SnapshotCreate | SnapshotSet | SnapshotDelete => Access::Operator,
             SnapshotRollback | SnapshotClone | TrashRestore | TrashPurge => Access::Operator,
             SnapshotSend | SnapshotReceive | ReceptionDelete => Access::Operator,
-            VolumeReclaim | VolumeMove | MoveKeep | MoveAbandon => Access::Operator,
+            VolumeReclaim | VolumeMove | VolumeTrace | MoveKeep | MoveAbandon => Access::Operator,
             HostCreate | HostSet | HostDelete => Access::Operator,
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             LevelCreate | LevelSet | LevelDelete => Access::Operator,
@@ -309,6 +312,7 @@ impl Operation {
             VolumeCreate => ReplyBody::Created("Volume"),
             VolumeShow | VolumeSet | VolumePromote => ReplyBody::Object("Volume"),
             VolumeReclaim | VolumeMove => ReplyBody::Task,
+            VolumeTrace => ReplyBody::Trace,
             MoveList => ReplyBody::Page("MoveLeft"),
             MoveKeep => ReplyBody::Object("Volume"),
             ProjectList => ReplyBody::Page("Project"),
@@ -435,6 +439,7 @@ impl Operation {
             SnapshotCreate | SnapshotSet | SnapshotDelete => &[Parameter::DryRun],
             SnapshotRollback | ReceptionDelete => &[Parameter::DryRun],
             SnapshotSend => &[Parameter::From, Parameter::Resume],
+            VolumeTrace => &[Parameter::Seconds],
             SnapshotReceive => &[Parameter::DiscardChanges, Parameter::Force],
             TaskCancel | TokenCreate | TokenDelete => &[Parameter::DryRun],
             HostCreate | HostSet | HostGroupCreate | HostGroupSet => &[Parameter::DryRun],

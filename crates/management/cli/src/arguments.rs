@@ -572,6 +572,10 @@ pub enum Volume {
         #[command(flatten)]
         wait: Wait,
     },
+    /// Print what clients ask of a volume, request by request, while they ask it
+    ///
+    /// When, where, how much, and how long the answer took; nothing of the data. `forebay validate` asks it again of pools that are modelled.
+    Trace(crate::streams::Trace),
     /// Move a volume to another pool while clients use it
     Move(moves::Move),
     /// List what moves have left that wait for a pool which is not imported

@@ -356,6 +356,7 @@ impl Session {
                 let change = VolumeSet { format: Some(format.into()), ..VolumeSet::default() };
                 self.volume_change(Call::of(Operation::VolumeSet, &name), &change, dry_run.dry_run)
             }
+            Volume::Trace(trace) => self.volume_trace(trace),
             Volume::Move(order) => self.volume_move(order),
             Volume::Reclaim { name, dry_run, wait } => {
                 let call = Call::of(Operation::VolumeReclaim, &name).dry_run(dry_run.dry_run);

@@ -1,4 +1,4 @@
-//! The commands that send and receive snapshots.
+//! The commands that send and receive snapshots, and that say what clients ask of a volume.
 //!
 //! A stream goes to stdout and comes from stdin, so that a pipe, a file or ssh takes it anywhere. It never goes to a terminal.
 
@@ -34,6 +34,15 @@ pub struct Receive {
     /// Although clients are connected to the volume
     #[arg(long)]
     force: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Trace {
+    /// POOL/[PROJECT/]NAME or UUID
+    name: String,
+    /// For how long
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
 }
 
 #[derive(Args, Debug)]
@@ -92,6 +101,12 @@ impl Session {
         self.one(&snapshot, |snapshot| {
             println!("Snapshot {} is received.", printable(&snapshot.name));
         })
+    }
+
+    pub fn volume_trace(&self, trace: Trace) -> Outcome {
+        let call = Call::of(Operation::VolumeTrace, &trace.name).query("seconds", trace.seconds);
+        self.client.download(call, &mut stdout().lock())?;
+        Ok(Exit::Ok)
     }
 
     pub fn receptions(&self, list: Receptions) -> Outcome {

@@ -11,10 +11,10 @@ pub enum Validate {
     Run(ValidateRun),
     /// Search a catalogue for the cheapest pool that keeps every promise, and say why nothing cheaper does; needs no daemon
     Size(ValidateSize),
-    /// Print the jobs of a fio job file as workloads for a configuration
+    /// Print what a trace or a fio job file asks, as workloads for a configuration
     Import {
-        /// A job file; an option that would make another workload of it and is not understood is refused by name
-        #[arg(value_name = "JOBFILE")]
+        /// What `volume trace` has written, or a job file; an option that would make another workload of it and is not understood is refused by name
+        #[arg(value_name = "FILE")]
         path: PathBuf,
     },
 }

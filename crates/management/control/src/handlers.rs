@@ -19,6 +19,7 @@ pub mod sessions;
 pub mod snapshots;
 pub mod statistics;
 pub mod streams;
+pub mod trace;
 pub mod trash;
 pub mod users;
 pub mod volumes;

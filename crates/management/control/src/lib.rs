@@ -126,6 +126,10 @@ pub(crate) struct Shared {
     /// Volumes, their snapshots, levels, hosts, and what is mapped to whom change one at a time.
     volume_turn: Mutex<()>,
     stopping: watch::Sender<bool>,
+    /// Traces begin and end one at a time: each has all cores or none.
+    trace_turn: Mutex<()>,
+    /// Where clients are served, from [`Daemon::collect`] on.
+    clients: OnceLock<Cores>,
     cores: usize,
     started_unix_ms: u64,
     started: Instant,
@@ -264,6 +268,8 @@ impl Daemon {
             refusals: inherited::Refusals::default(),
             volume_turn: Mutex::new(()),
             stopping: watch::Sender::new(false),
+            trace_turn: Mutex::new(()),
+            clients: OnceLock::new(),
             cores: options.cores,
             started_unix_ms: events::now_unix_ms(),
             started: Instant::now(),
@@ -317,6 +323,7 @@ impl Daemon {
 
     /// From now on what these cores and their pools do is counted. Once.
     pub fn collect(&self, cores: Cores) {
+        assert!(self.shared.clients.set(cores.clone()).is_ok(), "once");
         self.runtime.spawn(collect::collect(self.shared.clone(), cores));
         self.runtime.spawn(capture::capture(self.shared.clone()));
     }

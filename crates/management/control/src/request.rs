@@ -260,6 +260,7 @@ pub struct Ask {
     pub discard_changes: bool,
     #[serde(default)]
     pub best_effort: bool,
+    pub seconds: Option<u64>,
 }
 
 impl<S: Sync> FromRequestParts<S> for Ask {

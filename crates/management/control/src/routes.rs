@@ -8,7 +8,8 @@ use crate::authentication::{Identity, Peer, Transport, authenticate, unauthentic
 use crate::changes::touched;
 use crate::handlers::{
     alerts, calibrate, disks, hosts, ledger, levels, logins, mappings, moves, others, pools, projects,
-    reclaim, reports, sessions, snapshots, statistics, streams, trash, users, volumes, watch, worksheets,
+    reclaim, reports, sessions, snapshots, statistics, streams, trace, trash, users, volumes, watch,
+    worksheets,
 };
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{BODY_BYTES_MAX, By, Failure, Principal, REPORT_BODY_BYTES_MAX, collect};
@@ -78,6 +79,7 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::VolumePromote => post(volumes::promote),
         Operation::VolumeReclaim => post(reclaim::begin),
         Operation::VolumeMove => post(moves::begin),
+        Operation::VolumeTrace => get(trace::trace),
         Operation::MoveList => get(moves::list),
         Operation::MoveKeep => post(moves::keep),
         Operation::MoveAbandon => delete(moves::abandon),

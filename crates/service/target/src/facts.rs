@@ -9,6 +9,7 @@
 //!
 //! Counting can be halted ([`halt_facts`]), for whoever wants to know what it costs: then an answer is one look at a flag of its core.
 
+use crate::trace::Needle;
 use forebay_base::{Id, Nanos};
 use forebay_probe::Histogram;
 use forebay_runtime::{Cores, Rt};
@@ -90,11 +91,16 @@ pub struct Watched {
     failed: Cell<u64>,
     /// Its core's.
     is_halted: Rc<Cell<bool>>,
+    /// Nothing in tests.
+    needle: Option<Needle>,
 }
 
 impl Watched {
     /// A request was answered, of a volume of so many bytes.
     pub fn answered(&self, asked: &Asked, volume_bytes: u64, now: Nanos, is_ok: bool) {
+        if let Some(needle) = self.needle.as_ref().filter(|_| is_ok) {
+            needle.note(asked, now);
+        }
         if self.is_halted.get() {
             return;
         }
@@ -142,12 +148,15 @@ struct Watches {
 /// What this client does with this volume, on this core.
 pub fn watched(rt: &Rt, protocol: Protocol, client: &str, volume: Id) -> Rc<Watched> {
     let key = Key { protocol, client: client.into(), volume };
-    rt.local::<Watches>().watched(key)
+    rt.local::<Watches>().watched(key, || Some(Needle::new(rt, volume)))
 }
 
 impl Watches {
-    fn watched(&self, key: Key) -> Rc<Watched> {
-        let new = || Rc::new(Watched { is_halted: self.is_halted.clone(), ..Watched::default() });
+    fn watched(&self, key: Key, needle: impl FnOnce() -> Option<Needle>) -> Rc<Watched> {
+        let new = || {
+            let (is_halted, needle) = (self.is_halted.clone(), needle());
+            Rc::new(Watched { is_halted, needle, ..Watched::default() })
+        };
         self.all.borrow_mut().entry(key).or_insert_with(new).clone()
     }
 
@@ -162,23 +171,24 @@ impl Watches {
 
 /// What clients did since this was last asked, on all cores. A core that is being torn down tells nothing.
 pub async fn take_facts(cores: Cores) -> Vec<ClientFacts> {
-    on_each(cores, |watches| watches.take()).await.into_iter().flatten().collect()
+    on_each::<Watches, _>(cores, |watches| watches.take()).await.into_iter().flatten().collect()
 }
 
 /// Has nothing be counted on any core, or goes on with it; returns when that is so.
 pub async fn halt_facts(cores: Cores, is_halted: bool) {
-    on_each(cores, move |watches| watches.is_halted.set(is_halted)).await;
+    on_each::<Watches, _>(cores, move |watches| watches.is_halted.set(is_halted)).await;
 }
 
-async fn on_each<T: Send + 'static>(
+/// Asks each core about what it keeps of this kind, one after the other.
+pub(crate) async fn on_each<L: Default + 'static, T: Send + 'static>(
     cores: Cores,
-    work: impl Fn(&Watches) -> T + Copy + Send + 'static,
+    work: impl Fn(&L) -> T + Copy + Send + 'static,
 ) -> Vec<T> {
     let asked = (0..cores.count()).map(|core| {
         let (told, answer) = oneshot::channel();
         cores.core(core).run(move |rt| {
             // Whoever asked may have gone.
-            let _ = told.send(work(&rt.local::<Watches>()));
+            let _ = told.send(work(&rt.local::<L>()));
         });
         answer
     });
@@ -207,7 +217,7 @@ mod tests {
     fn what_is_answered_is_counted_once_and_where_it_was() {
         let watches = Watches::default();
         let key = Key { protocol: Protocol::Nbd, client: "10.0.0.7".into(), volume: Id(1) };
-        let watched = watches.watched(key);
+        let watched = watches.watched(key, || None);
         for nth in 0..128 {
             watched.answered(&asked(Operation::Read, nth << 13, 8192, 1000), 1 << 20, Nanos(51_000), true);
         }

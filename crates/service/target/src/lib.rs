@@ -24,6 +24,7 @@ mod server;
 mod session;
 mod slots;
 mod tls;
+mod trace;
 mod transport;
 
 pub use backing::{Catalog, Device, Found};
@@ -36,3 +37,4 @@ pub use iscsi::{
 pub use server::{CONNECTIONS_MAX, HANDSHAKE_MAX, NbdConfig, NbdServer, SessionInfo};
 pub use session::{BYTES_MAX, REQUESTS_MAX};
 pub use tls::TlsFiles;
+pub use trace::{TRACES_MAX, Traced, trace_begin, trace_end, trace_take};

@@ -48,6 +48,8 @@ pub enum Parameter {
     Format,
     /// Of a report.
     Form,
+    /// How long a trace is.
+    Seconds,
 }
 
 impl Parameter {
@@ -77,6 +79,7 @@ impl Parameter {
             Parameter::Step => "step",
             Parameter::Lines => "limit",
             Parameter::Format | Parameter::Form => "format",
+            Parameter::Seconds => "seconds",
         }
     }
     /// The least and the most that a number may be, as far as one number can tell.
@@ -87,6 +90,7 @@ impl Parameter {
             Parameter::WaitSeconds => (Some(0), Some(60)),
             Parameter::After => (Some(0), None),
             Parameter::Step => (Some(1), None),
+            Parameter::Seconds => (Some(1), Some(3600)),
             _ => (None, None),
         }
     }
@@ -131,6 +135,7 @@ impl Parameter {
             Parameter::Lines => "At most this many lines, 1 to 100; 12 by default.",
             Parameter::Format => "`json`, the default, or `csv`.",
             Parameter::Form => "`html`, the default, or `json`.",
+            Parameter::Seconds => "How long it is, 1 to 3600 seconds; 60 by default.",
             Parameter::DiscardChanges => {
                 "What the volume has had since is lost; without it, that is refused."
             }

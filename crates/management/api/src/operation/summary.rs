@@ -34,6 +34,7 @@ impl Operation {
             VolumeList => "All volumes",
             VolumeCreate => "Create a volume, empty or as a clone of a snapshot",
             VolumeShow => "One volume",
+            VolumeTrace => "What clients ask of a volume, request by request, while they ask it",
             VolumeSet => {
                 "Grow a volume, or change when it acknowledges writes and when snapshots of it are taken, or what it inherits"
             }

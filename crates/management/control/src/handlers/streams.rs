@@ -26,14 +26,14 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 /// Pieces read ahead of the client, of some 2 MiB each.
-const PIECES_MAX: usize = 2;
+pub const PIECES_MAX: usize = 2;
 /// How long a sender may bring nothing: it may be looking for what has changed.
 const SILENT_SECONDS_MAX: u64 = 300;
 /// After a refusal, how long what is still coming is thrown away, so that the client gets to read why.
 const DRAIN_SECONDS_MAX: u64 = 2;
 
 /// The body of a stream.
-struct Pieces(mpsc::Receiver<io::Result<Bytes>>);
+pub struct Pieces(pub mpsc::Receiver<io::Result<Bytes>>);
 
 impl hyper::body::Body for Pieces {
     type Data = Bytes;
