@@ -7,6 +7,7 @@ use forebay_simulation::model::SHEETS;
 use forebay_workload::{Trace, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::time::Duration;
 
@@ -372,10 +373,11 @@ pub fn traces(
 ) -> Result<Traces, Mistake> {
     let mut traces = Traces::new();
     for path in paths {
-        if !traces.contains_key(&path) {
-            let trace = read(&path).and_then(|text| Trace::read(&path, &text));
+        if let Entry::Vacant(missing) = traces.entry(path) {
+            let path = missing.key();
+            let trace = read(path).and_then(|text| Trace::read(path, &text));
             let trace = trace.map_err(|problem| Mistake(format!("trace {path}: {problem}")))?;
-            traces.insert(path, trace);
+            missing.insert(trace);
         }
     }
     Ok(traces)
