@@ -39,6 +39,8 @@ test:
 	  'parity=$(BENCH) --parity --quick' \
 	  'compression=$(BENCH) --compression --quick' \
 	  'services=$(BENCH) --services --quick' \
+	  'scaling=$(BENCH) --scaling --quick' \
+	  'instructions=$(BENCH) --instructions-check' \
 	  'levels=$(BENCH) --levels --quick' \
 	  'analytics=$(BENCH) --analytics --quick' \
 	  'simulator=cargo build --locked --profile test --workspace --bin sim' \
@@ -79,7 +81,7 @@ e2e:
 	$(E2E)
 
 # The device, the engine and its NBD server beside nbdkit and qemu-nbd, interleaved on files of one size; parity beside ISA-L;
-# snapshots and formats of volumes beside none; whether service levels are kept.
+# snapshots and formats of volumes beside none; what a second core brings; instructions of a request; whether service levels are kept.
 bench:
 	@scripts/setup test
 	cargo build --locked --release -p forebay -p forebay-bench
@@ -88,6 +90,8 @@ bench:
 	$(BENCH) --parity
 	$(BENCH) --compression
 	$(BENCH) --services
+	$(BENCH) --scaling
+	$(BENCH) --instructions
 	$(BENCH) --levels
 	$(BENCH) --analytics
 
@@ -109,6 +113,7 @@ nightly:
 	  'parity=$(BENCH) --parity' \
 	  'compression=$(BENCH) --compression' \
 	  'services=$(BENCH) --services' \
+	  'scaling=$(BENCH) --scaling' \
 	  'levels=$(BENCH) --levels' \
 	  'analytics=$(BENCH) --analytics'
 

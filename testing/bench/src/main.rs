@@ -9,9 +9,9 @@
 //! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. While working on one
 //! figure, `--only` runs just the works whose names contain a text (`--only "random read"`), `--engine` just the bare
 //! device and the engine, `--iscsi` just iSCSI. `--import` times an import after a crash instead, `--parity` the code of parity, `--compression` what
-//! compression saves and costs, `--services` what snapshots, streams and formats of volumes cost, `--levels` whether the daemon keeps what service levels promise,
+//! compression saves and costs, `--services` what snapshots, streams, formats of volumes, checkpoints and lz4 cost, `--scaling` what a second core brings and how much memory a large volume takes, `--levels` whether the daemon keeps what service levels promise,
 //! `--analytics` what counting costs,
-//! `--instructions` counts what a request costs the engine in instructions.
+//! `--instructions` counts what a request costs the engine in instructions, `--instructions-check` fails where that has grown.
 
 mod analytics;
 mod compression;
@@ -21,6 +21,7 @@ mod levels;
 mod measure;
 mod parity;
 mod report;
+mod scaling;
 mod services;
 mod systems;
 
@@ -43,6 +44,7 @@ enum What {
     Parity,
     Compression,
     Services,
+    Scaling,
     Levels,
     Analytics,
 }
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
             "--parity" => what = What::Parity,
             "--compression" => what = What::Compression,
             "--services" => what = What::Services,
+            "--scaling" => what = What::Scaling,
             "--levels" => what = What::Levels,
             "--analytics" => what = What::Analytics,
             "--only" => match arguments.next() {
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
             "--instructions" => {
                 return verdict(instructions::run(&arguments.next().unwrap_or_default()));
             }
+            "--instructions-check" => return verdict(instructions::check()),
             "--instructions-load" => {
                 let (Some(disk), Some(work), Some(requests)) =
                     (arguments.next(), arguments.next(), number(&mut arguments))
@@ -142,6 +146,7 @@ fn main() -> ExitCode {
         What::Parity => return verdict(parity::run(quick)),
         What::Compression => return verdict(compression::run(quick)),
         What::Services => return verdict(services::run(quick)),
+        What::Scaling => return verdict(scaling::run(quick)),
         What::Everything | What::Engine | What::Iscsi | What::Levels | What::Analytics => {}
     }
     let Some(server) = server else { return usage() };
@@ -175,8 +180,8 @@ fn usage() -> ExitCode {
     );
     eprintln!("       forebay-bench --server PATH/TO/forebay --levels | --analytics [--quick]");
     eprintln!("       forebay-bench --import [RECORDS]");
-    eprintln!("       forebay-bench --instructions [TEXT]");
-    eprintln!("       forebay-bench --parity | --compression | --services [--quick]");
+    eprintln!("       forebay-bench --instructions [TEXT] | --instructions-check");
+    eprintln!("       forebay-bench --parity | --compression | --services | --scaling [--quick]");
     ExitCode::from(2)
 }
 

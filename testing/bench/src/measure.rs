@@ -37,6 +37,8 @@ pub struct Work {
     pub connections: usize,
     /// Share of the volume that a run writes at most: an aged one's snapshots hold what is overwritten.
     pub share: Option<f64>,
+    /// Whether what is written can be made half as small, rather than anything.
+    pub compressible: bool,
     pub generator: Generator,
 }
 
@@ -56,13 +58,21 @@ impl Work {
     }
 }
 
-const fn random(name: &'static str, direction: Direction, depth: usize) -> Work {
-    let generator = Generator::Client;
-    Work { name, direction, random: true, size: 8 << 10, depth, connections: 1, share: None, generator }
+pub const fn random(name: &'static str, direction: Direction, depth: usize) -> Work {
+    Work {
+        name,
+        direction,
+        random: true,
+        size: 8 << 10,
+        depth,
+        connections: 1,
+        share: None,
+        compressible: false,
+        generator: Generator::Client,
+    }
 }
 const fn sequential(name: &'static str, direction: Direction) -> Work {
-    let generator = Generator::Client;
-    Work { name, direction, random: false, size: 1 << 20, depth: 8, connections: 1, share: None, generator }
+    Work { random: false, size: 1 << 20, ..random(name, direction, 8) }
 }
 const fn iscsi_perf(name: &'static str, depth: usize) -> Work {
     Work { generator: Generator::IscsiPerf, ..random(name, Direction::Read, depth) }

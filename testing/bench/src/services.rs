@@ -1,15 +1,18 @@
-//! `forebay-bench --services`: what snapshots, streams and volumes' formats cost on a real file.
+//! `forebay-bench --services`: what snapshots, streams, volumes' formats, checkpoints and compression cost on a real file.
 //!
 //! The engine in this process, a pool on one file that was written whole. What is compared takes turns, in an order that rotates, and the
 //! medians' ratio is told. All volumes are on one shard and share its chunks. Bytes of the disk are what the kernel counts for this process.
 
-use crate::measure::{FIRST_WRITES, Median, Places, SEQUENTIAL_WRITE};
+use crate::measure::{
+    DURABLE, Direction, FIRST_WRITES, MIXED, Median, Places, SEQUENTIAL_WRITE, Work, random,
+};
 use crate::report::{self, Figure, at_least, at_most};
 use crate::systems::{InProcess, POOL, thin_volume, wait};
 use crate::{MEMORY, written_file};
 use forebay_base::{GIB, MIB, TIB};
 use forebay_e2e::host::{Context, Directory, Outcome};
-use forebay_pool::{SendOptions, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec};
+use forebay_pool::{Compression, SendOptions, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -72,6 +75,8 @@ pub fn run(quick: bool) -> Outcome {
     figures.extend(bench.deletions()?);
     figures.push(bench.incremental()?);
     figures.push(bench.snapshot_times()?);
+    figures.extend(bench.checkpoints()?);
+    figures.push(bench.compression()?);
     report::print(&figures, quick);
     println!("\n{} rounds, {:.0} s in all", bench.scale.rounds, start.elapsed().as_secs_f64());
     Ok(())
@@ -219,6 +224,84 @@ impl Bench {
         }
         let [small, large] = seconds.map(|seconds| Median::of(seconds.into_iter()).value);
         Ok(Figure::new("time of a snapshot, 1 TiB volume ÷ 1 GiB", large / small, at_most(1.2)))
+    }
+
+    /// Durable overwrites while one checkpoint follows the other, beside a time with none but those that the log asks for.
+    fn checkpoints(&self) -> Outcome<Vec<Figure>> {
+        let work = random(DURABLE, Direction::DurableWrite, 32);
+        let mut slowest = [const { Vec::new() }; 2];
+        let mut made = 0;
+        for round in 0..self.scale.rounds {
+            for at in [round as usize % 2, (round as usize + 1) % 2] {
+                self.checkpoint()?;
+                let places = Places::new(&work, self.scale.volume, round);
+                let running = self.engine.begin(self.engine.volume(), work, places, Some(self.scale.run));
+                let ends = AtomicBool::new(at == 0);
+                let engine = self.engine.engine().clone();
+                let (measured, count) = thread::scope(|scope| {
+                    let checkpoints = scope.spawn(|| {
+                        let mut count = 0;
+                        while !ends.load(Ordering::Relaxed) {
+                            wait(engine.checkpoint(POOL)).context("checkpoint")?;
+                            count += 1;
+                        }
+                        Ok::<u64, String>(count)
+                    });
+                    let measured = running.end();
+                    ends.store(true, Ordering::Relaxed);
+                    (measured, checkpoints.join().expect("it does not panic"))
+                });
+                slowest[at].push(measured?.p999_us);
+                made += count?;
+            }
+        }
+        if made == 0 {
+            return Err("no checkpoint was made while the volume was written to".into());
+        }
+        let [between, during] = slowest.map(|us| Median::of(us.into_iter()).value);
+        Ok(vec![
+            Figure::new("8 KiB durable overwrites, p99.9 between checkpoints, µs", between, None),
+            Figure::new(
+                "p99.9, one checkpoint after the other ÷ between them",
+                during / between,
+                at_most(2.0),
+            ),
+        ])
+    }
+
+    /// Reads and writes of blocks that can be made half as small, with lz4 beside without.
+    fn compression(&self) -> Outcome<Figure> {
+        const KINDS: [(&str, Compression); 2] = [("plain", Compression::Off), ("lz4", Compression::Lz4)];
+        let fill = Work { compressible: true, ..SEQUENTIAL_WRITE };
+        let work = Work { compressible: true, ..random(MIXED, Direction::Mixed, 32) };
+        let made = KINDS.iter().map(|(name, compression)| {
+            let spec = VolumeSpec { compression: Some(*compression), ..thin_volume(name, self.scale.volume) };
+            let volume = wait(self.engine.engine().volume_create(spec)).context("volume create")?;
+            self.engine.load(&volume, fill, Places::whole(&fill, volume.size), None).map(|_| volume)
+        });
+        let volumes = made.collect::<Outcome<Vec<VolumeInfo>>>()?;
+        let mut iops = [const { Vec::new() }; KINDS.len()];
+        for round in 0..self.scale.rounds {
+            for at in [round as usize % 2, (round as usize + 1) % 2] {
+                let places = Places::new(&work, self.scale.volume, round);
+                let measured = self.engine.load(&volumes[at], work, places, Some(self.scale.run))?;
+                iops[at].push(measured.iops);
+            }
+        }
+        let [plain, packed] = iops.map(|iops| Median::of(iops.into_iter()).value);
+        let stored = |name: &str| {
+            let volume = wait(self.engine.engine().volume(&format!("{POOL}/{name}"))).context(name)?;
+            Ok::<f64, String>(volume.stored as f64)
+        };
+        let share = stored(KINDS[1].0)? / stored(KINDS[0].0)?;
+        if share > 0.6 {
+            return Err(format!("lz4 leaves {share:.2} of what was to become half"));
+        }
+        Ok(Figure::new(
+            "8 KiB random 75/25 of half-compressible data, lz4 ÷ off",
+            packed / plain,
+            at_least(0.85),
+        ))
     }
 
     /// First writes to a volume from the moment it is there, beside overwrites of one of its kind.

@@ -20,6 +20,8 @@ pub trait Ages {
 /// Deletions run in the background, and what they free comes back with a checkpoint.
 const DELETION: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
+/// After so many looks that saw no change, nothing goes on behind what is measured next.
+const QUIET_LOOKS: usize = 6;
 
 /// Numbers of a volume's snapshots, the oldest first.
 #[derive(Default)]
@@ -55,6 +57,19 @@ impl Rotation {
             while volume.full()? > AGE_FULL && asked.elapsed() < DELETION {
                 thread::sleep(LOOK);
             }
+        }
+        Ok(())
+    }
+
+    /// The next snapshot, and the rest of what comes of it.
+    pub fn rotate_and_rest(&mut self, volume: &impl Ages) -> Outcome {
+        self.rotate(volume)?;
+        let (asked, mut last, mut looks) = (Instant::now(), volume.full()?, 0);
+        while looks < QUIET_LOOKS && asked.elapsed() < DELETION {
+            thread::sleep(LOOK);
+            let now = volume.full()?;
+            looks = if now == last { looks + 1 } else { 0 };
+            last = now;
         }
         Ok(())
     }

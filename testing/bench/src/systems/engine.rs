@@ -60,12 +60,18 @@ impl Ages for InProcess {
 
 impl InProcess {
     pub fn create(disk: &Path, size: u64, memory: u64) -> Outcome<InProcess> {
-        let (cores, running) = uring::start(1).context("io_uring")?;
+        InProcess::on_cores(1, disk, size, memory)
+    }
+
+    /// With as many shards as cores.
+    pub fn on_cores(count: usize, disk: &Path, size: u64, memory: u64) -> Outcome<InProcess> {
+        let (cores, running) = uring::start(count).context("io_uring")?;
         let engine = Engine::new(
             cores.clone(),
             EngineConfig { memory, events: Arc::new(|_| {}), host: Host::default() },
         );
-        wait(engine.pool_create(engine_pool(disk.display().to_string()))).context("pool create")?;
+        let pool = PoolSpec { shards: count, ..engine_pool(disk.display().to_string()) };
+        wait(engine.pool_create(pool)).context("pool create")?;
         let volume = wait(engine.volume_create(thin_volume("volume", size))).context("volume create")?;
         Ok(InProcess {
             engine,
@@ -81,6 +87,10 @@ impl InProcess {
         &self.engine
     }
 
+    pub fn volume(&self) -> &VolumeInfo {
+        &self.volume
+    }
+
     /// Runs on the volume's core and returns here.
     pub fn load(
         &self,
@@ -89,10 +99,14 @@ impl InProcess {
         places: Places,
         limit: Option<Duration>,
     ) -> Outcome<Measured> {
+        self.begin(volume, work, places, limit).end()
+    }
+
+    /// The same, and returns at once.
+    pub fn begin(&self, volume: &VolumeInfo, work: Work, places: Places, limit: Option<Duration>) -> Running {
         let (done, result) = mpsc::channel();
         let id = volume.id;
-        let cpu = cpu_seconds();
-        let start = Instant::now();
+        let running = Running { work, result, cpu: cpu_seconds(), start: Instant::now() };
         self.cores.core(volume.core).run(move |rt| {
             let inner = rt.clone();
             rt.spawn(async move {
@@ -100,9 +114,24 @@ impl InProcess {
                 done.send(outcome).expect("the benchmark waits for its result");
             });
         });
-        let samples = result.recv().context("the engine's core ended")?.context("the engine")?;
-        let seconds = start.elapsed().as_secs_f64();
-        Ok(samples.measured(&work, seconds, cpu_seconds() - cpu))
+        running
+    }
+}
+
+/// A load that has begun.
+pub struct Running {
+    work: Work,
+    result: mpsc::Receiver<Result<Samples, IoError>>,
+    cpu: f64,
+    start: Instant,
+}
+
+impl Running {
+    /// What it gave, when it is over.
+    pub fn end(self) -> Outcome<Measured> {
+        let samples = self.result.recv().context("the engine's core ended")?.context("the engine")?;
+        let seconds = self.start.elapsed().as_secs_f64();
+        Ok(samples.measured(&self.work, seconds, cpu_seconds() - self.cpu))
     }
 }
 
@@ -156,7 +185,7 @@ impl System for InProcess {
         self.snapshots.borrow_mut().prepare(self, state)
     }
     fn rotate(&mut self) -> Outcome {
-        self.snapshots.borrow_mut().rotate(self)
+        self.snapshots.borrow_mut().rotate_and_rest(self)
     }
     fn run(&mut self, work: &Work, limit: Duration, seed: u64) -> Outcome<Measured> {
         self.load(&self.volume, *work, Places::run(work, self.volume.size, seed), Some(limit))
@@ -194,13 +223,17 @@ pub async fn drive(
         let spawner = rt.clone();
         tasks.push(spawner.spawn(async move {
             let mut random = Random::new(task as u64);
+            let content = work.compressible.then(|| half_compressible(&mut random, work.size));
             while deadline.is_none_or(|deadline| rt.now() < deadline) {
                 let Some(place) = places.borrow_mut().next() else { break };
                 let at = place * work.size as u64;
                 let start = rt.now();
                 if work.direction.writes(&mut random) {
                     let mut data = rt.buffer(work.size);
-                    // The rest is what the buffer held before: nothing here looks at content.
+                    // The rest is what the buffer held before, if nothing here looks at content.
+                    if let Some(content) = &content {
+                        data.copy_from_slice(content);
+                    }
                     data[..8].copy_from_slice(&random.next_u64().to_le_bytes());
                     volume.write(at, vec![data.freeze()], work.direction == Direction::DurableWrite).await?;
                 } else {
@@ -218,6 +251,12 @@ pub async fn drive(
         volume.flush().await?;
     }
     Ok(samples.take())
+}
+
+/// Blocks of 8 KiB of which lz4 leaves a little less than half, so that of two allocation units one is enough.
+fn half_compressible(random: &mut Random, size: usize) -> Vec<u8> {
+    let noise = |at: usize| at % 8192 < 3840;
+    (0..size).map(|at| if noise(at) { random.next_u64() as u8 } else { b'-' }).collect()
 }
 
 /// Processor time of this process so far.

@@ -7,7 +7,7 @@ mod remote;
 mod responder;
 
 pub use bare::Bare;
-pub use engine::{InProcess, POOL, drive, engine_pool, thin_volume, wait};
+pub use engine::{InProcess, POOL, Running, drive, engine_pool, thin_volume, wait};
 pub use remote::{UNIT, UNIT_ANY_BLOCK, Unit, forebay, forebay_iscsi, nbdkit, qemu_nbd, responder, tgt};
 pub use responder::serve as respond;
 

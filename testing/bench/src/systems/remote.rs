@@ -253,7 +253,7 @@ impl<S: Server> System for Remote<S> {
     }
     fn rotate(&mut self) -> Outcome {
         match (self.forebay)(&self.server) {
-            Some(_) => self.snapshots.borrow_mut().rotate(self),
+            Some(_) => self.snapshots.borrow_mut().rotate_and_rest(self),
             None => Ok(()),
         }
     }

@@ -1,0 +1,146 @@
+//! `forebay-bench --scaling`: what a second core brings, and what memory a large volume takes.
+//!
+//! Cores: the engine in this process, on a file in memory so that processors are the limit; one shard with one volume beside two shards with a volume
+//! each, by turns. The load runs on the cores that it asks.
+//!
+//! Memory: a volume is written from end to end on a file, and what the process takes more while the last third is written is told for a TiB:
+//! with a cache that all leaves of the tree fit in, and with the smallest. A MiB more or less, as allocators will, is 256 MiB of a TiB.
+
+use crate::measure::{DURABLE, Direction, MIXED, Median, Places, READ, SEQUENTIAL_WRITE, Work, random};
+use crate::report::{self, Figure, at_least, at_most};
+use crate::systems::{InProcess, Running, thin_volume, wait};
+use crate::{MEMORY, written_file};
+use forebay_base::{GIB, MIB, TIB};
+use forebay_e2e::host::{Context, Directory, Outcome};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const WORKS: [Work; 3] = [
+    random(READ, Direction::Read, 32),
+    random(MIXED, Direction::Mixed, 32),
+    random(DURABLE, Direction::DurableWrite, 32),
+];
+/// All leaves fit in: a quarter of it is theirs.
+const LARGE_MEMORY: u64 = GIB;
+
+/// How much is measured.
+struct Scale {
+    file: u64,
+    volume: u64,
+    rounds: u64,
+    run: Duration,
+    /// Of the volume that is written for its memory.
+    large: u64,
+}
+
+const FULL: Scale =
+    Scale { file: 2 * GIB, volume: 512 * MIB, rounds: 5, run: Duration::from_secs(1), large: 12 * GIB };
+const QUICK: Scale =
+    Scale { file: 256 * MIB, volume: 32 * MIB, rounds: 1, run: Duration::from_millis(100), large: 256 * MIB };
+
+pub fn run(quick: bool) -> Outcome {
+    let scale = if quick { QUICK } else { FULL };
+    let start = Instant::now();
+    let mut figures = cores(&scale)?;
+    for (name, memory, most) in
+        [("all resident", LARGE_MEMORY, 4096.0), ("with the smallest cache", MEMORY.1, 64.0)]
+    {
+        let name = format!("MiB of memory for a TiB in blocks of 8 KiB, {name}");
+        figures.push(Figure::new(name, memory_per_tib(&scale, memory)?, at_most(most)));
+    }
+    report::print(&figures, quick);
+    println!("\n{} rounds, {:.0} s in all", scale.rounds, start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// An engine with a volume on each core.
+struct Side {
+    engine: InProcess,
+    volumes: Vec<forebay_pool::VolumeInfo>,
+}
+
+impl Side {
+    fn create(cores: usize, disk: &Path, size: u64) -> Outcome<Side> {
+        let engine = InProcess::on_cores(cores, disk, size, MEMORY.1)?;
+        let mut volumes = vec![engine.volume().clone()];
+        for core in 1..cores {
+            let spec = thin_volume(&format!("volume-{core}"), size);
+            volumes.push(wait(engine.engine().volume_create(spec)).context("volume create")?);
+        }
+        let mut on: Vec<usize> = volumes.iter().map(|volume| volume.core).collect();
+        on.sort_unstable();
+        on.dedup();
+        if on.len() < cores {
+            return Err(format!("{cores} volumes are on {} cores", on.len()));
+        }
+        for volume in &volumes {
+            engine.load(volume, SEQUENTIAL_WRITE, Places::whole(&SEQUENTIAL_WRITE, size), None)?;
+        }
+        Ok(Side { engine, volumes })
+    }
+
+    /// Requests in a second, and microseconds of processors for each.
+    fn run(&self, work: Work, limit: Duration, seed: u64) -> Outcome<(f64, f64)> {
+        let places = |nth: usize| Places::new(&work, self.volumes[nth].size, seed + nth as u64);
+        let begin = |nth: usize| self.engine.begin(&self.volumes[nth], work, places(nth), Some(limit));
+        let running: Vec<Running> = (0..self.volumes.len()).map(begin).collect();
+        let measured = running.into_iter().map(Running::end).collect::<Outcome<Vec<_>>>()?;
+        let iops = measured.iter().map(|measured| measured.iops).sum::<f64>();
+        // Each counts the whole process.
+        Ok((iops, measured[0].cpu_us_per_io * measured[0].iops / iops))
+    }
+}
+
+fn cores(scale: &Scale) -> Outcome<Vec<Figure>> {
+    let directory = Directory::in_memory("bench-scaling")?;
+    let file = |name: &str| written_file(&directory, name, scale.file);
+    let sides =
+        [Side::create(1, &file("one")?, scale.volume)?, Side::create(2, &file("two")?, scale.volume)?];
+    let mut figures = Vec::new();
+    for work in WORKS {
+        let (mut iops, mut cpu) = ([const { Vec::new() }; 2], Vec::new());
+        for round in 0..scale.rounds {
+            for at in [round as usize % 2, (round as usize + 1) % 2] {
+                let (rate, each) = sides[at].run(work, scale.run, round * 2 + 1)?;
+                iops[at].push(rate);
+                if at == 0 {
+                    cpu.push(each * 1000.0);
+                }
+            }
+        }
+        let [one, two] = iops.map(|iops| Median::of(iops.into_iter()).value);
+        let cpu = Median::of(cpu.into_iter()).value;
+        figures.push(Figure::new(format!("{}, one shard in memory, IOPS", work.name), one, None));
+        figures.push(Figure::new(format!("{}, processor ns of each, the load's too", work.name), cpu, None));
+        figures.push(Figure::new(format!("{}, two shards ÷ one", work.name), two / one, at_least(1.7)));
+    }
+    Ok(figures)
+}
+
+/// What mapping a TiB takes, in MiB.
+fn memory_per_tib(scale: &Scale, memory: u64) -> Outcome<f64> {
+    let directory = Directory::new("bench-scaling")?;
+    let disk = directory.join("disk");
+    // With room for what a checkpoint has not given back.
+    let made = std::fs::File::create(&disk).and_then(|file| file.set_len(scale.large + scale.large / 4));
+    made.context(disk.display())?;
+    let engine = InProcess::create(&disk, scale.large, memory)?;
+    let blocks = scale.large / SEQUENTIAL_WRITE.size as u64;
+    let write = |range: std::ops::Range<u64>| -> Outcome<f64> {
+        let places: Vec<u32> = range.map(|block| block as u32).collect();
+        engine.load(engine.volume(), SEQUENTIAL_WRITE, Places::Once(places.into_iter()), None)?;
+        resident()
+    };
+    // What is taken once, however much is mapped, is there after two thirds.
+    let first = write(0..blocks * 2 / 3)?;
+    let second = write(blocks * 2 / 3..blocks)?;
+    Ok((second - first) / MIB as f64 * TIB as f64 / (scale.large as f64 / 3.0))
+}
+
+/// Bytes of memory that this process has.
+fn resident() -> Outcome<f64> {
+    let text = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix(" kB"));
+    let kib: f64 = line.and_then(|kib| kib.trim().parse().ok()).ok_or("/proc/self/status has no VmRSS")?;
+    Ok(kib * 1024.0)
+}
