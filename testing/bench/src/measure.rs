@@ -117,6 +117,7 @@ pub const DURABLE: &str = "8 KiB random durable write, QD 32";
 pub const DURABLE_1: &str = "4 KiB random durable write, QD 1";
 pub const READ_1: &str = "4 KiB random read, QD 1";
 pub const STREAM: &str = "1 MiB sequential read, QD 8";
+pub const STREAM_DURABLE: &str = "1 MiB sequential durable write, QD 8";
 pub const STREAM_OVERWRITTEN: &str = "1 MiB sequential read after random overwrite, QD 8";
 pub const STREAM_AGED: &str = "1 MiB sequential read, aged, QD 8";
 pub const WRITE_AGED: &str = "1 MiB sequential write, aged, QD 8";
@@ -127,7 +128,7 @@ pub const CHAPTERS: [Chapter; 3] = [
         works: &[
             sequential(STREAM, Direction::Read),
             SEQUENTIAL_WRITE,
-            sequential("1 MiB sequential durable write, QD 8", Direction::DurableWrite),
+            sequential(STREAM_DURABLE, Direction::DurableWrite),
         ],
     },
     Chapter { state: State::Overwritten, works: &[sequential(STREAM_OVERWRITTEN, Direction::Read)] },

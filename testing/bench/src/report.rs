@@ -2,7 +2,7 @@
 
 use crate::measure::{
     DURABLE, DURABLE_1, FIRST_WRITES, MIXED, MIXED_1, MIXED_4, Measured, Median, READ, READ_1,
-    SEQUENTIAL_WRITE, STREAM, STREAM_AGED, STREAM_OVERWRITTEN, WRITE_AGED,
+    SEQUENTIAL_WRITE, STREAM, STREAM_AGED, STREAM_DURABLE, STREAM_OVERWRITTEN, WRITE_AGED,
 };
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -85,6 +85,7 @@ pub const GOALS: &[Goal] = &[
     goal("4 KiB durable write alone, p50, engine ÷ bare", DURABLE_1, ENGINE, BARE, P50, AtMost(1.1)),
     goal("sequential read, engine ÷ bare", STREAM, ENGINE, BARE, IOPS, AtLeast(0.95)),
     goal("sequential write, engine ÷ bare", SEQUENTIAL_WRITE.name, ENGINE, BARE, IOPS, AtLeast(0.95)),
+    goal("sequential durable write, engine ÷ bare", STREAM_DURABLE, ENGINE, BARE, IOPS, AtLeast(0.95)),
     goal("sequential read, aged, engine ÷ bare", STREAM_AGED, ENGINE, BARE, IOPS, AtLeast(0.95)),
     goal("sequential write, aged, engine ÷ bare", WRITE_AGED, ENGINE, BARE, IOPS, AtLeast(0.95)),
     since(

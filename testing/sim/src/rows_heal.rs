@@ -10,7 +10,6 @@ use crate::rows_faulty::with_data;
 use crate::rows_slow::expect;
 use crate::scene::{self, Scene};
 use crate::setup::{POOL, Setup};
-
 use crate::verify::{Demand, verify, verify_in};
 use crate::workload::{History, Tolerance};
 use forebay_base::Random;

@@ -284,7 +284,7 @@ pub struct Pool {
     pub disks: Option<u32>,
     pub groups: u32,
     /// Disks besides, for those that fail.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub spares: u32,
     /// What fails while it is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -297,7 +297,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-fn is_none(value: &u32) -> bool {
+fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
