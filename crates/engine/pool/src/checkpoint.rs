@@ -26,6 +26,8 @@ use std::rc::Rc;
 
 /// Leaves that are read and written together: enough for one large write, few enough to hold in memory.
 const BATCH: usize = 64;
+/// Chunk records that are written together, each on all disks of its chunk: what clients want next waits for as many on each of them.
+const RECORDS_MAX: usize = 8;
 /// Nodes that are written at once where they are adjacent: 128 KiB. More of them take a device longer than finding the place.
 const RUN_MAX: usize = 8;
 
@@ -325,7 +327,7 @@ impl Shard {
     /// changed, until the new one is written: a scrub meanwhile does not read what is half there.
     async fn write_records(&self, generation: u64, touched: &mut DiskSet) -> Result<(), IoError> {
         let dirty = self.space.borrow().dirty_chunks();
-        for batch in dirty.chunks(BATCH.min(self.turns.places_max())) {
+        for batch in dirty.chunks(RECORDS_MAX.min(self.turns.places_max())) {
             let (mut writes, mut bytes) = (Vec::new(), 0);
             for id in batch {
                 let space = self.space.borrow();
