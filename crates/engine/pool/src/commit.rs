@@ -22,7 +22,7 @@ use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
 use forebay_log::{FRAME_HEADER, Frame, PlugPiece, Record, Ring, encode_frame};
 use forebay_raid::{DiskSet, Piece, Writing};
-use forebay_runtime::{Buf, Completer, Completion, completion};
+use forebay_runtime::{Buf, Completer, Completion, completion, yield_now};
 use forebay_space::{Addr, ChunkEntry, Ptr};
 use forebay_tree::Tree;
 use futures_util::future::{Either, select};
@@ -320,6 +320,8 @@ impl Shard {
             let batch = self.next_batch();
             if !batch.is_empty() {
                 self.commit(batch).await;
+                // Who was answered asks again now, and goes with the next commit: otherwise clients fall into two halves that wait for each other's.
+                yield_now().await;
             } else if self.stopping.get() && self.tasks.get() == 1 {
                 return;
             } else if !self.wait_for_work().await {
