@@ -71,6 +71,14 @@ struct Machine {
     /// Where it is not as above.
     sheet: Option<Sheet>,
     memory: u64,
+    /// Of the log, if not as much as the engine takes.
+    log_bytes: Option<u64>,
+}
+
+impl Machine {
+    fn of(layout: Layout, disks: usize, disk_mib: u64, sector: u32) -> Machine {
+        Machine { layout, disks, disk_mib, sector, sheet: None, memory: 4 * MIB, log_bytes: None }
+    }
 }
 
 fn bench<T: 'static>(
@@ -80,14 +88,14 @@ fn bench<T: 'static>(
     sector: u32,
     script: impl AsyncFnOnce(Bench) -> Result<T, Failure> + 'static,
 ) -> Result<T, Failure> {
-    bench_on(Machine { layout, disks, disk_mib, sector, sheet: None, memory: 4 * MIB }, script)
+    bench_on(Machine::of(layout, disks, disk_mib, sector), script)
 }
 
 fn bench_on<T: 'static>(
     machine: Machine,
     script: impl AsyncFnOnce(Bench) -> Result<T, Failure> + 'static,
 ) -> Result<T, Failure> {
-    let Machine { layout, disks, disk_mib, sector, sheet, memory } = machine;
+    let Machine { layout, disks, disk_mib, sector, sheet, memory, log_bytes } = machine;
     let service = |ns: u64| ns..ns + 1;
     let world = World::new(WorldConfig {
         shuffle: false,
@@ -115,7 +123,7 @@ fn bench_on<T: 'static>(
             enclosures: Vec::new(),
             sectors: Vec::new(),
             shards: 1,
-            log_bytes: None,
+            log_bytes,
             force: false,
         };
         engine.pool_create(spec).await.map_err(failed)?;

@@ -1,6 +1,6 @@
 //! What snapshots and clones cost in requests to disks.
 
-use super::{BLOCK, Bench, Figure, POOL, SECTOR, bench, failed};
+use super::{BLOCK, Bench, Figure, Machine, POOL, SECTOR, bench_on, failed};
 use crate::harness::Failure;
 use forebay_base::{GIB, MIB, Random, TIB};
 use forebay_pool::{Compression, Layout, SyncPolicy, Volume, VolumeFormat, VolumeInfo, VolumeSpec};
@@ -13,9 +13,9 @@ const FEW: u64 = 8;
 const MANY: u64 = 2000;
 const SNAPSHOTS: u64 = 1000;
 const CLONES: u64 = 100;
-/// Loads of each volume.
-const ROUNDS: u64 = 3;
 const LOAD: Duration = Duration::from_millis(200);
+/// Of the log: enough for all records of a load.
+const LOG: u64 = 64 * MIB;
 /// More than a deletion takes.
 const REST: Duration = Duration::from_secs(5);
 
@@ -74,58 +74,65 @@ impl Bench {
     }
 }
 
+/// A pool in which checkpoints are made when they are asked for, with a volume of so many snapshots, each of which keeps some blocks.
+async fn with_snapshots(bench: &Bench, count: u64) -> Result<VolumeInfo, Failure> {
+    let info = bench.volume("v", VOLUME).await?;
+    for nth in 0..count {
+        // One of them keeps more than the others.
+        let blocks = if nth == SNAPSHOTS / 2 { MANY } else { FEW };
+        bench.snapshot("v", &format!("s{nth}")).await?;
+        bench.overwrite(&info, blocks, VOLUME).await?;
+    }
+    Ok(info)
+}
+
+/// Random overwrites a second. No space is given back meanwhile: what is written to holes is slower, and a volume without snapshots leaves more of them.
+async fn overwrites(bench: &Bench, info: &VolumeInfo, is_shared: bool) -> Result<f64, Failure> {
+    if is_shared {
+        bench.snapshot("v", "last").await?;
+    }
+    let before = bench.engine.checkpoint(POOL).await.map_err(failed)?;
+    let load = bench.load_for(info, 16, 4, LOAD).await?;
+    match bench.engine.checkpoint(POOL).await.map_err(failed)? - before {
+        1 => Ok(load.iops),
+        _ => Err(failed("a checkpoint gave space back during the load")),
+    }
+}
+
 pub fn snapshots() -> Result<Vec<Figure>, Failure> {
     // Large enough for what the snapshots keep: a pool that is nearly full is slower with or without them.
-    bench(Layout::Mirror, 2, 4096, SECTOR, async |bench| {
-        let counts = [("none", 0), ("one", 1), ("many", SNAPSHOTS)];
-        let mut volumes = Vec::new();
-        for (name, count) in counts {
-            let info = bench.volume(name, VOLUME).await?;
-            for nth in 0..count {
-                // One of them keeps more than the others.
-                let blocks = if nth == SNAPSHOTS / 2 { MANY } else { FEW };
-                bench.snapshot(name, &format!("s{nth}")).await?;
-                bench.overwrite(&info, blocks, VOLUME).await?;
-            }
-            volumes.push(info);
-        }
-        // In turns: how full the log is when a load begins says more about it than snapshots do.
-        let mut iops = [0.0; 3];
-        for round in 0..ROUNDS {
-            for (nth, (name, count)) in counts.into_iter().enumerate() {
-                match count {
-                    // A checkpoint gives space back, and what is written next goes into holes: that is not the snapshot's doing.
-                    0 => bench.engine.checkpoint(POOL).await.map(|_| ()).map_err(failed)?,
-                    _ => bench.snapshot(name, &format!("r{round}")).await?,
-                }
-                iops[nth] += bench.load_for(&volumes[nth], 16, 4, LOAD).await?.iops;
-            }
-        }
-        let few = bench.deletion(&format!("{POOL}/many@s{}", SNAPSHOTS / 3)).await?;
-        let many = bench.deletion(&format!("{POOL}/many@s{}", SNAPSHOTS / 2)).await?;
+    let machine = || Machine { log_bytes: Some(LOG), ..Machine::of(Layout::Mirror, 2, 4096, SECTOR) };
+    let few = |count: u64| {
+        bench_on(machine(), async move |bench| {
+            let info = with_snapshots(&bench, count).await?;
+            overwrites(&bench, &info, count > 0).await
+        })
+    };
+    let (none, one) = (few(0)?, few(1)?);
+    bench_on(machine(), async move |bench| {
+        let info = with_snapshots(&bench, SNAPSHOTS).await?;
+        let many = overwrites(&bench, &info, true).await?;
+        let few_reads = bench.deletion(&format!("{POOL}/v@s{}", SNAPSHOTS / 3)).await?;
+        let many_reads = bench.deletion(&format!("{POOL}/v@s{}", SNAPSHOTS / 2)).await?;
         let start = bench.rt.now();
         for nth in 0..CLONES {
-            let cloned = bench.engine.volume_clone(&format!("{POOL}/many@r0"), &format!("c{nth}")).await;
+            let cloned = bench.engine.volume_clone(&format!("{POOL}/v@last"), &format!("c{nth}")).await;
             cloned.map_err(failed)?;
         }
         let clones = bench.rt.now().since(start) as f64 / 1e9;
         let small = bench.snapshot_seconds("gib", GIB).await?;
         let large = bench.snapshot_seconds("tib", TIB).await?;
-        let overwrites = "8 KiB random overwrites, each of a shared block first";
+        let name = "8 KiB random overwrites, each of a shared block first";
         Ok(vec![
-            Figure::with_goal(&format!("{overwrites}, 1 snapshot / none"), iops[1] / iops[0], 0.9..=1.1),
-            Figure::with_goal(
-                &format!("{overwrites}, {SNAPSHOTS} snapshots / none"),
-                iops[2] / iops[0],
-                0.9..=1.1,
-            ),
+            Figure::with_goal(&format!("{name}, 1 snapshot / none"), one / none, 0.9..=1.1),
+            Figure::with_goal(&format!("{name}, {SNAPSHOTS} snapshots / none"), many / none, 0.9..=1.1),
             Figure::with_goal("time of a snapshot, 1 TiB volume / 1 GiB", large / small, 0.0..=1.2),
             Figure::with_goal(
                 &format!("disk reads to delete one of {SNAPSHOTS} that alone has {FEW} blocks"),
-                few,
+                few_reads,
                 0.0..=100.0,
             ),
-            Figure::plain(&format!("disk reads to delete one that alone has some {MANY} blocks"), many),
+            Figure::plain(&format!("disk reads to delete one that alone has some {MANY} blocks"), many_reads),
             Figure::with_goal(
                 &format!("seconds for {CLONES} clones, one after the other"),
                 clones,

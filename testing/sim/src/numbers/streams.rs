@@ -35,12 +35,9 @@ impl Bench {
 pub fn streams() -> Result<Vec<Figure>, Failure> {
     let sheet = Sheet::Disk(DISK_7K2);
     let machine = Machine {
-        layout: Layout::Mirror,
-        disks: DISKS,
-        disk_mib: sheet.bytes() / SCALE / MIB,
-        sector: SECTOR,
         sheet: Some(sheet.scaled(SCALE)),
         memory: 64 * MIB,
+        ..Machine::of(Layout::Mirror, DISKS, sheet.bytes() / SCALE / MIB, SECTOR)
     };
     bench_on(machine, async |bench| {
         let stream = bench.volume("stream", STREAM).await?;
