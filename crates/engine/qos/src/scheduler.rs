@@ -25,9 +25,8 @@ const AHEAD_LEADS_MAX: u64 = 10;
 const TURNS_AMONG_DUE: u64 = 16;
 /// One in so many of the window is theirs, each shard having its part of that.
 const TURNS_PART: u64 = 8;
-/// One request has so much of the window in flight at most: a quarter, but so many places at least.
+/// One request has so much of the window in flight at most: a quarter, but one place at least.
 const REQUEST_PART: u64 = 4;
-const PLACES_MIN: usize = 4;
 
 /// The window is steered so that what has begun is over in this part of a goal: two thirds. The rest is for waiting, and for what comes in bursts.
 const STEERED_TO: (u64, u64) = (2, 3);
@@ -428,7 +427,7 @@ impl<T> Scheduler<T> {
             self.pool.note_full();
         }
         let places = (self.pool.window() / REQUEST_PART / self.pool.costs().write.fixed.max(1)) as usize;
-        places.max(PLACES_MIN)
+        places.max(1)
     }
 
     /// What has begun turned out to be this. Of what goes to many places only [`Scheduler::places_max`] is in flight at a time, but all is paid for.

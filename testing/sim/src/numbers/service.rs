@@ -128,14 +128,7 @@ fn percentile(sorted: &[u64], percent: usize) -> f64 {
 }
 
 fn outcome(scene: Scene, has_neighbours: bool, is_scheduled: bool) -> Result<Outcome, Failure> {
-    let machine = Machine {
-        layout: Layout::Mirror,
-        disks: DISKS,
-        disk_mib: 512,
-        sector: SECTOR,
-        sheet: scene.sheet,
-        memory: 4 * MIB,
-    };
+    let machine = Machine { sheet: scene.sheet, ..Machine::of(Layout::Mirror, DISKS, 512, SECTOR) };
     bench_on(machine, async move |bench| {
         let oltp = bench.volume("oltp", VOLUME).await?;
         let mut others = Vec::new();
@@ -178,14 +171,15 @@ fn outcome(scene: Scene, has_neighbours: bool, is_scheduled: bool) -> Result<Out
     })
 }
 
-/// Disks that serve one request after the other, with a goal that leaves much to neighbours, and flash with one that leaves little.
+/// Disks that serve one request after the other, with a goal that leaves much to neighbours, and flash with one that leaves them next to nothing: 2.4 times
+/// what 99 of 100 requests take alone.
 const SCENES: [Scene; 2] = [
     Scene { disks: "disks", sheet: None, floor: 4000, goal: Duration::from_millis(10) },
     Scene {
         disks: "SATA flash",
         sheet: Some(Sheet::Flash(FLASH_SATA)),
         floor: 10_000,
-        goal: Duration::from_millis(2),
+        goal: Duration::from_micros(600),
     },
 ];
 
