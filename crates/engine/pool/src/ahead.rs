@@ -49,6 +49,7 @@ pub(crate) struct Streams {
 
 #[derive(Default)]
 struct Known {
+    /// In the order in which they were there last.
     streams: Vec<Stream>,
     requests: u64,
 }
@@ -82,16 +83,15 @@ impl Streams {
             || Stream { next: end, begun: first, blocks: end - first, requests: 1, seen: now, ahead: end };
         let near = (NEAR_BYTES / self.block_bytes).max(end - first);
         let Some(number) = streams.iter().position(|stream| stream.next.abs_diff(first) <= near) else {
-            if streams.len() < STREAMS_MAX {
-                streams.push(fresh());
-                return None;
+            if streams.len() == STREAMS_MAX {
+                let least = self.least_wanted(streams, now);
+                streams.remove(least);
             }
-            let is_alive = |stream: &Stream| self.is_stream(stream) && stream.seen + STREAM_AGE > now;
-            let too_many = streams.iter().filter(|stream| is_alive(stream)).count() > STREAMS_ALIVE_MAX;
-            let least = streams.iter_mut().min_by_key(|stream| (!too_many && is_alive(stream), stream.seen));
-            *least.expect("there are some") = fresh();
+            streams.push(fresh());
             return None;
         };
+        streams[number..].rotate_left(1);
+        let number = streams.len() - 1;
         let stream = &mut streams[number];
         stream.blocks += end.saturating_sub(stream.next).min(end - first);
         // Who reads the same again, or backwards, is none.
@@ -112,6 +112,16 @@ impl Streams {
         }
         stream.ahead = to;
         Some((number, from..to))
+    }
+
+    /// The place that makes room for a new one: the oldest, but no stream while there are not too many of them.
+    fn least_wanted(&self, streams: &[Stream], now: u64) -> usize {
+        let is_alive = |stream: &&Stream| self.is_stream(stream) && stream.seen + STREAM_AGE > now;
+        let other = streams.iter().position(|stream| !is_alive(&stream));
+        match other {
+            Some(1..) | None if streams.iter().filter(is_alive).count() > STREAMS_ALIVE_MAX => 0,
+            other => other.unwrap_or(0),
+        }
     }
 
     /// What is read ahead of a stream ends before this block: there was no room.
