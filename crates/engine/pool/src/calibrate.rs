@@ -2,7 +2,8 @@
 //!
 //! Each shard gets a dataset that is *being deleted* from the beginning, as its record says, and is only kept from it as long as the measurement
 //! lasts: whatever ends that gives its space back. It is written from its beginning, and read as far as that came, so that no disk answers for what it never stored; then come small requests, at
-//! random places, more and more of them at a time, until that brings nothing more. Reads pass by the cache.
+//! random places, more and more of them at a time, until that brings nothing more. Where there are more disks than a few large ones keep busy, as many at a time as
+//! there are disks are tried, too. Reads pass by the cache.
 //!
 //! The number that was enough, in terms of the time that they take of the pool, is the *window* of the scheduler ([`forebay_qos`]).
 //!
@@ -20,6 +21,7 @@ use crate::spec::PoolSpeed;
 use crate::volume::LocalVolume;
 use forebay_base::{Id, MIB, Random};
 use forebay_compress::Compression;
+use forebay_device::{DiskEntry, DiskStatus};
 use forebay_qos::{Affine, Costs, Kind, Task, Usual, WHOLE, Work};
 use forebay_runtime::Buf;
 use futures_util::future::join_all;
@@ -44,8 +46,9 @@ const LARGE_TIME: Duration = Duration::from_millis(500);
 const SMALL_TIME: Duration = Duration::from_millis(100);
 /// Each number of small ones is tried so often, and the best counts: whatever else a machine does can only make it slower.
 const TRIES: usize = 3;
-/// Requests in flight, over all shards: of large ones, and of small ones at most.
+/// Requests in flight, over all shards: of large ones at least and at most (as many bytes as the gate of a shard lets in), and of small ones at most.
 const LARGE_DEPTH: usize = 8;
+const LARGE_DEPTH_MAX: usize = 64;
 const SMALL_DEPTH_MAX: usize = 256;
 /// Twice as many at a time should bring a twentieth more. Once they may not: two writers take turns in commits, and four are together.
 const GAIN_MIN: f64 = 1.05;
@@ -88,11 +91,11 @@ struct Measured {
 }
 
 impl PoolSpeed {
-    /// What a request takes that has the disks almost for itself.
-    pub(crate) fn usual(&self) -> Usual {
+    /// What a request takes that has the disks almost for itself, in a pool with so many.
+    pub(crate) fn usual(&self, disks: usize) -> Usual {
         let small = self.read_latency.max(self.write_latency).as_nanos() as u64;
-        // Each of the large requests of a measurement had its part of all they did.
-        let bytes = self.read_bytes.min(self.write_bytes).max(1) / LARGE_DEPTH as u64;
+        // Each of the large requests of a measurement had its part of all they did; where there were more of them than disks keep busy, what a disk did.
+        let bytes = self.read_bytes.min(self.write_bytes).max(1) / large_depth(disks) as u64;
         Usual { small, byte_ps: 1_000_000_000_000 / bytes.max(1) }
     }
 
@@ -103,6 +106,11 @@ impl PoolSpeed {
         };
         Costs { read: line(self.read_iops, self.read_bytes), write: line(self.write_iops, self.write_bytes) }
     }
+}
+
+/// So many large requests at a time keep so many disks busy.
+fn large_depth(disks: usize) -> usize {
+    disks.clamp(LARGE_DEPTH, LARGE_DEPTH_MAX)
 }
 
 impl Shard {
@@ -282,8 +290,13 @@ impl Control {
 
     async fn measure(&self) -> Result<PoolSpeed, Error> {
         let large = |kind, order| Load { kind, bytes: LARGE, depth: LARGE_DEPTH, order, time: LARGE_TIME };
-        let writing = self.rate(Load { time: FILL_TIME, ..large(Kind::Write, Order::Once) }).await?;
-        let reading = self.rate(large(Kind::Read, Order::Random)).await?;
+        let mut writing = self.rate(Load { time: FILL_TIME, ..large(Kind::Write, Order::Once) }).await?;
+        let mut reading = self.rate(large(Kind::Read, Order::Random)).await?;
+        let depth = large_depth(self.data_disks());
+        if depth > LARGE_DEPTH {
+            writing = self.rate(Load { depth, ..large(Kind::Write, Order::Random) }).await?.max(writing);
+            reading = self.rate(Load { depth, ..large(Kind::Read, Order::Random) }).await?.max(reading);
+        }
         let (reads, reads_enough, read_latency) = self.most(Kind::Read).await?;
         let (writes, writes_enough, write_latency) = self.most(Kind::Write).await?;
         let speed = PoolSpeed {
@@ -300,6 +313,15 @@ impl Control {
         let small = u64::from(SMALL);
         let window = cost(Work::read(small, 1), reads_enough).max(cost(Work::write(small, 1), writes_enough));
         Ok(PoolSpeed { window: Duration::from_nanos(window).mul_f64(SPARE), ..speed })
+    }
+
+    /// Disks in service that hold data.
+    pub(crate) fn data_disks(&self) -> usize {
+        let label = self.label.borrow();
+        let is_of_data = |disk: &&DiskEntry| {
+            disk.status == DiskStatus::Online && label.groups[usize::from(disk.group)].role == 0
+        };
+        label.disks.iter().filter(is_of_data).count()
     }
 
     /// As many small requests as there can be in a second, with how many at a time almost as many are reached, and how long one takes by itself.

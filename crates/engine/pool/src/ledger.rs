@@ -158,7 +158,7 @@ impl Control {
         }
         let Some(before) = self.ledger.looked.replace(Some(now)) else { return };
         let span = now.since(before).max(1);
-        let usual = self.speed.get().map(|speed| speed.usual());
+        let usual = self.speed.get().map(|speed| speed.usual(self.data_disks()));
         counted.iter_mut().for_each(|one| one.account.span = span);
         let costs = counted.iter().map(|one| (one.wished.id, one.account.cost));
         // What was taken back since the disks are slow would be broken as long as they are.
