@@ -19,9 +19,24 @@ const PARTS_MAX: usize = 512;
 impl Shard {
     /// Writes an entry's data before the entry is queued. The caller holds the lock of the blocks until then: two entries for
     /// one block stand in the log in the order in which they were made. An error is the commit's to report.
+    ///
+    /// Where the log has disks of its own, what has to be durable is flushed as well: a commit that touched all the data disks would keep every writer
+    /// waiting for the slowest of them.
     pub async fn write_ahead(&self, entry: &mut Entry) {
         let written = self.write_data(entry).await;
+        let written = match written {
+            Ok(touched) if entry.durable && self.data_in_log => self.flush_data(&touched).await,
+            written => written,
+        };
         entry.is_in_place(written);
+    }
+
+    /// Flushes what was written to these disks: none are left to be.
+    async fn flush_data(&self, touched: &DiskSet) -> Result<DiskSet, IoError> {
+        if !active(Bug::SkipDataFlush) {
+            self.array.flush(touched).await.map_err(|_| IoError::Io)?;
+        }
+        Ok(DiskSet::default())
     }
 
     /// Writes an entry's data; which disks are to be flushed.
@@ -40,10 +55,10 @@ impl Shard {
     pub async fn submit_durable(&self, mut entry: Entry) {
         entry.turn = Some(self.unasked_write(&entry));
         let flushed = match self.write_data(&entry).await {
-            Ok(touched) => self.array.flush(&touched).await.map_err(|_| IoError::Io),
+            Ok(touched) => self.flush_data(&touched).await,
             Err(error) => Err(error),
         };
-        entry.is_in_place(flushed.map(|()| DiskSet::default()));
+        entry.is_in_place(flushed);
         self.submit(entry);
     }
 
