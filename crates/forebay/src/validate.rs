@@ -18,8 +18,7 @@ const TRACE_BYTES_MAX: u64 = REQUESTS_MAX as u64 * 100;
 pub fn validate(command: Validate, json: bool, connect: Connect) -> Result<Exit, Failure> {
     match command {
         Validate::List => list(json),
-        Validate::Run(options) if options.live => live::run(&options, &chosen(&options)?, json, connect),
-        Validate::Run(options) => run(options, json),
+        Validate::Run(options) => run(options, json, connect),
         Validate::Size(options) => size(&options, json),
         Validate::Import { path } => import(&path, json),
     }
@@ -206,24 +205,29 @@ fn chosen(options: &ValidateRun) -> Result<Vec<Configuration>, Failure> {
     Ok(chosen)
 }
 
-fn run(options: ValidateRun, json: bool) -> Result<Exit, Failure> {
-    let reports = Report::make_all(chosen(&options)?, options.seed, options.seeds).map_err(|error| {
+/// Runs the model.
+pub fn make(options: &ValidateRun, configurations: Vec<Configuration>) -> Result<Vec<Report>, Failure> {
+    Report::make_all(configurations, options.seed, options.seeds).map_err(|error| {
         let remedy =
             "This is a mistake of Forebay's or of the configuration; `--seed` tries another course of events";
         Failure::new(Exit::Failed, error, remedy).object(&options.name)
-    })?;
+    })
+}
+
+fn run(options: ValidateRun, json: bool, connect: Connect) -> Result<Exit, Failure> {
+    let chosen = chosen(&options)?;
+    let (reports, is_good) = match options.live {
+        true => live::run(&options, chosen, connect)?,
+        false => (make(&options, chosen)?, true),
+    };
     if json {
         println!("{}", serde_json::json!(reports));
     } else {
         reports.iter().for_each(|report| print!("{}", report.text()));
     }
     if let Some(path) = &options.report {
-        fs::write(path, html(&reports)).map_err(|error| {
-            let remedy = "Give a path that can be written";
-            Failure::new(Exit::Failed, format!("cannot be written: {error}"), remedy)
-                .object(path.display().to_string())
-        })?;
+        write(path, html(&reports))?;
     }
     let unexplained = reports.iter().flat_map(|report| &report.cases).any(|case| case.is_unexplained());
-    Ok(if unexplained { Exit::Failed } else { Exit::Ok })
+    Ok(if unexplained || !is_good { Exit::Failed } else { Exit::Ok })
 }

@@ -1,7 +1,7 @@
 //! Does a running pool answer workloads as clients ask them, and is nothing left of them afterwards? Are jobs and catalogues read as they are written? Is every
 //! request of a client in a trace, and can it be asked again?
 //!
-//! Method: the real daemon and its command line; a configuration of one small volume, live over NBD.
+//! Method: the real daemon and its command line; a configuration of one small volume, live over NBD and iSCSI.
 
 mod common;
 use common::{Daemon, Nbd, PATIENCE, Place};
@@ -32,6 +32,7 @@ volume-block-kib = 8
 [[case]]
 name = "alone"
 pool = [{ layout = "mirror", groups = 1, workloads = ["mixed"] }]
+figures = [{ workload = "mixed", measure = "iops", value = 1000.0 }]
 "#;
 
 #[test]
@@ -40,26 +41,46 @@ fn a_running_pool_is_asked_and_left_as_it_was() {
     place.disks();
     let daemon = Daemon::start(&place);
     place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
-    place.run(&["volume", "create", "tank/mine", "--size", "16M"]).expect(0);
+    place.run(&["host", "create", "mine", "--iqn", "iqn.1998-01.com.vmware:mine"]).expect(0);
+    place.run(&["volume", "create", "tank/mine", "--size", "16M", "--host", "mine"]).expect(0);
     std::fs::write(place.path().join("small.toml"), CONFIGURATION).expect("a file");
     let live = ["validate", "run", "./small.toml", "--live", "--nbd", &daemon.nbd];
     place.run(&live).expect(2).says("--pool");
     place.run(&[&live[..], &["--pool", "tonk"]].concat()).expect(3);
     place.run(&[&live[..], &["--pool", "tank", "--case", "none"]].concat()).expect(2).says("no such case");
-    let reports = place.json(&[&live[..], &["--pool", "tank"]].concat());
-    let client = &reports[0]["clients"][0];
-    assert_eq!((&reports[0]["kind"], &client["failed"]), (&json!("live"), &json!(0)), "{reports}");
-    assert!(client["live"]["iops"].as_f64().is_some_and(|iops| iops > 10.0), "{client}");
+    place
+        .run(&[&live[..], &["--pool", "tank", "--iscsi", &daemon.iscsi[0]]].concat())
+        .expect(2)
+        .says("--nbd");
+    let over_nbd = place.json(&[&live[..], &["--pool", "tank"]].concat());
+    let over_iscsi =
+        [&live[..4], &["--pool", "tank", "--iscsi", &daemon.iscsi[0], "--report", "live.html"]].concat();
+    let over_iscsi = place.json(&over_iscsi);
+    for (reports, over) in [(&over_nbd, "NBD"), (&over_iscsi, "iSCSI")] {
+        let live = &reports[0]["cases"][0]["live"];
+        assert_eq!((&live["pool"], &live["over"]), (&json!("tank"), &json!(over)), "{reports}");
+        let client = &live["clients"][0];
+        assert_eq!((&client["failed"], &client["model"]), (&json!(0), &json!(null)), "{reports}");
+        assert!(client["iops"].as_f64().is_some_and(|iops| iops > 10.0), "{client}");
+        let figure = &reports[0]["cases"][0]["figures"][0];
+        assert_eq!((&figure["ours"], &figure["live"]), (&json!(null), &client["iops"]), "{reports}");
+    }
+    let page = std::fs::read_to_string(place.path().join("live.html")).expect("it was written");
+    assert!(
+        page.contains("Live on pool tank over iSCSI") && page.contains("<th>Live / published</th>"),
+        "{page}"
+    );
     // Somebody's volume is there still, and nothing else.
-    let volumes = place.json(&["volume", "list"]);
-    let names: Vec<&str> = volumes["items"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|volume| volume["name"].as_str())
-        .collect();
-    assert_eq!(names, ["tank/mine"]);
-    assert_eq!(place.json(&["project", "list"])["items"], json!([]));
+    let names = |list: &[&str]| -> Vec<String> {
+        let list = place.json(list);
+        let items = list["items"].as_array().into_iter().flatten();
+        items.filter_map(|item| Some(item["name"].as_str()?.to_string())).collect()
+    };
+    assert_eq!(names(&["volume", "list"]), ["tank/mine"]);
+    assert_eq!(names(&["host", "list"]), ["mine"]);
+    for list in ["project", "session"] {
+        assert_eq!(place.json(&[list, "list"])["items"], json!([]));
+    }
     assert_eq!(place.json(&["volume", "trash"])["items"], json!([]));
     daemon.stop();
 }

@@ -1,10 +1,11 @@
-//! What commands of the binary's own may do with a daemon: a project for themselves, with volumes in it, which goes when they are done.
+//! What commands of the binary's own may do with a daemon: a project for themselves, with volumes in it, and a host that sees them, which all go when they
+//! are done.
 //!
-//! Nobody else's objects can be named here: a scratch project is made under a new name, and only what was made in it is deleted.
+//! Nobody else's objects can be named here: a scratch project and its host are made under new names, and only what was made is deleted.
 
 use crate::client::{Call, Client};
 use crate::failure::{Exit, Failure};
-use forebay_api::Operation;
+use forebay_api::{Operation, Volume};
 use serde_json::json;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub struct Scratch<'a> {
     client: &'a Client,
     project: String,
     volumes: Vec<String>,
+    /// Sees them over iSCSI.
+    host: Option<String>,
 }
 
 impl Daemon {
@@ -28,20 +31,30 @@ impl Daemon {
         let project = format!("{pool}/validate-{}", std::process::id());
         let body = json!({ "name": project });
         self.0.call(Call::new(Operation::ProjectCreate).body(&body))?;
-        Ok(Scratch { client: &self.0, project, volumes: Vec::new() })
+        Ok(Scratch { client: &self.0, project, volumes: Vec::new(), host: None })
     }
 }
 
 impl Scratch<'_> {
-    /// Makes a volume in it, which keeps what it is given as it is; its name.
-    pub fn volume(&mut self, name: &str, bytes: u64, block_bytes: u32) -> Result<String, Failure> {
+    /// Makes a host known by this initiator name; it sees all volumes that are made from here on.
+    pub fn host(&mut self, initiator: &str) -> Result<(), Failure> {
+        let name = format!("validate-{}", std::process::id());
+        let body = json!({ "name": name, "initiators": [initiator] });
+        self.client.call(Call::new(Operation::HostCreate).body(&body))?;
+        self.host = Some(name);
+        Ok(())
+    }
+
+    /// Makes a volume in it, which keeps what it is given as it is.
+    pub fn volume(&mut self, name: &str, bytes: u64, block_bytes: u32) -> Result<Volume, Failure> {
         let name = format!("{}/{name}", self.project);
+        let hosts: Vec<&String> = self.host.iter().collect();
         let body = json!({
-            "name": name, "size_bytes": bytes, "block_size_bytes": block_bytes, "sync": "always", "compression": "off",
+            "name": name, "size_bytes": bytes, "block_size_bytes": block_bytes, "sync": "always", "compression": "off", "hosts": hosts,
         });
-        self.client.call(Call::new(Operation::VolumeCreate).body(&body))?;
-        self.volumes.push(name.clone());
-        Ok(name)
+        let made = self.client.call(Call::new(Operation::VolumeCreate).body(&body))?;
+        self.volumes.push(name);
+        made.parse()
     }
 
     /// Deletes all that was made.
@@ -54,6 +67,10 @@ impl Scratch<'_> {
             let call = Call::of(Operation::VolumeDelete, volume).query("purge", true).query("force", true);
             self.client.call(call)?;
             self.volumes.pop();
+        }
+        if let Some(host) = &self.host {
+            self.client.call(Call::of(Operation::HostDelete, host))?;
+            self.host = None;
         }
         let mut tries = 0;
         loop {

@@ -47,7 +47,7 @@ pub struct ValidateRun {
     /// On modelled disks, in virtual time, with the engine's own code; needs no daemon
     #[arg(long)]
     pub model: bool,
-    /// On a running pool, over NBD, with volumes that are made for it and deleted; with --model, how far the model is from it
+    /// On a running pool, over NBD or iSCSI, with volumes that are made for it and deleted; with --model, how far the model is from it
     #[arg(long, requires = "pool")]
     pub live: bool,
     /// The pool that --live asks, whatever layout the file says
@@ -56,6 +56,9 @@ pub struct ValidateRun {
     /// Where the daemon's NBD server is
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10809")]
     pub nbd: String,
+    /// Ask over iSCSI instead, at this portal of the daemon's: a host is made known for it, and forgotten
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "live", conflicts_with = "nbd")]
+    pub iscsi: Option<String>,
     /// Only this case
     #[arg(long, value_name = "NAME")]
     pub case: Option<String>,

@@ -2,10 +2,12 @@
 
 mod device;
 mod fit;
+mod iscsi;
 mod nbd;
 mod probe;
 mod run;
 
 pub use device::{BOUNDS, DeviceOptions, DeviceReport, Judged, Refused, model_device};
 pub use forebay_workload::Tally;
-pub use run::{LiveClient, Span, drive_live};
+pub use iscsi::{Initiator, REQUEST_BYTES_MAX};
+pub use run::{Door, LiveClient, Span, drive_live};

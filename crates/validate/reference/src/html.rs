@@ -1,5 +1,6 @@
 //! Reports as one page of HTML that needs nothing else.
 
+use crate::live::{ErrorReport, LiveReport};
 use crate::plot::{Line, plot};
 use crate::report::{CaseReport, ClientReport, FigureReport, Report, percents};
 use std::fmt::Write;
@@ -68,12 +69,23 @@ fn add_report(html: &mut String, number: usize, report: &Report) {
     }
     html.push_str("</ul>\n<h2>Configuration</h2>\n");
     let _ = write!(html, "<pre>{}</pre>\n<h2>Again</h2>\n", escaped(&configuration.toml()));
-    let _ = writeln!(
-        html,
-        "<p>Save the configuration as <code>configuration.toml</code>; the same figures come of <code>forebay validate run --model \
-         configuration.toml --seed {} --seeds {}</code>.</p>",
-        report.seed, report.seeds
-    );
+    html.push_str("<p>Save the configuration as <code>configuration.toml</code>");
+    if report.is_modelled() {
+        let _ = write!(
+            html,
+            "; the same figures come of <code>forebay validate run --model configuration.toml --seed {} --seeds {}</code>",
+            report.seed, report.seeds
+        );
+    }
+    if let Some(live) = report.cases.iter().find_map(|case| case.live.as_ref()) {
+        let _ = write!(
+            html,
+            "; the pool is asked the same again with <code>--live --pool {} --seed {}</code>",
+            escaped(&live.pool),
+            report.seed
+        );
+    }
+    html.push_str(".</p>\n");
 }
 
 fn add_case(html: &mut String, case: &CaseReport, seeds: u64) {
@@ -93,23 +105,10 @@ fn add_case(html: &mut String, case: &CaseReport, seeds: u64) {
         let _ = write!(html, " In our run, {failed}.");
     }
     html.push_str("</p>\n");
-    if !case.figures.is_empty() {
-        html.push_str(
-            "<table><tr><th>Figure</th><th>Published</th><th>Ours</th><th>Ours / published</th></tr>\n",
-        );
+    add_figures(html, case, &between);
+    if case.is_modelled() {
+        let _ = writeln!(html, "<p>{}.</p>", case.machine());
     }
-    for figure in &case.figures {
-        let FigureReport { published, ours, between: range, .. } = figure;
-        let (title, range, ratio) = (escaped(&figure.title()), between(range, 2), ours / published);
-        let _ = writeln!(
-            html,
-            "<tr><td>{title}</td><td>{published}</td><td>{ours:.2}{range}</td><td>{ratio:.2}</td></tr>"
-        );
-    }
-    if !case.figures.is_empty() {
-        html.push_str("</table>\n");
-    }
-    let _ = writeln!(html, "<p>{}.</p>", case.machine());
     for (pool, busy) in case.busy.iter().enumerate() {
         let _ = writeln!(
             html,
@@ -162,6 +161,73 @@ fn add_case(html: &mut String, case: &CaseReport, seeds: u64) {
         }
         html.push_str("</table>\n");
     }
+    case.live.iter().for_each(|live| add_live(html, live));
+}
+
+fn add_figures(html: &mut String, case: &CaseReport, between: &dyn Fn(&[f64; 2], usize) -> String) {
+    if case.figures.is_empty() {
+        return;
+    }
+    let is_live = case.live.is_some();
+    html.push_str("<table><tr><th>Figure</th><th>Published</th>");
+    html.push_str(if case.is_modelled() { "<th>Ours</th><th>Ours / published</th>" } else { "" });
+    html.push_str(if is_live { "<th>Live</th><th>Live / published</th>" } else { "" });
+    html.push_str("</tr>\n");
+    for figure in &case.figures {
+        let FigureReport { published, ours, between: range, live, .. } = figure;
+        let _ = write!(html, "<tr><td>{}</td><td>{published}</td>", escaped(&figure.title()));
+        if let (Some(ours), Some(range)) = (ours, range) {
+            let (range, ratio) = (between(range, 2), ours / published);
+            let _ = write!(html, "<td>{ours:.2}{range}</td><td>{ratio:.2}</td>");
+        }
+        match live {
+            Some(live) => _ = write!(html, "<td>{live:.2}</td><td>{:.2}</td>", live / published),
+            None if is_live => html.push_str("<td></td><td></td>"),
+            None => {}
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</table>\n");
+}
+
+/// What a running pool gave, and how far the model of each client is off.
+fn add_live(html: &mut String, live: &LiveReport) {
+    let is_modelled = live.clients.iter().any(|client| client.model.is_some());
+    let _ = write!(
+        html,
+        "<table><caption>Live on pool {} over {}</caption><tr><th>Workload</th><th>Got /s</th><th>MB/s</th><th>Mean ms</th><th>p50 ms</th><th>p99 \
+         ms</th>",
+        escaped(&live.pool),
+        live.over
+    );
+    if is_modelled {
+        html.push_str(
+            "<th>Model /s</th><th>Model p99 ms</th><th>Error of the rate</th><th>Error of p99</th>",
+        );
+    }
+    html.push_str("<th></th></tr>\n");
+    for client in &live.clients {
+        let _ = write!(
+            html,
+            "<tr><td>{}</td><td>{:.0}</td><td>{:.1}</td><td>{:.2}</td><td>{:.2}</td><td>{:.2}</td>",
+            escaped(&client.workload),
+            client.iops,
+            client.bytes_per_second / 1e6,
+            client.mean_ms,
+            client.p50_ms,
+            client.p99_ms
+        );
+        if let Some(ErrorReport { iops, p99_ms, iops_error, p99_error, within }) = &client.model {
+            let _ = write!(html, "<td>{iops:.0}</td><td>{p99_ms:.2}</td>");
+            for (error, is_within) in [iops_error, p99_error].into_iter().zip(within) {
+                let class = if *is_within { "" } else { " class=\"missed\"" };
+                let _ = write!(html, "<td{class}>{:+.0} %</td>", error * 100.0);
+            }
+        }
+        let failed = if client.failed > 0 { format!("{} FAILED", client.failed) } else { String::new() };
+        let _ = writeln!(html, "<td>{failed}</td></tr>");
+    }
+    html.push_str("</table>\n");
 }
 
 /// Of a client, what only some have.

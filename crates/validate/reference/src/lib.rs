@@ -1,10 +1,12 @@
 //! Published reference architectures as configurations that run: on modelled disks, in virtual time, with the engine's own code.
 //!
-//! What a configuration says is in [`Configuration`], how a case is run in [`model`], what is told of it in [`Report`].
+//! What a configuration says is in [`Configuration`], how a case is run in [`model`], what is told of it in [`Report`], also of
+//! running pools.
 
 mod configuration;
 mod device;
 mod html;
+mod live;
 pub mod model;
 mod plot;
 mod report;
@@ -16,6 +18,7 @@ pub use configuration::{
 };
 pub use device::{DeviceCosts, DeviceModel};
 pub use html::html;
+pub use live::{BOUNDS, ErrorReport, LiveCase, LiveClientReport, LiveReport};
 pub use report::{
     CaseReport, ClientReport, FigureReport, LoadReport, PhaseReport, Report, check_littles_law,
 };

@@ -4,11 +4,12 @@
 //! are apart is told beside the mean. Runs are independent of each other and of the order in which they are done, so they are done side by side.
 
 use crate::configuration::{Case, Configuration, Fails, Figure, Measure, Pool};
+use crate::live::LiveReport;
 use crate::model::{Got, Outcome, run};
 use forebay_pool::Standing;
 use forebay_workload::{Tally, Workload};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -49,6 +50,9 @@ pub struct CaseReport {
     pub network: [f64; 2],
     pub disk_requests: u64,
     pub curve: Vec<LoadReport>,
+    /// The same on a running pool, if one was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveReport>,
 }
 
 /// A case with so many requests of each closed loop at a time.
@@ -72,9 +76,12 @@ pub struct FigureReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_workload: Option<String>,
     pub published: f64,
-    pub ours: f64,
-    /// The least and the most of the seeds.
-    pub between: [f64; 2],
+    /// The model's, and the least and the most of the seeds; nothing where only a running pool was asked.
+    pub ours: Option<f64>,
+    pub between: Option<[f64; 2]>,
+    /// The running pool's, where one was asked and its clients can tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<f64>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -126,7 +133,7 @@ pub struct PhaseReport {
     pub longest_ms: f64,
 }
 
-fn milliseconds(duration: Duration) -> f64 {
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
@@ -256,28 +263,40 @@ fn failed_disk((number, pool): (usize, &Pool)) -> Option<String> {
     Some(format!("disk {disk} of pool {number} was gone after {after_seconds} s; {spares}"))
 }
 
-/// What all clients of a workload got together in one run; times are means over their requests.
-fn ours(outcome: &Outcome, workload: &str, measure: Measure) -> f64 {
-    let of_it = || outcome.clients.iter().filter(|client| client.workload == workload);
-    let sum = |of: fn(&Got) -> f64| of_it().map(of).sum::<f64>();
+/// What all clients of a workload got together; times are means over their requests. Nothing of what clients cannot tell.
+pub(crate) fn of_tallies(tallies: &[&Tally], measure: Measure) -> Option<f64> {
+    let sum = |of: fn(&Tally) -> f64| tallies.iter().map(|tally| of(tally)).sum::<f64>();
     let mean = |of: fn(&Tally) -> &forebay_workload::Times| {
-        let times = || of_it().map(|client| of(&client.tally));
+        let times = || tallies.iter().map(|tally| of(tally));
         let all = times().map(|times| milliseconds(times.mean()) * times.requests() as f64).sum::<f64>();
         all / times().map(|times| times.requests()).sum::<u64>().max(1) as f64
     };
-    match measure {
-        Measure::Iops => sum(|client| client.tally.iops()),
-        Measure::Megabytes => sum(|client| client.tally.bytes_per_second()) / 1e6,
+    Some(match measure {
+        Measure::Iops => sum(Tally::iops),
+        Measure::Megabytes => sum(Tally::bytes_per_second) / 1e6,
         Measure::MeanMs => mean(|tally| &tally.all),
         Measure::ReadMs => mean(|tally| &tally.reads),
         Measure::WriteMs => mean(|tally| &tally.writes),
-        Measure::OrdersPerMinute => sum(|client| client.tally.orders_per_second()) * 60.0,
-        Measure::HitsPerSecond => sum(|client| client.tally.hits_per_second()),
-        Measure::PoolRequests => sum(|client| client.tally.iops() - client.tally.hits_per_second()),
+        Measure::OrdersPerMinute => sum(Tally::orders_per_second) * 60.0,
+        Measure::HitsPerSecond => sum(Tally::hits_per_second),
+        Measure::PoolRequests => sum(|tally| tally.iops() - tally.hits_per_second()),
+        Measure::CompressionRatio | Measure::ProcessorPercent => return None,
+    })
+}
+
+/// The same in one run of the model, which can tell all.
+fn ours(outcome: &Outcome, workload: &str, measure: Measure) -> f64 {
+    let of_it = || outcome.clients.iter().filter(|client| client.workload == workload);
+    let sum = |of: fn(&Got) -> f64| of_it().map(of).sum::<f64>();
+    match measure {
         Measure::CompressionRatio => {
             sum(|client| client.mapped as f64) / sum(|client| client.stored as f64).max(1.0)
         }
         Measure::ProcessorPercent => outcome.processors.unwrap_or(0.0) * 100.0,
+        others => {
+            let tallies: Vec<&Tally> = of_it().map(|client| &client.tally).collect();
+            of_tallies(&tallies, others).expect("clients can tell")
+        }
     }
 }
 
@@ -293,13 +312,23 @@ impl FigureReport {
             found.iter_mut().zip(values(others, workload)).for_each(|(value, other)| *value /= other);
         }
         FigureReport {
+            ours: Some(found.iter().sum::<f64>() / found.len() as f64),
+            between: Some(least_and_most(found.iter().copied())),
+            ..FigureReport::unmodelled(figure)
+        }
+    }
+
+    /// As it was published.
+    pub(crate) fn unmodelled(figure: &Figure) -> FigureReport {
+        FigureReport {
             workload: figure.workload.clone(),
             measure: figure.measure,
             over: figure.over.clone(),
             over_workload: figure.over_workload.clone(),
             published: figure.value,
-            ours: found.iter().sum::<f64>() / found.len() as f64,
-            between: least_and_most(found.iter().copied()),
+            ours: None,
+            between: None,
+            live: None,
         }
     }
 }
@@ -366,7 +395,13 @@ impl CaseReport {
             disk_requests: outcomes.iter().map(|outcome| outcome.disk_requests).sum(),
             clients,
             curve,
+            live: None,
         }
+    }
+
+    /// Whether there was a model of it.
+    pub fn is_modelled(&self) -> bool {
+        !self.clients.is_empty()
     }
 
     /// Beside what was published, in words.
@@ -376,6 +411,7 @@ impl CaseReport {
             (Some(false), Some(_)) => "other than published",
             (Some(false), None) => "other than published, and nobody has said why",
             (None, _) if self.published.is_empty() => "nothing was published",
+            (None, _) if !self.is_modelled() => "live only",
             (None, _) => "published in words or figures only",
         }
     }
@@ -503,21 +539,22 @@ impl Report {
             CaseReport::new(&configuration, case, outcomes, figures.collect(), curve.clone())
         };
         let cases = configuration.cases.iter().zip(&runs).map(case).collect();
-        let machine = &configuration.machine;
-        let of_pools = configuration.cases.iter().flat_map(|case| &case.pools);
-        let devices = [Some(&machine.disk), machine.log.as_ref()].into_iter().flatten();
-        let devices: std::collections::BTreeSet<&String> =
-            devices.chain(of_pools.filter_map(|pool| pool.disk.as_ref())).collect();
-        let source = |name: &String| configuration.sheet(name).map(|(_, source)| format!("{name}: {source}"));
-        let mut devices: Vec<String> = devices.into_iter().filter_map(source).collect();
-        if let Some(processor) = &machine.processor {
-            devices.push(format!("{} processors: {}", processor.cores, processor.source));
-        }
+        let devices = devices(&configuration);
         Report { seed, seeds, devices, cases, configuration }
     }
 
     /// What a reader needs to judge the figures and to make them again.
     pub fn conditions(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.is_modelled() {
+            all.extend(self.model_conditions());
+        }
+        all.extend(self.live_conditions());
+        all.extend(self.devices.iter().chain(&self.configuration.notes).cloned());
+        all
+    }
+
+    fn model_conditions(&self) -> [String; 2] {
         let machine = &self.configuration.machine;
         let scale = machine.scale;
         let seeds = match self.seeds {
@@ -546,8 +583,7 @@ impl Report {
              were due. Best effort: the pool has not enough for what the volume was promised. Of several seeds the least and the most are given. {processors} \
              Every closed loop was held against Little's law."
         );
-        let fixed = [run, terms].into_iter();
-        fixed.chain(self.devices.iter().cloned()).chain(self.configuration.notes.iter().cloned()).collect()
+        [run, terms]
     }
 
     /// How far the comparison goes, in words, with reasons; nothing where nobody has said.
@@ -555,6 +591,20 @@ impl Report {
         let likeness = self.configuration.likeness.as_ref()?;
         Some((likeness.verdict.to_string(), &likeness.reasons))
     }
+}
+
+/// Where the figures of a configuration's devices are from.
+fn devices(configuration: &Configuration) -> Vec<String> {
+    let machine = &configuration.machine;
+    let of_pools = configuration.cases.iter().flat_map(|case| &case.pools);
+    let devices = [Some(&machine.disk), machine.log.as_ref()].into_iter().flatten();
+    let devices: BTreeSet<&String> = devices.chain(of_pools.filter_map(|pool| pool.disk.as_ref())).collect();
+    let source = |name: &String| configuration.sheet(name).map(|(_, source)| format!("{name}: {source}"));
+    let mut devices: Vec<String> = devices.into_iter().filter_map(source).collect();
+    if let Some(processor) = &machine.processor {
+        devices.push(format!("{} processors: {}", processor.cores, processor.source));
+    }
+    devices
 }
 
 /// How much disks worked: the least and the most of them.

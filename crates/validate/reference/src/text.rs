@@ -1,6 +1,7 @@
 //! Reports for terminals.
 
 use crate::configuration::Configuration;
+use crate::live::{BOUNDS, ErrorReport, LiveClientReport, LiveReport};
 use crate::report::{CaseReport, FigureReport, Report, percents};
 use std::fmt::Write;
 
@@ -59,14 +60,20 @@ fn add_case(text: &mut String, case: &CaseReport, seeds: u64) {
         _ => format!(" ({least:.digits$}–{most:.digits$})"),
     };
     for figure in &case.figures {
-        let FigureReport { published, ours, between: range, .. } = figure;
-        let (title, range, ratio) = (figure.title(), between(range, 2), ours / published);
-        let _ = writeln!(
-            text,
-            "  {title}: published {published}, ours {ours:.2}{range}, ours / published {ratio:.2}"
-        );
+        let FigureReport { published, ours, between: range, live, .. } = figure;
+        let _ = write!(text, "  {}: published {published}", figure.title());
+        if let (Some(ours), Some(range)) = (ours, range) {
+            let (range, ratio) = (between(range, 2), ours / published);
+            let _ = write!(text, ", ours {ours:.2}{range}, ours / published {ratio:.2}");
+        }
+        if let Some(live) = live {
+            let _ = write!(text, ", live {live:.2}, live / published {:.2}", live / published);
+        }
+        text.push('\n');
     }
-    let _ = writeln!(text, "  {}", case.machine());
+    if case.is_modelled() {
+        let _ = writeln!(text, "  {}", case.machine());
+    }
     for (pool, busy) in case.busy.iter().enumerate() {
         let _ = writeln!(
             text,
@@ -123,5 +130,39 @@ fn add_case(text: &mut String, case: &CaseReport, seeds: u64) {
             "  {:>4} outstanding: {:>8.0} requests/s, mean {:.3} ms, p99 {:.3} ms",
             load.outstanding, load.iops, load.mean_ms, load.p99_ms
         );
+    }
+    case.live.iter().for_each(|live| add_live(text, live));
+}
+
+/// What of an error is beyond its bound.
+fn marked(error: f64, is_within: bool, bound: f64) -> String {
+    let beyond = if is_within { String::new() } else { format!(" BEYOND {:.0} %", bound * 100.0) };
+    format!("{:+.0} %{beyond}", error * 100.0)
+}
+
+fn add_live(text: &mut String, live: &LiveReport) {
+    let title = format!("live on pool {} over {}", live.pool, live.over);
+    let _ = writeln!(
+        text,
+        "  {title:<36}{:>10}{:>9}{:>9}{:>9}{:>9}",
+        "got/s", "MB/s", "mean ms", "p50 ms", "p99 ms"
+    );
+    for client in &live.clients {
+        let LiveClientReport { workload, iops, bytes_per_second, mean_ms, p50_ms, p99_ms, failed, model } =
+            client;
+        let mega = bytes_per_second / 1e6;
+        let failed = if *failed > 0 { format!("  {failed} FAILED") } else { String::new() };
+        let _ = writeln!(
+            text,
+            "    {workload:<34}{iops:>10.0}{mega:>9.1}{mean_ms:>9.2}{p50_ms:>9.2}{p99_ms:>9.2}{failed}"
+        );
+        if let Some(ErrorReport { iops_error, p99_error, within, .. }) = model {
+            let rate = marked(*iops_error, within[0], BOUNDS[0]);
+            let p99 = marked(*p99_error, within[1], BOUNDS[1]);
+            let _ = writeln!(
+                text,
+                "      the model is off by {rate} of the rate and {p99} of the 99th percentile"
+            );
+        }
     }
 }
