@@ -101,8 +101,8 @@ fn add_case(html: &mut String, case: &CaseReport, seeds: u64) {
     if let Some(why) = case.reason() {
         let _ = write!(html, " Ours differs: {}", escaped(why));
     }
-    for failed in &case.failed_disks {
-        let _ = write!(html, " In our run, {failed}.");
+    for failure in &case.failures {
+        let _ = write!(html, " In our run, {}.", failure.told());
     }
     html.push_str("</p>\n");
     add_figures(html, case, &between);

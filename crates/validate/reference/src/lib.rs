@@ -20,7 +20,7 @@ pub use device::{DeviceCosts, DeviceModel};
 pub use html::html;
 pub use live::{BOUNDS, ErrorReport, LiveCase, LiveClientReport, LiveReport};
 pub use report::{
-    CaseReport, ClientReport, FigureReport, LoadReport, PhaseReport, Report, check_littles_law,
+    CaseReport, ClientReport, FailureReport, FigureReport, LoadReport, PhaseReport, Report, check_littles_law,
 };
 
 /// Those that come with the product.

@@ -102,7 +102,7 @@ impl Report {
             figures: case.figures.iter().map(figure).collect(),
             agrees: None,
             differs: case.differs.clone(),
-            failed_disks: Vec::new(),
+            failures: Vec::new(),
             clients: Vec::new(),
             busy: Vec::new(),
             processors: None,

@@ -38,9 +38,25 @@ pub struct Got {
     pub stored: u64,
 }
 
+/// What came of a disk that failed, in seconds since the measurement began; what had not happened when it ended is nothing.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Failure {
+    /// Number of the pool, from 0.
+    pub pool: usize,
+    pub noticed: Option<f64>,
+    pub spare_used: Option<f64>,
+    pub rebuilt: Option<f64>,
+    /// Bytes that were written to disks that stood by.
+    pub to_spares: u64,
+    /// Bytes of it that were rebuilt and that were left, where it was under way at the end.
+    pub under_way: Option<[u64; 2]>,
+}
+
 /// What came of a case.
 pub struct Outcome {
     pub clients: Vec<Got>,
+    /// For each disk that failed.
+    pub failures: Vec<Failure>,
     /// For each pool, what part of the measured time each of its data disks worked.
     pub busy: Vec<Vec<f64>>,
     /// Of the measured time of all processors, what part they worked; nothing where they take no time.
@@ -49,6 +65,19 @@ pub struct Outcome {
     pub network: [f64; 2],
     /// Requests to disks, from the beginning to the end.
     pub disk_requests: u64,
+}
+
+impl Failure {
+    /// With what the engine said, by clocks of milliseconds of which `began` was when it began to be measured.
+    fn with(self, events: &[Event], began: u64) -> Failure {
+        let pool = format!("pool{}/", self.pool);
+        let when = |code: &str| {
+            let mut all = events.iter().filter(|event| event.code == code && event.object.starts_with(&pool));
+            all.next().map(|event| event.at.0.saturating_sub(began) as f64 / 1e3)
+        };
+        let [noticed, spare_used, rebuilt] = ["disk.failed", "disk.spare_used", "disk.rebuilt"].map(when);
+        Failure { noticed, spare_used, rebuilt, ..self }
+    }
 }
 
 fn told(error: impl Display) -> String {
@@ -149,17 +178,9 @@ struct Work {
 
 impl Work {
     async fn run(self, cores: Cores, plans: &[Plan]) -> Result<Outcome, String> {
-        let errors = Arc::new(Mutex::new(Vec::new()));
-        let sink = errors.clone();
-        // That a disk has gone is what was asked for.
-        let fails = self.case.pools.iter().any(|pool| pool.fails.is_some());
-        let events = Arc::new(move |event: Event| {
-            if event.severity == Severity::Error && !(fails && event.code.starts_with("disk.")) {
-                sink.lock()
-                    .expect("nobody panics with it")
-                    .push(format!("{}: {}", event.object, event.message));
-            }
-        });
+        let told_events = Arc::new(Mutex::new(Vec::new()));
+        let sink = told_events.clone();
+        let events = Arc::new(move |event: Event| sink.lock().expect("nobody panics with it").push(event));
         let memory = self.configuration.machine.memory_mib * MIB;
         let host = Host { id: Id(1), name: "model".into() };
         let engine = Engine::new(cores, EngineConfig { memory, events, host });
@@ -192,17 +213,37 @@ impl Work {
             }
         }
         let named = targets.iter().map(Asked::name).collect::<Vec<_>>();
+        let began = self.rt.wall().0 + self.configuration.machine.warm_seconds * 1000;
+        let to_spares = |number: usize| -> u64 {
+            plans[number].spares.iter().map(|disk| self.world.written(*disk)).sum()
+        };
+        let stood_by: Vec<u64> = (0..plans.len()).map(to_spares).collect();
         let mut outcome = self.measure(targets, plans).await?;
         for (got, name) in outcome.clients.iter_mut().zip(&named) {
             let Some(name) = name else { continue };
             let VolumeInfo { standing, mapped, stored, .. } = engine.volume(name).await.map_err(told)?;
             (got.standing, got.mapped, got.stored) = (standing, mapped, stored);
         }
-        let errors = std::mem::take(&mut *errors.lock().expect("nobody panics with it"));
-        match errors.first() {
-            Some(error) => Err(format!("the engine reported {} errors, first {error}", errors.len())),
-            None => Ok(outcome),
+        let events = std::mem::take(&mut *told_events.lock().expect("nobody panics with it"));
+        // That a disk has gone is what was asked for.
+        let fails = self.case.pools.iter().any(|pool| pool.fails.is_some());
+        let is_error =
+            |event: &&Event| event.severity == Severity::Error && !(fails && event.code.starts_with("disk."));
+        let errors: Vec<&Event> = events.iter().filter(is_error).collect();
+        if let Some(Event { object, message, .. }) = errors.first() {
+            return Err(format!("the engine reported {} errors, first {object}: {message}", errors.len()));
         }
+        let pools = self.case.pools.iter().enumerate();
+        for (number, _) in pools.filter(|(_, pool)| pool.fails.is_some()) {
+            let name = format!("pool{number}");
+            let status = engine.pools().await.into_iter().find(|status| status.name == name);
+            let healing = status.and_then(|status| status.healing);
+            let under_way = healing.map(|healing| [healing.bytes_done, healing.bytes_left]);
+            let to_spares = to_spares(number) - stood_by[number];
+            let failure = Failure { pool: number, to_spares, under_way, ..Failure::default() };
+            outcome.failures.push(failure.with(&events, began));
+        }
+        Ok(outcome)
     }
 
     /// Parts of bare disks, one after the other.
@@ -322,7 +363,7 @@ impl Work {
         let kinds = [OpKind::Read, OpKind::Write, OpKind::Flush];
         let requests = |disk| kinds.map(|kind| self.world.operations(disk, kind)).iter().sum::<u64>();
         let disk_requests = (0..self.world.disk_count()).map(requests).sum();
-        Ok(Outcome { clients, busy, processors, network, disk_requests })
+        Ok(Outcome { clients, failures: Vec::new(), busy, processors, network, disk_requests })
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::configuration::{Case, Configuration, Fails, Figure, Measure, Pool};
 use crate::live::LiveReport;
-use crate::model::{Got, Outcome, run};
+use crate::model::{Failure, Got, Outcome, run};
 use forebay_pool::Standing;
 use forebay_workload::{Tally, Workload};
 use serde::Serialize;
@@ -38,9 +38,8 @@ pub struct CaseReport {
     pub agrees: Option<bool>,
     /// Why another answer is right, where one is.
     pub differs: Option<String>,
-    /// Which disks failed while it was measured, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub failed_disks: Vec<String>,
+    pub failures: Vec<FailureReport>,
     pub clients: Vec<ClientReport>,
     /// Of the measured time, for each pool: of the disk that worked least, of all, and of the one that worked most.
     pub busy: Vec<[f64; 3]>,
@@ -53,6 +52,22 @@ pub struct CaseReport {
     /// The same on a running pool, if one was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveReport>,
+}
+
+/// A disk that failed in the first seed's run, in seconds since the measurement began; what did not happen in that time is nothing.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct FailureReport {
+    pub pool: usize,
+    /// By its number from 0 through all groups of the pool.
+    pub disk: u32,
+    pub after_seconds: u64,
+    pub noticed: Option<f64>,
+    pub spare_used: Option<f64>,
+    pub rebuilt: Option<f64>,
+    /// Bytes that were written to disks that stood by.
+    pub to_spares: u64,
+    /// Bytes of it that were rebuilt and that were left, where it was under way at the end.
+    pub under_way: Option<[u64; 2]>,
 }
 
 /// A case with so many requests of each closed loop at a time.
@@ -253,14 +268,36 @@ fn phases(warm_seconds: u64, workload: &Workload, tally: &Tally) -> Vec<PhaseRep
     found
 }
 
-/// What of a pool fails.
-fn failed_disk((number, pool): (usize, &Pool)) -> Option<String> {
-    let Fails { disk, after_seconds } = pool.fails?;
-    let spares = match pool.spares {
-        0 => "what was on it goes to the others".to_string(),
-        spares => format!("{spares} more stood by"),
-    };
-    Some(format!("disk {disk} of pool {number} was gone after {after_seconds} s; {spares}"))
+/// A time in words, or that it did not come to that.
+fn after(seconds: Option<f64>, what: &str) -> String {
+    seconds.map_or(format!("not {what} in the time"), |seconds| format!("{what} after {seconds:.1} s"))
+}
+
+impl FailureReport {
+    fn new(pool: &Pool, failure: &Failure) -> Option<FailureReport> {
+        let Fails { disk, after_seconds } = pool.fails?;
+        let Failure { pool, noticed, spare_used, rebuilt, to_spares, under_way } = *failure;
+        Some(FailureReport { pool, disk, after_seconds, noticed, spare_used, rebuilt, to_spares, under_way })
+    }
+
+    /// In words.
+    pub fn told(&self) -> String {
+        let FailureReport { pool, disk, after_seconds, noticed, spare_used, rebuilt, to_spares, under_way } =
+            self;
+        let noticed = after(*noticed, "noticed");
+        let spare = spare_used.map_or("no spare was used".into(), |at| {
+            format!("a spare took its place after {at:.1} s and {} MiB", to_spares >> 20)
+        });
+        let rebuilt = match (rebuilt, under_way) {
+            (None, Some([done, left])) => {
+                format!("{} MiB of it were rebuilt in the time and {} MiB were left", done >> 20, left >> 20)
+            }
+            (rebuilt, _) => format!("what was on it was {}", after(*rebuilt, "rebuilt")),
+        };
+        format!(
+            "disk {disk} of pool {pool} was gone after {after_seconds} s, which was {noticed}; {spare}; {rebuilt}"
+        )
+    }
 }
 
 /// What all clients of a workload got together; times are means over their requests. Nothing of what clients cannot tell.
@@ -382,13 +419,14 @@ impl CaseReport {
             [least, busy().sum::<f64>() / busy().count().max(1) as f64, most]
         };
         let mean = |of: &dyn Fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>() / runs;
+        let failure = |failure: &Failure| FailureReport::new(&case.pools[failure.pool], failure);
         CaseReport {
             name: case.name.clone(),
             published: case.published.clone(),
             figures,
             agrees,
             differs: case.differs.clone(),
-            failed_disks: case.pools.iter().enumerate().filter_map(failed_disk).collect(),
+            failures: outcomes[0].failures.iter().filter_map(failure).collect(),
             busy: (0..outcomes[0].busy.len()).map(spread).collect(),
             processors: outcomes[0].processors.map(|_| mean(&|outcome| outcome.processors.unwrap_or(0.0))),
             network: [0, 1].map(|way| mean(&|outcome| outcome.network[way])),

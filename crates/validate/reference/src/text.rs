@@ -52,8 +52,8 @@ fn add_case(text: &mut String, case: &CaseReport, seeds: u64) {
     if let Some(why) = case.reason() {
         let _ = writeln!(text, "  ours: {why}");
     }
-    for failed in &case.failed_disks {
-        let _ = writeln!(text, "  {failed}");
+    for failure in &case.failures {
+        let _ = writeln!(text, "  {}", failure.told());
     }
     let between = |[least, most]: &[f64; 2], digits: usize| match seeds {
         1 => String::new(),

@@ -87,6 +87,29 @@ fn what_was_asked_once_is_asked_again_by_two_and_a_disk_fails() {
     assert_ne!(of(&sound)[0], of(&sound)[1], "two begin at different places");
     assert_ne!(of(&sound), of(&hurt), "the disk was missed");
     assert_eq!(hurt, run(true));
+    assert_eq!(sound.cases[0].failures, []);
+    // A wide group has room for it; a pair needs the spare; and where there is neither, that is told.
+    let failure = |report: &Report| report.cases[0].failures[0].clone();
+    let pair = |spares: u32| {
+        let mut own = configuration.clone();
+        (own.cases[0].pools[0].disks, own.cases[0].pools[0].spares) = (Some(2), spares);
+        Report::make(own, 1).expect("it runs")
+    };
+    let (wide, on_spare, stuck) = (failure(&hurt), pair(1), failure(&pair(0)));
+    let whole = failure(&on_spare);
+    for one in [&wide, &whole] {
+        let [noticed, rebuilt] = [one.noticed, one.rebuilt].map(|at| at.expect("it was"));
+        assert!(2.0 <= noticed && noticed < rebuilt && rebuilt < 8.0, "{one:?}");
+    }
+    assert_eq!((wide.spare_used, wide.to_spares >> 20), (None, 0), "{wide:?}");
+    assert!(whole.spare_used >= whole.noticed && whole.spare_used < whole.rebuilt, "{whole:?}");
+    // Both volumes have 64 MiB, and a copy on each disk.
+    assert!(whole.to_spares >= 128 << 20, "{whole:?}");
+    let told = on_spare.text();
+    assert!(told.contains("a spare took its place after") && told.contains("was rebuilt after"), "{told}");
+    assert!(html(&[on_spare]).contains("a spare took its place after"));
+    assert_eq!((stuck.spare_used, stuck.rebuilt), (None, None), "{stuck:?}");
+    assert!(stuck.under_way.is_some_and(|[done, left]| done == 0 && left > 0), "{stuck:?}");
 }
 
 #[test]
