@@ -12,3 +12,4 @@ mod snapshots;
 mod space;
 mod streams;
 mod trash;
+mod wide;
