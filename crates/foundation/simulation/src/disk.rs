@@ -166,24 +166,37 @@ impl SimDisk {
     }
 }
 
+static ZEROS: [u8; PAGE] = [0; PAGE];
+
+/// A page of a write; one of zeros takes no memory.
+fn page_of(bytes: &[u8; PAGE]) -> PageWrite {
+    if *bytes == ZEROS { PageWrite::Zeros } else { PageWrite::Data(Rc::new(*bytes)) }
+}
+
 /// The parts of a write as pages. Panics when they are not a whole number of pages: the runtime's rule.
 pub(crate) fn pages_of(parts: &[Buf]) -> Vec<PageWrite> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     assert!(len.is_multiple_of(PAGE) && len > 0, "a write of {len} bytes is not a whole number of 4096");
     let mut pages = Vec::with_capacity(len / PAGE);
-    let mut page = [0; PAGE];
+    // What one part begins of a page and others go on with.
+    let mut page = ZEROS;
     let mut filled = 0;
     for part in parts {
         let mut rest = &part[..];
         while !rest.is_empty() {
+            if filled == 0
+                && let Some((whole, after)) = rest.split_first_chunk()
+            {
+                pages.push(page_of(whole));
+                rest = after;
+                continue;
+            }
             let n = rest.len().min(PAGE - filled);
             page[filled..filled + n].copy_from_slice(&rest[..n]);
             rest = &rest[n..];
             filled += n;
             if filled == PAGE {
-                // Which takes no memory.
-                let is_zeros = page == [0; PAGE];
-                pages.push(if is_zeros { PageWrite::Zeros } else { PageWrite::Data(Rc::new(page)) });
+                pages.push(page_of(&page));
                 filled = 0;
             }
         }
