@@ -25,10 +25,16 @@ impl Shard {
     pub async fn write_ahead(&self, entry: &mut Entry) {
         let written = self.write_data(entry).await;
         let written = match written {
-            Ok(touched) if entry.durable && self.data_in_log => self.flush_data(&touched).await,
+            Ok(touched) if entry.durable && self.is_beside_log(&touched) => self.flush_data(&touched).await,
             written => written,
         };
         entry.is_in_place(written);
+    }
+
+    /// Whether data goes to the log first, and the log is on none of these disks: no commit has to flush them but for this data.
+    fn is_beside_log(&self, disks: &DiskSet) -> bool {
+        let log = self.log.borrow();
+        self.data_in_log && !log.chunks.iter().flatten().any(|slot| disks.contains(slot.disk))
     }
 
     /// Flushes what was written to these disks: none are left to be.

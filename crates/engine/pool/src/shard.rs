@@ -121,7 +121,7 @@ pub(crate) struct Shard {
     pub shared: Arc<PoolShared>,
     pub index: usize,
     pub array: Array,
-    /// Whether data of small writes goes to the log first: the pool has log disks.
+    /// Whether data of small writes goes to the log first: the pool has log disks, or parity.
     pub data_in_log: bool,
     pub space: RefCell<Space>,
     pub datasets: RefCell<BTreeMap<u32, Rc<Dataset>>>,
