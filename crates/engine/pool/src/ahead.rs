@@ -49,8 +49,9 @@ pub(crate) struct Streams {
 
 #[derive(Default)]
 struct Known {
-    /// In the order in which they were there last.
     streams: Vec<Stream>,
+    /// Their places, in the order in which they were there last.
+    order: Vec<usize>,
     requests: u64,
 }
 
@@ -76,22 +77,25 @@ impl Streams {
     /// Takes note of a read; gives what should be read ahead of it, and the stream's number.
     fn note(&self, first: u64, end: u64, window: u64) -> Option<(usize, Range<u64>)> {
         let mut known = self.known.borrow_mut();
-        let Known { streams, requests } = &mut *known;
+        let Known { streams, order, requests } = &mut *known;
         *requests += 1;
         let now = *requests;
         let fresh =
             || Stream { next: end, begun: first, blocks: end - first, requests: 1, seen: now, ahead: end };
         let near = (NEAR_BYTES / self.block_bytes).max(end - first);
         let Some(number) = streams.iter().position(|stream| stream.next.abs_diff(first) <= near) else {
-            if streams.len() == STREAMS_MAX {
-                let least = self.least_wanted(streams, now);
-                streams.remove(least);
+            if streams.len() < STREAMS_MAX {
+                order.push(streams.len());
+                streams.push(fresh());
+            } else {
+                let least = self.least_wanted(streams, order, now);
+                streams[order[least]] = fresh();
+                order[least..].rotate_left(1);
             }
-            streams.push(fresh());
             return None;
         };
-        streams[number..].rotate_left(1);
-        let number = streams.len() - 1;
+        let at = order.iter().position(|place| *place == number).expect("each place is there once");
+        order[at..].rotate_left(1);
         let stream = &mut streams[number];
         stream.blocks += end.saturating_sub(stream.next).min(end - first);
         // Who reads the same again, or backwards, is none.
@@ -114,12 +118,15 @@ impl Streams {
         Some((number, from..to))
     }
 
-    /// The place that makes room for a new one: the oldest, but no stream while there are not too many of them.
-    fn least_wanted(&self, streams: &[Stream], now: u64) -> usize {
-        let is_alive = |stream: &&Stream| self.is_stream(stream) && stream.seen + STREAM_AGE > now;
-        let other = streams.iter().position(|stream| !is_alive(&stream));
-        match other {
-            Some(1..) | None if streams.iter().filter(is_alive).count() > STREAMS_ALIVE_MAX => 0,
+    /// Which of the places in their order makes room for a new one: the oldest, but no stream while there are not too many of them.
+    fn least_wanted(&self, streams: &[Stream], order: &[usize], now: u64) -> usize {
+        let is_alive = |place: &&usize| {
+            let stream = &streams[**place];
+            self.is_stream(stream) && stream.seen + STREAM_AGE > now
+        };
+        match order.iter().position(|place| !is_alive(&place)) {
+            Some(0) => 0,
+            _ if order.iter().filter(is_alive).count() > STREAMS_ALIVE_MAX => 0,
             other => other.unwrap_or(0),
         }
     }
