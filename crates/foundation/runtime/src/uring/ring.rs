@@ -213,9 +213,10 @@ impl Ring {
     }
 
     pub(super) fn now(&self) -> Nanos {
-        // One origin for all rings: times travel between cores.
+        // One origin for all rings, since times travel between cores; read first, so that no time is before it.
         static ORIGIN: OnceLock<u64> = OnceLock::new();
-        Nanos(monotonic() - ORIGIN.get_or_init(monotonic))
+        let origin = *ORIGIN.get_or_init(monotonic);
+        Nanos(monotonic() - origin)
     }
 
     /// Whether no disk request of this core is under way.
