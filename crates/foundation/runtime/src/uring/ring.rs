@@ -477,7 +477,7 @@ impl Drop for Ring {
     }
 }
 
-/// Nanoseconds of a clock that only goes on. Each request asks several times, and `Instant` takes twice as long to say it.
+/// Nanoseconds of a clock that only goes on. Each request asks several times, and `Instant` carries and checks more than this needs.
 fn monotonic() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is written to what is ours.
