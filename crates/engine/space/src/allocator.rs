@@ -18,6 +18,7 @@
 //! overwritten (invariant 2).
 
 use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
+use crate::bits::Bits;
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
 use crate::groups::whole_lines;
 use crate::held::{CLASSES, Held};
@@ -55,6 +56,13 @@ pub(crate) struct Stream {
     pub fill: Fill,
     /// Of those that are filled side by side.
     pub lane: u8,
+}
+
+impl Stream {
+    /// Units that it takes at a time for blocks of `units`, of a chunk whose lines have so many.
+    pub(crate) fn piece(&self, line: u32, units: u32) -> u32 {
+        if self.fill == Fill::Lines { whole_lines(line, units) } else { units }
+    }
 }
 
 /// What a stream takes of a chunk.
@@ -109,9 +117,12 @@ impl Space {
         Space { lines, ..Space::default() }
     }
 
-    pub fn insert(&mut self, chunk: Chunk) {
+    pub fn insert(&mut self, mut chunk: Chunk) {
         if chunk.entry.kind != ChunkKind::Log {
             self.scarce = false;
+        }
+        if self.line(&chunk) == 0 {
+            chunk.written = Bits::default();
         }
         self.nodes_free.set(None);
         self.lanes.look_again();
@@ -165,25 +176,23 @@ impl Space {
         self.until_wanted = Some(((here + elsewhere) / 2).max(ROOM_MIN));
     }
 
-    /// Units that a stream takes of a chunk at a time, for blocks of `units`.
-    pub(crate) fn piece(&self, chunk: &Chunk, stream: Stream, units: u32) -> u32 {
-        if stream.fill == Fill::Lines { whole_lines(self.line(chunk), units) } else { units }
-    }
-
     /// Gives back what was allocated and never applied.
     pub fn give_back(&mut self, ptr: &Ptr) {
         let chunk = self.chunks.get_mut(&ptr.addr().chunk()).expect("allocated from an owned chunk");
         let already = chunk.busy.clear(ptr.addr().unit(), ptr.units());
         assert_eq!(already, 0, "gave back a free unit");
         self.until_wanted = self.until_wanted.map(|left| left + u64::from(ptr.units()));
-        self.note_places(ptr.addr().chunk(), ptr.addr().unit(), ptr.units(), false);
+        let kind = chunk.entry.kind;
+        self.note_places(kind, ptr.addr().unit(), ptr.units(), false);
     }
 
     /// The block at `ptr` is now part of a tree.
     pub fn applied(&mut self, ptr: &Ptr) {
         if self.has_lines() {
             let chunk = self.chunks.get_mut(&ptr.addr().chunk()).expect("allocated from an owned chunk");
-            chunk.written.set(ptr.addr().unit(), ptr.units());
+            if chunk.has_lines() {
+                chunk.written.set(ptr.addr().unit(), ptr.units());
+            }
         }
         push(&mut self.current.allocated, ptr);
     }
@@ -362,9 +371,12 @@ impl Space {
             let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("freed in an owned chunk");
             let already = chunk.busy.clear(run.addr.unit(), run.units);
             assert_eq!(already, 0, "released a free unit");
-            chunk.written.clear(run.addr.unit(), run.units);
+            if chunk.has_lines() {
+                chunk.written.clear(run.addr.unit(), run.units);
+            }
             self.scarce = false;
         }
+        self.chunks.values_mut().for_each(Chunk::share_bitmaps);
         let leaving = std::mem::take(&mut self.leaving);
         self.nodes_free.set(None);
         self.lanes.look_again();

@@ -1,18 +1,19 @@
 //! A bitmap with a population count and a search for free runs.
 
 use std::ops::Range;
+use std::rc::Rc;
 
-/// `len` bits, one per allocation unit; 1 is occupied.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// `len` bits, one per allocation unit; 1 is occupied. Clones share their memory until one of them changes.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Bits {
-    words: Vec<u64>,
     len: u32,
     ones: u32,
+    words: Rc<Vec<u64>>,
 }
 
 impl Bits {
     pub fn new(len: u32) -> Bits {
-        Bits { words: vec![0; (len as usize).div_ceil(64)], len, ones: 0 }
+        Bits { words: Rc::new(vec![0; (len as usize).div_ceil(64)]), len, ones: 0 }
     }
     pub fn len(&self) -> u32 {
         self.len
@@ -29,6 +30,13 @@ impl Bits {
     }
     pub fn get(&self, at: u32) -> bool {
         self.words[(at / 64) as usize] & (1 << (at % 64)) != 0
+    }
+
+    /// Takes up the memory of another one that says the same.
+    pub fn share(&mut self, with: &Bits) {
+        if !Rc::ptr_eq(&self.words, &with.words) && self == with {
+            self.words = with.words.clone();
+        }
     }
 
     /// Whether no bit of `count` from `at` is set.
@@ -53,13 +61,14 @@ impl Bits {
     fn change(&mut self, at: u32, count: u32, apply: impl Fn(u64, u64) -> u64) {
         assert!(at + count <= self.len, "bits {at}+{count} of {}", self.len);
         let (mut at, end) = (at, at + count);
+        let words = Rc::make_mut(&mut self.words);
         while at < end {
             let (index, shift) = ((at / 64) as usize, at % 64);
             let here = (64 - shift).min(end - at);
             let mask = if here == 64 { u64::MAX } else { ((1 << here) - 1) << shift };
-            let old = self.words[index];
+            let old = words[index];
             let new = apply(old, mask);
-            self.words[index] = new;
+            words[index] = new;
             self.ones = self.ones + new.count_ones() - old.count_ones();
             at += here;
         }
@@ -175,7 +184,7 @@ impl Bits {
     pub fn from_bytes(len: u32, bytes: &[u8]) -> Option<Bits> {
         let bytes = bytes.get(..(len as usize).div_ceil(8))?;
         let mut bits = Bits::new(len);
-        for (word, part) in bits.words.iter_mut().zip(bytes.chunks(8)) {
+        for (word, part) in Rc::make_mut(&mut bits.words).iter_mut().zip(bytes.chunks(8)) {
             let mut raw = [0; 8];
             raw[..part.len()].copy_from_slice(part);
             *word = u64::from_le_bytes(raw);
@@ -193,6 +202,21 @@ impl Bits {
 mod tests {
     use super::*;
     use forebay_base::Random;
+
+    #[test]
+    fn clones_share_memory_until_they_differ_and_again_when_they_are_the_same() {
+        let mut one = Bits::new(100);
+        one.set(3, 70);
+        let mut other = one.clone();
+        assert!(Rc::ptr_eq(&one.words, &other.words));
+        other.clear(5, 1);
+        assert!(one.get(5) && !other.get(5));
+        other.share(&one);
+        assert!(!Rc::ptr_eq(&one.words, &other.words));
+        other.set(5, 1);
+        other.share(&one);
+        assert!(Rc::ptr_eq(&one.words, &other.words));
+    }
 
     #[test]
     fn agrees_with_a_plain_vector() {

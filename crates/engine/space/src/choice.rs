@@ -11,7 +11,8 @@
 use crate::address::ChunkId;
 use crate::allocator::{Fill, Space, Stream};
 use crate::chunk::{Chunk, ChunkKind};
-use crate::size::Size;
+use crate::lines::lines_in;
+use crate::size::{Lines, Size};
 
 impl Space {
     /// A place in a chunk that no stream has open, the emptiest that has one: what follows goes there too, so that few chunks
@@ -38,7 +39,7 @@ impl Space {
             let is_data = |kind| matches!(kind, ChunkKind::Data { .. });
             (kind == stream.kind
                 || (any_hole && is_data(kind) && is_data(stream.kind) && !self.is_held(kind)))
-                && self.piece(chunk, stream, block.units) <= free.min(most)
+                && stream.piece(self.line(chunk), block.units) <= free.min(most)
                 && (self.scarce || free * 4 >= chunk.entry.units * least(chunk))
                 && !self.is_closed(id)
                 && (self.line(chunk) == 0 || is_apart(id))
@@ -47,8 +48,9 @@ impl Space {
         let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
         rich.sort_by_key(|chunk| std::cmp::Reverse((chunk.busy.zeros(), chunk.entry.id)));
         let place = |chunk: &&Chunk| {
-            let size = self.piece(chunk, stream, block.units);
-            self.next_place(chunk, 0, stream, block, size).map(|unit| (chunk.entry.id, unit))
+            let size = stream.piece(self.line(chunk), block.units);
+            next_place(lines_in(&self.lines, chunk), chunk, 0, stream, block, size)
+                .map(|unit| (chunk.entry.id, unit))
         };
         rich.iter().find_map(place)
     }
@@ -63,39 +65,38 @@ impl Space {
         let (free, units) = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
         free * 8 < units
     }
+}
 
-    /// The first place at or after `cursor` for `size` free units where `block` may begin. In a chunk with lines it begins no
-    /// line that holds anything; in the line that the cursor is inside, all that holds anything came from this stream.
-    pub(crate) fn next_place(
-        &self,
-        chunk: &Chunk,
-        cursor: u32,
-        stream: Stream,
-        block: Size,
-        size: u32,
-    ) -> Option<u32> {
-        let lines = self.lines_in(chunk);
-        if lines.units == 0 || stream.fill == Fill::Holes {
-            return match block.is_whole() {
-                true => chunk.busy.find_free(cursor, block.units),
-                false => chunk.busy.find_run(cursor, block.units, |at| block.place(at, lines.cell)),
-            };
-        }
-        let line = lines.units;
-        let place = |at: u32| match stream.fill {
-            Fill::Lines => at.next_multiple_of(size),
-            Fill::Free | Fill::Holes => block.place(at, lines.cell),
+/// The first place at or after `cursor` for `size` free units where `block` may begin. In a chunk with lines it begins no
+/// line that holds anything; in the line that the cursor is inside, all that holds anything came from this stream.
+pub(crate) fn next_place(
+    lines: Lines,
+    chunk: &Chunk,
+    cursor: u32,
+    stream: Stream,
+    block: Size,
+    size: u32,
+) -> Option<u32> {
+    if lines.units == 0 || stream.fill == Fill::Holes {
+        return match block.is_whole() {
+            true => chunk.busy.find_free(cursor, block.units),
+            false => chunk.busy.find_run(cursor, block.units, |at| block.place(at, lines.cell)),
         };
-        let begun = (!cursor.is_multiple_of(line)).then_some(cursor / line);
-        let mut at = place(cursor);
-        while at + size <= chunk.entry.units {
-            let is_used = |nth: &u32| Some(*nth) != begun && !chunk.busy.is_free(nth * line, line);
-            match (at / line..=(at + size - 1) / line).find(is_used) {
-                Some(used) => at = place((used + 1) * line),
-                None if chunk.busy.is_free(at, size) => return Some(at),
-                None => at = place(at + 1),
-            }
-        }
-        None
     }
+    let line = lines.units;
+    let place = |at: u32| match stream.fill {
+        Fill::Lines => at.next_multiple_of(size),
+        Fill::Free | Fill::Holes => block.place(at, lines.cell),
+    };
+    let begun = (!cursor.is_multiple_of(line)).then_some(cursor / line);
+    let mut at = place(cursor);
+    while at + size <= chunk.entry.units {
+        let is_used = |nth: &u32| Some(*nth) != begun && !chunk.busy.is_free(nth * line, line);
+        match (at / line..=(at + size - 1) / line).find(is_used) {
+            Some(used) => at = place((used + 1) * line),
+            None if chunk.busy.is_free(at, size) => return Some(at),
+            None => at = place(at + 1),
+        }
+    }
+    None
 }

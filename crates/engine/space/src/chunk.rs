@@ -113,7 +113,7 @@ pub struct Chunk {
     pub entry: ChunkEntry,
     pub busy: Bits,
     pub stored: Bits,
-    /// What has been written: in use, and not merely promised.
+    /// What has been written: in use, and not merely promised. Kept only where there are lines.
     pub written: Bits,
     /// Whether `stored` differs from the record on disk.
     pub dirty: bool,
@@ -144,6 +144,17 @@ impl Chunk {
             changed: 0,
         }
     }
+
+    pub(crate) fn has_lines(&self) -> bool {
+        self.written.len() > 0
+    }
+
+    /// Where nothing is on its way, all bitmaps say the same, and one has the memory. Of a large pool that is nearly all chunks.
+    pub fn share_bitmaps(&mut self) {
+        self.stored.share(&self.busy);
+        self.written.share(&self.busy);
+    }
+
     /// A chunk as its record describes it.
     pub fn load(entry: ChunkEntry, stored: Bits, changed: u64) -> Chunk {
         Chunk {

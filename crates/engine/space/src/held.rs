@@ -38,8 +38,8 @@ impl Held {
 }
 
 /// The class of a chunk of data.
-fn class_of(chunk: &Chunk) -> Option<usize> {
-    match chunk.entry.kind {
+fn class_of(kind: ChunkKind) -> Option<usize> {
+    match kind {
         ChunkKind::Data { class } => Some(usize::from(class)),
         ChunkKind::Node | ChunkKind::Log => None,
     }
@@ -121,7 +121,7 @@ impl Space {
     }
 
     fn count_places(&self, class: u8, is_emptied: impl Fn(&Chunk) -> bool) -> i64 {
-        let own = |chunk: &&Chunk| class_of(chunk) == Some(usize::from(class));
+        let own = |chunk: &&Chunk| class_of(chunk.entry.kind) == Some(usize::from(class));
         let places = |chunk: &Chunk| {
             let id = chunk.entry.id;
             if self.closed.contains(&id) || self.is_vacated(chunk) || is_emptied(chunk) {
@@ -133,8 +133,8 @@ impl Space {
     }
 
     /// Units were taken in a chunk, or have come back. What is not whole places is counted when somebody asks.
-    pub(crate) fn note_places(&self, id: ChunkId, at: u32, units: u32, is_taken: bool) {
-        let Some(class) = class_of(&self.chunks[&id]) else { return };
+    pub(crate) fn note_places(&self, kind: ChunkKind, at: u32, units: u32, is_taken: bool) {
+        let Some(class) = class_of(kind) else { return };
         let is_whole = (at | units).trailing_zeros() as usize >= class;
         let change = i64::from(units >> class) * if is_taken { -1 } else { 1 };
         let free = &self.held[class].free;
@@ -148,7 +148,8 @@ impl Space {
 
     /// Whether a place is in a chunk of this class.
     pub fn is_at_home(&self, ptr: &Ptr, class: u8) -> bool {
-        self.chunks.get(&ptr.addr().chunk()).and_then(class_of) == Some(usize::from(class))
+        self.chunks.get(&ptr.addr().chunk()).and_then(|chunk| class_of(chunk.entry.kind))
+            == Some(usize::from(class))
     }
 
     /// How many of these blocks, born after `since`, lie in places of this class, and how many do not.
@@ -164,7 +165,7 @@ impl Space {
             }
             if last.0 != id {
                 let class = Some(usize::from(class));
-                last = (id, self.chunks.get(&id).is_some_and(|chunk| class_of(chunk) == class));
+                last = (id, self.chunks.get(&id).is_some_and(|chunk| class_of(chunk.entry.kind) == class));
             }
             if last.1 { home += 1 } else { strays += 1 }
         }
@@ -198,7 +199,7 @@ impl Space {
             if self.is_vacated(chunk) || self.closed.contains(id) {
                 return true;
             }
-            let (spare, size) = match class_of(chunk) {
+            let (spare, size) = match class_of(chunk.entry.kind) {
                 None if nodes_held == 0 => return true,
                 None => (&mut nodes, chunk.entry.units / NODE_UNITS),
                 Some(class) => {
@@ -214,7 +215,7 @@ impl Space {
 
     /// Whether a chunk of data may be emptied into others: `spare` is what the classes have beside what is held.
     pub(crate) fn may_empty(&self, chunk: &Chunk, spare: &mut [Option<u64>; CLASSES]) -> bool {
-        let Some(class) = class_of(chunk) else { return false };
+        let Some(class) = class_of(chunk.entry.kind) else { return false };
         let spare = spare[class].get_or_insert_with(|| self.spare(class as u8));
         let left = spare.checked_sub(u64::from(chunk.entry.units >> class));
         *spare = left.unwrap_or(*spare);

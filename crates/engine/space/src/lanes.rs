@@ -9,7 +9,9 @@
 
 use crate::address::Addr;
 use crate::allocator::{Fill, NeedChunk, Space, Stream};
+use crate::choice::next_place;
 use crate::chunk::{Chunk, ChunkKind};
+use crate::lines::lines_in;
 use crate::size::Size;
 use forebay_base::planted::{Bug, active};
 use std::collections::BTreeSet;
@@ -152,35 +154,32 @@ impl Space {
     /// Takes up to `count` pieces that follow each other, from the stream's open chunk or the emptiest of the others; gives their
     /// size, too, at most `most`.
     fn bump(&mut self, stream: Stream, block: Size, most: u32, count: u32) -> Option<(Addr, u32, u32)> {
-        let open = match self.open.get(&stream) {
-            Some(&(id, cursor)) => {
-                let chunk = &self.chunks[&id];
-                let size = self.piece(chunk, stream, block.units);
+        let mut at = self.open.get(&stream).copied();
+        let (chunk, line, unit, size) = loop {
+            if let Some((id, cursor)) = at {
+                let chunk = self.chunks.get_mut(&id).expect("open chunks are owned");
+                let lines = lines_in(&self.lines, chunk);
+                let size = stream.piece(lines.units, block.units);
                 // A small rest is no reason to leave the chunk.
                 if size > most {
                     return None;
                 }
-                self.next_place(chunk, cursor, stream, block, size).map(|unit| (id, unit))
-            }
-            None => None,
-        };
-        let (id, unit) = match open {
-            Some(found) => found,
-            None => {
+                if let Some(unit) = next_place(lines, chunk, cursor, stream, block, size) {
+                    break (chunk, lines.units, unit, size);
+                }
                 self.open.remove(&stream);
-                self.fresh_place(stream, block, most)?
             }
+            at = Some(self.fresh_place(stream, block, most)?);
         };
-        let size = self.piece(&self.chunks[&id], stream, block.units);
         if active(Bug::DoubleAllocation) && unit > 0 {
-            return Some((Addr::new(id, unit), 1, size));
+            return Some((Addr::new(chunk.entry.id, unit), 1, size));
         }
-        let line = self.line(&self.chunks[&id]);
         // The next line may hold something.
         let most = if line == 0 { count } else { ((line - unit % line) / size).clamp(1, count) };
-        let (addr, taken) = take(self.chunks.get_mut(&id).expect("chosen among the owned"), unit, size, most);
-        self.open.insert(stream, (id, unit + taken * size));
-        self.note_places(id, unit, taken * size, true);
+        let (addr, taken) = take(chunk, unit, size, most);
+        let kind = chunk.entry.kind;
+        self.open.insert(stream, (addr.chunk(), unit + taken * size));
+        self.note_places(kind, unit, taken * size, true);
         self.until_wanted = self.until_wanted.map(|left| left.saturating_sub((taken * size).into()));
         Some((addr, taken, size))
     }

@@ -8,22 +8,12 @@ use crate::size::Lines;
 impl Space {
     /// Units of a line of this chunk; 0 when it has none.
     pub(crate) fn line(&self, chunk: &Chunk) -> u32 {
-        self.lines_in(chunk).units
-    }
-
-    /// The lines of this chunk.
-    pub(crate) fn lines_in(&self, chunk: &Chunk) -> Lines {
-        match chunk.entry.kind {
-            ChunkKind::Data { .. } => {
-                self.lines.get(usize::from(chunk.entry.group)).copied().unwrap_or_default()
-            }
-            ChunkKind::Node | ChunkKind::Log => Lines::default(),
-        }
+        lines_in(&self.lines, chunk).units
     }
 
     /// The lines of the chunk at `addr`.
     pub fn lines_at(&self, addr: Addr) -> Lines {
-        self.lines_in(&self.chunks[&addr.chunk()])
+        lines_in(&self.lines, &self.chunks[&addr.chunk()])
     }
 
     /// Bytes of a line of a chunk; 0 when it has none.
@@ -73,5 +63,13 @@ impl Space {
         let line = self.line(chunk);
         let (first, end) = (ptr.addr().unit(), ptr.addr().unit() + ptr.units());
         (line > 0).then(|| u64::from(first / line)..u64::from(end.div_ceil(line)))
+    }
+}
+
+/// The lines of a chunk, of those that the groups have.
+pub(crate) fn lines_in(groups: &[Lines], chunk: &Chunk) -> Lines {
+    match chunk.entry.kind {
+        ChunkKind::Data { .. } => groups.get(usize::from(chunk.entry.group)).copied().unwrap_or_default(),
+        ChunkKind::Node | ChunkKind::Log => Lines::default(),
     }
 }
