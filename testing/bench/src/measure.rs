@@ -159,16 +159,18 @@ pub const MEMORY_CHAPTERS: [Chapter; 1] = [Chapter {
 }];
 
 /// What is compared over iSCSI.
-pub const ISCSI: [Chapter; 1] = [Chapter {
-    state: State::Overwritten,
-    works: &[
-        random(MIXED_1, Direction::Mixed, 1),
-        random(MIXED, Direction::Mixed, 32),
-        Work { connections: 4, ..random(MIXED_4, Direction::Mixed, 32) },
-        sequential(STREAM, Direction::Read),
-        SEQUENTIAL_WRITE,
-    ],
-}];
+pub const ISCSI: [Chapter; 2] = [
+    Chapter { state: State::Fresh, works: &[sequential(STREAM, Direction::Read), SEQUENTIAL_WRITE] },
+    Chapter {
+        state: State::Overwritten,
+        works: &[
+            random(MIXED_1, Direction::Mixed, 1),
+            random(MIXED, Direction::Mixed, 32),
+            Work { connections: 4, ..random(MIXED_4, Direction::Mixed, 32) },
+            sequential(STREAM_OVERWRITTEN, Direction::Read),
+        ],
+    },
+];
 
 /// The same servers under somebody else's load.
 pub const ISCSI_PERF: [Chapter; 1] = [Chapter {

@@ -129,6 +129,7 @@ pub const ISCSI_DISK_GOALS: &[Goal] = &[
     beside_tgt("random 75/25, 4 connections", MIXED_4, IOPS, AtLeast(1.0)),
     beside_tgt("sequential read", STREAM, IOPS, AtLeast(1.0)),
     beside_tgt("sequential write", SEQUENTIAL_WRITE.name, IOPS, AtLeast(1.0)),
+    beside_tgt("sequential read after random overwrite", STREAM_OVERWRITTEN, IOPS, AtLeast(1.0)),
     beside_tgt("CPU per random I/O, QD 32", MIXED, CPU, AtMost(0.5)),
 ];
 

@@ -3,12 +3,13 @@
 //! Cores: the engine in this process, on a file in memory so that processors are the limit; one shard with one volume beside two shards with a volume
 //! each, by turns. The load runs on the cores that it asks.
 //!
-//! Memory: a volume is written from end to end on a file, and what the process takes more while the last third is written is told for a TiB:
-//! with a cache that all leaves of the tree fit in, and with the smallest. A MiB more or less, as allocators will, is 256 MiB of a TiB.
+//! Memory: a volume is written from end to end on a file, and what the process holds more after the last third is written is told for a TiB:
+//! with a cache that all leaves of the tree fit in, and with the smallest. The C library's allocator tells what is held: what of it is resident, and
+//! what it keeps for later, differs by more than a small cache is large. Buffers are not counted, of which the cache has as many as its size says.
 
 use crate::measure::{DURABLE, Direction, MIXED, Median, Places, READ, SEQUENTIAL_WRITE, Work, random};
 use crate::report::{self, Figure, at_least, at_most};
-use crate::systems::{InProcess, Running, thin_volume, wait};
+use crate::systems::{InProcess, POOL, Running, thin_volume, wait};
 use crate::{MEMORY, written_file};
 use forebay_base::{GIB, MIB, TIB};
 use forebay_e2e::host::{Context, Directory, Outcome};
@@ -129,7 +130,9 @@ fn memory_per_tib(scale: &Scale, memory: u64) -> Outcome<f64> {
     let write = |range: std::ops::Range<u64>| -> Outcome<f64> {
         let places: Vec<u32> = range.map(|block| block as u32).collect();
         engine.load(engine.volume(), SEQUENTIAL_WRITE, Places::Once(places.into_iter()), None)?;
-        resident()
+        // What is on its way to a checkpoint is in memory twice.
+        wait(engine.engine().checkpoint(POOL)).context("checkpoint")?;
+        Ok(allocated())
     };
     // What is taken once, however much is mapped, is there after two thirds.
     let first = write(0..blocks * 2 / 3)?;
@@ -137,10 +140,9 @@ fn memory_per_tib(scale: &Scale, memory: u64) -> Outcome<f64> {
     Ok((second - first) / MIB as f64 * TIB as f64 / (scale.large as f64 / 3.0))
 }
 
-/// Bytes of memory that this process has.
-fn resident() -> Outcome<f64> {
-    let text = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix(" kB"));
-    let kib: f64 = line.and_then(|kib| kib.trim().parse().ok()).ok_or("/proc/self/status has no VmRSS")?;
-    Ok(kib * 1024.0)
+/// Bytes that the allocator has given out.
+fn allocated() -> f64 {
+    // SAFETY: it takes no argument, and reads what is the allocator's own under its locks.
+    let info = unsafe { libc::mallinfo2() };
+    (info.uordblks + info.hblkhd) as f64
 }

@@ -41,7 +41,7 @@ impl System for Bare {
         let text = run(&format!(
             "fio --name=bare --filename={} --size={} --ioengine=io_uring --direct=1 --rw={way} --bs={} --iodepth={} \
              --numjobs={} --time_based --runtime={}ms --norandommap --randseed={seed} --overwrite=1 --output-format=json \
-             --unified_rw_reporting=1 --group_reporting {sync} {most}",
+             --lat_percentiles=1 --unified_rw_reporting=1 --group_reporting {sync} {most}",
             self.file.display(),
             self.size,
             work.size,
@@ -59,7 +59,8 @@ fn parse(text: &str, work: &Work) -> Outcome<Measured> {
     let side = &job["mixed"];
     let number =
         |value: &Value| value.as_f64().ok_or_else(|| format!("a number is missing in fio's JSON: {value}"));
-    let percentile = |name: &str| Ok::<f64, String>(number(&side["clat_ns"]["percentile"][name])? / 1000.0);
+    // From when a request is made, as everybody else's are counted; *clat* leaves out what handing it to the kernel takes.
+    let percentile = |name: &str| Ok::<f64, String>(number(&side["lat_ns"]["percentile"][name])? / 1000.0);
     let iops = number(&side["iops"])?;
     let seconds = number(&side["runtime"])? / 1000.0;
     // Shares of the time of all jobs together.
