@@ -478,6 +478,32 @@ mod tests {
     }
 
     #[test]
+    fn a_chunk_in_which_nothing_is_on_its_way_has_one_bitmap() {
+        for lines in [Lines::default(), Lines { units: 4, cell: 2 }] {
+            let mut space = Space::new(vec![lines]);
+            space.insert(Chunk::fresh(entry(1, DATA, 64)));
+            let is_one = |space: &Space| {
+                let chunk = space.chunk(ChunkId(1)).expect("owned");
+                let written = !chunk.has_lines() || chunk.written.shares(&chunk.busy);
+                chunk.stored.shares(&chunk.busy) && written
+            };
+            let block = ptr(space.allocate(DATA, 2).expect("room"), 2);
+            space.applied(&block);
+            assert!(!is_one(&space), "allocated, and not yet in a checkpoint");
+            space.freeze();
+            space.seal();
+            space.release();
+            assert!(is_one(&space));
+            space.freed(&block);
+            space.freeze();
+            space.seal();
+            assert!(!is_one(&space), "freed, and that is not yet durable");
+            space.release();
+            assert!(is_one(&space));
+        }
+    }
+
+    #[test]
     fn empty_chunks_leave_with_a_checkpoint_and_are_not_allocated_from_meanwhile() {
         let mut space = Space::default();
         space.insert(Chunk::fresh(entry(1, DATA, 4)));

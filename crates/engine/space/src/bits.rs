@@ -33,10 +33,14 @@ impl Bits {
     }
 
     /// Takes up the memory of another one that says the same.
-    pub fn share(&mut self, with: &Bits) {
-        if !Rc::ptr_eq(&self.words, &with.words) && self == with {
+    pub(crate) fn share(&mut self, with: &Bits) {
+        if !self.shares(with) && self == with {
             self.words = with.words.clone();
         }
+    }
+    /// Whether both have the same memory.
+    pub(crate) fn shares(&self, with: &Bits) -> bool {
+        Rc::ptr_eq(&self.words, &with.words)
     }
 
     /// Whether no bit of `count` from `at` is set.
@@ -208,14 +212,14 @@ mod tests {
         let mut one = Bits::new(100);
         one.set(3, 70);
         let mut other = one.clone();
-        assert!(Rc::ptr_eq(&one.words, &other.words));
+        assert!(other.shares(&one));
         other.clear(5, 1);
         assert!(one.get(5) && !other.get(5));
         other.share(&one);
-        assert!(!Rc::ptr_eq(&one.words, &other.words));
+        assert!(!other.shares(&one));
         other.set(5, 1);
         other.share(&one);
-        assert!(Rc::ptr_eq(&one.words, &other.words));
+        assert!(other.shares(&one));
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl Chunk {
     }
 
     /// Where nothing is on its way, all bitmaps say the same, and one has the memory. Of a large pool that is nearly all chunks.
-    pub fn share_bitmaps(&mut self) {
+    pub(crate) fn share_bitmaps(&mut self) {
         self.stored.share(&self.busy);
         self.written.share(&self.busy);
     }
