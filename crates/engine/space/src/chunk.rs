@@ -146,7 +146,7 @@ impl Chunk {
     }
 
     pub(crate) fn has_lines(&self) -> bool {
-        self.written.len() > 0
+        self.written.len() == self.busy.len()
     }
 
     /// Where nothing is on its way, all bitmaps say the same, and one has the memory. Of a large pool that is nearly all chunks.
