@@ -106,6 +106,7 @@ fn large_writers_wait_for_their_own_disks_only() {
         };
         let done: u64 = join_all((0..48).map(writer)).await.into_iter().sum();
         let rate = done * LARGE * 1_000_000_000 / rt.now().since(begun);
-        assert!(rate > 4 * OF_A_DISK, "{} MB/s", rate / 1_000_000);
+        // 4.8 of a disk where each commit flushes all of them.
+        assert!(rate > 6 * OF_A_DISK, "{} MB/s", rate / 1_000_000);
     });
 }
