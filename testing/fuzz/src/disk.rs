@@ -14,7 +14,7 @@ use forebay_log::{Chain, FRAME_HEADER, Frame, FrameContext, decode_records, enco
 use forebay_space::{
     Bits, CHUNK_ENTRY_BYTES, ChunkEntry, ChunkId, ChunkKind, PTR_BYTES, Ptr, decode_record, encode_record,
 };
-use forebay_tree::{FANOUT, NODE_BODY, decode_ptrs, leaf_body};
+use forebay_tree::{FANOUT, NODE_BODY, Pointers, decode_ptrs, leaf_body};
 
 const AT: u64 = 4096;
 const POOL: Id = Id(0x1234);
@@ -154,5 +154,5 @@ pub fn node(data: &[u8]) {
         ptr.encode(&mut Writer::new(&mut bytes));
         assert_eq!(Ptr::decode(&mut Reader::new(&bytes)), Ok(*ptr));
     }
-    assert!(leaf_body(&pointers).is_none_or(|again| again == body));
+    assert!(leaf_body(Pointers::from(pointers).iter()).is_none_or(|again| again == body));
 }

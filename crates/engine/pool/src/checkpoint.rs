@@ -230,13 +230,13 @@ impl Shard {
         leaf: &DirtyLeaf,
     ) -> Result<(Option<Vec<u8>>, Vec<Ptr>, Mapped), IoError> {
         if let Some(ptrs) = leaf.hot() {
-            return Ok((leaf_body(ptrs), Vec::new(), Mapped::default()));
+            return Ok((leaf_body(ptrs.iter()), Vec::new(), Mapped::default()));
         }
         let header = self.node_header(owner, 0, leaf.index);
         let stored =
             self.read_node(&header, leaf.home, || true).await?.expect("a frozen pointer is never stale");
         let merged = leaf.merge(decode_ptrs(&stored));
-        Ok((leaf_body(&merged.ptrs), merged.freed, merged.mapped))
+        Ok((leaf_body(merged.ptrs.into_iter()), merged.freed, merged.mapped))
     }
 
     fn node_header(&self, owner: &NodeOwner, level: u8, index: u64) -> NodeHeader {

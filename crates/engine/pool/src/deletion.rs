@@ -634,7 +634,7 @@ impl Walk<'_> {
             Child::Snapshot(_) => ChildLeaf::Stored(place.child),
             Child::Volume(volume) => match volume.tree.borrow().leaf_state(place.index) {
                 LeafState::Hole => holes(),
-                LeafState::Loaded(ptrs) => ChildLeaf::Here(ptrs.to_vec()),
+                LeafState::Loaded(ptrs) => ChildLeaf::Here(ptrs.iter().collect()),
                 LeafState::Stored { home, changed: false } => ChildLeaf::Stored(home),
                 LeafState::Stored { home, changed: true } => ChildLeaf::Changed(home),
             },

@@ -2,6 +2,7 @@
 
 use crate::shard::Shard;
 use forebay_base::NumberHasher;
+use forebay_tree::LEAF_MEMORY;
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 
@@ -35,7 +36,7 @@ impl Shard {
         if clock.members.insert((number, leaf)) {
             clock.queue.push_back((number, leaf));
         }
-        let limit = (self.shared.memory_per_shard / 4 / forebay_tree::NODE_BYTES as u64).max(16) as usize;
+        let limit = (self.shared.memory_per_shard / 4 / LEAF_MEMORY as u64).max(16) as usize;
         // Two looks per leaf at most: dirty ones and those in use stay.
         let mut looks = if clock.queue.len() > limit { 2 * clock.queue.len() - limit } else { 0 }.min(64);
         while clock.queue.len() > limit && looks > 0 {

@@ -436,11 +436,11 @@ impl Shard {
             if !dataset.has_newer(block, last + 1)
                 && let Some(ptrs) = dataset.tree.borrow().loaded(block, last + 1 - block)
             {
-                sources.extend(ptrs.iter().map(|ptr| match ptr.is_hole() {
-                    true => Source::Zeros,
-                    false => self.source(dataset, ptr),
-                }));
                 block += ptrs.len() as u64;
+                sources.extend(ptrs.map(|ptr| match ptr.is_hole() {
+                    true => Source::Zeros,
+                    false => self.source(dataset, &ptr),
+                }));
             } else {
                 sources.push(self.locate(dataset, block, reader).await?);
                 block += 1;

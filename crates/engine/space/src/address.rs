@@ -119,6 +119,14 @@ impl Ptr {
     pub fn set_kind(&mut self, kind: u8) {
         self.birth = (self.birth & !(0xff << KIND_SHIFT)) | u64::from(kind) << KIND_SHIFT;
     }
+    /// All of it, in four words.
+    pub fn words(&self) -> [u64; 4] {
+        [self.place, self.birth, self.sum.0 as u64, (self.sum.0 >> 64) as u64]
+    }
+    /// One of which these are the words.
+    pub fn from_words([place, birth, low, high]: [u64; 4]) -> Ptr {
+        Ptr { place, birth, sum: Checksum(u128::from(low) | u128::from(high) << 64) }
+    }
     pub fn encode(&self, w: &mut Writer) {
         let mut bytes = [0; PTR_BYTES];
         bytes[..8].copy_from_slice(&self.place.to_le_bytes());

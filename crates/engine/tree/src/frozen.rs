@@ -7,6 +7,7 @@
 use crate::delta::Delta;
 use crate::mapped::Mapped;
 use crate::node::FANOUT;
+use crate::pointers::Pointers;
 use crate::shared::Shared;
 use crate::tree::{Child, Inner, Leaf};
 use forebay_base::codec::Writer;
@@ -58,7 +59,7 @@ pub(crate) fn merge(leaf: u64, mut ptrs: Vec<Ptr>, delta: &Delta, shared: &Share
 
 impl DirtyLeaf {
     /// The pointers of a leaf in memory; nothing when the leaf must be read from its home and merged.
-    pub fn hot(&self) -> Option<&[Ptr]> {
+    pub fn hot(&self) -> Option<&Pointers> {
         match &self.content {
             Content::Hot(leaf) => Some(&leaf.ptrs),
             Content::Cold(_) => None,
@@ -206,12 +207,12 @@ impl Frozen {
 }
 
 /// Encodes the pointers of a leaf as a body; nothing when all are holes.
-pub fn leaf_body(ptrs: &[Ptr]) -> Option<Vec<u8>> {
-    if ptrs.iter().all(Ptr::is_hole) {
-        return None;
-    }
+pub fn leaf_body(ptrs: impl ExactSizeIterator<Item = Ptr>) -> Option<Vec<u8>> {
     let mut body = vec![0; ptrs.len() * PTR_BYTES];
-    let mut w = Writer::new(&mut body);
-    ptrs.iter().for_each(|ptr| ptr.encode(&mut w));
-    Some(body)
+    let (mut w, mut is_empty) = (Writer::new(&mut body), true);
+    for ptr in ptrs {
+        is_empty &= ptr.is_hole();
+        ptr.encode(&mut w);
+    }
+    (!is_empty).then_some(body)
 }

@@ -12,6 +12,7 @@ mod frozen;
 mod mapped;
 mod node;
 mod path;
+mod pointers;
 mod shared;
 mod tree;
 
@@ -21,5 +22,6 @@ pub use node::{
     FANOUT, NODE_BODY, NODE_BYTES, NodeError, NodeHeader, TABLE_LEVEL, decode_node, decode_ptrs, encode_node,
 };
 pub use path::{LeafState, nodes_over};
+pub use pointers::{LEAF_MEMORY, Pointers};
 pub use shared::{Shared, leaves_end};
 pub use tree::{Found, Tree, height_for};

@@ -3,6 +3,7 @@
 
 use crate::delta::Delta;
 use crate::node::FANOUT;
+use crate::pointers::Pointers;
 use crate::tree::{Child, DELTA_MEMORY, NODE_MEMORY, Tree};
 use forebay_space::Ptr;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use std::rc::Rc;
 /// What memory has of a leaf.
 pub enum LeafState<'a> {
     Hole,
-    Loaded(&'a [Ptr]),
+    Loaded(&'a Pointers),
     /// On disk, perhaps with changes in memory that are not merged with it.
     Stored {
         home: Ptr,
