@@ -9,6 +9,7 @@ use crate::added::Added;
 use crate::ahead::Streams;
 use crate::changes::Changes;
 use crate::error::IoError;
+use crate::gather::Gathering;
 use crate::locks::RangeLocks;
 use crate::pack::Block;
 use crate::pending::Pending;
@@ -80,6 +81,7 @@ pub(crate) struct Dataset {
     paused: Cell<bool>,
     idle: Turnstile,
     pub streams: Streams,
+    pub gathering: RefCell<Gathering>,
     /// While it moves to another pool: what is not there yet as it is here.
     pub changes: RefCell<Option<Changes>>,
     /// Deleted, into the trash or for good, moved, or exported: no new client operation starts.
@@ -97,6 +99,7 @@ impl Dataset {
         let gone =
             matches!(record.state, DatasetState::Trashed | DatasetState::Deleting | DatasetState::Moved);
         let (block_bytes, own) = (1 << record.block_shift, Cell::new(record.own));
+        let gathering = RefCell::new(Gathering::new(record.blocks()));
         let dataset = Dataset {
             own,
             added: Cell::new(record.added),
@@ -123,6 +126,7 @@ impl Dataset {
             changes: RefCell::new(None),
             idle: Turnstile::default(),
             streams: Streams::new(block_bytes),
+            gathering,
             gone: Cell::new(gone),
         };
         dataset.note_reserved();

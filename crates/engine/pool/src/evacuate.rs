@@ -23,6 +23,7 @@ use forebay_base::planted::{Bug, active};
 use forebay_runtime::completion;
 use forebay_space::{ChunkId, Ptr, Size};
 use forebay_tree::{FANOUT, Found, NodeHeader, decode_ptrs};
+use futures_util::stream::{self, StreamExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::once;
 use std::rc::Rc;
@@ -31,6 +32,33 @@ use std::rc::Rc;
 const MOVE_BYTES: usize = 512 << 10;
 /// The same where moving goes by way of the log.
 const MOVE_BYTES_LOGGED: usize = 64 << 10;
+/// Blocks that are read at a time to be moved.
+const READS: usize = 8;
+
+/// Which blocks of a leaf the pool writes anew, and where.
+#[derive(Clone, Copy)]
+pub(crate) enum Moving<'a> {
+    /// Those in chunks that are being emptied, wherever there is room.
+    OutOf(&'a BTreeSet<ChunkId>),
+    /// All of them, to lie beside each other ([`crate::gather`]).
+    Together,
+}
+
+impl Moving<'_> {
+    fn wants(&self, ptr: &Ptr) -> bool {
+        match self {
+            Moving::OutOf(closed) => is_inside(ptr, closed),
+            Moving::Together => !ptr.is_hole(),
+        }
+    }
+
+    fn claim(&self) -> Claim {
+        match self {
+            Moving::OutOf(_) => Claim::Moved,
+            Moving::Together => Claim::Gathered,
+        }
+    }
+}
 
 impl Shard {
     /// Asks for space that other shards, or other chunks of this one, hold scattered. True when there may be some now.
@@ -80,28 +108,28 @@ impl Shard {
                 return Err(IoError::Gone);
             }
             next = leaf + 1;
-            self.evacuate_leaf(dataset, leaf, closed).await?;
+            self.move_leaf(dataset, leaf, Moving::OutOf(closed)).await?;
         }
     }
 
-    /// Moves the blocks of a leaf that lie in closed chunks; how many bytes.
-    pub async fn evacuate_leaf(
+    /// Writes blocks of a leaf anew; how many bytes.
+    pub async fn move_leaf(
         self: &Rc<Self>,
         dataset: &Rc<Dataset>,
         leaf: u64,
-        closed: &BTreeSet<ChunkId>,
+        moving: Moving<'_>,
     ) -> Result<u64, IoError> {
         let bytes = if self.space.borrow().has_lines() { MOVE_BYTES_LOGGED } else { MOVE_BYTES };
         let run_max = (bytes / dataset.block_bytes()).max(1);
-        let inside: Vec<bool> = {
+        let wanted: Vec<bool> = {
             let ptrs = self.leaf_pointers(dataset, leaf).await?;
-            ptrs.iter().map(|ptr| is_inside(ptr, closed) && self.may_move(dataset, ptr, leaf)).collect()
+            ptrs.iter().map(|ptr| moving.wants(ptr) && self.may_move(dataset, ptr, leaf)).collect()
         };
         let (mut at, mut moved) = (0, 0);
-        while at < inside.len() {
-            let run = inside[at..].iter().take_while(|inside| **inside).count().min(run_max);
+        while at < wanted.len() {
+            let run = wanted[at..].iter().take_while(|wanted| **wanted).count().min(run_max);
             if run > 0 {
-                moved += self.move_blocks(dataset, leaf * FANOUT + at as u64, run, closed).await?;
+                moved += self.move_blocks(dataset, leaf * FANOUT + at as u64, run, moving).await?;
             }
             at += run.max(1);
         }
@@ -154,14 +182,14 @@ impl Shard {
         Ok(())
     }
 
-    /// Writes the blocks `first..first + count` of one leaf anew, those that still lie in a closed chunk and that nobody is
-    /// changing; how many bytes.
+    /// Writes the blocks `first..first + count` of one leaf anew, those that are still to be moved and that nobody is changing; how
+    /// many bytes.
     async fn move_blocks(
         self: &Rc<Self>,
         dataset: &Rc<Dataset>,
         first: u64,
         count: usize,
-        closed: &BTreeSet<ChunkId>,
+        which: Moving<'_>,
     ) -> Result<u64, IoError> {
         let has_lines = self.space.borrow().has_lines();
         let (mut places, mut waited_for) = (PlacesClaim::none(self), None);
@@ -171,7 +199,7 @@ impl Shard {
             if guard.is_none() && !active(Bug::EvacuatesLockedBlocks) {
                 return Ok(0);
             }
-            let moving = self.movable(dataset, first, count, closed).await?;
+            let moving = self.movable(dataset, first, count, which).await?;
             if moving.is_empty() {
                 return Ok(0);
             }
@@ -183,8 +211,8 @@ impl Shard {
                 places.give_back();
             }
             let wanted = Wanted::Each(&sizes);
-            let Some(nodes_claim) = self.at_hand(&wanted, nodes, Claim::Moved, &mut places).await? else {
-                if waited_for.is_some() {
+            let Some(nodes_claim) = self.at_hand(&wanted, nodes, which.claim(), &mut places).await? else {
+                if waited_for.is_some() || which.claim() == Claim::Gathered {
                     return Err(IoError::NoSpace);
                 }
                 // Nobody waits for space who has what others want that make some.
@@ -208,27 +236,28 @@ impl Shard {
         }
     }
 
-    /// What of the blocks `first..first + count` of one leaf lies in a closed chunk and can be moved, as it is stored. The caller has them locked.
+    /// What of the blocks `first..first + count` of one leaf is to be moved and can be, as it is stored. The caller has them locked.
     async fn movable(
         self: &Rc<Self>,
         dataset: &Rc<Dataset>,
         first: u64,
         count: usize,
-        closed: &BTreeSet<ChunkId>,
+        which: Moving<'_>,
     ) -> Result<Vec<(u64, Block)>, IoError> {
         let leaf = first / FANOUT;
         let ptrs = self.leaf_pointers(dataset, leaf).await?;
+        // What is newer than the tree has a place of its own, and its coming frees this one.
+        let wanted = |(block, ptr): &(u64, &Ptr)| {
+            which.wants(ptr) && self.may_move(dataset, ptr, leaf) && dataset.newest(*block, false).is_none()
+        };
+        let wanted = (first..).zip(&ptrs[(first % FANOUT) as usize..][..count]).filter(wanted);
+        let read =
+            wanted.map(|(block, ptr)| async move { (block, ptr, self.read_packed(dataset, block).await) });
+        let read: Vec<_> = stream::iter(read).buffered(READS).collect().await;
         let (mut moving, mut spare) = (Vec::new(), BTreeMap::new());
-        for (block, ptr) in (first..).zip(&ptrs[(first % FANOUT) as usize..][..count]) {
-            // What is newer than the tree has a place of its own, and its coming frees this one.
-            if !is_inside(ptr, closed)
-                || !self.may_move(dataset, ptr, leaf)
-                || dataset.newest(block, false).is_some()
-            {
-                continue;
-            }
+        for (block, ptr, stored) in read {
             // A block that cannot be read stays where it is, and so does its chunk.
-            let Ok(stored) = self.read_packed(dataset, block).await else { continue };
+            let Ok(stored) = stored else { continue };
             // So does one that would take, elsewhere, what is held, and gives nothing of that back. What a reserved volume gets of its own
             // class, it is owed no longer.
             let size = stored.size();
@@ -245,7 +274,7 @@ impl Shard {
     }
 
     /// Whether nobody else points to a block, and its dataset will not be looked at by a deletion.
-    fn may_move(&self, dataset: &Dataset, ptr: &Ptr, leaf: u64) -> bool {
+    pub fn may_move(&self, dataset: &Dataset, ptr: &Ptr, leaf: u64) -> bool {
         dataset.may_move() && dataset.tree.borrow().shared.owns(ptr, 0, leaf)
     }
 }

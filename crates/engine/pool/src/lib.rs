@@ -29,6 +29,7 @@ mod forced;
 mod format;
 #[cfg(test)]
 mod format_doc;
+mod gather;
 mod groups;
 mod halves;
 mod handle;

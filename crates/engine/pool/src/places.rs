@@ -157,7 +157,7 @@ impl Shard {
             if self.grant(wanted.kind(places.places.len()), false).await {
                 continue;
             }
-            if self.space.borrow().is_scarce() {
+            if self.space.borrow().is_scarce() || claim == Claim::Gathered {
                 // While that was asked, places may have come back.
                 return Ok(self.take_places(wanted, claim, &mut places.places).then_some(nodes));
             }

@@ -364,6 +364,9 @@ impl Shard {
             }
         }
         let sizes: Vec<usize> = runs.iter().map(|(_, run)| run_bytes(run)).collect();
+        if reader == Reader::Ahead {
+            self.note_scattered(dataset, first..last + 1, &sizes);
+        }
         // Nobody waits for all of what is read ahead: others come in between.
         let at_once = if reader == Reader::Ahead { PLACES_AHEAD } else { usize::MAX };
         let mut read = Vec::with_capacity(runs.len());

@@ -38,6 +38,8 @@ pub(crate) enum Claim {
     Reserved,
     /// The pool moves blocks: they take as much elsewhere as they give back.
     Moved,
+    /// The same, only to where they lie beside each other.
+    Gathered,
     /// What gives space back, or ends what was begun. Its nodes may come from the last slice of the pool.
     Urgent,
 }
@@ -183,7 +185,12 @@ impl Shard {
                 if left == 0 {
                     return false;
                 }
-                space.allocate_run(wanted.kind(places.len()), size.units, left)
+                match claim {
+                    Claim::Gathered => space.allocate_gathered(wanted.kind(places.len()), size, left),
+                    _ => space.allocate_run(wanted.kind(places.len()), size.units, left),
+                }
+            } else if claim == Claim::Gathered {
+                space.allocate_gathered(ChunkKind::PACKED, size, 1)
             } else {
                 // Reserved volumes are not compressed: what of theirs still is takes what is left over, as that of others.
                 if claim != Claim::Moved && space.spare(0) < u64::from(size.units) {

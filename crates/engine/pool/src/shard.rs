@@ -225,6 +225,8 @@ pub(crate) struct Shard {
     pub vacated: Cell<(u32, u64)>,
     /// Client operations so far.
     pub served: Cell<u64>,
+    /// Somebody waits for clients to rest, to gather blocks.
+    pub gathers: Cell<bool>,
     granting: Cell<bool>,
     grants: Turnstile,
     entries: Cell<u64>,
@@ -347,6 +349,7 @@ impl Shard {
             scrub: ShardScrub::default(),
             vacated: Cell::default(),
             served: Cell::new(0),
+            gathers: Cell::new(false),
             granting: Cell::new(false),
             grants: Turnstile::default(),
             entries: Cell::new(0),

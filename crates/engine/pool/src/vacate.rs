@@ -16,7 +16,7 @@ use crate::commit::Entry;
 use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
-use crate::evacuate::is_inside;
+use crate::evacuate::{Moving, is_inside};
 use crate::heal::{Round, as_task};
 use crate::reserve::Claim;
 use crate::shard::Shard;
@@ -158,7 +158,7 @@ impl Shard {
                 let next = dataset.tree.borrow().next_leaf(leaf);
                 let Some(found) = next else { break };
                 pace.step_unasked(Work::read(FANOUT * dataset.block_bytes() as u64, 1));
-                let moved = match self.evacuate_leaf(&dataset, found, &closed).await {
+                let moved = match self.move_leaf(&dataset, found, Moving::OutOf(&closed)).await {
                     Ok(moved) => self.rewrite_above(&dataset, found, &closed).await.map(|more| (moved, more)),
                     Err(error) => Err(error),
                 };

@@ -74,6 +74,8 @@ pub(crate) enum Fill {
     Lines,
     /// Whatever hole is left, in chunks of other kinds too.
     Holes,
+    /// Like [`Fill::Free`], of chunks that began empty: what is moved there comes to lie beside each other.
+    Gathered,
 }
 
 /// The chunks of one shard.
@@ -245,6 +247,11 @@ impl Space {
     /// Fills the chunk no further.
     pub(crate) fn forget_open(&mut self, id: ChunkId) {
         self.open.retain(|_, (open, _)| *open != id);
+    }
+
+    /// Nothing more is gathered for now: what is left of those chunks is anybody's.
+    pub fn end_gathering(&mut self) {
+        self.open.retain(|stream, _| stream.fill != Fill::Gathered);
     }
 
     /// Fills no holes further.

@@ -18,7 +18,7 @@ impl Space {
     /// A place in a chunk that no stream has open, the emptiest that has one: what follows goes there too, so that few chunks
     /// change and holes of one line are filled together.
     pub(crate) fn fresh_place(&self, stream: Stream, block: Size, most: u32) -> Option<(ChunkId, u32)> {
-        let any_hole = stream.fill == Fill::Holes;
+        let (any_hole, gathers) = (stream.fill == Fill::Holes, stream.fill == Fill::Gathered);
         // A free line is filled by one stream.
         let is_apart = |id: ChunkId| {
             let apart = |(other, open): (&Stream, &(ChunkId, u32))| {
@@ -33,6 +33,9 @@ impl Space {
         let is_dense = !self.scarce && stream.fill == Fill::Free && self.is_dense(stream.kind);
         // A free line is as good as a fresh chunk.
         let least = |chunk: &Chunk| if is_dense && self.line(chunk) == 0 { 3 } else { 1 };
+        // What is gathered stays together.
+        let is_gathered =
+            |id: ChunkId| self.open.iter().any(|(other, open)| open.0 == id && other.fill == Fill::Gathered);
         let is_rich = |chunk: &&Chunk| {
             let (id, kind, free) = (chunk.entry.id, chunk.entry.kind, chunk.busy.zeros());
             // Nodes stay among nodes so that their number can be guaranteed.
@@ -40,9 +43,13 @@ impl Space {
             (kind == stream.kind
                 || (any_hole && is_data(kind) && is_data(stream.kind) && !self.is_held(kind)))
                 && stream.piece(self.line(chunk), block.units) <= free.min(most)
-                && (self.scarce || free * 4 >= chunk.entry.units * least(chunk))
+                && match gathers {
+                    // Neighbours come together only where nothing else lies.
+                    true => free == chunk.entry.units,
+                    false => self.scarce || free * 4 >= chunk.entry.units * least(chunk),
+                }
                 && !self.is_closed(id)
-                && (self.line(chunk) == 0 || is_apart(id))
+                && ((self.line(chunk) == 0 && !gathers && !is_gathered(id)) || is_apart(id))
                 && !is_of_other_lane(id)
         };
         let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
@@ -86,7 +93,7 @@ pub(crate) fn next_place(
     let line = lines.units;
     let place = |at: u32| match stream.fill {
         Fill::Lines => at.next_multiple_of(size),
-        Fill::Free | Fill::Holes => block.place(at, lines.cell),
+        Fill::Free | Fill::Gathered | Fill::Holes => block.place(at, lines.cell),
     };
     let begun = (!cursor.is_multiple_of(line)).then_some(cursor / line);
     let mut at = place(cursor);

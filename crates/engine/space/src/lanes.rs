@@ -102,6 +102,17 @@ impl Space {
         taken.map(|(addr, taken, _)| (addr, taken)).ok_or(NeedChunk)
     }
 
+    /// Like [`Space::allocate_run`] for blocks of any size that are moved to lie beside each other: in chunks that began empty, whatever else is free.
+    pub fn allocate_gathered(
+        &mut self,
+        kind: ChunkKind,
+        block: Size,
+        count: u32,
+    ) -> Result<(Addr, u32), NeedChunk> {
+        let taken = self.bump(Stream { kind, fill: Fill::Gathered, lane: 0 }, block, block.units, count);
+        taken.map(|(addr, taken, _)| (addr, taken)).ok_or(NeedChunk)
+    }
+
     /// Reserves whole free lines for blocks of 2^n units (`units`), as few as whole blocks fill, if that is no more than `most`
     /// units: the first place, and how many units. Only free lines serve, also when space is scarce.
     pub fn allocate_lines(

@@ -49,6 +49,11 @@ impl Pool {
         Volume::open(&self.rt, self.info(name).await.id).expect("open")
     }
 
+    pub async fn snapshot(&self, volume: &str, name: &str) {
+        let volume = format!("tank/{volume}");
+        self.engine.snapshot_create(vec![volume], name).await.expect("taken");
+    }
+
     pub async fn again(&self) {
         self.engine.pool_export("tank").await.expect("exported");
         let report = check(&self.rt, &self.paths).await.expect("checked");

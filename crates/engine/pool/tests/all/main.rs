@@ -4,6 +4,7 @@ mod ahead;
 mod compression;
 mod engine;
 mod formats;
+mod gather;
 mod levels;
 mod moving;
 mod projects;
