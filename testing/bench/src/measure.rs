@@ -78,6 +78,7 @@ const fn iscsi_perf(name: &'static str, depth: usize) -> Work {
     Work { generator: Generator::IscsiPerf, ..random(name, Direction::Read, depth) }
 }
 
+pub const SEQUENTIAL_READ: Work = sequential("1 MiB sequential read, QD 8", Direction::Read);
 pub const SEQUENTIAL_WRITE: Work = sequential("1 MiB sequential write, QD 8", Direction::Write);
 
 /// What a volume has been through before it is measured. A file stays as it was laid out, whatever is written; a volume
@@ -88,6 +89,8 @@ pub enum State {
     Fresh,
     /// As many random writes of 8 KiB as it has blocks.
     Overwritten,
+    /// Read in sequence once since then, and left alone until the pool has nothing more to do.
+    Gathered,
     /// Five times as many, with a snapshot after each [`AGE_PART`] of them; the oldest go when the pool is [`AGE_FULL`].
     Aged,
 }
@@ -116,22 +119,20 @@ pub const MIXED_4: &str = "8 KiB random 75/25, QD 32, 4 connections";
 pub const DURABLE: &str = "8 KiB random durable write, QD 32";
 pub const DURABLE_1: &str = "4 KiB random durable write, QD 1";
 pub const READ_1: &str = "4 KiB random read, QD 1";
-pub const STREAM: &str = "1 MiB sequential read, QD 8";
+pub const STREAM: &str = SEQUENTIAL_READ.name;
 pub const STREAM_DURABLE: &str = "1 MiB sequential durable write, QD 8";
 pub const STREAM_OVERWRITTEN: &str = "1 MiB sequential read after random overwrite, QD 8";
+pub const STREAM_GATHERED: &str = "1 MiB sequential read after that and a rest, QD 8";
 pub const STREAM_AGED: &str = "1 MiB sequential read, aged, QD 8";
 pub const WRITE_AGED: &str = "1 MiB sequential write, aged, QD 8";
 
-pub const CHAPTERS: [Chapter; 3] = [
+pub const CHAPTERS: [Chapter; 4] = [
     Chapter {
         state: State::Fresh,
-        works: &[
-            sequential(STREAM, Direction::Read),
-            SEQUENTIAL_WRITE,
-            sequential(STREAM_DURABLE, Direction::DurableWrite),
-        ],
+        works: &[SEQUENTIAL_READ, SEQUENTIAL_WRITE, sequential(STREAM_DURABLE, Direction::DurableWrite)],
     },
     Chapter { state: State::Overwritten, works: &[sequential(STREAM_OVERWRITTEN, Direction::Read)] },
+    Chapter { state: State::Gathered, works: &[sequential(STREAM_GATHERED, Direction::Read)] },
     Chapter {
         state: State::Aged,
         works: &[
@@ -160,7 +161,7 @@ pub const MEMORY_CHAPTERS: [Chapter; 1] = [Chapter {
 
 /// What is compared over iSCSI.
 pub const ISCSI: [Chapter; 2] = [
-    Chapter { state: State::Fresh, works: &[sequential(STREAM, Direction::Read), SEQUENTIAL_WRITE] },
+    Chapter { state: State::Fresh, works: &[SEQUENTIAL_READ, SEQUENTIAL_WRITE] },
     Chapter {
         state: State::Overwritten,
         works: &[

@@ -432,6 +432,14 @@ pub const ROWS: &[Row] = &[
         strikes: false,
     },
     Row {
+        name: "gathered",
+        fault: "free space in holes of every chunk; power loss while blocks are moved together",
+        holds: "D A L S",
+        applies: always,
+        run: pool::gathered,
+        strikes: false,
+    },
+    Row {
         name: "write-error",
         fault: "I/O error, or no room under the file, at the n-th write",
         holds: "D H",

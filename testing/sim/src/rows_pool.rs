@@ -9,7 +9,7 @@ use crate::verify::{Demand, verify};
 use crate::workload::{History, Tolerance};
 use forebay_base::Random;
 use forebay_pool::{Compression, DiskState, Import};
-use forebay_simulation::{Action, Fate, Image, Rule, World, WorldConfig};
+use forebay_simulation::{Action, Fate, Image, OpKind, Rule, World, WorldConfig};
 use futures_util::future::join3;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -333,6 +333,52 @@ pub fn scattered(setup: &Setup) -> Result<Shown, Failure> {
     for (images, history) in crashes {
         verify(setup, images, &Rc::new(history), Demand::STRICT, setup.seed)
             .map_err(|failure| failure.because("crashed while chunks were evacuated"))?;
+    }
+    Ok(Shown { cases, faults: ended.excused, ..Shown::default() })
+}
+
+/// Blocks are moved together while clients rest, and now and then overwrite some of them; the power goes meanwhile.
+pub fn gathered(setup: &Setup) -> Result<Shown, Failure> {
+    let world = scene::world(setup);
+    type Crash = (Vec<Image>, crate::workload::History);
+    let crashes: Rc<RefCell<Vec<Crash>>> = Rc::default();
+    let kept = crashes.clone();
+    let ended = scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
+        let reads = || -> u64 {
+            (0..scene.world.disk_count()).map(|disk| scene.world.operations(disk, OpKind::Read)).sum()
+        };
+        scene.clients.create_volumes().await?;
+        let filling = scene.clients.fill().await?;
+        scene.clients.scatter(&filling).await?;
+        let mut moved = 0;
+        for _ in 0..2 {
+            scene.clients.overwrite(&filling, 60).await?;
+            scene.clients.read_through(&filling).await?;
+            for _ in 0..2 {
+                // It begins after a second or two of rest.
+                let before = reads();
+                scene.rt.sleep(Duration::from_micros(1_100_000 + scene.clients.below(300_000))).await;
+                moved += reads() - before;
+                let crash = (
+                    scene.world.power_loss(|nth, _| if nth % 3 == 0 { Fate::Whole } else { Fate::Lost }),
+                    scene.clients.history(),
+                );
+                kept.borrow_mut().push(crash);
+                scene.clients.overwrite(&filling, 8).await?;
+            }
+        }
+        if moved < 100 {
+            return Err(Failure::Outcome(format!("hardly anything was moved together: {moved} reads")));
+        }
+        scene.export().await
+    })?;
+    let images = (0..world.disk_count()).map(|disk| world.image(disk)).collect();
+    verify(setup, images, &ended.history, Demand::STRICT, setup.seed)?;
+    let crashes = crashes.take();
+    let cases = 1 + crashes.len() as u64;
+    for (images, history) in crashes {
+        verify(setup, images, &Rc::new(history), Demand::STRICT, setup.seed)
+            .map_err(|failure| failure.because("crashed while blocks were moved together"))?;
     }
     Ok(Shown { cases, faults: ended.excused, ..Shown::default() })
 }

@@ -364,6 +364,10 @@ impl Clients {
 
     async fn read(&self, live: &Live) {
         let (from, to) = self.draw_range(live, 256);
+        self.read_range(live, from, to).await;
+    }
+
+    async fn read_range(&self, live: &Live, from: u32, to: u32) {
         let issued = self.tick();
         match read_sectors(&live.handle, from, to).await {
             Ok(bytes) => {

@@ -28,7 +28,7 @@ const TOGETHER_BYTES: usize = 64 << 10;
 const NOTED_MAX: usize = 4096;
 /// How long clients have to rest, and with how many operations they still do.
 const REST: Duration = Duration::from_secs(1);
-const REST_OPERATIONS: u64 = 64;
+const REST_OPERATIONS: u64 = 16;
 /// What is moved before a checkpoint gives back what it left.
 const STEP_BYTES: u64 = 64 * MIB;
 
@@ -46,11 +46,16 @@ impl Gathering {
         Gathering { leaves: BTreeSet::new(), allowed: blocks, blocks }
     }
 
+    fn spend(&mut self, blocks: u64) {
+        self.allowed = self.allowed.saturating_sub(blocks);
+    }
+
     /// Clients have written so many blocks.
     pub fn allow(&mut self, blocks: u64) {
         self.allowed = self.allowed.saturating_add(blocks).min(self.blocks);
     }
 
+    /// The next leaf; where no more blocks may be moved, none is noted any longer.
     fn next(&mut self) -> Option<u64> {
         if self.allowed == 0 {
             self.leaves.clear();
@@ -94,7 +99,8 @@ impl Shard {
             pace.step_unasked(Work::read(FANOUT * dataset.block_bytes() as u64, 1));
             let mut result = self.gather_leaf(&dataset, leaf).await;
             pace.rest().await;
-            if result == Err(IoError::NoSpace) && self.reclaim().await {
+            let is_roomy = || self.space.borrow().is_roomy();
+            if result == Err(IoError::NoSpace) && is_roomy() && self.reclaim().await {
                 result = self.gather_leaf(&dataset, leaf).await;
             }
             if result == Err(IoError::NoSpace) {
@@ -131,8 +137,7 @@ impl Shard {
             return Ok(0);
         }
         let moved = self.move_leaf(dataset, leaf, Moving::Together).await?;
-        let mut gathering = dataset.gathering.borrow_mut();
-        gathering.allowed = gathering.allowed.saturating_sub(own as u64);
+        dataset.gathering.borrow_mut().spend(own as u64);
         Ok(moved)
     }
 
@@ -160,5 +165,31 @@ async fn wait_for_rest(shard: Weak<Shard>, rt: Rt) {
             drop(shard);
             let _ = gathered.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_blocks_move_than_the_volume_has_and_clients_write() {
+        let mut gathering = Gathering::new(1000);
+        gathering.leaves.extend([7, 3, 5]);
+        assert_eq!(gathering.next(), Some(3));
+        gathering.spend(900);
+        assert_eq!(gathering.next(), Some(5));
+        gathering.spend(200);
+        assert_eq!((gathering.next(), gathering.leaves.len()), (None, 0), "all is spent, and forgotten");
+        gathering.allow(40);
+        gathering.leaves.insert(9);
+        assert_eq!(gathering.next(), Some(9));
+        gathering.allow(u64::MAX);
+        assert_eq!(gathering.allowed, 1000, "who wrote all again and again has no more in order than all");
+    }
+
+    #[test]
+    fn runs_of_half_the_size_are_scattered_and_one_is_not() {
+        assert!(is_scattered(MIB as usize, 17) && !is_scattered(MIB as usize, 16) && !is_scattered(4096, 1));
     }
 }

@@ -64,13 +64,21 @@ impl Space {
 
     /// Whether less than an eighth is free in the chunks of a kind of data; those that are closed count, since they will be open again.
     fn is_dense(&self, kind: ChunkKind) -> bool {
-        if !matches!(kind, ChunkKind::Data { .. }) {
-            return false;
-        }
-        let own = self.chunks.values().filter(|chunk| chunk.entry.kind == kind);
-        let sizes = own.map(|chunk| (u64::from(chunk.busy.zeros()), u64::from(chunk.entry.units)));
-        let (free, units) = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
-        free * 8 < units
+        let (free, units) = self.free_of(|other| other == kind);
+        matches!(kind, ChunkKind::Data { .. }) && free * 8 < units
+    }
+
+    /// Whether a quarter is free in all chunks of data: emptying some costs little more than it gives.
+    pub fn is_roomy(&self) -> bool {
+        let (free, units) = self.free_of(|kind| matches!(kind, ChunkKind::Data { .. }));
+        free * 4 >= units
+    }
+
+    /// Free units, and all, of chunks of these kinds.
+    fn free_of(&self, which: impl Fn(ChunkKind) -> bool) -> (u64, u64) {
+        let chunks = self.chunks.values().filter(|chunk| which(chunk.entry.kind));
+        let sizes = chunks.map(|chunk| (u64::from(chunk.busy.zeros()), u64::from(chunk.entry.units)));
+        sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1))
     }
 }
 

@@ -1,6 +1,8 @@
 //! Volumes as they are after months: overwritten in no order, under snapshots that come and go, in a pool that is nearly full.
 
-use crate::measure::{AGE_FULL, AGE_PART, AGE_TIMES, AGEING, Places, SEQUENTIAL_WRITE, State, Work};
+use crate::measure::{
+    AGE_FULL, AGE_PART, AGE_TIMES, AGEING, Places, SEQUENTIAL_READ, SEQUENTIAL_WRITE, State, Work,
+};
 use forebay_e2e::host::Outcome;
 use std::collections::VecDeque;
 use std::thread;
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 pub trait Ages {
     fn size(&self) -> u64;
     /// Does `work` at each place.
-    fn write(&self, work: &Work, places: Places) -> Outcome;
+    fn work(&self, work: &Work, places: Places) -> Outcome;
     fn snapshot(&self, name: &str) -> Outcome;
     fn delete(&self, name: &str) -> Outcome;
     /// Share of the pool that is in use.
@@ -22,6 +24,9 @@ const DELETION: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
 /// After so many looks that saw no change, nothing goes on behind what is measured next.
 const QUIET_LOOKS: usize = 6;
+/// A pool begins to gather after a second or two without load.
+const GATHERED_LOOKS: usize = 80;
+const GATHERING: Duration = Duration::from_secs(120);
 
 /// Numbers of a volume's snapshots, the oldest first.
 #[derive(Default)]
@@ -34,11 +39,15 @@ impl Rotation {
     pub fn prepare(&mut self, volume: &impl Ages, state: State) -> Outcome {
         let size = volume.size();
         match state {
-            State::Fresh => volume.write(&SEQUENTIAL_WRITE, Places::whole(&SEQUENTIAL_WRITE, size)),
-            State::Overwritten => volume.write(&AGEING, Places::part(&AGEING, size, 1.0, 0)),
+            State::Fresh => volume.work(&SEQUENTIAL_WRITE, Places::whole(&SEQUENTIAL_WRITE, size)),
+            State::Overwritten => volume.work(&AGEING, Places::part(&AGEING, size, 1.0, 0)),
+            State::Gathered => {
+                volume.work(&SEQUENTIAL_READ, Places::whole(&SEQUENTIAL_READ, size))?;
+                rest(volume, GATHERED_LOOKS, GATHERING)
+            }
             State::Aged => {
                 for step in 1..=((AGE_TIMES - 1.0) / AGE_PART) as u64 {
-                    volume.write(&AGEING, Places::part(&AGEING, size, AGE_PART, step))?;
+                    volume.work(&AGEING, Places::part(&AGEING, size, AGE_PART, step))?;
                     self.rotate(volume)?;
                 }
                 Ok(())
@@ -64,15 +73,20 @@ impl Rotation {
     /// The next snapshot, and the rest of what comes of it.
     pub fn rotate_and_rest(&mut self, volume: &impl Ages) -> Outcome {
         self.rotate(volume)?;
-        let (asked, mut last, mut looks) = (Instant::now(), volume.full()?, 0);
-        while looks < QUIET_LOOKS && asked.elapsed() < DELETION {
-            thread::sleep(LOOK);
-            let now = volume.full()?;
-            looks = if now == last { looks + 1 } else { 0 };
-            last = now;
-        }
-        Ok(())
+        rest(volume, QUIET_LOOKS, DELETION)
     }
+}
+
+/// Waits until so many looks at what is in use see no change, but no longer than that.
+fn rest(volume: &impl Ages, quiet: usize, limit: Duration) -> Outcome {
+    let (asked, mut last, mut looks) = (Instant::now(), volume.full()?, 0);
+    while looks < quiet && asked.elapsed() < limit {
+        thread::sleep(LOOK);
+        let now = volume.full()?;
+        looks = if now == last { looks + 1 } else { 0 };
+        last = now;
+    }
+    Ok(())
 }
 
 fn name(number: u64) -> String {

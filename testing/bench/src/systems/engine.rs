@@ -40,7 +40,7 @@ impl Ages for InProcess {
     fn size(&self) -> u64 {
         self.volume.size
     }
-    fn write(&self, work: &Work, places: Places) -> Outcome {
+    fn work(&self, work: &Work, places: Places) -> Outcome {
         self.load(&self.volume, *work, places, None).map(drop)
     }
     fn snapshot(&self, name: &str) -> Outcome {

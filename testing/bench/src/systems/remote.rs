@@ -150,7 +150,7 @@ impl<S: Server> Ages for Remote<S> {
     fn size(&self) -> u64 {
         self.size
     }
-    fn write(&self, work: &Work, places: Places) -> Outcome {
+    fn work(&self, work: &Work, places: Places) -> Outcome {
         self.load(&self.export, work, places, None).map(drop)
     }
     fn snapshot(&self, name: &str) -> Outcome {

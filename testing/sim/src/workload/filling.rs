@@ -164,6 +164,16 @@ impl Clients {
         set.map(drop).map_err(|error| Failure::Outcome(format!("changing the compression: {error}")))
     }
 
+    /// Reads a filling volume in sequence.
+    pub async fn read_through(&self, filling: &Filling) -> Result<(), Failure> {
+        let (live, piece) = (&filling.0, (FILL_BYTES / SECTOR as u64) as u32);
+        let sectors = (live.handle.size() / SECTOR as u64) as u32;
+        for from in (0..sectors).step_by(piece as usize) {
+            self.read_range(live, from, sectors.min(from + piece)).await;
+        }
+        self.failure.check()
+    }
+
     /// Overwrites parts of a filling volume.
     pub async fn overwrite(&self, filling: &Filling, count: u64) -> Result<(), Failure> {
         for _ in 0..count {

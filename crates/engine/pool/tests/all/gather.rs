@@ -128,7 +128,7 @@ fn writers_and_gathering_agree() {
             // Few enough to be taken for rest, while the leaves are moved.
             for _ in 0..20 {
                 pool.rt.sleep(Duration::from_millis(100 + random.below(150))).await;
-                overwrite(&pool, &volume, &mut model, &mut random, 3).await;
+                overwrite(&pool, &volume, &mut model, &mut random, 1 + round % 2).await;
             }
             if round % 4 == 3 {
                 pool.again().await;
