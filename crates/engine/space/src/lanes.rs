@@ -109,7 +109,7 @@ impl Space {
         block: Size,
         count: u32,
     ) -> Result<(Addr, u32), NeedChunk> {
-        let taken = self.bump(Stream { kind, fill: Fill::Gathered, lane: 0 }, block, block.units, count);
+        let taken = self.next_lane(kind, Fill::Gathered, block, block.units, count);
         taken.map(|(addr, taken, _)| (addr, taken)).ok_or(NeedChunk)
     }
 
@@ -267,6 +267,37 @@ mod tests {
         space.insert(chunk(2, 1024));
         assert_eq!(fill(&mut space, 47), [(2, 7), (1, 15), (2, 25)]);
         assert_eq!(space.allocate(DATA, 32), Err(NeedChunk));
+    }
+
+    #[test]
+    fn what_is_gathered_has_empty_chunks_to_itself_in_lanes_too() {
+        let mut space = Space::default();
+        for id in 8..=9 {
+            let mut used = chunk(id, 1024);
+            used.busy.set(0, 512);
+            space.insert(used);
+        }
+        (2..=3).for_each(|id| space.insert(chunk(id, 1024)));
+        space.set_lanes(2);
+        let place = |space: &mut Space| {
+            space
+                .allocate_gathered(DATA, Size::whole(32), 8)
+                .map(|(addr, run)| (addr.chunk().0, addr.unit(), run))
+        };
+        assert_eq!(place(&mut space), Ok((3, 0, 8)));
+        assert_eq!(place(&mut space), Ok((2, 0, 8)));
+        // Others go where it does not, in whichever lane.
+        let others: BTreeSet<u32> =
+            (0..16).map(|_| space.allocate(DATA, 32).expect("there is room").chunk().0).collect();
+        assert_eq!(others, BTreeSet::from([8, 9]));
+        assert_eq!([(); 2].map(|()| place(&mut space)), [Ok((3, 256, 8)), Ok((2, 256, 8))]);
+        for _ in 0..4 {
+            place(&mut space).expect("there is room");
+        }
+        space.open.retain(|stream, _| stream.fill != Fill::Free);
+        assert_eq!(place(&mut space), Err(NeedChunk), "8 and 9 hold something");
+        space.end_gathering();
+        assert!(space.allocate(DATA, 32).is_ok());
     }
 
     #[test]
