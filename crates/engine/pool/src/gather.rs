@@ -99,6 +99,10 @@ impl Shard {
             pace.step_unasked(Work::read(FANOUT * dataset.block_bytes() as u64, 1));
             let mut result = self.gather_leaf(&dataset, leaf).await;
             pace.rest().await;
+            // What clients have overwritten is free after a checkpoint.
+            if result == Err(IoError::NoSpace) && self.expects_space() && self.next_checkpoint().await {
+                result = self.gather_leaf(&dataset, leaf).await;
+            }
             let is_roomy = || self.space.borrow().is_roomy();
             if result == Err(IoError::NoSpace) && is_roomy() && self.reclaim().await {
                 result = self.gather_leaf(&dataset, leaf).await;
