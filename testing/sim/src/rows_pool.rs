@@ -3,7 +3,7 @@
 
 use crate::harness::{Failure, LIMIT, engine, in_world};
 use crate::matrix::Shown;
-use crate::scene::{self, Scene};
+use crate::scene::{self, Ended, Scene};
 use crate::setup::{POOL, Setup};
 use crate::verify::{Demand, verify};
 use crate::workload::{History, Tolerance};
@@ -109,6 +109,27 @@ pub fn wrong_disk(setup: &Setup) -> Result<Shown, Failure> {
         }
     }
     Ok(shown)
+}
+
+/// What a power loss left on the disks, and what had happened before.
+type Crash = (Vec<Image>, History);
+
+/// Judges the disks as they were in the end, and after each power loss.
+fn verify_all(
+    setup: &Setup,
+    world: &World,
+    ended: &Ended,
+    crashes: Vec<Crash>,
+    because: &str,
+) -> Result<Shown, Failure> {
+    let images = (0..world.disk_count()).map(|disk| world.image(disk)).collect();
+    verify(setup, images, &ended.history, Demand::STRICT, setup.seed)?;
+    let cases = 1 + crashes.len() as u64;
+    for (images, history) in crashes {
+        verify(setup, images, &Rc::new(history), Demand::STRICT, setup.seed)
+            .map_err(|failure| failure.because(because))?;
+    }
+    Ok(Shown { cases, faults: ended.excused, ..Shown::default() })
 }
 
 /// Disks of a pool that was used a little and exported, and what must be on them.
@@ -249,7 +270,6 @@ pub fn reserved(setup: &Setup) -> Result<Shown, Failure> {
     }
     let setup = &setup;
     let world = scene::world(setup);
-    type Crash = (Vec<Image>, crate::workload::History);
     let crashes: Rc<RefCell<Vec<Crash>>> = Rc::default();
     let kept = crashes.clone();
     let operations = setup.operations;
@@ -280,21 +300,12 @@ pub fn reserved(setup: &Setup) -> Result<Shown, Failure> {
         }
         scene.export().await
     })?;
-    let images = (0..world.disk_count()).map(|disk| world.image(disk)).collect();
-    verify(setup, images, &ended.history, Demand::STRICT, setup.seed)?;
-    let mut shown = Shown { cases: 1, faults: ended.excused, ..Shown::default() };
-    for (images, history) in crashes.take() {
-        verify(setup, images, &Rc::new(history), Demand::STRICT, setup.seed)
-            .map_err(|failure| failure.because("crashed while full"))?;
-        shown.cases += 1;
-    }
-    Ok(shown)
+    verify_all(setup, &world, &ended, crashes.take(), "crashed while full")
 }
 
 /// Chunks with many holes are evacuated while clients overwrite what lies in them; the power goes now and then.
 pub fn scattered(setup: &Setup) -> Result<Shown, Failure> {
     let world = scene::world(setup);
-    type Crash = (Vec<Image>, crate::workload::History);
     let crashes: Rc<RefCell<Vec<Crash>>> = Rc::default();
     let kept = crashes.clone();
     let ended = scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
@@ -326,21 +337,12 @@ pub fn scattered(setup: &Setup) -> Result<Shown, Failure> {
         }
         scene.export().await
     })?;
-    let images = (0..world.disk_count()).map(|disk| world.image(disk)).collect();
-    verify(setup, images, &ended.history, Demand::STRICT, setup.seed)?;
-    let crashes = crashes.take();
-    let cases = 1 + crashes.len() as u64;
-    for (images, history) in crashes {
-        verify(setup, images, &Rc::new(history), Demand::STRICT, setup.seed)
-            .map_err(|failure| failure.because("crashed while chunks were evacuated"))?;
-    }
-    Ok(Shown { cases, faults: ended.excused, ..Shown::default() })
+    verify_all(setup, &world, &ended, crashes.take(), "crashed while chunks were evacuated")
 }
 
 /// Blocks are moved together while clients rest, and now and then overwrite some of them; the power goes meanwhile.
 pub fn gathered(setup: &Setup) -> Result<Shown, Failure> {
     let world = scene::world(setup);
-    type Crash = (Vec<Image>, crate::workload::History);
     let crashes: Rc<RefCell<Vec<Crash>>> = Rc::default();
     let kept = crashes.clone();
     let ended = scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
@@ -372,15 +374,7 @@ pub fn gathered(setup: &Setup) -> Result<Shown, Failure> {
         }
         scene.export().await
     })?;
-    let images = (0..world.disk_count()).map(|disk| world.image(disk)).collect();
-    verify(setup, images, &ended.history, Demand::STRICT, setup.seed)?;
-    let crashes = crashes.take();
-    let cases = 1 + crashes.len() as u64;
-    for (images, history) in crashes {
-        verify(setup, images, &Rc::new(history), Demand::STRICT, setup.seed)
-            .map_err(|failure| failure.because("crashed while blocks were moved together"))?;
-    }
-    Ok(Shown { cases, faults: ended.excused, ..Shown::default() })
+    verify_all(setup, &world, &ended, crashes.take(), "crashed while blocks were moved together")
 }
 
 /// Ten years forward, twenty back, and so on, before each handful of operations and before the import.

@@ -21,7 +21,7 @@ pub use mapped::Mapped;
 pub use node::{
     FANOUT, NODE_BODY, NODE_BYTES, NodeError, NodeHeader, TABLE_LEVEL, decode_node, decode_ptrs, encode_node,
 };
-pub use path::{LeafState, nodes_over};
+pub use path::{LeafState, height_for, nodes_over};
 pub use pointers::{LEAF_MEMORY, Pointers};
 pub use shared::{Shared, leaves_end};
-pub use tree::{Found, Tree, height_for};
+pub use tree::{Found, Tree};

@@ -115,6 +115,16 @@ impl Tree {
     }
 }
 
+/// Interior levels that a volume of `blocks` blocks needs.
+pub fn height_for(blocks: u64) -> u8 {
+    let (mut height, mut reach) = (0, FANOUT);
+    while reach < blocks {
+        reach = reach.saturating_mul(FANOUT);
+        height += 1;
+    }
+    height
+}
+
 /// Nodes of a tree of this height that are above runs of blocks, leaves included. The runs come in order.
 pub fn nodes_over(height: u8, runs: impl IntoIterator<Item = Range<u64>> + Clone) -> u64 {
     let on_level = |level: u8| {
@@ -139,6 +149,12 @@ mod tests {
     use crate::tree::Found;
     use forebay_base::Checksum;
     use forebay_space::{Addr, ChunkId};
+
+    #[test]
+    fn heights() {
+        assert_eq!([1, 510, 511, 260_100, 260_101].map(height_for), [0, 0, 1, 1, 2]);
+        assert_eq!(height_for((64 << 40) / 4096), 3);
+    }
 
     #[test]
     fn nodes_above_several_runs_count_once() {

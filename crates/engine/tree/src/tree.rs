@@ -16,6 +16,7 @@ use crate::delta::Delta;
 use crate::frozen::{Frozen, merge};
 use crate::mapped::Mapped;
 use crate::node::FANOUT;
+use crate::path::height_for;
 use crate::pointers::Pointers;
 use crate::shared::Shared;
 use forebay_space::Ptr;
@@ -83,16 +84,6 @@ pub struct Tree {
 pub(crate) const NODE_MEMORY: u64 = 16 << 10;
 pub(crate) const DELTA_MEMORY: u64 = 256;
 const DELTA_ENTRY_MEMORY: u64 = 64;
-
-/// Interior levels that a volume of `blocks` blocks needs.
-pub fn height_for(blocks: u64) -> u8 {
-    let (mut height, mut reach) = (0, FANOUT);
-    while reach < blocks {
-        reach = reach.saturating_mul(FANOUT);
-        height += 1;
-    }
-    height
-}
 
 /// Blocks below a node of `level`.
 fn reach(level: u8) -> u64 {
@@ -692,11 +683,5 @@ mod tests {
         let below =
             || disk.read(ptr).into_iter().map(|child| count_nodes(child, level - 1, disk)).sum::<usize>();
         1 + if level == 0 { 0 } else { below() }
-    }
-
-    #[test]
-    fn heights() {
-        assert_eq!([1, 510, 511, 260_100, 260_101].map(height_for), [0, 0, 1, 1, 2]);
-        assert_eq!(height_for((64 << 40) / 4096), 3);
     }
 }
