@@ -354,6 +354,7 @@ pub fn gathered(setup: &Setup) -> Result<Shown, Failure> {
         scene.clients.create_volumes().await?;
         let filling = scene.clients.fill().await?;
         scene.clients.scatter(&filling).await?;
+        scene.clients.compress(&filling).await?;
         let mut moved = 0;
         for _ in 0..2 {
             scene.clients.overwrite(&filling, 60).await?;
