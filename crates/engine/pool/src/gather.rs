@@ -21,8 +21,8 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// Blocks are scattered where those that lie beside each other have fewer bytes than this on the average: a disk that turns reads as much in the time that it
-/// takes to get there.
+/// Blocks are scattered where those that lie beside each other have fewer bytes than this on the average: a request for so little costs hardly more than one
+/// for a block.
 const TOGETHER_BYTES: usize = 64 << 10;
 /// Leaves that are noted of a volume: 16 GiB in blocks of 8 KiB.
 const NOTED_MAX: usize = 4096;
