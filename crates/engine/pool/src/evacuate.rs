@@ -117,19 +117,19 @@ impl Shard {
         self: &Rc<Self>,
         dataset: &Rc<Dataset>,
         leaf: u64,
-        moving: Moving<'_>,
+        which: Moving<'_>,
     ) -> Result<u64, IoError> {
         let bytes = if self.space.borrow().has_lines() { MOVE_BYTES_LOGGED } else { MOVE_BYTES };
         let run_max = (bytes / dataset.block_bytes()).max(1);
         let wanted: Vec<bool> = {
             let ptrs = self.leaf_pointers(dataset, leaf).await?;
-            ptrs.iter().map(|ptr| moving.wants(ptr) && self.may_move(dataset, ptr, leaf)).collect()
+            ptrs.iter().map(|ptr| which.wants(ptr) && self.may_move(dataset, ptr, leaf)).collect()
         };
         let (mut at, mut moved) = (0, 0);
         while at < wanted.len() {
             let run = wanted[at..].iter().take_while(|wanted| **wanted).count().min(run_max);
             if run > 0 {
-                moved += self.move_blocks(dataset, leaf * FANOUT + at as u64, run, moving).await?;
+                moved += self.move_blocks(dataset, leaf * FANOUT + at as u64, run, which).await?;
             }
             at += run.max(1);
         }

@@ -31,7 +31,7 @@ impl Pointers {
         Pointers(Form::Near { base: 0, ptrs: vec![Near::default(); FANOUT as usize] })
     }
 
-    pub fn get(&self, slot: usize) -> Ptr {
+    pub(crate) fn get(&self, slot: usize) -> Ptr {
         match &self.0 {
             Form::Near { base, ptrs } => unpack(&ptrs[slot], *base),
             Form::Far(ptrs) => ptrs[slot],
