@@ -258,7 +258,8 @@ impl DiskBackend for WorldDisk {
             }
             DiskOp::Write { at, from, durable, done } => {
                 assert!(at % PAGE as u64 == 0, "an unaligned write at {at}");
-                self.write(OpKind::Write, at, pages_of(&from), durable, done);
+                let pages = pages_of(&from, &mut self.world.recent.borrow_mut());
+                self.write(OpKind::Write, at, pages, durable, done);
             }
             DiskOp::Flush { done } => self.flush(done),
             DiskOp::Discard { at, len, done } => {

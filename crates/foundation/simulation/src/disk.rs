@@ -8,6 +8,7 @@ use crate::cache::{PageWrite, WriteCache, apply};
 use crate::fault::OpKind;
 use crate::image::{Image, PAGE, SECTOR};
 use crate::model::Device;
+use crate::recent::Recent;
 use crate::record::Event;
 use forebay_runtime::{Buf, BufMut, DiskError, DiskErrorKind, Done, Geometry};
 use std::collections::BTreeSet;
@@ -168,13 +169,13 @@ impl SimDisk {
 
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
-/// A page of a write; one of zeros takes no memory.
-fn page_of(bytes: &[u8; PAGE]) -> PageWrite {
-    if *bytes == ZEROS { PageWrite::Zeros } else { PageWrite::Data(Rc::new(*bytes)) }
+/// A page of a write; one of zeros takes no memory, and one that was written lately none of its own.
+fn page_of(bytes: &[u8; PAGE], recent: &mut Recent) -> PageWrite {
+    if *bytes == ZEROS { PageWrite::Zeros } else { PageWrite::Data(recent.page(bytes)) }
 }
 
 /// The parts of a write as pages. Panics when they are not a whole number of pages: the runtime's rule.
-pub(crate) fn pages_of(parts: &[Buf]) -> Vec<PageWrite> {
+pub(crate) fn pages_of(parts: &[Buf], recent: &mut Recent) -> Vec<PageWrite> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     assert!(len.is_multiple_of(PAGE) && len > 0, "a write of {len} bytes is not a whole number of 4096");
     let mut pages = Vec::with_capacity(len / PAGE);
@@ -187,7 +188,7 @@ pub(crate) fn pages_of(parts: &[Buf]) -> Vec<PageWrite> {
             if filled == 0
                 && let Some((whole, after)) = rest.split_first_chunk()
             {
-                pages.push(page_of(whole));
+                pages.push(page_of(whole, recent));
                 rest = after;
                 continue;
             }
@@ -196,7 +197,7 @@ pub(crate) fn pages_of(parts: &[Buf]) -> Vec<PageWrite> {
             rest = &rest[n..];
             filled += n;
             if filled == PAGE {
-                pages.push(page_of(&page));
+                pages.push(page_of(&page, recent));
                 filled = 0;
             }
         }

@@ -14,6 +14,7 @@ mod disk;
 mod fault;
 mod image;
 pub mod model;
+mod recent;
 mod record;
 mod world;
 

@@ -15,6 +15,7 @@ use crate::disk::{DiscardEffect, SimDisk, Work};
 use crate::fault::{OpKind, Rule};
 use crate::image::{Image, SECTOR};
 use crate::model::{Order, Sheet};
+use crate::recent::Recent;
 use crate::record::{Event, Recording};
 use forebay_base::Random;
 use forebay_runtime::{Completer, Cores, Executor, Geometry, completion};
@@ -122,6 +123,8 @@ pub(crate) struct Inner {
     pub number: Cell<u64>,
     pub chance: RefCell<Chance>,
     pub disks: RefCell<Vec<SimDisk>>,
+    /// What they were given last.
+    pub recent: RefCell<Recent>,
     pub names: RefCell<BTreeMap<String, usize>>,
     pub queue: RefCell<BinaryHeap<Due>>,
     pub rules: RefCell<Vec<Rule>>,
@@ -146,6 +149,7 @@ impl World {
             number: Cell::new(0),
             chance: RefCell::new(chance),
             disks: RefCell::default(),
+            recent: RefCell::new(Recent::new()),
             names: RefCell::default(),
             queue: RefCell::default(),
             rules: RefCell::default(),

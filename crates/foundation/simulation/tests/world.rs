@@ -76,6 +76,23 @@ fn a_seed_is_a_trace() {
 }
 
 #[test]
+fn equal_pages_are_kept_once_and_damage_stays_where_it_is() {
+    let world = world(1, 3);
+    world.add_rule(Rule::new(2, Action::Flip(9)).on(OpKind::Write));
+    run(&world, |rt| async move {
+        let disks = ["sim0", "sim1", "sim2"].map(|name| open(&rt, name));
+        for (disk, at) in disks.iter().zip([0, 4096, 0]) {
+            disk.write(at, page(&rt, 7)).await.expect("no fault");
+        }
+    });
+    let kept = |disk, number| world.image(disk).page(number).expect("it was written").clone();
+    assert!(std::rc::Rc::ptr_eq(&kept(0, 0), &kept(1, 1)), "two copies of one page");
+    world.rot(0, 5, &[1]);
+    let pages = [kept(0, 0), kept(1, 1), kept(2, 0)];
+    assert_eq!([1, 5].map(|at| [0, 1, 2].map(|nth| pages[nth][at])), [[7, 7, 5], [6, 7, 7]]);
+}
+
+#[test]
 fn every_subset_of_unflushed_writes_is_a_crash_image() {
     let world = world(1, 2);
     world.record();
