@@ -43,11 +43,10 @@ impl LocalVolume {
             if self.shard.is_suspended() {
                 return Err(IoError::Suspended);
             }
-            if !self.dataset.has_newer(at, end) {
-                match self.dataset.tree.borrow().next_leaf(at / FANOUT) {
-                    Some(leaf) if leaf * FANOUT < end => at = at.max(leaf * FANOUT),
-                    _ => return Ok(()),
-                }
+            let leaf = self.dataset.tree.borrow().next_leaf(at / FANOUT).map(|leaf| leaf * FANOUT);
+            match leaf.into_iter().chain(self.dataset.first_newer(at, end)).min() {
+                Some(found) if found < end => at = at.max(found),
+                _ => return Ok(()),
             }
             let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
             let _changing = self.dataset.begin_change().await?;

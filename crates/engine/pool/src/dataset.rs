@@ -311,7 +311,13 @@ impl Dataset {
         self.staged.borrow_mut().extract_if(first..end, |_, _| true).collect()
     }
 
-    /// Whether the newest contents of any of the blocks `first..end` may be in memory outside the cache.
+    /// The first of the blocks `first..end` whose newest contents may be in memory outside the cache.
+    pub fn first_newer(&self, first: u64, end: u64) -> Option<u64> {
+        let staged = self.staged.borrow().range(first..end).next().map(|(block, _)| *block);
+        staged.into_iter().chain(self.pending.borrow().first_of(first, end)).min()
+    }
+
+    /// Whether there is one.
     pub fn has_newer(&self, first: u64, end: u64) -> bool {
         self.pending.borrow().overlaps(first, end) || self.staged.borrow().range(first..end).next().is_some()
     }

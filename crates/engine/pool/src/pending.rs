@@ -124,6 +124,14 @@ impl Pending {
         last.is_some_and(|(&at, run)| at + self.blocks(&run.data) > first)
     }
 
+    /// The first of the blocks `first..end` that is pending.
+    pub fn first_of(&self, first: u64, end: u64) -> Option<u64> {
+        if self.overlaps(first, first + 1) {
+            return Some(first);
+        }
+        self.runs.range(first..end).next().map(|(at, _)| *at)
+    }
+
     /// Removes the blocks `first..end`; gives what clients see of them.
     fn replace(&mut self, first: u64, end: u64) -> Vec<(u64, Seen)> {
         self.cut(first);
@@ -252,8 +260,12 @@ mod tests {
         }
         let from = random.below(BLOCKS);
         let to = from + 1 + random.below(BLOCKS);
-        let any = (from..to).any(|block| plain.0.contains_key(&block));
-        assert_eq!(pending.overlaps(from, to), any, "{from}..{to}");
+        let any = (from..to).find(|block| plain.0.contains_key(block));
+        assert_eq!(
+            (pending.overlaps(from, to), pending.first_of(from, to)),
+            (any.is_some(), any),
+            "{from}..{to}"
+        );
     }
 
     #[test]

@@ -186,7 +186,8 @@ impl LocalVolume {
             // Empty leaves are passed over at a stride; what is only in memory counts as data.
             let leaf = self.dataset.tree.borrow().next_leaf(block / FANOUT);
             let next = leaf.map_or(last + 1, |leaf| (leaf * FANOUT).clamp(block, last + 1));
-            let (mapped, until) = if next > block && !self.dataset.has_newer(block, next) {
+            let next = self.dataset.first_newer(block, next).unwrap_or(next);
+            let (mapped, until) = if next > block {
                 (false, next)
             } else {
                 (self.shard.is_mapped(&self.dataset, block, reader).await?, block + 1)
