@@ -111,7 +111,7 @@ fn run() -> Result<bool, String> {
             Ok(run_matrix(&matrix::setups(seed, operations), only, threads))
         }
         "planted" => {
-            let bugs = arguments.bug()?.map_or_else(|| Bug::ALL.to_vec(), |bug| vec![bug]);
+            let bugs = arguments.bug()?.map_or_else(suite::all, |bug| vec![bug]);
             arguments.nothing_else()?;
             Ok(run_planted(&bugs, threads))
         }

@@ -339,11 +339,13 @@ pub fn unreadable(setup: &Setup) -> Result<Shown, Failure> {
     Ok(shown)
 }
 
-/// All flushes of all disks do nothing: what comes back may be old, but must be whole and from one place.
+/// All flushes of all disks do nothing, nor is any write durable by itself: what comes back may be old, but must be whole and from one place.
 pub fn lying_flush(setup: &Setup) -> Result<Shown, Failure> {
     let disks = setup.paths().len() + setup.second_disks().len();
     let run = crash::record_with(setup, NO_ERRORS, move |world| {
-        (0..disks).for_each(|disk| world.add_rule(Rule::new(disk, Action::Lie).on(OpKind::Flush)));
+        for (disk, kind) in (0..disks).flat_map(|disk| [(disk, OpKind::Flush), (disk, OpKind::Write)]) {
+            world.add_rule(Rule::new(disk, Action::Lie).on(kind));
+        }
     })?;
     let mut random = Random::new(setup.seed);
     let mut cursor = Cursor::new(&run.recording);

@@ -32,6 +32,14 @@ pub struct Verdict {
     pub met: u64,
 }
 
+/// Mistakes that matter only while a block is the oldest in the log and has come in two parts: a test of the pool (`parts.rs`) sees to that, and catches them.
+const ELSEWHERE: [Bug; 1] = [Bug::PartsForgetOlderFrame];
+
+/// Those that are to be caught here.
+pub fn all() -> Vec<Bug> {
+    Bug::ALL.into_iter().filter(|bug| !ELSEWHERE.contains(bug)).collect()
+}
+
 /// Seeds that crash exploration tries for each bug.
 const SEEDS: u64 = 24;
 /// Seeds that rows try which are asked first, and others.
@@ -49,13 +57,15 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::MissingChecksumCheck => &["rot-serving", "rot", "unreadable"],
         Bug::MirrorWritesOneCopy => &["gone", "rot", "unreadable"],
         Bug::RepairWritesWrongCopy => &["rot-repaired"],
+        Bug::LostRestBecomesZeros => &["rot-serving", "unreadable"],
         Bug::StaleDiskAccepted => &["gone"],
         Bug::WriteErrorIgnored => &["write-error"],
         Bug::FlushErrorIgnored => &["flush-error"],
         Bug::UnreadableReadsAsZeros => &["rot-serving", "unreadable", "read-error"],
         Bug::EvacuatesLockedBlocks | Bug::PlugNotReplayed => &["scattered"],
         Bug::MovedBlockForgetsKind => &["group-removed", "scattered"],
-        Bug::ParityNotUpdated | Bug::ParityWrongRotation => &["gone", "rot"],
+        Bug::ParityNotUpdated => &["gone", "rot", "lineage"],
+        Bug::ParityWrongRotation => &["gone", "rot"],
         Bug::DegradedReadUnchecked => &["rot-same-place", "gone"],
         Bug::ResilverMissesChunk => &["returned"],
         Bug::ScrubOnlyLooks | Bug::ScrubLeavesUnread => &["scrubbed"],
@@ -113,6 +123,10 @@ fn shaped(bug: Bug, mut setup: Setup) -> Setup {
         Bug::ResizeNotLogged | Bug::CatalogBeforeTree => setup.management = true,
         Bug::SkipLogFlush | Bug::SkipDataFlush | Bug::AckBeforeFlush | Bug::ReplaySkipsLastFrame => {
             setup.sync = Some(SyncPolicy::Always);
+        }
+        // Parts are of who is alone with a durable write, and matter while they wait for their places.
+        Bug::LostRestBecomesZeros => {
+            (setup.clients, setup.operations, setup.sync) = (1, 400, Some(SyncPolicy::Always));
         }
         // Laps of the log and reuse of space need many operations.
         Bug::ReplayIgnoresChain | Bug::LogCutTooFar | Bug::FreeReleasedEarly | Bug::SameAlternateSlot => {

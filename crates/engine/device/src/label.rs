@@ -19,8 +19,10 @@ const PACKED_BLOCKS: u64 = 1;
 const PROJECTS: u64 = 2;
 /// Datasets that count what they add, and projects with a quota.
 const QUOTAS: u64 = 4;
+/// Parts of blocks in the log, and blocks that are stored in part.
+const PARTS: u64 = 8;
 /// Those that this version may use.
-pub const FEATURES: u64 = PACKED_BLOCKS | PROJECTS | QUOTAS;
+pub const FEATURES: u64 = PACKED_BLOCKS | PROJECTS | QUOTAS | PARTS;
 const CHECKSUM_AT: usize = 16;
 const HEADER: usize = 256;
 const GROUP_BYTES: usize = 64;

@@ -5,6 +5,7 @@
 //! 2 Data    1 kind | 4 dataset | 8 first block | 4 count | 4 bytes per block | the blocks
 //! 3 Clear   1 kind | 4 dataset | 8 first block | 8 count
 //! 4 Put     1 kind | 4 dataset | 4 length | dataset record
+//! 5 Parts   1 kind | 4 dataset | 8 block | 4 bytes per block | 4 count | count × (4 byte in the block, 4 length) | the bytes, one after the other
 //! 6 Grant   1 kind | 160 chunk table entry
 //! 7 Plug    1 kind | 4 chunk | 4 count | count × (1 slot, 8 byte in the slot, 4 length) | the bytes, one after the other
 //! 8 Plugged 1 kind
@@ -25,6 +26,8 @@ pub enum Record<'a> {
     Write { dataset: u32, first: u64, ptrs: Cow<'a, [Ptr]> },
     /// The blocks from `first` have these contents, which are nowhere else yet.
     Data { dataset: u32, first: u64, block_bytes: u32, blocks: Vec<&'a [u8]> },
+    /// These bytes of a block, from where they begin in it, in order; they are nowhere else yet.
+    Parts { dataset: u32, block: u64, block_bytes: u32, parts: Vec<(u32, &'a [u8])> },
     /// The blocks read as zeros.
     Clear { dataset: u32, first: u64, count: u64 },
     /// The dataset has these properties; it is new if it was not there.
@@ -48,6 +51,8 @@ pub struct PlugPiece<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Encoded bytes of a part of a block without its contents.
+const PART_HEADER: usize = 8;
 /// Encoded bytes of a [`PlugPiece`] without its contents.
 const PIECE_HEADER: usize = 13;
 
@@ -67,6 +72,9 @@ impl Record<'_> {
         match self {
             Record::Write { ptrs, .. } => 17 + ptrs.len() * PTR_BYTES,
             Record::Data { blocks, .. } => 21 + blocks.iter().map(|block| block.len()).sum::<usize>(),
+            Record::Parts { parts, .. } => {
+                21 + parts.iter().map(|(_, bytes)| PART_HEADER + bytes.len()).sum::<usize>()
+            }
             Record::Clear { .. } => 21,
             Record::Put { record, .. } => 9 + record.len(),
             Record::Grant { .. } => 1 + CHUNK_ENTRY_BYTES,
@@ -93,6 +101,15 @@ impl Record<'_> {
                 w.u8(2).u32(*dataset).u64(*first).u32(blocks.len() as u32).u32(*block_bytes);
                 for block in blocks {
                     w.bytes(block);
+                }
+            }
+            Record::Parts { dataset, block, block_bytes, parts } => {
+                w.u8(5).u32(*dataset).u64(*block).u32(*block_bytes).u32(parts.len() as u32);
+                for (at, bytes) in parts {
+                    w.u32(*at).u32(bytes.len() as u32);
+                }
+                for (_, bytes) in parts {
+                    w.bytes(bytes);
                 }
             }
             Record::Clear { dataset, first, count } => {
@@ -143,6 +160,24 @@ impl Record<'_> {
                 let (dataset, len) = (r.u32()?, r.u32()? as usize);
                 Record::Put { dataset, record: r.bytes(len)? }
             }
+            5 => {
+                let (dataset, block, block_bytes, count) = (r.u32()?, r.u64()?, r.u32()?, r.u32()? as usize);
+                if count.saturating_mul(PART_HEADER) > r.remaining() {
+                    return Err(RecordError);
+                }
+                let headers: Vec<(u32, u32)> =
+                    (0..count).map(|_| Ok((r.u32()?, r.u32()?))).collect::<Result<_, RecordError>>()?;
+                let mut end = 0;
+                let mut parts = Vec::with_capacity(count);
+                for (at, len) in headers {
+                    if at < end || len == 0 || len > block_bytes.saturating_sub(at) {
+                        return Err(RecordError);
+                    }
+                    end = at + len;
+                    parts.push((at, r.bytes(len as usize)?));
+                }
+                Record::Parts { dataset, block, block_bytes, parts }
+            }
             6 => Record::Grant { chunk: ChunkEntry::decode(r)?.ok_or(RecordError)? },
             7 => {
                 let (chunk, count) = (r.u32()?, r.u32()? as usize);
@@ -190,6 +225,7 @@ mod tests {
         let records = vec![
             Record::Write { dataset: 1, first: 2, ptrs: vec![ptr, Ptr::HOLE].into() },
             Record::Data { dataset: 1, first: 9, block_bytes: 4096, blocks: vec![&block, &block] },
+            Record::Parts { dataset: 1, block: 7, block_bytes: 8192, parts: vec![(0, b"a"), (4096, &block)] },
             Record::Clear { dataset: 1, first: 2, count: u64::MAX },
             Record::Put { dataset: 5, record: b"properties" },
             Record::Grant { chunk },
@@ -205,9 +241,9 @@ mod tests {
         let mut bytes = vec![0; records.iter().map(Record::len).sum()];
         let mut w = Writer::new(&mut bytes);
         records.iter().for_each(|record| record.encode(&mut w));
-        assert_eq!(decode_records(&bytes, 7), Ok(records));
-        assert!((0..bytes.len()).all(|len| decode_records(&bytes[..len], 7).is_err()));
-        assert_eq!(decode_records(&bytes, 6), Err(RecordError), "left-over bytes");
+        assert_eq!(decode_records(&bytes, 8), Ok(records));
+        assert!((0..bytes.len()).all(|len| decode_records(&bytes[..len], 8).is_err()));
+        assert_eq!(decode_records(&bytes, 7), Err(RecordError), "left-over bytes");
         assert_eq!(
             decode_records(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255], 1),
             Err(RecordError)

@@ -65,7 +65,7 @@ impl LocalVolume {
 
     /// Without room it goes on all the same: it may be what makes room.
     async fn room_to_clear(&self) -> Option<LogClaim> {
-        self.claim_log(0, 0).await.ok().and_then(|room| room.claim)
+        self.claim_log(0, 0, false).await.ok().map(|room| room.claim)
     }
 
     /// Clears blocks that the caller has locked, at once.

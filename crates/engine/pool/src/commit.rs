@@ -61,6 +61,13 @@ pub(crate) enum Change {
         first: u64,
         blocks: Vec<(Block, Option<Ptr>)>,
     },
+    /// Bytes of one block, from where they begin in it, with the place that is reserved for the block.
+    Parts {
+        dataset: Rc<Dataset>,
+        block: u64,
+        parts: Vec<(u32, Buf)>,
+        place: Ptr,
+    },
     Clear {
         dataset: Rc<Dataset>,
         first: u64,
@@ -172,6 +179,11 @@ impl Entry {
         }
     }
 
+    /// Whether its records point to blocks.
+    fn has_pointers(&self) -> bool {
+        self.changes.iter().any(|change| matches!(change, Change::Write { .. }))
+    }
+
     /// Bytes that the entry writes to the data disks.
     pub fn stored_bytes(&self) -> usize {
         let bytes = |change: &Change| match change {
@@ -269,6 +281,12 @@ impl Change {
                 block_bytes: dataset.block_bytes() as u32,
                 blocks: blocks.iter().map(|(block, _)| &block.data[..]).collect(),
             },
+            Change::Parts { dataset, block, parts, .. } => Record::Parts {
+                dataset: dataset.number(),
+                block: *block,
+                block_bytes: dataset.block_bytes() as u32,
+                parts: parts.iter().map(|(at, bytes)| (*at, &bytes[..])).collect(),
+            },
             Change::Clear { dataset, first, count } => {
                 Record::Clear { dataset: dataset.number(), first: *first, count: *count }
             }
@@ -292,6 +310,17 @@ struct Batch {
     entries: Vec<Entry>,
     touched: DiskSet,
     bytes: usize,
+}
+
+impl Batch {
+    /// Whether somebody waits until it is on stable storage.
+    fn is_durable(&self) -> bool {
+        self.entries.iter().any(|entry| entry.durable)
+    }
+}
+
+fn skips_flush() -> bool {
+    active(Bug::SkipLogFlush) || active(Bug::SkipDataFlush) || active(Bug::AckBeforeFlush)
 }
 
 impl Shard {
@@ -363,6 +392,7 @@ impl Shard {
 
     /// Commits a batch; an empty one makes a marker frame.
     async fn commit(self: &Rc<Self>, entries: Vec<Entry>) {
+        self.committed_together.set(entries.len());
         let mut batch = Batch { entries, touched: DiskSet::default(), bytes: 0 };
         let result = self.make_durable(&mut batch).await;
         if result.is_err() && batch.entries.iter().any(|entry| !entry.changes.is_empty()) {
@@ -399,9 +429,8 @@ impl Shard {
             let mut log = self.log.borrow_mut();
             log.unflushed.union(&batch.touched);
             log.unflushed_bytes += batch.bytes;
-            !marker
-                && (batch.entries.iter().any(|entry| entry.durable)
-                    || log.unflushed_bytes > UNFLUSHED_BYTES_MAX)
+            let is_wanted = batch.is_durable() || log.unflushed_bytes > UNFLUSHED_BYTES_MAX;
+            !marker && is_wanted && !log.unflushed.is_empty()
         };
         if must_flush {
             self.flush_log().await?;
@@ -416,7 +445,7 @@ impl Shard {
             log.unflushed_bytes = 0;
             (std::mem::take(&mut log.unflushed), log.chain.sequence - 1)
         };
-        if active(Bug::SkipLogFlush) || active(Bug::SkipDataFlush) || active(Bug::AckBeforeFlush) {
+        if skips_flush() {
             return Ok(());
         }
         let flushed = self.array.flush(&disks).await;
@@ -425,7 +454,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Writes a batch's data and its frame in parallel.
+    /// Writes a batch's data and its frame in parallel. A frame that has all that is not durable yet is written so that it is.
     async fn write_batch(self: &Rc<Self>, batch: &mut Batch) -> Result<(), IoError> {
         let payload: usize = batch.entries.iter().map(|entry| entry.records_bytes).sum();
         let length = Frame::length_for(payload);
@@ -438,13 +467,29 @@ impl Shard {
                 None => entry.add_data(&mut data),
             }
         }
+        let is_alone = batch.is_durable()
+            && data.is_empty()
+            && batch.touched.is_empty()
+            && self.log.borrow().unflushed.is_empty()
+            && !skips_flush();
         let mut writes = self.start_writes(data);
         // Only now is it certain on which side of a snapshot they come to lie.
         batch.entries.iter_mut().for_each(|entry| entry.born_in(self.epoch.get()));
         let frame = self.encode_batch(batch, payload, length);
         batch.bytes += length;
-        writes.extend(self.start_frame(frame));
-        self.written(writes, &mut batch.touched).await
+        writes.extend(self.start_frame(frame, is_alone));
+        self.written(writes, &mut batch.touched).await?;
+        if is_alone {
+            batch.touched = DiskSet::default();
+            batch.bytes = 0;
+            let mut log = self.log.borrow_mut();
+            log.durable = log.chain.sequence - 1;
+            if !batch.entries.iter().any(Entry::has_pointers) {
+                // An import finds all of it in the frame: it has nothing to doubt.
+                log.marked = log.durable;
+            }
+        }
+        Ok(())
     }
 
     fn encode_batch(&self, batch: &Batch, payload: usize, length: usize) -> Buf {
@@ -464,8 +509,8 @@ impl Shard {
         bytes.freeze()
     }
 
-    /// Starts writing the frame that ends where the chain now stands.
-    fn start_frame(&self, frame: Buf) -> Vec<Writing> {
+    /// Starts writing the frame that ends where the chain now stands; when that is over, it is `durable`.
+    fn start_frame(&self, frame: Buf, durable: bool) -> Vec<Writing> {
         let log = self.log.borrow();
         let position = log.chain.position - frame.len() as u64;
         let write_to = |ring: Ring, slots: &dyn Fn(usize) -> Vec<SlotRef>| {
@@ -473,7 +518,11 @@ impl Shard {
             let write = |piece: forebay_log::Piece| {
                 let part = frame.slice(from, piece.len);
                 from += piece.len;
-                self.array.write_copies(&slots(piece.chunk), piece.offset, vec![part])
+                let slots = slots(piece.chunk);
+                match durable {
+                    true => self.array.write_copies_durable(&slots, piece.offset, vec![part]),
+                    false => self.array.write_copies(&slots, piece.offset, vec![part]),
+                }
             };
             ring.pieces(position, frame.len()).into_iter().map(write).collect::<Vec<_>>()
         };
@@ -562,6 +611,11 @@ impl Shard {
                 dataset.note_changed(first, first + blocks.len() as u64);
                 self.stage(&dataset, first, blocks, sequence, entry);
             }
+            Change::Parts { dataset, block, parts, place } => {
+                let sequence = self.log.borrow().chain.sequence - 1;
+                dataset.note_changed(block, block + 1);
+                self.stage_parts(&dataset, block, &parts, Some(place), sequence);
+            }
             Change::Clear { dataset, first, count } => {
                 let staged = dataset.take_staged(first, first + count);
                 staged.iter().for_each(|(_, staged)| self.unstage(&dataset, staged));
@@ -586,25 +640,31 @@ impl Shard {
         sequence: u64,
         entry: u64,
     ) {
-        let count = blocks.len();
-        dataset.pending.borrow_mut().settle(first, first + count as u64, entry);
+        dataset.pending.borrow_mut().settle(first, first + blocks.len() as u64, entry);
+        for (number, (block, place)) in (first..).zip(blocks) {
+            self.insert_staged(dataset, number, Staged { sequence, block, place, parts: None });
+        }
+        self.destage_work.send();
+    }
+
+    /// Puts a block that is durable in a frame of the log, the one that is being applied or one that has staged blocks, in the place of what
+    /// was staged of it before.
+    pub fn insert_staged(&self, dataset: &Dataset, block: u64, staged: Staged) {
         {
             let mut log = self.log.borrow_mut();
             let start = log.frame_start;
-            log.staged.entry(sequence).or_insert((start, 0)).1 += count;
+            log.staged.entry(staged.sequence).or_insert((start, 0)).1 += 1;
         }
-        for (number, (block, place)) in (first..).zip(blocks) {
-            self.staged_bytes.set(self.staged_bytes.get() + block.data.len());
-            let before = dataset.staged.borrow_mut().insert(number, Staged { sequence, block, place });
-            if let Some(before) = before {
-                self.unstage(dataset, &before);
-            }
-            match place {
-                Some(place) => self.note_placed(dataset.number(), number, &place),
-                None => self.has_unplaced.set(true),
-            }
+        self.staged_bytes.set(self.staged_bytes.get() + staged.block.data.len());
+        let place = staged.place;
+        let before = dataset.staged.borrow_mut().insert(block, staged);
+        if let Some(before) = before {
+            self.unstage(dataset, &before);
         }
-        self.destage_work.send();
+        match place {
+            Some(place) => self.note_placed(dataset.number(), block, &place),
+            None => self.has_unplaced.set(true),
+        }
     }
 
     /// Takes note of leaves that a write made or changed in memory.

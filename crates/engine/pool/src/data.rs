@@ -23,7 +23,7 @@ impl Shard {
     /// Where the log has disks of its own, what has to be durable is flushed as well: a commit that touched all the data disks would keep every writer
     /// waiting for the slowest of them.
     pub async fn write_ahead(&self, entry: &mut Entry) {
-        let written = self.write_data(entry).await;
+        let written = self.write_data(entry, self.places_at_once()).await;
         let written = match written {
             Ok(touched) if entry.durable && self.is_beside_log(&touched) => self.flush_data(&touched).await,
             written => written,
@@ -45,22 +45,23 @@ impl Shard {
         Ok(DiskSet::default())
     }
 
-    /// Writes an entry's data; which disks are to be flushed.
-    async fn write_data(&self, entry: &Entry) -> Result<DiskSet, IoError> {
+    /// Writes an entry's data, to so many places at a time; which disks are to be flushed.
+    async fn write_data(&self, entry: &Entry, places: usize) -> Result<DiskSet, IoError> {
         let mut touched = DiskSet::default();
         let mut data = Vec::new();
         entry.add_data(&mut data);
         let mut result = Ok(());
-        for some in data.chunks(self.places_at_once()) {
+        for some in data.chunks(places) {
             result = result.and(self.written(self.start_writes(some.to_vec()), &mut touched).await);
         }
         result.map(|()| touched)
     }
 
-    /// Queues what the pool moves, once it is durable where it goes: no client's commit waits for these disks. The caller holds the blocks' locks.
-    pub async fn submit_durable(&self, mut entry: Entry) {
+    /// Queues what the pool moves, once it is durable where it goes, written to so many places at a time: no client's commit waits for these disks. The
+    /// caller holds the blocks' locks.
+    pub async fn submit_durable(&self, mut entry: Entry, places: usize) {
         entry.turn = Some(self.unasked_write(&entry));
-        let flushed = match self.write_data(&entry).await {
+        let flushed = match self.write_data(&entry, places).await {
             Ok(touched) => self.flush_data(&touched).await,
             Err(error) => Err(error),
         };

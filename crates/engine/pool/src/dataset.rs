@@ -12,6 +12,7 @@ use crate::error::IoError;
 use crate::gather::Gathering;
 use crate::locks::RangeLocks;
 use crate::pack::Block;
+use crate::parts::Parts;
 use crate::pending::Pending;
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
@@ -41,6 +42,15 @@ pub(crate) struct Staged {
     /// The place on the data disks that was reserved when the write was admitted, so that moving it there cannot fail for
     /// space. Absent after an import: the place is found again when the block moves.
     pub place: Option<Ptr>,
+    /// What of the block is known, where that is not all; the rest is where the tree says.
+    pub parts: Option<Parts>,
+}
+
+/// The newest contents of a block in memory outside the cache.
+pub(crate) enum Newest {
+    Whole(Buf),
+    /// Parts of them.
+    Parts,
 }
 
 pub(crate) struct Dataset {
@@ -296,14 +306,18 @@ impl Dataset {
     }
 
     /// The newest contents of a block that are in memory outside the cache.
-    pub fn newest(&self, block: u64, for_client: bool) -> Option<Buf> {
+    pub fn newest(&self, block: u64, for_client: bool) -> Option<Newest> {
         let pending = self.pending.borrow();
         if !pending.is_empty()
             && let Some(data) = pending.get(block, for_client)
         {
-            return Some(data);
+            return Some(Newest::Whole(data));
         }
-        self.staged.borrow().get(&block).map(|staged| staged.block.data.clone())
+        self.staged.borrow().get(&block).map(|staged| match staged.parts {
+            None => Newest::Whole(staged.block.data.clone()),
+            Some(_) if active(Bug::PartsReadAsWhole) => Newest::Whole(staged.block.data.clone()),
+            Some(_) => Newest::Parts,
+        })
     }
 
     /// Takes the staged blocks among `first..end` out, in order.

@@ -1,4 +1,5 @@
-//! Destaging: on a pool with log disks, small writes are durable in the log first and move to the data disks later.
+//! Destaging: small writes may be durable in the log first and move to the data disks later. On a pool with log disks or parity all are, elsewhere those
+//! that nobody else's come with: one write to one place, durable by itself, is sooner over than data and frame side by side and a flush after them.
 //!
 //! A destaged block is an ordinary write of the pool's own: data to a new place, a pointer record in the log. When
 //! that is applied, the block leaves the staged set; a crash in between leaves it staged. Oldest frames go first,
@@ -12,6 +13,7 @@ use crate::record::DatasetState;
 use crate::reserve::Claim;
 use crate::shard::Shard;
 use forebay_log::Frame;
+use futures_util::stream::{self, TryStreamExt};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,6 +22,10 @@ use std::time::Duration;
 
 /// Blocks that one destage entry moves: their data makes one large write.
 const BLOCKS_MAX: usize = 128;
+/// Where clients have the same disks, no more is left in the log unless nobody can move it: snapshots wait until it has.
+const BESIDE_CLIENTS_BYTES_MAX: u64 = 1 << 20;
+/// Places that are written at a time beside clients: who is alone with a write waits for no more than these at the disks.
+const PLACES_BESIDE_CLIENTS: usize = 8;
 /// Checkpoints without any destaging after which a writer gives up waiting for room in the log.
 const STALLED_CHECKPOINTS: u64 = 3;
 /// And how often destaging has to have tried.
@@ -40,7 +46,9 @@ pub(crate) struct LogClaim {
 impl Drop for LogClaim {
     fn drop(&mut self) {
         self.shard.claimed_bytes.set(self.shard.claimed_bytes.get() - self.bytes);
-        self.shard.progress.changed();
+        if self.shard.log_waiters.get() > 0 {
+            self.shard.progress.changed();
+        }
     }
 }
 
@@ -49,33 +57,41 @@ impl Shard {
     /// entry is applied. Every client operation asks: one that did not could fill the log while its tail waits for
     /// blocks to be destaged. Not to be called with blocks locked: destaging locks them too.
     pub async fn staging_room(self: &Rc<Self>, bytes: usize) -> Result<LogClaim, IoError> {
-        let limit = self.staging_limit();
-        let bytes = Frame::length_for(bytes);
-        let fits = || {
-            self.log_needed(bytes) <= limit
-                && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4
-        };
-        if !fits() {
-            let stalled = self.stall_watch();
-            let wait = || {
-                let stop = fits() || stalled() || self.is_suspended() || self.stopping.get();
-                if !stop {
-                    self.want_log_room();
-                }
-                stop
-            };
-            self.log_waiters.set(self.log_waiters.get() + 1);
-            self.progress.until(wait).await;
-            self.log_waiters.set(self.log_waiters.get() - 1);
-            if !fits() && !self.is_suspended() {
-                return Err(if self.stopping.get() { IoError::Gone } else { IoError::NoSpace });
+        let stalled = self.stall_watch();
+        let mut claim = None;
+        let wait = || {
+            claim = self.claim_staging_room(bytes);
+            let stop = claim.is_some() || stalled() || self.is_suspended() || self.stopping.get();
+            if !stop {
+                self.want_log_room();
             }
+            stop
+        };
+        self.log_waiters.set(self.log_waiters.get() + 1);
+        self.progress.until(wait).await;
+        self.log_waiters.set(self.log_waiters.get() - 1);
+        match claim {
+            _ if self.is_suspended() => Err(IoError::Suspended),
+            Some(claim) => Ok(claim),
+            None => Err(if self.stopping.get() { IoError::Gone } else { IoError::NoSpace }),
         }
-        if self.is_suspended() {
-            return Err(IoError::Suspended);
-        }
-        self.claimed_bytes.set(self.claimed_bytes.get() + bytes);
-        Ok(LogClaim { shard: self.clone(), bytes })
+    }
+
+    /// Like [`Shard::staging_room`], when there is room at once.
+    pub fn claim_staging_room(self: &Rc<Self>, bytes: usize) -> Option<LogClaim> {
+        let bytes = Frame::length_for(bytes);
+        let fits = self.log_needed(bytes) <= self.staging_limit()
+            && self.staged_bytes.get() as u64 <= self.shared.memory_per_shard / 4;
+        fits.then(|| {
+            self.claimed_bytes.set(self.claimed_bytes.get() + bytes);
+            LogClaim { shard: self.clone(), bytes }
+        })
+    }
+
+    /// Whether nobody is about to queue something or waits until it is applied, and the last commit had one entry at most: who comes first of many that
+    /// were answered together is not alone.
+    pub fn is_quiet(&self) -> bool {
+        self.claimed_bytes.get() == 0 && self.committed_together.get() <= 1
     }
 
     /// Bytes of the log that are in use or will be, with `more` bytes of frames: what waits there for its place comes once more, with
@@ -151,9 +167,21 @@ impl Shard {
     /// Whether staged blocks should move now.
     fn should_destage(&self) -> bool {
         let staged = self.staged_bytes.get() as u64;
-        let full = staged * (1 + self.plug_factor()) * 2 > self.staging_limit();
-        let wanted = self.checkpoint_wanted.get() || self.draining.get() > 0 || self.log_waiters.get() > 0;
-        staged > 0 && (full || wanted || staged > self.shared.memory_per_shard / 16)
+        let most = self.shared.memory_per_shard / 16;
+        let most = if self.data_in_log { most } else { most.min(BESIDE_CLIENTS_BYTES_MAX) };
+        staged > 0 && (self.is_waited_for() || staged > most)
+    }
+
+    /// Whether staged blocks should move as fast as they can.
+    fn is_waited_for(&self) -> bool {
+        let full = self.staged_bytes.get() as u64 * (1 + self.plug_factor()) * 2 > self.staging_limit();
+        full || self.checkpoint_wanted.get() || self.draining.get() > 0 || self.log_waiters.get() > 0
+    }
+
+    /// In how many places staged blocks are completed and written at a time. Where clients have the same disks and nobody waits for it: in few.
+    fn destaged_at_once(&self) -> usize {
+        let is_gentle = !self.data_in_log && !self.is_waited_for();
+        self.places_at_once().min(if is_gentle { PLACES_BESIDE_CLIENTS } else { BLOCKS_MAX })
     }
 
     /// Moves all that is staged now to the data disks. False when it does not move.
@@ -178,6 +206,19 @@ impl Shard {
         is_done()
     }
 
+    /// Moves what is in a log that is on the data disks to its places, once no client has anything under way: then who has only some of the disks of an exported
+    /// pool misses no more than what was on the others.
+    pub async fn leave_log(self: &Rc<Self>) {
+        let may_write = || !self.shared.import.read_only && !self.is_suspended();
+        let mut left = usize::MAX;
+        while !self.data_in_log && (1..left).contains(&self.staged_bytes.get()) && may_write() {
+            left = self.staged_bytes.get();
+            if self.destage_some().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// The task that moves staged blocks, until the shard stops.
     pub async fn destage_task(self: Rc<Self>) {
         loop {
@@ -185,7 +226,10 @@ impl Shard {
             while self.should_destage() && !self.stopping.get() && !self.is_suspended() {
                 let has_lines = self.space.borrow().has_lines();
                 let moved = if has_lines { self.destage_lines().await } else { self.destage_some().await };
-                self.destage_tries.set(self.destage_tries.get() + 1);
+                // Who has blocks locked waits for no room, and lets go of them.
+                if moved != Ok(false) {
+                    self.destage_tries.set(self.destage_tries.get() + 1);
+                }
                 self.destage_stuck.set(moved.is_err());
                 if let Err(error) = moved {
                     // Suspended, or no space: what made it so will wake this task again.
@@ -220,14 +264,14 @@ impl Shard {
         });
     }
 
-    /// Moves the oldest blocks that have a place, so many that they make a large write.
-    async fn destage_some(self: &Rc<Self>) -> Result<(), IoError> {
+    /// Moves the oldest blocks that have a place, so many that they make a large write. False when others had them locked.
+    async fn destage_some(self: &Rc<Self>) -> Result<bool, IoError> {
         // What has a place gives others theirs.
         let unplaced = self.place_staged().await;
         // After a failure less at a time may do: one block needs few nodes.
         let runs = self.oldest_runs(if self.destage_stuck.get() { 1 } else { BLOCKS_MAX });
         if runs.is_empty() {
-            return unplaced;
+            return unplaced.map(|()| true);
         }
         let mut locked = Vec::with_capacity(runs.len());
         for (nth, (dataset, blocks)) in runs.iter().enumerate() {
@@ -238,6 +282,10 @@ impl Shard {
             };
             locked.extend(guard.map(|guard| (dataset, blocks, guard)));
         }
+        let places = self.destaged_at_once();
+        let completing =
+            locked.iter().map(|(dataset, blocks, _)| Ok(self.complete_all(dataset, (*blocks).clone())));
+        stream::iter(completing).try_for_each_concurrent(places, |completing| completing).await?;
         locked.sort_by_key(|(dataset, blocks, _)| (dataset.number(), blocks.start));
         let by_dataset = locked.chunk_by(|(one, ..), (next, ..)| Rc::ptr_eq(one, next));
         let nodes =
@@ -249,26 +297,26 @@ impl Shard {
             let movable = |block: &u64| !dataset.pending.borrow().overlaps(*block, block + 1);
             let staged = dataset.staged.borrow();
             for block in (*blocks).clone().filter(movable) {
-                let Some(Staged { block: stored, place: Some(place), .. }) = staged.get(&block) else {
-                    continue;
-                };
-                changes.push(Change::moved(dataset, block, stored.clone(), place));
+                let Some(staged) = staged.get(&block) else { continue };
+                let Some(place) = &staged.place else { continue };
+                changes.push(Change::moved(dataset, block, self.to_store(staged), place));
             }
         }
         if changes.is_empty() {
             // Nothing is lost by letting the commit that supersedes them go first.
             drop(locked);
             self.rt.sleep(SUPERSEDED_DELAY).await;
-            return Ok(());
+            return Ok(false);
         }
         let count = changes.len() as u64;
         let mut entry = Entry::new(self.entry_id(), changes, false);
         entry.nodes = Some(nodes);
         let done = entry.awaited();
-        self.submit_durable(entry).await;
+        self.submit_durable(entry, places).await;
         let result = done.await;
         drop(locked);
-        result.inspect(|()| self.destaged.set(self.destaged.get() + count))
+        result.map(|()| self.destaged.set(self.destaged.get() + count))?;
+        Ok(true)
     }
 
     /// The oldest blocks that have a place, up to `most`, with what follows each in block order, whatever its age: it merges.

@@ -248,7 +248,7 @@ impl Shard {
         let ptrs = self.leaf_pointers(dataset, leaf).await?;
         // What is newer than the tree has a place of its own, and its coming frees this one.
         let wanted = |(block, ptr): &(u64, &Ptr)| {
-            which.wants(ptr) && self.may_move(dataset, ptr, leaf) && dataset.newest(*block, false).is_none()
+            which.wants(ptr) && self.may_move(dataset, ptr, leaf) && !dataset.has_newer(*block, *block + 1)
         };
         let wanted = (first..).zip(&ptrs[(first % FANOUT) as usize..][..count]).filter(wanted);
         let read =

@@ -538,11 +538,9 @@ impl crate::shard::Shard {
     pub(crate) fn start(self: Rc<Self>) {
         self.clone().start_turns();
         self.spawn(self.clone().commit_task());
-        // What a log on disks of its own left behind moves, too.
-        if self.data_in_log || self.staged_bytes.get() > 0 {
-            self.spawn(self.clone().destage_task());
-            self.destage_work.send();
-        }
+        // What an import found in the log moves, too.
+        self.spawn(self.clone().destage_task());
+        self.destage_work.send();
         self.spawn(self.clone().deletion_task());
         if self.log.borrow().fill_permille() > 500 {
             self.want_checkpoint();

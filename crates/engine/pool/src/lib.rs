@@ -46,6 +46,7 @@ mod moves;
 mod moving;
 mod open;
 mod pack;
+mod parts;
 mod pending;
 mod places;
 mod progress;
@@ -425,6 +426,7 @@ async fn close(control: &Rc<Control>) -> Result<(), Error> {
     let shards = control.shard_count();
     for index in 0..shards {
         control.on_shard(index, |shard| async move { shard.close_volumes().await }).await?;
+        control.on_shard(index, |shard| async move { shard.leave_log().await }).await?;
     }
     let last = control.last_checkpoint().await;
     for index in 0..shards {

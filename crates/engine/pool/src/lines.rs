@@ -22,6 +22,7 @@ use forebay_device::UNIT;
 use forebay_raid::DiskSet;
 use forebay_runtime::Buf;
 use forebay_space::{Addr, ChunkKind, Ptr};
+use futures_util::future::try_join_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
@@ -74,15 +75,15 @@ impl Moving {
 }
 
 impl Shard {
-    /// Moves the oldest blocks that are durable in the log only, with what shares their lines.
-    pub async fn destage_lines(self: &Rc<Self>) -> Result<(), IoError> {
+    /// Moves the oldest blocks that are durable in the log only, with what shares their lines. False when others had them locked.
+    pub async fn destage_lines(self: &Rc<Self>) -> Result<bool, IoError> {
         // What has a place gives others theirs.
         let unplaced = self.place_staged().await;
         let oldest = match unplaced {
             Ok(()) => self.oldest_place(),
             Err(_) => self.placed.borrow().keys().next().copied(),
         };
-        let Some(oldest) = oldest else { return unplaced };
+        let Some(oldest) = oldest else { return unplaced.map(|()| true) };
         // After a failure less at a time may do: one block needs few nodes.
         let is_stuck = self.destage_stuck.get();
         let region = if is_stuck { None } else { self.whole_lines(oldest) };
@@ -96,6 +97,7 @@ impl Shard {
         let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
         let runs = runs(&placed);
         let mut guards = Vec::with_capacity(runs.len());
+        let mut locked = Vec::with_capacity(runs.len());
         let mut batch = Batch { moving: Vec::new(), contended: false };
         for (number, blocks) in runs {
             let dataset = datasets.iter().find(|dataset| dataset.number() == number);
@@ -107,14 +109,19 @@ impl Shard {
                     continue;
                 }
             }
-            batch.take(dataset, blocks);
+            locked.push((dataset, blocks));
         }
+        let completing = locked.iter().map(|(dataset, blocks)| self.complete_all(dataset, blocks.clone()));
+        try_join_all(completing).await?;
+        locked.into_iter().for_each(|(dataset, blocks)| batch.take(dataset, blocks));
+        let moving = batch.moving.iter_mut().flat_map(|moving| &mut moving.staged);
+        moving.for_each(|staged| staged.block = self.to_store(staged));
         if (batch.contended && self.contended.get() < CONTENDED_TRIES) || batch.moving.is_empty() {
             self.contended.set(self.contended.get() + 1);
             drop(guards);
             // Nothing is lost by letting the commit that supersedes them go first.
             self.rt.sleep(CONTENDED_DELAY).await;
-            return Ok(());
+            return Ok(false);
         }
         self.contended.set(0);
         let count: usize = batch.moving.iter().map(|moving| moving.staged.len()).sum();
@@ -124,11 +131,14 @@ impl Shard {
             self.plug(oldest, batch).await
         };
         drop(guards);
-        result.inspect(|()| self.destaged.set(self.destaged.get() + count as u64))
+        result.map(|()| self.destaged.set(self.destaged.get() + count as u64))?;
+        Ok(true)
     }
 
-    /// Places for blocks that an import found in the log: they had one then, and get another now.
+    /// Places for blocks that an import found in the log: they had one then, and get another now. And for those that came in parts, where they take
+    /// less than was held for them.
     pub async fn place_staged(self: &Rc<Self>) -> Result<(), IoError> {
+        self.pack_parts().await;
         if !self.has_unplaced.get() {
             return Ok(());
         }
@@ -312,7 +322,7 @@ impl Shard {
     async fn write_lines(self: &Rc<Self>, batch: Batch) -> Result<(), IoError> {
         let mut entry = self.pointers(&batch).await?;
         let done = entry.awaited();
-        self.submit_durable(entry).await;
+        self.submit_durable(entry, self.places_at_once()).await;
         done.await
     }
 

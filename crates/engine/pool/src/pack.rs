@@ -242,12 +242,19 @@ impl Shard {
         Packing::new(blocks)
     }
 
+    /// Makes a block smaller that is durable in the log, if it can be. Where space is held for 4 KiB blocks, what moves keeps out of it.
+    pub fn pack_moved(&self, dataset: &Dataset, data: Buf) -> Block {
+        let may = self.space.borrow().spare(0) == u64::MAX;
+        if may { self.squeeze(dataset, data) } else { Block::whole(data) }
+    }
+
     /// Packs a block that is durable in the log and was read from there.
     pub fn pack_staged(&self, dataset: &Dataset, block: u64) -> Block {
-        let data = dataset.staged.borrow()[&block].block.data.clone();
-        // Where space is held for 4 KiB blocks, what moves keeps out of it.
-        let may = self.space.borrow().spare(0) == u64::MAX;
-        let packed = if may { self.squeeze(dataset, data) } else { Block::whole(data) };
+        let (data, is_whole) = {
+            let staged = &dataset.staged.borrow()[&block];
+            (staged.block.data.clone(), staged.parts.is_none())
+        };
+        let packed = if is_whole { self.pack_moved(dataset, data) } else { Block::whole(data) };
         if let Some(staged) = dataset.staged.borrow_mut().get_mut(&block) {
             staged.block = packed.clone();
         }

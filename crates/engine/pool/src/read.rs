@@ -5,9 +5,10 @@
 //! the pointer has changed, the read starts over; only if it has not is the copy bad.
 
 use crate::cache::ReadFrom;
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, Newest};
 use crate::error::IoError;
 use crate::pack::Block;
+use crate::parts::IN_PART;
 use crate::shard::Shard;
 use crate::spec::Severity;
 use crate::turns::Turn;
@@ -53,7 +54,7 @@ impl Reader {
 }
 
 /// Where a block's contents are.
-enum Source {
+pub(crate) enum Source {
     Zeros,
     Memory(Buf),
     Ahead(Ptr, Buf),
@@ -77,7 +78,7 @@ impl Shard {
     }
 
     /// Where the contents of a stored block are.
-    fn source(&self, dataset: &Dataset, ptr: &Ptr) -> Source {
+    pub fn source(&self, dataset: &Dataset, ptr: &Ptr) -> Source {
         // What is stored of a packed block may be what somebody wrote as a smaller one, to the same place: the checksum is of that.
         let is_it = |sum: u128, data: &Buf| sum == ptr.sum.0 && data.len() == dataset.block_bytes();
         let addr = ptr.addr().0;
@@ -111,40 +112,51 @@ impl Shard {
 
     /// The same, without the cache.
     async fn find(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<Source, IoError> {
-        let ptr = loop {
-            if let Some(data) = dataset.newest(block, !reader.is_merger()) {
-                return Ok(Source::Memory(data));
-            }
-            let found = dataset.tree.borrow().lookup(block);
-            let (leaf, home) = match found {
-                Found::Hole => return Ok(Source::Zeros),
-                Found::At(ptr) => break ptr,
-                Found::Unloaded { leaf, home } => (leaf, home),
-            };
-            let still = || dataset.tree.borrow().lookup(block) == found;
-            let header = NodeHeader { pool: self.shared.id, owner: dataset.family(), level: 0, index: leaf };
-            let turn = self.turn_to_read(dataset, reader, &[NODE_BYTES]).await;
-            let node = self.read_node(&header, home, still).await?;
-            drop(turn);
-            let Some(ptrs) = node.map(|body| decode_ptrs(&body)) else { continue };
-            // Pending blocks may have been applied meanwhile; the loop looks again at everything.
-            let over = dataset.tree.borrow().overlaid(leaf, home, block % FANOUT, &ptrs);
-            let mut freed = Vec::new();
-            if self.change_tree(dataset, |tree| tree.load_leaf(leaf, home, ptrs, &mut freed)) {
-                if !active(Bug::ColdLeafForgetsOldPointer) {
-                    self.let_go(dataset, &freed);
+        loop {
+            match dataset.newest(block, !reader.is_merger()) {
+                Some(Newest::Whole(data)) => return Ok(Source::Memory(data)),
+                Some(Newest::Parts) => self.complete(dataset, block, reader).await?,
+                None => {
+                    // Pending blocks may have been applied when a leaf was read; the loop looks again at everything.
+                    if let Some(found) = self.look(dataset, block, reader).await? {
+                        return Ok(found);
+                    }
                 }
-                self.leaf_loaded(dataset.number(), leaf);
-                continue;
             }
-            // A checkpoint is resolving the leaf: use what was read without keeping it.
-            match over {
-                Some(Found::At(ptr)) => break ptr,
-                Some(Found::Hole) => return Ok(Source::Zeros),
-                _ => continue,
-            }
+        }
+    }
+
+    /// Where the tree has a block; nothing when its leaf had to be read for that, and who asks should look again.
+    pub async fn look(
+        &self,
+        dataset: &Dataset,
+        block: u64,
+        reader: Reader,
+    ) -> Result<Option<Source>, IoError> {
+        let source = |found| match found {
+            Found::Hole => Some(Source::Zeros),
+            Found::At(ptr) => Some(Source::Disk(ptr)),
+            Found::Unloaded { .. } => None,
         };
-        Ok(Source::Disk(ptr))
+        let found = dataset.tree.borrow().lookup(block);
+        let Found::Unloaded { leaf, home } = found else { return Ok(source(found)) };
+        let still = || dataset.tree.borrow().lookup(block) == found;
+        let header = NodeHeader { pool: self.shared.id, owner: dataset.family(), level: 0, index: leaf };
+        let turn = self.turn_to_read(dataset, reader, &[NODE_BYTES]).await;
+        let node = self.read_node(&header, home, still).await?;
+        drop(turn);
+        let Some(ptrs) = node.map(|body| decode_ptrs(&body)) else { return Ok(None) };
+        let over = dataset.tree.borrow().overlaid(leaf, home, block % FANOUT, &ptrs);
+        let mut freed = Vec::new();
+        if self.change_tree(dataset, |tree| tree.load_leaf(leaf, home, ptrs, &mut freed)) {
+            if !active(Bug::ColdLeafForgetsOldPointer) {
+                self.let_go(dataset, &freed);
+            }
+            self.leaf_loaded(dataset.number(), leaf);
+            return Ok(None);
+        }
+        // A checkpoint is resolving the leaf: use what was read without keeping it.
+        Ok(over.and_then(source))
     }
 
     /// Whether a block holds data, reading its leaf if need be.
@@ -214,10 +226,22 @@ impl Shard {
             ArrayError::Corrupt => ("fails its checksum on every copy", IoError::Corrupt),
             ArrayError::Io => ("cannot be read from any disk", IoError::Io),
         };
-        let message =
-            format!("{what} {why}. Restore it from a backup; overwriting the block clears the error");
+        self.lost(owner, &format!("{what} {why}"), error)
+    }
+
+    fn lost(&self, owner: Id, what: &str, error: IoError) -> IoError {
+        let message = format!("{what}. Restore it from a backup; overwriting the block clears the error");
         self.event(Severity::Error, "block.lost", &format!("{}/{owner}", self.shared.name), message);
         error
+    }
+
+    /// A block that is stored in part, with the rest lost: whoever wants all of it is told so.
+    pub fn lost_in_part(&self, owner: Id, block: u64) -> IoError {
+        self.lost(
+            owner,
+            &format!("block {block} is known in part only: the rest of it was lost"),
+            IoError::Corrupt,
+        )
     }
 
     /// Takes note of where blocks came from, if a client asked for them.
@@ -230,7 +254,7 @@ impl Shard {
     }
 
     /// Waits until a client may read what it does not find in memory, pieces of these sizes.
-    async fn turn_to_read(&self, dataset: &Dataset, reader: Reader, sizes: &[usize]) -> Option<Turn> {
+    pub async fn turn_to_read(&self, dataset: &Dataset, reader: Reader, sizes: &[usize]) -> Option<Turn> {
         if sizes.is_empty() {
             return None;
         }
@@ -288,7 +312,12 @@ impl Shard {
     }
 
     /// What is stored at `ptr`, which led to the block, and the block's contents. Nothing when the pointer is stale.
-    async fn fetch(&self, dataset: &Dataset, block: u64, ptr: Ptr) -> Result<Option<(Buf, Buf)>, IoError> {
+    pub async fn fetch(
+        &self,
+        dataset: &Dataset,
+        block: u64,
+        ptr: Ptr,
+    ) -> Result<Option<(Buf, Buf)>, IoError> {
         let still = || match dataset.tree.borrow().lookup(block) {
             Found::At(now) => now == ptr,
             // Nobody knows. Who asks again has the leaf.
@@ -299,14 +328,16 @@ impl Shard {
         if let Ok(data) = self.unpack(dataset, ptr.kind(), &stored) {
             return Ok(Some((stored, data)));
         }
-        let message = format!(
+        if ptr.kind() == IN_PART {
+            return Err(self.lost_in_part(dataset.id(), block));
+        }
+        let what = format!(
             "block {block} is as it was stored, but its {} bytes of kind {} do not expand to what was written: it was damaged in memory, or \
-             stored by a newer version. Restore it from a backup; overwriting the block clears the error",
+             stored by a newer version",
             ptr.bytes(),
             ptr.kind()
         );
-        self.event(Severity::Error, "block.lost", &format!("{}/{}", self.shared.name, dataset.id()), message);
-        Err(IoError::Corrupt)
+        Err(self.lost(dataset.id(), &what, IoError::Corrupt))
     }
 
     /// A block of `owner` as it is stored; nothing when it could not be verified and `still` says that the pointer is stale.

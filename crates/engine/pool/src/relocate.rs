@@ -104,10 +104,8 @@ impl Shard {
                 begun.push(one);
             }
         }
-        if self.data_in_log {
-            // What is promised there goes there, and the log's tail can move.
-            self.drain().await;
-        }
+        // What is promised there goes there, and the log's tail can move.
+        self.drain().await;
         begun
     }
 

@@ -195,6 +195,16 @@ impl Replay {
                 let blocks = blocks.into_iter().map(|block| (Block::whole(copy(block)), None)).collect();
                 shard.stage(&dataset, first, blocks, frame.sequence, 0);
             }
+            Record::Parts { dataset: number, block, block_bytes, parts } => {
+                let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
+                if block_bytes as usize != dataset.block_bytes() || block >= dataset.record.borrow().blocks()
+                {
+                    return staged_only.then_some(());
+                }
+                let copy = |(at, bytes): (u32, &[u8])| (at, shard.rt.arena().copy(bytes).freeze());
+                let parts: Vec<(u32, Buf)> = parts.into_iter().map(copy).collect();
+                shard.stage_parts(&dataset, block, &parts, None, frame.sequence);
+            }
             Record::Clear { dataset: number, first, count } => {
                 let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
                 unstage(&dataset, first, count);

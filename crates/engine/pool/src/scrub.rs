@@ -332,9 +332,7 @@ impl Shard {
         let next = chunks.last().map(|last| u64::from(last.0) + 1);
         self.scrub.at.set(next.map(|next| (PARITY, next)));
         let closed = chunks.into_iter().filter(|id| self.space.borrow_mut().begin_move(*id)).collect();
-        if self.data_in_log {
-            self.drain().await;
-        }
+        self.drain().await;
         closed
     }
 

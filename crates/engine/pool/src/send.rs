@@ -12,6 +12,7 @@ use crate::Engine;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::lineage::Snapshot;
+use crate::parts::IN_PART;
 use crate::read::{cut, follows};
 use crate::record::DatasetRecord;
 use crate::registry::{call, registry};
@@ -257,6 +258,10 @@ impl Shard {
 
     /// The blocks of a run of a snapshot, each as it is stored.
     async fn run_data(self: &Rc<Self>, snapshot: Id, first: u64, ptrs: &[Ptr]) -> Result<Vec<Buf>, IoError> {
+        let in_part = (first..).zip(ptrs).find(|(_, ptr)| ptr.kind() == IN_PART);
+        if let Some((block, _)) = in_part {
+            return Err(self.lost_in_part(snapshot, block));
+        }
         let mut runs: Vec<Vec<Ptr>> = Vec::new();
         for ptr in ptrs {
             match runs.last_mut() {

@@ -197,6 +197,10 @@ pub(crate) struct Shard {
     pub destage_stuck: Cell<bool>,
     /// Whether blocks that are staged may have no place, as after an import.
     pub has_unplaced: Cell<bool>,
+    /// Entries of the last commit.
+    pub committed_together: Cell<usize>,
+    /// Blocks that came in parts to volumes that compress, by the number of these.
+    pub to_be_packed: RefCell<Vec<(u32, u64)>>,
     /// Whether somebody looks for space for what is staged.
     pub finding_space: Cell<bool>,
     pub destage_work: Signal,
@@ -340,6 +344,8 @@ impl Shard {
             plugging: Cell::new(false),
             draining: Cell::new(0),
             has_unplaced: Cell::new(false),
+            committed_together: Cell::new(0),
+            to_be_packed: RefCell::default(),
             contended: Cell::new(0),
             numbers: RefCell::default(),
             promises: RefCell::default(),

@@ -68,10 +68,8 @@ impl Shard {
                 closed.push(id);
             }
         }
-        if self.data_in_log {
-            // What is promised there goes there.
-            self.drain().await;
-        }
+        // What is promised there goes there.
+        self.drain().await;
         (closed, end)
     }
 

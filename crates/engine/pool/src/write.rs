@@ -27,6 +27,9 @@ const COMPARE_BYTES_MAX: usize = 1 << 20;
 /// On a pool with log disks, what clients write up to this size goes to the log first, in whole blocks; larger data is faster on the data disks.
 const IN_LOG_BYTES_MAX: usize = 64 << 10;
 
+/// So little of who waits alone goes to the log first on any pool, in blocks and as it came.
+const ALONE_BYTES_MAX: usize = 16 << 10;
+
 /// A write whose blocks are locked and which can be queued; `wait`: it is acknowledged when it is durable.
 struct Locked<'a> {
     guard: RangeGuard<'a>,
@@ -53,17 +56,18 @@ pub(crate) struct Room {
 
 /// Room in the log for a write.
 pub(crate) struct LogRoom {
-    /// Nothing when no blocks can be waiting there for theirs.
-    pub claim: Option<LogClaim>,
+    pub claim: LogClaim,
     /// Whether the data goes there as well, so far as it has no lines of its own: then there is room for all of it.
     takes_data: bool,
+    /// And whether it does so as it came, in parts of blocks: whoever else wants these waits until that is applied.
+    takes_parts: bool,
 }
 
 impl Entry {
     /// Keeps the room until it is over; where it goes to many places, its turn costs as much.
     fn takes(&mut self, flow: &Flow, mut room: Room) {
         flow.amend(&mut room.turn, Work::write(self.stored_bytes() as u64, self.places()));
-        (self.room, self.turn) = (room.log.claim, Some(room.turn));
+        (self.room, self.turn) = (Some(room.log.claim), Some(room.turn));
     }
 }
 
@@ -138,7 +142,7 @@ impl LocalVolume {
         let mut places = PlacesClaim::none(&self.shard);
         let (mut turn, mut has_waited) = (None, false);
         loop {
-            let room = self.claim(len, prepared.logged()).await?;
+            let room = self.claim(len, prepared.logged(), self.is_durable(fua)).await?;
             let guard = self.dataset.locks.lock(first, last).await;
             if let Some(expected) = expected
                 && let Some(byte) = self.compare(at, expected, first, last).await?
@@ -176,8 +180,10 @@ impl LocalVolume {
         // Past the gate, only who waits for what he has written is bounded.
         let wait = wait || pass.is_none();
         entry.pass = pass;
+        // What parts are parts of, nobody knows before they are applied.
+        let has_parts = entry.changes.iter().any(|change| matches!(change, Change::Parts { .. }));
         let done = self.queue(entry, wait);
-        drop(guard);
+        let _guard = has_parts.then_some(guard);
         finish(done).await
     }
 
@@ -201,24 +207,30 @@ impl LocalVolume {
     }
 
     /// Room in the log for a write of `asked` bytes of which `blocks` blocks have no lines of their own. Their data goes to the log first if a client waits for
-    /// little, and where there is parity.
-    pub async fn claim_log(&self, asked: usize, blocks: u64) -> Result<LogRoom, IoError> {
+    /// little, and the log has disks of its own or it is the only one that waits; and where there is parity.
+    pub async fn claim_log(&self, asked: usize, blocks: u64, durable: bool) -> Result<LogRoom, IoError> {
         let (shard, bytes) = (&self.shard, blocks as usize * self.dataset.block_bytes());
-        if !shard.data_in_log {
-            return Ok(LogRoom { claim: None, takes_data: false });
-        }
         let is_small = asked <= IN_LOG_BYTES_MAX && shard.fits_into_log(blocks, self.dataset.block_bytes());
-        let takes_data = is_small || shard.space.borrow().has_lines();
-        let began = shard.rt.now();
-        let claim = shard.staging_room(if takes_data { bytes } else { 0 }).await?;
-        self.flow().tally.waited_for_room(shard.rt.now().since(began));
-        Ok(LogRoom { claim: Some(claim), takes_data })
+        let is_alone = durable && asked <= ALONE_BYTES_MAX && shard.is_quiet();
+        let goes_first = shard.data_in_log || (is_alone && bytes <= IN_LOG_BYTES_MAX);
+        let takes_data = (is_small && goes_first) || shard.space.borrow().has_lines();
+        let bytes = if takes_data { bytes } else { 0 };
+        let claim = match shard.claim_staging_room(bytes) {
+            Some(claim) => claim,
+            None => {
+                let began = shard.rt.now();
+                let claim = shard.staging_room(bytes).await?;
+                self.flow().tally.waited_for_room(shard.rt.now().since(began));
+                claim
+            }
+        };
+        Ok(LogRoom { claim, takes_data, takes_parts: is_small && goes_first && is_alone })
     }
 
     /// What a write of `bytes` waits for before it locks its blocks.
-    async fn claim(&self, bytes: usize, logged: u64) -> Result<Room, IoError> {
+    async fn claim(&self, bytes: usize, logged: u64, durable: bool) -> Result<Room, IoError> {
         // The log first: while it is full, nobody's turn passes unused.
-        let log = self.claim_log(bytes, logged).await?;
+        let log = self.claim_log(bytes, logged, durable).await?;
         Ok(Room { turn: self.flow().turn(Work::write(bytes as u64, 1)).await, log })
     }
 
@@ -245,8 +257,9 @@ impl LocalVolume {
         let (shard, claim, block_bytes) = (&self.shard, self.dataset.claim(), self.dataset.block_bytes());
         let nodes = self.dataset.nodes_over(once(blocks.clone()));
         let mut merged;
+        let in_parts = room.log.takes_parts && self.comes_in_parts(at, prepared);
         let prepared = match prepared {
-            unpacked if self.packs_later(unpacked) => {
+            unpacked if !in_parts && self.packs_later(unpacked) => {
                 let Prepared::Bare { data, .. } = unpacked else { unreachable!("it is not packed") };
                 let mut packing = shard.pack_all(&self.dataset, self.merge(at, data, &blocks).await?).await;
                 if places.count() > 0 {
@@ -268,6 +281,13 @@ impl LocalVolume {
                 let (changes, lines) =
                     packing.changes(&self.dataset, blocks.start, places, room.log.takes_data);
                 (changes, lines, nodes)
+            }
+            Prepared::Bare { data, count, .. } if in_parts => {
+                let wanted = Wanted::whole(block_bytes, *count as usize);
+                let Some(nodes) = shard.at_hand(&wanted, nodes, claim, places).await? else {
+                    return Ok(None);
+                };
+                (self.parts(at, data, places.take_first(*count as usize)), Vec::new(), nodes)
             }
             Prepared::Bare { data, count, lines } => {
                 let parts = self.merge(at, data, &blocks).await?;
@@ -293,6 +313,12 @@ impl LocalVolume {
             shard.write_ahead(&mut entry).await;
         }
         Ok(Some((entry, durable)))
+    }
+
+    /// Whether it can go to the log just as it came, and some of its blocks are not whole.
+    fn comes_in_parts(&self, at: u64, prepared: &Prepared) -> bool {
+        let Prepared::Bare { data, lines, .. } = prepared else { return false };
+        lines.as_ref().is_none_or(|lines| lines.count() == 0) && !self.is_whole(at, data)
     }
 
     /// Whether it is packed when its blocks are complete.
@@ -323,6 +349,26 @@ impl LocalVolume {
             changes.push(Change::Data { dataset, first, blocks });
         }
         changes
+    }
+
+    /// What writes `data` just as it came by way of the log: what of it is not a whole block, as parts of blocks.
+    fn parts(&self, at: u64, data: &[Buf], places: Vec<Ptr>) -> Vec<Change> {
+        let block_bytes = self.dataset.block_bytes();
+        let mut cutter = Cutter::new(&self.shard.rt, data.to_vec());
+        let (first, mut skip) = (at / block_bytes as u64, (at % block_bytes as u64) as usize);
+        let piece = |(block, place): (u64, Ptr)| {
+            let from = std::mem::take(&mut skip);
+            let mut piece = self.shard.rt.arena().take(cutter.left().min(block_bytes - from));
+            cutter.copy_to(&mut piece);
+            let (dataset, piece) = (self.dataset.clone(), piece.freeze());
+            match piece.len() == block_bytes {
+                true => {
+                    Change::Data { dataset, first: block, blocks: vec![(Block::whole(piece), Some(place))] }
+                }
+                false => Change::Parts { dataset, block, parts: vec![(from as u32, piece)], place },
+            }
+        };
+        (first..).zip(places).map(piece).collect()
     }
 
     /// Waits for the places that a write lacks, with nothing held, and makes sure that there are nodes for it. Where there is room for whole blocks

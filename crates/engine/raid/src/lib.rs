@@ -68,6 +68,9 @@ impl DiskSet {
     pub fn union(&mut self, other: &DiskSet) {
         self.0.iter_mut().zip(other.0).for_each(|(word, more)| *word |= more);
     }
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
 }
 
 /// Completes when the disk's failure is recorded where an import will find it.
@@ -305,19 +308,30 @@ impl Array {
 
     /// Like [`Array::write`], of the same bytes to every slot, however many they are.
     pub fn write_copies(&self, slots: &[SlotRef], offset: u64, parts: Vec<Buf>) -> Writing {
-        self.write_each(slots, |member, slot| member.layout.slot_at(slot.slot) + offset, parts, slots.len())
+        self.write_each(slots, slots.len(), |member, slot| {
+            member.disk.write(member.layout.slot_at(slot.slot) + offset, parts.clone())
+        })
+    }
+
+    /// The same, durable without a flush.
+    pub fn write_copies_durable(&self, slots: &[SlotRef], offset: u64, parts: Vec<Buf>) -> Writing {
+        self.write_each(slots, slots.len(), |member, slot| {
+            member.disk.write_durable(member.layout.slot_at(slot.slot) + offset, parts.clone())
+        })
     }
 
     fn write_each(
         &self,
         slots: &[SlotRef],
-        at: impl Fn(&Member, &SlotRef) -> u64,
-        parts: Vec<Buf>,
         too_many: usize,
+        write: impl Fn(&Member, &SlotRef) -> Completion<Result<(), DiskError>>,
     ) -> Writing {
         let mut writing = Writing::new(too_many);
         for slot in slots {
-            self.write_slot(slot, |member| at(member, slot), parts.clone(), &mut writing);
+            match self.member(slot.disk) {
+                Some(member) => writing.parts.push((slot.disk, write(member, slot))),
+                None => writing.lack(slot.disk),
+            }
         }
         writing
     }
@@ -350,8 +364,9 @@ impl Array {
 
     /// Starts writing a chunk record to alternate 0 or 1 beside each slot in service.
     pub fn write_record(&self, slots: &[SlotRef], alternate: u8, record: Buf) -> Writing {
-        let at = |member: &Member, slot: &SlotRef| member.layout.record_at(slot.slot, alternate);
-        self.write_each(slots, at, vec![record], self.lacking_too_many(slots))
+        self.write_each(slots, self.lacking_too_many(slots), |member, slot| {
+            member.disk.write(member.layout.record_at(slot.slot, alternate), vec![record.clone()])
+        })
     }
 
     /// Reads the chunk record in an alternate, from the first copy that `check` accepts.

@@ -62,6 +62,12 @@ pub enum Bug {
     MovedBlockForgetsKind,
     /// A write of part of a block zeroes the rest of it.
     PartialBlockZeroed,
+    /// A block of which only a part is known is taken for whole.
+    PartsReadAsWhole,
+    /// Parts of a block are found in the newest frame that has any.
+    PartsForgetOlderFrame,
+    /// What cannot be read of a block that is known in part is stored as zeros.
+    LostRestBecomesZeros,
     /// A discard changes the tree but is not logged.
     DiscardNotLogged,
     /// A resize is acknowledged without being logged.
@@ -166,7 +172,7 @@ pub enum Bug {
 
 impl Bug {
     /// What the simulator's suite must catch.
-    pub const ALL: [Bug; 70] = [
+    pub const ALL: [Bug; 73] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -193,6 +199,9 @@ impl Bug {
         Bug::ZerosFreeNothing,
         Bug::MovedBlockForgetsKind,
         Bug::PartialBlockZeroed,
+        Bug::PartsReadAsWhole,
+        Bug::PartsForgetOlderFrame,
+        Bug::LostRestBecomesZeros,
         Bug::DiscardNotLogged,
         Bug::ResizeNotLogged,
         Bug::CatalogBeforeTree,

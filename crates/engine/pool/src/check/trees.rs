@@ -4,6 +4,7 @@
 //! dataset takes for shared its parent has indeed, at the same place: otherwise it points to space that somebody freed.
 
 use super::{Checker, Space};
+use crate::parts::IN_PART;
 use crate::record::{DatasetKind, DatasetRecord};
 use forebay_base::Checksum;
 use forebay_space::Ptr;
@@ -223,7 +224,8 @@ impl Checker {
         let (record, ptr) = (of.record, &place.ptr);
         let what = format!("{}: block {block}", name(record));
         let whole = 1 << record.block_shift;
-        let fits = if ptr.kind() == 0 { ptr.bytes() == whole } else { ptr.bytes() < whole };
+        let fits =
+            if [0, IN_PART].contains(&ptr.kind()) { ptr.bytes() == whole } else { ptr.bytes() < whole };
         if block >= record.blocks() || !fits {
             self.report.problem(format!("{what} does not belong to a volume of its size"));
         }
@@ -243,6 +245,10 @@ impl Checker {
         match self.array.read(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await {
             Ok(good) => {
                 self.report.blocks += 1;
+                if ptr.kind() == IN_PART {
+                    self.report.problem(format!("{what} is known in part only: the rest of it was lost"));
+                    return;
+                }
                 let mut block = vec![0; whole as usize];
                 if ptr.kind() != 0 && self.codec.unpack(ptr.kind(), &good.bytes, &mut block).is_err() {
                     self.report.problem(format!("{what} does not expand to what was written"));

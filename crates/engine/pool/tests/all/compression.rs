@@ -41,7 +41,7 @@ impl Pool {
         Volume::open(&self.rt, info.id).expect("open")
     }
 
-    async fn info(&self, name: &str) -> VolumeInfo {
+    pub async fn info(&self, name: &str) -> VolumeInfo {
         self.engine.volume(&format!("tank/{name}")).await.expect("there")
     }
 
@@ -55,10 +55,33 @@ impl Pool {
     }
 
     pub async fn again(&self) {
+        assert_eq!(self.problems().await, Vec::<String>::new());
+    }
+
+    /// Exports the pool, and imports it again; what the checker finds meanwhile.
+    pub async fn problems(&self) -> Vec<String> {
         self.engine.pool_export("tank").await.expect("exported");
         let report = check(&self.rt, &self.paths).await.expect("checked");
-        assert_eq!(report.problems, Vec::<String>::new());
         self.engine.pool_import("tank", self.paths.clone(), Import::default()).await.expect("imported");
+        report.problems
+    }
+
+    /// The power fails, and what was not durable is gone.
+    pub async fn crash(&self) {
+        let images = self.world.power_loss(|_, _| Fate::Lost);
+        self.engine.pool_export("tank").await.expect("exported");
+        images.into_iter().enumerate().for_each(|(disk, image)| self.world.set_image(disk, image));
+        self.engine.pool_import("tank", self.paths.clone(), Import::default()).await.expect("imported");
+    }
+
+    pub async fn checkpoint(&self) {
+        self.engine.checkpoint("tank").await.expect("it is durable");
+    }
+
+    /// Takes a snapshot, for which all that is in the log goes to its place, and deletes it again.
+    pub async fn settle(&self, volume: &str) {
+        self.snapshot(volume, "settled").await;
+        self.engine.snapshot_delete(&format!("tank/{volume}@settled")).await.expect("deleted");
     }
 
     /// What came after this second.

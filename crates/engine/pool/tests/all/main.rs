@@ -7,6 +7,7 @@ mod formats;
 mod gather;
 mod levels;
 mod moving;
+mod parts;
 mod projects;
 mod quota;
 mod snapshots;

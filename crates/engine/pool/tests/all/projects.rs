@@ -499,7 +499,7 @@ fn a_crash_leaves_all_volumes_with_the_old_or_the_new() {
                         told.set(next);
                     }
                 }));
-                pool.rt.sleep(Duration::from_micros(random.below(1500))).await;
+                pool.rt.sleep(Duration::from_micros(random.below(300))).await;
                 let told = acknowledged.get();
                 pool.crash().await;
                 let project = pool.engine.project("tank/db").await.expect("there").properties;
