@@ -66,15 +66,16 @@ impl Parts {
 }
 
 /// A block of which parts are known, in the form that it is stored in when the rest is lost. Where all but a few bytes are known, the last part
-/// loses as many as it takes to say so.
+/// loses as many as it takes to say so; and of parts of a few bytes each, those are lost for which there is no room to say where they are.
 fn in_part(data: &Buf, parts: &Parts, mut into: BufMut) -> Block {
-    let mut left = into.len() - 4 - 8 * parts.0.len();
+    let parts = &parts.0[..parts.0.len().min(into.len() / 16)];
+    let mut left = into.len() - 4 - 8 * parts.len();
     let cut = |part: &Range<u32>| {
         let len = part.len().min(left);
         left -= len;
         (part.start, &data[part.start as usize..][..len])
     };
-    let parts: Vec<(u32, &[u8])> = parts.0.iter().map(cut).collect();
+    let parts: Vec<(u32, &[u8])> = parts.iter().map(cut).collect();
     let mut w = Writer::new(&mut into);
     w.u32(parts.len() as u32);
     for (at, bytes) in &parts {
@@ -300,6 +301,16 @@ mod tests {
             );
             assert!((0..BLOCK).all(|at| !told(&found, at) || back[at] == data[at]), "seed {seed}");
         }
+    }
+
+    #[test]
+    fn more_parts_than_there_is_room_for_are_left_out() {
+        let arena = Arena::new();
+        let mut parts = Parts::default();
+        (0..BLOCK as u32).step_by(2).for_each(|at| parts.add(at..at + 1));
+        let stored = in_part(&arena.take_zeroed(BLOCK).freeze(), &parts, arena.take_zeroed(BLOCK)).stored();
+        let found = read_parts(&stored, &mut [0; BLOCK]).expect("it was written so");
+        assert!(found.0.len() == BLOCK / 16 && parts.cover(&found));
     }
 
     #[test]
