@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Blocks that one destage entry moves: their data makes one large write.
-const BLOCKS_MAX: usize = 128;
+pub(crate) const BLOCKS_MAX: usize = 128;
 /// Where clients have the same disks, no more is left in the log unless nobody can move it: snapshots wait until it has.
 const BESIDE_CLIENTS_BYTES_MAX: u64 = 1 << 20;
 /// Places that are written at a time beside clients: who is alone with a write waits for no more than these at the disks.
@@ -179,7 +179,7 @@ impl Shard {
     }
 
     /// In how many places staged blocks are completed and written at a time. Where clients have the same disks and nobody waits for it: in few.
-    fn destaged_at_once(&self) -> usize {
+    pub fn destaged_at_once(&self) -> usize {
         let is_gentle = !self.data_in_log && !self.is_waited_for();
         self.places_at_once().min(if is_gentle { PLACES_BESIDE_CLIENTS } else { BLOCKS_MAX })
     }

@@ -7,6 +7,7 @@
 //! complete. So what was acknowledged is not given up for what no disk has any more, and nobody is given anything else instead.
 
 use crate::dataset::{Dataset, Staged};
+use crate::destage::BLOCKS_MAX;
 use crate::error::IoError;
 use crate::pack::Block;
 use crate::places::PlacesClaim;
@@ -20,15 +21,14 @@ use forebay_compress::Compression;
 use forebay_runtime::{Buf, BufMut};
 use forebay_space::Ptr;
 use forebay_tree::Found;
+use futures_util::FutureExt;
 use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use std::ops::Range;
 use std::rc::Rc;
 
 /// The form of a block in a pointer: number of parts, where each begins and how long it is, and their bytes.
 pub(crate) const IN_PART: u8 = 5;
-
-/// Blocks that are packed at the same time.
-const PACKED_AT_ONCE: usize = 64;
 
 /// Which bytes of a block are known: ranges in order that do not touch each other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -214,15 +214,15 @@ impl Shard {
         Ok(())
     }
 
-    /// Packs some of the blocks that came in parts, so far as they can be completed and places are at hand that are as small as they get. Others are
+    /// Packs the oldest of the blocks that came in parts, which move next, so far as they can be completed and places are at hand that are as small as they get. Others are
     /// stored as they are.
     pub async fn pack_parts(self: &Rc<Self>) {
         let some = {
             let mut all = self.to_be_packed.borrow_mut();
-            let count = all.len().min(PACKED_AT_ONCE);
+            let count = all.len().min(BLOCKS_MAX);
             all.drain(..count).collect::<Vec<_>>()
         };
-        join_all(some.into_iter().map(|(number, block)| async move {
+        let packing = some.into_iter().map(|(number, block)| async move {
             let dataset = self.datasets.borrow().get(&number).cloned()?;
             self.complete(&dataset, block, Reader::Copier).await.ok()?;
             let is_it = |staged: &&Staged| staged.parts.is_none() && staged.block.size().is_whole();
@@ -241,8 +241,8 @@ impl Shard {
             }
             self.replace_place(&dataset, block, places.take_first(1)[0], |place| place.is_some());
             Some(())
-        }))
-        .await;
+        });
+        stream::iter(packing).for_each_concurrent(self.destaged_at_once(), |packing| packing.map(drop)).await;
     }
 
     /// A staged block as it is to be stored; in part, if it is not complete now.
