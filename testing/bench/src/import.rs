@@ -40,6 +40,7 @@ pub fn fill(disk: &Path, records: u64) -> Outcome<()> {
         disks: vec![disk.display().to_string()],
         log_disks: Vec::new(),
         spare_disks: Vec::new(),
+        cache_disks: Vec::new(),
         enclosures: Vec::new(),
         sectors: Vec::new(),
         shards: 1,

@@ -47,7 +47,7 @@ async fn fill_and_load(rt: Rt, disk: String, work: Work, requests: usize) -> Out
         cores,
         EngineConfig { memory: MEMORY.1, events: Arc::new(|_| {}), host: Host::default() },
     );
-    engine.pool_create(engine_pool(disk)).await.context("pool create")?;
+    engine.pool_create(engine_pool(vec![disk])).await.context("pool create")?;
     let volume = engine.volume_create(thin_volume("volume", VOLUME)).await.context("volume create")?;
     let fill = Places::whole(&SEQUENTIAL_WRITE, VOLUME);
     drive(&rt, volume.id, SEQUENTIAL_WRITE, fill, None).await.context("filling")?;

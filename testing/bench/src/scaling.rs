@@ -1,7 +1,8 @@
-//! `forebay-bench --scaling`: what a second core brings, and what memory a large volume takes.
+//! `forebay-bench --scaling`: what more cores bring, and what memory a large volume takes.
 //!
-//! Cores: the engine in this process, on a file in memory so that processors are the limit; one shard with one volume beside two shards with a volume
-//! each, by turns. The load runs on the cores that it asks.
+//! Cores: the engine in this process, on files in memory so that processors are the limit; one shard with one volume beside two, four … shards with a
+//! volume each, as many as the machine has processors, by turns. The load runs on the cores that it asks. There is a file for each shard and one
+//! more, which the pool keeps free: the kernel lets only one write to a file at a time, unlike to a disk.
 //!
 //! Memory: a volume is written from end to end on a file, and what the process holds more after the last third is written is told for a TiB:
 //! with a cache that all leaves of the tree fit in, and with the smallest. The C library's allocator tells what is held: what of it is resident, and
@@ -13,7 +14,8 @@ use crate::systems::{InProcess, POOL, Running, thin_volume, wait};
 use crate::{MEMORY, written_file};
 use forebay_base::{GIB, MIB, TIB};
 use forebay_e2e::host::{Context, Directory, Outcome};
-use std::path::Path;
+use std::path::PathBuf;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 const WORKS: [Work; 3] = [
@@ -26,6 +28,7 @@ const LARGE_MEMORY: u64 = GIB;
 
 /// How much is measured.
 struct Scale {
+    /// Bytes of each file, and of the volume for each core.
     file: u64,
     volume: u64,
     rounds: u64,
@@ -35,9 +38,9 @@ struct Scale {
 }
 
 const FULL: Scale =
-    Scale { file: 2 * GIB, volume: 512 * MIB, rounds: 5, run: Duration::from_secs(1), large: 12 * GIB };
+    Scale { file: GIB, volume: 512 * MIB, rounds: 5, run: Duration::from_secs(1), large: 12 * GIB };
 const QUICK: Scale =
-    Scale { file: 256 * MIB, volume: 32 * MIB, rounds: 1, run: Duration::from_millis(100), large: 256 * MIB };
+    Scale { file: 128 * MIB, volume: 32 * MIB, rounds: 1, run: Duration::from_millis(100), large: 256 * MIB };
 
 pub fn run(quick: bool) -> Outcome {
     let scale = if quick { QUICK } else { FULL };
@@ -61,8 +64,8 @@ struct Side {
 }
 
 impl Side {
-    fn create(cores: usize, disk: &Path, size: u64) -> Outcome<Side> {
-        let engine = InProcess::on_cores(cores, disk, size, MEMORY.1)?;
+    fn create(cores: usize, disks: &[PathBuf], size: u64) -> Outcome<Side> {
+        let engine = InProcess::on_cores(cores, disks, size, MEMORY.1)?;
         let mut volumes = vec![engine.volume().clone()];
         for core in 1..cores {
             let spec = thin_volume(&format!("volume-{core}"), size);
@@ -94,26 +97,47 @@ impl Side {
 
 fn cores(scale: &Scale) -> Outcome<Vec<Figure>> {
     let directory = Directory::in_memory("bench-scaling")?;
-    let file = |name: &str| written_file(&directory, name, scale.file);
-    let sides =
-        [Side::create(1, &file("one")?, scale.volume)?, Side::create(2, &file("two")?, scale.volume)?];
+    let most = available_parallelism().context("processors")?.get().max(2);
+    let counts: Vec<usize> = (0..).map(|doubled| 1 << doubled).take_while(|count| *count <= most).collect();
+    let side = |count: &usize| {
+        let file = |nth| written_file(&directory, &format!("{count}-{nth}"), scale.file);
+        let disks = (0..*count + 1).map(file).collect::<Outcome<Vec<_>>>()?;
+        Side::create(*count, &disks, scale.volume)
+    };
+    let sides: Vec<Side> = counts.iter().map(side).collect::<Outcome<_>>()?;
     let mut figures = Vec::new();
     for work in WORKS {
-        let (mut iops, mut cpu) = ([const { Vec::new() }; 2], Vec::new());
+        let mut iops = vec![Vec::new(); sides.len()];
+        let mut cpu = iops.clone();
         for round in 0..scale.rounds {
-            for at in [round as usize % 2, (round as usize + 1) % 2] {
+            for turn in 0..sides.len() {
+                let at = (turn + round as usize) % sides.len();
                 let (rate, each) = sides[at].run(work, scale.run, round * 2 + 1)?;
                 iops[at].push(rate);
-                if at == 0 {
-                    cpu.push(each * 1000.0);
-                }
+                cpu[at].push(each * 1000.0);
             }
         }
-        let [one, two] = iops.map(|iops| Median::of(iops.into_iter()).value);
-        let cpu = Median::of(cpu.into_iter()).value;
+        let median = |all: &Vec<f64>| Median::of(all.iter().copied()).value;
+        let (one, cpu) = (median(&iops[0]), cpu.iter().map(median).collect::<Vec<_>>());
         figures.push(Figure::new(format!("{}, one shard in memory, IOPS", work.name), one, None));
-        figures.push(Figure::new(format!("{}, processor ns of each, the load's too", work.name), cpu, None));
-        figures.push(Figure::new(format!("{}, two shards ÷ one", work.name), two / one, at_least(1.7)));
+        figures.push(Figure::new(
+            format!("{}, processor ns of each, the load's too", work.name),
+            cpu[0],
+            None,
+        ));
+        for ((count, iops), cpu) in counts.iter().zip(&iops).zip(&cpu).skip(1) {
+            let goal = if *count == 2 { at_least(1.7) } else { None };
+            figures.push(Figure::new(
+                format!("{}, {count} shards ÷ one", work.name),
+                median(iops) / one,
+                goal,
+            ));
+            figures.push(Figure::new(
+                format!("{}, {count} shards, processor ns of each", work.name),
+                *cpu,
+                None,
+            ));
+        }
     }
     Ok(figures)
 }

@@ -15,7 +15,7 @@ use forebay_pool::{
 use forebay_runtime::{Cores, Rt, uring};
 use std::cell::RefCell;
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
@@ -60,17 +60,18 @@ impl Ages for InProcess {
 
 impl InProcess {
     pub fn create(disk: &Path, size: u64, memory: u64) -> Outcome<InProcess> {
-        InProcess::on_cores(1, disk, size, memory)
+        InProcess::on_cores(1, &[disk.to_path_buf()], size, memory)
     }
 
     /// With as many shards as cores.
-    pub fn on_cores(count: usize, disk: &Path, size: u64, memory: u64) -> Outcome<InProcess> {
+    pub fn on_cores(count: usize, disks: &[PathBuf], size: u64, memory: u64) -> Outcome<InProcess> {
         let (cores, running) = uring::start(count).context("io_uring")?;
         let engine = Engine::new(
             cores.clone(),
             EngineConfig { memory, events: Arc::new(|_| {}), host: Host::default() },
         );
-        let pool = PoolSpec { shards: count, ..engine_pool(disk.display().to_string()) };
+        let disks = disks.iter().map(|disk| disk.display().to_string()).collect();
+        let pool = PoolSpec { shards: count, ..engine_pool(disks) };
         wait(engine.pool_create(pool)).context("pool create")?;
         let volume = wait(engine.volume_create(thin_volume("volume", size))).context("volume create")?;
         Ok(InProcess {
@@ -144,13 +145,14 @@ impl Drop for InProcess {
     }
 }
 
-pub fn engine_pool(disk: String) -> PoolSpec {
+pub fn engine_pool(disks: Vec<String>) -> PoolSpec {
     PoolSpec {
         name: POOL.into(),
         layout: Layout::Single,
-        disks: vec![disk],
+        disks,
         log_disks: Vec::new(),
         spare_disks: Vec::new(),
+        cache_disks: Vec::new(),
         enclosures: Vec::new(),
         sectors: Vec::new(),
         shards: 1,
