@@ -80,6 +80,7 @@ fn set_up(appliance: &Appliance) -> Result<(), Failure> {
                 disks,
                 log_disks: Vec::new(),
                 spare_disks: Vec::new(),
+                cache_disks: Vec::new(),
                 enclosures: Default::default(),
                 sectors: Default::default(),
                 shards: None,

@@ -158,6 +158,72 @@ fn disks_are_replaced_taken_out_and_back_added_and_removed() {
     daemon.stop();
 }
 
+/// Reads everything in an order in which no two neighbours follow each other, and compares.
+fn check_at_random(daemon: &Daemon, round: u64) {
+    let mut nbd = Nbd::open(&daemon.nbd, "tank/v");
+    for block in (0..BLOCKS).map(|nth| nth * 97 % BLOCKS) {
+        let read = nbd.read(block * BLOCK_BYTES as u64, BLOCK_BYTES);
+        assert!(read == content(block, round), "block {block} of round {round}");
+    }
+}
+
+/// Blocks that clients had from cache disks, in the last minutes.
+fn from_cache(place: &Place) -> f64 {
+    let answer = place.json(&["stat", "query", "cache.blocks[source]"]);
+    let lines = answer["lines"].as_array().unwrap().iter();
+    lines.filter(|line| line["labels"]["source"] == "flash").filter_map(|line| line["value"].as_f64()).sum()
+}
+
+#[test]
+fn a_cache_disk_serves_after_a_restart_and_is_lost_without_harm() {
+    let place = Place::new();
+    for name in ["a", "b", "c", "d"] {
+        place.disk(name, DISK_BYTES);
+    }
+    let daemon = Daemon::start(&place);
+    let create = ["pool", "create", "tank", "--layout", "mirror", "a", "b"];
+    place.run(&[&create[..], &["--cache", "a"]].concat()).expect(2).says("one role");
+    let plan = place.json(&[&create[..], &["--cache", "c", "--dry-run"]].concat());
+    assert!(plan["changes"].to_string().contains("read at random"), "{plan}");
+    place.run(&[&create[..], &["--cache", "c"]].concat()).expect(0);
+    place.run(&["volume", "create", "tank/v", "--size", "64M"]).expect(0);
+    write(&daemon, 1);
+    daemon.stop();
+    let daemon = Daemon::start(&place);
+    check_at_random(&daemon, 1);
+    daemon.kill();
+    let daemon = Daemon::start(&place);
+    assert_eq!(
+        (disks(&place, "cache"), disks(&place, "online")),
+        (vec!["c".into()], vec!["a".into(), "b".into()])
+    );
+    wait_until("the cache disk serves", || {
+        check_at_random(&daemon, 1);
+        place.run(&["pool", "export", "tank"]).expect(0);
+        place.run(&["pool", "import", "tank", "a", "b", "c"]).expect(0);
+        from_cache(&place) > 0.0
+    });
+
+    // Somebody writes over it, and it is another disk's, and gone.
+    place.run(&["disk", "offline", "tank/c", "--yes"]).expect(4).says("disk remove");
+    fs::OpenOptions::new().write(true).open(place.path().join("c")).unwrap().set_len(0).unwrap();
+    fs::OpenOptions::new().write(true).open(place.path().join("c")).unwrap().set_len(DISK_BYTES).unwrap();
+    check_at_random(&daemon, 1);
+    daemon.kill();
+    fs::remove_file(place.path().join("c")).unwrap();
+    let daemon = Daemon::start(&place);
+    check_at_random(&daemon, 1);
+    assert_eq!(disks(&place, "empty"), [""]);
+    place.run(&["disk", "remove", "tank/2", "--yes"]).expect(0);
+    place.run(&["pool", "add", "tank", "d", "--cache"]).expect(0);
+    assert_eq!(disks(&place, "cache"), ["d"]);
+    check_at_random(&daemon, 1);
+    place.run(&["disk", "remove", "tank/d", "--yes"]).expect(0);
+    place.run(&["pool", "status", "tank"]).expect(0);
+    check_at_random(&daemon, 1);
+    daemon.stop();
+}
+
 #[test]
 fn a_pool_gets_another_group_and_then_loses_a_disk_of_each() {
     let place = Place::new();

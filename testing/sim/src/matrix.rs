@@ -9,6 +9,7 @@
 use crate::crash::{self, Plan};
 use crate::harness::Failure;
 use crate::lineage;
+use crate::rows_cache as cache;
 use crate::rows_combined as combined;
 use crate::rows_disk as disk;
 use crate::rows_faulty as faulty;
@@ -101,6 +102,14 @@ pub const ROWS: &[Row] = &[
         applies: always,
         run: lineage::lineage,
         strikes: false,
+    },
+    Row {
+        name: "cache",
+        fault: "a cache disk rots, lies, fails, vanishes, hangs; leaves and comes back",
+        holds: "D A W H",
+        applies: always,
+        run: cache::faulty,
+        strikes: true,
     },
     Row { name: "lost", fault: "lost writes", holds: "W R", applies: always, run: disk::lost, strikes: true },
     Row {

@@ -120,6 +120,7 @@ fn bench_on<T: 'static>(
             disks: (0..disks).map(|disk| format!("sim{disk}")).collect(),
             log_disks: Vec::new(),
             spare_disks: Vec::new(),
+            cache_disks: Vec::new(),
             enclosures: Vec::new(),
             sectors: Vec::new(),
             shards: 1,

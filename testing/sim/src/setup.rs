@@ -28,6 +28,7 @@ pub struct Setup {
     /// Chunk widths of data disks: 2 makes a mirror of four disks.
     pub groups: usize,
     pub log_disks: usize,
+    pub cache_disks: usize,
     /// Data disks, if not as many as the widths need; and the enclosures that they are spread over in turn, none when 0.
     pub disks: Option<usize>,
     pub enclosures: usize,
@@ -73,6 +74,7 @@ impl Setup {
             management: pick(&[0, 1]) == 1,
             shuffle: pick(&[0, 1, 1]) == 1,
             second: pick(&[0, 0, 1]) == 1,
+            cache_disks: pick(&[0, 0, 1, 2]) as usize,
         }
     }
 
@@ -85,9 +87,14 @@ impl Setup {
         self.disks.unwrap_or(self.layout.width() * self.groups)
     }
 
-    /// Paths of the disks that the pool begins with: data first, then log.
+    /// Disks that the pool begins with.
+    fn first_disks(&self) -> usize {
+        self.data_disks() + self.log_disks + self.cache_disks
+    }
+
+    /// Their paths: data first, then log, then cache.
     pub fn paths(&self) -> Vec<String> {
-        (0..self.data_disks() + self.log_disks).map(|index| format!("sim{index}")).collect()
+        (0..self.first_disks()).map(|index| format!("sim{index}")).collect()
     }
 
     /// The enclosure of each data disk: as many disks that follow each other in one.
@@ -108,13 +115,15 @@ impl Setup {
 
     pub fn pool_spec(&self) -> PoolSpec {
         let mut disks = self.paths();
-        let log_disks = disks.split_off(self.data_disks());
+        let mut log_disks = disks.split_off(self.data_disks());
+        let cache_disks = log_disks.split_off(self.log_disks);
         PoolSpec {
             name: POOL.into(),
             layout: self.layout,
             disks,
             log_disks,
             spare_disks: Vec::new(),
+            cache_disks,
             enclosures: self.boxes(),
             sectors: Vec::new(),
             shards: self.shards,
@@ -125,7 +134,7 @@ impl Setup {
 
     /// The second group's disks come after all others.
     pub fn second_disks(&self) -> std::ops::Range<usize> {
-        let first = self.data_disks() + self.log_disks;
+        let first = self.first_disks();
         let count = self.second_layout().width() + self.seed as usize % 2;
         first..first + if self.second { count } else { 0 }
     }
@@ -161,6 +170,7 @@ impl Setup {
         add("layout", self.layout == drawn.layout, self.layout.to_string());
         add("groups", self.groups == drawn.groups, self.groups.to_string());
         add("log-disks", self.log_disks == drawn.log_disks, self.log_disks.to_string());
+        add("cache-disks", self.cache_disks == drawn.cache_disks, self.cache_disks.to_string());
         add("shards", self.shards == drawn.shards, self.shards.to_string());
         add("disk-mib", self.disk_mib == drawn.disk_mib, self.disk_mib.to_string());
         add("log-kib", self.log_kib == drawn.log_kib, self.log_kib.to_string());
@@ -185,6 +195,7 @@ impl Setup {
             "layout" => self.layout = Layout::parse(value).ok_or_else(bad)?,
             "groups" => self.groups = number()? as usize,
             "log-disks" => self.log_disks = number()? as usize,
+            "cache-disks" => self.cache_disks = number()? as usize,
             "shards" => self.shards = number()? as usize,
             "disk-mib" => self.disk_mib = number()?,
             "log-kib" => self.log_kib = number()?,

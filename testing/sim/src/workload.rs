@@ -154,6 +154,18 @@ impl Clients {
         self.history.borrow().clone()
     }
 
+    /// Opens volumes anew, after an import.
+    pub async fn open_again(&self) -> Result<(), Failure> {
+        let names: Vec<String> = self.live.borrow().iter().map(|live| live.name.clone()).collect();
+        for (nth, name) in names.iter().enumerate() {
+            let failed = |error: String| Failure::Outcome(format!("opening {name} again failed: {error}"));
+            let info = self.engine.volume(name).await.map_err(|error| failed(error.to_string()))?;
+            let opened = Volume::open(&self.rt, info.id).map_err(|error| failed(error.to_string()))?;
+            self.live.borrow_mut()[nth].handle = opened;
+        }
+        Ok(())
+    }
+
     /// Creates the setup's volumes, one after the other.
     pub async fn create_volumes(&self) -> Result<(), Failure> {
         for _ in 0..self.setup.volumes {

@@ -20,6 +20,7 @@ export const DISK_STATE: Record<Schemas["DiskState"], [Tone, string]> = {
   empty: ["info", "Empty"],
   leaving: ["info", "Leaving"],
   spare: ["none", "Spare"],
+  cache: ["ok", "Cache"],
 };
 
 export const TASK_STATE: Record<Schemas["TaskState"], [Tone, string]> = {

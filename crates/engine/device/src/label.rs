@@ -21,8 +21,10 @@ const PROJECTS: u64 = 2;
 const QUOTAS: u64 = 4;
 /// Parts of blocks in the log, and blocks that are stored in part.
 const PARTS: u64 = 8;
+/// Disks that hold copies only.
+const CACHE_DISKS: u64 = 16;
 /// Those that this version may use.
-pub const FEATURES: u64 = PACKED_BLOCKS | PROJECTS | QUOTAS | PARTS;
+pub const FEATURES: u64 = PACKED_BLOCKS | PROJECTS | QUOTAS | PARTS | CACHE_DISKS;
 const CHECKSUM_AT: usize = 16;
 const HEADER: usize = 256;
 const GROUP_BYTES: usize = 64;
@@ -49,10 +51,12 @@ pub enum DiskStatus {
     Spare,
     /// Taken out by the administrator, to come back: stale.
     Offline,
+    /// In service, with copies of what is read often: nothing is lost with it.
+    Cache,
 }
 
 impl DiskStatus {
-    const ALL: [DiskStatus; 7] = [
+    const ALL: [DiskStatus; 8] = [
         DiskStatus::Online,
         DiskStatus::Failed,
         DiskStatus::Leaving,
@@ -60,11 +64,12 @@ impl DiskStatus {
         DiskStatus::Removed,
         DiskStatus::Spare,
         DiskStatus::Offline,
+        DiskStatus::Cache,
     ];
 
     /// Whether the pool reads from and writes to the disk.
     pub fn in_service(self) -> bool {
-        matches!(self, DiskStatus::Online | DiskStatus::Leaving | DiskStatus::Spare)
+        matches!(self, DiskStatus::Online | DiskStatus::Leaving | DiskStatus::Spare | DiskStatus::Cache)
     }
 }
 
@@ -146,7 +151,7 @@ impl Label {
 impl DiskEntry {
     /// Whether chunks may have slots on the disk, or had.
     pub fn has_slots(&self) -> bool {
-        !matches!(self.status, DiskStatus::Removed | DiskStatus::Spare)
+        !matches!(self.status, DiskStatus::Removed | DiskStatus::Spare | DiskStatus::Cache)
     }
 
     /// Whether chunks may have slots on the disk, so that missing it counts as a loss.

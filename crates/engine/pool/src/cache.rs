@@ -47,6 +47,8 @@ pub struct ReadFrom {
     pub memory: u64,
     /// Read from the disks before they were asked for.
     pub ahead: u64,
+    /// From cache disks.
+    pub flash: u64,
     pub disks: u64,
 }
 
@@ -54,6 +56,7 @@ impl ReadFrom {
     pub(crate) fn add(&mut self, other: ReadFrom) {
         self.memory += other.memory;
         self.ahead += other.ahead;
+        self.flash += other.flash;
         self.disks += other.disks;
     }
 }

@@ -428,6 +428,8 @@ impl Control {
             let handle = handles[index].disk.as_ref();
             let state = match (disk.status, handle) {
                 (Is::Spare, Some(_)) => DiskState::Spare,
+                (Is::Cache, Some(_)) if !health.is_failed() => DiskState::Cache,
+                (Is::Cache, _) => DiskState::Empty,
                 (Is::Leaving, Some(_)) => DiskState::Leaving,
                 (Is::Offline, _) => DiskState::Offline,
                 (Is::Empty, _) => DiskState::Empty,

@@ -2,6 +2,7 @@
 
 use crate::EngineConfig;
 use crate::error::{Error, ErrorKind};
+use crate::flash::bytes_min;
 use crate::format::{SHARDS_MAX, ShardRoot, Super};
 use crate::import::{Probe, build_array, lines, open_error, probe};
 use crate::registry::PoolShared;
@@ -174,6 +175,16 @@ pub(crate) async fn open_disk(rt: &Rt, path: &str, force: bool) -> Result<Disk, 
     Ok(disk)
 }
 
+/// Checks that each shard can have a part of a cache disk.
+pub(crate) fn check_cache_disk(path: &str, disk: &Disk, shards: usize) -> Result<(), Error> {
+    let (bytes, least) = (disk.geometry().size, bytes_min(shards));
+    if bytes < least {
+        let message = format!("the disk has {bytes} bytes; for a cache of {shards} shards it needs {least}");
+        return Err(invalid("cache_disks", path, message, "Give a larger disk"));
+    }
+    Ok(())
+}
+
 /// Bytes of a cell: of small disks less, so that a chunk has lines to choose from.
 fn cell_bytes(slot_bytes: u64, most: u64) -> u64 {
     (slot_bytes / 16).clamp(CELL_BYTES_MIN, most)
@@ -235,6 +246,9 @@ pub(crate) async fn examine(rt: &Rt, spec: &PoolSpec) -> Result<Vec<Disk>, Error
             return Err(invalid("disks", path, "the disk is given twice", "Give each disk once"));
         }
         sector_of(path, &disk, given(&spec.sectors, path))?;
+        if spec.cache_disks.contains(path) {
+            check_cache_disk(path, &disk, spec.shards)?;
+        }
         disks.push(disk);
     }
     Ok(disks)
@@ -249,7 +263,8 @@ pub(crate) async fn create(
 ) -> Result<(), Error> {
     let disks = examine(rt, spec).await?;
     let (data, others) = disks.split_at(spec.disks.len());
-    let (log, spare) = others.split_at(spec.log_disks.len());
+    let (log, others) = others.split_at(spec.log_disks.len());
+    let (spare, cache) = others.split_at(spec.spare_disks.len());
     let (group, mut entries) = plan_group(rt, 0, spec.layout, 0, data);
     let mut groups = vec![group];
     if !log.is_empty() {
@@ -257,7 +272,9 @@ pub(crate) async fn create(
         groups.push(group);
         entries.extend(more);
     }
-    entries.extend(spare.iter().map(|disk| DiskEntry { status: DiskStatus::Spare, ..describe(rt, 0, disk) }));
+    for (disks, status) in [(spare, DiskStatus::Spare), (cache, DiskStatus::Cache)] {
+        entries.extend(disks.iter().map(|disk| DiskEntry { status, ..describe(rt, 0, disk) }));
+    }
     put_in_boxes(&mut entries, spec.paths(), &spec.enclosures);
     put_sectors(&mut entries, spec.paths(), &spec.sectors);
     let label = Label {

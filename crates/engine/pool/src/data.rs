@@ -12,6 +12,7 @@ use forebay_qos::{Task, Work};
 use forebay_raid::{ArrayError, DiskSet, Writing};
 use forebay_runtime::Buf;
 use forebay_space::Addr;
+use std::rc::Rc;
 
 /// Parts of one device write: IOV_MAX is 1024.
 const PARTS_MAX: usize = 512;
@@ -59,12 +60,13 @@ impl Shard {
 
     /// Queues what the pool moves, once it is durable where it goes, written to so many places at a time: no client's commit waits for these disks. The
     /// caller holds the blocks' locks.
-    pub async fn submit_durable(&self, mut entry: Entry, places: usize) {
+    pub async fn submit_durable(self: &Rc<Self>, mut entry: Entry, places: usize) {
         entry.turn = Some(self.unasked_write(&entry));
         let flushed = match self.write_data(&entry, places).await {
             Ok(touched) => self.flush_data(&touched).await,
             Err(error) => Err(error),
         };
+        self.keep_moved_in_flash(&entry.changes);
         entry.is_in_place(flushed);
         self.submit(entry);
     }

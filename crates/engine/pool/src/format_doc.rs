@@ -1,6 +1,7 @@
 //! Holds `docs/disk-format.md` against the code: every row of its tables must find the field's value where it says.
 
 use crate::added::Added;
+use crate::flash_segment::{Cached, Segment};
 use crate::format::{ShardRoot, Super};
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
@@ -124,6 +125,27 @@ fn pointers_entries_and_records() {
             ("generation", &[0x61]),
             ("chunk", &[0x71]),
             ("units", &[0x81]),
+        ],
+    );
+}
+
+#[test]
+fn segments_of_the_cache() {
+    let blocks = vec![Cached { tag: 0x1122_3344_5566_7788, units: 2 }];
+    let bytes = Segment { pool: Id(0xabc), number: 0x51, blocks }.encode(0x300000);
+    let sum = bytes[8..24].to_vec();
+    check(
+        "segment",
+        &bytes,
+        &[
+            ("magic", b"FBAYCACH"),
+            ("checksum", &sum),
+            ("pool id", &le::<16>(0xabc)),
+            ("own byte address", &le::<4>(0x300000)),
+            ("number", &[0x51]),
+            ("blocks", &[1]),
+            ("first block: the low", &0x1122_3344_5566_7788u64.to_le_bytes()),
+            ("first block: units", &[2]),
         ],
     );
 }

@@ -220,6 +220,10 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
             let _ = record.await;
         })
     });
+    let cache: Vec<(usize, Disk)> = (disks.iter_mut().enumerate())
+        .filter(|(disk, _)| order.label.disks[*disk].status == DiskStatus::Cache)
+        .filter_map(|(index, disk)| Some((index, disk.take()?)))
+        .collect();
     let array =
         build_array(&rt, &order.label, disks, &order.shared.healths, order.shared.crowds.clone(), failed);
     // Lines with parity are written whole, from what gathers in the log.
@@ -228,6 +232,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         groups.any(|(index, group)| order.label.is_inhabited(index) && (group.role == 1 || group.data > 1));
     let (lines, lanes) = (lines(&order.label), lanes(&order.label));
     let (index, incarnation, epoch) = (order.index, order.old_incarnation, order.epoch);
+    let healths = order.shared.healths.clone();
     let opening = OpenShard {
         rt: rt.clone(),
         shared: order.shared,
@@ -240,6 +245,9 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         epoch,
     };
     let (shard, root) = opening.open().await?;
+    for (disk, handle) in cache {
+        shard.add_flash(disk as u16, handle, healths[disk].clone(), order.label.shards.into());
+    }
     shard.space.borrow_mut().set_lanes(lanes);
     shard.scrub.at.set(order.root.scrub);
     shard.log.borrow_mut().incarnation = order.incarnation;
@@ -385,7 +393,8 @@ impl Engine {
                 }
             }
         }
-        let served: Vec<bool> = label.disks.iter().map(DiskEntry::has_slots).collect();
+        let serves = |disk: &DiskEntry| disk.has_slots() || disk.status == DiskStatus::Cache;
+        let served: Vec<bool> = label.disks.iter().map(serves).collect();
         let control_disks = disks.into_iter().enumerate().map(|(index, disk)| match disk {
             Some(found) => ControlDisk { disk: Some(found.disk), path: found.path, served: served[index] },
             None => {
@@ -542,6 +551,7 @@ impl crate::shard::Shard {
         self.spawn(self.clone().destage_task());
         self.destage_work.send();
         self.spawn(self.clone().deletion_task());
+        self.spawn(self.clone().look_through_flash());
         if self.log.borrow().fill_permille() > 500 {
             self.want_checkpoint();
         }

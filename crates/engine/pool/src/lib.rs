@@ -25,6 +25,9 @@ mod disks;
 mod error;
 mod evacuate;
 mod faulty;
+mod flash;
+mod flash_index;
+mod flash_segment;
 mod forced;
 mod format;
 #[cfg(test)]

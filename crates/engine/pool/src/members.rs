@@ -6,7 +6,7 @@
 //! disk that joins: until the others know it, it is nobody's.
 
 use crate::control::{Control, ControlDisk};
-use crate::create::{describe, open_disk, slots_of};
+use crate::create::{check_cache_disk, describe, open_disk, slots_of};
 use crate::error::{Error, ErrorKind};
 use crate::import::{Probe, lanes, layout_of, open_error, probe};
 use crate::sectors::sector_of;
@@ -27,7 +27,9 @@ use std::time::Duration;
 pub struct DiskAdd {
     /// Waits for another disk to fail, instead of serving at once.
     pub spare: bool,
-    /// Number of the group it joins; may be left out where there is one for data only. A spare disk is for all.
+    /// Holds copies of what is read at random, and nothing else.
+    pub cache: bool,
+    /// Number of the group it joins; may be left out where there is one for data only. Spare and cache disks are for all.
     pub group: Option<u16>,
     /// Name of the box it is in.
     pub enclosure: String,
@@ -74,14 +76,21 @@ impl Control {
         })
     }
 
-    /// Adds disks to a data group.
+    /// Adds disks to a data group, or such as belong to none.
     pub async fn disk_add(self: &Rc<Self>, paths: &[String], add: &DiskAdd) -> Result<(), Error> {
         let enclosure = self.enclosure(&add.enclosure)?;
         let group = self.group_for(add)?;
         for path in paths {
             let disk = self.open_new(path, add.force).await?;
-            let status = if add.spare { DiskStatus::Spare } else { DiskStatus::Online };
-            let entry = self.entry_for(group, path, &disk, add.sector)?;
+            let (status, entry) = match (add.spare, add.cache) {
+                (_, true) => {
+                    check_cache_disk(path, &disk, self.shard_count())?;
+                    let sector_physical = sector_of(path, &disk, add.sector)?;
+                    (DiskStatus::Cache, DiskEntry { sector_physical, ..describe(&self.rt, group, &disk) })
+                }
+                (true, _) => (DiskStatus::Spare, self.entry_for(group, path, &disk, add.sector)?),
+                _ => (DiskStatus::Online, self.entry_for(group, path, &disk, add.sector)?),
+            };
             let entry = DiskEntry { status, enclosure, ..entry };
             self.join(entry, path, disk, |_| {}).await?;
         }
@@ -104,7 +113,7 @@ impl Control {
                 let message = format!("it has no data group {group}");
                 Err(self.invalid("group", message, "See its groups with 'forebay pool status'"))
             }
-            (None, [first, rest @ ..]) if add.spare || rest.is_empty() => Ok(*first),
+            (None, [first, rest @ ..]) if add.spare || add.cache || rest.is_empty() => Ok(*first),
             (None, _) => {
                 let names: Vec<String> = groups.iter().map(u16::to_string).collect();
                 let message = format!("it has several groups for data: {}", names.join(", "));
@@ -176,7 +185,11 @@ impl Control {
         (label.disk, label.generation) = (index as u16, label.generation + 1);
         self.prepare(&disk, path, &label).await?;
         // The cores know it before a chunk can have a slot there. When one cannot open it, its number stays unused in this run.
-        let attached = if entry.has_slots() { self.attach(&label, index as u16, path).await } else { Ok(()) };
+        let attached = match entry.status {
+            DiskStatus::Cache => self.attach_cache(index as u16, path).await,
+            _ if entry.has_slots() => self.attach(&label, index as u16, path).await,
+            _ => Ok(()),
+        };
         let entry = match attached {
             Ok(()) => entry,
             Err(_) => DiskEntry { status: DiskStatus::Removed, heir_of: None, ..entry },
@@ -194,7 +207,11 @@ impl Control {
         })
         .await?;
         attached?;
-        let what = if entry.status == DiskStatus::Spare { "as a spare" } else { "and serves" };
+        let what = match entry.status {
+            DiskStatus::Spare => "as a spare",
+            DiskStatus::Cache => "as a cache",
+            _ => "and serves",
+        };
         let message = format!("disk {index} ({path}) joined the pool {what}");
         self.event(Severity::Info, "disk.added", &self.disk_name(index), message);
         Ok(index as u16)
@@ -251,6 +268,27 @@ impl Control {
             };
             attached = attached.and(self.on_shard(shard, attach).await?);
         }
+        self.unless_failed(index, attached)
+    }
+
+    /// Opens a cache disk on every core.
+    async fn attach_cache(&self, index: u16, path: &str) -> Result<(), Error> {
+        let (mut attached, shards) = (Ok(()), self.shard_count());
+        for shard in 0..shards {
+            let (path, health) = (path.to_string(), self.shared.healths[usize::from(index)].clone());
+            let attach = move |shard: Rc<Shard>| async move {
+                let handle = shard.rt.open_disk(&path, OpenMode::ReadWrite);
+                shard.add_flash(index, handle.map_err(|error| open_error(&path, &error))?, health, shards);
+                shard.spawn(shard.clone().look_through_flash());
+                Ok(())
+            };
+            attached = attached.and(self.on_shard(shard, attach).await?);
+        }
+        self.unless_failed(index, attached)
+    }
+
+    /// A disk that some core could not open is out of service, with nothing on it.
+    fn unless_failed(&self, index: u16, attached: Result<(), Error>) -> Result<(), Error> {
         if attached.is_err() {
             self.shared.out_of_service(usize::from(index));
             self.shared.healths[usize::from(index)].emptied();
@@ -359,6 +397,9 @@ impl Control {
         }
         // Nothing is on it: it goes at once.
         self.relabel(|label| label.disks[index].status = DiskStatus::Removed).await?;
+        for shard in 0..self.shard_count() {
+            self.on_shard(shard, move |shard| async move { shard.remove_flash(index as u16) }).await?;
+        }
         self.let_go(index).await;
         let message =
             format!("disk {index} ({}) is no part of the pool any more", self.disks.borrow()[index].path);
@@ -381,6 +422,12 @@ impl Control {
         {
             let label = self.label.borrow();
             let entry = &label.disks[index];
+            if entry.status == DiskStatus::Cache {
+                let message = format!("disk {index} holds copies only, and does not have to come back");
+                return Err(self.error(ErrorKind::Conflict, message).remedy(
+                    "Take it out with 'forebay disk remove'; 'forebay pool add --cache' adds it again",
+                ));
+            }
             if !matches!(entry.status, DiskStatus::Online | DiskStatus::Leaving) {
                 return Err(self.error(ErrorKind::Conflict, format!("disk {index} is not in service")));
             }
@@ -439,6 +486,14 @@ impl Control {
     /// A disk that is out of service is back at `path`: it joins under a new number with what it has.
     pub async fn come_back(self: &Rc<Self>, index: usize, path: &str) -> Result<(), Error> {
         let old = self.label.borrow().disks[index];
+        if old.slots == 0 {
+            let message = "it was a spare or a cache disk, and nothing was on it";
+            return Err(self.refused(
+                index,
+                message,
+                "Remove it, and add it again with 'forebay pool add --force'",
+            ));
+        }
         let owed = self.in_flight(index).await;
         if owed > 0 {
             // A write that it carries out later would undo what it is given now.

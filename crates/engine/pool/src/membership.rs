@@ -19,7 +19,10 @@ const SUPERBLOCK_DISKS_MAX: usize = 8;
 /// Of these disks those that carry the superblock.
 pub(crate) fn superblock_disks(label: &Label, mut disks: Vec<usize>) -> Vec<usize> {
     // One that has just left is still there to be told so.
-    disks.retain(|disk| label.disks[*disk].status.in_service());
+    disks.retain(|disk| {
+        let status = label.disks[*disk].status;
+        status.in_service() && status != DiskStatus::Cache
+    });
     // Of one group, before those of the next: of its disks, no more than it can lose may go. A group that leaves comes last.
     disks.sort_by_key(|disk| {
         let group = label.disks[*disk].group;
@@ -138,7 +141,8 @@ impl Control {
                 label.generation += 1;
                 for (disk, health) in label.disks.iter_mut().zip(&self.shared.healths) {
                     if health.is_failed() && disk.status.in_service() {
-                        disk.status = DiskStatus::Failed;
+                        // Nothing is lost with one that has no slots.
+                        disk.status = if disk.has_slots() { DiskStatus::Failed } else { DiskStatus::Empty };
                         disk.stale_since = self.generation.get();
                     }
                 }
@@ -157,13 +161,16 @@ impl Control {
         };
         for (index, disk) in written.disks.iter().enumerate() {
             // One that has failed since then is not recorded; who takes a disk offline says so himself.
-            let is_out = matches!(disk.status, DiskStatus::Failed | DiskStatus::Offline)
+            let is_out = matches!(disk.status, DiskStatus::Failed | DiskStatus::Offline | DiskStatus::Empty)
                 || (self.shared.healths[index].is_failed() && active(Bug::FailureCountsAsRecorded));
             let is_new = is_out && !self.shared.recorded[index].swap(true, Ordering::AcqRel);
-            if is_new && disk.status == DiskStatus::Failed {
+            let lost = match disk.status {
+                DiskStatus::Failed => "its contents are stale",
+                _ => "nothing is lost with it",
+            };
+            if is_new && disk.status != DiskStatus::Offline {
                 let path = self.disks.borrow()[index].path.clone();
-                let message =
-                    format!("disk {index} ({path}) failed and is out of service; its contents are stale");
+                let message = format!("disk {index} ({path}) failed and is out of service; {lost}");
                 self.event(Severity::Error, "disk.failed", &self.disk_name(index), message);
             }
         }

@@ -14,7 +14,6 @@ use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{Severity, VolumeInfo};
 use forebay_base::{Id, WallTime};
-use forebay_device::DiskStatus;
 use forebay_qos::{Level, Promise, Rate, SHARE_MAX, WHOLE, Wish, kept};
 use std::rc::Rc;
 
@@ -146,10 +145,7 @@ impl Control {
         let in_service = groups.filter_map(|(number, _)| {
             let disks = label.disks.iter().enumerate();
             let all: Vec<usize> = disks
-                .filter(|(_, disk)| {
-                    usize::from(disk.group) == number
-                        && !matches!(disk.status, DiskStatus::Removed | DiskStatus::Empty | DiskStatus::Spare)
-                })
+                .filter(|(_, disk)| usize::from(disk.group) == number && disk.counts())
                 .map(|(index, _)| index)
                 .collect();
             let serving = all.iter().filter(|index| self.serves(**index)).count() as u64;

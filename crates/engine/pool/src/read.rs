@@ -68,13 +68,16 @@ impl Shard {
         if !self.doorkeeper.borrow_mut().knows(ptr.addr().0) {
             return;
         }
-        // A slice of something larger would hold all of it.
-        let data = if data.footprint() > data.len().next_power_of_two() {
-            self.rt.arena().copy(&data).freeze()
-        } else {
-            data
-        };
+        let data = self.alone(data);
         self.cache.borrow_mut().insert(ptr.addr().0, (ptr.sum.0, data));
+    }
+
+    /// The same, to be kept: a slice of something larger would hold all of it.
+    pub fn alone(&self, data: Buf) -> Buf {
+        if data.footprint() > data.len().next_power_of_two() {
+            return self.rt.arena().copy(&data).freeze();
+        }
+        data
     }
 
     /// Where the contents of a stored block are.
@@ -267,7 +270,12 @@ impl Shard {
     }
 
     /// The contents of a whole block.
-    pub async fn read_block(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<Buf, IoError> {
+    pub async fn read_block(
+        self: &Rc<Self>,
+        dataset: &Dataset,
+        block: u64,
+        reader: Reader,
+    ) -> Result<Buf, IoError> {
         loop {
             let ptr = match self.locate(dataset, block, reader).await? {
                 Source::Zeros => return Ok(self.zeros(dataset.block_bytes())),
@@ -284,9 +292,20 @@ impl Shard {
                 Source::Disk(_) if self.is_coming(dataset, block..block + 1, reader).await => continue,
                 Source::Disk(ptr) => ptr,
             };
+            if reader.is_client()
+                && let Some(stored) = self.read_flash(&ptr).await
+                && let Some(data) = self.unpack_run(dataset, &[ptr], stored)
+            {
+                self.came_from(reader, |from| &mut from.flash, 1);
+                self.cache_insert(&ptr, data.clone());
+                return Ok(data);
+            }
             let _turn = self.turn_to_read(dataset, reader, &[ptr.bytes() as usize]).await;
-            if let Some((_, data)) = self.fetch(dataset, block, ptr).await? {
+            if let Some((stored, data)) = self.fetch(dataset, block, ptr).await? {
                 self.came_from(reader, |from| &mut from.disks, 1);
+                if reader.is_client() {
+                    self.keep_in_flash(&[ptr], &stored);
+                }
                 match reader {
                     Reader::Ahead => self.ahead.borrow_mut().keep(&[ptr], data.clone(), self.rt.now()),
                     _ => self.cache_insert(&ptr, data.clone()),
@@ -386,14 +405,8 @@ impl Shard {
         if lacks(&sources) && self.is_coming(dataset, first..last + 1, reader).await {
             sources = self.locate_all(dataset, first, last, reader).await?;
         }
-        let mut runs: Vec<(usize, Vec<Ptr>)> = Vec::new();
-        for (index, source) in sources.iter().enumerate() {
-            let Source::Disk(ptr) = source else { continue };
-            match runs.last_mut() {
-                Some((start, run)) if *start + run.len() == index && follows(run, ptr) => run.push(*ptr),
-                _ => runs.push((index, vec![*ptr])),
-            }
-        }
+        let mut runs = runs_of(&sources);
+        let copies = self.read_copies(dataset, &mut runs, reader).await;
         let sizes: Vec<usize> = runs.iter().map(|(_, run)| run_bytes(run)).collect();
         if reader == Reader::Ahead {
             self.note_scattered(dataset, first..last + 1, &sizes);
@@ -405,11 +418,14 @@ impl Shard {
             let some = runs.drain(..runs.len().min(at_once));
             let _turn = self.turn_to_read(dataset, reader, &sizes[read.len()..][..some.len()]).await;
             let reading = some.map(|(start, run)| async move {
-                let data = self.read_run(dataset, &run).await;
+                let data = self.read_run(dataset, &run, reader).await;
                 (start, run, data)
             });
             read.extend(join_all(reading).await);
         }
+        let from_disks = read.into_iter().map(|(start, run, data)| (start, run, data, false));
+        let mut read: Vec<_> = copies.into_iter().chain(from_disks).collect();
+        read.sort_unstable_by_key(|(start, ..)| *start);
         let mut read = read.into_iter();
         let mut parts: Vec<Buf> = Vec::new();
         let mut add = |part: Buf| match parts.last_mut() {
@@ -430,10 +446,12 @@ impl Shard {
                 }
                 Source::Zeros => add(self.zeros(block_bytes)),
                 Source::Disk(_) => {
-                    let (start, run, data) = read.next().expect("every run was read");
+                    let (start, run, data, is_copy) = read.next().expect("every run was read");
                     left.by_ref().take(run.len() - 1).for_each(drop);
                     if data.is_some() {
-                        self.came_from(reader, |from| &mut from.disks, run.len());
+                        let which: fn(&mut ReadFrom) -> &mut u64 =
+                            if is_copy { |from| &mut from.flash } else { |from| &mut from.disks };
+                        self.came_from(reader, which, run.len());
                     }
                     if let (Some(data), Reader::Ahead) = (&data, reader) {
                         self.ahead.borrow_mut().keep(&run, data.clone(), self.rt.now());
@@ -483,9 +501,40 @@ impl Shard {
         Ok(sources)
     }
 
+    /// Reads those runs that cache disks have for a client; what is left is on disks only.
+    async fn read_copies(
+        self: &Rc<Self>,
+        dataset: &Dataset,
+        runs: &mut Vec<(usize, Vec<Ptr>)>,
+        reader: Reader,
+    ) -> Vec<(usize, Vec<Ptr>, Option<Buf>, bool)> {
+        if !reader.is_client() || !self.has_flash() {
+            return Vec::new();
+        }
+        let reading = runs.drain(..).map(|(start, run)| async move {
+            let data = match self.read_flash_run(&run).await {
+                Some(stored) => self.unpack_run(dataset, &run, stored),
+                None => None,
+            };
+            (start, run, data, true)
+        });
+        let read = join_all(reading).await;
+        let (found, missed): (Vec<_>, Vec<_>) = read.into_iter().partition(|(_, _, data, _)| data.is_some());
+        runs.extend(missed.into_iter().map(|(start, run, ..)| (start, run)));
+        found
+    }
+
     /// Adjacent blocks in one device read; nothing unless all of them verify.
-    async fn read_run(&self, dataset: &Dataset, run: &[Ptr]) -> Option<Buf> {
+    async fn read_run(self: &Rc<Self>, dataset: &Dataset, run: &[Ptr], reader: Reader) -> Option<Buf> {
         let stored = self.read_stored_run(run).await?;
+        if reader.is_client() {
+            self.keep_in_flash(run, &stored);
+        }
+        self.unpack_run(dataset, run, stored)
+    }
+
+    /// The contents of blocks that are stored so.
+    fn unpack_run(&self, dataset: &Dataset, run: &[Ptr], stored: Buf) -> Option<Buf> {
         if run.iter().all(|ptr| ptr.kind() == 0 && ptr.bytes() as usize == dataset.block_bytes()) {
             return Some(stored);
         }
@@ -517,13 +566,26 @@ impl Shard {
     }
 }
 
+/// Adjacent blocks on disks, with the place of each first one.
+fn runs_of(sources: &[Source]) -> Vec<(usize, Vec<Ptr>)> {
+    let mut runs: Vec<(usize, Vec<Ptr>)> = Vec::new();
+    for (index, source) in sources.iter().enumerate() {
+        let Source::Disk(ptr) = source else { continue };
+        match runs.last_mut() {
+            Some((start, run)) if *start + run.len() == index && follows(run, ptr) => run.push(*ptr),
+            _ => runs.push((index, vec![*ptr])),
+        }
+    }
+    runs
+}
+
 /// Whether a block can be read together with those of `run`.
 pub(crate) fn follows(run: &[Ptr], next: &Ptr) -> bool {
     let last = run.last().expect("runs have a first block");
     last.is_followed_by(next) && run_bytes(run) + next.bytes() as usize <= RUN_BYTES_MAX
 }
 
-fn run_bytes(run: &[Ptr]) -> usize {
+pub(crate) fn run_bytes(run: &[Ptr]) -> usize {
     run.iter().map(|ptr| ptr.bytes() as usize).sum()
 }
 

@@ -11,6 +11,7 @@ use crate::commit::Entry;
 use crate::control::Control;
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
+use crate::flash::Flash;
 use crate::leaves::LeafClock;
 use crate::lineage::{FreezeOrder, FrozenDataset, Snapshot};
 use crate::lines::Places;
@@ -153,7 +154,11 @@ pub(crate) struct Shard {
     /// The log's tail once the running checkpoint is durable.
     pub frozen_tail: Cell<Chain>,
     pub cache: RefCell<BlockCache>,
+    /// Bytes that it may have, if it shares them with nobody.
+    pub cache_bytes: u64,
     pub doorkeeper: RefCell<Doorkeeper>,
+    /// Copies on disks that are quicker.
+    pub flash: Flash,
     pub ahead: RefCell<Ahead>,
     /// Of what clients read, since it was last taken.
     pub read_from: Cell<ReadFrom>,
@@ -311,7 +316,9 @@ impl Shard {
             frozen: RefCell::default(),
             frozen_tail: Cell::default(),
             cache: RefCell::new(cache),
+            cache_bytes,
             doorkeeper: RefCell::new(Doorkeeper::new(cache_bytes / 8192)),
+            flash: Flash::default(),
             ahead: RefCell::new(Ahead::new(ahead_bytes)),
             read_from: Cell::default(),
             codec: RefCell::default(),
@@ -612,6 +619,7 @@ impl Shard {
         self.destage_work.send();
         self.deletion_work.send();
         self.turns.end();
+        self.give_up_flash();
         self.progress.changed();
         self.progress.until(|| self.tasks.get() == 0).await;
     }

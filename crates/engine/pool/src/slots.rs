@@ -48,7 +48,7 @@ impl DiskSlots {
     }
     /// Whether chunks may have slots on it.
     fn is_there(&self) -> bool {
-        !matches!(self.status, DiskStatus::Removed | DiskStatus::Spare)
+        !matches!(self.status, DiskStatus::Removed | DiskStatus::Spare | DiskStatus::Cache)
     }
     fn is_open(&self) -> bool {
         self.status == DiskStatus::Online

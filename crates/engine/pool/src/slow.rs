@@ -9,8 +9,10 @@
 //! filled has more to do than its peers. Disks that turn are compared with their like only.
 
 use crate::control::Control;
+use crate::shard::Shard;
 use crate::spec::Severity;
 use forebay_base::planted::{Bug, active};
+use forebay_device::DiskStatus;
 use forebay_runtime::{Served, Vitals};
 use futures_util::future::{Either, join_all, select};
 use std::cell::{Cell, RefCell};
@@ -187,8 +189,9 @@ impl Control {
             disks.iter().map(own).collect()
         };
         for shard in 0..self.shard_count() {
-            let theirs = self.on_shard(shard, |shard| async move { shard.array.take_vitals() }).await;
-            for (disk, vitals) in theirs.unwrap_or_default() {
+            let take = |shard: Rc<Shard>| async move { (shard.array.take_vitals(), shard.flash_vitals()) };
+            let (disks, cache) = self.on_shard(shard, take).await.unwrap_or_default();
+            for (disk, vitals) in disks.into_iter().chain(cache) {
                 if let Some(sum) = all.get_mut(usize::from(disk)) {
                     sum.add(&vitals);
                 }
@@ -215,11 +218,11 @@ impl Control {
 
     /// The other disks in service of its group.
     pub fn peers(&self, index: usize) -> Vec<usize> {
+        let is_cache = |disk: usize| self.label.borrow().disks[disk].status == DiskStatus::Cache;
         let group = |disk: usize| self.label.borrow().disks[disk].group;
-        let count = self.disks.borrow().len();
-        (0..count)
-            .filter(|peer| *peer != index && group(*peer) == group(index) && self.serves(*peer))
-            .collect()
+        let count = if is_cache(index) { 0 } else { self.disks.borrow().len() };
+        let is_peer = |peer: &usize| *peer != index && group(*peer) == group(index) && !is_cache(*peer);
+        (0..count).filter(|peer| is_peer(peer) && self.serves(*peer)).collect()
     }
 
     pub fn can_lose(&self, index: usize) -> bool {
@@ -244,8 +247,8 @@ impl Control {
         }
         let giving_up = (0..self.shard_count()).map(|shard| {
             self.on_shard(shard, move |shard| async move {
-                if let Some(member) = shard.array.attached(index as u16) {
-                    member.disk.watch().give_up();
+                if let Some(disk) = shard.disk(index as u16) {
+                    disk.watch().give_up();
                 }
             })
         });
@@ -258,7 +261,7 @@ impl Control {
         let own = self.disks.borrow()[index].disk.as_ref().map_or(0, |disk| disk.watch().in_flight());
         let asking = (0..self.shard_count()).map(|shard| {
             self.on_shard(shard, move |shard| async move {
-                shard.array.attached(index as u16).map_or(0, |member| member.disk.watch().in_flight())
+                shard.disk(index as u16).map_or(0, |disk| disk.watch().in_flight())
             })
         });
         join_all(asking).await.into_iter().flatten().sum::<usize>() + own

@@ -97,6 +97,8 @@ pub struct PoolSpec {
     pub log_disks: Vec<String>,
     /// Paths of disks that wait to take the place of a data disk that fails.
     pub spare_disks: Vec<String>,
+    /// Paths of disks that hold copies of what is read at random: flash beside disks that turn.
+    pub cache_disks: Vec<String>,
     /// Names of the boxes that disks are in, by path: chunks are laid so that the loss of one box is, if it can be, no more than the
     /// layout can lose.
     pub enclosures: Vec<(String, String)>,
@@ -111,9 +113,9 @@ pub struct PoolSpec {
 }
 
 impl PoolSpec {
-    /// All disks: data, log, spare.
+    /// All disks: data, log, spare, cache.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &String> {
-        self.disks.iter().chain(&self.log_disks).chain(&self.spare_disks)
+        self.disks.iter().chain(&self.log_disks).chain(&self.spare_disks).chain(&self.cache_disks)
     }
 }
 
@@ -436,6 +438,8 @@ pub enum DiskState {
     Leaving,
     /// Waiting to take the place of a disk that fails.
     Spare,
+    /// Serving copies of what is read often.
+    Cache,
 }
 
 /// One disk of a pool.

@@ -443,11 +443,9 @@ impl Control {
         Ok(None)
     }
 
-    /// Nothing is in a group any more: its disks are no part of the pool. Spare disks of it are from now on of another.
+    /// Nothing is in a group any more: its disks are no part of the pool. Spare and cache disks of it are from now on of another.
     async fn vacated(&self, group: u16) -> Result<Round, Error> {
-        let is_own = |(_, disk): &(usize, &DiskEntry)| {
-            disk.group == group && !matches!(disk.status, DiskStatus::Removed | DiskStatus::Spare)
-        };
+        let is_own = |(_, disk): &(usize, &DiskEntry)| disk.group == group && disk.has_slots();
         let own: Vec<usize> =
             self.label.borrow().disks.iter().enumerate().filter(is_own).map(|(index, _)| index).collect();
         let is_unused = |disk: &usize| self.slots.borrow_mut().close_if_unused(*disk as u16);
@@ -488,16 +486,17 @@ fn mirrored_permille(group: &GroupEntry) -> u64 {
     (1 + redundancy) * data * 1000 / (data + redundancy)
 }
 
-/// Makes spare disks of a group that leaves those of a group that stays; gives those that are too small for all, which leave.
+/// Makes spare and cache disks of a group that leaves those of a group that stays; gives those that are too small for all, which leave.
 fn rehouse_spares(label: &mut Label, group: u16, stays: &[u16]) -> Vec<usize> {
     let mut leaving = Vec::new();
     for (index, disk) in label.disks.iter_mut().enumerate() {
-        if disk.group != group || disk.status != DiskStatus::Spare {
+        if disk.group != group || !matches!(disk.status, DiskStatus::Spare | DiskStatus::Cache) {
             continue;
         }
         let fits = |group: &u16| {
             let group = &label.groups[usize::from(*group)];
-            DiskLayout::new(disk.size, group.slot_bytes, u64::from(group.data)).is_ok()
+            disk.status == DiskStatus::Cache
+                || DiskLayout::new(disk.size, group.slot_bytes, u64::from(group.data)).is_ok()
         };
         match stays.iter().copied().find(fits) {
             Some(other) => disk.group = other,

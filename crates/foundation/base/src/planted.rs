@@ -28,6 +28,8 @@ pub enum Bug {
     MissingNodeChecksumCheck,
     /// Data leaves the engine without its checksum having been compared.
     MissingChecksumCheck,
+    /// What a cache disk says is taken as it is.
+    FlashUnchecked,
     /// Replay leaves out the last valid frame of the log.
     ReplaySkipsLastFrame,
     /// Replay accepts a frame that does not follow the one before it: stale frames of an earlier lap.
@@ -172,7 +174,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 73] = [
+    pub const ALL: [Bug; 74] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -182,6 +184,7 @@ impl Bug {
         Bug::FreeReleasedEarly,
         Bug::MissingNodeChecksumCheck,
         Bug::MissingChecksumCheck,
+        Bug::FlashUnchecked,
         Bug::ReplaySkipsLastFrame,
         Bug::ReplayIgnoresChain,
         Bug::ReplayNoDataVerification,

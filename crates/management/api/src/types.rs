@@ -149,6 +149,8 @@ pub struct PoolSpec {
     pub disks: Vec<String>,
     pub log_disks: Vec<String>,
     pub spare_disks: Vec<String>,
+    #[serde(default)]
+    pub cache_disks: Vec<String>,
     /// How long deleted volumes wait in the trash; 0 when they do not. Absent while the pool is unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trash_keep_seconds: Option<u32>,
@@ -341,6 +343,9 @@ pub struct PoolCreate {
     /// Absolute paths of disks that wait to take the place of a data disk that fails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spare_disks: Vec<String>,
+    /// Absolute paths of flash that holds copies of what is read from the data disks at random; nothing is lost with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cache_disks: Vec<String>,
     /// The boxes that disks are in, names by path: data is laid so that the loss of one box is, where the numbers allow it, no
     /// more than the layout can lose.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -383,6 +388,9 @@ pub struct PoolAdd {
     /// They wait to take the place of a disk that fails, instead of serving at once.
     #[serde(default)]
     pub spare: bool,
+    /// They hold copies of what is read from the data disks at random, and nothing else.
+    #[serde(default)]
+    pub cache: bool,
     /// The box that they are in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enclosure: Option<String>,
@@ -483,12 +491,14 @@ pub enum DiskState {
     Missing,
     /// Taken out by an administrator.
     Offline,
-    /// Out of service; all that was on it has been rebuilt elsewhere.
+    /// Out of service; all that was on it has been rebuilt elsewhere, if it did not hold copies only.
     Empty,
     /// Serving, while what is on it moves to other disks.
     Leaving,
     /// Waiting to take the place of a disk that fails.
     Spare,
+    /// Serving copies of what is read from the data disks at random.
+    Cache,
 }
 
 /// A disk of a pool. Its name is its path, empty when it is missing. In paths of this API it is named by its UUID, or as

@@ -15,7 +15,6 @@ use crate::{moves, trash};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use forebay_api::{Access, Layout, Property, Sync, VolumeFormat};
-use std::convert::Infallible;
 use std::path::PathBuf;
 
 /// Crash-safe storage pools, served to hypervisors, databases and everyone else.
@@ -205,10 +204,6 @@ fn layout(text: &str) -> Result<Layout, String> {
     text.parse()
 }
 
-fn not_in_this_version(_: &str) -> Result<Infallible, String> {
-    Err("not in this version; a pool has data, --log and --spare disks".into())
-}
-
 fn enclosure(text: &str) -> Result<(String, String), String> {
     // A path may hold an equals sign.
     let (disk, name) = text
@@ -297,6 +292,9 @@ pub enum Pool {
         /// Devices or files that wait to take the place of a disk that fails
         #[arg(long, value_name = "DISK", num_args = 1..)]
         spare: Vec<String>,
+        /// Flash that holds copies of what is read from the data disks at random; nothing is lost with it
+        #[arg(long, value_name = "DISK", num_args = 1..)]
+        cache: Vec<String>,
         /// The boxes that disks are in: data is laid so that the pool survives the loss of one, if it can be
         #[arg(long, value_name = "DISK=NAME", num_args = 1.., value_parser = enclosure)]
         enclosure: Vec<(String, String)>,
@@ -309,8 +307,6 @@ pub enum Pool {
         /// Do not measure what it can do once it is there, which takes some seconds in the background
         #[arg(long)]
         no_calibrate: bool,
-        #[arg(long, hide = true, num_args = 1.., value_parser = not_in_this_version)]
-        cache: Vec<Infallible>,
         #[command(flatten)]
         dry_run: DryRun,
         #[command(flatten)]
@@ -363,14 +359,17 @@ pub enum Pool {
         #[arg(value_name = "DISK", required = true)]
         disks: Vec<String>,
         /// They become a group with this layout, which can lose as many disks as the pool's others
-        #[arg(long, value_parser = layout, conflicts_with_all = ["group", "spare"])]
+        #[arg(long, value_parser = layout, conflicts_with_all = ["group", "spare", "cache"])]
         layout: Option<Layout>,
         /// Number of the group that they join, when the pool has several for data
-        #[arg(long, value_name = "NUMBER", conflicts_with = "spare")]
+        #[arg(long, value_name = "NUMBER", conflicts_with_all = ["spare", "cache"])]
         group: Option<u16>,
         /// They wait to take the place of a disk that fails
-        #[arg(long)]
+        #[arg(long, conflicts_with = "cache")]
         spare: bool,
+        /// They hold copies of what is read from the data disks at random, and nothing else
+        #[arg(long)]
+        cache: bool,
         /// The box that they are in; or, once for each disk, DISK=NAME
         #[arg(long, value_name = "NAME")]
         enclosure: Vec<String>,

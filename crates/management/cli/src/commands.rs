@@ -121,13 +121,13 @@ impl Session {
                 disks,
                 log,
                 spare,
+                cache,
                 enclosure,
                 sector,
                 force,
                 no_calibrate,
                 dry_run,
                 wait,
-                ..
             } => {
                 let (named, names): (Vec<String>, Vec<String>) = enclosure.into_iter().unzip();
                 let body = PoolCreate {
@@ -136,8 +136,9 @@ impl Session {
                     disks: self.paths(&disks)?,
                     log_disks: self.paths(&log)?,
                     spare_disks: self.paths(&spare)?,
+                    cache_disks: self.paths(&cache)?,
                     enclosures: self.paths(&named)?.into_iter().zip(names).collect(),
-                    sectors: self.sectors(sector, [&disks[..], &log, &spare].concat())?,
+                    sectors: self.sectors(sector, [&disks[..], &log, &spare, &cache].concat())?,
                     shards: None,
                     log_bytes: None,
                     force,
@@ -190,7 +191,19 @@ impl Session {
                 self.task(Call::of(Operation::PoolCalibrate, &name), wait, show::calibrated)?;
                 Ok(Exit::Ok)
             }
-            Pool::Add { name, disks, layout, group, spare, enclosure, sector, force, dry_run, wait } => {
+            Pool::Add {
+                name,
+                disks,
+                layout,
+                group,
+                spare,
+                cache,
+                enclosure,
+                sector,
+                force,
+                dry_run,
+                wait,
+            } => {
                 let (each, all): (Vec<String>, Vec<String>) =
                     enclosure.into_iter().partition(|name| name.contains('='));
                 // A path may hold an equals sign.
@@ -202,6 +215,7 @@ impl Session {
                     layout,
                     group,
                     spare,
+                    cache,
                     enclosure: all.last().cloned(),
                     enclosures: self.paths(&named)?.into_iter().zip(names).collect(),
                     sectors: self.sectors(sector, disks)?,

@@ -259,6 +259,8 @@ mod tests {
             "pool import tank a/b --read-only --dry-run",
             "pool create tank --layout 2+1 a b c --spare d --enclosure a=left /dev/b=c=right --force",
             "pool create tank --layout mirror a b --sector 4K b=8K --force",
+            "pool create tank --layout mirror a b --log c --cache d e",
+            "pool add tank c --cache",
             "pool add tank a b --spare --enclosure left --force --dry-run",
             "pool add tank a b --sector 4K --sector a=512",
             "pool export tank --wait",
@@ -407,7 +409,8 @@ mod tests {
         for (line, words) in [
             ("pool create tank --layout 4+9 a b c d e", "1 to 3 parity disks"),
             ("pool create tank --layout raid5 a", "single, mirror, mirror3 or D+P"),
-            ("pool create tank --layout mirror a b --cache c", "not in this version"),
+            ("pool add tank c --cache --spare", "--spare"),
+            ("pool add tank c --cache --group 1", "--group"),
             ("pool create tank --layout mirror a b --enclosure left", "DISK=NAME"),
             ("pool add tank", "<DISK>"),
             ("disk replace", "<DISK>"),

@@ -49,7 +49,7 @@ fn pool_state(status: &PoolStatus) -> Cell {
 
 fn disk_state(state: DiskState) -> Cell {
     let tone = match state {
-        DiskState::Online | DiskState::Spare => Tone::Good,
+        DiskState::Online | DiskState::Spare | DiskState::Cache => Tone::Good,
         DiskState::Leaving | DiskState::Offline | DiskState::Empty => Tone::Warning,
         DiskState::Failed | DiskState::Missing => Tone::Bad,
     };

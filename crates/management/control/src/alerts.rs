@@ -315,14 +315,14 @@ impl Found {
                 Info,
                 Words {
                     cause: format!(
-                        "Disk {name} is out of service; all that was on it has been rebuilt on others."
+                        "Disk {name} is out of service; nothing is on it that is not on others, too."
                     ),
-                    impact: "The pool is whole, with less room.",
+                    impact: "The pool is whole, with less room or a smaller cache.",
                     action: "Replace it, or remove it from the pool.",
                     command: format!("forebay disk remove {short}"),
                 },
             ),
-            DiskState::Online | DiskState::Leaving | DiskState::Spare => {
+            DiskState::Online | DiskState::Leaving | DiskState::Spare | DiskState::Cache => {
                 let status = &disk.status;
                 let errors = status.errors_read_recent + status.errors_checksum_recent;
                 if errors >= ERRORS_RECENT {

@@ -176,7 +176,7 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
                 "Ready",
                 false,
                 "Rebuilt",
-                "It is out of service, and all that was on it has been rebuilt elsewhere.",
+                "It is out of service, and nothing is on it that is not elsewhere, too.",
             ),
         ),
         engine::DiskState::Leaving => (
@@ -184,6 +184,7 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
             condition("Ready", true, "Leaving", "What is on it moves to other disks."),
         ),
         engine::DiskState::Spare => (api::DiskState::Spare, condition("Ready", true, "Spare", "")),
+        engine::DiskState::Cache => (api::DiskState::Cache, condition("Ready", true, "Cache", "")),
     };
     api::Disk {
         id: disk.id.to_string(),
@@ -211,11 +212,12 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
     }
 }
 
-/// The disks of one role, spare ones or the others, by path; a missing disk has none.
-fn paths(pool: &engine::PoolStatus, role: engine::Role, spare: bool) -> Vec<String> {
+/// The disks of one role that are spare, a cache or, without a state, neither, by path; a missing disk has none.
+fn paths(pool: &engine::PoolStatus, role: engine::Role, state: Option<engine::DiskState>) -> Vec<String> {
     let groups = pool.groups.iter().filter(|group| group.role == role);
     let disks = groups.flat_map(|group| &group.disks);
-    let disks = disks.filter(|disk| (disk.state == engine::DiskState::Spare) == spare);
+    let special = |is: engine::DiskState| matches!(is, engine::DiskState::Spare | engine::DiskState::Cache);
+    let disks = disks.filter(|disk| Some(disk.state).filter(|is| special(*is)) == state);
     disks.map(|disk| disk.path.clone()).filter(|path| !path.is_empty()).collect()
 }
 
@@ -308,9 +310,10 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
         name: pool.name.clone(),
         spec: api::PoolSpec {
             layout: data.map(|group| layout(group.layout)),
-            disks: paths(pool, engine::Role::Data, false),
-            log_disks: paths(pool, engine::Role::Log, false),
-            spare_disks: paths(pool, engine::Role::Data, true),
+            disks: paths(pool, engine::Role::Data, None),
+            log_disks: paths(pool, engine::Role::Log, None),
+            spare_disks: paths(pool, engine::Role::Data, Some(engine::DiskState::Spare)),
+            cache_disks: paths(pool, engine::Role::Data, Some(engine::DiskState::Cache)),
             trash_keep_seconds: Some(pool.trash_keep_seconds),
             threshold_percents: Vec::new(),
         },
@@ -370,6 +373,7 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
             disks: entry.disks.clone(),
             log_disks: Vec::new(),
             spare_disks: Vec::new(),
+            cache_disks: Vec::new(),
             trash_keep_seconds: None,
             threshold_percents: entry.thresholds().to_vec(),
         },

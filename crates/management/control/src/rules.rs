@@ -279,16 +279,22 @@ pub fn pool(request: &PoolCreate) -> Result<(), Problem> {
             return Err(invalid("spare_disks", detail, "Give each disk one role."));
         }
     }
+    if !request.cache_disks.is_empty() {
+        disks("cache_disks", &request.cache_disks)?;
+        let others = || request.disks.iter().chain(&request.log_disks).chain(&request.spare_disks);
+        if let Some(both) = request.cache_disks.iter().find(|disk| others().any(|other| other == *disk)) {
+            let detail = format!("`{}` has another role, too", shown(both));
+            return Err(invalid("cache_disks", detail, "Give each disk one role."));
+        }
+    }
     for (disk, enclosure) in &request.enclosures {
         self::enclosure("enclosures", enclosure)?;
-        let mut all = request.disks.iter().chain(&request.log_disks).chain(&request.spare_disks);
-        if !all.any(|other| other == disk) {
+        if !all_disks(request).any(|other| other == disk) {
             let detail = format!("`{}` is none of the pool's disks", shown(disk));
             return Err(invalid("enclosures", detail, "Name disks as they are given."));
         }
     }
-    let all = || request.disks.iter().chain(&request.log_disks).chain(&request.spare_disks);
-    sectors(&request.sectors, |disk| all().any(|other| other == disk))?;
+    sectors(&request.sectors, |disk| all_disks(request).any(|other| other == disk))?;
     let layout = crate::convert::layout_in(request.layout);
     if request.disks.len() < layout.width() {
         return Err(invalid(
@@ -308,6 +314,11 @@ pub fn pool(request: &PoolCreate) -> Result<(), Problem> {
         return Err(invalid("shards", format!("{shards} shards"), "Give between 1 and 32."));
     }
     Ok(())
+}
+
+/// The disks of a new pool, of all roles.
+pub fn all_disks(request: &PoolCreate) -> impl Iterator<Item = &String> {
+    request.disks.iter().chain(&request.log_disks).chain(&request.spare_disks).chain(&request.cache_disks)
 }
 
 /// Physical sectors by disk. Whether they go with the devices, the engine finds out.
@@ -342,10 +353,11 @@ pub fn pool_add(request: &PoolAdd, groups: &[GroupStatus]) -> Result<(), Problem
         }
     }
     sectors(&request.sectors, |disk| request.disks.contains(disk))?;
-    let ways = [request.layout.is_some(), request.group.is_some(), request.spare];
+    let ways = [request.layout.is_some(), request.group.is_some(), request.spare, request.cache];
     if ways.into_iter().filter(|way| *way).count() > 1 {
-        let detail = "disks join a group, become one, or are spare; more than one of these is asked for";
-        return Err(invalid("layout", detail.into(), "Give one of layout, group and spare."));
+        let detail =
+            "disks join a group, become one, are spare, or a cache; more than one of these is asked for";
+        return Err(invalid("layout", detail.into(), "Give one of layout, group, spare and cache."));
     }
     let data: Vec<u16> =
         groups.iter().filter(|group| group.role == Role::Data).map(|group| group.number).collect();
@@ -429,6 +441,7 @@ mod tests {
             layout: None,
             group: None,
             spare: false,
+            cache: false,
             enclosure: None,
             enclosures: Default::default(),
             sectors: Default::default(),
@@ -554,6 +567,7 @@ mod tests {
             disks: disks.iter().map(|d| d.to_string()).collect(),
             log_disks: logs.iter().map(|d| d.to_string()).collect(),
             spare_disks: Vec::new(),
+            cache_disks: Vec::new(),
             enclosures: Default::default(),
             sectors: Default::default(),
             shards: None,

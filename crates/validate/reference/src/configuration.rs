@@ -20,6 +20,8 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// What the disks of a case may hold: it is in memory.
 const BYTES_MAX: u64 = 16 * GIB;
+const CACHE_DISKS_MAX: u32 = 16;
+const CACHE_GIB_MAX: u64 = 64 << 10;
 const SECONDS_MAX: u64 = 3600;
 const PORTS_MAX: u32 = 64;
 const CORES_MAX: u32 = 1024;
@@ -107,6 +109,9 @@ pub struct Machine {
     pub disk: String,
     /// A modelled device for the intent log of each pool, mirrored; without it the log is on the data disks.
     pub log: Option<String>,
+    /// A modelled device for copies of what is read at random, in pools that have such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<String>,
     pub memory_mib: u64,
     /// Gigabits a second of each port of the network that all clients share, each way.
     #[serde(default = "network_gbit")]
@@ -286,11 +291,23 @@ pub struct Pool {
     /// Disks besides, for those that fail.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub spares: u32,
+    /// Disks for copies of what is read at random.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
     /// What fails while it is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails: Option<Fails>,
     /// A volume for each; a name may come several times.
     pub workloads: Vec<String>,
+}
+
+/// Disks for copies of what is read at random.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Cache {
+    pub disks: u32,
+    /// Of each, before it is made smaller.
+    pub gib: u64,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -426,9 +443,10 @@ impl Configuration {
     }
 
     fn check(&self) -> Result<(), Mistake> {
-        let Machine { disk, log, scale, memory_mib, network_gbit, seconds, warm_seconds, .. } = &self.machine;
+        let Machine { disk, log, cache, scale, memory_mib, network_gbit, seconds, warm_seconds, .. } =
+            &self.machine;
         let of_pools = self.cases.iter().flat_map(|case| &case.pools).filter_map(|pool| pool.disk.as_ref());
-        for name in [disk].into_iter().chain(log).chain(of_pools) {
+        for name in [disk].into_iter().chain(log).chain(cache).chain(of_pools) {
             if self.sheet(name).is_none() {
                 let own = self.devices.iter().map(|device| device.name.clone());
                 let names: Vec<String> = SHEETS.iter().map(|sheet| sheet.name().into()).chain(own).collect();
@@ -566,6 +584,16 @@ impl Configuration {
                     ));
                 }
             }
+            if let Some(cache) = pool.cache
+                && (self.machine.cache.is_none()
+                    || pool.bare
+                    || !(1..=CACHE_DISKS_MAX).contains(&cache.disks)
+                    || !(1..=CACHE_GIB_MAX).contains(&cache.gib))
+            {
+                return Err(format!(
+                    "cache: give a pool 1 to {CACHE_DISKS_MAX} disks of 1 to {CACHE_GIB_MAX} GiB, and the machine a model of them"
+                ));
+            }
             if pool.spares > DISKS_MAX || (pool.spares > 0 && pool.bare) {
                 return Err(format!("spares: give at most {DISKS_MAX}, and a pool"));
             }
@@ -584,7 +612,9 @@ impl Configuration {
                 .filter_map(|name| self.client(name))
                 .map(|client| client.workload.size_gib)
                 .sum();
-            bytes += data * GIB / self.machine.scale * layout.width() as u64 / u64::from(layout.data());
+            let cache = pool.cache.map_or(0, |cache| u64::from(cache.disks) * cache.gib);
+            let stored = data * layout.width() as u64 / u64::from(layout.data()) + cache;
+            bytes += stored * GIB / self.machine.scale;
         }
         if bytes > BYTES_MAX {
             let scale = (self.machine.scale * bytes.div_ceil(BYTES_MAX)).next_power_of_two();

@@ -22,6 +22,8 @@ const SECOND: u64 = 1_000_000_000;
 const LIMIT: Duration = Duration::from_secs(48 * 3600);
 /// Bytes of a log device that are used: more than the largest log takes twice.
 const LOG_BYTES: u64 = 4 * GIB;
+/// No pool takes a smaller cache disk.
+const CACHE_BYTES_MIN: u64 = 32 << 20;
 /// Levels of these ids and after are the workloads'.
 const LEVELS: u128 = 1000;
 
@@ -90,6 +92,7 @@ struct Plan {
     groups: Vec<Vec<usize>>,
     log: Vec<usize>,
     spares: Vec<usize>,
+    cache: Vec<usize>,
 }
 
 fn names(disks: &[usize]) -> Vec<String> {
@@ -122,7 +125,11 @@ fn plan(world: &World, configuration: &Configuration, pool: &Pool) -> Plan {
         add_disks(world, &flash, flash.bytes().min(LOG_BYTES), 2)
     });
     let spares = add_disks(world, &disk, disk.bytes(), pool.spares as usize);
-    Plan { layout, groups, log, spares }
+    let cache = pool.cache.zip(machine.cache.as_deref()).map_or(Vec::new(), |(cache, name)| {
+        let bytes = (cache.gib * GIB / machine.scale).max(CACHE_BYTES_MIN);
+        add_disks(world, &model(name), bytes, cache.disks as usize)
+    });
+    Plan { layout, groups, log, spares, cache }
 }
 
 /// Runs a case; the same seed gives the same outcome.
@@ -375,6 +382,7 @@ async fn make_pool(engine: &Engine, name: &str, plan: &Plan) -> Result<(), Strin
         disks: names(first),
         log_disks: names(&plan.log),
         spare_disks: names(&plan.spares),
+        cache_disks: names(&plan.cache),
         enclosures: Vec::new(),
         sectors: Vec::new(),
         shards: 1,

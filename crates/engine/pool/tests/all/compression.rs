@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(24 * 3600);
 pub struct Pool {
     pub world: World,
     pub rt: Rt,
-    engine: Engine,
+    pub engine: Engine,
     pub paths: Vec<String>,
 }
 
@@ -97,6 +97,15 @@ impl Pool {
 
 /// Runs `main` on pools of several kinds.
 pub fn on_pools<W: Future<Output = ()> + 'static>(seeds: u64, main: impl Fn(Rc<Pool>, u64) -> W) {
+    on_pools_with(0, seeds, main);
+}
+
+/// The same with so many cache disks, which are the last.
+pub fn on_pools_with<W: Future<Output = ()> + 'static>(
+    cache: usize,
+    seeds: u64,
+    main: impl Fn(Rc<Pool>, u64) -> W,
+) {
     for (layout, data, log, shards) in [
         (Layout::Single, 1, 0, 1),
         (Layout::Mirror, 2, 1, 2),
@@ -105,7 +114,8 @@ pub fn on_pools<W: Future<Output = ()> + 'static>(seeds: u64, main: impl Fn(Rc<P
     ] {
         for seed in 0..seeds {
             let world = World::new(WorldConfig::new(seed));
-            (0..data + log).for_each(|_| {
+            let others = data + log;
+            (0..others + cache).for_each(|_| {
                 world.add_disk(Image::new(64 * MIB));
             });
             let (executor, cores): (_, Cores) = world.executor(shards);
@@ -116,8 +126,9 @@ pub fn on_pools<W: Future<Output = ()> + 'static>(seeds: u64, main: impl Fn(Rc<P
                 name: "tank".into(),
                 layout,
                 disks: names(0..data),
-                log_disks: names(data..data + log),
+                log_disks: names(data..others),
                 spare_disks: Vec::new(),
+                cache_disks: names(others..others + cache),
                 enclosures: Vec::new(),
                 sectors: Vec::new(),
                 shards,
@@ -126,7 +137,7 @@ pub fn on_pools<W: Future<Output = ()> + 'static>(seeds: u64, main: impl Fn(Rc<P
             };
             let config = EngineConfig { memory: 16 << 20, events: Arc::new(|_| ()), host: Host::default() };
             let engine = Engine::new(cores, config);
-            let pool = Rc::new(Pool { world: world.clone(), rt, engine, paths: names(0..data + log) });
+            let pool = Rc::new(Pool { world: world.clone(), rt, engine, paths: names(0..others + cache) });
             let test = main(pool.clone(), seed);
             let whole = async move {
                 pool.engine.pool_create(spec).await.expect("created");

@@ -28,6 +28,7 @@ fn spec(layout: Layout, disks: &[&str], log: &[&str], shards: usize) -> PoolSpec
         disks,
         log_disks,
         spare_disks: Vec::new(),
+        cache_disks: Vec::new(),
         enclosures: Vec::new(),
         sectors: Vec::new(),
         shards,

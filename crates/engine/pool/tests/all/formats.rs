@@ -93,6 +93,7 @@ fn spec(name: &str, disks: std::ops::Range<usize>) -> PoolSpec {
         disks: names(disks),
         log_disks: Vec::new(),
         spare_disks: Vec::new(),
+        cache_disks: Vec::new(),
         enclosures: Vec::new(),
         sectors: Vec::new(),
         shards: 1,

@@ -284,6 +284,7 @@ fn on_pools<W: Future<Output = ()> + 'static>(seed: u64, main: impl Fn(Rc<Pool>)
             disks: names(0..data),
             log_disks: names(data..data + log),
             spare_disks: Vec::new(),
+            cache_disks: Vec::new(),
             enclosures: Vec::new(),
             sectors: Vec::new(),
             shards,

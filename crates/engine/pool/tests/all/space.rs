@@ -160,6 +160,7 @@ fn on_pool<W: Future<Output = ()> + 'static>(kind: Kind, bytes: u64, main: impl 
         disks: names(0..data),
         log_disks: names(data..data + log),
         spare_disks: Vec::new(),
+        cache_disks: Vec::new(),
         enclosures: Vec::new(),
         sectors: Vec::new(),
         shards,

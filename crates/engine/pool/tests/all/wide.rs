@@ -43,6 +43,7 @@ fn on_wide_pool<W: Future<Output = ()> + 'static>(main: impl FnOnce(Rt, Engine) 
                 disks,
                 log_disks,
                 spare_disks: Vec::new(),
+                cache_disks: Vec::new(),
                 enclosures: Vec::new(),
                 sectors: Vec::new(),
                 shards: 1,

@@ -122,7 +122,9 @@ impl<'a> Rows<'a> {
             self.add(Layer::Pool, labels, [(Noun::Time, Value::Count(nanos))]);
         }
         let from = second.read_from;
-        for (source, blocks) in [("memory", from.memory), ("ahead", from.ahead), ("disk", from.disks)] {
+        for (source, blocks) in
+            [("memory", from.memory), ("ahead", from.ahead), ("flash", from.flash), ("disk", from.disks)]
+        {
             if blocks > 0 {
                 let labels = [of_pool(), (Dimension::Source, source.into())];
                 self.add(Layer::Cache, labels, [(Noun::Blocks, Value::Count(blocks))]);
@@ -300,7 +302,7 @@ mod tests {
             span: 1_000_000_000,
             volumes: vec![one],
             tasks,
-            read_from: ReadFrom { memory: 3, ahead: 0, disks: 5 },
+            read_from: ReadFrom { memory: 3, ahead: 0, flash: 0, disks: 5 },
             capacity: None,
             promised: 0,
         }

@@ -55,7 +55,8 @@ impl Found {
         }
     }
     fn is_in_service(&self) -> bool {
-        matches!(self.disk.state, DiskState::Online | DiskState::Leaving | DiskState::Spare)
+        use DiskState::{Cache, Leaving, Online, Spare};
+        matches!(self.disk.state, Online | Leaving | Spare | Cache)
     }
 }
 
@@ -137,6 +138,7 @@ async fn examine(
         disks,
         log_disks: Vec::new(),
         spare_disks: Vec::new(),
+        cache_disks: Vec::new(),
         enclosures: boxes,
         sectors,
         shards: 1,
@@ -171,13 +173,14 @@ pub async fn add(
         examine(&shared, &pool, boxes, sectors, request.force).await?;
         let joining =
             format!("{} joins the pool; what was on it is lost.", disks_in_words(request.disks.len()));
-        let then = match request.spare {
-            true => "It waits to take the place of a disk that fails.",
-            false => "Data spreads over it in the background.",
+        let then = match (request.spare, request.cache) {
+            (true, _) => "It waits to take the place of a disk that fails.",
+            (_, true) => "It holds copies of what is read from the data disks at random.",
+            _ => "Data spreads over it in the background.",
         };
         return plan("pool.add", &pool.name, vec![joining, then.into()]);
     }
-    let (group, spare, force) = (request.group, request.spare, request.force);
+    let (group, spare, cache, force) = (request.group, request.spare, request.cache, request.force);
     let (object, id, by) = (pool.name.clone(), pool.id, shared.clone());
     let work = move |running| async move {
         let name = id.to_string();
@@ -185,7 +188,7 @@ pub async fn add(
             let mut status = pool;
             for (path, enclosure) in boxes {
                 let sector = request.sectors.get(&path).copied();
-                let add = DiskAdd { spare, group, enclosure, sector, force };
+                let add = DiskAdd { spare, cache, group, enclosure, sector, force };
                 status = by.engine.disk_add(&name, vec![path], add).await?;
             }
             Ok(status)
@@ -228,7 +231,7 @@ pub async fn replace(
     rules::disk_replace(&request)?;
     let found = find(&shared, &name).await?;
     shared.engine.pool_changeable(&found.pool.name).await?;
-    if matches!(found.disk.state, DiskState::Empty | DiskState::Spare) {
+    if matches!(found.disk.state, DiskState::Empty | DiskState::Spare | DiskState::Cache) {
         return Err(Problem::new(Code::Unsafe, "nothing is on this disk")
             .object(found.name())
             .remedy("Add the new disk with `forebay pool add`, and remove this one.")

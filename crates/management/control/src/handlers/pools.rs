@@ -158,6 +158,10 @@ pub async fn create(
             let spare = disks_in_words(request.spare_disks.len());
             changes.push(format!("In reserve for a disk that fails: {spare}."));
         }
+        if !request.cache_disks.is_empty() {
+            let cache = disks_in_words(request.cache_disks.len());
+            changes.push(format!("Copies of what is read at random are kept on {cache}."));
+        }
         if request.calibrate {
             changes.push("It is measured what it can do, for some seconds.".into());
         }
@@ -207,6 +211,7 @@ fn spec_of(shared: &Shared, request: &PoolCreate) -> PoolSpec {
         disks: request.disks.clone(),
         log_disks: request.log_disks.clone(),
         spare_disks: request.spare_disks.clone(),
+        cache_disks: request.cache_disks.clone(),
         enclosures: request.enclosures.clone().into_iter().collect(),
         sectors: request.sectors.clone().into_iter().collect(),
         shards: request.shards.map_or(shared.cores.clamp(1, rules::SHARDS_MAX), |shards| shards as usize),
@@ -220,8 +225,7 @@ async fn create_now(
     request: PoolCreate,
     who: String,
 ) -> Result<Option<serde_json::Value>, Problem> {
-    let disks = request.disks.iter().chain(&request.log_disks).chain(&request.spare_disks);
-    let disks: Vec<String> = disks.cloned().collect();
+    let disks: Vec<String> = rules::all_disks(&request).cloned().collect();
     let spec = spec_of(&shared, &request);
     let name = spec.name.clone();
     let told = format!("created with layout {} on {}, by {who}", spec.layout, disks_in_words(disks.len()));

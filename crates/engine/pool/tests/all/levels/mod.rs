@@ -133,6 +133,7 @@ fn on_pool<W: Future<Output = ()> + 'static>(main: impl FnOnce(Rc<Pool>) -> W) {
             disks: vec!["sim0".into()],
             log_disks: Vec::new(),
             spare_disks: Vec::new(),
+            cache_disks: Vec::new(),
             enclosures: Vec::new(),
             sectors: Vec::new(),
             shards: 1,

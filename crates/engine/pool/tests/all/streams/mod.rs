@@ -53,6 +53,7 @@ impl Pools {
             disks: self.paths[pool].clone(),
             log_disks: Vec::new(),
             spare_disks: Vec::new(),
+            cache_disks: Vec::new(),
             enclosures: Vec::new(),
             sectors: Vec::new(),
             shards,
