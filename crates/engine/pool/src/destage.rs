@@ -20,8 +20,10 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Blocks that one destage entry moves: their data makes one large write.
+/// Blocks that one destage entry moves: their data makes one large write,
 pub(crate) const BLOCKS_MAX: usize = 128;
+/// or as many as there are disks side by side to take one each, but no more than so many.
+const WRITES_MAX: usize = 8;
 /// Where clients have the same disks, no more is left in the log unless nobody can move it: snapshots wait until it has.
 const BESIDE_CLIENTS_BYTES_MAX: u64 = 1 << 20;
 /// Places that are written at a time beside clients: who is alone with a write waits for no more than these at the disks.
@@ -181,7 +183,7 @@ impl Shard {
     /// In how many places staged blocks are completed and written at a time. Where clients have the same disks and nobody waits for it: in few.
     pub fn destaged_at_once(&self) -> usize {
         let is_gentle = !self.data_in_log && !self.is_waited_for();
-        self.places_at_once().min(if is_gentle { PLACES_BESIDE_CLIENTS } else { BLOCKS_MAX })
+        self.places_at_once().min(if is_gentle { PLACES_BESIDE_CLIENTS } else { BLOCKS_MAX * WRITES_MAX })
     }
 
     /// Moves all that is staged now to the data disks. False when it does not move.
@@ -268,8 +270,9 @@ impl Shard {
     async fn destage_some(self: &Rc<Self>) -> Result<bool, IoError> {
         // What has a place gives others theirs.
         let unplaced = self.place_staged().await;
+        let writes = if self.data_in_log { self.space.borrow().lanes().min(WRITES_MAX) } else { 1 };
         // After a failure less at a time may do: one block needs few nodes.
-        let runs = self.oldest_runs(if self.destage_stuck.get() { 1 } else { BLOCKS_MAX });
+        let runs = self.oldest_runs(if self.destage_stuck.get() { 1 } else { BLOCKS_MAX * writes });
         if runs.is_empty() {
             return unplaced.map(|()| true);
         }

@@ -63,6 +63,11 @@ impl Space {
         self.lanes = Lanes { count, ..Lanes::default() };
     }
 
+    /// Chunks of data that are filled side by side.
+    pub fn lanes(&self) -> usize {
+        self.lanes.count.into()
+    }
+
     /// The kind of chunk that a lane lacks, told once: another one has taken its turn.
     pub fn take_narrow(&mut self) -> Option<ChunkKind> {
         self.lanes.narrow.take()

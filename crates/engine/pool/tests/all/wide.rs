@@ -1,6 +1,6 @@
 //! Is a pool of many disks used as one? On disks that turn, as their sheets say, with the log on flash: what was measured of the pool, and what writers get.
 
-use forebay_base::{Id, MIB};
+use forebay_base::{Id, MIB, Random};
 use forebay_pool::{
     Compression, Engine, EngineConfig, Host, Layout, PoolSpec, SyncPolicy, Volume, VolumeFormat, VolumeSpec,
 };
@@ -109,5 +109,44 @@ fn large_writers_wait_for_their_own_disks_only() {
         let rate = done * LARGE * 1_000_000_000 / rt.now().since(begun);
         // 4.8 of a disk where each commit flushes all of them.
         assert!(rate > 6 * OF_A_DISK, "{} MB/s", rate / 1_000_000);
+    });
+}
+
+/// Goal: what small writes left in the log goes to as many disks at a time as there are, and not to one pair after the other.
+#[test]
+fn small_writes_leave_the_log_for_many_disks_at_once() {
+    on_wide_pool(|rt, engine| async move {
+        let (size, block) = (256 * MIB, 8 << 10);
+        let spec = VolumeSpec {
+            pool: "tank".into(),
+            name: "v".into(),
+            size,
+            block_size: block as u32,
+            sync: Some(SyncPolicy::Always),
+            compression: Some(Compression::Off),
+            format: VolumeFormat::Thin,
+            level: None,
+            own_hosts: false,
+        };
+        let info = engine.volume_create(spec).await.expect("created");
+        let volume = Volume::open(&rt, info.id).expect("it is there");
+        let data = rt.arena().take_zeroed(block as usize).freeze();
+        let (begun, end) = (rt.now(), rt.now().after(Duration::from_secs(4)));
+        let writer = |nth: u64| {
+            let (volume, data, rt) = (volume.clone(), data.clone(), rt.clone());
+            async move {
+                let (mut random, mut done) = (Random::new(nth), 0);
+                while rt.now() < end {
+                    let at = random.below(size / block) * block;
+                    volume.write(at, vec![data.clone()], false).await.expect("written");
+                    done += 1;
+                }
+                done
+            }
+        };
+        let done: u64 = join_all((0..128).map(writer)).await.into_iter().sum();
+        let rate = done * 1_000_000_000 / rt.now().since(begun);
+        // One pair of disks after the other takes 9300.
+        assert!(rate > 15_000, "{rate} writes/s");
     });
 }
