@@ -20,6 +20,7 @@ use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::spec::Severity;
+use crate::turns::Turn;
 use forebay_base::planted::{Bug, active};
 use forebay_qos::{Task, Work};
 use forebay_space::Ptr;
@@ -386,6 +387,11 @@ impl Walk<'_> {
         Ok(body.map(|body| decode_ptrs(&body)))
     }
 
+    /// A leaf is read once more, since its child has changed: that has no turn.
+    fn counted_read(&self) -> Turn {
+        self.shard.unasked(Task::Deletion, Work::read(NODE_BYTES as u64, 1))
+    }
+
     /// The pointers of a node that only a change of who grew from whom can take away.
     async fn read_stable(&self, place: &Place, ptr: Ptr) -> Result<Vec<Ptr>, Halt> {
         self.read(place, ptr).await?.ok_or(Halt::ChildChanged)
@@ -506,7 +512,7 @@ impl Walk<'_> {
         let below = self.below(&place).await?;
         self.above.borrow_mut().push(place);
         if place.level == 1 {
-            for batch in below.chunks(BATCH) {
+            for batch in below.chunks(BATCH.min(self.shard.turns.places_max())) {
                 self.visit_leaves(batch).await?;
             }
         } else {
@@ -533,7 +539,7 @@ impl Walk<'_> {
 
     async fn visit_leaves(&self, places: &[Place]) -> Result<(), Halt> {
         let mut pace = self.shard.pace(Task::Deletion);
-        pace.step_unasked(Work::read((places.len() * NODE_BYTES) as u64, places.len()));
+        pace.step_soon(Work::read((places.len() * NODE_BYTES) as u64, places.len())).await;
         // All at once; what the child has may be something else when its turn comes, and is then read again.
         let read = places.iter().filter(|place| self.is_open(place)).map(|place| async move {
             if self.is_shared(place) {
@@ -546,8 +552,11 @@ impl Walk<'_> {
             };
             Ok((place, Some((own, child))))
         });
+        let read = join_all(read).await;
+        // What follows may wait for a checkpoint: with a turn, others would, too.
+        pace.end();
         let mut has_read = false;
-        for read in join_all(read).await {
+        for read in read {
             let (place, read) = read?;
             self.step().await?;
             if self.is_shared(place) {
@@ -557,7 +566,10 @@ impl Walk<'_> {
             has_read = true;
             let (own, child) = match read {
                 Some(read) => read,
-                None => (self.read_stable(place, place.own).await?, None),
+                None => {
+                    let _turn = self.counted_read();
+                    (self.read_stable(place, place.own).await?, None)
+                }
             };
             self.visit_leaf(place, own, child).await?;
         }
@@ -599,6 +611,7 @@ impl Walk<'_> {
                     ChildLeaf::Stored(home) => match read.take().filter(|(at, _)| *at == home) {
                         Some((_, ptrs)) => ptrs,
                         None => {
+                            let _turn = self.counted_read();
                             read = self.read(place, home).await?.map(|ptrs| (home, ptrs));
                             continue;
                         }
@@ -644,7 +657,9 @@ impl Walk<'_> {
     /// Brings a leaf of the child into memory: what its changes replaced is known then.
     async fn load(&self, place: &Place, home: Ptr) -> Result<(), IoError> {
         let Child::Volume(volume) = &self.child else { return Ok(()) };
+        let turn = self.counted_read();
         let (Some(ptrs), leaf) = (self.read(place, home).await?, place.index) else { return Ok(()) };
+        drop(turn);
         let mut freed = Vec::new();
         if self.shard.change_tree(volume, |tree| tree.load_leaf(leaf, home, ptrs, &mut freed)) {
             self.shard.let_go(volume, &freed);

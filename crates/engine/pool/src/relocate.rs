@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// Bytes of a slot that are copied at a time.
 const COPY_BYTES: u64 = MIB;
-/// Chunks that one shard copies side by side.
+/// Chunks that one shard copies side by side, where the window lets it: each has a disk to itself for as long as a MiB takes, and clients wait behind all of them.
 const COPIES: usize = 4;
 /// How long to wait for what was promised in a chunk before it closed, and how often.
 const SETTLING_DELAY: Duration = Duration::from_millis(2);
@@ -127,7 +127,7 @@ impl Shard {
     /// Copies the slots of chunks that are closed since before the last checkpoint.
     pub async fn copy_moves(self: &Rc<Self>, moves: Vec<Move>) -> Vec<Moved> {
         let copies = moves.iter().map(|one| self.copy_move(one));
-        stream::iter(copies).buffer_unordered(COPIES).collect().await
+        stream::iter(copies).buffer_unordered(COPIES.min(self.turns.places_max())).collect().await
     }
 
     async fn copy_move(self: &Rc<Self>, one: &Move) -> Moved {
@@ -191,7 +191,7 @@ impl Shard {
                     return false;
                 }
                 let bytes = part.end - part.start;
-                pace.step_unasked(Work::write(bytes, 1));
+                pace.step_soon(Work::write(bytes, 1)).await;
                 match self.array.rebuild(slots, one.index, part, one.target, &mut touched).await {
                     Ok(lost) => moved.lost += lost.iter().map(|range| range.end - range.start).sum::<u64>(),
                     Err(_) => return false,

@@ -354,10 +354,12 @@ impl Shard {
             let is_whole = slots.iter().all(|slot| self.array.member(slot.disk).is_some())
                 && !active(Bug::ScrubLeavesUnread);
             for range in ranges {
-                for first in range.clone().step_by(LINES as usize) {
-                    let end = range.end.min(first + LINES);
+                let mut first = range.start;
+                while first < range.end {
+                    let lines = LINES.min(self.turns.places_max() as u64);
+                    let end = range.end.min(first + lines);
                     let bytes = (end - first) * cell * slots.len() as u64;
-                    pace.step_unasked(Work::read(bytes, slots.len()));
+                    pace.step_soon(Work::read(bytes, slots.len())).await;
                     let found = self.array.scrub_lines(&slots, first..end).await;
                     suspects.extend(found.mismatched);
                     suspects.extend(found.unread.into_iter().filter(|_| is_whole));
@@ -366,6 +368,7 @@ impl Shard {
                     if self.is_scrub_halted() {
                         break;
                     }
+                    first = end;
                 }
             }
             if !suspects.is_empty() {

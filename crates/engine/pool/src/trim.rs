@@ -113,7 +113,7 @@ impl Shard {
     async fn discard_slot(self: &Rc<Self>, slot: SlotRef, range: Range<u64>) -> Part {
         let mut part = Part::default();
         let mut pace = self.pace(Task::Trim);
-        pace.step_unasked(Work::write(0, 1));
+        pace.step_soon(Work::write(0, 1)).await;
         let bytes = range.end - range.start;
         match self.array.discard(slot, range).await {
             Some(Ok(())) => part.bytes = bytes,

@@ -1,8 +1,12 @@
 //! Whose turn it is at the disks: the shard's scheduler ([`forebay_qos`]), and those who wait for it.
 //!
 //! Whoever wants the disks takes a [`Turn`] first, and keeps it until what he asked for is over. Clients take one for what they do not find in
-//! memory and for what they write; so does the pool's work that nobody waits for. What clients may be waiting for while they have a turn (checkpoints, blocks that
-//! move out of the log or out of chunks, chunks that are closed, deletions) begins unasked and is only counted: otherwise both could wait for each other.
+//! memory and for what they write; so does the pool's work that nobody waits for. What clients may be waiting for while they have a turn (checkpoints, blocks
+//! that move out of the log), or for space that others' levels say nothing of (evacuations), begins unasked and is only counted: otherwise both could wait for each
+//! other.
+//!
+//! What must come to its end whatever clients do (a rebuild, space that is given back) waits for its turn for so long only, and then begins unasked. That is also the
+//! way out of a wait in a circle that nobody has thought of: such work keeps chunks closed, or slots, while it waits.
 
 use crate::bounds::Bounds;
 use crate::dataset::Dataset;
@@ -13,7 +17,7 @@ use crate::tally::Tally;
 use forebay_base::Nanos;
 use forebay_qos::{Class, FlowId, InFlight, Level, Next, Pool, Rate, Scheduler, Task, Work};
 use forebay_runtime::Rt;
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -220,12 +224,14 @@ impl Turns {
 /// Work of the pool's own, that goes in steps. Each step takes its turn; after it, if clients were served meanwhile, the disks are theirs for as long as it
 /// took: a device that has nothing else to do is not to be busy with this when they come.
 ///
-/// A step holds its turn, so it must not wait for what takes turns, nor hold what those wait for who have one.
+/// A step holds its turn, so it must not wait for anything but the disks, or what a client's write waits for with its turn.
 pub(crate) struct Pace {
     shard: Rc<Shard>,
     task: Task,
     turn: Option<Turn>,
     began: Nanos,
+    /// Nanoseconds that the step waited for its turn, which others had.
+    waited: u64,
     served: u64,
 }
 
@@ -234,6 +240,20 @@ impl Pace {
     pub async fn step(&mut self, work: Work) {
         self.turn = Some(self.shard.task_flow(self.task).turn(work).await);
         self.began = self.shard.rt.now();
+    }
+
+    /// Waits until a step may begin, but no longer than [`Pool::patience`] says: then it begins all the same.
+    pub async fn step_soon(&mut self, work: Work) {
+        self.end();
+        let (shard, asked) = (self.shard.clone(), self.shard.rt.now());
+        let flow = shard.task_flow(self.task);
+        let patience = shard.rt.sleep(Duration::from_nanos(shard.shared.turns.patience(work)));
+        self.turn = Some(match select(pin!(flow.turn(work)), patience).await {
+            Either::Left((turn, _)) => turn,
+            Either::Right(_) => flow.unasked(work),
+        });
+        self.began = shard.rt.now();
+        self.waited = self.began.since(asked);
     }
 
     /// Begins a step that waits for nobody: writers who have their turn may be waiting for it.
@@ -258,7 +278,8 @@ impl Pace {
         let served = self.shard.served.get();
         if std::mem::replace(&mut self.served, served) != served {
             let took = self.shard.rt.now().since(self.began);
-            self.shard.rt.sleep(Duration::from_nanos(took)).await;
+            let rest = took.saturating_sub(std::mem::take(&mut self.waited));
+            self.shard.rt.sleep(Duration::from_nanos(rest)).await;
         }
     }
 }
@@ -278,7 +299,14 @@ impl Dataset {
 impl Shard {
     /// For a task that begins now.
     pub fn pace(self: &Rc<Self>, task: Task) -> Pace {
-        Pace { task, turn: None, began: self.rt.now(), served: self.served.get(), shard: self.clone() }
+        Pace {
+            task,
+            turn: None,
+            began: self.rt.now(),
+            waited: 0,
+            served: self.served.get(),
+            shard: self.clone(),
+        }
     }
 
     /// In how many places to write at a time: who comes next waits for all of them at the disks.

@@ -1,6 +1,6 @@
 //! What the shards of a pool share: the window, and how far each is in virtual time. Every number is atomic, and none needs another to be right.
 
-use crate::cost::{Affine, Costs};
+use crate::cost::{Affine, Costs, Work};
 use crate::trial::{Seen, Trial};
 use forebay_base::Nanos;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,6 +17,9 @@ const WINDOW_PARTS: u64 = 256;
 /// Nor to less than this part of the goals that are missed. The window is what somebody who comes waits for, if it is spread over the disks; where it is so short
 /// something else makes them late, and who has none would only have less.
 const GOAL_PARTS: u64 = 32;
+
+/// A step that must come to its turn waits for eight times as long as it keeps the pool busy, on a pool of one shard.
+const PATIENCE_COSTS: u64 = 8;
 
 /// Each in a cache line of its own: a shard writes it with each request, and the others seldom read it.
 #[repr(align(64))]
@@ -94,6 +97,12 @@ impl Pool {
     pub fn set_costs(&self, costs: Costs) {
         let all = [costs.read.fixed, costs.read.byte_ps, costs.write.fixed, costs.write.byte_ps];
         self.costs.iter().zip(all).for_each(|(place, value)| place.store(value, Relaxed));
+    }
+
+    /// Nanoseconds that a step waits for its turn at most, of work that must come to its end whatever others ask for. All shards may have such work; together they get a
+    /// ninth of the pool's time at least.
+    pub fn patience(&self, work: Work) -> u64 {
+        self.costs().of(work).saturating_mul(PATIENCE_COSTS * self.shards() as u64)
     }
 
     /// Nanoseconds of the pool's time.
@@ -265,6 +274,30 @@ mod tests {
             pool.look(Nanos(look * LOOK_NS));
         }
         open as f64 / looks as f64
+    }
+
+    #[test]
+    fn patience_leaves_a_ninth_of_the_pool_to_what_must_end() {
+        let costs = Costs {
+            read: Affine { fixed: 5000, byte_ps: 500 },
+            write: Affine { fixed: 10_000, byte_ps: 1000 },
+        };
+        for (shards, work, cost) in [
+            (1, Work::read(0, 1), 5000),
+            (1, Work::read(1 << 20, 16), 80_000 + 524_288),
+            (16, Work::write(1 << 20, 1), 10_000 + 1_048_576),
+        ] {
+            let pool = Pool::new(shards, costs, u64::MAX);
+            let period = pool.patience(work) + cost;
+            // Each shard has one step in flight or waiting.
+            let part = (shards as u64 * cost) as f64 / period as f64;
+            assert!((1.0 / 9.0..=1.0 / 8.0).contains(&part), "{work:?} on {shards} shards: {part}");
+        }
+        assert_eq!(
+            Pool::new(1, Costs { read: Affine { fixed: 0, byte_ps: 0 }, ..costs }, 0)
+                .patience(Work::read(9, 9)),
+            0
+        );
     }
 
     #[test]
