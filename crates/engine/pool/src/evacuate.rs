@@ -18,11 +18,13 @@ use crate::places::PlacesClaim;
 use crate::registry::{call, registry};
 use crate::reserve::Claim;
 use crate::shard::Shard;
+use crate::turns::Pace;
 use crate::wanted::Wanted;
 use forebay_base::planted::{Bug, active};
+use forebay_qos::Work;
 use forebay_runtime::completion;
 use forebay_space::{ChunkId, Ptr, Size};
-use forebay_tree::{FANOUT, Found, NodeHeader, decode_ptrs};
+use forebay_tree::{FANOUT, Found, NODE_BYTES, NodeHeader, decode_ptrs};
 use futures_util::stream::{self, StreamExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::once;
@@ -108,32 +110,55 @@ impl Shard {
                 return Err(IoError::Gone);
             }
             next = leaf + 1;
-            self.move_leaf(dataset, leaf, Moving::OutOf(closed)).await?;
+            // Somebody waits for the space, of whatever level.
+            self.move_leaf(dataset, leaf, Moving::OutOf(closed), None).await?;
         }
     }
 
-    /// Writes blocks of a leaf anew; how many bytes.
+    /// Writes blocks of a leaf anew; how many bytes. In turn with others where it goes at a pace.
     pub async fn move_leaf(
         self: &Rc<Self>,
         dataset: &Rc<Dataset>,
         leaf: u64,
         which: Moving<'_>,
+        mut pace: Option<&mut Pace>,
     ) -> Result<u64, IoError> {
         let bytes = if self.space.borrow().has_lines() { MOVE_BYTES_LOGGED } else { MOVE_BYTES };
         let run_max = (bytes / dataset.block_bytes()).max(1);
         let wanted: Vec<bool> = {
-            let ptrs = self.leaf_pointers(dataset, leaf).await?;
+            let ptrs = self.leaf_pointers_in_turn(dataset, leaf, pace.as_deref_mut()).await?;
             ptrs.iter().map(|ptr| which.wants(ptr) && self.may_move(dataset, ptr, leaf)).collect()
         };
         let (mut at, mut moved) = (0, 0);
         while at < wanted.len() {
             let run = wanted[at..].iter().take_while(|wanted| **wanted).count().min(run_max);
             if run > 0 {
-                moved += self.move_blocks(dataset, leaf * FANOUT + at as u64, run, which).await?;
+                let first = leaf * FANOUT + at as u64;
+                let done = self.move_blocks(dataset, first, run, which, pace.as_deref_mut()).await;
+                if let Some(pace) = &mut pace {
+                    pace.rest().await;
+                }
+                moved += done?;
             }
             at += run.max(1);
         }
         Ok(moved)
+    }
+
+    /// All pointers of a leaf, for whose reading it may have to wait for its turn.
+    pub async fn leaf_pointers_in_turn(
+        &self,
+        dataset: &Dataset,
+        leaf: u64,
+        pace: Option<&mut Pace>,
+    ) -> Result<Vec<Ptr>, IoError> {
+        let Some(pace) = pace.filter(|_| !dataset.tree.borrow().is_loaded(leaf)) else {
+            return self.leaf_pointers(dataset, leaf).await;
+        };
+        pace.step_soon(Work::read(NODE_BYTES as u64, 1)).await;
+        let ptrs = self.leaf_pointers(dataset, leaf).await;
+        pace.rest().await;
+        ptrs
     }
 
     /// All pointers of a leaf, as the tree in memory has them.
@@ -190,11 +215,16 @@ impl Shard {
         first: u64,
         count: usize,
         which: Moving<'_>,
+        mut pace: Option<&mut Pace>,
     ) -> Result<u64, IoError> {
         let has_lines = self.space.borrow().has_lines();
         let (mut places, mut waited_for) = (PlacesClaim::none(self), None);
         loop {
             let room = self.staging_room(if has_lines { count * dataset.block_bytes() } else { 0 }).await?;
+            // As for a client's write: the turn after room in the log, which others keep who wait for theirs, and before any lock.
+            if let Some(pace) = &mut pace {
+                pace.step_soon(Work::write((count * dataset.block_bytes()) as u64, 1)).await;
+            }
             let guard = dataset.locks.try_lock(first, first + count as u64 - 1);
             if guard.is_none() && !active(Bug::EvacuatesLockedBlocks) {
                 return Ok(0);
@@ -217,6 +247,9 @@ impl Shard {
                 }
                 // Nobody waits for space who has what others want that make some.
                 drop((room, guard));
+                if let Some(pace) = &mut pace {
+                    pace.end();
+                }
                 places.give_back();
                 (places, _) = self.allocate_here(&wanted, nodes, Claim::Moved).await?;
                 waited_for = Some(sizes);
@@ -230,6 +263,7 @@ impl Shard {
             let changes = moving.into_iter().zip(places.take_first(sizes.len())).map(change).collect();
             let mut entry = Entry::new(self.entry_id(), changes, false);
             entry.nodes = Some(nodes_claim);
+            entry.turn = pace.and_then(Pace::take_turn);
             let done = entry.awaited();
             self.submit(entry);
             return done.await.map(|()| bytes);

@@ -11,8 +11,9 @@ use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::evacuate::Moving;
 use crate::shard::Shard;
+use crate::turns::Pace;
 use forebay_base::MIB;
-use forebay_qos::{Task, Work};
+use forebay_qos::Task;
 use forebay_runtime::{Rt, completion};
 use forebay_space::Ptr;
 use forebay_tree::FANOUT;
@@ -96,16 +97,14 @@ impl Shard {
                 break;
             }
             let served = self.served.get();
-            pace.step_unasked(Work::read(FANOUT * dataset.block_bytes() as u64, 1));
-            let mut result = self.gather_leaf(&dataset, leaf).await;
-            pace.rest().await;
+            let mut result = self.gather_leaf(&dataset, leaf, &mut pace).await;
             // What clients have overwritten is free after a checkpoint.
             if result == Err(IoError::NoSpace) && self.expects_space() && self.next_checkpoint().await {
-                result = self.gather_leaf(&dataset, leaf).await;
+                result = self.gather_leaf(&dataset, leaf, &mut pace).await;
             }
             let is_roomy = || self.space.borrow().is_roomy();
             if result == Err(IoError::NoSpace) && is_roomy() && self.reclaim().await {
-                result = self.gather_leaf(&dataset, leaf).await;
+                result = self.gather_leaf(&dataset, leaf, &mut pace).await;
             }
             if result == Err(IoError::NoSpace) {
                 self.datasets.borrow().values().for_each(|other| other.gathering.borrow_mut().leaves.clear());
@@ -131,8 +130,13 @@ impl Shard {
     }
 
     /// Moves the blocks of a leaf if they are scattered still, and nearly all of them can move; how many bytes.
-    async fn gather_leaf(self: &Rc<Self>, dataset: &Rc<Dataset>, leaf: u64) -> Result<u64, IoError> {
-        let ptrs = self.leaf_pointers(dataset, leaf).await?;
+    async fn gather_leaf(
+        self: &Rc<Self>,
+        dataset: &Rc<Dataset>,
+        leaf: u64,
+        pace: &mut Pace,
+    ) -> Result<u64, IoError> {
+        let ptrs = self.leaf_pointers_in_turn(dataset, leaf, Some(pace)).await?;
         let mapped: Vec<&Ptr> = ptrs.iter().filter(|ptr| !ptr.is_hole()).collect();
         let own = mapped.iter().filter(|ptr| self.may_move(dataset, ptr, leaf)).count();
         let bytes = mapped.iter().map(|ptr| ptr.bytes() as usize).sum();
@@ -140,7 +144,7 @@ impl Shard {
         if !is_scattered(bytes, runs) || own * 8 < mapped.len() * 7 {
             return Ok(0);
         }
-        let moved = self.move_leaf(dataset, leaf, Moving::Together).await?;
+        let moved = self.move_leaf(dataset, leaf, Moving::Together, Some(pace)).await?;
         dataset.gathering.borrow_mut().spend(own as u64);
         Ok(moved)
     }

@@ -256,15 +256,14 @@ impl Pace {
         self.waited = self.began.since(asked);
     }
 
-    /// Begins a step that waits for nobody: writers who have their turn may be waiting for it.
-    pub fn step_unasked(&mut self, work: Work) {
-        self.begin();
-        self.turn = Some(self.shard.unasked(self.task, work));
-    }
-
     /// Begins a step that counts itself.
     pub fn begin(&mut self) {
         self.began = self.shard.rt.now();
+    }
+
+    /// The step's turn, for what is to be over before it ends.
+    pub fn take_turn(&mut self) -> Option<Turn> {
+        self.turn.take()
     }
 
     /// The step is over.

@@ -25,9 +25,8 @@ use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{DiskEntry, DiskLayout, DiskStatus, GroupEntry, Label, UNIT};
 use forebay_log::Ring;
-use forebay_qos::{Task, Work};
+use forebay_qos::Task;
 use forebay_space::{CLASSES, ChunkEntry, ChunkId, ChunkKind, Lines};
-use forebay_tree::FANOUT;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -157,8 +156,10 @@ impl Shard {
                 }
                 let next = dataset.tree.borrow().next_leaf(leaf);
                 let Some(found) = next else { break };
-                pace.step_unasked(Work::read(FANOUT * dataset.block_bytes() as u64, 1));
-                let moved = match self.move_leaf(&dataset, found, Moving::OutOf(&closed)).await {
+                let moved = match self
+                    .move_leaf(&dataset, found, Moving::OutOf(&closed), Some(&mut pace))
+                    .await
+                {
                     Ok(moved) => self.rewrite_above(&dataset, found, &closed).await.map(|more| (moved, more)),
                     Err(error) => Err(error),
                 };
@@ -169,7 +170,6 @@ impl Shard {
                     Err(_) => {}
                 }
                 (leaf, leaves) = (found + 1, leaves + 1);
-                pace.rest().await;
             }
             (number, leaf) = (number + 1, 0);
         }
