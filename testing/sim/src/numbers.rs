@@ -236,8 +236,16 @@ impl Bench {
 pub fn figures() -> Result<Vec<Figure>, Failure> {
     std::thread::scope(|scope| {
         let filled = [70, 80, 90].map(|percent| scope.spawn(move || write_amplification(percent)));
-        let others = [reads, healing, space, snapshots::snapshots, service::service, streams::streams]
-            .map(|figures| scope.spawn(figures));
+        let others = [
+            reads,
+            healing,
+            space,
+            snapshots::snapshots,
+            service::service,
+            service::rebuild,
+            streams::streams,
+        ]
+        .map(|figures| scope.spawn(figures));
         let joined = others.into_iter().chain(filled).map(|thread| thread.join().expect("no panic"));
         joined.collect::<Result<Vec<_>, _>>().map(|figures| figures.into_iter().flatten().collect())
     })

@@ -3,17 +3,18 @@
 use super::{BLOCK, Bench, Figure, Machine, POOL, SECTOR, bench_on, failed};
 use crate::harness::{Failure, all};
 use forebay_base::{Id, MIB, Nanos, Random};
-use forebay_pool::{Class, Layout, Level, Rate, Setting, Volume, VolumeChange, VolumeInfo};
+use forebay_pool::{Class, DiskReplace, Layout, Level, Rate, Setting, Volume, VolumeChange, VolumeInfo};
 use forebay_runtime::Rt;
-use forebay_simulation::Sheet;
 use forebay_simulation::model::FLASH_SATA;
-use futures_util::future::{join, join_all};
+use forebay_simulation::{Image, Sheet};
+use futures_util::future::{join_all, join3};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 const DISKS: usize = 4;
+const DISK_MIB: u64 = 512;
 const VOLUME: u64 = 96 * MIB;
 const SECONDS: u64 = 10;
 const SECOND: u64 = 1_000_000_000;
@@ -110,6 +111,18 @@ impl Bench {
         all(tasks.collect()).await.into_iter().collect::<Result<Vec<()>, Failure>>()?;
         Ok(moved.take())
     }
+
+    /// A disk goes, and another one takes its place: in how many seconds.
+    async fn rebuild(&self, sheet: Option<Sheet>) -> Result<f64, Failure> {
+        self.world.set_gone(1, true);
+        let (begun, new) = (self.rt.now(), self.world.add_disk(Image::new(DISK_MIB * MIB)));
+        self.world.set_sector(new, SECTOR);
+        sheet.iter().for_each(|sheet| self.world.set_model(new, sheet));
+        let with = DiskReplace { new: Some(format!("sim{new}")), ..DiskReplace::default() };
+        self.engine.disk_replace(POOL, "sim1", with).await.map_err(failed)?;
+        self.engine.pool_healed(POOL).await.map_err(failed)?;
+        Ok(self.rt.now().since(begun) as f64 / SECOND as f64)
+    }
 }
 
 /// What the database had, and what all moved.
@@ -122,6 +135,18 @@ struct Outcome {
     p99_us: f64,
     /// Bytes of each neighbour, and at last of the database.
     moved: Vec<f64>,
+    /// Seconds until a disk was rebuilt.
+    rebuilt: f64,
+}
+
+/// What the pool itself does meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Chore {
+    Nothing,
+    /// A scrub, and the deletion of a snapshot.
+    Scrub,
+    /// Another disk takes the place of one that is gone.
+    Rebuild,
 }
 
 /// What everybody got together, each as a part of what it gets alone: the weighted speedup of schedulers (Snavely and Tullsen, ASPLOS 2000). Bytes say
@@ -136,7 +161,7 @@ fn percentile(sorted: &[u64], percent: usize) -> f64 {
 
 impl Scene {
     fn machine(&self) -> Machine {
-        Machine { sheet: self.sheet, ..Machine::of(Layout::Mirror, DISKS, 512, SECTOR) }
+        Machine { sheet: self.sheet, ..Machine::of(Layout::Mirror, DISKS, DISK_MIB, SECTOR) }
     }
 }
 
@@ -149,7 +174,7 @@ fn alone(scene: Scene, name: &'static str, pattern: Pattern) -> Result<f64, Fail
     })
 }
 
-fn outcome(scene: Scene, has_neighbours: bool, is_scheduled: bool) -> Result<Outcome, Failure> {
+fn outcome(scene: Scene, has_neighbours: bool, chore: Chore, is_scheduled: bool) -> Result<Outcome, Failure> {
     bench_on(scene.machine(), async move |bench| {
         let oltp = bench.volume("oltp", VOLUME).await?;
         let mut others = Vec::new();
@@ -168,7 +193,7 @@ fn outcome(scene: Scene, has_neighbours: bool, is_scheduled: bool) -> Result<Out
             let change = VolumeChange { level: Setting::Own(OLTP), ..VolumeChange::default() };
             bench.engine.volume_set(&format!("{POOL}/oltp"), change).await.map_err(failed)?;
         }
-        if has_neighbours {
+        if chore == Chore::Scrub {
             // Most of it is the snapshot's alone.
             let old = bench.volume("old", VOLUME / 2).await?;
             bench.snapshot("old", "s").await?;
@@ -178,8 +203,15 @@ fn outcome(scene: Scene, has_neighbours: bool, is_scheduled: bool) -> Result<Out
         }
         let end = bench.rt.now().0 + SECONDS * SECOND;
         let loads = join_all(others.iter().map(|(info, pattern)| bench.neighbour(info, *pattern, end)));
-        let (moved, seconds) = join(loads, bench.oltp(&oltp, scene.floor, end)).await;
+        let healed = async {
+            match chore {
+                Chore::Rebuild => bench.rebuild(scene.sheet).await,
+                Chore::Nothing | Chore::Scrub => Ok(0.0),
+            }
+        };
+        let (moved, seconds, rebuilt) = join3(loads, bench.oltp(&oltp, scene.floor, end), healed).await;
         let (moved, seconds) = (moved.into_iter().collect::<Result<Vec<u64>, Failure>>()?, seconds?);
+        let rebuilt = rebuilt?;
         let iops_least = seconds.borrow().iter().map(Vec::len).min().unwrap_or(0) as f64;
         seconds.borrow_mut().iter_mut().for_each(|second| second.sort_unstable());
         let is_in_time = |second: &&Vec<u64>| percentile(second, 99) <= scene.goal.as_micros() as f64;
@@ -189,7 +221,7 @@ fn outcome(scene: Scene, has_neighbours: bool, is_scheduled: bool) -> Result<Out
         let (p50_us, p99_us) = (percentile(&latencies, 50), percentile(&latencies, 99));
         let own = latencies.len() as u64 * BLOCK;
         let moved = moved.into_iter().chain([own]).map(|bytes| bytes as f64).collect();
-        Ok(Outcome { iops_least, in_time, p50_us, p99_us, moved })
+        Ok(Outcome { iops_least, in_time, p50_us, p99_us, moved, rebuilt })
     })
 }
 
@@ -208,13 +240,14 @@ const SCENES: [Scene; 2] = [
 pub fn service() -> Result<Vec<Figure>, Failure> {
     let mut figures = Vec::new();
     for scene in SCENES {
-        let oltp = outcome(scene, false, true)?;
+        let oltp = outcome(scene, false, Chore::Nothing, true)?;
         let mut alone = NEIGHBOURS
             .iter()
             .map(|(name, pattern)| alone(scene, name, *pattern))
             .collect::<Result<Vec<f64>, Failure>>()?;
         alone.extend(oltp.moved);
-        let (kept, open) = (outcome(scene, true, true)?, outcome(scene, true, false)?);
+        let (kept, open) =
+            (outcome(scene, true, Chore::Scrub, true)?, outcome(scene, true, Chore::Scrub, false)?);
         let Scene { disks, floor, goal, .. } = scene;
         let with =
             |name: &str| format!("a floor of {floor}/s within {goal:?} on {disks}, six neighbours: {name}");
@@ -228,6 +261,27 @@ pub fn service() -> Result<Vec<Figure>, Failure> {
             plain("p99 / without a level", kept.p99_us / open.p99_us),
             plain("bytes of all / without a level", sum(&kept) / sum(&open)),
             plain("work of all / without a level", work(&kept.moved, &alone) / work(&open.moved, &alone)),
+        ]);
+    }
+    Ok(figures)
+}
+
+/// A disk goes, and another is filled in its place beside all of them: redundancy comes back, and who has a goal is not late for that.
+pub fn rebuild() -> Result<Vec<Figure>, Failure> {
+    let mut figures = Vec::new();
+    for scene in SCENES {
+        let kept = outcome(scene, true, Chore::Rebuild, true)?;
+        let Scene { disks, floor, goal, .. } = scene;
+        let with = |name: &str| {
+            format!(
+                "a rebuild beside a floor of {floor}/s within {goal:?} on {disks}, four neighbours: {name}"
+            )
+        };
+        figures.extend([
+            Figure::plain(&with("seconds with p99 in time"), kept.in_time),
+            Figure::with_goal(&with("p99 / goal"), kept.p99_us / goal.as_micros() as f64, 0.0..=1.0),
+            // Without a bound on how long it waits it ends when the neighbours do.
+            Figure::with_goal(&with("seconds of it"), kept.rebuilt, 0.0..=SECONDS as f64 / 2.0),
         ]);
     }
     Ok(figures)
