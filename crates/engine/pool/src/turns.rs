@@ -106,6 +106,10 @@ impl Flow {
         }
     }
 
+    pub fn has_goal(&self) -> bool {
+        self.level.get().latency.is_some()
+    }
+
     pub fn has_floor(&self) -> bool {
         self.level.get().floor != Rate::default()
     }

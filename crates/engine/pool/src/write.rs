@@ -207,12 +207,15 @@ impl LocalVolume {
     }
 
     /// Room in the log for a write of `asked` bytes of which `blocks` blocks have no lines of their own. Their data goes to the log first if a client waits for
-    /// little, and the log has disks of its own or it is the only one that waits; and where there is parity.
+    /// little, and the log has disks of its own, or it is the only one that waits, or its latency goal is in danger; and where there is parity.
     pub async fn claim_log(&self, asked: usize, blocks: u64, durable: bool) -> Result<LogRoom, IoError> {
         let (shard, bytes) = (&self.shard, blocks as usize * self.dataset.block_bytes());
         let is_small = asked <= IN_LOG_BYTES_MAX && shard.fits_into_log(blocks, self.dataset.block_bytes());
-        let is_alone = durable && asked <= ALONE_BYTES_MAX && shard.is_quiet();
-        let goes_first = shard.data_in_log || (is_alone && bytes <= IN_LOG_BYTES_MAX);
+        let is_waited_for = durable && asked <= ALONE_BYTES_MAX && bytes <= IN_LOG_BYTES_MAX;
+        let is_alone = is_waited_for && shard.is_quiet();
+        // A small window is one that goals are in danger with.
+        let is_pressed = is_waited_for && self.flow().has_goal() && !shard.shared.turns.is_wide_open();
+        let goes_first = shard.data_in_log || is_alone || is_pressed;
         let takes_data = (is_small && goes_first) || shard.space.borrow().has_lines();
         let bytes = if takes_data { bytes } else { 0 };
         let claim = match shard.claim_staging_room(bytes) {
