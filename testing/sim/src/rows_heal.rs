@@ -284,7 +284,7 @@ pub fn group_removed(setup: &Setup) -> Result<Shown, Failure> {
     let setup = &Setup { groups: 1, second: true, ..setup.clone() };
     let own = setup.clone();
     let (first, log, second) =
-        (0..own.data_disks(), own.data_disks()..own.second_disks().start, own.second_disks());
+        (0..own.data_disks(), own.data_disks()..own.data_disks() + own.log_disks, own.second_disks());
     let number_last = 1 + u16::from(own.log_disks > 0);
     let (number, leaving) = match own.seed % 3 {
         0 => (0, first.clone()),

@@ -613,6 +613,10 @@ impl Walk<'_> {
                         None => {
                             let _turn = self.counted_read();
                             read = self.read(place, home).await?.map(|ptrs| (home, ptrs));
+                            // Who only counts keeps no node that goes with a snapshot or a volume.
+                            if read.is_none() && self.counted.is_some() && !self.is_live() {
+                                return Err(Halt::ChildChanged);
+                            }
                             continue;
                         }
                     },
