@@ -219,11 +219,11 @@ impl Shard {
     pub async fn look_through_flash(self: Rc<Self>) {
         let unknown = |part: &&Rc<Part>| !part.is_known.get();
         let parts: Vec<Rc<Part>> = self.flash.parts.borrow().iter().filter(unknown).cloned().collect();
-        for part in parts {
+        'parts: for part in parts {
             let mut next = part.segments;
             for from in (0..part.segments).step_by(HEADERS_AT_ONCE as usize) {
                 if self.stopping.get() || part.health.is_failed() {
-                    return;
+                    continue 'parts;
                 }
                 let to = (from + HEADERS_AT_ONCE).min(part.segments);
                 let headers = (from..to).map(|nth| {
@@ -274,7 +274,7 @@ impl Shard {
         match result {
             Ok(()) if Checksum::of(&bytes) == ptr.sum || active(Bug::FlashUnchecked) => {
                 let bytes = bytes.freeze();
-                if part.left(&place)? < part.segments / OLD_PART {
+                if part.left(&place).is_some_and(|left| left < part.segments / OLD_PART) {
                     self.flash.forget(ptr);
                     self.fill_flash(&part, ptr, &bytes);
                 }

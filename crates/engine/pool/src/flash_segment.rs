@@ -11,6 +11,8 @@ pub(crate) const SEGMENT_BYTES: u64 = MIB;
 /// A unit of what is in it: 4 KiB. The header is the first.
 pub(crate) const UNIT_BYTES: u64 = 4 * KIB;
 pub(crate) const UNITS: u64 = SEGMENT_BYTES / UNIT_BYTES;
+/// More than any disk lives to see: an exbibyte was written then.
+const NUMBER_MAX: u64 = 1 << 40;
 const MAGIC: &[u8; 8] = b"FBAYCACH";
 const CHECKSUM_AT: usize = 8;
 const HEADER: usize = 64;
@@ -56,7 +58,7 @@ impl Segment {
         let mut r = Reader::new(&bytes[8..]);
         let sum = r.u128().ok()?;
         let (pool, own, number, count) = (Id(r.u128().ok()?), r.u64().ok()?, r.u64().ok()?, r.u16().ok()?);
-        if own != at || sum != Checksum::of_with_hole(bytes, CHECKSUM_AT).0 {
+        if own != at || number >= NUMBER_MAX || sum != Checksum::of_with_hole(bytes, CHECKSUM_AT).0 {
             return None;
         }
         let mut r = Reader::new(&bytes[HEADER..]);
