@@ -92,7 +92,7 @@ enum Device {
 /// Every ordered choice of the pool's disks and strangers: the right ones in any order are taken, those of other pools and
 /// copies refused, and then nothing has been written.
 pub fn wrong_disk(setup: &Setup) -> Result<Shown, Failure> {
-    let setup = &Setup { groups: 1, log_disks: 0, second: false, ..setup.clone() };
+    let setup = &Setup { groups: 1, log_disks: 0, cache_disks: 0, second: false, ..setup.clone() };
     let (_, own) = exported(setup)?;
     let (_, foreign) = exported(&Setup { seed: setup.seed ^ 0xf0, ..setup.clone() })?;
     let strangers = [Device::Foreign, Device::Copy, Device::Alias, Device::Empty];
