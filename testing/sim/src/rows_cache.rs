@@ -94,7 +94,7 @@ async fn again(scene: &Scene, setup: &Setup) -> Result<(), Failure> {
     scene.engine.pool_import(POOL, paths, Import::default()).await.map_err(failed("importing failed"))?;
     scene.clients.open_again().await?;
     // What the cache has is looked for.
-    scene.rt.sleep(Duration::from_millis(u64::from(setup.shards as u32) * 100)).await;
+    scene.rt.sleep(Duration::from_millis(setup.shards as u64 * 100)).await;
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! The flash cache: copies of what is read from disks at random, on devices that are quicker than these.
 //!
-//! Copies are found by the checksum and the address of what they are copies of, and compared with the whole checksum when they are read. So the cache cannot be wrong: nothing in it is ever
-//! taken back when a block is overwritten or a snapshot deleted, no write waits for it, and a cache disk that rots, lies, hangs or goes away costs reads of
-//! the pool's disks and nothing else. What it says of itself survives an export and a crash, because nobody has to believe it.
+//! Copies are found by the checksum and the address of what they are copies of, and compared with the whole checksum when they are read. So the cache cannot be
+//! wrong: nothing in it is ever taken back when a block is overwritten or a snapshot deleted, no write waits for it, and a cache disk that rots, lies, hangs or goes
+//! away costs reads of the pool's disks and nothing else. What it says of itself survives an export and a crash, because nobody has to believe it.
 //!
 //! Each shard has a part of each cache disk, a ring of segments of a MiB ([`crate::flash_segment`]). A client's small read that comes from the disks joins the
 //! segment that is being filled, and so does a small write on its way from the log to the disks; a full one is written over the oldest. What is found in the oldest
@@ -243,8 +243,10 @@ impl Shard {
                     }
                 }
             }
-            part.next.set(next);
-            part.is_known.set(true);
+            // Unless another task has looked through it meanwhile, and it is being filled.
+            if !part.is_known.replace(true) {
+                part.next.set(next);
+            }
         }
     }
 

@@ -57,6 +57,23 @@ fn on_wide_pool<W: Future<Output = ()> + 'static>(main: impl FnOnce(Rt, Engine) 
         .unwrap_or_else(|stuck| panic!("not over after {:?}", stuck.after));
 }
 
+/// A volume all of whose writes are durable.
+async fn volume(rt: &Rt, engine: &Engine, size: u64, block_size: u32) -> Volume {
+    let spec = VolumeSpec {
+        pool: "tank".into(),
+        name: "v".into(),
+        size,
+        block_size,
+        sync: Some(SyncPolicy::Always),
+        compression: Some(Compression::Off),
+        format: VolumeFormat::Thin,
+        level: None,
+        own_hosts: false,
+    };
+    let info = engine.volume_create(spec).await.expect("created");
+    Volume::open(rt, info.id).expect("it is there")
+}
+
 /// Goal: what all disks do together is found, which eight requests at a time do not show.
 #[test]
 fn many_disks_are_measured_as_many() {
@@ -78,19 +95,7 @@ fn many_disks_are_measured_as_many() {
 fn large_writers_wait_for_their_own_disks_only() {
     on_wide_pool(|rt, engine| async move {
         let size = 128 * MIB;
-        let spec = VolumeSpec {
-            pool: "tank".into(),
-            name: "v".into(),
-            size,
-            block_size: 128 << 10,
-            sync: Some(SyncPolicy::Always),
-            compression: Some(Compression::Off),
-            format: VolumeFormat::Thin,
-            level: None,
-            own_hosts: false,
-        };
-        let info = engine.volume_create(spec).await.expect("created");
-        let volume = Volume::open(&rt, info.id).expect("it is there");
+        let volume = volume(&rt, &engine, size, 128 << 10).await;
         let data = rt.arena().take_zeroed(LARGE as usize).freeze();
         let (begun, end) = (rt.now(), rt.now().after(Duration::from_secs(2)));
         let writer = |nth: u64| {
@@ -117,19 +122,7 @@ fn large_writers_wait_for_their_own_disks_only() {
 fn small_writes_leave_the_log_for_many_disks_at_once() {
     on_wide_pool(|rt, engine| async move {
         let (size, block) = (256 * MIB, 8 << 10);
-        let spec = VolumeSpec {
-            pool: "tank".into(),
-            name: "v".into(),
-            size,
-            block_size: block as u32,
-            sync: Some(SyncPolicy::Always),
-            compression: Some(Compression::Off),
-            format: VolumeFormat::Thin,
-            level: None,
-            own_hosts: false,
-        };
-        let info = engine.volume_create(spec).await.expect("created");
-        let volume = Volume::open(&rt, info.id).expect("it is there");
+        let volume = volume(&rt, &engine, size, block as u32).await;
         let data = rt.arena().take_zeroed(block as usize).freeze();
         let (begun, end) = (rt.now(), rt.now().after(Duration::from_secs(4)));
         let writer = |nth: u64| {
