@@ -168,10 +168,12 @@ impl SlotMap {
         let vacating = || members().filter(|disk| disk.is_vacating());
         let to_move: u64 = vacating().map(|disk| u64::from(disk.used.ones())).sum();
         let largest = members().filter(|disk| disk.is_open()).map(|disk| u64::from(disk.used.len())).max();
+        let is_redundant = self.groups[usize::from(group)].redundancy > 0;
         let spare = match (open > width, vacating().next()) {
-            (true, None) => largest.unwrap_or(0),
             (true, Some(_)) => to_move,
-            (false, _) => 0,
+            // What nobody could rebuild needs no room to be rebuilt on.
+            (true, None) if is_redundant => largest.unwrap_or(0),
+            _ => 0,
         };
         let kept = spare.div_ceil(width as u64);
         let count = |slots: Vec<u64>| most_chunks(slots, width).saturating_sub(kept);
@@ -438,6 +440,8 @@ mod tests {
         assert!(!map.occupy(&chunks[0]), "in use already");
         map.release(&chunks[3]);
         assert_eq!(map.take(0, ChunkKind::Node, 0).map(|chunk| chunk.id), Some(chunks[3].id));
+        let single = GroupEntry { redundancy: 0, ..MIRROR };
+        assert_eq!(SlotMap::new(&label(single, 3)).chunks(0), (12, 12), "nothing could be rebuilt");
     }
 
     fn label(group: GroupEntry, disks: usize) -> Label {
