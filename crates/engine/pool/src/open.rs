@@ -24,8 +24,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Bytes of the ring that replay reads at a time.
-const WINDOW: usize = 4 << 20;
+/// Bytes of the ring that replay reads at a time: first and at most. Most logs are short.
+const WINDOW_FIRST: usize = 64 << 10;
+const WINDOW_MAX: usize = 4 << 20;
 /// Choices among copies that are tried for one frame: four copies of five parts are a thousand.
 const COMBINATIONS_MAX: u64 = 1024;
 /// Interior nodes and chunk records that are read together.
@@ -130,6 +131,8 @@ pub(crate) struct FrameReader<'a> {
     pub incarnation: u64,
     window: Vec<u8>,
     window_at: u64,
+    /// Bytes of the next window.
+    window_next: usize,
 }
 
 impl<'a> FrameReader<'a> {
@@ -151,6 +154,7 @@ impl<'a> FrameReader<'a> {
             incarnation,
             window,
             window_at,
+            window_next: WINDOW_FIRST,
         }
     }
 
@@ -177,14 +181,14 @@ impl<'a> FrameReader<'a> {
         // From the window, if the whole frame is in it.
         let skip = (self.chain.position - self.window_at) as usize;
         if skip + unit > self.window.len() {
-            self.fill().await;
+            self.fill(unit).await;
         }
         let skip = (self.chain.position - self.window_at) as usize;
         let length = self.window.get(skip..).and_then(|bytes| Frame::peek(bytes, self.context, &self.chain));
         if let Some(length) = length
             && skip + length as usize > self.window.len()
         {
-            self.fill().await;
+            self.fill(length as usize).await;
         }
         let skip = (self.chain.position - self.window_at) as usize;
         let mut found = self.window.get(skip..).and_then(|bytes| self.decode(bytes));
@@ -221,10 +225,11 @@ impl<'a> FrameReader<'a> {
         None
     }
 
-    /// Reads the window anew from the chain's position.
-    async fn fill(&mut self) {
+    /// Reads the window anew from the chain's position, so many bytes at least.
+    async fn fill(&mut self, least: usize) {
         self.window_at = self.chain.position;
-        let len = WINDOW.min(self.ring.bytes() as usize);
+        let len = self.window_next.max(least).min(self.ring.bytes() as usize);
+        self.window_next = (self.window_next * 4).min(WINDOW_MAX);
         let window = read_ring(self.array, self.ring, self.chunks, self.window_at, len, |_| true).await;
         self.window = window.unwrap_or_default();
     }
