@@ -50,6 +50,8 @@ pub(crate) struct Streams {
 #[derive(Default)]
 struct Known {
     streams: Vec<Stream>,
+    /// Where each is, in units of [`NEAR_BYTES`] (modulo 2^32).
+    areas: [u32; STREAMS_MAX],
     /// Their places, in the order in which they were there last.
     order: Vec<usize>,
     requests: u64,
@@ -77,21 +79,27 @@ impl Streams {
     /// Takes note of a read; gives what should be read ahead of it, and the stream's number.
     fn note(&self, first: u64, end: u64, window: u64) -> Option<(usize, Range<u64>)> {
         let mut known = self.known.borrow_mut();
-        let Known { streams, order, requests } = &mut *known;
+        let Known { streams, areas, order, requests } = &mut *known;
         *requests += 1;
         let now = *requests;
         let fresh =
             || Stream { next: end, begun: first, blocks: end - first, requests: 1, seen: now, ahead: end };
         let near = (NEAR_BYTES / self.block_bytes).max(end - first);
-        let Some(number) = streams.iter().position(|stream| stream.next.abs_diff(first) <= near) else {
-            if streams.len() < STREAMS_MAX {
+        let near_to = |stream: &Stream| stream.next.abs_diff(first) <= near;
+        let found = self.may_be_near(areas, first, near).then(|| streams.iter().position(near_to)).flatten();
+        let Some(number) = found else {
+            let number = if streams.len() < STREAMS_MAX {
                 order.push(streams.len());
                 streams.push(fresh());
+                streams.len() - 1
             } else {
                 let least = self.least_wanted(streams, order, now);
-                streams[order[least]] = fresh();
                 order[least..].rotate_left(1);
-            }
+                let number = order[STREAMS_MAX - 1];
+                streams[number] = fresh();
+                number
+            };
+            areas[number] = self.area(end);
             return None;
         };
         let at = order.iter().position(|place| *place == number).expect("each place is there once");
@@ -106,6 +114,7 @@ impl Streams {
             // It leaves out more than it reads.
             *stream = fresh();
         }
+        areas[number] = self.area(stream.next);
         if !self.is_stream(stream) {
             return None;
         }
@@ -116,6 +125,17 @@ impl Streams {
         }
         stream.ahead = to;
         Some((number, from..to))
+    }
+
+    fn area(&self, block: u64) -> u32 {
+        (block * self.block_bytes / NEAR_BYTES) as u32
+    }
+
+    /// Whether a stream may be so near to a block: what is read at random is near to none, and few instructions say so.
+    fn may_be_near(&self, areas: &[u32; STREAMS_MAX], block: u64, near: u64) -> bool {
+        let before = self.area(block).wrapping_sub(1);
+        let is_near = |area: &u32| area.wrapping_sub(before) <= 2;
+        near * self.block_bytes > NEAR_BYTES || areas.iter().fold(false, |any, area| any | is_near(area))
     }
 
     /// Which of the places in their order makes room for a new one: the oldest, but no stream while there are not too many of them.

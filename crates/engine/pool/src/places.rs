@@ -34,6 +34,9 @@ impl PlacesClaim {
 
     /// Takes the first places out: they are somebody's now.
     pub fn take_first(&mut self, count: usize) -> Vec<Ptr> {
+        if count == self.places.len() {
+            return std::mem::take(&mut self.places);
+        }
         self.places.drain(..count).collect()
     }
 

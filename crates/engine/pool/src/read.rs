@@ -293,6 +293,7 @@ impl Shard {
                 Source::Disk(ptr) => ptr,
             };
             if reader.is_client()
+                && self.has_flash()
                 && let Some(stored) = self.read_flash(&ptr).await
                 && let Some(data) = self.unpack_run(dataset, &[ptr], stored)
             {

@@ -116,7 +116,11 @@ impl Flow {
 
     /// Waits until `work` may begin that nobody waits for yet: not a latency, nor time that a client has lost.
     pub async fn turn_ahead(&self, work: Work) -> Turn {
-        let mut turn = self.wait_for_turn(work).await;
+        let now = self.turns.rt.now();
+        let mut turn = match self.turn_at_once(now, work) {
+            Some(turn) => turn,
+            None => self.wait_for_turn(now, work).await,
+        };
         turn.begun.iter_mut().for_each(InFlight::is_in_no_haste);
         turn
     }
@@ -124,17 +128,22 @@ impl Flow {
     /// Waits until `work` may begin.
     pub async fn turn(&self, work: Work) -> Turn {
         let asked = self.turns.rt.now();
-        let turn = self.wait_for_turn(work).await;
+        if let Some(turn) = self.turn_at_once(asked, work) {
+            return turn;
+        }
+        let turn = self.wait_for_turn(asked, work).await;
         self.tally.waited_for_turn(self.turns.rt.now().since(asked));
         turn
     }
 
-    async fn wait_for_turn(&self, work: Work) -> Turn {
-        let (turns, now) = (&self.turns, self.turns.rt.now());
-        if let Some(begun) = turns.scheduler.borrow_mut().begin_at_once(now, self.id, work) {
-            self.tally.took(begun.cost());
-            return Turn { turns: turns.clone(), begun: Some(begun) };
-        }
+    fn turn_at_once(&self, now: Nanos, work: Work) -> Option<Turn> {
+        let begun = self.turns.scheduler.borrow_mut().begin_at_once(now, self.id, work)?;
+        self.tally.took(begun.cost());
+        Some(Turn { turns: self.turns.clone(), begun: Some(begun) })
+    }
+
+    async fn wait_for_turn(&self, now: Nanos, work: Work) -> Turn {
+        let turns = &self.turns;
         let mut waiting = Waiting { flow: self, waiter: Rc::default(), has_begun: false };
         turns.scheduler.borrow_mut().push(now, self.id, work, waiting.waiter.clone());
         turns.poll();

@@ -293,19 +293,25 @@ impl LocalVolume {
                 (self.parts(at, data, places.take_first(*count as usize)), Vec::new(), nodes)
             }
             Prepared::Bare { data, count, lines } => {
-                let parts = self.merge(at, data, &blocks).await?;
+                let merged = match self.is_whole(at, data) {
+                    true => None,
+                    false => Some(self.merge(at, data, &blocks).await?),
+                };
                 let in_lines = lines.as_ref().map_or(0, PlacesClaim::count).min(*count) as usize;
                 let logged = *count as usize - in_lines;
                 let wanted = Wanted::whole(block_bytes, logged);
                 let Some(nodes) = shard.at_hand(&wanted, nodes, claim, places).await? else {
                     return Ok(None);
                 };
-                let mut lines: Vec<PlacesClaim> = lines.take().into_iter().collect();
-                let mut ptrs = lines.first_mut().map_or(Vec::new(), |lines| lines.take_first(in_lines));
-                ptrs.extend(places.take_first(logged));
+                let mut lines = lines.take().filter(|lines| lines.count() > 0);
+                let ptrs = match &mut lines {
+                    Some(lines) => [lines.take_first(in_lines), places.take_first(logged)].concat(),
+                    None => places.take_first(logged),
+                };
+                let parts = merged.unwrap_or_else(|| std::mem::take(data));
                 // The first blocks go straight to the data disks, the others to the log.
                 let direct = if room.log.takes_data { in_lines } else { ptrs.len() };
-                (self.changes(blocks.start, parts, ptrs, direct), lines, nodes)
+                (self.changes(blocks.start, parts, ptrs, direct), lines.into_iter().collect(), nodes)
             }
         };
         let durable = self.is_durable(fua);

@@ -31,7 +31,7 @@ use forebay_device::{
 use forebay_runtime::{Buf, BufMut, Completion, Disk, DiskError, DiskErrorKind, Rt, Vitals};
 use hedge::{Hedge, avoids};
 use lines::Lines;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
@@ -102,6 +102,8 @@ pub struct Array {
     /// By index in the label.
     disks: Box<[OnceCell<Known>]>,
     groups: Box<[OnceCell<Group>]>,
+    /// The most parity cells of a line of any group that has lines.
+    parity_max: Cell<Option<usize>>,
     crowds: Crowds,
     hedge: Rc<Hedge>,
     /// Called when a disk failed a write or flush.
@@ -129,7 +131,8 @@ impl Array {
     pub fn new(rt: Rt, crowds: Crowds, failed: Box<dyn Fn(u16) -> Recorded>) -> Array {
         let disks = (0..DISKS_MAX).map(|_| OnceCell::new()).collect();
         let groups = (0..GROUPS_MAX).map(|_| OnceCell::new()).collect();
-        Array { hedge: Hedge::new(rt.clone()), rt, disks, groups, crowds, failed }
+        let parity_max = Cell::new(None);
+        Array { hedge: Hedge::new(rt.clone()), rt, disks, groups, parity_max, crowds, failed }
     }
 
     /// Adds a group by its index in the label.
@@ -139,6 +142,8 @@ impl Array {
     /// them parity cells not 1 to 3, cells not a multiple of 4 KiB up to 256 KiB or not a divisor of the slot.
     pub fn add_group(&self, index: u16, group: &GroupEntry) {
         let group = Group { redundancy: group.redundancy, lines: Lines::of(group) };
+        let parity = group.lines.as_ref().map(|lines| lines.code.parity());
+        self.parity_max.set(self.parity_max.get().max(parity));
         assert!(self.groups[usize::from(index)].set(group).is_ok(), "group {index} is there already");
     }
 
@@ -209,8 +214,7 @@ impl Array {
 
     /// The most parity cells of a line of any group that has lines.
     pub fn parity_max(&self) -> Option<usize> {
-        let groups = self.groups.iter().filter_map(OnceCell::get);
-        groups.filter_map(|group| group.lines.as_ref()).map(|lines| lines.code.parity()).max()
+        self.parity_max.get()
     }
 
     /// How the chunk on `slots` is divided, when it is one with parity.

@@ -20,6 +20,7 @@
 use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
 use crate::bits::Bits;
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
+use crate::chunks::Chunks;
 use crate::groups::whole_lines;
 use crate::held::{CLASSES, Held};
 use crate::lanes::Lanes;
@@ -81,7 +82,7 @@ pub(crate) enum Fill {
 /// The chunks of one shard.
 #[derive(Default)]
 pub struct Space {
-    pub(crate) chunks: BTreeMap<ChunkId, Chunk>,
+    pub(crate) chunks: Chunks,
     /// By group.
     pub(crate) lines: Vec<Lines>,
     /// Free places for nodes, unless something changed since they were counted.
@@ -129,27 +130,27 @@ impl Space {
         self.nodes_free.set(None);
         self.lanes.look_again();
         self.recount_places();
-        let before = self.chunks.insert(chunk.entry.id, chunk);
+        let before = self.chunks.insert(chunk);
         assert!(before.is_none(), "chunk granted twice");
     }
 
     /// The chunk's grant is in the log.
     pub fn grant_logged(&mut self, id: ChunkId) {
-        if let Some(chunk) = self.chunks.get_mut(&id) {
+        if let Some(chunk) = self.chunks.get_mut(id) {
             chunk.logged = true;
         }
     }
 
     pub fn contains(&self, id: ChunkId) -> bool {
-        self.chunks.contains_key(&id)
+        self.chunks.get(id).is_some()
     }
 
     pub fn chunk(&self, id: ChunkId) -> Option<&Chunk> {
-        self.chunks.get(&id)
+        self.chunks.get(id)
     }
 
     pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
-        self.chunks.values()
+        self.chunks.in_order()
     }
 
     /// Says that no fresh chunk is to be had; lasts until one is inserted or space is released.
@@ -180,7 +181,7 @@ impl Space {
 
     /// Gives back what was allocated and never applied.
     pub fn give_back(&mut self, ptr: &Ptr) {
-        let chunk = self.chunks.get_mut(&ptr.addr().chunk()).expect("allocated from an owned chunk");
+        let chunk = self.chunks.get_mut(ptr.addr().chunk()).expect("allocated from an owned chunk");
         let already = chunk.busy.clear(ptr.addr().unit(), ptr.units());
         assert_eq!(already, 0, "gave back a free unit");
         self.until_wanted = self.until_wanted.map(|left| left + u64::from(ptr.units()));
@@ -191,7 +192,7 @@ impl Space {
     /// The block at `ptr` is now part of a tree.
     pub fn applied(&mut self, ptr: &Ptr) {
         if self.has_lines() {
-            let chunk = self.chunks.get_mut(&ptr.addr().chunk()).expect("allocated from an owned chunk");
+            let chunk = self.chunks.get_mut(ptr.addr().chunk()).expect("allocated from an owned chunk");
             if chunk.has_lines() {
                 chunk.written.set(ptr.addr().unit(), ptr.units());
             }
@@ -218,7 +219,7 @@ impl Space {
     /// the cut can only point to what the checkpoint left free.
     #[must_use]
     pub fn claim(&mut self, ptr: &Ptr) -> bool {
-        let Some(chunk) = self.chunks.get_mut(&ptr.addr().chunk()) else { return false };
+        let Some(chunk) = self.chunks.get_mut(ptr.addr().chunk()) else { return false };
         if ptr.addr().unit() + ptr.units() > chunk.entry.units || chunk.entry.kind == ChunkKind::Log {
             return false;
         }
@@ -241,7 +242,7 @@ impl Space {
     }
 
     pub(crate) fn chunk_mut(&mut self, id: ChunkId) -> Option<&mut Chunk> {
-        self.chunks.get_mut(&id)
+        self.chunks.get_mut(id)
     }
 
     /// Fills the chunk no further.
@@ -294,17 +295,17 @@ impl Space {
                 && chunk.busy.is_empty()
                 && !open.contains(&chunk.entry.id)
         };
-        let empty = self.chunks.values().filter(idle).map(|chunk| chunk.entry.id).collect();
+        let empty = self.chunks.in_order().filter(idle).map(|chunk| chunk.entry.id).collect();
         self.leaving = self.may_leave(empty);
         // One empty node chunk stays: the next checkpoint needs it.
         let is_of_use = |chunk: &Chunk| chunk.entry.kind == ChunkKind::Node && !self.is_vacated(chunk);
-        if let Some(kept) = self.leaving.iter().position(|id| is_of_use(&self.chunks[id])) {
+        if let Some(kept) = self.leaving.iter().position(|id| is_of_use(&self.chunks[*id])) {
             self.leaving.remove(kept);
         }
         self.leaving.append(&mut self.retired);
         for id in &self.leaving {
             // Out of the allocator's sight from now on.
-            let chunk = self.chunks.get_mut(id).expect("chosen above");
+            let chunk = self.chunks.get_mut(*id).expect("chosen above");
             chunk.busy.set(0, chunk.entry.units);
         }
         let leaving = &self.leaving;
@@ -327,13 +328,13 @@ impl Space {
     pub fn seal(&mut self) {
         self.seal_moves();
         for run in std::mem::take(&mut self.frozen.allocated) {
-            let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("allocated from an owned chunk");
+            let chunk = self.chunks.get_mut(run.addr.chunk()).expect("allocated from an owned chunk");
             let already = chunk.stored.set(run.addr.unit(), run.units);
             assert!(already == 0 || chunk.unknown, "a unit was allocated twice in one period");
             chunk.dirty = true;
         }
         for run in &self.frozen.freed {
-            let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("freed in an owned chunk");
+            let chunk = self.chunks.get_mut(run.addr.chunk()).expect("freed in an owned chunk");
             let already = chunk.stored.clear(run.addr.unit(), run.units);
             assert!(already == 0 || chunk.unknown, "a unit was freed that was not in use");
             chunk.dirty = true;
@@ -341,12 +342,12 @@ impl Space {
                 chunk.busy.clear(run.addr.unit(), run.units);
             }
         }
-        self.sealed = self.chunks.keys().copied().filter(|id| !self.leaving.contains(id)).collect();
+        self.sealed = self.chunks.ids().filter(|id| !self.leaving.contains(id)).collect();
     }
 
     /// Chunks whose record must be written by the running checkpoint.
     pub fn dirty_chunks(&self) -> Vec<ChunkId> {
-        self.sealed.iter().copied().filter(|id| self.chunks[id].dirty).collect()
+        self.sealed.iter().copied().filter(|id| self.chunks[*id].dirty).collect()
     }
 
     /// The record of a chunk goes to its other alternate with this checksum.
@@ -357,7 +358,7 @@ impl Space {
         sum: forebay_base::Checksum,
         generation: u64,
     ) {
-        let chunk = self.chunks.get_mut(&id).expect("dirty chunks are owned");
+        let chunk = self.chunks.get_mut(id).expect("dirty chunks are owned");
         chunk.changed = generation;
         chunk.entry.alternate = alternate;
         chunk.entry.record_sum = sum;
@@ -366,7 +367,7 @@ impl Space {
 
     /// The chunk table of the running checkpoint.
     pub fn table(&self) -> Vec<ChunkEntry> {
-        self.sealed.iter().map(|id| self.chunks[id].entry.clone()).collect()
+        self.sealed.iter().map(|id| self.chunks[*id].entry.clone()).collect()
     }
 
     /// The checkpoint is durable: freed units may be written again. Returns the chunks that leave the shard.
@@ -375,7 +376,7 @@ impl Space {
             if active(Bug::FreeReleasedEarly) {
                 continue;
             }
-            let chunk = self.chunks.get_mut(&run.addr.chunk()).expect("freed in an owned chunk");
+            let chunk = self.chunks.get_mut(run.addr.chunk()).expect("freed in an owned chunk");
             let already = chunk.busy.clear(run.addr.unit(), run.units);
             assert_eq!(already, 0, "released a free unit");
             if chunk.has_lines() {
@@ -390,7 +391,7 @@ impl Space {
         self.release_held();
         leaving
             .into_iter()
-            .map(|id| self.chunks.remove(&id).expect("leaving chunks are owned").entry)
+            .map(|id| self.chunks.remove(id).expect("leaving chunks are owned").entry)
             .collect()
     }
 }

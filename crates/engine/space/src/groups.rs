@@ -20,7 +20,7 @@ impl Space {
     pub fn vacate(&mut self, group: u16) {
         self.vacated.insert(group);
         let chunks = &self.chunks;
-        self.open.retain(|_, (id, _)| chunks[id].entry.group != group);
+        self.open.retain(|_, (id, _)| chunks[*id].entry.group != group);
         self.recount_places();
         self.nodes_free.set(None);
     }

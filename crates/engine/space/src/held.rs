@@ -148,7 +148,7 @@ impl Space {
 
     /// Whether a place is in a chunk of this class.
     pub fn is_at_home(&self, ptr: &Ptr, class: u8) -> bool {
-        self.chunks.get(&ptr.addr().chunk()).and_then(|chunk| class_of(chunk.entry.kind))
+        self.chunks.get(ptr.addr().chunk()).and_then(|chunk| class_of(chunk.entry.kind))
             == Some(usize::from(class))
     }
 
@@ -165,7 +165,7 @@ impl Space {
             }
             if last.0 != id {
                 let class = Some(usize::from(class));
-                last = (id, self.chunks.get(&id).is_some_and(|chunk| class_of(chunk.entry.kind) == class));
+                last = (id, self.chunks.get(id).is_some_and(|chunk| class_of(chunk.entry.kind) == class));
             }
             if last.1 { home += 1 } else { strays += 1 }
         }
@@ -195,7 +195,7 @@ impl Space {
         let mut nodes = self.nodes_free().saturating_sub(self.nodes_held());
         let nodes_held = self.nodes_held();
         let may = |id: &ChunkId| {
-            let chunk = &self.chunks[id];
+            let chunk = &self.chunks[*id];
             if self.is_vacated(chunk) || self.closed.contains(id) {
                 return true;
             }

@@ -158,7 +158,7 @@ impl Space {
                     }
                     continue;
                 };
-                let line = self.line(&self.chunks[&addr.chunk()]);
+                let line = self.line(&self.chunks[addr.chunk()]);
                 let end = addr.unit() + taken * size;
                 self.lanes.took(taken * size, line == 0 || end.is_multiple_of(line));
                 return Some((addr, taken, size));
@@ -173,7 +173,7 @@ impl Space {
         let mut at = self.open.get(&stream).copied();
         let (chunk, line, unit, size) = loop {
             if let Some((id, cursor)) = at {
-                let chunk = self.chunks.get_mut(&id).expect("open chunks are owned");
+                let chunk = self.chunks.get_mut(id).expect("open chunks are owned");
                 let lines = lines_in(&self.lines, chunk);
                 let size = stream.piece(lines.units, block.units);
                 // A small rest is no reason to leave the chunk.

@@ -8,6 +8,7 @@ mod allocator;
 mod bits;
 mod choice;
 mod chunk;
+mod chunks;
 mod evacuation;
 mod groups;
 mod held;

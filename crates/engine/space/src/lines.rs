@@ -13,18 +13,18 @@ impl Space {
 
     /// The lines of the chunk at `addr`.
     pub fn lines_at(&self, addr: Addr) -> Lines {
-        lines_in(&self.lines, &self.chunks[&addr.chunk()])
+        lines_in(&self.lines, &self.chunks[addr.chunk()])
     }
 
     /// Bytes of a line of a chunk; 0 when it has none.
     pub fn line_bytes(&self, chunk: ChunkId) -> u64 {
-        let chunk = self.chunks.get(&chunk).expect("asked of owned chunks");
+        let chunk = self.chunks.get(chunk).expect("asked of owned chunks");
         u64::from(self.line(chunk)) * forebay_device::UNIT
     }
 
     /// Whether nothing has been written in these bytes that is in use.
     pub fn is_unwritten(&self, at: Addr, bytes: u64) -> bool {
-        let written = &self.chunks[&at.chunk()].written;
+        let written = &self.chunks[at.chunk()].written;
         written.is_free(at.unit(), (bytes / forebay_device::UNIT) as u32)
     }
 
@@ -36,7 +36,7 @@ impl Space {
     /// Promises nothing more in the line at `addr` to the stream that has it open. Its first unit, its units, and how many of
     /// them are in use or promised.
     pub fn close_line(&mut self, addr: Addr) -> (u32, u32, u32) {
-        let chunk = &self.chunks[&addr.chunk()];
+        let chunk = &self.chunks[addr.chunk()];
         let line = self.line(chunk);
         let first = addr.unit() / line * line;
         let busy = (first..first + line).filter(|unit| chunk.busy.get(*unit)).count() as u32;
@@ -50,7 +50,7 @@ impl Space {
 
     /// Whether a stream is inside the line at `addr`.
     pub fn is_open(&self, addr: Addr) -> bool {
-        let line = self.line(&self.chunks[&addr.chunk()]);
+        let line = self.line(&self.chunks[addr.chunk()]);
         let inside = |id: ChunkId, cursor: u32| {
             id == addr.chunk() && cursor / line == addr.unit() / line && !cursor.is_multiple_of(line)
         };
@@ -59,7 +59,7 @@ impl Space {
 
     /// The lines that a block lies in, when its chunk has parity.
     pub fn lines_of(&self, ptr: &Ptr) -> Option<std::ops::Range<u64>> {
-        let chunk = self.chunks.get(&ptr.addr().chunk())?;
+        let chunk = self.chunks.get(ptr.addr().chunk())?;
         let line = self.line(chunk);
         let (first, end) = (ptr.addr().unit(), ptr.addr().unit() + ptr.units());
         (line > 0).then(|| u64::from(first / line)..u64::from(end.div_ceil(line)))

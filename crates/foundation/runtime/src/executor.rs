@@ -104,10 +104,17 @@ impl Wake for TaskWaker {
 }
 
 struct TaskSlot {
-    /// Out while it runs.
+    /// Out while it runs, and when it has ended.
     future: Option<Task>,
     waker: Waker,
     wakes: Arc<TaskWaker>,
+}
+
+impl TaskSlot {
+    /// Whether nobody has a waker of the task that ended here: another one may have it.
+    fn is_forgotten(&self) -> bool {
+        Arc::strong_count(&self.wakes) == 2
+    }
 }
 
 /// Sleeping tasks by deadline, then by the order in which they went to sleep.
@@ -209,10 +216,17 @@ impl Rt {
             tasks.push(None);
             tasks.len() - 1
         });
-        let wakes =
-            Arc::new(TaskWaker { task: index, queued: AtomicBool::new(true), shared: inner.shared.clone() });
-        let waker = Waker::from(wakes.clone());
-        tasks[index] = Some(TaskSlot { future: Some(future), waker, wakes });
+        match &mut tasks[index] {
+            Some(slot) if slot.is_forgotten() => {
+                slot.wakes.queued.store(true, Ordering::Release);
+                slot.future = Some(future);
+            }
+            slot => {
+                let (queued, shared) = (AtomicBool::new(true), inner.shared.clone());
+                let wakes = Arc::new(TaskWaker { task: index, queued, shared });
+                *slot = Some(TaskSlot { future: Some(future), waker: Waker::from(wakes.clone()), wakes });
+            }
+        }
         inner.ready.borrow_mut().push_back(index);
     }
 
@@ -429,17 +443,17 @@ impl Executor {
         let inner = &*self.rt.0;
         let (mut future, waker) = {
             let mut tasks = inner.tasks.borrow_mut();
-            // A task that has ended may still be woken by an old waker; a new task in its slot then runs in vain.
-            let Some(slot) = tasks[index].as_mut() else { return };
+            let slot = tasks[index].as_mut().expect("woken, so it was there");
             // Acquires what whoever found it set has written: that wake-up is this run.
             slot.wakes.queued.swap(false, Ordering::AcqRel);
-            (slot.future.take().expect("a task is not run while it runs"), slot.waker.clone())
+            // A task that has ended may still be woken by an old waker; a new task in its slot then runs in vain.
+            let Some(future) = slot.future.take() else { return };
+            (future, slot.waker.clone())
         };
         let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         if done {
             // Drop outside the borrow: a future's drop may spawn or wake.
             drop(future);
-            inner.tasks.borrow_mut()[index] = None;
             inner.free.borrow_mut().push(index);
             return;
         }
