@@ -229,9 +229,9 @@ pub fn no_space(setup: &Setup) -> Result<Shown, Failure> {
         scene.clients.discard_half(&filling).await?;
         scene.engine.checkpoint(POOL).await.map_err(failed)?;
         scene.engine.checkpoint(POOL).await.map_err(failed)?;
-        let excused = scene.clients.excused.get();
+        let refused = scene.clients.refused.get();
         scene.clients.run(operations / 4).await?;
-        if scene.clients.excused.get() > excused {
+        if scene.clients.refused.get() > refused {
             return Err(Failure::Outcome(
                 "half of the pool was discarded and there is still no space".into(),
             ));
@@ -240,9 +240,9 @@ pub fn no_space(setup: &Setup) -> Result<Shown, Failure> {
         scene.clients.delete_filling(&filling).await?;
         scene.engine.checkpoint(POOL).await.map_err(failed)?;
         scene.engine.checkpoint(POOL).await.map_err(failed)?;
-        let excused = scene.clients.excused.get();
+        let refused = scene.clients.refused.get();
         scene.clients.run(operations / 4).await?;
-        if scene.clients.excused.get() > excused {
+        if scene.clients.refused.get() > refused {
             return Err(Failure::Outcome(
                 "the volume that filled the pool was deleted and there is still no space".into(),
             ));

@@ -111,6 +111,8 @@ pub struct Clients {
     failure: FirstFailure,
     /// Operations that failed in a way that the tolerance excuses.
     pub excused: Cell<u64>,
+    /// Those of them for which there was no space.
+    pub refused: Cell<u64>,
 }
 
 const BLOCK_SIZES: [u32; 6] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
@@ -135,6 +137,7 @@ impl Clients {
             named: Cell::new(0),
             failure: FirstFailure::default(),
             excused: Cell::new(0),
+            refused: Cell::new(0),
         })
     }
 
@@ -316,6 +319,11 @@ impl Clients {
         self.data_outcome(live, what, result);
     }
 
+    fn excuse(&self, is_refused: bool) {
+        self.excused.set(self.excused.get() + 1);
+        self.refused.set(self.refused.get() + u64::from(is_refused));
+    }
+
     /// Reports an error of a data operation unless it is excused.
     fn data_outcome(&self, live: &Live, what: &str, result: Result<(), IoError>) {
         let Err(error) = result else { return };
@@ -327,7 +335,7 @@ impl Clients {
             IoError::OutOfRange | IoError::ReadOnly => false,
         };
         if excused {
-            self.excused.set(self.excused.get() + 1);
+            self.excuse(error == IoError::NoSpace);
         } else {
             self.failure.report(Failure::Outcome(format!("{what} on {} failed: {error}", live.name)));
         }
@@ -342,7 +350,7 @@ impl Clients {
             _ => false,
         };
         if excused {
-            self.excused.set(self.excused.get() + 1);
+            self.excuse(error.kind == ErrorKind::NoSpace);
         } else {
             self.failure.report(Failure::Outcome(format!("{what} failed: {error}")));
         }
