@@ -3,7 +3,7 @@
 //! A panic of the engine is a finding. The executor of a world that panicked is leaked, not dropped: dropping it
 //! runs the destructors of half-done tasks, and a second panic there would end the process.
 
-use forebay_base::Id;
+use forebay_base::{Id, planted};
 use forebay_pool::{Engine, EngineConfig, Event, Host};
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::World;
@@ -99,10 +99,25 @@ thread_local! {
     static CATCHING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Runs `main` in `world` on `cores` cores, for at most `limit` of virtual time.
+/// What engines run under.
+#[derive(Clone, Copy)]
+pub struct Conditions {
+    pub cores: usize,
+    /// Whether each shard has one request in flight and nobody begins unasked since he has waited for long: that would end a wait in a circle.
+    pub strict_turns: bool,
+}
+
+impl Conditions {
+    /// The usual ones.
+    pub fn of(cores: usize) -> Conditions {
+        Conditions { cores, strict_turns: false }
+    }
+}
+
+/// Runs `main` in `world` under `conditions`, for at most `limit` of virtual time.
 pub fn in_world<T, F>(
     world: &World,
-    cores: usize,
+    conditions: Conditions,
     limit: Duration,
     main: impl FnOnce(Rt, Cores) -> F,
 ) -> Result<T, Failure>
@@ -111,9 +126,10 @@ where
     F: Future<Output = Result<T, Failure>> + 'static,
 {
     collect_panics();
-    let (executor, cores) = world.executor(cores);
+    let (executor, cores) = world.executor(conditions.cores);
     let executor = ManuallyDrop::new(executor);
     let before = CATCHING.replace(true);
+    planted::set_strict_turns(conditions.strict_turns);
     let result = catch_unwind(AssertUnwindSafe(|| {
         let main = main(executor.rt().clone(), cores);
         world.run(&executor, limit, main)
@@ -133,6 +149,7 @@ where
         }
         Err(_) => Err(Failure::Panic(last_panic())),
     };
+    planted::set_strict_turns(false);
     CATCHING.set(before);
     result
 }

@@ -76,7 +76,7 @@ fn history(setup: &Setup, seed: u64) -> Result<u64, Failure> {
         let (random2, numbers, setup2) = (random.clone(), numbers.clone(), setup.clone());
         let (before, begun) = (known.clone(), unfinished.take());
         let world2 = world.clone();
-        let ended = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
+        let ended = in_world(&world, setup.conditions(), LIMIT, move |rt, cores| async move {
             let (engine, _) = engine(cores);
             if start == 0 {
                 engine

@@ -7,7 +7,7 @@ mod service;
 mod snapshots;
 mod streams;
 
-use crate::harness::{Failure, all, host, in_world};
+use crate::harness::{Conditions, Failure, all, host, in_world};
 use forebay_base::{MIB, Random};
 use forebay_pool::{
     Compression, DiskReplace, Engine, EngineConfig, Layout, PoolSpec, SyncPolicy, Volume, VolumeFormat,
@@ -112,7 +112,7 @@ fn bench_on<T: 'static>(
         sheet.iter().for_each(|sheet| world.set_model(disk, sheet));
     }
     let own = world.clone();
-    in_world(&world, 1, LIMIT, move |rt, cores| async move {
+    in_world(&world, Conditions::of(1), LIMIT, move |rt, cores| async move {
         let engine = Engine::new(cores, EngineConfig { memory, events: Arc::new(|_| ()), host: host(1) });
         let spec = PoolSpec {
             name: POOL.into(),

@@ -68,7 +68,7 @@ fn refused(
         world.add_disk(image.clone());
     });
     let paths = take_away(&world, absent);
-    let result = in_world(&world, setup.shards, LIMIT, move |_, cores| async move {
+    let result = in_world(&world, setup.conditions(), LIMIT, move |_, cores| async move {
         let (engine, _) = engine_of(cores, host(machine));
         Ok(engine.pool_import(POOL, paths, import).await.map(drop))
     })?;
@@ -162,7 +162,7 @@ fn imported(setup: &Setup, images: Vec<Image>) -> Result<Vec<Image>, Failure> {
         world.add_disk(image);
     });
     let paths = take_away(&world, 0);
-    in_world(&world, setup.shards, LIMIT, move |_, cores| async move {
+    in_world(&world, setup.conditions(), LIMIT, move |_, cores| async move {
         let imported = engine(cores).0.pool_import(POOL, paths, Import::default()).await;
         imported.map(drop).map_err(|error| Failure::Outcome(format!("the first import failed: {error}")))
     })?;

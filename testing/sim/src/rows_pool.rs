@@ -187,7 +187,7 @@ fn import_of(setup: &Setup, own: &[Image], foreign: &[Image], list: &[Device]) -
         })
         .collect();
     // Both pools have one name: the pool is asked for by what the first disk's label says.
-    let (result, _) = in_world(&world, setup.shards, LIMIT, move |_, cores| async move {
+    let (result, _) = in_world(&world, setup.conditions(), LIMIT, move |_, cores| async move {
         let (engine, _) = engine(cores);
         let id = engine.pool_scan(vec!["sim0".into()]).await.first().map(|found| found.id.to_string());
         let id = id.ok_or_else(|| Failure::Outcome("the pool's own disk was not recognised".into()))?;

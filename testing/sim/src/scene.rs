@@ -95,7 +95,7 @@ pub fn play_first(
 ) -> Result<Ended, Failure> {
     let (world2, setup2) = (world.clone(), setup.clone());
     let limit = LIMIT.max(Duration::from_millis(50) * setup.operations as u32);
-    in_world(world, setup.shards, limit, move |rt, cores| async move {
+    in_world(world, setup.conditions(), limit, move |rt, cores| async move {
         let (engine, events) = engine(cores);
         let failed = |error| Failure::Outcome(format!("creating the pool failed: {error}"));
         engine.pool_create(setup2.pool_spec()).await.map_err(failed)?;

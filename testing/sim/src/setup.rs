@@ -4,6 +4,7 @@
 //! of `sim replay`. Pools are as small as the engine allows, so that an image costs little; what matters to
 //! recovery (checkpoints, laps of the log, reuse of space) is a matter of counts, not of sizes.
 
+use crate::harness::Conditions;
 use forebay_base::{MIB, Random};
 use forebay_pool::{Compression, GroupAdd, Layout, PoolSpec, SyncPolicy};
 
@@ -49,6 +50,8 @@ pub struct Setup {
     pub shuffle: bool,
     /// Whether a second group joins, of another width and of larger disks.
     pub second: bool,
+    /// See [`Conditions`].
+    pub strict_turns: bool,
 }
 
 impl Setup {
@@ -75,7 +78,12 @@ impl Setup {
             shuffle: pick(&[0, 1, 1]) == 1,
             second: pick(&[0, 0, 1]) == 1,
             cache_disks: pick(&[0, 0, 1, 2]) as usize,
+            strict_turns: pick(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1,
         }
+    }
+
+    pub fn conditions(&self) -> Conditions {
+        Conditions { cores: self.shards, strict_turns: self.strict_turns }
     }
 
     /// Slots that a chunk can lose.
@@ -182,6 +190,7 @@ impl Setup {
         add("compression", self.compression == drawn.compression, compression);
         add("management", self.management == drawn.management, self.management.to_string());
         add("second", self.second == drawn.second, self.second.to_string());
+        add("strict-turns", self.strict_turns == drawn.strict_turns, self.strict_turns.to_string());
         add("shuffle", self.shuffle == drawn.shuffle, self.shuffle.to_string());
         text
     }
@@ -208,6 +217,7 @@ impl Setup {
             "compression" => self.compression = Some(value.parse().map_err(|_| bad())?),
             "management" => self.management = truth()?,
             "second" => self.second = truth()?,
+            "strict-turns" => self.strict_turns = truth()?,
             "shuffle" => self.shuffle = truth()?,
             _ => return Ok(false),
         }
@@ -220,11 +230,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn turns_are_strict_in_one_seed_of_eight() {
+        let strict = (0..800).filter(|seed| Setup::from_seed(*seed).strict_turns).count();
+        assert!((80..=120).contains(&strict), "{strict} of 800");
+    }
+
+    #[test]
     fn options_make_the_same_setup_again() {
         for seed in 0..50 {
             let mut setup = Setup::from_seed(seed);
             setup.layout = Layout::Mirror3;
             setup.operations = 77;
+            setup.strict_turns = true;
             setup.sync = Some(SyncPolicy::Standard);
             setup.compression = Some(Compression::Gzip(1));
             let text = setup.options();

@@ -58,6 +58,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::MirrorWritesOneCopy => &["gone", "rot", "unreadable"],
         Bug::RepairWritesWrongCopy => &["rot-repaired"],
         Bug::FlashUnchecked => &["cache"],
+        Bug::CheckpointTakesTurns => &["lineage"],
         Bug::LostRestBecomesZeros => &["rot-serving", "unreadable"],
         Bug::StaleDiskAccepted => &["gone"],
         Bug::WriteErrorIgnored => &["write-error"],
@@ -135,6 +136,7 @@ fn shaped(bug: Bug, mut setup: Setup) -> Setup {
             setup.log_kib = 256;
         }
         Bug::ParityNotRestored | Bug::PlugNotReplayed => setup.clients = 8,
+        Bug::CheckpointTakesTurns => setup.strict_turns = true,
         // The log is in the group that leaves, and frames are written while it moves.
         Bug::LogMovesWithoutFrames => (setup.log_disks, setup.operations) = (0, 400),
         _ => {}

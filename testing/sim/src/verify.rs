@@ -6,7 +6,7 @@
 //! offline checker finds nothing, after an orderly export or on the disks as a crash leaves them.
 
 use crate::content::{SECTOR, Seen, fill, parse};
-use crate::harness::{Failure, LIMIT, engine_of, host, in_world};
+use crate::harness::{Conditions, Failure, LIMIT, engine_of, host, in_world};
 use crate::oracle::{Judge, NEVER, VolumeModel};
 use crate::setup::{POOL, Setup};
 use crate::workload::{History, read_sectors};
@@ -164,7 +164,7 @@ pub fn verify_in(
     let before: Vec<Image> = (0..world.disk_count()).map(|disk| world.image(disk)).collect();
     let (w, h) = (world.clone(), history.clone());
     let first_paths = paths.clone();
-    let (mut verified, found) = in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
+    let (mut verified, found) = in_world(&world, setup.conditions(), LIMIT, move |rt, cores| async move {
         let (engine, events) = engine_of(cores, host(demand.host));
         let mut verified = Verified::default();
         let import = Import { read_only: demand.read_only, force: demand.force };
@@ -470,7 +470,7 @@ fn reimport(
         world.add_disk(image);
     });
     let paths = take_away(&world, demand.absent);
-    in_world(&world, setup.shards, LIMIT, move |rt, cores| async move {
+    in_world(&world, setup.conditions(), LIMIT, move |rt, cores| async move {
         let (engine, _) = engine_of(cores, host(demand.host));
         let failed = |error| Failure::Outcome(format!("the import after the second crash failed: {error}"));
         engine.pool_import(POOL, paths, Import::default()).await.map_err(failed)?;
@@ -524,7 +524,7 @@ pub fn offline_check(images: Vec<Image>, absent: u64, seed: u64) -> Result<(), F
         world.add_disk(image);
     });
     let paths = take_away(&world, absent);
-    in_world(&world, 1, LIMIT, move |rt: Rt, _: Cores| async move {
+    in_world(&world, Conditions::of(1), LIMIT, move |rt: Rt, _: Cores| async move {
         let report = forebay_pool::check::check(&rt, &paths)
             .await
             .map_err(|error| Failure::Checker(format!("it could not run: {error}")))?;

@@ -14,6 +14,7 @@ use crate::shard::{FrozenShard, Shard};
 use crate::tables::{
     Table, chunk_blocks, chunk_table_fits, encode_catalog, encode_chunks, encode_index, header,
 };
+use crate::turns::Turn;
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
 use forebay_qos::{Task, Work};
@@ -69,7 +70,7 @@ impl NodeWriter<'_> {
             let (some, places) = first_places(rest, self.shard.places_at_once());
             rest = &rest[some.len()..];
             let work = Work::write((some.len() * NODE_BYTES) as u64, places);
-            let _turn = self.shard.unasked(Task::Checkpoint, work);
+            let _turn = self.shard.checkpoint_turn(work).await;
             let writes = some.iter().map(|(ptr, bytes)| (ptr.addr(), bytes.clone())).collect();
             for writing in self.shard.start_writes(writes) {
                 self.shard.array.written(writing, &mut self.touched).await.map_err(|_| IoError::Io)?;
@@ -93,6 +94,14 @@ fn first_places(nodes: &[(Ptr, Buf)], places_max: usize) -> (&[(Ptr, Buf)], usiz
 }
 
 impl Shard {
+    /// Clients wait for checkpoints with their turns.
+    async fn checkpoint_turn(&self, work: Work) -> Turn {
+        if active(Bug::CheckpointTakesTurns) {
+            return self.task_flow(Task::Checkpoint).turn(work).await;
+        }
+        self.unasked(Task::Checkpoint, work)
+    }
+
     /// Closes the period between two commits.
     pub async fn freeze(self: &Rc<Self>) {
         let (done, frozen) = completion();
@@ -173,7 +182,7 @@ impl Shard {
         }
         for batch in leaves.chunks(BATCH.min(self.turns.places_max())) {
             let cold = batch.iter().filter(|leaf| leaf.hot().is_none()).count();
-            let turn = self.unasked(Task::Checkpoint, Work::read((cold * NODE_BYTES) as u64, cold));
+            let turn = self.checkpoint_turn(Work::read((cold * NODE_BYTES) as u64, cold)).await;
             let bodies = join_all(batch.iter().map(|leaf| self.leaf_content(&owner, leaf))).await;
             drop(turn);
             for (leaf, content) in batch.iter().zip(bodies) {
@@ -340,7 +349,7 @@ impl Shard {
                 let to: &[SlotRef] = if active(Bug::BitmapNotWritten) { &[] } else { &chunk.entry.slots };
                 writes.push((*id, alternate, sum, self.array.write_record(to, alternate, record)));
             }
-            let _turn = self.unasked(Task::Checkpoint, Work::write(bytes, batch.len()));
+            let _turn = self.checkpoint_turn(Work::write(bytes, batch.len())).await;
             for (id, alternate, sum, writing) in writes {
                 self.array.written(writing, touched).await.map_err(|_| IoError::Io)?;
                 self.space.borrow_mut().record_written(id, alternate, sum, generation);

@@ -6,6 +6,8 @@
 //! compiler removes the site.
 //!
 //! The planted bug belongs to a thread, as a simulated world does: two worlds on two threads carry different bugs.
+//!
+//! [`has_strict_turns`] is no mistake, but passes in the same way: it takes away what would hide one.
 
 /// Every mistake that can be planted. The comment says what the engine then does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -170,11 +172,13 @@ pub enum Bug {
     ReservationNotHeld,
     /// A snapshot of a reserved volume is taken without holding what must be written anew.
     SnapshotReservesNothing,
+    /// A checkpoint waits for turns, which those may have who wait for it.
+    CheckpointTakesTurns,
 }
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 74] = [
+    pub const ALL: [Bug; 75] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -249,6 +253,7 @@ impl Bug {
         Bug::SnapshotReservesNothing,
         Bug::SendForgetsHoles,
         Bug::SendPrunesByBirth,
+        Bug::CheckpointTakesTurns,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
@@ -273,6 +278,7 @@ mod state {
     thread_local! {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
         static MET: Cell<u64> = const { Cell::new(0) };
+        static STRICT_TURNS: Cell<bool> = const { Cell::new(false) };
     }
 
     /// Whether `bug` is planted on this thread.
@@ -294,6 +300,17 @@ mod state {
     pub fn times_met() -> u64 {
         MET.get()
     }
+
+    /// Whether pools on this thread have one request of each shard in flight, besides what begins unasked, and whoever waits for a turn waits until he has it:
+    /// a wait in a circle never ends.
+    pub fn has_strict_turns() -> bool {
+        STRICT_TURNS.get()
+    }
+
+    /// Has turns be strict on this thread from now on, or not.
+    pub fn set_strict_turns(are_strict: bool) {
+        STRICT_TURNS.set(are_strict);
+    }
 }
 
 #[cfg(not(feature = "planted"))]
@@ -303,6 +320,12 @@ mod state {
     /// Whether `bug` is planted: never without the feature `planted`.
     #[inline(always)]
     pub const fn active(_: Bug) -> bool {
+        false
+    }
+
+    /// Whether turns are strict: never without the feature `planted`.
+    #[inline(always)]
+    pub const fn has_strict_turns() -> bool {
         false
     }
 }
