@@ -243,7 +243,7 @@ impl Unit {
         if total > self.limits.unmap_blocks.into() {
             return Err(Sense::parameter_field(8, None));
         }
-        Ok(self.go_on(Work::Unmap { ranges, next: 0 }))
+        Ok(self.go_on(Work::Unmap { ranges: joined(ranges), next: 0 }))
     }
 
     fn write_same(&self, span: Span, data: DataOut, no_data: bool) -> Result<Step, Sense> {
@@ -424,4 +424,19 @@ pub(crate) fn report_luns(nexus: Option<NexusId>, select: u8, allocation: u32) -
     };
     let work = Work::Luns { nexus, lists_units, allocation };
     Ok(Step::Medium(Op::Luns, Task(work)))
+}
+
+/// Ranges of an UNMAP list that meet or overlap, as one: in any order they say the same (SBC-3 5.28.1). A block of the volume's that several name between them is so
+/// given back; one by one, each would have a part of it written as zeros.
+fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    ranges.dedup_by(|(at, len), (before_at, before_len)| {
+        let end = *before_at + *before_len;
+        let joins = *at <= end;
+        if joins {
+            *before_len = end.max(*at + *len) - *before_at;
+        }
+        joins
+    });
+    ranges
 }

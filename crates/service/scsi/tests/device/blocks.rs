@@ -355,6 +355,23 @@ fn unmap_zeroes_what_it_is_told_to() {
     assert_eq!(house.send(&a, 0, &[0x42, 1, 0, 0, 0, 0, 0, 0, 0, 0]).field(), (true, 1, Some(0)), "anchored");
 }
 
+/// As some initiators send them: a descriptor for each block, in any order, and some of them twice.
+#[test]
+fn ranges_of_an_unmap_list_that_meet_are_one() {
+    let mut house = House::new(1);
+    let a = house.initiator("a", 1);
+    house.units[0].1.write(0, &[0xee; 65536]);
+    let mut ranges: Vec<(u64, u32)> = (0..48).rev().map(|lba| (lba, 1)).collect();
+    ranges.extend([(20, 9), (48, 3), (60, 2), (64, 16)]);
+    let (cdb, list) = unmap(&ranges);
+    house.send_data(&a, 0, &cdb, &list).good();
+    for (lba, block) in house.units[0].1.data[..65536].chunks(512).enumerate() {
+        let is_zero = matches!(lba, 0..51 | 60..62 | 64..80);
+        assert!(block.iter().all(|&byte| byte == if is_zero { 0 } else { 0xee }), "LBA {lba}");
+    }
+    assert_eq!(statuses(&mut house, &a, 0)[..3], [(0, 48, 1), (48, 16, 0), (64, 16, 1)]);
+}
+
 /// Zeroing the ends needs space; giving back whole blocks must work without.
 #[test]
 fn unmap_works_in_a_full_pool() {
