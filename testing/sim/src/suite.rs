@@ -57,7 +57,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::MissingChecksumCheck => &["rot-serving", "rot", "unreadable"],
         Bug::MirrorWritesOneCopy => &["gone", "rot", "unreadable"],
         Bug::RepairWritesWrongCopy => &["rot-repaired"],
-        Bug::FlashUnchecked => &["cache"],
+        Bug::FlashUnchecked | Bug::FlashAwaited => &["cache"],
         Bug::CheckpointTakesTurns => &["lineage"],
         Bug::LostRestBecomesZeros => &["rot-serving", "unreadable"],
         Bug::StaleDiskAccepted => &["gone"],

@@ -268,7 +268,9 @@ impl Shard {
         let at = part.byte(place.segment, place.unit.into());
         let len = ptr.units() as usize * UNIT_BYTES as usize;
         let reading = part.handle.read(at, self.rt.buffer(len));
-        let Either::Left(((mut bytes, result), _)) = select(reading, pin!(self.rt.sleep(LATE))).await else {
+        let patience = if active(Bug::FlashAwaited) { Duration::MAX } else { LATE };
+        let Either::Left(((mut bytes, result), _)) = select(reading, pin!(self.rt.sleep(patience))).await
+        else {
             part.left_alone_until.set(self.rt.now().after(LEFT_ALONE));
             return None;
         };

@@ -32,6 +32,8 @@ pub enum Bug {
     MissingChecksumCheck,
     /// What a cache disk says is taken as it is.
     FlashUnchecked,
+    /// Whoever reads a cache disk waits until it answers.
+    FlashAwaited,
     /// Replay leaves out the last valid frame of the log.
     ReplaySkipsLastFrame,
     /// Replay accepts a frame that does not follow the one before it: stale frames of an earlier lap.
@@ -178,7 +180,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 75] = [
+    pub const ALL: [Bug; 76] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -189,6 +191,7 @@ impl Bug {
         Bug::MissingNodeChecksumCheck,
         Bug::MissingChecksumCheck,
         Bug::FlashUnchecked,
+        Bug::FlashAwaited,
         Bug::ReplaySkipsLastFrame,
         Bug::ReplayIgnoresChain,
         Bug::ReplayNoDataVerification,
