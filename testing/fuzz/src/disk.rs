@@ -11,6 +11,8 @@ use forebay_device::{
     record_bytes,
 };
 use forebay_log::{Chain, FRAME_HEADER, Frame, FrameContext, decode_records, encode_frame};
+use forebay_pool::flash_index::{Index, Place};
+use forebay_pool::flash_segment::{Cached, SEGMENT_BYTES, Segment, UNIT_BYTES};
 use forebay_space::{
     Bits, CHUNK_ENTRY_BYTES, ChunkEntry, ChunkId, ChunkKind, PTR_BYTES, Ptr, decode_record, encode_record,
 };
@@ -155,4 +157,31 @@ pub fn node(data: &[u8]) {
         assert_eq!(Ptr::decode(&mut Reader::new(&bytes)), Ok(*ptr));
     }
     assert!(leaf_body(Pointers::from(pointers).iter()).is_none_or(|again| again == body));
+}
+
+/// A segment's header on a cache disk, and what an import notes of it: no block is outside the segment, nor in its header, nor in another, and the
+/// index says of each what the header does.
+pub fn cache(data: &[u8]) {
+    let _ = Segment::decode(data, AT);
+    let blocks = (0..32).map(|nth| Cached { tag: nth << 32, units: 1 + nth as u8 % 8 }).collect();
+    let mut bytes = Segment { pool: POOL, number: 9, blocks }.encode(AT);
+    patch(&mut bytes, data);
+    seal(&mut bytes, 8);
+    let Some(segment) = Segment::decode(&bytes, AT) else { return };
+    assert_eq!(Segment::decode(&segment.encode(AT), AT).as_ref(), Some(&segment));
+    let mut index = Index::new(64);
+    let mut end = 1;
+    for (tag, place) in segment.places(3) {
+        let (unit, units) = (u64::from(place.unit), u64::from(place.units));
+        assert!(unit == end && units > 0, "{place:?} behind unit {end}");
+        end += units;
+        assert!(end * UNIT_BYTES <= SEGMENT_BYTES, "{place:?}");
+        index.insert(tag, place, |_| 1);
+        assert_eq!(index.find(tag), Some(Place { segment: segment.number, ..place }));
+    }
+    assert!(index.blocks().count() <= segment.blocks.len());
+    for (tag, place) in segment.places(3) {
+        index.forget(tag);
+        assert_eq!(index.find(tag), None, "{place:?} was forgotten");
+    }
 }

@@ -41,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "disk_log", run: disk::log },
     Target { name: "disk_chunk", run: disk::chunk },
     Target { name: "disk_node", run: disk::node },
+    Target { name: "disk_cache", run: disk::cache },
     Target { name: "snapshot_stream", run: stream::stream },
     Target { name: "analytics_expression", run: analytics::expression },
 ];

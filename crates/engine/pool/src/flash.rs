@@ -251,11 +251,8 @@ impl Shard {
     }
 
     fn note_segment(&self, disk: u16, segment: &Segment) {
-        let mut unit = 1;
-        for Cached { tag, units } in &segment.blocks {
-            let place = Place { disk: disk as u8, segment: segment.number, unit, units: *units };
-            self.flash.note(*tag, place);
-            unit = unit.wrapping_add(*units);
+        for (tag, place) in segment.places(disk as u8) {
+            self.flash.note(tag, place);
         }
     }
 

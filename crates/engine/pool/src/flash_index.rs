@@ -8,7 +8,7 @@ const WAYS: usize = 8;
 
 /// Where a block is: the number of the disk, the number of the segment, the unit in it, and how many units it takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub struct Place {
     pub disk: u8,
     pub segment: u64,
     pub unit: u8,
@@ -35,7 +35,8 @@ impl Place {
     }
 }
 
-pub(crate) struct Index {
+/// The table.
+pub struct Index {
     sets: Vec<[Entry; WAYS]>,
 }
 
@@ -77,6 +78,7 @@ impl Index {
         *gives_way = Entry { tag, place: place.word() };
     }
 
+    /// Takes a block out.
     pub fn forget(&mut self, tag: u64) {
         let at = self.set(tag);
         for entry in self.sets[at].iter_mut().filter(|entry| entry.tag == tag) {

@@ -3,14 +3,15 @@
 //! Nothing here has to be right. Whoever reads a block compares it with the checksum in the pointer that he has, so a header that is torn, old or of
 //! another pool at worst costs a read.
 
+use crate::flash_index::Place;
 use forebay_base::codec::{Reader, Writer};
 use forebay_base::{Checksum, Id, KIB, MIB};
 
 /// Bytes of a segment with its header.
-pub(crate) const SEGMENT_BYTES: u64 = MIB;
+pub const SEGMENT_BYTES: u64 = MIB;
 /// A unit of what is in it: 4 KiB. The header is the first.
-pub(crate) const UNIT_BYTES: u64 = 4 * KIB;
-pub(crate) const UNITS: u64 = SEGMENT_BYTES / UNIT_BYTES;
+pub const UNIT_BYTES: u64 = 4 * KIB;
+pub const UNITS: u64 = SEGMENT_BYTES / UNIT_BYTES;
 /// More than any disk lives to see: an exbibyte was written then.
 const NUMBER_MAX: u64 = 1 << 40;
 const MAGIC: &[u8; 8] = b"FBAYCACH";
@@ -21,14 +22,14 @@ const _: () = assert!(HEADER + (UNITS as usize - 1) * BLOCK_BYTES <= UNIT_BYTES 
 
 /// A block in it: what it is found by, and how many units it takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Cached {
+pub struct Cached {
     pub tag: u64,
     pub units: u8,
 }
 
 /// The header. Blocks follow it without gaps.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Segment {
+pub struct Segment {
     pub pool: Id,
     /// How many were written to this part of the disk before: its place is that modulo as many as there are.
     pub number: u64,
@@ -70,6 +71,17 @@ impl Segment {
             blocks.push(block);
         }
         Some(Segment { pool, number, blocks })
+    }
+
+    /// Where its blocks are on cache disk `disk`, each with the tag that it is found by.
+    pub fn places(&self, disk: u8) -> impl Iterator<Item = (u64, Place)> {
+        let mut next = 1u8;
+        self.blocks.iter().map(move |Cached { tag, units }| {
+            let unit = next;
+            // Behind the last block of a full segment there is no unit.
+            next = next.wrapping_add(*units);
+            (*tag, Place { disk, segment: self.number, unit, units: *units })
+        })
     }
 }
 

@@ -26,8 +26,8 @@ mod error;
 mod evacuate;
 mod faulty;
 mod flash;
-mod flash_index;
-mod flash_segment;
+pub mod flash_index;
+pub mod flash_segment;
 mod forced;
 mod format;
 #[cfg(test)]
