@@ -8,7 +8,7 @@ use crate::setup::{POOL, Setup};
 use crate::verify::{Demand, verify};
 use crate::workload::{Mix, Tolerance};
 use forebay_base::{MIB, Random};
-use forebay_pool::{DiskAdd, DiskState, DiskStatus, Import, PoolState};
+use forebay_pool::{DiskAdd, DiskState, DiskStatus, Import, PoolState, Purpose};
 use forebay_runtime::DiskErrorKind;
 use forebay_simulation::{Action, Fate, OpKind, Rule};
 use std::cell::Cell;
@@ -114,7 +114,7 @@ async fn replace(scene: &Scene, cache: usize) -> Result<(), Failure> {
     if disk.state != DiskState::Cache {
         let path = disk.path;
         scene.engine.disk_remove(POOL, &path).await.map_err(failed("removing a cache disk failed"))?;
-        let add = DiskAdd { cache: true, force: true, ..DiskAdd::default() };
+        let add = DiskAdd { purpose: Purpose::Cache, force: true, ..DiskAdd::default() };
         scene.engine.disk_add(POOL, vec![path], add).await.map_err(failed("adding a cache disk failed"))?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::setup::{POOL, Setup};
 use crate::verify::{Demand, verify, verify_in};
 use crate::workload::{History, Tolerance};
 use forebay_base::Random;
-use forebay_pool::{DiskAdd, DiskReplace, DiskState, PoolState, PoolStatus, ScrubState};
+use forebay_pool::{DiskAdd, DiskReplace, DiskState, PoolState, PoolStatus, Purpose, ScrubState};
 use forebay_simulation::{DiscardEffect, Fate, Image, World};
 use futures_util::future::join3;
 use std::cell::{Cell, RefCell};
@@ -177,7 +177,7 @@ pub fn replaced(setup: &Setup) -> Result<Shown, Failure> {
             scene.engine.disk_add(POOL, vec![path], add).await.map_err(failed("adding a disk failed"))?;
         } else if absent != 0 && own.seed.is_multiple_of(2) {
             // A spare disk takes its place by itself.
-            let add = DiskAdd { spare: true, ..DiskAdd::default() };
+            let add = DiskAdd { purpose: Purpose::Spare, ..DiskAdd::default() };
             scene.engine.disk_add(POOL, vec![path], add).await.map_err(failed("adding a spare failed"))?;
         } else {
             let with = DiskReplace { new: Some(path), ..DiskReplace::default() };

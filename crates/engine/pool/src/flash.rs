@@ -119,6 +119,11 @@ impl Flash {
         self.parts.borrow().iter().find(|part| part.disk == u16::from(disk)).cloned()
     }
 
+    /// The handle of a cache disk.
+    pub fn handle(&self, disk: u16) -> Option<Disk> {
+        self.part(u8::try_from(disk).ok()?).map(|part| part.handle.clone())
+    }
+
     /// The disks are filled by turns.
     fn next_part(&self) -> Option<Rc<Part>> {
         let parts = self.parts.borrow();
@@ -207,12 +212,6 @@ impl Shard {
     /// How cache disks did since they were last asked.
     pub fn flash_vitals(&self) -> Vec<(u16, Vitals)> {
         self.flash.parts.borrow().iter().map(|part| (part.disk, part.handle.watch().take_vitals())).collect()
-    }
-
-    /// The handle of a disk of the pool on this core, if it has one.
-    pub fn disk(&self, disk: u16) -> Option<Disk> {
-        let of_cache = || self.flash.part(u8::try_from(disk).ok()?).map(|part| part.handle.clone());
-        self.array.attached(disk).map(|member| member.disk.clone()).or_else(of_cache)
     }
 
     /// Finds what cache disks have from before. Until then nothing is read from them nor written to them.

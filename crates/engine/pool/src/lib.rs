@@ -96,7 +96,7 @@ pub use forebay_qos::{Account, Cause, Ceiling, Class, Level, Rate, State, Task, 
 pub use groups::GroupAdd;
 pub use handle::Volume;
 pub use ledger::{DisksSecond, LedgerSecond, VolumeSecond};
-pub use members::{DiskAdd, DiskReplace};
+pub use members::{DiskAdd, DiskReplace, Purpose};
 pub use progress::WorkProgress;
 pub use promises::{PromiseChange, Standing};
 pub use receive::{ReceiveOptions, ReceptionInfo, SnapshotReceiver};

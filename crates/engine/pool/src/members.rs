@@ -22,13 +22,22 @@ use forebay_runtime::{Disk, OpenMode};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// What a disk joins for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// It serves at once.
+    #[default]
+    Data,
+    /// It waits for another disk to fail.
+    Spare,
+    /// It holds copies of what is read at random, and nothing else.
+    Cache,
+}
+
 /// What a disk that joins becomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskAdd {
-    /// Waits for another disk to fail, instead of serving at once.
-    pub spare: bool,
-    /// Holds copies of what is read at random, and nothing else.
-    pub cache: bool,
+    pub purpose: Purpose,
     /// Number of the group it joins; may be left out where there is one for data only. Spare and cache disks are for all.
     pub group: Option<u16>,
     /// Name of the box it is in.
@@ -82,14 +91,14 @@ impl Control {
         let group = self.group_for(add)?;
         for path in paths {
             let disk = self.open_new(path, add.force).await?;
-            let (status, entry) = match (add.spare, add.cache) {
-                (_, true) => {
+            let (status, entry) = match add.purpose {
+                Purpose::Cache => {
                     check_cache_disk(path, &disk, self.shard_count())?;
                     let sector_physical = sector_of(path, &disk, add.sector)?;
                     (DiskStatus::Cache, DiskEntry { sector_physical, ..describe(&self.rt, group, &disk) })
                 }
-                (true, _) => (DiskStatus::Spare, self.entry_for(group, path, &disk, add.sector)?),
-                _ => (DiskStatus::Online, self.entry_for(group, path, &disk, add.sector)?),
+                Purpose::Spare => (DiskStatus::Spare, self.entry_for(group, path, &disk, add.sector)?),
+                Purpose::Data => (DiskStatus::Online, self.entry_for(group, path, &disk, add.sector)?),
             };
             let entry = DiskEntry { status, enclosure, ..entry };
             self.join(entry, path, disk, |_| {}).await?;
@@ -113,7 +122,7 @@ impl Control {
                 let message = format!("it has no data group {group}");
                 Err(self.invalid("group", message, "See its groups with 'forebay pool status'"))
             }
-            (None, [first, rest @ ..]) if add.spare || add.cache || rest.is_empty() => Ok(*first),
+            (None, [first, rest @ ..]) if add.purpose != Purpose::Data || rest.is_empty() => Ok(*first),
             (None, _) => {
                 let names: Vec<String> = groups.iter().map(u16::to_string).collect();
                 let message = format!("it has several groups for data: {}", names.join(", "));

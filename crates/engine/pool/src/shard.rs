@@ -31,7 +31,7 @@ use forebay_device::SlotRef;
 use forebay_log::{Chain, FrameContext, Ring};
 use forebay_qos::Task;
 use forebay_raid::{Array, DiskSet};
-use forebay_runtime::{Buf, Completer, Rt};
+use forebay_runtime::{Buf, Completer, Disk, Rt};
 use forebay_space::{Chunk, ChunkEntry, ChunkKind, NODE_UNITS, Ptr, Space};
 use forebay_tree::Tree;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -468,6 +468,11 @@ impl Shard {
         let tables = ((self.datasets.borrow().len() + self.snapshots.borrow().len()) / 31 + 3) as u64
             + (self.space.borrow().table_len() / 102 + 3) as u64;
         2 * tables
+    }
+
+    /// The handle of a disk of the pool on this core, if it has one.
+    pub fn disk(&self, disk: u16) -> Option<Disk> {
+        self.array.attached(disk).map(|member| member.disk.clone()).or_else(|| self.flash.handle(disk))
     }
 
     /// Whether frees are on their way: then the shard is not full.

@@ -3,7 +3,7 @@
 use crate::compression::{Pool, on_pools_with};
 use forebay_base::planted::{Bug, plant};
 use forebay_base::{MIB, Random};
-use forebay_pool::{Compression, DiskAdd, DiskState, PoolState, ReadFrom, Volume};
+use forebay_pool::{Compression, DiskAdd, DiskState, PoolState, Purpose, ReadFrom, Volume};
 use forebay_runtime::DiskErrorKind;
 use forebay_simulation::{Action, OpKind, Rule};
 use std::time::Duration;
@@ -143,7 +143,7 @@ fn a_cache_disk_that_fails_costs_nothing() {
         pool.engine.disk_remove("tank", &path).await.expect("removed");
         read_all(&pool, &model, &mut random).await;
         // Nobody could erase its label.
-        let add = DiskAdd { cache: true, force: true, ..DiskAdd::default() };
+        let add = DiskAdd { purpose: Purpose::Cache, force: true, ..DiskAdd::default() };
         pool.engine.disk_add("tank", vec![path], add).await.expect("added");
         let mut after = 0;
         came_from(&pool, &mut after).await;

@@ -19,7 +19,7 @@ use forebay_api::{
 use forebay_base::Id;
 use forebay_pool::{
     DiskAdd, DiskReplace, DiskState, DiskStatus, GroupAdd, GroupStatus, Layout, PoolSpec, PoolState,
-    PoolStatus,
+    PoolStatus, Purpose,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,6 +148,15 @@ async fn examine(
     shared.engine.pool_create_check(spec).await.map_err(convert::problem)
 }
 
+/// One of them at most is asked for: [`rules::pool_add`].
+fn purpose_of(request: &PoolAdd) -> Purpose {
+    match (request.spare, request.cache) {
+        (true, _) => Purpose::Spare,
+        (false, true) => Purpose::Cache,
+        (false, false) => Purpose::Data,
+    }
+}
+
 pub async fn add(
     State(shared): State<Arc<Shared>>,
     Path(name): Path<String>,
@@ -157,6 +166,7 @@ pub async fn add(
     let pool = imported(&shared, &name).await?;
     shared.engine.pool_changeable(&pool.name).await?;
     rules::pool_add(&request, &pool.groups)?;
+    let purpose = purpose_of(&request);
     let box_of = |path: &String| {
         let name = request.enclosures.get(path).or(request.enclosure.as_ref());
         (path.clone(), name.cloned().unwrap_or_default())
@@ -173,14 +183,14 @@ pub async fn add(
         examine(&shared, &pool, boxes, sectors, request.force).await?;
         let joining =
             format!("{} joins the pool; what was on it is lost.", disks_in_words(request.disks.len()));
-        let then = match (request.spare, request.cache) {
-            (true, _) => "It waits to take the place of a disk that fails.",
-            (_, true) => "It holds copies of what is read from the data disks at random.",
-            _ => "Data spreads over it in the background.",
+        let then = match purpose {
+            Purpose::Spare => "It waits to take the place of a disk that fails.",
+            Purpose::Cache => "It holds copies of what is read from the data disks at random.",
+            Purpose::Data => "Data spreads over it in the background.",
         };
         return plan("pool.add", &pool.name, vec![joining, then.into()]);
     }
-    let (group, spare, cache, force) = (request.group, request.spare, request.cache, request.force);
+    let (group, force) = (request.group, request.force);
     let (object, id, by) = (pool.name.clone(), pool.id, shared.clone());
     let work = move |running| async move {
         let name = id.to_string();
@@ -188,7 +198,7 @@ pub async fn add(
             let mut status = pool;
             for (path, enclosure) in boxes {
                 let sector = request.sectors.get(&path).copied();
-                let add = DiskAdd { spare, cache, group, enclosure, sector, force };
+                let add = DiskAdd { purpose, group, enclosure, sector, force };
                 status = by.engine.disk_add(&name, vec![path], add).await?;
             }
             Ok(status)
