@@ -12,7 +12,7 @@
 use crate::control::Control;
 use crate::spec::Severity;
 use forebay_base::planted::{Bug, active};
-use forebay_device::ErrorCounts;
+use forebay_device::{DiskStatus, ErrorCounts};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -63,7 +63,12 @@ impl Control {
             }
             let errors = self.recent_errors(index);
             let grade = grade(&errors, self.faulty.told(index));
-            let mut remedy = "Scrub the pool with 'forebay pool scrub'; if it goes on, replace the disk";
+            let mut remedy = match self.label.borrow().disks[index].status {
+                DiskStatus::Cache => {
+                    "It holds copies only. If it goes on, take it out with 'forebay disk remove', and add another"
+                }
+                _ => "Scrub the pool with 'forebay pool scrub'; if it goes on, replace the disk",
+            };
             if grade == Grade::Unfit {
                 match self.keeps(index).await {
                     Some(why) => remedy = why,

@@ -326,18 +326,24 @@ impl Found {
                 let status = &disk.status;
                 let errors = status.errors_read_recent + status.errors_checksum_recent;
                 if errors >= ERRORS_RECENT {
-                    add(
-                        "disk.errors",
-                        Warning,
-                        Words {
-                            cause: format!(
-                                "Disk {name} could not read, or held wrong data in, {errors} places of late."
-                            ),
+                    let cause = format!(
+                        "Disk {name} could not read, or held wrong data in, {errors} places of late."
+                    );
+                    let words = match disk.status.state {
+                        DiskState::Cache => Words {
+                            cause,
+                            impact: "It holds copies only: the data was read from the pool's other disks.",
+                            action: "If it goes on, remove it from the pool, and add another.",
+                            command: format!("forebay disk remove {short}"),
+                        },
+                        _ => Words {
+                            cause,
                             impact: "They were put right from the other disks; a disk that goes on so is taken out.",
                             action: "Scrub the pool, and replace the disk if it goes on.",
                             command: format!("forebay pool scrub {}", pool.name),
                         },
-                    );
+                    };
+                    add("disk.errors", Warning, words);
                 }
                 if let Some(last) = told.iter().rfind(|told| told.disk == short) {
                     let (what, severity) =

@@ -128,6 +128,15 @@ fn disks_tell_of_errors_and_of_being_slow() {
     };
     assert_eq!(errors(4, 5), []);
     assert_eq!(errors(5, 5), one("disk.errors:tank/1", Warning));
+    // There is nothing to scrub on a cache disk.
+    for (state, command) in [("online", "forebay pool scrub tank"), ("cache", "forebay disk remove tank/1")] {
+        let mut pool = pool("single", &["online", state]);
+        pool.status.state = PoolState::Online;
+        pool.status.groups[0].disks[1].status.errors_checksum_recent = 10;
+        let alerts = found(&View { pools: vec![pool], now_unix_ms: 1 << 40, ..View::default() });
+        let told: Vec<_> = alerts.iter().map(|alert| (alert.id.as_str(), alert.command.as_deref())).collect();
+        assert_eq!(told, [("disk.errors:tank/1", Some(command))]);
+    }
     let told = |disk: &str, hangs| Told {
         disk: disk.into(),
         hangs,
