@@ -19,7 +19,8 @@ use crate::slots::{DATA, SlotMap};
 use crate::slow::SlowDisks;
 use crate::snapshots::SealRequest;
 use crate::spec::{
-    DiskState, DiskStatus, Event, GroupStatus, Layout, PoolSpeed, PoolState, PoolStatus, Role, Severity,
+    CacheStatus, DiskState, DiskStatus, Event, GroupStatus, Layout, PoolSpeed, PoolState, PoolStatus, Role,
+    Severity,
 };
 use crate::trash::Trash;
 use forebay_base::Id;
@@ -31,6 +32,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
+
+/// Seconds over which [`CacheStatus::hits_permille`] is.
+const HITS_SECONDS: usize = 60;
 
 /// One disk as the coordinator sees it.
 pub(crate) struct ControlDisk {
@@ -362,13 +366,16 @@ impl Control {
             self.on_shard(index, |shard| async move {
                 let busy = shard.space.borrow().units_busy();
                 let sizes = shard.datasets.borrow().values().map(|dataset| dataset.size_told()).sum::<u64>();
-                (busy, shard.log.borrow().fill_permille(), shard.held_bytes(), sizes)
+                let (fill, held) = (shard.log.borrow().fill_permille(), shard.held_bytes());
+                (busy, fill, held, sizes, shard.flash_bytes())
             })
         });
         let (mut busy, mut fill) = (BTreeMap::new(), 0);
         let (mut reserved, mut thick, mut provisioned) = (0, 0, 0);
+        let mut flash = (0, 0);
         for result in join_all(gather).await {
-            let (units, permille, (held, unwritten), sizes) = result?;
+            let (units, permille, (held, unwritten), sizes, (size, copies)) = result?;
+            flash = (flash.0 + size, flash.1 + copies);
             (reserved, thick, provisioned) = (reserved + held, thick + unwritten, provisioned + sizes);
             units.into_iter().for_each(|(group, units)| *busy.entry(group).or_insert(0) += units * UNIT);
             fill = fill.max(permille);
@@ -391,6 +398,9 @@ impl Control {
         let data = || groups.iter().filter(|group| group.role == Role::Data);
         let size = data().map(|group| group.size).sum();
         let used = data().map(|group| group.used).sum::<u64>() + thick;
+        let hits_permille = self.ledger.flash_permille(HITS_SECONDS);
+        let cache = Some(CacheStatus { size: flash.0, held: flash.1, hits_permille });
+        let cache = cache.filter(|cache| cache.size > 0);
         Ok(PoolStatus {
             id: self.id(),
             name: self.name().into(),
@@ -414,6 +424,7 @@ impl Control {
             speed: self.speed.get(),
             promisable: self.promisable(),
             promised: self.ledger.promised.get(),
+            cache,
         })
     }
 

@@ -214,6 +214,17 @@ impl Shard {
         self.flash.parts.borrow().iter().map(|part| (part.disk, part.handle.watch().take_vitals())).collect()
     }
 
+    /// Bytes that this shard has for segments, and how many of them hold blocks that can be found.
+    pub fn flash_bytes(&self) -> (u64, u64) {
+        let (mut size, mut written) = (0, 0);
+        for part in self.flash.parts.borrow().iter().filter(|part| !part.health.is_failed()) {
+            size += part.segments * SEGMENT_BYTES;
+            written += (part.next.get() - part.segments).min(part.segments) * SEGMENT_BYTES;
+        }
+        let named = self.flash.index.borrow().as_ref().map_or(0, Index::units) * UNIT_BYTES;
+        (size, written.min(named))
+    }
+
     /// Finds what cache disks have from before. Until then nothing is read from them nor written to them.
     pub async fn look_through_flash(self: Rc<Self>) {
         let unknown = |part: &&Rc<Part>| !part.is_known.get();

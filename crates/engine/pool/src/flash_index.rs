@@ -35,9 +35,17 @@ impl Place {
     }
 }
 
+impl Entry {
+    fn units(&self) -> u64 {
+        Place::of(self.place).map_or(0, |place| place.units.into())
+    }
+}
+
 /// The table.
 pub struct Index {
     sets: Vec<[Entry; WAYS]>,
+    /// Of all blocks in it.
+    units: u64,
 }
 
 impl Index {
@@ -47,7 +55,7 @@ impl Index {
     /// For `blocks` blocks, rounded down to a power of two.
     pub fn new(blocks: u64) -> Index {
         let sets = (blocks / WAYS as u64).max(1);
-        Index { sets: vec![Default::default(); 1 << sets.ilog2()] }
+        Index { sets: vec![Default::default(); 1 << sets.ilog2()], units: 0 }
     }
 
     /// Blocks that it has room for.
@@ -75,13 +83,21 @@ impl Index {
             None => u64::MAX - 1,
         };
         let gives_way = set.iter_mut().max_by_key(|entry| value(entry)).expect("a set has entries");
+        self.units += u64::from(place.units);
+        self.units -= gives_way.units();
         *gives_way = Entry { tag, place: place.word() };
+    }
+
+    /// Units that the blocks in it take, those that were overwritten since and have not given way yet, too.
+    pub fn units(&self) -> u64 {
+        self.units
     }
 
     /// Takes a block out.
     pub fn forget(&mut self, tag: u64) {
         let at = self.set(tag);
         for entry in self.sets[at].iter_mut().filter(|entry| entry.tag == tag) {
+            self.units -= entry.units();
             *entry = Entry::default();
         }
     }
@@ -127,6 +143,7 @@ mod tests {
             }
         }
         assert_eq!(index.blocks().count(), found);
+        assert_eq!(index.units(), found as u64 * 16);
         assert!(found > model.len() * 9 / 10, "{found} of {} were kept", model.len());
     }
 

@@ -319,6 +319,16 @@ impl Ledger {
         }
     }
 
+    /// In thousandths, how much came from cache disks of what did not come from memory, in the last so many seconds.
+    pub fn flash_permille(&self, seconds: usize) -> Option<u32> {
+        let (mut flash, mut disks) = (0, 0);
+        for second in self.seconds.borrow().iter().rev().take(seconds) {
+            flash += second.read_from.flash;
+            disks += second.read_from.disks;
+        }
+        (flash * 1000).checked_div(flash + disks).map(|permille| permille as u32)
+    }
+
     fn after(&self, number: u64) -> Vec<Arc<LedgerSecond>> {
         let seconds = self.seconds.borrow();
         let old = seconds.partition_point(|second| second.number <= number);

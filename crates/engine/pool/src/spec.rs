@@ -529,6 +529,18 @@ pub struct PoolStatus {
     /// In millionths of the pool's time: what of it can be promised, if it was measured, and what the floors of all volumes would take.
     pub promisable: Option<u64>,
     pub promised: u64,
+    /// Nothing without cache disks.
+    pub cache: Option<CacheStatus>,
+}
+
+/// What a pool's cache disks hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheStatus {
+    /// Bytes that there are for copies, and those that hold some: no more than memory has names for.
+    pub size: u64,
+    pub held: u64,
+    /// In thousandths, how much came from cache disks of what clients read from these or from the pool's disks of late; nothing if that was nothing.
+    pub hits_permille: Option<u32>,
 }
 
 /// What is being done to restore or spread redundancy.

@@ -219,6 +219,20 @@ pub struct PoolStatus {
     pub promisable_permille: Option<u32>,
     #[serde(default)]
     pub promised_permille: u32,
+    /// Absent in a pool without cache disks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<PoolCache>,
+}
+
+/// What a pool's cache disks hold.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PoolCache {
+    /// What there is for copies, and how much of it holds some. More than memory has names for is never held.
+    pub size_bytes: u64,
+    pub held_bytes: u64,
+    /// In thousandths, how much came from cache disks of what clients read from these or from the data disks in the last minute; absent when that was nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hits_permille: Option<u32>,
 }
 
 /// Scrubs that begin by themselves: one pool at a time, and not while something has to heal.

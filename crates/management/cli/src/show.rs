@@ -101,6 +101,13 @@ pub fn pool(pool: &Pool) {
     println!("  shards      {}", status.shards);
     println!("  checkpoint  {}", status.checkpoint);
     println!("  log         {} % full", status.log_fill_permille / 10);
+    if let Some(cache) = &status.cache {
+        let (held, size) = (show_size(cache.held_bytes), show_size(cache.size_bytes));
+        let hits = cache.hits_permille.map_or(String::new(), |hits| {
+            format!("; {} of what disks were asked for in the last minute came from it", permille_words(hits))
+        });
+        println!("  cache       {held} of {size} hold copies{hits}");
+    }
     println!("  created     {} UTC", show_time(status.created_unix_ms));
     if let Some(scrub) = &status.scrub {
         println!("  scrub       {}", scrub_words(scrub));

@@ -122,6 +122,10 @@ pub fn speed(speed: &engine::PoolSpeed) -> api::PoolSpeed {
     }
 }
 
+fn cache(cache: &engine::CacheStatus) -> api::PoolCache {
+    api::PoolCache { size_bytes: cache.size, held_bytes: cache.held, hits_permille: cache.hits_permille }
+}
+
 pub fn severity(severity: engine::Severity) -> api::Severity {
     match severity {
         engine::Severity::Info => api::Severity::Info,
@@ -349,6 +353,7 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
             speed: pool.speed.as_ref().map(speed),
             promisable_permille: pool.promisable.map(permille),
             promised_permille: permille(pool.promised),
+            cache: pool.cache.as_ref().map(cache),
             scrub_schedule: api::ScrubSchedule {
                 every_seconds: pool.scrubs.every_seconds,
                 last_unix_ms: (pool.scrubs.last.0 > 0).then_some(pool.scrubs.last.0),
@@ -397,6 +402,7 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
             speed: None,
             promisable_permille: None,
             promised_permille: 0,
+            cache: None,
             scrub_schedule: api::ScrubSchedule::default(),
         },
         conditions: vec![condition("Ready", false, reason, message)],

@@ -74,6 +74,9 @@ fn what_was_read_comes_from_flash_then() {
         read_all(&pool, &model, &mut random).await;
         let first = came_from(&pool, &mut after).await;
         assert_eq!((first.flash, first.memory + first.ahead + first.disks), (0, BLOCKS), "{first:?}");
+        let cache = pool.engine.pools().await.remove(0).cache.expect("there are cache disks");
+        assert!((SIZE as u64 / 4..=SIZE as u64 * 2).contains(&cache.held), "{cache:?}");
+        assert!(cache.size > cache.held && cache.hits_permille == Some(0), "{cache:?}");
         // Memory is empty after an import; seconds are counted anew.
         pool.again().await;
         after = 0;
@@ -82,6 +85,10 @@ fn what_was_read_comes_from_flash_then() {
         let second = came_from(&pool, &mut after).await;
         // The last segments were not full: a MiB for each disk and shard.
         assert!(second.flash > BLOCKS / 4, "{second:?} after {first:?}");
+        let again = pool.engine.pools().await.remove(0).cache.expect("there are cache disks");
+        let hits = (second.flash * 1000 / (second.flash + second.disks)) as u32;
+        assert_eq!((again.size, again.hits_permille), (cache.size, Some(hits)));
+        assert!(again.held >= cache.held, "{again:?} after {cache:?}");
         assert_eq!(second.memory + second.ahead + second.flash + second.disks, BLOCKS);
         // A quarter is other than what the cache has.
         let volume = pool.open("v").await;
