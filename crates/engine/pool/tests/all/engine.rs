@@ -37,7 +37,7 @@ fn spec(layout: Layout, disks: &[&str], log: &[&str], shards: usize) -> PoolSpec
     }
 }
 
-fn volume(name: &str, size: u64, block_size: u32) -> VolumeSpec {
+pub fn volume(name: &str, size: u64, block_size: u32) -> VolumeSpec {
     VolumeSpec {
         pool: "tank".into(),
         name: name.into(),

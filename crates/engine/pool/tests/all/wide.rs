@@ -1,9 +1,7 @@
 //! Is a pool of many disks used as one? On disks that turn, as their sheets say, with the log on flash: what was measured of the pool, and what writers get.
 
 use forebay_base::{Id, MIB, Random};
-use forebay_pool::{
-    Compression, Engine, EngineConfig, Host, Layout, PoolSpec, SyncPolicy, Volume, VolumeFormat, VolumeSpec,
-};
+use forebay_pool::{Engine, EngineConfig, Host, Layout, PoolSpec, Volume};
 use forebay_runtime::Rt;
 use forebay_simulation::model::{DISK_10K, FLASH_NVME};
 use forebay_simulation::{Image, Sheet, World, WorldConfig};
@@ -59,17 +57,7 @@ fn on_wide_pool<W: Future<Output = ()> + 'static>(main: impl FnOnce(Rt, Engine) 
 
 /// A volume all of whose writes are durable.
 async fn volume(rt: &Rt, engine: &Engine, size: u64, block_size: u32) -> Volume {
-    let spec = VolumeSpec {
-        pool: "tank".into(),
-        name: "v".into(),
-        size,
-        block_size,
-        sync: Some(SyncPolicy::Always),
-        compression: Some(Compression::Off),
-        format: VolumeFormat::Thin,
-        level: None,
-        own_hosts: false,
-    };
+    let spec = crate::engine::volume("v", size, block_size);
     let info = engine.volume_create(spec).await.expect("created");
     Volume::open(rt, info.id).expect("it is there")
 }
