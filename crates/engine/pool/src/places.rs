@@ -70,6 +70,26 @@ impl PlacesClaim {
     }
 }
 
+/// Who waits with some of the places that he wants: these replace nothing before he has all of them.
+struct Waiting<'a> {
+    shard: &'a Shard,
+    units: u64,
+}
+
+impl Waiting<'_> {
+    fn new<'a>(shard: &'a Shard, places: &PlacesClaim) -> Waiting<'a> {
+        let units = places.places.iter().map(|place| u64::from(place.units())).sum();
+        shard.units_waiting.set(shard.units_waiting.get() + units);
+        Waiting { shard, units }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.shard.units_waiting.set(self.shard.units_waiting.get() - self.units);
+    }
+}
+
 impl Drop for PlacesClaim {
     fn drop(&mut self) {
         self.give_back();
@@ -111,8 +131,10 @@ impl Shard {
             if let Some(nodes) = self.at_hand(wanted, nodes, claim, &mut places).await? {
                 return Ok((places, nodes));
             }
+            let _waiting = Waiting::new(self, &places);
             let mut next_checkpoint = false;
             if (self.expects_space()
+                || self.expects_changes()
                 || self.expects_easing(waited)
                 || (claim == Claim::Reserved && !self.waits_for_moving()))
                 && waited < SPACE_WAITS_MAX

@@ -178,6 +178,8 @@ pub(crate) struct Shard {
     pub nodes_frozen: Cell<u64>,
     /// Nodes that entries in the queue, or on their way to it, may make dirty.
     pub nodes_queued: Cell<u64>,
+    /// Units in the hands of who waits for more.
+    pub units_waiting: Cell<u64>,
     /// Blocks of the catalogue and the chunk table of the last checkpoint.
     pub tables: RefCell<Vec<Ptr>>,
     /// Repairs of bad copies in flight: space is not released under them.
@@ -332,6 +334,7 @@ impl Shard {
             dirty_bytes: Cell::new(0),
             nodes_frozen: Cell::new(0),
             nodes_queued: Cell::new(0),
+            units_waiting: Cell::new(0),
             tables: RefCell::new(parts.tables),
             repairs: Cell::new(0),
             sealed: Cell::new(parts.sealed),
@@ -475,9 +478,16 @@ impl Shard {
         self.array.attached(disk).map(|member| member.disk.clone()).or_else(|| self.flash.handle(disk))
     }
 
-    /// Whether frees are on their way: then the shard is not full.
+    /// Whether a checkpoint may give space back: then the shard is not full. What was replaced in leaves that are not loaded is known only when a
+    /// checkpoint has read them.
     pub fn expects_space(&self) -> bool {
-        self.space.borrow().has_pending_frees() || self.is_deleting()
+        let has_changes = self.nodes_dirty.get() + self.nodes_frozen.get() > 0;
+        has_changes || self.space.borrow().has_pending_frees() || self.is_deleting()
+    }
+
+    /// Whether something is on its way to places that it has, and may replace what is elsewhere.
+    pub fn expects_changes(&self) -> bool {
+        self.space.borrow().in_hand() > self.units_waiting.get()
     }
 
     /// Asks the coordinator for a chunk. True when space of the kind may be there now.

@@ -92,6 +92,8 @@ pub struct Space {
     pub(crate) lanes: Lanes,
     current: Period,
     frozen: Period,
+    /// Units that were allocated and are in no tree yet.
+    in_hand: u64,
     /// The coordinator had no chunk left: fill every hole.
     pub(crate) scarce: bool,
     /// Units that may be taken until a checkpoint is wanted, for what it frees; unknown before there was one, and while one runs.
@@ -167,6 +169,17 @@ impl Space {
         !self.current.freed.is_empty() || !self.frozen.freed.is_empty()
     }
 
+    /// Units that were allocated and are in no tree yet; what they are for may replace something.
+    pub fn in_hand(&self) -> u64 {
+        self.in_hand
+    }
+
+    /// So many units were taken of what is free.
+    pub(crate) fn took(&mut self, units: u32) {
+        self.in_hand += u64::from(units);
+        self.until_wanted = self.until_wanted.map(|left| left.saturating_sub(units.into()));
+    }
+
     /// Whether half of what was free after the last checkpoint is taken: whoever has one begin now does not wait for what it frees.
     pub fn wants_checkpoint(&self) -> bool {
         self.until_wanted == Some(0)
@@ -184,6 +197,7 @@ impl Space {
         let chunk = self.chunks.get_mut(ptr.addr().chunk()).expect("allocated from an owned chunk");
         let already = chunk.busy.clear(ptr.addr().unit(), ptr.units());
         assert_eq!(already, 0, "gave back a free unit");
+        self.in_hand -= u64::from(ptr.units());
         self.until_wanted = self.until_wanted.map(|left| left + u64::from(ptr.units()));
         let kind = chunk.entry.kind;
         self.note_places(kind, ptr.addr().unit(), ptr.units(), false);
@@ -197,6 +211,7 @@ impl Space {
                 chunk.written.set(ptr.addr().unit(), ptr.units());
             }
         }
+        self.in_hand = self.in_hand.saturating_sub(ptr.units().into());
         push(&mut self.current.allocated, ptr);
     }
 
@@ -207,6 +222,7 @@ impl Space {
 
     /// Like [`Space::applied`], for what the running checkpoint writes.
     pub fn applied_frozen(&mut self, ptr: &Ptr) {
+        self.in_hand = self.in_hand.saturating_sub(ptr.units().into());
         push(&mut self.frozen.allocated, ptr);
     }
 
@@ -224,6 +240,7 @@ impl Space {
             return false;
         }
         let (free, unknown) = (chunk.busy.set(ptr.addr().unit(), ptr.units()) == 0, chunk.unknown);
+        self.in_hand += u64::from(ptr.units());
         self.recount_places();
         self.applied(ptr);
         free || unknown

@@ -196,7 +196,7 @@ impl Space {
         let kind = chunk.entry.kind;
         self.open.insert(stream, (addr.chunk(), unit + taken * size));
         self.note_places(kind, unit, taken * size, true);
-        self.until_wanted = self.until_wanted.map(|left| left.saturating_sub((taken * size).into()));
+        self.took(taken * size);
         Some((addr, taken, size))
     }
 }

@@ -26,10 +26,14 @@ pub struct Pool {
 
 impl Pool {
     pub async fn volume(&self, name: &str, block_size: u32, compression: Compression) -> Volume {
+        self.sized(name, 8 * MIB, block_size, compression).await
+    }
+
+    pub async fn sized(&self, name: &str, size: u64, block_size: u32, compression: Compression) -> Volume {
         let spec = VolumeSpec {
             pool: "tank".into(),
             name: name.into(),
-            size: 8 * MIB,
+            size,
             block_size,
             sync: Some(SyncPolicy::Standard),
             compression: Some(compression),

@@ -11,6 +11,7 @@ mod moving;
 mod parts;
 mod projects;
 mod quota;
+mod room;
 mod snapshots;
 mod space;
 mod streams;
