@@ -145,16 +145,20 @@ fn inner_nodes(blocks: u64) -> u64 {
 }
 
 impl Shard {
-    /// Makes sure that `nodes` more dirty nodes can be written.
+    /// Makes sure that `nodes` more dirty nodes can be written. Clients that find too few wait one after the other, and who comes later behind them: what
+    /// queued writes claim comes back all the time, and would be taken by those that do not wait.
     pub async fn reserve_nodes(self: &Rc<Self>, nodes: u64, claim: Claim) -> Result<NodesClaim, IoError> {
-        let mut waited = 0;
+        let began = self.checkpoints.get();
         // With what is held for reserved volumes, and without.
         let fits = |held: bool| {
             let space = self.space.borrow();
             let held = if held { space.nodes_held() } else { 0 };
             self.nodes_needed() + nodes + held <= space.nodes_free()
         };
-        while !fits(claim != Claim::Reserved) {
+        let has_enough = || fits(claim != Claim::Reserved);
+        let waits = claim == Claim::Ordinary && !(self.nodes_turn.is_free() && has_enough());
+        let turn = if waits { Some(self.nodes_turn.enter(1).await) } else { None };
+        while !has_enough() {
             if self.is_suspended() {
                 return Err(IoError::Suspended);
             }
@@ -164,10 +168,15 @@ impl Shard {
             if claim == Claim::Urgent && fits(false) {
                 break;
             }
-            waited += 1;
-            if waited > SPACE_WAITS_MAX || !self.next_checkpoint().await {
+            // As long as somebody before them gets some, there are some for who waits in turn.
+            let since = if turn.is_some() { self.nodes_given.get().max(began) } else { began };
+            let is_over = self.checkpoints.get() > since + u64::from(SPACE_WAITS_MAX);
+            if is_over || !self.next_checkpoint_or(has_enough).await {
                 return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
             }
+        }
+        if turn.is_some() {
+            self.nodes_given.set(self.checkpoints.get());
         }
         self.nodes_queued.set(self.nodes_queued.get() + nodes);
         Ok(NodesClaim { shard: self.clone(), nodes })

@@ -178,6 +178,10 @@ pub(crate) struct Shard {
     pub nodes_frozen: Cell<u64>,
     /// Nodes that entries in the queue, or on their way to it, may make dirty.
     pub nodes_queued: Cell<u64>,
+    /// Whose turn it is among clients that wait for nodes.
+    pub nodes_turn: Rc<Gate>,
+    /// Checkpoints there had been when the last of them got some.
+    pub nodes_given: Cell<u64>,
     /// Units in the hands of who waits for more.
     pub units_waiting: Cell<u64>,
     /// Blocks of the catalogue and the chunk table of the last checkpoint.
@@ -255,6 +259,9 @@ pub(crate) struct NodesClaim {
 impl Drop for NodesClaim {
     fn drop(&mut self) {
         self.shard.nodes_queued.set(self.shard.nodes_queued.get() - self.nodes);
+        if !self.shard.nodes_turn.is_free() {
+            self.shard.progress.changed();
+        }
     }
 }
 
@@ -334,6 +341,8 @@ impl Shard {
             dirty_bytes: Cell::new(0),
             nodes_frozen: Cell::new(0),
             nodes_queued: Cell::new(0),
+            nodes_turn: Rc::new(Gate::new(1)),
+            nodes_given: Cell::new(0),
             units_waiting: Cell::new(0),
             tables: RefCell::new(parts.tables),
             repairs: Cell::new(0),
@@ -430,18 +439,24 @@ impl Shard {
 
     /// Waits until a checkpoint that began after this call is durable. False when the pool cannot.
     pub async fn next_checkpoint(self: &Rc<Self>) -> bool {
+        self.next_checkpoint_or(|| false).await
+    }
+
+    /// The same, but no longer than until there is enough.
+    pub async fn next_checkpoint_or(self: &Rc<Self>, has_enough: impl Fn() -> bool) -> bool {
         // One may be running already, and what is needed may be frozen in it or come after it: two are enough for both.
         let goal = self.checkpoints.get() + if self.checkpointing.get() { 2 } else { 1 };
         self.progress
             .until(|| {
-                if self.checkpoints.get() < goal && !self.is_suspended() && !self.stopping.get() {
+                let goes_on = self.checkpoints.get() < goal && !has_enough();
+                if goes_on && !self.is_suspended() && !self.stopping.get() {
                     self.want_checkpoint();
                     return false;
                 }
                 true
             })
             .await;
-        self.checkpoints.get() >= goal
+        self.checkpoints.get() >= goal || has_enough()
     }
 
     /// Slows writers as the log fills, from 60 % on, smoothly: there is no cliff at the end. For how long it did.

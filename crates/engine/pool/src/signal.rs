@@ -91,6 +91,11 @@ impl Gate {
         }
     }
 
+    /// Whether nobody is inside or waits.
+    pub fn is_free(&self) -> bool {
+        self.inside.get() == 0 && self.queue.borrow().is_empty()
+    }
+
     /// Enters if it need not wait.
     pub fn try_enter(self: &Rc<Self>, bytes: usize) -> Option<Pass> {
         let may_enter = self.queue.borrow().is_empty() && self.fits(bytes);
