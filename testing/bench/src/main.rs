@@ -321,8 +321,8 @@ fn compare(
                 if *state == State::Aged {
                     system.rotate()?;
                 }
-                // What was read in sequence may lie in order by now.
-                if *state == State::Overwritten && !work.random && repetition > 0 {
+                // What was overwritten a while ago may lie in order by now.
+                if *state == State::Overwritten && !work.random {
                     system.prepare(*state)?;
                 }
                 let measured = system.run(work, scale.run, repetition * 1000 + 1)?;

@@ -87,10 +87,10 @@ pub const SEQUENTIAL_WRITE: Work = sequential("1 MiB sequential write, QD 8", Di
 pub enum State {
     /// Written once, from its beginning to its end.
     Fresh,
-    /// As many random writes of 8 KiB as it has blocks.
+    /// Read in sequence, overwritten with as many random writes of 8 KiB as it has blocks, and left alone until the pool has nothing more to do.
+    Rested,
+    /// As many random writes again.
     Overwritten,
-    /// Read in sequence once since then, and left alone until the pool has nothing more to do.
-    Gathered,
     /// Five times as many, with a snapshot after each [`AGE_PART`] of them; the oldest go when the pool is [`AGE_FULL`].
     Aged,
 }
@@ -122,7 +122,7 @@ pub const READ_1: &str = "4 KiB random read, QD 1";
 pub const STREAM: &str = SEQUENTIAL_READ.name;
 pub const STREAM_DURABLE: &str = "1 MiB sequential durable write, QD 8";
 pub const STREAM_OVERWRITTEN: &str = "1 MiB sequential read after random overwrite, QD 8";
-pub const STREAM_GATHERED: &str = "1 MiB sequential read after that and a rest, QD 8";
+pub const STREAM_RESTED: &str = "1 MiB sequential read after random overwrite and a rest, QD 8";
 pub const STREAM_AGED: &str = "1 MiB sequential read, aged, QD 8";
 pub const WRITE_AGED: &str = "1 MiB sequential write, aged, QD 8";
 
@@ -131,8 +131,8 @@ pub const CHAPTERS: [Chapter; 4] = [
         state: State::Fresh,
         works: &[SEQUENTIAL_READ, SEQUENTIAL_WRITE, sequential(STREAM_DURABLE, Direction::DurableWrite)],
     },
+    Chapter { state: State::Rested, works: &[sequential(STREAM_RESTED, Direction::Read)] },
     Chapter { state: State::Overwritten, works: &[sequential(STREAM_OVERWRITTEN, Direction::Read)] },
-    Chapter { state: State::Gathered, works: &[sequential(STREAM_GATHERED, Direction::Read)] },
     Chapter {
         state: State::Aged,
         works: &[

@@ -410,7 +410,7 @@ impl Shard {
         let copies = self.read_copies(dataset, &mut runs, reader).await;
         let sizes: Vec<usize> = runs.iter().map(|(_, run)| run_bytes(run)).collect();
         if reader == Reader::Ahead {
-            self.note_scattered(dataset, first..last + 1, &sizes);
+            self.note_stream(dataset, first..last + 1, &sizes);
         }
         // Nobody waits for all of what is read ahead: others come in between.
         let at_once = if reader == Reader::Ahead { PLACES_AHEAD } else { usize::MAX };

@@ -111,7 +111,7 @@ impl LocalVolume {
             return Ok(());
         }
         let (first, last) = self.blocks(at, len as u64);
-        self.dataset.gathering.borrow_mut().allow(last - first + 1);
+        self.shard.note_written(&self.dataset, first..last + 1);
         let prepared = self.prepare(at, data, last - first + 1).await?;
         let locked = self.lock_for_write(at, len, prepared, fua, None).await?;
         self.queue_admitted(admitted, locked.expect("nothing was to be compared")).await

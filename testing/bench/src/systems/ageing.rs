@@ -40,13 +40,14 @@ impl Rotation {
         let size = volume.size();
         match state {
             State::Fresh => volume.work(&SEQUENTIAL_WRITE, Places::whole(&SEQUENTIAL_WRITE, size)),
-            State::Overwritten => volume.work(&AGEING, Places::part(&AGEING, size, 1.0, 0)),
-            State::Gathered => {
+            State::Overwritten => volume.work(&AGEING, Places::part(&AGEING, size, 1.0, 1)),
+            State::Rested => {
                 volume.work(&SEQUENTIAL_READ, Places::whole(&SEQUENTIAL_READ, size))?;
+                volume.work(&AGEING, Places::part(&AGEING, size, 1.0, 0))?;
                 rest(volume, GATHERED_LOOKS, GATHERING)
             }
             State::Aged => {
-                for step in 1..=((AGE_TIMES - 1.0) / AGE_PART) as u64 {
+                for step in 1..=((AGE_TIMES - 2.0) / AGE_PART) as u64 {
                     volume.work(&AGEING, Places::part(&AGEING, size, AGE_PART, step))?;
                     self.rotate(volume)?;
                 }

@@ -38,6 +38,13 @@ async fn scattered(pool: &Pool, name: &str, kind: Compression, random: &mut Rand
     model
 }
 
+/// Writes what `model` has in sequence.
+async fn write_in_order(pool: &Pool, volume: &Volume, model: &[u8]) {
+    for at in (0..SIZE as usize).step_by(PIECE) {
+        volume.write(at as u64, vec![pool.buffer(&model[at..at + PIECE])], true).await.expect("written");
+    }
+}
+
 /// Reads a volume in sequence, and compares; how often the disks were asked.
 async fn read_through(pool: &Pool, volume: &Volume, model: &[u8]) -> u64 {
     let asked = || (0..pool.paths.len()).map(|disk| pool.world.operations(disk, OpKind::Read)).sum::<u64>();
@@ -66,9 +73,7 @@ fn what_is_read_in_sequence_comes_to_lie_together() {
         let (mut random, kind) = (Random::new(seed), KINDS[seed as usize % 2]);
         let ordered = pool.volume("ordered", BLOCK as u32, kind).await;
         let model = scattered(&pool, "v", kind, &mut random).await;
-        for at in (0..SIZE as usize).step_by(PIECE) {
-            ordered.write(at as u64, vec![pool.buffer(&model[at..at + PIECE])], true).await.expect("written");
-        }
+        write_in_order(&pool, &ordered, &model).await;
         pool.again().await;
         let before = read_through(&pool, &pool.open("v").await, &model).await;
         assert!(written_at_rest(&pool).await > 0);
@@ -86,6 +91,28 @@ fn what_is_read_in_sequence_comes_to_lie_together() {
             "{before} reads before, {after} after, {best} in order"
         );
         assert!(left < 8, "{left} writes for what lies in order");
+    });
+}
+
+/// Goal: what was read in sequence and then overwritten lies together again before it is read the next time, if clients rest; once for each time that it is read.
+#[test]
+fn what_was_in_order_and_read_is_put_in_order_again() {
+    on_pools(2, |pool, seed| async move {
+        let (mut random, kind) = (Random::new(seed), KINDS[seed as usize % 2]);
+        let mut model = vec![0; SIZE as usize];
+        model.chunks_exact_mut(BLOCK).for_each(|block| random.fill(&mut block[..BLOCK / 2]));
+        write_in_order(&pool, &pool.volume("v", BLOCK as u32, kind).await, &model).await;
+        pool.again().await;
+        let best = read_through(&pool, &pool.open("v").await, &model).await;
+        let blocks = SIZE / BLOCK as u64;
+        overwrite(&pool, &pool.open("v").await, &mut model, &mut random, blocks).await;
+        let moved = written_at_rest(&pool).await;
+        overwrite(&pool, &pool.open("v").await, &mut model, &mut random, blocks / 64).await;
+        let left = written_at_rest(&pool).await;
+        assert!(moved > 16 && left * 4 < moved, "{moved} writes, and {left} where nobody has read it since");
+        pool.again().await;
+        let after = read_through(&pool, &pool.open("v").await, &model).await;
+        assert!(after * 2 <= best * 5, "{after} reads, {best} in order");
     });
 }
 
