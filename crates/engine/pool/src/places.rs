@@ -134,7 +134,7 @@ impl Shard {
             let _waiting = Waiting::new(self, &places);
             let mut next_checkpoint = false;
             if (self.expects_space()
-                || self.expects_changes()
+                || (claim == Claim::Ordinary && self.expects_changes())
                 || self.expects_easing(waited)
                 || (claim == Claim::Reserved && !self.waits_for_moving()))
                 && waited < SPACE_WAITS_MAX
