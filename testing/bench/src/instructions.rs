@@ -77,7 +77,7 @@ const STAGES: [(&str, &str, &str); 15] = [
 const ELSEWHERE: &str = "libraries";
 
 /// What a request may cost; a gate that noise does not move. Who makes one dearer says in the change why it has to be, and who makes one cheaper lowers it.
-const MOST: [(&str, u64); 3] = [(READ, 6_880), (MIXED, 9_150), (DURABLE, 14_150)];
+const MOST: [(&str, u64); 3] = [(READ, 6_880), (MIXED, 9_150), (DURABLE, 14_500)];
 
 /// Prints the cost of each kind of work whose name contains `only`, and of which stages it is.
 pub fn run(only: &str) -> Outcome {
