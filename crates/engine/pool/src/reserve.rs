@@ -194,9 +194,11 @@ impl Shard {
                 if left == 0 {
                     return false;
                 }
+                let kind = wanted.kind(places.len());
                 match claim {
-                    Claim::Gathered => space.allocate_gathered(wanted.kind(places.len()), size, left),
-                    _ => space.allocate_run(wanted.kind(places.len()), size.units, left),
+                    Claim::Gathered => space.allocate_gathered(kind, size, left),
+                    Claim::Ordinary | Claim::Reserved => space.allocate_request(kind, size.units, left),
+                    Claim::Moved | Claim::Urgent => space.allocate_run(kind, size.units, left),
                 }
             } else if claim == Claim::Gathered {
                 space.allocate_gathered(ChunkKind::PACKED, size, 1)

@@ -77,6 +77,15 @@ pub(crate) enum Fill {
     Holes,
     /// Like [`Fill::Free`], of chunks that began empty: what is moved there comes to lie beside each other.
     Gathered,
+    /// The same, for what one request writes.
+    Long,
+}
+
+impl Fill {
+    /// Whether it wants chunks in which nothing else lies.
+    pub(crate) fn is_apart(self) -> bool {
+        matches!(self, Fill::Gathered | Fill::Long)
+    }
 }
 
 /// The chunks of one shard.
@@ -96,6 +105,8 @@ pub struct Space {
     in_hand: u64,
     /// The coordinator had no chunk left: fill every hole.
     pub(crate) scarce: bool,
+    /// Much of the pool is in no chunk: what is large need not go into holes.
+    pub(crate) spacious: bool,
     /// Units that may be taken until a checkpoint is wanted, for what it frees; unknown before there was one, and while one runs.
     pub(crate) until_wanted: Option<u64>,
     /// Chunks that are being evacuated, and chunks of which a slot is moving: nothing is allocated from them.
@@ -158,6 +169,7 @@ impl Space {
     /// Says that no fresh chunk is to be had; lasts until one is inserted or space is released.
     pub fn declare_scarce(&mut self) {
         self.scarce = true;
+        self.set_spacious(false);
     }
 
     pub fn is_scarce(&self) -> bool {
@@ -185,11 +197,19 @@ impl Space {
         self.until_wanted == Some(0)
     }
 
-    /// Counts what is free from now on, with so many units `elsewhere`.
+    /// Counts what is free from now on, with so many units `elsewhere`, in no chunk.
     pub fn count_room(&mut self, elsewhere: u64) {
-        let is_data = |chunk: &&Chunk| matches!(chunk.entry.kind, ChunkKind::Data { .. });
-        let here: u64 = self.chunks().filter(is_data).map(|chunk| u64::from(chunk.busy.zeros())).sum();
+        let (here, units) = self.free_of(|kind| matches!(kind, ChunkKind::Data { .. }));
         self.until_wanted = Some(((here + elsewhere) / 2).max(ROOM_MIN));
+        self.set_spacious(elsewhere * 3 >= units);
+    }
+
+    /// What began empty and is none too much any more is anybody's.
+    fn set_spacious(&mut self, is_spacious: bool) {
+        self.spacious = is_spacious;
+        if !is_spacious {
+            self.open.retain(|stream, _| stream.fill != Fill::Long);
+        }
     }
 
     /// Gives back what was allocated and never applied.

@@ -7,6 +7,9 @@
 //! A hole costs a request of its own; in a fresh chunk, blocks that come together are written together. So while the chunks of a kind of data are fuller
 //! than that, a fresh one comes before those with holes: it is space that overwriting would take anyway. After a snapshot, when nothing comes back, all
 //! that is written goes there.
+//!
+//! What one request writes, and is as much as disks read at once without loss, is read together later, too. As long as a quarter of the pool is in no chunk, it has chunks to
+//! itself that began empty, and holes are left to what is small.
 
 use crate::address::ChunkId;
 use crate::allocator::{Fill, Space, Stream};
@@ -18,7 +21,7 @@ impl Space {
     /// A place in a chunk that no stream has open, the emptiest that has one: what follows goes there too, so that few chunks
     /// change and holes of one line are filled together.
     pub(crate) fn fresh_place(&self, stream: Stream, block: Size, most: u32) -> Option<(ChunkId, u32)> {
-        let (any_hole, gathers) = (stream.fill == Fill::Holes, stream.fill == Fill::Gathered);
+        let (any_hole, apart) = (stream.fill == Fill::Holes, stream.fill.is_apart());
         // A free line is filled by one stream.
         let is_apart = |id: ChunkId| {
             let apart = |(other, open): (&Stream, &(ChunkId, u32))| {
@@ -33,9 +36,9 @@ impl Space {
         let is_dense = !self.scarce && stream.fill == Fill::Free && self.is_dense(stream.kind);
         // A free line is as good as a fresh chunk.
         let least = |chunk: &Chunk| if is_dense && self.line(chunk) == 0 { 3 } else { 1 };
-        // What is gathered stays together.
-        let is_gathered =
-            |id: ChunkId| self.open.iter().any(|(other, open)| open.0 == id && other.fill == Fill::Gathered);
+        // What is to lie beside each other stays together.
+        let is_kept =
+            |id: ChunkId| self.open.iter().any(|(other, open)| open.0 == id && other.fill.is_apart());
         let is_rich = |chunk: &&Chunk| {
             let (id, kind, free) = (chunk.entry.id, chunk.entry.kind, chunk.busy.zeros());
             // Nodes stay among nodes so that their number can be guaranteed.
@@ -43,13 +46,13 @@ impl Space {
             (kind == stream.kind
                 || (any_hole && is_data(kind) && is_data(stream.kind) && !self.is_held(kind)))
                 && stream.piece(self.line(chunk), block.units) <= free.min(most)
-                && match gathers {
+                && match apart {
                     // Neighbours come together only where nothing else lies.
                     true => free == chunk.entry.units,
                     false => self.scarce || free * 4 >= chunk.entry.units * least(chunk),
                 }
                 && !self.is_closed(id)
-                && ((self.line(chunk) == 0 && !gathers && !is_gathered(id)) || is_apart(id))
+                && ((self.line(chunk) == 0 && !apart && !is_kept(id)) || is_apart(id))
                 && !is_of_other_lane(id)
         };
         let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
@@ -75,7 +78,7 @@ impl Space {
     }
 
     /// Free units, and all, of chunks of these kinds.
-    fn free_of(&self, which: impl Fn(ChunkKind) -> bool) -> (u64, u64) {
+    pub(crate) fn free_of(&self, which: impl Fn(ChunkKind) -> bool) -> (u64, u64) {
         let chunks = self.chunks.values().filter(|chunk| which(chunk.entry.kind));
         let sizes = chunks.map(|chunk| (u64::from(chunk.busy.zeros()), u64::from(chunk.entry.units)));
         sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1))
@@ -101,7 +104,7 @@ pub(crate) fn next_place(
     let line = lines.units;
     let place = |at: u32| match stream.fill {
         Fill::Lines => at.next_multiple_of(size),
-        Fill::Free | Fill::Gathered | Fill::Holes => block.place(at, lines.cell),
+        Fill::Free | Fill::Holes | Fill::Gathered | Fill::Long => block.place(at, lines.cell),
     };
     let begun = (!cursor.is_multiple_of(line)).then_some(cursor / line);
     let mut at = place(cursor);

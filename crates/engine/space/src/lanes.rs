@@ -21,6 +21,9 @@ pub const LANES_MAX: usize = 32;
 /// Units that one lane takes before the next: 1 MiB, which is also the longest read of one disk.
 const TURN_UNITS: u32 = 256;
 
+/// What one request writes is worth an empty chunk from so many units on: 64 KiB, as short as what is read in sequence may be in pieces.
+const LONG_UNITS: u32 = 16;
+
 /// Whose turn it is.
 #[derive(Debug)]
 pub(crate) struct Lanes {
@@ -89,6 +92,21 @@ impl Space {
             self.nodes_free.set(None);
         }
         self.allocate_sized(kind, Size::whole(units), count)
+    }
+
+    /// Like [`Space::allocate_run`], for what one request writes: beside each other where that is to be had.
+    pub fn allocate_request(
+        &mut self,
+        kind: ChunkKind,
+        units: u32,
+        count: u32,
+    ) -> Result<(Addr, u32), NeedChunk> {
+        let is_long = units.saturating_mul(count) >= LONG_UNITS;
+        if !is_long || !self.spacious || self.has_lines() {
+            return self.allocate_run(kind, units, count);
+        }
+        let taken = self.next_lane(kind, Fill::Long, Size::whole(units), units, count);
+        taken.map(|(addr, taken, _)| (addr, taken)).ok_or(NeedChunk)
     }
 
     /// Reserves a place for a block that was made smaller.
@@ -303,6 +321,37 @@ mod tests {
         assert_eq!(place(&mut space), Err(NeedChunk), "8 and 9 hold something");
         space.end_gathering();
         assert!(space.allocate(DATA, 32).is_ok());
+    }
+
+    #[test]
+    fn long_requests_have_empty_chunks_while_much_is_in_none() {
+        let mut space = Space::default();
+        for id in 1..=2 {
+            let mut used = chunk(id, 1024);
+            (0..1024).step_by(64).for_each(|unit| _ = used.busy.set(unit, 32));
+            space.insert(used);
+        }
+        let place = |space: &mut Space, count| {
+            let place = space.allocate_request(DATA, 2, count);
+            place.map(|(addr, run)| (addr.chunk().0, addr.unit(), run))
+        };
+        assert_eq!(place(&mut space, 64), Ok((2, 32, 16)), "nobody knows yet what is elsewhere");
+        space.count_room(1024);
+        assert_eq!(place(&mut space, 64), Err(NeedChunk), "a fresh one is to be asked for");
+        assert_eq!(place(&mut space, 7), Ok((2, 96, 7)), "it is short");
+        space.insert(chunk(3, 1024));
+        assert_eq!(place(&mut space, 64), Ok((3, 0, 64)));
+        assert_eq!(place(&mut space, 7), Ok((2, 110, 7)), "the fresh one is kept from it");
+        assert_eq!(place(&mut space, 64), Ok((3, 128, 64)));
+        // Less than a quarter of all is in no chunk.
+        space.count_room(1023);
+        assert_eq!(place(&mut space, 64), Ok((2, 124, 2)));
+        space.count_room(1024);
+        assert_eq!(place(&mut space, 64), Err(NeedChunk), "something lies in all");
+        space.declare_scarce();
+        assert_eq!(place(&mut space, 64), Ok((2, 160, 16)));
+        while place(&mut space, 64).is_ok() {}
+        assert_eq!(space.free_of(|kind| kind == DATA).0, 0, "all is anybody's");
     }
 
     #[test]

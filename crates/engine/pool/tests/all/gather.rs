@@ -2,7 +2,7 @@
 
 use crate::compression::{Pool, on_pools};
 use forebay_base::{MIB, Random};
-use forebay_pool::{Compression, Volume};
+use forebay_pool::{Compression, Volume, VolumeDelete};
 use forebay_simulation::OpKind;
 use std::time::Duration;
 
@@ -113,6 +113,35 @@ fn what_was_in_order_and_read_is_put_in_order_again() {
         pool.again().await;
         let after = read_through(&pool, &pool.open("v").await, &model).await;
         assert!(after * 2 <= best * 5, "{after} reads, {best} in order");
+    });
+}
+
+/// Goal: what is written in large requests lies together from the beginning, though others have left holes everywhere, while much of the pool is in no chunk.
+#[test]
+fn large_requests_stay_out_of_holes() {
+    on_pools(2, |pool, seed| async move {
+        let (mut random, block) = (Random::new(seed), BLOCK as u32);
+        let neighbours =
+            [pool.volume("a", block, Compression::Off), pool.volume("b", block, Compression::Off)];
+        let neighbours = futures_util::future::join_all(neighbours).await;
+        let mut model = vec![0; SIZE as usize];
+        random.fill(&mut model);
+        for at in (0..model.len()).step_by(BLOCK) {
+            for volume in &neighbours {
+                volume
+                    .write(at as u64, vec![pool.buffer(&model[at..at + BLOCK])], true)
+                    .await
+                    .expect("written");
+            }
+        }
+        let purge = VolumeDelete { with_snapshots: false, purge: true };
+        pool.engine.volume_delete("tank/b", purge).await.expect("deleted");
+        pool.rt.sleep(REST).await;
+        pool.checkpoint().await;
+        write_in_order(&pool, &pool.volume("c", block, Compression::Off).await, &model).await;
+        pool.again().await;
+        let reads = read_through(&pool, &pool.open("c").await, &model).await;
+        assert!(reads * 3 < SIZE / BLOCK as u64, "{reads} reads");
     });
 }
 
