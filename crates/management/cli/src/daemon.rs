@@ -5,13 +5,15 @@
 
 use crate::client::{Call, Client};
 use crate::failure::{Exit, Failure};
-use forebay_api::{Operation, Volume};
+use forebay_api::{Operation, Task, Volume};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Deleted volumes take a moment to be gone.
 const TRIES: u32 = 100;
 const TRY_AGAIN: Duration = Duration::from_millis(100);
+/// A pool that was just made is measured for some seconds.
+const MEASURED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A running daemon.
 pub struct Daemon(pub(crate) Client);
@@ -26,12 +28,24 @@ pub struct Scratch<'a> {
 }
 
 impl Daemon {
-    /// Makes a project in this pool; refused if somebody has one of that name.
+    /// Makes a project in this pool, once the pool is not being measured; refused if somebody has one of that name.
     pub fn scratch(&self, pool: &str) -> Result<Scratch<'_>, Failure> {
+        let begun = Instant::now();
+        while self.is_measured(pool)? && begun.elapsed() < MEASURED_WITHIN {
+            std::thread::sleep(TRY_AGAIN);
+        }
         let project = format!("{pool}/validate-{}", std::process::id());
         let body = json!({ "name": project });
         self.0.call(Call::new(Operation::ProjectCreate).body(&body))?;
         Ok(Scratch { client: &self.0, project, volumes: Vec::new(), host: None })
+    }
+
+    /// Whether what it can do is being measured: that and whatever else measures it would disturb each other.
+    fn is_measured(&self, pool: &str) -> Result<bool, Failure> {
+        let tasks: Vec<Task> = self.0.all(Operation::TaskList, &[])?;
+        let measures =
+            |task: &Task| task.name == "pool.calibrate" && task.object == pool && !task.state.is_final();
+        Ok(tasks.iter().any(measures))
     }
 }
 

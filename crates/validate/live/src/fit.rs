@@ -1,7 +1,7 @@
 //! Fits the figures of a measured device to slices of it, and says how well that went.
 //!
 //! The grid is small requests and large ones, one, a few and many at a time, reads and writes. Latencies come from one at a time, costs from a few and from many, the spread from
-//! small ones alone; pauses are moments of small slices in which nothing was answered for far longer than is usual. A few rounds then measure the model
+//! small ones alone; how many it works on at once from the first answers of many; pauses are moments of small slices in which nothing was answered for far longer than is usual. A few rounds then measure the model
 //! as the device was measured, and move latencies and costs by what is left. Judged it is by six workloads of other sizes, depths and mixes, which no figure comes from.
 
 use crate::probe::{Shape, Slice, quantile, slice};
@@ -94,7 +94,8 @@ fn pauses(measured: &[Measured]) -> (u64, Spread) {
     for one in measured.iter().filter(|one| one.shape.bytes == SMALL && one.shape.depth <= FEW) {
         let (gaps, latencies) = (one.pooled(|slice| &slice.gaps), one.pooled(|slice| &slice.latencies));
         let usual = quantile(&gaps, 50_000);
-        let long = (10 * usual + quantile(&latencies, 50_000)).max(PAUSE_NS_MIN);
+        // Requests that are answered together leave a gap as long as one takes before the next answers.
+        let long = (10 * usual + 2 * quantile(&latencies, 50_000)).max(PAUSE_NS_MIN);
         let paused: Vec<u32> = gaps.into_iter().filter(|gap| u64::from(*gap) > long).collect();
         let took: u64 = one.slices.iter().map(|slice| slice.took).sum();
         worked += took - paused.iter().map(|gap| u64::from(*gap)).sum::<u64>().min(took);
@@ -105,6 +106,25 @@ fn pauses(measured: &[Measured]) -> (u64, Spread) {
         0 => (0, [0; POINTS.len()]),
         count => ((worked / count).max(1000), spread_of(&lengths)),
     }
+}
+
+/// How many requests a device works on at once: of [`MANY`] that come together so many are answered after the time of one, and then for as long nobody. Zero if there is no
+/// such number.
+fn at_once(measured: &[Measured]) -> u64 {
+    let is_it = |one: &&Measured| one.shape.bytes == SMALL && one.shape.depth == MANY;
+    let answered = |slice: &Slice| {
+        let times = slice.gaps.iter().take(MANY as usize).scan(0, |now, gap| {
+            *now += u64::from(*gap);
+            Some(*now)
+        });
+        let times: Vec<u64> = times.collect();
+        let first = *times.first()?;
+        let together = times.partition_point(|time| time * 2 < first * 3);
+        let has_step = *times.get(together)? - times[together - 1] > first / 3;
+        has_step.then_some(together as f64)
+    };
+    let slices = measured.iter().filter(is_it).flat_map(|one| &one.slices);
+    median(slices.map(|slice| answered(slice).unwrap_or(0.0)).collect()) as u64
 }
 
 /// What a line through the costs of a small and of a large request says of a request and of a byte, in ns and ps.
@@ -122,8 +142,10 @@ struct Costs {
 }
 
 impl Costs {
-    fn first(of: impl Fn(u64, u64) -> Measured) -> Costs {
-        let each = |bytes, depth| 1e9 / of(bytes, depth).rate().max(1.0);
+    fn first(of: impl Fn(u64, u64) -> Measured, at_once: u64) -> Costs {
+        // Where the rate is bounded by how many it works on, little of a request has the device for itself.
+        let share = if at_once > 0 { 0.1 } else { 1.0 };
+        let each = |bytes, depth| share * 1e9 / of(bytes, depth).rate().max(1.0);
         let sizes = [SMALL, LARGE];
         let alone = [FEW, MANY].map(|depth| sizes.map(|bytes| each(bytes, depth)));
         let sorted = of(SMALL, 1).pooled(|slice| &slice.latencies);
@@ -200,8 +222,9 @@ pub fn fit(name: &str, source: &str, size_mib: u64, grid: &[Measured], flushes: 
         }
     };
     let has_writes = grid.iter().any(|one| one.shape.write_percent == 100);
-    let mut read = Costs::first(of(0));
-    let mut write = has_writes.then(|| Costs::first(of(100)));
+    let at_once = at_once(grid);
+    let mut read = Costs::first(of(0), at_once);
+    let mut write = has_writes.then(|| Costs::first(of(100), at_once));
     let (pause_every_ns, pause_ns) = pauses(grid);
     let mut sorted = flushes.to_vec();
     sorted.sort_unstable();
@@ -210,6 +233,7 @@ pub fn fit(name: &str, source: &str, size_mib: u64, grid: &[Measured], flushes: 
         name: name.into(),
         source: source.into(),
         size_mib,
+        at_once,
         read: read.model(),
         write: write.as_ref().unwrap_or(read).model(),
         flush_ns,
@@ -252,6 +276,7 @@ mod tests {
             name: "known".into(),
             source: String::new(),
             size_mib: 64,
+            at_once: 0,
             read: costs(16_000),
             write: costs(24_000),
             flush_ns: [1_000_000; 9],
@@ -269,7 +294,7 @@ mod tests {
         let device = device();
         let grid: Vec<Measured> = grid().into_iter().map(|shape| measured(&device, shape)).collect();
         let found = fit("found", "", 64, &grid, &[900_000, 1_000_000, 1_100_000]);
-        assert_eq!(found.flush_ns[3], 1_000_000);
+        assert_eq!((found.flush_ns[3], found.at_once), (1_000_000, 0));
         let every = found.pause_every_ns as f64 / device.pause_every_ns as f64;
         assert!((0.8..1.25).contains(&every), "a pause every {} ns", found.pause_every_ns);
         assert!(found.pause_ns[3].abs_diff(3_000_000) < 200_000, "{:?}", found.pause_ns);
@@ -278,6 +303,34 @@ mod tests {
             let (rate, p99) = (ours.rate() / theirs.rate(), ours.p99() / theirs.p99());
             assert!((0.93..1.07).contains(&rate), "{name}: {rate} of the rate");
             assert!((0.85..1.15).contains(&p99), "{name}: {p99} of the 99th percentile");
+        }
+    }
+
+    #[test]
+    fn a_device_that_works_on_a_few_at_once_is_found_again() {
+        let costs = DeviceCosts {
+            command_ns: [10_000, 10_000],
+            byte_ps: [0, 300],
+            latency_ns: 3_000_000,
+            latency_byte_ps: 800,
+            spread: [960, 980, 990, 1000, 1020, 1070, 1200, 1300, 1400],
+        };
+        let device =
+            DeviceModel { at_once: 10, read: costs.clone(), write: costs, pause_every_ns: 0, ..device() };
+        let rate = |depth| {
+            measured(&device, Shape { write_percent: 0, bytes: SMALL, depth, in_order: false }).rate()
+        };
+        // Each takes 3.07 ms on the average, and ten go on at a time.
+        let rates = [1, FEW, MANY].map(|depth| (rate(depth) * 3.07e-3).round());
+        assert_eq!(rates, [1.0, 8.0, 10.0]);
+        let grid: Vec<Measured> = grid().into_iter().map(|shape| measured(&device, shape)).collect();
+        let found = fit("found", "", 64, &grid, &[1_000_000]);
+        assert_eq!((found.at_once, found.pause_every_ns), (10, 0));
+        for (name, shape) in workloads() {
+            let (theirs, ours) = (measured(&device, shape), measured(&found, shape));
+            let (rate, p99) = (ours.rate() / theirs.rate(), ours.p99() / theirs.p99());
+            assert!((0.95..1.05).contains(&rate), "{name}: {rate} of the rate");
+            assert!((0.9..1.1).contains(&p99), "{name}: {p99} of the 99th percentile");
         }
     }
 

@@ -24,6 +24,9 @@ pub struct DeviceModel {
     #[serde(default)]
     pub source: String,
     pub size_mib: u64,
+    /// Requests that it works on at a time; 0: as many as there are.
+    #[serde(default)]
+    pub at_once: u64,
     pub read: DeviceCosts,
     pub write: DeviceCosts,
     /// Nanoseconds, at the points of [`POINTS`].
@@ -98,6 +101,7 @@ impl DeviceModel {
         let (read, write) = (self.read.costs(), self.write.costs());
         Sheet::Measured(MeasuredSheet {
             bytes: self.size_mib << 20,
+            at_once: self.at_once,
             read,
             write,
             flush: self.flush_ns,
@@ -132,6 +136,7 @@ mod tests {
             name: "mine".into(),
             source: "measured".into(),
             size_mib: 1024,
+            at_once: 12,
             read: costs.clone(),
             write: costs,
             flush_ns: [1_000_000; 9],

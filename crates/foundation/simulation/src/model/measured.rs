@@ -2,7 +2,8 @@
 //!
 //! A request has the device for itself for a while (*command* and *byte*: what bounds its rate; less where many wait, which are taken together), and then needs a time that passes beside others' (*latency*: what
 //! a lone request sees besides), which is spread as it was measured. Now and then the device stands still, with all that it has (*pauses*: collected garbage, a
-//! virtual machine that has to wait for its processor). A flush takes a time of its own. All draws follow the seed.
+//! virtual machine that has to wait for its processor). Some take so many requests at a time and no more (*at once*: a device of the network's with its threads). A flush takes a
+//! time of its own. All draws follow the seed.
 //!
 //! Everything but pauses runs on a clock that stands still in them, so a pause is a piece that is cut into the clock and touches nothing else.
 
@@ -26,6 +27,8 @@ pub const MANY: u64 = 32;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MeasuredSheet {
     pub bytes: u64,
+    /// Requests that it works on at a time: others wait, in their order, until one of these is over. Zero: as many as there are.
+    pub at_once: u64,
     pub read: MeasuredCosts,
     pub write: MeasuredCosts,
     /// Nanoseconds.
@@ -116,7 +119,7 @@ pub(crate) struct Measured {
     random: Random,
     /// Until when it belongs to one request.
     taken: u64,
-    /// What is over, by time and number.
+    /// What it has, by when it is over and number.
     over: BTreeMap<(u64, u64), Work>,
     orders: u64,
     busy: u64,
@@ -135,6 +138,13 @@ impl Measured {
             orders: 0,
             busy: 0,
         }
+    }
+
+    /// When the next request can begin: as many as it works on, less this one, may be over later.
+    fn free_at(&self, now: u64) -> u64 {
+        let others = self.sheet.at_once.checked_sub(1);
+        let before = others.and_then(|others| self.over.keys().nth_back(others as usize));
+        before.map_or(now, |(ends, _)| now.max(*ends))
     }
 }
 
@@ -175,8 +185,9 @@ impl Device for Measured {
         let slower = u64::from(order.slower);
         let mut ends = now;
         if alone > 0 {
-            self.taken = self.taken.max(now) + alone * slower;
-            self.busy += alone * slower;
+            self.taken = self.taken.max(self.free_at(now)) + alone * slower;
+            let of_its_places = (alone + beside).checked_div(self.sheet.at_once).unwrap_or(0);
+            self.busy += alone.max(of_its_places) * slower;
             ends = self.taken;
         }
         ends += ((beside + flush) * slower).max(1);
