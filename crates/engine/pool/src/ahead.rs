@@ -269,15 +269,19 @@ impl Ahead {
         fits
     }
 
-    /// Keeps the blocks of a run, whose contents follow each other.
-    pub fn keep(&mut self, run: &[Ptr], data: Buf, now: Nanos) {
+    /// Keeps the blocks of a run, whose contents follow each other, that are not in memory elsewhere.
+    pub fn keep(&mut self, run: &[Ptr], data: Buf, now: Nanos, is_wanted: impl Fn(&Ptr) -> bool) {
         let (number, len) = (self.next, data.len() / run.len());
+        let wanted: Vec<(usize, &Ptr)> = run.iter().enumerate().filter(|(_, ptr)| is_wanted(ptr)).collect();
+        if wanted.is_empty() {
+            return;
+        }
         self.next += 1;
         self.bytes += data.footprint() as u64;
-        let addrs = run.iter().map(|ptr| ptr.addr().0).collect();
-        let kept = Run { addrs, left: run.len(), bytes: data.footprint() as u64, at: now };
+        let addrs = wanted.iter().map(|(_, ptr)| ptr.addr().0).collect();
+        let kept = Run { addrs, left: wanted.len(), bytes: data.footprint() as u64, at: now };
         self.runs.insert(number, kept);
-        for (nth, ptr) in run.iter().enumerate() {
+        for (nth, ptr) in wanted {
             self.remove(ptr.addr().0);
             self.blocks.insert(ptr.addr().0, (ptr.sum.0, data.slice(nth * len, len), number));
         }

@@ -27,6 +27,8 @@ use std::rc::Rc;
 const RUN_BYTES_MAX: usize = 1 << 20;
 /// What is read ahead from so many places has one turn.
 const PLACES_AHEAD: usize = 8;
+/// Blocks in memory that lie between others that are read ahead are read with them, up to so many bytes: two requests cost more.
+const BRIDGED_BYTES: usize = 64 << 10;
 
 /// Who reads, and what that one sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +80,10 @@ impl Shard {
             return self.rt.arena().copy(&data).freeze();
         }
         data
+    }
+
+    fn is_cached(&self, ptr: &Ptr) -> bool {
+        self.cache.borrow().peek(&ptr.addr().0).is_some_and(|(sum, _)| *sum == ptr.sum.0)
     }
 
     /// Where the contents of a stored block are.
@@ -308,7 +314,9 @@ impl Shard {
                     self.keep_in_flash(&[ptr], &stored);
                 }
                 match reader {
-                    Reader::Ahead => self.ahead.borrow_mut().keep(&[ptr], data.clone(), self.rt.now()),
+                    Reader::Ahead => {
+                        self.ahead.borrow_mut().keep(&[ptr], data.clone(), self.rt.now(), |_| true);
+                    }
                     _ => self.cache_insert(&ptr, data.clone()),
                 }
                 return Ok(data);
@@ -406,6 +414,9 @@ impl Shard {
         if lacks(&sources) && self.is_coming(dataset, first..last + 1, reader).await {
             sources = self.locate_all(dataset, first, last, reader).await?;
         }
+        if reader == Reader::Ahead {
+            bridge(dataset, first, &mut sources);
+        }
         let mut runs = runs_of(&sources);
         let copies = self.read_copies(dataset, &mut runs, reader).await;
         let sizes: Vec<usize> = runs.iter().map(|(_, run)| run_bytes(run)).collect();
@@ -455,7 +466,8 @@ impl Shard {
                         self.came_from(reader, which, run.len());
                     }
                     if let (Some(data), Reader::Ahead) = (&data, reader) {
-                        self.ahead.borrow_mut().keep(&run, data.clone(), self.rt.now());
+                        let is_wanted = |ptr: &Ptr| !self.is_cached(ptr);
+                        self.ahead.borrow_mut().keep(&run, data.clone(), self.rt.now(), is_wanted);
                     }
                     for (nth, ptr) in run.iter().enumerate() {
                         match &data {
@@ -564,6 +576,34 @@ impl Shard {
     /// A shared buffer of zeros.
     pub fn zeros(&self, len: usize) -> Buf {
         self.zero.slice(0, len)
+    }
+}
+
+/// Has blocks read once more that are in memory, where they lie between others that are on disks only: a stream that finds a block here and there in the cache
+/// would be read in as many pieces.
+fn bridge(dataset: &Dataset, first: u64, sources: &mut [Source]) {
+    let most = BRIDGED_BYTES / dataset.block_bytes();
+    let mut last: Option<(usize, Ptr)> = None;
+    for at in 0..sources.len() {
+        let Source::Disk(ptr) = sources[at] else { continue };
+        let Some((before, mut end)) = last.replace((at, ptr)) else { continue };
+        let between = before + 1..at;
+        let blocks = first + between.start as u64..first + at as u64;
+        if !(1..=most).contains(&between.len()) || dataset.has_newer(blocks.start, blocks.end) {
+            continue;
+        }
+        let tree = dataset.tree.borrow();
+        let stored = blocks.map_while(|block| match tree.lookup(block) {
+            Found::At(ptr) if end.is_followed_by(&ptr) => {
+                end = ptr;
+                Some(ptr)
+            }
+            _ => None,
+        });
+        let stored: Vec<Ptr> = stored.collect();
+        if stored.len() == between.len() && end.is_followed_by(&ptr) {
+            sources[between].iter_mut().zip(stored).for_each(|(source, ptr)| *source = Source::Disk(ptr));
+        }
     }
 }
 

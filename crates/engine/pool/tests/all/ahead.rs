@@ -81,6 +81,48 @@ fn streams_are_read_much_at_a_time_and_nothing_else_is() {
     });
 }
 
+/// Goal: blocks that memory has already, here and there, do not cut what is read ahead into pieces.
+#[test]
+fn streams_pass_over_blocks_in_memory() {
+    on_pools(2, |pool, seed| async move {
+        let volume = pool.volume("v", 4096, Compression::Off).await;
+        let mut random = Random::new(seed);
+        let mut model = vec![0; SIZE as usize];
+        random.fill(&mut model);
+        for at in (0..SIZE).step_by(MIB as usize) {
+            let data = pool.buffer(&model[at as usize..][..MIB as usize]);
+            volume.write(at, vec![data], true).await.expect("written");
+        }
+        let mut reads = [0; 2];
+        for (reads, few) in reads.iter_mut().zip([0, 200]) {
+            pool.again().await;
+            let volume = pool.open("v").await;
+            for at in (0..SIZE).step_by(2 << 20) {
+                volume.read(at, 512).await.expect("read");
+            }
+            for _ in 0..few {
+                // What is asked for twice is kept.
+                let at = random.below(SIZE / 4096) * 4096;
+                for _ in 0..2 {
+                    let read = joined(volume.read(at, 4096).await.expect("read"));
+                    assert!(read == model[at as usize..][..4096], "other bytes at {at}");
+                }
+            }
+            let asked = || {
+                let disks = 0..pool.paths.len();
+                disks.map(|disk| pool.world.operations(disk, OpKind::Read)).sum::<u64>()
+            };
+            let begun = asked();
+            for at in (0..SIZE).step_by(STEP as usize) {
+                let read = joined(volume.read(at, STEP as usize).await.expect("read"));
+                assert!(read == model[at as usize..][..STEP as usize], "other bytes at {at}");
+            }
+            *reads = asked() - begun;
+        }
+        assert!(reads[1] < reads[0] + 100, "{reads:?} reads without and with blocks in memory");
+    });
+}
+
 /// Goal: what is written, discarded or zeroed where somebody is about to read is what that one reads.
 /// Goal: every block that a client reads is counted once, where it came from; and what the disks did is what was asked of them.
 #[test]
