@@ -1,6 +1,6 @@
 //! Reading ahead on simulated disks: each test asks one question.
 
-use crate::compression::on_pools;
+use crate::compression::{Pool, on_pools};
 use forebay_base::{MIB, Random};
 use forebay_pool::{Compression, ReadFrom};
 use forebay_runtime::Buf;
@@ -15,24 +15,32 @@ fn joined(parts: Vec<Buf>) -> Vec<u8> {
     parts.iter().flat_map(|part| part.iter().copied()).collect()
 }
 
+/// A volume that is written from end to end, a MiB at a time; what is in it.
+async fn written_in_order(pool: &Pool, random: &mut Random) -> Vec<u8> {
+    let volume = pool.volume("v", 4096, Compression::Off).await;
+    let mut model = vec![0; SIZE as usize];
+    random.fill(&mut model);
+    for at in (0..SIZE).step_by(MIB as usize) {
+        let data = pool.buffer(&model[at as usize..][..MIB as usize]);
+        volume.write(at, vec![data], true).await.expect("written");
+    }
+    model
+}
+
+/// How often the disks were asked.
+fn asked(pool: &Pool) -> u64 {
+    (0..pool.paths.len()).map(|disk| pool.world.operations(disk, OpKind::Read)).sum()
+}
+
 /// Goal: who reads in sequence, in any order that a few requests at a time have, asks the disks seldom; who reads at random asks them for nothing else.
 #[test]
 fn streams_are_read_much_at_a_time_and_nothing_else_is() {
     on_pools(2, |pool, seed| async move {
-        let volume = pool.volume("v", 4096, Compression::Off).await;
         let mut random = Random::new(seed);
-        let mut model = vec![0; SIZE as usize];
-        random.fill(&mut model);
-        for at in (0..SIZE).step_by(MIB as usize) {
-            let data = pool.buffer(&model[at as usize..][..MIB as usize]);
-            volume.write(at, vec![data], true).await.expect("written");
-        }
+        let model = written_in_order(&pool, &mut random).await;
         pool.again().await;
         let volume = Rc::new(pool.open("v").await);
-        let asked = || {
-            let disks = 0..pool.paths.len();
-            disks.map(|disk| pool.world.operations(disk, OpKind::Read)).sum::<u64>()
-        };
+        let asked = || asked(&pool);
         // What the tree takes is in memory after this.
         for at in (0..SIZE).step_by(2 << 20) {
             volume.read(at, 512).await.expect("read");
@@ -85,14 +93,8 @@ fn streams_are_read_much_at_a_time_and_nothing_else_is() {
 #[test]
 fn streams_pass_over_blocks_in_memory() {
     on_pools(2, |pool, seed| async move {
-        let volume = pool.volume("v", 4096, Compression::Off).await;
         let mut random = Random::new(seed);
-        let mut model = vec![0; SIZE as usize];
-        random.fill(&mut model);
-        for at in (0..SIZE).step_by(MIB as usize) {
-            let data = pool.buffer(&model[at as usize..][..MIB as usize]);
-            volume.write(at, vec![data], true).await.expect("written");
-        }
+        let model = written_in_order(&pool, &mut random).await;
         let mut reads = [0; 2];
         for (reads, few) in reads.iter_mut().zip([0, 200]) {
             pool.again().await;
@@ -108,16 +110,12 @@ fn streams_pass_over_blocks_in_memory() {
                     assert!(read == model[at as usize..][..4096], "other bytes at {at}");
                 }
             }
-            let asked = || {
-                let disks = 0..pool.paths.len();
-                disks.map(|disk| pool.world.operations(disk, OpKind::Read)).sum::<u64>()
-            };
-            let begun = asked();
+            let begun = asked(&pool);
             for at in (0..SIZE).step_by(STEP as usize) {
                 let read = joined(volume.read(at, STEP as usize).await.expect("read"));
                 assert!(read == model[at as usize..][..STEP as usize], "other bytes at {at}");
             }
-            *reads = asked() - begun;
+            *reads = asked(&pool) - begun;
         }
         assert!(reads[1] < reads[0] + 100, "{reads:?} reads without and with blocks in memory");
     });
