@@ -101,7 +101,8 @@ impl Space {
         units: u32,
         count: u32,
     ) -> Result<(Addr, u32), NeedChunk> {
-        let is_long = units.saturating_mul(count) >= LONG_UNITS;
+        // One block is a request of its own wherever it lies.
+        let is_long = count > 1 && units.saturating_mul(count) >= LONG_UNITS;
         if !is_long || !self.spacious || self.has_lines() {
             return self.allocate_run(kind, units, count);
         }
@@ -343,13 +344,15 @@ mod tests {
         assert_eq!(place(&mut space, 64), Ok((3, 0, 64)));
         assert_eq!(place(&mut space, 7), Ok((2, 110, 7)), "the fresh one is kept from it");
         assert_eq!(place(&mut space, 64), Ok((3, 128, 64)));
+        let large = space.allocate_request(DATA, 16, 1).map(|(addr, run)| (addr.chunk().0, run));
+        assert_eq!(large, Ok((2, 1)), "it is one block");
         // Less than a quarter of all is in no chunk.
         space.count_room(1023);
-        assert_eq!(place(&mut space, 64), Ok((2, 124, 2)));
+        assert_eq!(place(&mut space, 64), Ok((2, 176, 8)));
         space.count_room(1024);
         assert_eq!(place(&mut space, 64), Err(NeedChunk), "something lies in all");
         space.declare_scarce();
-        assert_eq!(place(&mut space, 64), Ok((2, 160, 16)));
+        assert_eq!(place(&mut space, 64), Ok((2, 224, 16)));
         while place(&mut space, 64).is_ok() {}
         assert_eq!(space.free_of(|kind| kind == DATA).0, 0, "all is anybody's");
     }
