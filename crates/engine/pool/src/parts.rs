@@ -149,7 +149,7 @@ impl Shard {
     /// Reads the rest of a block that is staged in part, so that it is whole. An error when it cannot be had.
     pub async fn complete(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<(), IoError> {
         let in_part = || dataset.staged.borrow().get(&block).is_some_and(|staged| staged.parts.is_some());
-        let block_bytes = dataset.block_bytes();
+        let (block_bytes, mut doubted) = (dataset.block_bytes(), None);
         while in_part() {
             let Some(found) = self.look(dataset, block, reader).await? else { continue };
             let mut whole = self.rt.arena().take_zeroed(block_bytes);
@@ -169,7 +169,7 @@ impl Shard {
                         Source::Memory(data) | Source::Ahead(_, data) => whole.copy_from_slice(&data),
                         _ => {
                             let _turn = self.turn_to_read(dataset, reader, &[ptr.bytes() as usize]).await;
-                            match self.fetch(dataset, block, ptr).await? {
+                            match self.fetch(dataset, block, ptr, &mut doubted).await? {
                                 Some((_, data)) => whole.copy_from_slice(&data),
                                 None => continue,
                             }

@@ -282,6 +282,7 @@ impl Shard {
         block: u64,
         reader: Reader,
     ) -> Result<Buf, IoError> {
+        let mut doubted = None;
         loop {
             let ptr = match self.locate(dataset, block, reader).await? {
                 Source::Zeros => return Ok(self.zeros(dataset.block_bytes())),
@@ -308,7 +309,7 @@ impl Shard {
                 return Ok(data);
             }
             let _turn = self.turn_to_read(dataset, reader, &[ptr.bytes() as usize]).await;
-            if let Some((stored, data)) = self.fetch(dataset, block, ptr).await? {
+            if let Some((stored, data)) = self.fetch(dataset, block, ptr, &mut doubted).await? {
                 self.came_from(reader, |from| &mut from.disks, 1);
                 if reader.is_client() {
                     self.keep_in_flash(&[ptr], &stored);
@@ -326,12 +327,13 @@ impl Shard {
 
     /// A block as it is stored, for whoever writes it to another place; whole when it is in memory only.
     pub async fn read_packed(&self, dataset: &Dataset, block: u64) -> Result<Block, IoError> {
+        let mut doubted = None;
         loop {
             match self.find(dataset, block, Reader::Merger).await? {
                 Source::Zeros => return Ok(Block::whole(self.zeros(dataset.block_bytes()))),
                 Source::Memory(data) | Source::Ahead(_, data) => return Ok(Block::whole(data)),
                 Source::Disk(ptr) => {
-                    if let Some((stored, data)) = self.fetch(dataset, block, ptr).await? {
+                    if let Some((stored, data)) = self.fetch(dataset, block, ptr, &mut doubted).await? {
                         return Ok(Block::of(data, ptr.kind(), stored));
                     }
                 }
@@ -339,12 +341,14 @@ impl Shard {
         }
     }
 
-    /// What is stored at `ptr`, which led to the block, and the block's contents. Nothing when the pointer is stale.
+    /// What is stored at `ptr`, which led to the block, and the block's contents. Nothing when the pointer is stale, or may be; `doubted` is the one
+    /// that was so before.
     pub async fn fetch(
         &self,
         dataset: &Dataset,
         block: u64,
         ptr: Ptr,
+        doubted: &mut Option<Ptr>,
     ) -> Result<Option<(Buf, Buf)>, IoError> {
         let still = || match dataset.tree.borrow().lookup(block) {
             Found::At(now) => now == ptr,
@@ -352,7 +356,15 @@ impl Shard {
             Found::Unloaded { .. } => false,
             Found::Hole => false,
         };
-        let Some(stored) = self.read_stored(dataset.id(), block, ptr, still).await? else { return Ok(None) };
+        let Some(stored) = self.read_stored(dataset.id(), block, ptr, still).await? else {
+            // While a checkpoint has the leaf, it is not kept, and nobody knows. Who has looked again and found the same pointer does.
+            let is_unknown = matches!(dataset.tree.borrow().lookup(block), Found::Unloaded { .. });
+            if doubted.replace(ptr) == Some(ptr) && is_unknown {
+                let what = format!("block {block}");
+                return Err(self.report_loss(dataset.id(), &what, ArrayError::Corrupt));
+            }
+            return Ok(None);
+        };
         if let Ok(data) = self.unpack(dataset, ptr.kind(), &stored) {
             return Ok(Some((stored, data)));
         }
