@@ -83,7 +83,7 @@ pub(crate) enum Fill {
 
 impl Fill {
     /// Whether it wants chunks in which nothing else lies.
-    pub(crate) fn is_apart(self) -> bool {
+    pub(crate) fn wants_empty(self) -> bool {
         matches!(self, Fill::Gathered | Fill::Long)
     }
 }

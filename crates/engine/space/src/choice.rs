@@ -21,7 +21,7 @@ impl Space {
     /// A place in a chunk that no stream has open, the emptiest that has one: what follows goes there too, so that few chunks
     /// change and holes of one line are filled together.
     pub(crate) fn fresh_place(&self, stream: Stream, block: Size, most: u32) -> Option<(ChunkId, u32)> {
-        let (any_hole, apart) = (stream.fill == Fill::Holes, stream.fill.is_apart());
+        let (any_hole, wants_empty) = (stream.fill == Fill::Holes, stream.fill.wants_empty());
         // A free line is filled by one stream.
         let is_apart = |id: ChunkId| {
             let apart = |(other, open): (&Stream, &(ChunkId, u32))| {
@@ -38,7 +38,7 @@ impl Space {
         let least = |chunk: &Chunk| if is_dense && self.line(chunk) == 0 { 3 } else { 1 };
         // What is to lie beside each other stays together.
         let is_kept =
-            |id: ChunkId| self.open.iter().any(|(other, open)| open.0 == id && other.fill.is_apart());
+            |id: ChunkId| self.open.iter().any(|(other, open)| open.0 == id && other.fill.wants_empty());
         let is_rich = |chunk: &&Chunk| {
             let (id, kind, free) = (chunk.entry.id, chunk.entry.kind, chunk.busy.zeros());
             // Nodes stay among nodes so that their number can be guaranteed.
@@ -46,13 +46,13 @@ impl Space {
             (kind == stream.kind
                 || (any_hole && is_data(kind) && is_data(stream.kind) && !self.is_held(kind)))
                 && stream.piece(self.line(chunk), block.units) <= free.min(most)
-                && match apart {
+                && match wants_empty {
                     // Neighbours come together only where nothing else lies.
                     true => free == chunk.entry.units,
                     false => self.scarce || free * 4 >= chunk.entry.units * least(chunk),
                 }
                 && !self.is_closed(id)
-                && ((self.line(chunk) == 0 && !apart && !is_kept(id)) || is_apart(id))
+                && ((self.line(chunk) == 0 && !wants_empty && !is_kept(id)) || is_apart(id))
                 && !is_of_other_lane(id)
         };
         let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
