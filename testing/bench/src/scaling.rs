@@ -23,7 +23,7 @@ const WORKS: [Work; 3] = [
     random(MIXED, Direction::Mixed, 32),
     random(DURABLE, Direction::DurableWrite, 32),
 ];
-/// All leaves fit in: a quarter of it is theirs.
+/// All leaves fit in: a quarter of it is theirs in any case.
 const LARGE_MEMORY: u64 = GIB;
 
 /// How much is measured.

@@ -27,12 +27,12 @@ pub(crate) struct Doorkeeper {
 }
 
 impl Doorkeeper {
-    /// For a cache of `blocks` blocks.
-    pub fn new(blocks: u64) -> Doorkeeper {
-        Doorkeeper { marks: vec![0; (blocks * 4).next_power_of_two() as usize] }
+    /// Remembers about the last `count`.
+    pub fn new(count: u64) -> Doorkeeper {
+        Doorkeeper { marks: vec![0; count.next_power_of_two() as usize] }
     }
 
-    /// Whether the address was seen before; it is from now on.
+    /// Whether the address, or whatever else has such a number, was seen before; it is from now on.
     pub fn knows(&mut self, addr: u64) -> bool {
         let hash = addr.wrapping_mul(0x9e3779b97f4a7c15);
         let place = (hash >> 32) as usize & (self.marks.len() - 1);

@@ -138,6 +138,11 @@ impl Flash {
         part.left(&place).is_some().then_some((part, place))
     }
 
+    /// Memory that it takes to know where blocks are.
+    pub fn index_bytes(&self) -> u64 {
+        self.index.borrow().as_ref().map_or(0, |index| index.capacity() * Index::BLOCK_BYTES)
+    }
+
     fn forget(&self, ptr: &Ptr) {
         if let Some(index) = self.index.borrow_mut().as_mut() {
             index.forget(tag(ptr));
@@ -187,9 +192,8 @@ impl Shard {
         // A set may be full while another is not.
         let blocks = segments * SEGMENT_BYTES / (8 << 10) * 2;
         let new = Index::new(blocks.min(budget / MEMORY_PART / Index::BLOCK_BYTES));
-        let bytes = new.capacity() * Index::BLOCK_BYTES;
         let old = self.flash.index.borrow_mut().replace(new);
-        self.cache.borrow_mut().set_capacity(self.cache_bytes.saturating_sub(bytes));
+        self.size_cache();
         for (tag, place) in old.iter().flat_map(Index::blocks) {
             self.flash.note(tag, place);
         }
@@ -200,7 +204,7 @@ impl Shard {
         self.flash.parts.borrow_mut().retain(|part| part.disk != disk);
         if self.flash.parts.borrow().is_empty() {
             *self.flash.index.borrow_mut() = None;
-            self.cache.borrow_mut().set_capacity(self.cache_bytes);
+            self.size_cache();
         }
     }
 

@@ -70,6 +70,7 @@ impl Shard {
         if !self.doorkeeper.borrow_mut().knows(ptr.addr().0) {
             return;
         }
+        self.block_missed();
         let data = self.alone(data);
         self.cache.borrow_mut().insert(ptr.addr().0, (ptr.sum.0, data));
     }

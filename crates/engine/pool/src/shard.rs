@@ -154,7 +154,7 @@ pub(crate) struct Shard {
     /// The log's tail once the running checkpoint is durable.
     pub frozen_tail: Cell<Chain>,
     pub cache: RefCell<BlockCache>,
-    /// Bytes that it may have, if it shares them with nobody.
+    /// Bytes that it may have, when leaves have their least and there are no cache disks.
     pub cache_bytes: u64,
     pub doorkeeper: RefCell<Doorkeeper>,
     /// Copies on disks that are quicker.
@@ -287,7 +287,7 @@ impl Shard {
     ) -> Shard {
         let budget = shared.memory_per_shard;
         let ahead_bytes = Ahead::bytes_of(budget);
-        let cache_bytes = budget - budget / 4 - ahead_bytes;
+        let cache_bytes = budget - LeafClock::least_of(budget) - ahead_bytes;
         let cache = BlockCache::with(
             (cache_bytes / 8192).max(16) as usize,
             cache_bytes,
@@ -326,12 +326,12 @@ impl Shard {
             frozen_tail: Cell::default(),
             cache: RefCell::new(cache),
             cache_bytes,
-            doorkeeper: RefCell::new(Doorkeeper::new(cache_bytes / 8192)),
+            doorkeeper: RefCell::new(Doorkeeper::new(cache_bytes / 8192 * 4)),
             flash: Flash::default(),
             ahead: RefCell::new(Ahead::new(ahead_bytes)),
             read_from: Cell::default(),
             codec: RefCell::default(),
-            leaves: RefCell::default(),
+            leaves: RefCell::new(LeafClock::new(budget)),
             gate: Rc::new(Gate::new(IN_FLIGHT_BYTES_MAX)),
             gate_of_promised: Rc::new(Gate::new(IN_FLIGHT_BYTES_MAX)),
             checkpoints: Cell::new(0),

@@ -28,7 +28,7 @@ async fn written_in_order(pool: &Pool, random: &mut Random) -> Vec<u8> {
 }
 
 /// How often the disks were asked.
-fn asked(pool: &Pool) -> u64 {
+pub fn asked(pool: &Pool) -> u64 {
     (0..pool.paths.len()).map(|disk| pool.world.operations(disk, OpKind::Read)).sum()
 }
 

@@ -22,6 +22,7 @@ pub struct Pool {
     pub rt: Rt,
     pub engine: Engine,
     pub paths: Vec<String>,
+    pub shards: u64,
 }
 
 impl Pool {
@@ -141,7 +142,13 @@ pub fn on_pools_with<W: Future<Output = ()> + 'static>(
             };
             let config = EngineConfig { memory: 16 << 20, events: Arc::new(|_| ()), host: Host::default() };
             let engine = Engine::new(cores, config);
-            let pool = Rc::new(Pool { world: world.clone(), rt, engine, paths: names(0..others + cache) });
+            let pool = Rc::new(Pool {
+                world: world.clone(),
+                rt,
+                engine,
+                paths: names(0..others + cache),
+                shards: shards as u64,
+            });
             let test = main(pool.clone(), seed);
             let whole = async move {
                 pool.engine.pool_create(spec).await.expect("created");

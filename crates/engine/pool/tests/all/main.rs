@@ -7,6 +7,7 @@ mod flash;
 mod formats;
 mod gather;
 mod levels;
+mod memory;
 mod moving;
 mod parts;
 mod projects;
