@@ -4,8 +4,11 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 FOREBAY := $(TARGET)/release/forebay
 E2E := $(TARGET)/release/forebay-e2e --server $(FOREBAY)
 BENCH := $(TARGET)/release/forebay-bench --server $(FOREBAY)
-# Built as the tests are: optimised, with assertions, and a panic of the engine is a finding instead of the end.
+# Built as the tests are, and with them: optimised, with assertions, and a panic of the engine is a finding instead of the end.
 SIM := $(TARGET)/debug/sim
+TESTED := $(TARGET)/debug/forebay
+TEST_E2E := $(TARGET)/debug/forebay-e2e --server $(TESTED)
+TEST_BENCH := $(TARGET)/release/forebay-bench --server $(TESTED)
 
 .PHONY: run web test check sim fuzz bench e2e nightly clean
 
@@ -24,32 +27,33 @@ web/node_modules/.package-lock.json: web/package-lock.json
 	@scripts/setup web
 	cd web && npm ci
 
-# Everything that continuous integration runs. The last line is "N passed, N failed".
+# Everything that continuous integration runs, on one build but for the benchmark, which counts the instructions of what ships. The
+# last line is "N passed, N failed".
 test:
 	@scripts/run-steps \
 	  'setup=scripts/setup test' \
 	  'web=make --no-print-directory web && cd web && npm run --silent check && npm test' \
 	  'format=cargo fmt --all --check' \
 	  'lint=cargo clippy --locked --workspace --all-targets --quiet -- -D warnings' \
+	  'build=cargo build --locked --profile test --workspace --all-targets' \
 	  'unit=cargo test --locked --workspace --quiet --no-fail-fast' \
-	  'build=cargo build --locked --release -p forebay -p forebay-e2e -p forebay-bench' \
-	  'e2e=$(E2E)' \
-	  'bench=$(BENCH) --quick' \
-	  'import=$(BENCH) --import 400000' \
-	  'parity=$(BENCH) --parity --quick' \
-	  'compression=$(BENCH) --compression --quick' \
-	  'services=$(BENCH) --services --quick' \
-	  'scaling=$(BENCH) --scaling --quick' \
-	  'instructions=$(BENCH) --instructions-check' \
-	  'levels=$(BENCH) --levels --quick' \
-	  'analytics=$(BENCH) --analytics --quick' \
-	  'simulator=cargo build --locked --profile test --workspace --bin sim' \
+	  'e2e=$(TEST_E2E)' \
+	  'measured=cargo build --locked --release -p forebay-bench' \
+	  'bench=$(TEST_BENCH) --quick' \
+	  'import=$(TEST_BENCH) --import 400000' \
+	  'parity=$(TEST_BENCH) --parity --quick' \
+	  'compression=$(TEST_BENCH) --compression --quick' \
+	  'services=$(TEST_BENCH) --services --quick' \
+	  'scaling=$(TEST_BENCH) --scaling --quick' \
+	  'instructions=$(TEST_BENCH) --instructions-check' \
+	  'levels=$(TEST_BENCH) --levels --quick' \
+	  'analytics=$(TEST_BENCH) --analytics --quick' \
 	  'matrix=$(SIM) matrix' \
 	  'planted=$(SIM) planted' \
 	  'numbers=$(SIM) numbers' \
 	  'crash=$(SIM) crash --images 10000' \
-	  'browser=testing/browser/run --server $(FOREBAY)' \
-	  'api=testing/api/run --server $(FOREBAY)'
+	  'browser=testing/browser/run --server $(TESTED)' \
+	  'api=testing/api/run --server $(TESTED)'
 
 # What to run before every commit: a few minutes the first time, seconds afterwards.
 check:

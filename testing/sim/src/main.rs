@@ -21,7 +21,7 @@ use forebay_sim::suite;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const COMMIT: &str = env!("FOREBAY_COMMIT");
 
@@ -223,24 +223,35 @@ fn plan_options(plan: &Plan) -> String {
     text
 }
 
+/// What all setups have shown of a row.
+#[derive(Clone, Copy, Default)]
+struct Total {
+    shown: Shown,
+    runs: u64,
+    failed: u64,
+    took: Duration,
+}
+
 fn run_matrix(setups: &[Setup], only: Option<&'static Row>, threads: usize) -> bool {
     let jobs: Vec<(usize, &Setup)> = (0..ROWS.len())
         .filter(|&row| only.is_none_or(|only| only.name == ROWS[row].name))
         .flat_map(|row| setups.iter().map(move |setup| (row, setup)))
         .filter(|(row, setup)| (ROWS[*row].applies)(setup))
         .collect();
-    let totals: Vec<Mutex<(Shown, u64, u64)>> = ROWS.iter().map(|_| Mutex::default()).collect();
+    let totals: Vec<Mutex<Total>> = ROWS.iter().map(|_| Mutex::default()).collect();
     let good = AtomicBool::new(true);
     let began = Instant::now();
     parallel(threads, |index| {
         let Some(&(row, setup)) = jobs.get(index) else { return false };
+        let begun = Instant::now();
         let result = (ROWS[row].run)(setup);
         let mut total = totals[row].lock().expect("no holder of this lock panics");
-        total.1 += 1;
+        total.runs += 1;
+        total.took += begun.elapsed();
         match result {
-            Ok(shown) => total.0 += shown,
+            Ok(shown) => total.shown += shown,
             Err(failure) => {
-                total.2 += 1;
+                total.failed += 1;
                 good.store(false, Ordering::Relaxed);
                 report(setup, &format!(" --row {}", ROWS[row].name), &failure);
             }
@@ -248,18 +259,21 @@ fn run_matrix(setups: &[Setup], only: Option<&'static Row>, threads: usize) -> b
         true
     });
     println!(
-        "{:17} {:>6} {:>7} {:>7} {:>7} {:>9} failed  fault",
-        "row", "setups", "cases", "faults", "errors", "repaired"
+        "{:17} {:>6} {:>6} {:>7} {:>7} {:>7} {:>9} failed  fault",
+        "row", "setups", "took s", "cases", "faults", "errors", "repaired"
     );
     for (row, total) in ROWS.iter().zip(&totals) {
-        let (shown, runs, failed) = *total.lock().expect("no holder of this lock panics");
+        let Total { shown, runs, failed, took } = *total.lock().expect("no holder of this lock panics");
         if runs == 0 {
             continue;
         }
         let Shown { cases, faults, errors, repaired } = shown;
         println!(
-            "{:17} {runs:6} {cases:7} {faults:7} {errors:7} {repaired:9} {failed:6}  {} ({})",
-            row.name, row.fault, row.holds
+            "{:17} {runs:6} {:6.1} {cases:7} {faults:7} {errors:7} {repaired:9} {failed:6}  {} ({})",
+            row.name,
+            took.as_secs_f64(),
+            row.fault,
+            row.holds
         );
         if row.strikes && faults == 0 && failed == 0 {
             println!("FAILED row {}: no fault struck, so nothing was shown", row.name);

@@ -93,8 +93,12 @@ impl LeafClock {
 impl Shard {
     /// Takes note that a leaf is in memory, and evicts others when there are too many.
     pub fn leaf_loaded(&self, number: u32, leaf: u64) {
-        let is_new = self.leaves.borrow_mut().note(number, leaf);
-        if is_new {
+        let trim = {
+            let mut clock = self.leaves.borrow_mut();
+            // Leaves that were dirty may go by now.
+            clock.note(number, leaf) || clock.is_over()
+        };
+        if trim {
             self.trim_leaves();
         }
     }
