@@ -23,8 +23,8 @@ const BLOCK_STEP: u64 = LEAF_MEMORY as u64 / 8;
 pub(crate) struct LeafClock {
     queue: VecDeque<(u32, u64)>,
     members: HashSet<(u32, u64), BuildHasherDefault<NumberHasher>>,
-    /// Leaves that were read, as many as there ever could be in memory.
-    read: Doorkeeper,
+    /// Leaves that came, the last ones: as many as there ever could be in memory.
+    known: Doorkeeper,
     /// Bytes that leaves may take, within these bounds.
     share: u64,
     least: u64,
@@ -40,7 +40,7 @@ impl LeafClock {
         LeafClock {
             queue: VecDeque::new(),
             members: HashSet::default(),
-            read: Doorkeeper::new(most / LEAF_MEMORY as u64),
+            known: Doorkeeper::new(most / LEAF_MEMORY as u64),
             share: least,
             least,
             most,
@@ -77,7 +77,7 @@ impl LeafClock {
         let is_new = self.members.insert((number, leaf));
         if is_new {
             self.queue.push_back((number, leaf));
-            if self.read.knows(u64::from(number) << 40 ^ leaf) {
+            if self.known.knows(u64::from(number) << 40 ^ leaf) {
                 self.share = (self.share + LEAF_MEMORY as u64).min(self.most);
             }
         }
