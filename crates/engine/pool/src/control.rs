@@ -13,6 +13,7 @@ use crate::progress::WorkProgress;
 use crate::projects::Projects;
 use crate::quota::Quotas;
 use crate::registry::{PoolShared, call, registry};
+use crate::reserve::Need;
 use crate::scrub::PoolScrub;
 use crate::signal::Turnstile;
 use crate::slots::{DATA, SlotMap};
@@ -197,11 +198,12 @@ impl Control {
     }
 
     /// Grants a chunk to a shard. Data leaves a slice of the pool untouched, so that deletion can always go on.
-    pub fn grant(&self, kind: ChunkKind, urgent: bool) -> Option<ChunkEntry> {
-        let floor = |_, total: u64| match kind {
-            ChunkKind::Data { .. } | ChunkKind::Log => self.reserve(total),
-            ChunkKind::Node if urgent => 0,
-            ChunkKind::Node => self.reserve(total) / 2,
+    pub fn grant(&self, kind: ChunkKind, need: Need) -> Option<ChunkEntry> {
+        let floor = |_, total: u64| match (kind, need) {
+            (_, Need::Urgent) => 0,
+            (ChunkKind::Node, _) => self.reserve(total) / 2,
+            (_, Need::Ordinary) => self.reserve(total),
+            (_, Need::Deferrable) => self.reserve(total).max(total / 8),
         };
         self.grant_above(kind, floor)
     }

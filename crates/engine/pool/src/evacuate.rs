@@ -75,6 +75,19 @@ impl Shard {
         reclaimed.await.unwrap_or(false)
     }
 
+    /// Has chunks of this shard emptied, of which gathering may take as many as that gives the pool.
+    pub async fn empty_some(self: &Rc<Self>) -> bool {
+        let (pool, index) = (self.shared.id, self.index);
+        let emptied = call(self.shared.cores.core(0), move |rt| async move {
+            match registry(&rt).control(pool) {
+                Some(control) => control.empty_some(index).await,
+                None => 0,
+            }
+        });
+        self.emptied.set(emptied.await.unwrap_or(0));
+        self.emptied.get() > 0
+    }
+
     /// Moves what can be moved out of the emptiest data chunks and leaves them closed. False when there is nothing to be
     /// won.
     async fn evacuate_emptiest(self: &Rc<Self>) -> bool {
@@ -376,6 +389,18 @@ impl Control {
         let left = async { self.checkpoint().await.and(self.checkpoint().await) }.await;
         self.on_shard(donor, |shard| async move { shard.space.borrow_mut().reopen() }).await.ok()?;
         left.ok().map(|_| true)
+    }
+
+    /// Has one shard empty its emptiest chunks, however many the pool has; how many that gives it.
+    async fn empty_some(self: &Rc<Self>, index: usize) -> u64 {
+        if self.reclaiming.replace(true) {
+            return 0;
+        }
+        let before = self.chunks_free();
+        self.evacuate(index).await;
+        self.reclaiming.set(false);
+        self.turnstile.changed();
+        self.chunks_free().saturating_sub(before)
     }
 
     /// Moves blocks together, so that chunks which many holes make useless to others become free ones. Gives how many.

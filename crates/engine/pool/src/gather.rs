@@ -184,7 +184,7 @@ impl Shard {
                 result = self.gather_leaf(&dataset, leaf, &mut pace).await;
             }
             let is_roomy = || self.space.borrow().is_roomy();
-            if result == Err(IoError::NoSpace) && is_roomy() && self.reclaim().await {
+            if result == Err(IoError::NoSpace) && is_roomy() && self.empty_some().await {
                 result = self.gather_leaf(&dataset, leaf, &mut pace).await;
             }
             if result == Err(IoError::NoSpace) {
@@ -199,6 +199,7 @@ impl Shard {
                 break;
             }
         }
+        self.emptied.set(0);
         self.space.borrow_mut().end_gathering();
     }
 

@@ -14,7 +14,7 @@ use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
 use crate::places::PlacesClaim;
-use crate::reserve::Claim;
+use crate::reserve::{Claim, Need};
 use crate::shard::Shard;
 use crate::wanted::Wanted;
 use forebay_base::Checksum;
@@ -449,7 +449,7 @@ impl Shard {
                 let found = self.space.borrow_mut().allocate_lines(kind, units, most);
                 match found {
                     Ok(found) => break Some(found),
-                    Err(_) if any && self.grant(kind, false).await => {}
+                    Err(_) if any && self.grant(kind, Need::Ordinary).await => {}
                     Err(_) if any && searches == 0 && self.reclaim().await => searches += 1,
                     // What is left must fit into the log. Lines that others gave back come with a checkpoint or two.
                     Err(_)

@@ -5,7 +5,7 @@
 //! its place at the gate, and whole lines that a large write has claimed for itself.
 
 use crate::error::IoError;
-use crate::reserve::Claim;
+use crate::reserve::{Claim, Need};
 use crate::shard::{NodesClaim, SPACE_WAITS_MAX, Shard};
 use crate::wanted::Wanted;
 use forebay_device::UNIT;
@@ -124,11 +124,11 @@ impl Shard {
         nodes: u64,
         claim: Claim,
     ) -> Result<(PlacesClaim, NodesClaim), IoError> {
-        let (mut waited, mut has_settled) = (0, false);
+        let (mut waited, mut has_settled, mut may_defer) = (0, false, true);
         // What was found stays taken while the rest is looked for: two requests that each need all there is would wait in turn.
         let mut places = PlacesClaim::none(self);
         loop {
-            if let Some(nodes) = self.at_hand(wanted, nodes, claim, &mut places).await? {
+            if let Some(nodes) = self.look_for(wanted, nodes, claim, &mut places, may_defer).await? {
                 return Ok((places, nodes));
             }
             let _waiting = Waiting::new(self, &places);
@@ -152,9 +152,10 @@ impl Shard {
                 // What reserved volumes have in the log takes places, and counts as owed to them until it is there.
                 has_settled = true;
                 next_checkpoint = true;
-            } else {
+            } else if !may_defer {
                 return Err(IoError::NoSpace);
             }
+            may_defer = false;
             if next_checkpoint && !self.next_checkpoint().await {
                 return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
             }
@@ -170,6 +171,18 @@ impl Shard {
         claim: Claim,
         places: &mut PlacesClaim,
     ) -> Result<Option<NodesClaim>, IoError> {
+        self.look_for(wanted, nodes, claim, places, true).await
+    }
+
+    /// The same; with `may_defer`, there are too few as well when one of the pool's last chunks would be needed and a checkpoint may spare it.
+    async fn look_for(
+        self: &Rc<Self>,
+        wanted: &Wanted<'_>,
+        nodes: u64,
+        claim: Claim,
+        places: &mut PlacesClaim,
+        may_defer: bool,
+    ) -> Result<Option<NodesClaim>, IoError> {
         loop {
             if self.is_suspended() {
                 return Err(IoError::Suspended);
@@ -179,7 +192,23 @@ impl Shard {
                 self.widen();
                 return Ok(Some(nodes));
             }
-            if self.grant(wanted.kind(places.places.len()), false).await {
+            let kind = wanted.kind(places.places.len());
+            let need = {
+                let space = self.space.borrow();
+                match claim {
+                    Claim::Gathered if self.emptied.get() > 0 => Need::Ordinary,
+                    Claim::Ordinary | Claim::Gathered
+                        if (may_defer || !space.is_scarce()) && space.spares_chunks(kind) =>
+                    {
+                        Need::Deferrable
+                    }
+                    _ => Need::Ordinary,
+                }
+            };
+            if self.grant(kind, need).await {
+                if claim == Claim::Gathered {
+                    self.emptied.set(self.emptied.get().saturating_sub(1));
+                }
                 continue;
             }
             if self.space.borrow().is_scarce() || claim == Claim::Gathered {

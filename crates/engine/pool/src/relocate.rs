@@ -12,6 +12,7 @@
 //! A part of the log is not copied: from step 1 on every frame is written to the new slot, too, and when the log's tail has passed
 //! where that began, the new slot has all that counts.
 
+use crate::reserve::Need;
 use crate::shard::Shard;
 use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
@@ -117,7 +118,7 @@ impl Shard {
             space.nodes_free() >= self.nodes_needed() + u64::from(here)
         };
         while !enough() {
-            if !self.grant(ChunkKind::Node, true).await {
+            if !self.grant(ChunkKind::Node, Need::Urgent).await {
                 return false;
             }
         }

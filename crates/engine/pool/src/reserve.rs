@@ -44,6 +44,16 @@ pub(crate) enum Claim {
     Urgent,
 }
 
+/// How much a shard needs a chunk that it asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// It may have other space before long: an eighth of the pool is left to who has none, such as nodes.
+    Deferrable,
+    Ordinary,
+    /// A checkpoint cannot do without it, or what gives space back.
+    Urgent,
+}
+
 /// What a dataset has for itself. In its record and in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Own {
@@ -149,6 +159,7 @@ impl Shard {
     /// queued writes claim comes back all the time, and would be taken by those that do not wait.
     pub async fn reserve_nodes(self: &Rc<Self>, nodes: u64, claim: Claim) -> Result<NodesClaim, IoError> {
         let began = self.checkpoints.get();
+        let need = if claim == Claim::Urgent { Need::Urgent } else { Need::Ordinary };
         // With what is held for reserved volumes, and without.
         let fits = |held: bool| {
             let space = self.space.borrow();
@@ -162,7 +173,7 @@ impl Shard {
             if self.is_suspended() {
                 return Err(IoError::Suspended);
             }
-            if self.grant(ChunkKind::Node, claim == Claim::Urgent).await {
+            if self.grant(ChunkKind::Node, need).await {
                 continue;
             }
             if claim == Claim::Urgent && fits(false) {
@@ -307,7 +318,7 @@ impl Shard {
                 (0, _) => ChunkKind::Node,
                 _ => ChunkKind::Data { class: promise.class },
             };
-            if self.grant(kind, false).await {
+            if self.grant(kind, Need::Ordinary).await {
                 continue;
             }
             tries += 1;
@@ -381,7 +392,7 @@ impl Shard {
                     (0, _) => ChunkKind::Node,
                     _ => ChunkKind::Data { class },
                 };
-                if !self.grant(kind, false).await {
+                if !self.grant(kind, Need::Ordinary).await {
                     break;
                 }
             }

@@ -20,7 +20,7 @@ use crate::quota::Said;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::{PoolShared, call, registry};
 use crate::relocate::Twin;
-use crate::reserve::{Pledge, Promise};
+use crate::reserve::{Need, Pledge, Promise};
 use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
@@ -242,6 +242,8 @@ pub(crate) struct Shard {
     pub served: Cell<u64>,
     /// Somebody waits for clients to rest, to gather blocks.
     pub gathers: Cell<bool>,
+    /// Chunks that were emptied for that, and not taken yet.
+    pub emptied: Cell<u64>,
     granting: Cell<bool>,
     grants: Turnstile,
     entries: Cell<u64>,
@@ -375,6 +377,7 @@ impl Shard {
             vacated: Cell::default(),
             served: Cell::new(0),
             gathers: Cell::new(false),
+            emptied: Cell::new(0),
             granting: Cell::new(false),
             grants: Turnstile::default(),
             entries: Cell::new(0),
@@ -506,13 +509,13 @@ impl Shard {
     }
 
     /// Asks the coordinator for a chunk. True when space of the kind may be there now.
-    pub async fn grant(self: &Rc<Self>, kind: ChunkKind, urgent: bool) -> bool {
+    pub async fn grant(self: &Rc<Self>, kind: ChunkKind, need: Need) -> bool {
         if self.granting.get() {
             // Someone else's chunk may serve this caller too.
             self.grants.until(|| !self.granting.get()).await;
             return !self.space.borrow().is_scarce();
         }
-        self.grant_by(move |control| control.grant(kind, urgent)).await
+        self.grant_by(move |control| control.grant(kind, need)).await
     }
 
     /// Asks for a chunk for a lane that has none, if the pool has plenty; nobody waits for it.
@@ -568,7 +571,7 @@ impl Shard {
                 self.nodes_frozen.set(self.nodes_frozen.get().saturating_sub(1));
                 return Ok(ptr);
             }
-            if !self.grant(ChunkKind::Node, true).await {
+            if !self.grant(ChunkKind::Node, Need::Urgent).await {
                 if self.space.borrow().is_scarce() {
                     return Err(IoError::NoSpace);
                 }

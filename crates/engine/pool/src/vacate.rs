@@ -18,7 +18,7 @@ use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::evacuate::{Moving, is_inside};
 use crate::heal::{Round, as_task};
-use crate::reserve::Claim;
+use crate::reserve::{Claim, Need};
 use crate::shard::Shard;
 use crate::spec::Severity;
 use forebay_base::MIB;
@@ -112,13 +112,13 @@ impl Shard {
     async fn begin_vacating(self: &Rc<Self>, group: u16) -> bool {
         let held = self.space.borrow().nodes_held();
         while self.space.borrow().nodes_free_beside(group) < self.nodes_needed() + held {
-            if !self.grant(ChunkKind::Node, true).await {
+            if !self.grant(ChunkKind::Node, Need::Urgent).await {
                 return false;
             }
         }
         for class in 0..CLASSES as u8 {
             while self.space.borrow().lacking_without(class, group) > 0 {
-                if !self.grant(ChunkKind::Data { class }, false).await {
+                if !self.grant(ChunkKind::Data { class }, Need::Ordinary).await {
                     return false;
                 }
             }

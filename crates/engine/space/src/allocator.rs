@@ -109,6 +109,8 @@ pub struct Space {
     pub(crate) spacious: bool,
     /// Units that may be taken until a checkpoint is wanted, for what it frees; unknown before there was one, and while one runs.
     pub(crate) until_wanted: Option<u64>,
+    /// The running checkpoint was wanted.
+    pub(crate) was_wanted: bool,
     /// Chunks that are being evacuated, and chunks of which a slot is moving: nothing is allocated from them.
     pub(crate) closed: BTreeSet<ChunkId>,
     pub(crate) moving: BTreeSet<ChunkId>,
@@ -200,7 +202,7 @@ impl Space {
     /// Counts what is free from now on, with so many units `elsewhere`, in no chunk.
     pub fn count_room(&mut self, elsewhere: u64) {
         let (here, units) = self.free_of(|kind| matches!(kind, ChunkKind::Data { .. }));
-        self.until_wanted = Some(((here + elsewhere) / 2).max(ROOM_MIN));
+        (self.until_wanted, self.was_wanted) = (Some(((here + elsewhere) / 2).max(ROOM_MIN)), false);
         self.set_spacious(elsewhere * 3 >= units);
     }
 
@@ -315,7 +317,7 @@ impl Space {
     pub fn freeze(&mut self) {
         assert!(self.frozen.allocated.is_empty() && self.frozen.freed.is_empty(), "one checkpoint at a time");
         self.frozen = std::mem::take(&mut self.current);
-        self.until_wanted = None;
+        self.was_wanted = self.until_wanted.take() == Some(0);
         self.freeze_held();
         self.chunks.values_mut().for_each(|chunk| chunk.settled = chunk.logged);
     }

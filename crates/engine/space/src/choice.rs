@@ -71,6 +71,13 @@ impl Space {
         matches!(kind, ChunkKind::Data { .. }) && free * 8 < units
     }
 
+    /// Whether blocks of a kind of data can do without another chunk: an eighth is free in those that it has, or much of what was free after the last
+    /// checkpoint is taken, and the next one tells what came back.
+    pub fn spares_chunks(&self, kind: ChunkKind) -> bool {
+        let (free, units) = self.free_of(|other| other == kind);
+        (units > 0 && free * 8 >= units) || self.was_wanted || self.wants_checkpoint()
+    }
+
     /// Whether a quarter is free in all chunks of data: emptying some costs little more than it gives.
     pub fn is_roomy(&self) -> bool {
         let (free, units) = self.free_of(|kind| matches!(kind, ChunkKind::Data { .. }));
@@ -117,4 +124,59 @@ pub(crate) fn next_place(
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::{Addr, Ptr};
+    use crate::chunk::ChunkEntry;
+    use forebay_base::Checksum;
+
+    fn data(class: u8) -> ChunkKind {
+        ChunkKind::Data { class }
+    }
+
+    fn chunk(id: u32, class: u8, units: u32) -> Chunk {
+        let (group, order, alternate, record_sum) = (0, 0, 0, Checksum(0));
+        let (id, kind, slots) = (ChunkId(id), data(class), Vec::new());
+        Chunk::fresh(ChunkEntry { id, kind, group, units, order, record_sum, alternate, slots })
+    }
+
+    /// Allocates blocks of a unit, and has them in trees.
+    fn write(space: &mut Space, count: u32) -> Vec<Ptr> {
+        let place = |_| {
+            let addr: Addr = space.allocate(data(0), 1).expect("there is room");
+            let ptr = Ptr::new(addr, 4096, 0, Checksum(0));
+            space.applied(&ptr);
+            ptr
+        };
+        (0..count).map(place).collect()
+    }
+
+    fn end_checkpoint(space: &mut Space) {
+        space.seal();
+        space.release();
+        space.count_room(0);
+    }
+
+    #[test]
+    fn blocks_need_a_chunk_when_what_they_have_is_full_and_no_checkpoint_is_due() {
+        let mut space = Space::default();
+        assert!(!space.spares_chunks(data(0)), "they have none");
+        space.insert(chunk(1, 0, 4096));
+        let blocks = write(&mut space, 3584);
+        assert!(space.spares_chunks(data(0)) && !space.spares_chunks(data(1)), "an eighth is free");
+        write(&mut space, 1);
+        assert!(!space.spares_chunks(data(0)), "less than an eighth is free");
+        blocks.iter().for_each(|block| space.freed(block));
+        space.freeze();
+        end_checkpoint(&mut space);
+        write(&mut space, 3585);
+        assert!(space.spares_chunks(data(0)), "a checkpoint is due");
+        space.freeze();
+        assert!(space.spares_chunks(data(0)), "it runs");
+        end_checkpoint(&mut space);
+        assert!(!space.spares_chunks(data(0)), "it has given nothing back");
+    }
 }

@@ -160,6 +160,44 @@ pub fn on_pools_with<W: Future<Output = ()> + 'static>(
     }
 }
 
+/// Runs `main` on a pool of one disk.
+pub fn one_pool<W: Future<Output = ()> + 'static>(
+    bytes: u64,
+    shards: usize,
+    seed: u64,
+    memory: u64,
+    main: impl FnOnce(Rc<Pool>) -> W,
+) {
+    let world = World::new(WorldConfig::new(seed));
+    world.add_disk(Image::new(bytes));
+    let (executor, cores): (_, Cores) = world.executor(shards);
+    let rt = executor.rt().clone();
+    let spec = PoolSpec {
+        name: "tank".into(),
+        layout: Layout::Single,
+        disks: vec!["sim0".into()],
+        log_disks: Vec::new(),
+        spare_disks: Vec::new(),
+        cache_disks: Vec::new(),
+        enclosures: Vec::new(),
+        sectors: Vec::new(),
+        shards,
+        log_bytes: None,
+        force: false,
+    };
+    let config = EngineConfig { memory, events: Arc::new(|_| ()), host: Host::default() };
+    let engine = Engine::new(cores, config);
+    let pool =
+        Rc::new(Pool { world: world.clone(), rt, engine, paths: vec!["sim0".into()], shards: shards as u64 });
+    let test = main(pool.clone());
+    let whole = async move {
+        pool.engine.pool_create(spec).await.expect("created");
+        test.await;
+        pool.again().await;
+    };
+    world.run(&executor, LIMIT, whole).expect("finishes");
+}
+
 /// Zeros, a text, noise, or some of each.
 fn contents(random: &mut Random, len: usize) -> Vec<u8> {
     let text = b"select name, price from goods where price > 100 order by name; ";

@@ -9,6 +9,7 @@ mod gather;
 mod levels;
 mod memory;
 mod moving;
+mod nearly_full;
 mod parts;
 mod projects;
 mod quota;
