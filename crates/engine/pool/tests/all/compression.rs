@@ -118,67 +118,42 @@ pub fn on_pools_with<W: Future<Output = ()> + 'static>(
         (Layout::Parity { data: 3, parity: 2 }, 5, 1, 2),
     ] {
         for seed in 0..seeds {
-            let world = World::new(WorldConfig::new(seed));
-            let others = data + log;
-            (0..others + cache).for_each(|_| {
-                world.add_disk(Image::new(64 * MIB));
-            });
-            let (executor, cores): (_, Cores) = world.executor(shards);
-            let rt = executor.rt().clone();
-            let names =
-                |range: std::ops::Range<usize>| range.map(|nth| format!("sim{nth}")).collect::<Vec<_>>();
-            let spec = PoolSpec {
-                name: "tank".into(),
-                layout,
-                disks: names(0..data),
-                log_disks: names(data..others),
-                spare_disks: Vec::new(),
-                cache_disks: names(others..others + cache),
-                enclosures: Vec::new(),
-                sectors: Vec::new(),
-                shards,
-                log_bytes: None,
-                force: false,
-            };
-            let config = EngineConfig { memory: 16 << 20, events: Arc::new(|_| ()), host: Host::default() };
-            let engine = Engine::new(cores, config);
-            let pool = Rc::new(Pool {
-                world: world.clone(),
-                rt,
-                engine,
-                paths: names(0..others + cache),
-                shards: shards as u64,
-            });
-            let test = main(pool.clone(), seed);
-            let whole = async move {
-                pool.engine.pool_create(spec).await.expect("created");
-                test.await;
-                pool.again().await;
-            };
-            world.run(&executor, LIMIT, whole).expect("finishes");
+            let kind = Kind { layout, data, log, cache, shards, disk_bytes: 64 * MIB, memory: 16 * MIB };
+            on_pool(kind, seed, |pool| main(pool, seed));
         }
     }
 }
 
-/// Runs `main` on a pool of one disk.
-pub fn one_pool<W: Future<Output = ()> + 'static>(
-    bytes: u64,
-    shards: usize,
-    seed: u64,
-    memory: u64,
-    main: impl FnOnce(Rc<Pool>) -> W,
-) {
+/// What a pool is made of.
+pub struct Kind {
+    pub layout: Layout,
+    /// How many disks; their names are in this order.
+    pub data: usize,
+    pub log: usize,
+    pub cache: usize,
+    pub shards: usize,
+    pub disk_bytes: u64,
+    pub memory: u64,
+}
+
+/// Runs `main` on a pool.
+pub fn on_pool<W: Future<Output = ()> + 'static>(kind: Kind, seed: u64, main: impl FnOnce(Rc<Pool>) -> W) {
+    let Kind { layout, data, log, cache, shards, disk_bytes, memory } = kind;
     let world = World::new(WorldConfig::new(seed));
-    world.add_disk(Image::new(bytes));
+    let others = data + log;
+    (0..others + cache).for_each(|_| {
+        world.add_disk(Image::new(disk_bytes));
+    });
     let (executor, cores): (_, Cores) = world.executor(shards);
     let rt = executor.rt().clone();
+    let names = |range: std::ops::Range<usize>| range.map(|nth| format!("sim{nth}")).collect::<Vec<_>>();
     let spec = PoolSpec {
         name: "tank".into(),
-        layout: Layout::Single,
-        disks: vec!["sim0".into()],
-        log_disks: Vec::new(),
+        layout,
+        disks: names(0..data),
+        log_disks: names(data..others),
         spare_disks: Vec::new(),
-        cache_disks: Vec::new(),
+        cache_disks: names(others..others + cache),
         enclosures: Vec::new(),
         sectors: Vec::new(),
         shards,
@@ -187,8 +162,8 @@ pub fn one_pool<W: Future<Output = ()> + 'static>(
     };
     let config = EngineConfig { memory, events: Arc::new(|_| ()), host: Host::default() };
     let engine = Engine::new(cores, config);
-    let pool =
-        Rc::new(Pool { world: world.clone(), rt, engine, paths: vec!["sim0".into()], shards: shards as u64 });
+    let paths = names(0..others + cache);
+    let pool = Rc::new(Pool { world: world.clone(), rt, engine, paths, shards: shards as u64 });
     let test = main(pool.clone());
     let whole = async move {
         pool.engine.pool_create(spec).await.expect("created");

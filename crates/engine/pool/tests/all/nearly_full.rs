@@ -1,17 +1,25 @@
 //! A pool whose chunks all have been in use, on a simulated disk: each test asks one question.
 
-use crate::compression::{Pool, one_pool};
+use crate::compression::{Kind, Pool, on_pool};
 use forebay_base::{KIB, MIB, Random};
-use forebay_pool::{Compression, Volume};
+use forebay_pool::{Compression, Layout, Volume};
 use futures_util::stream::{StreamExt, iter};
 use std::time::Duration;
 
-const DISK: u64 = 512 * MIB;
+const KIND: Kind = Kind {
+    layout: Layout::Single,
+    data: 1,
+    log: 0,
+    cache: 0,
+    shards: 2,
+    disk_bytes: 512 * MIB,
+    memory: 64 * MIB,
+};
 const SIZE: u64 = 192 * MIB;
 const BLOCK: u64 = 8 * KIB;
 const BLOCKS: u64 = SIZE / BLOCK;
 const QUEUE: usize = 32;
-/// With these, blocks had taken all chunks of the pool but for the last slice.
+/// With these, a write was refused when blocks could take all chunks but the last slice.
 const SEEDS: [u64; 2] = [18, 44];
 
 /// What a block has after its nth write.
@@ -41,7 +49,7 @@ async fn overwrite(pool: &Pool, volume: &Volume, model: &mut [u64], random: &mut
 #[test]
 fn pointers_find_room_while_blocks_have_holes() {
     for seed in SEEDS {
-        one_pool(DISK, 2, seed, 64 * MIB, move |pool| async move {
+        on_pool(KIND, seed, move |pool| async move {
             let (mut random, mut model) = (Random::new(seed), vec![0; BLOCKS as usize]);
             let volume = pool.sized("v", SIZE, BLOCK as u32, Compression::Lz4).await;
             for at in (0..SIZE).step_by(MIB as usize) {
