@@ -156,19 +156,20 @@ fn inner_nodes(blocks: u64) -> u64 {
 
 impl Shard {
     /// Makes sure that `nodes` more dirty nodes can be written. Clients that find too few wait one after the other, and who comes later behind them: what
-    /// queued writes claim comes back all the time, and would be taken by those that do not wait.
+    /// queued writes claim comes back all the time, and would be taken by those that do not wait. Once there are enough for all of these as well, nobody waits
+    /// any more: otherwise there would always be somebody, and each commit would have one write.
     pub async fn reserve_nodes(self: &Rc<Self>, nodes: u64, claim: Claim) -> Result<NodesClaim, IoError> {
         let began = self.checkpoints.get();
         let need = if claim == Claim::Urgent { Need::Urgent } else { Need::Ordinary };
         // With what is held for reserved volumes, and without.
-        let fits = |held: bool| {
+        let fits = |nodes: u64, held: bool| {
             let space = self.space.borrow();
             let held = if held { space.nodes_held() } else { 0 };
             self.nodes_needed() + nodes + held <= space.nodes_free()
         };
-        let has_enough = || fits(claim != Claim::Reserved);
-        let waits = claim == Claim::Ordinary && !(self.nodes_turn.is_free() && has_enough());
-        let turn = if waits { Some(self.nodes_turn.enter(1).await) } else { None };
+        let has_enough = || fits(nodes, claim != Claim::Reserved);
+        let waits = claim == Claim::Ordinary && !fits(nodes + self.nodes_turn.wanted() as u64, true);
+        let turn = if waits { Some(self.nodes_turn.enter(nodes.max(1) as usize).await) } else { None };
         while !has_enough() {
             if self.is_suspended() {
                 return Err(IoError::Suspended);
@@ -176,7 +177,7 @@ impl Shard {
             if self.grant(ChunkKind::Node, need).await {
                 continue;
             }
-            if claim == Claim::Urgent && fits(false) {
+            if claim == Claim::Urgent && fits(nodes, false) {
                 break;
             }
             // As long as somebody before them gets some, there are some for who waits in turn.

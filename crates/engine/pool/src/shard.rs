@@ -178,7 +178,7 @@ pub(crate) struct Shard {
     pub nodes_frozen: Cell<u64>,
     /// Nodes that entries in the queue, or on their way to it, may make dirty.
     pub nodes_queued: Cell<u64>,
-    /// Whose turn it is among clients that wait for nodes.
+    /// Whose turn it is among clients that wait for nodes: one's at a time, whatever it wants.
     pub nodes_turn: Rc<Gate>,
     /// Checkpoints there had been when the last of them got some.
     pub nodes_given: Cell<u64>,

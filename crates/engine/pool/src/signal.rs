@@ -60,8 +60,8 @@ impl Turnstile {
 pub(crate) struct Gate {
     limit: usize,
     inside: Cell<usize>,
-    /// Who waits, by ticket: only the first is woken.
-    queue: RefCell<VecDeque<(u64, Option<Waker>)>>,
+    /// Who waits, by ticket, and for how much: only the first is woken.
+    queue: RefCell<VecDeque<(u64, usize, Option<Waker>)>>,
     tickets: Cell<u64>,
 }
 
@@ -81,11 +81,11 @@ impl Gate {
     }
 
     fn is_first(&self, ticket: u64) -> bool {
-        self.queue.borrow().front().is_some_and(|(first, _)| *first == ticket)
+        self.queue.borrow().front().is_some_and(|(first, ..)| *first == ticket)
     }
 
     fn wake_first(&self) {
-        let first = self.queue.borrow_mut().front_mut().and_then(|(_, waker)| waker.take());
+        let first = self.queue.borrow_mut().front_mut().and_then(|(.., waker)| waker.take());
         if let Some(waker) = first {
             waker.wake();
         }
@@ -94,6 +94,11 @@ impl Gate {
     /// Whether nobody is inside or waits.
     pub fn is_free(&self) -> bool {
         self.inside.get() == 0 && self.queue.borrow().is_empty()
+    }
+
+    /// What those have that are inside, and those want that wait.
+    pub fn wanted(&self) -> usize {
+        self.inside.get() + self.queue.borrow().iter().map(|(_, bytes, _)| bytes).sum::<usize>()
     }
 
     /// Enters if it need not wait.
@@ -111,15 +116,15 @@ impl Gate {
         }
         let ticket = self.tickets.get();
         self.tickets.set(ticket + 1);
-        self.queue.borrow_mut().push_back((ticket, None));
+        self.queue.borrow_mut().push_back((ticket, bytes, None));
         let guard = Ticket { gate: self, ticket };
         poll_fn(|context| {
             if self.is_first(ticket) && self.fits(bytes) {
                 return Poll::Ready(());
             }
             let mut queue = self.queue.borrow_mut();
-            let mine = queue.binary_search_by_key(&ticket, |(other, _)| *other);
-            queue[mine.expect("queued until the guard drops")].1 = Some(context.waker().clone());
+            let mine = queue.binary_search_by_key(&ticket, |(other, ..)| *other);
+            queue[mine.expect("queued until the guard drops")].2 = Some(context.waker().clone());
             Poll::Pending
         })
         .await;
@@ -138,7 +143,7 @@ struct Ticket<'a> {
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         let mut queue = self.gate.queue.borrow_mut();
-        let mine = queue.binary_search_by_key(&self.ticket, |(other, _)| *other);
+        let mine = queue.binary_search_by_key(&self.ticket, |(other, ..)| *other);
         let mine = mine.expect("tickets are queued in order, and leave once");
         queue.remove(mine);
         drop(queue);
@@ -207,8 +212,10 @@ mod tests {
         let mut large = Waiter::new(&gate, 10);
         let [gone, mut small, mut last] = [3, 3, 3].map(|bytes| Waiter::new(&gate, bytes));
         assert!(gate.try_enter(1).is_none(), "others came before");
+        assert_eq!(gate.wanted(), 8 + 10 + 3 * 3);
         // One in the middle goes away: nobody else is any nearer.
         drop(gone);
+        assert_eq!(gate.wanted(), 8 + 10 + 2 * 3);
         assert_eq!([large.was_woken(), small.was_woken(), last.was_woken()], [0; 3]);
         drop(inside);
         assert_eq!([large.was_woken(), small.was_woken()], [1, 0]);
