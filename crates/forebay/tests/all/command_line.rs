@@ -2,8 +2,7 @@
 //!
 //! Method: the real program against its own daemon in a temporary directory.
 
-mod common;
-use common::{Daemon, Finished, Place, program};
+use crate::common::{Daemon, Finished, Place, program};
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 

@@ -3,8 +3,7 @@
 //! Method: the real daemon with pools on sparse files, changed with the command line, while a client's data is there to be
 //! compared. What the daemon remembers of the disks is read from its directory.
 
-mod common;
-use common::{Daemon, Nbd, PATIENCE, Place};
+use crate::common::{Daemon, Nbd, PATIENCE, Place};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};

@@ -2,8 +2,7 @@
 //!
 //! Method: the real daemon on files; random writes over NBD to thin volumes that are larger than the pool, until nothing is taken any more.
 
-mod common;
-use common::{Daemon, Nbd, PATIENCE, Place};
+use crate::common::{Daemon, Nbd, PATIENCE, Place};
 use forebay_base::Random;
 use std::thread::sleep;
 use std::time::{Duration, Instant};

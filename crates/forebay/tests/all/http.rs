@@ -2,8 +2,7 @@
 //!
 //! Method: plain bytes over TCP against the real daemon.
 
-mod common;
-use common::{Daemon, Place};
+use crate::common::{Daemon, Place, Reply};
 use serde_json::json;
 use std::net::TcpStream;
 
@@ -75,8 +74,7 @@ fn every_mistake_is_a_problem_document() {
     api.call("POST", "/api/v1/pools", "", None).problem(415, "unsupported_media_type");
     let text = "Content-Type: text/plain";
     api.call("POST", "/api/v1/pools", text, None).problem(415, "unsupported_media_type");
-    let field =
-        |reply: common::Reply| reply.problem(400, "invalid")["field"].as_str().unwrap_or("").to_string();
+    let field = |reply: Reply| reply.problem(400, "invalid")["field"].as_str().unwrap_or("").to_string();
     assert_eq!(field(api.post("/api/v1/pools", json!({"name": "tank"}))), "layout");
     assert_eq!(
         field(api.post("/api/v1/pools", json!({"name": "tank", "layout": "4+9", "disks": []}))),

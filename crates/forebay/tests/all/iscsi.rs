@@ -3,8 +3,7 @@
 //!
 //! Method: an initiator on a blocking socket against the real daemon, which is configured by its command line.
 
-mod common;
-use common::{Daemon, Nbd, PATIENCE, Place};
+use crate::common::{Daemon, Nbd, PATIENCE, Place};
 use forebay_iscsi::initiator::{Event, Login, LoginError, ScsiRequest, Session, Wanted};
 use forebay_iscsi::{CHALLENGE_LEN, Challenge, Credentials, Parameters, Purpose, Secret};
 use forebay_runtime::{Arena, Buf};

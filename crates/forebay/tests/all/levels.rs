@@ -2,8 +2,7 @@
 //!
 //! Method: the real daemon, its command line and its REST API; requests go through NBD and are timed against the ceiling, `kill -9` comes in between.
 
-mod common;
-use common::{Api, Daemon, Nbd, PATIENCE, Place};
+use crate::common::{Api, Daemon, Nbd, PATIENCE, Place};
 use serde_json::{Value, json};
 use std::thread;
 use std::time::{Duration, Instant};

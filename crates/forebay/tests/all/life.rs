@@ -2,8 +2,7 @@
 //!
 //! Method: the real daemon in a temporary directory, ended by signals at various moments; data goes through NBD.
 
-mod common;
-use common::{Daemon, Nbd, Place, program};
+use crate::common::{Daemon, Nbd, Place, program};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -2,8 +2,7 @@
 //!
 //! Method: what a browser sends, in plain bytes, against the real daemon.
 
-mod common;
-use common::{Daemon, Place, Reply};
+use crate::common::{Daemon, Place, Reply};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "a pass phrase of some length";

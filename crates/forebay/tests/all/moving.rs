@@ -4,8 +4,7 @@
 //! Method: the real daemon and its command line; a client writes and reads over one NBD connection all the time, and knows what was
 //! acknowledged.
 
-mod common;
-use common::{Daemon, Nbd, PATIENCE, Place};
+use crate::common::{Daemon, Nbd, PATIENCE, Place};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -2,8 +2,7 @@
 //!
 //! Method: the real daemon, its command line and its REST API; `kill -9` comes in between.
 
-mod common;
-use common::{Api, Daemon, Finished, Place, program};
+use crate::common::{Api, Daemon, Finished, Place, program};
 use serde_json::{Value, json};
 use std::fs::File;
 

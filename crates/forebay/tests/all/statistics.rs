@@ -2,8 +2,7 @@
 //!
 //! Method: an NBD client with a known number of requests; a WebSocket and HTTP in plain bytes, against the real daemon.
 
-mod common;
-use common::{Api, Daemon, Nbd, PATIENCE, Place};
+use crate::common::{Api, Daemon, Nbd, PATIENCE, Place};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

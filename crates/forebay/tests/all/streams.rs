@@ -2,8 +2,7 @@
 //!
 //! Method: the real daemon and its command line; streams go through the shell's redirections, and `kill -9` comes in between.
 
-mod common;
-use common::{Daemon, Finished, Nbd, PATIENCE, Place, program};
+use crate::common::{Daemon, Finished, Nbd, PATIENCE, Place, program};
 use serde_json::json;
 use std::fs::{self, File};
 use std::time::{Duration, Instant};

@@ -2,8 +2,7 @@
 //!
 //! Method: the command line and a plain TLS client with the authority that the daemon made; the same without it.
 
-mod common;
-use common::{Daemon, Finished, Place, program};
+use crate::common::{Daemon, Finished, PATIENCE, Place, program};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -35,7 +34,7 @@ fn ask(daemon: &Daemon, ca: &Path, request: &str) -> Result<String, String> {
     let name = ServerName::try_from("localhost").unwrap();
     let client = ClientConnection::new(Arc::new(config), name).unwrap();
     let stream = TcpStream::connect(&daemon.http).unwrap();
-    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut stream = StreamOwned::new(client, stream);
     stream.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
     let mut answer = Vec::new();
@@ -80,7 +79,7 @@ fn its_own_authority_is_made_once_and_trusted_by_who_has_it() {
 
     // Plain HTTP gets no answer, not even that there is one.
     let mut plain = TcpStream::connect(&daemon.http).unwrap();
-    plain.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    plain.set_read_timeout(Some(PATIENCE)).unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);

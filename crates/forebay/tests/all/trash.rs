@@ -2,8 +2,7 @@
 //!
 //! Method: the real daemon and its command line; data goes through NBD, and `kill -9` comes in between.
 
-mod common;
-use common::{Daemon, Nbd, Place};
+use crate::common::{Daemon, Nbd, Place};
 use serde_json::{Value, json};
 
 const BLOCK: usize = 8192;

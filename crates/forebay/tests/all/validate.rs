@@ -3,8 +3,7 @@
 //!
 //! Method: the real daemon and its command line; a configuration of one small volume, live over NBD and iSCSI.
 
-mod common;
-use common::{Daemon, Nbd, PATIENCE, Place};
+use crate::common::{Daemon, Nbd, PATIENCE, Place};
 use serde_json::json;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -2,8 +2,7 @@
 //!
 //! Method: server-sent events read from a plain connection; paths as no browser would send them.
 
-mod common;
-use common::{Daemon, PATIENCE, Place};
+use crate::common::{Daemon, PATIENCE, Place};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;

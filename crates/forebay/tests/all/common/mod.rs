@@ -3,16 +3,13 @@
 //! Whatever happens in a test, the process is killed and waited for, and the directory removed, when the harness goes
 //! out of scope.
 
-// Each test file uses a part.
-#![allow(unused)]
-
 use forebay_nbd::{Style, client};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 

@@ -1,0 +1,22 @@
+//! What is asked of the program that ships: `forebay` is started, and talked to as its clients do. One program: each of its own would have every protocol
+//! and the interface in it, and be linked anew.
+
+mod command_line;
+mod common;
+mod disks;
+mod full;
+mod http;
+mod iscsi;
+mod levels;
+mod life;
+mod logins;
+mod moving;
+mod project_hosts;
+mod projects;
+mod snapshots;
+mod statistics;
+mod streams;
+mod tls;
+mod trash;
+mod validate;
+mod watch;
