@@ -24,8 +24,8 @@ const DELETION: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
 /// After so many looks that saw no change, nothing goes on behind what is measured next.
 const QUIET_LOOKS: usize = 6;
-/// A pool begins to gather after a second or two without load.
-const GATHERED_LOOKS: usize = 80;
+/// A pool begins to gather after a second or two without load, and may empty chunks for as long before what is in use changes.
+const GATHERED_LOOKS: usize = 200;
 const GATHERING: Duration = Duration::from_secs(120);
 
 /// Numbers of a volume's snapshots, the oldest first.
