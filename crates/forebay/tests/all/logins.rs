@@ -29,16 +29,8 @@ impl<'a> Browser<'a> {
     }
 
     fn send(&self, method: &str, path: &str, headers: &str, body: Option<Value>) -> Reply {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nCookie: theme=dark; {}", self.cookie);
-        if !headers.is_empty() {
-            head.push_str("\r\n");
-            head.push_str(headers);
-        }
-        let body = body.map(|value| value.to_string()).unwrap_or_default();
-        if !body.is_empty() {
-            head.push_str("\r\nContent-Type: application/json");
-        }
-        self.daemon.http(&head, body.as_bytes())
+        let who = format!("Cookie: theme=dark; {}", self.cookie);
+        self.daemon.ask(method, path, &[&who, headers], body)
     }
 
     fn get(&self, path: &str) -> Reply {

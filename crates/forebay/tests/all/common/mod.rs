@@ -261,6 +261,18 @@ impl Daemon {
         Reply::parse(&answer)
     }
 
+    /// A request with these headers, those that are not empty, and a JSON body.
+    pub fn ask(&self, method: &str, path: &str, headers: &[&str], body: Option<Value>) -> Reply {
+        let mut head = format!("{method} {path} HTTP/1.1");
+        let body = body.map(|value| value.to_string()).unwrap_or_default();
+        let json = if body.is_empty() { "" } else { "Content-Type: application/json" };
+        for header in headers.iter().copied().chain([json]).filter(|header| !header.is_empty()) {
+            head.push_str("\r\n");
+            head.push_str(header);
+        }
+        self.http(&head, body.as_bytes())
+    }
+
     pub fn api(&self, secret: &str) -> Api<'_> {
         Api { daemon: self, secret: secret.to_string() }
     }
@@ -282,16 +294,8 @@ pub struct Api<'a> {
 
 impl Api<'_> {
     pub fn call(&self, method: &str, path: &str, headers: &str, body: Option<Value>) -> Reply {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nAuthorization: Bearer {}", self.secret);
-        if !headers.is_empty() {
-            head.push_str("\r\n");
-            head.push_str(headers);
-        }
-        let body = body.map(|value| value.to_string()).unwrap_or_default();
-        if !body.is_empty() {
-            head.push_str("\r\nContent-Type: application/json");
-        }
-        self.daemon.http(&head, body.as_bytes())
+        let who = format!("Authorization: Bearer {}", self.secret);
+        self.daemon.ask(method, path, &[&who, headers], body)
     }
     pub fn get(&self, path: &str) -> Reply {
         self.call("GET", path, "", None)
