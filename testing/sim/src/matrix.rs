@@ -9,6 +9,7 @@
 use crate::crash::{self, Plan};
 use crate::harness::Failure;
 use crate::lineage;
+use crate::rows_acknowledged as acknowledged;
 use crate::rows_cache as cache;
 use crate::rows_combined as combined;
 use crate::rows_disk as disk;
@@ -77,6 +78,38 @@ pub const ROWS: &[Row] = &[
         holds: "D A",
         applies: always,
         run: power_loss_twice,
+        strikes: false,
+    },
+    Row {
+        name: "policies",
+        fault: "sync policies change under load, volumes are zeroed whole; power loss at any write or flush",
+        holds: "D A W",
+        applies: always,
+        run: acknowledged::policies,
+        strikes: false,
+    },
+    Row {
+        name: "unrecorded",
+        fault: "a disk fails, and the power before that is recorded; then others go, and it is back",
+        holds: "D W, or refused",
+        applies: redundant,
+        run: acknowledged::unrecorded,
+        strikes: false,
+    },
+    Row {
+        name: "repair-fails",
+        fault: "a disk rots, and fails the repairs",
+        holds: "D W R",
+        applies: redundant,
+        run: acknowledged::repair_fails,
+        strikes: false,
+    },
+    Row {
+        name: "scrub-beside",
+        fault: "a scrub walks many leaves while checkpoints are made",
+        holds: "L",
+        applies: always,
+        run: acknowledged::scrubbed_beside_checkpoints,
         strikes: false,
     },
     Row {

@@ -76,7 +76,8 @@ pub struct VolumeModel {
     /// `POOL/NAME`.
     pub name: String,
     pub block_size: u32,
-    pub sync: SyncPolicy,
+    /// Policies, in the order in which they were asked for.
+    pub policies: Vec<(SyncPolicy, Span)>,
     pub created: Span,
     pub deleted: Span,
     /// Sizes in bytes, in the order in which they were asked for.
@@ -132,7 +133,7 @@ impl VolumeModel {
             tag,
             name,
             block_size,
-            sync,
+            policies: vec![(sync, Span { issued, acknowledged: issued })],
             created: Span { issued, acknowledged: NEVER },
             deleted: Span::NOT_ASKED,
             sizes: Vec::new(),
@@ -149,6 +150,34 @@ impl VolumeModel {
     pub fn resize_issued(&mut self, size: u64, issued: u64) -> usize {
         self.sizes.push((size, Span { issued, acknowledged: NEVER }));
         self.sizes.len() - 1
+    }
+
+    /// Another policy is asked for; its place in the list.
+    pub fn policy_issued(&mut self, policy: SyncPolicy, issued: u64) -> usize {
+        self.policies.push((policy, Span { issued, acknowledged: NEVER }));
+        self.policies.len() - 1
+    }
+
+    /// A change of policy is acknowledged: what was acknowledged before it was asked for is durable.
+    pub fn policy_granted(&mut self, place: usize, at: u64) {
+        self.policies[place].1.acknowledged = at;
+        self.flushed(self.policies[place].1.issued, at);
+    }
+
+    /// Policies that may be in force at a tick: the last that was granted, and those that were asked for since.
+    pub fn policies_at(&self, at: u64) -> impl Iterator<Item = SyncPolicy> {
+        let granted = self.policies.iter().rposition(|(_, span)| span.acknowledged <= at).unwrap_or(0);
+        let since = self.policies[granted..].iter().filter(move |(_, span)| span.issued <= at);
+        since.map(|(policy, _)| *policy)
+    }
+
+    /// Whether everything that is acknowledged now is durable, with `fua` or without.
+    pub fn promises(&self, fua: bool) -> bool {
+        self.policies_at(NEVER - 1).all(|policy| match policy {
+            SyncPolicy::Always => true,
+            SyncPolicy::Standard => fua,
+            SyncPolicy::Disabled => false,
+        })
     }
 
     /// Bytes that clients may count on.

@@ -46,6 +46,8 @@ pub struct Setup {
     pub compression: Option<Compression>,
     /// Whether volumes are created, resized and deleted on the way.
     pub management: bool,
+    /// Whether sync policies change on the way, of volumes and of a project, and volumes are zeroed whole.
+    pub policies: bool,
     /// Whether ready tasks run in a drawn order.
     pub shuffle: bool,
     /// Whether a second group joins, of another width and of larger disks.
@@ -79,6 +81,7 @@ impl Setup {
             second: pick(&[0, 0, 1]) == 1,
             cache_disks: pick(&[0, 0, 1, 2]) as usize,
             strict_turns: pick(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1,
+            policies: pick(&[0, 0, 0, 1]) == 1,
         }
     }
 
@@ -189,6 +192,7 @@ impl Setup {
         let compression = self.compression.map_or("mixed".into(), |one| one.to_string());
         add("compression", self.compression == drawn.compression, compression);
         add("management", self.management == drawn.management, self.management.to_string());
+        add("policies", self.policies == drawn.policies, self.policies.to_string());
         add("second", self.second == drawn.second, self.second.to_string());
         add("strict-turns", self.strict_turns == drawn.strict_turns, self.strict_turns.to_string());
         add("shuffle", self.shuffle == drawn.shuffle, self.shuffle.to_string());
@@ -216,6 +220,7 @@ impl Setup {
             "compression" if value == "mixed" => self.compression = None,
             "compression" => self.compression = Some(value.parse().map_err(|_| bad())?),
             "management" => self.management = truth()?,
+            "policies" => self.policies = truth()?,
             "second" => self.second = truth()?,
             "strict-turns" => self.strict_turns = truth()?,
             "shuffle" => self.shuffle = truth()?,

@@ -289,7 +289,7 @@ async fn contents(
     if !possible || (demand.judge.durability && info.size < granted.unwrap_or(0)) {
         return Err(outcome(format!("has {} bytes, was granted {granted:?}", info.size)));
     }
-    if (info.block_size, info.sync) != (model.block_size, model.sync) {
+    if info.block_size != model.block_size || !model.policies_at(at).any(|policy| policy == info.sync) {
         return Err(outcome(format!("came back with other properties: {info:?}")));
     }
     let (sectors, block) = ((info.size / SECTOR as u64) as u32, info.block_size / SECTOR as u32);

@@ -5,6 +5,7 @@
 //! remains, with the world's recording, is all that crash exploration needs.
 
 mod filling;
+mod policies;
 
 use crate::content::{SECTOR, fill};
 use crate::harness::{Failure, FirstFailure, TELL_EVENTS, all};
@@ -50,6 +51,9 @@ pub struct Mix {
     pub checkpoint: u64,
     pub pause: u64,
     pub manage: u64,
+    /// Where the setup says so: another sync policy, of a volume or of its project; zeros over all of a volume.
+    pub policy: u64,
+    pub wipe: u64,
 }
 
 impl Mix {
@@ -64,6 +68,8 @@ impl Mix {
         checkpoint: 0,
         pause: 0,
         manage: 0,
+        policy: 0,
+        wipe: 0,
     };
 }
 
@@ -79,6 +85,8 @@ impl Default for Mix {
             checkpoint: 5,
             pause: 3,
             manage: 4,
+            policy: 8,
+            wipe: 5,
         }
     }
 }
@@ -91,6 +99,8 @@ struct Live {
     name: String,
     /// Space is reserved for it.
     is_thick: bool,
+    /// Its sync policy is its project's.
+    in_project: bool,
     /// Ranges of sectors that a compare-and-write has for itself.
     reserved: Rc<RefCell<Vec<(u32, u32)>>>,
 }
@@ -171,6 +181,9 @@ impl Clients {
 
     /// Creates the setup's volumes, one after the other.
     pub async fn create_volumes(&self) -> Result<(), Failure> {
+        if self.setup.policies {
+            self.create_project().await?;
+        }
         for _ in 0..self.setup.volumes {
             self.create().await;
         }
@@ -209,6 +222,8 @@ impl Clients {
             mix.checkpoint,
             mix.pause,
             manage,
+            if self.setup.policies { mix.policy } else { 0 },
+            if self.setup.policies { mix.wipe } else { 0 },
         ];
         let mut draw = self.below(weights.iter().sum());
         let kind = weights.iter().position(|&weight| {
@@ -232,7 +247,9 @@ impl Clients {
                 self.outcome("compacting the pool", result.map(drop));
             }
             7 => self.rt.sleep(Duration::from_micros(self.below(2000))).await,
-            _ => self.manage(&live).await,
+            8 => self.manage(&live).await,
+            9 => self.change_policy(&live).await,
+            _ => self.wipe(&live).await,
         }
         if self.below(4) == 0 {
             yield_now().await;
@@ -303,13 +320,7 @@ impl Clients {
         let mut history = self.history.borrow_mut();
         let model = &mut history.volumes[live.model];
         let end = match result {
-            Ok(()) => End::Acknowledged {
-                durable: match model.sync {
-                    SyncPolicy::Always => true,
-                    SyncPolicy::Standard => fua,
-                    SyncPolicy::Disabled => false,
-                },
-            },
+            Ok(()) => End::Acknowledged { durable: model.promises(fua) },
             // What is done piece by piece may have been begun.
             Err(IoError::NoSpace | IoError::OutOfRange) if model.is_atomic(number) => End::Refused,
             Err(_) => End::Failed,
@@ -407,7 +418,7 @@ impl Clients {
         if result.is_ok() {
             let mut history = self.history.borrow_mut();
             let model = &mut history.volumes[live.model];
-            if model.sync != SyncPolicy::Disabled {
+            if model.promises(true) {
                 model.flushed(issued, ended);
             }
         }
@@ -517,7 +528,10 @@ impl Clients {
     ) {
         let index = self.named.get();
         self.named.set(index + 1);
-        let name = format!("v{index}");
+        // Of the first volumes, every other one. Those have their policy from there.
+        let in_project = self.setup.policies && index % 2 == 1 && index < self.setup.volumes;
+        let name = if in_project { format!("{}/v{index}", policies::PROJECT) } else { format!("v{index}") };
+        let sync = if in_project { SyncPolicy::Standard } else { sync };
         let issued = self.tick();
         let model = {
             let mut history = self.history.borrow_mut();
@@ -526,7 +540,7 @@ impl Clients {
             history.volumes.len() - 1
         };
         let (pool, name_of) = (POOL.into(), name.clone());
-        let (sync, compression) = (Some(sync), Some(compression));
+        let (sync, compression) = ((!in_project).then_some(sync), Some(compression));
         let spec = VolumeSpec {
             pool,
             name: name_of,
@@ -554,6 +568,7 @@ impl Clients {
                             handle,
                             name,
                             is_thick,
+                            in_project,
                             reserved: Rc::default(),
                         });
                     }

@@ -28,6 +28,7 @@ impl LocalVolume {
         let _active = self.begin()?;
         let (shard, number) = (&self.shard, self.dataset.number());
         let Some(slots) = shard.attributes() else { return Ok(None) };
+        let _whole = shard.attribute_locks.lock(lock_of(number), lock_of(number)).await;
         let at = slot(number);
         let length = join(&slots.read(at, LENGTH_BYTES).await?);
         let length = u32::from_le_bytes(length.try_into().expect("as many as were asked for")) as usize;
@@ -60,6 +61,7 @@ impl LocalVolume {
         let mut buffer = shard.rt.arena().take_zeroed(used.next_multiple_of(BLOCK_BYTES));
         buffer[..LENGTH_BYTES].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
         buffer[LENGTH_BYTES..used].copy_from_slice(bytes);
+        let _whole = shard.attribute_locks.lock(lock_of(number), lock_of(number)).await;
         slots.write(slot(number), vec![buffer.freeze()], true).await
     }
 }
@@ -83,10 +85,18 @@ impl Shard {
     /// Empties the slot of a dataset that is about to be removed.
     pub(crate) async fn forget_attributes(self: &Rc<Self>, number: u32) -> Result<(), IoError> {
         match self.attributes() {
-            Some(slots) => slots.discard(slot(number), SLOT_BYTES as u64, true).await,
+            Some(slots) => {
+                let _whole = self.attribute_locks.lock(lock_of(number), lock_of(number)).await;
+                slots.discard(slot(number), SLOT_BYTES as u64, true).await
+            }
             None => Ok(()),
         }
     }
+}
+
+/// What is held while the slot of a dataset is read or written, since its length and its bytes are read apart. 0 is for making the first slot.
+fn lock_of(number: u32) -> u64 {
+    u64::from(number) + 1
 }
 
 /// Where the slot of a dataset starts.

@@ -361,7 +361,7 @@ impl Shard {
     /// The superblock is durable: old space is free, the log is cut. Gives the chunks that leave the shard, which may have so many units more
     /// of the pool's.
     pub async fn committed(self: &Rc<Self>, units_more: u64) -> Vec<ChunkEntry> {
-        self.progress.until(|| self.repairs.get() == 0).await;
+        self.holds.earlier_ended().await;
         self.checkpointing.set(false);
         self.add_sealed();
         let leaving = self.space.borrow_mut().release();

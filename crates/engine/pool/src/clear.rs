@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, IoError};
 use crate::progress::WorkProgress;
 use crate::read::Reader;
 use crate::reserve::Claim;
-use crate::spec::{SyncPolicy, VolumeFormat, VolumeInfo};
+use crate::spec::{VolumeFormat, VolumeInfo};
 use crate::volume::{LocalVolume, finish};
 use forebay_base::planted::{Bug, active};
 use forebay_qos::{Task, Work};
@@ -34,7 +34,7 @@ impl LocalVolume {
 
     /// Clears the blocks `first..end`, visiting only leaves that exist.
     async fn clear(&self, first: u64, end: u64, fua: bool) -> Result<(), IoError> {
-        let mut at = first;
+        let (mut at, mut has_cleared) = (first, false);
         while at < end {
             if self.shard.stopping.get() {
                 return Err(IoError::Gone);
@@ -46,7 +46,7 @@ impl LocalVolume {
             let leaf = self.dataset.tree.borrow().next_leaf(at / FANOUT).map(|leaf| leaf * FANOUT);
             match leaf.into_iter().chain(self.dataset.first_newer(at, end)).min() {
                 Some(found) if found < end => at = at.max(found),
-                _ => return Ok(()),
+                _ => break,
             }
             let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
             let _changing = self.dataset.begin_change().await?;
@@ -58,9 +58,13 @@ impl LocalVolume {
             let room = self.room_to_clear().await;
             let _guard = self.dataset.locks.lock(at, to - 1).await;
             self.clear_locked(at..to, room, fua).await?;
-            at = to;
+            (at, has_cleared) = (to, true);
         }
-        Ok(())
+        // What is a hole in memory may not be one on disk yet.
+        match has_cleared || !self.is_durable(fua) || active(Bug::HolesTakenForDurable) {
+            true => Ok(()),
+            false => self.flush_acknowledged().await,
+        }
     }
 
     /// Without room it goes on all the same: it may be what makes room.
@@ -78,7 +82,7 @@ impl LocalVolume {
         let nodes = self.dataset.nodes_over(once(blocks.clone()));
         let nodes = self.shard.reserve_nodes(nodes, Claim::Urgent).await?;
         let (dataset, first, count) = (self.dataset.clone(), blocks.start, blocks.end - blocks.start);
-        let durable = self.sync() == SyncPolicy::Always || (self.sync() == SyncPolicy::Standard && fua);
+        let durable = self.is_durable(fua);
         let mut entry =
             Entry::new(self.shard.entry_id(), vec![Change::Clear { dataset, first, count }], durable);
         (entry.nodes, entry.room) = (Some(nodes), room);

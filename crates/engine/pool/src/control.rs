@@ -262,7 +262,7 @@ impl Control {
                 control.again.set(false);
                 control.begun.set(control.begun.get() + 1);
                 let is_last = control.exporting.get();
-                if let Err(error) = control.run_checkpoint().await
+                if let Err(error) = control.run_checkpoint(is_last).await
                     && control.shared.suspend()
                 {
                     control.shared.wake_all();
@@ -310,7 +310,8 @@ impl Control {
         last
     }
 
-    async fn run_checkpoint(&self) -> Result<(), Error> {
+    /// One checkpoint; `is_last` says in its superblock that the pool is exported, so that it is true of what the checkpoint froze.
+    async fn run_checkpoint(&self, is_last: bool) -> Result<(), Error> {
         if self.shared.is_suspended() {
             // What a failed checkpoint froze is still frozen: there is no second one before the next import.
             return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
@@ -334,7 +335,7 @@ impl Control {
                 self.release_volumes().await?;
             }
         }
-        let written = self.write_frozen(generation).await;
+        let written = self.write_frozen(generation, is_last).await;
         if exchanges {
             self.release_volumes().await?;
         }
@@ -351,7 +352,7 @@ impl Control {
     }
 
     /// Writes what is frozen, and the superblock.
-    async fn write_frozen(&self, generation: u64) -> Result<(), Error> {
+    async fn write_frozen(&self, generation: u64, exported: bool) -> Result<(), Error> {
         let shards = self.shard_count();
         let writing = (0..shards).map(|index| {
             self.on_shard(index, move |shard| async move { shard.write_checkpoint(generation).await })
@@ -360,7 +361,7 @@ impl Control {
         for written in join_all(writing).await {
             roots.push(written?.map_err(|error: IoError| self.error(ErrorKind::Io, error.to_string()))?);
         }
-        self.write_super(generation, roots, self.exporting.get()).await
+        self.write_super(generation, roots, exported).await
     }
 
     pub async fn status(&self) -> Result<PoolStatus, Error> {

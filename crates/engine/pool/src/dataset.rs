@@ -90,6 +90,9 @@ pub(crate) struct Dataset {
     /// A move lets no client's change start.
     paused: Cell<bool>,
     idle: Turnstile,
+    /// Changes that were queued without a wait for stable storage, and how many of them a flush has covered since.
+    volatile: Cell<u64>,
+    flushed: Cell<u64>,
     pub streams: Streams,
     pub gathering: RefCell<Gathering>,
     /// While it moves to another pool: what is not there yet as it is here.
@@ -135,6 +138,8 @@ impl Dataset {
             paused: Cell::new(false),
             changes: RefCell::new(None),
             idle: Turnstile::default(),
+            volatile: Cell::new(0),
+            flushed: Cell::new(0),
             streams: Streams::new(block_bytes),
             gathering,
             gone: Cell::new(gone),
@@ -218,6 +223,21 @@ impl Dataset {
             true => self.project.get().schedule.unwrap_or_default(),
             false => record.schedule,
         }
+    }
+
+    /// Takes note of a change that may be acknowledged before it is durable.
+    pub fn note_volatile(&self) {
+        self.volatile.set(self.volatile.get() + 1);
+    }
+
+    /// How many changes a flush that begins now has to cover; nothing when all of them are covered.
+    pub fn volatile(&self) -> Option<u64> {
+        (self.volatile.get() > self.flushed.get()).then_some(self.volatile.get())
+    }
+
+    /// The first so many of these changes are durable.
+    pub fn note_flushed(&self, changes: u64) {
+        self.flushed.set(self.flushed.get().max(changes));
     }
 
     /// It is no longer here: nobody begins anything, nor waits for that any more.

@@ -142,7 +142,7 @@ impl Volume {
             SyncPolicy::Standard => {
                 self.ask(Work::write(0, 1), true, |here| async move { here.flush().await }).await
             }
-            // What is acknowledged is durable, or nobody asked for that.
+            // There is hardly ever anything to do.
             SyncPolicy::Always | SyncPolicy::Disabled => {
                 self.run(|here| async move { here.flush().await }).await
             }

@@ -37,6 +37,7 @@ mod groups;
 mod halves;
 mod handle;
 mod heal;
+mod holds;
 mod import;
 mod leaves;
 mod ledger;

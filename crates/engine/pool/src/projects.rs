@@ -18,8 +18,10 @@ use crate::shard::Shard;
 use crate::spec::{ProjectChange, ProjectInfo, ProjectProperties, Setting, Source, Sources};
 use crate::volumes::{check_block_size, check_name};
 use crate::{Engine, find_pool};
+use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, MIB, WallTime};
 use forebay_runtime::Rt;
+use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
@@ -352,9 +354,22 @@ impl Control {
         self.on_shard(SHARD, put).await?.map_err(|error| self.io_error(&name, error))?;
         self.projects.borrow_mut().insert(name.clone(), Project { properties, ..project });
         self.tell_projects().await?;
+        if change.sync != Setting::Keep && !active(Bug::FlushTrustsPolicy) {
+            self.flush_all().await?;
+        }
         self.look_at_promises().await;
         self.enforce_quotas().await?;
         self.project_info(&name).await
+    }
+
+    /// Makes everything that was acknowledged so far durable, on every shard.
+    async fn flush_all(&self) -> Result<(), Error> {
+        let settling = (0..self.shard_count())
+            .map(|index| self.on_shard(index, |shard| async move { shard.flush_queued().await }));
+        for settled in join_all(settling).await {
+            settled?.map_err(|error| self.io_error(self.name(), error))?;
+        }
+        Ok(())
     }
 
     async fn project_delete(&self, name: &str) -> Result<(), Error> {

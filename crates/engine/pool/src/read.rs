@@ -218,11 +218,9 @@ impl Shard {
         let may_write = !self.is_suspended() && !self.shared.import.read_only;
         if !good.bad.is_empty() && still() && !self.has_moved(&ptr, slots) && may_write {
             // Space is not released while a repair is in flight, so it cannot land on something newer.
-            self.repairs.set(self.repairs.get() + 1);
+            let _hold = self.holds.take();
             let bad: Vec<SlotRef> = good.bad;
             let repaired = self.array.repair(slots, &bad, ptr.addr().offset(), &bytes).await;
-            self.repairs.set(self.repairs.get() - 1);
-            self.progress.changed();
             let disks: Vec<String> = bad.iter().map(|slot| slot.disk.to_string()).collect();
             let message =
                 format!("a bad copy on disk {} was found on reading; {repaired} rewritten", disks.join(", "));

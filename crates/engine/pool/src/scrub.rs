@@ -21,6 +21,7 @@ use forebay_base::{Checksum, MIB};
 use forebay_device::{Label, SlotRef, read_labels, write_label};
 use forebay_qos::{Task, Work};
 use forebay_raid::ArrayError;
+use forebay_runtime::yield_now;
 use forebay_space::{ChunkId, ChunkKind, Ptr, decode_record};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
@@ -37,6 +38,8 @@ const RUN_BYTES: u64 = MIB;
 /// Chunks that are closed together, and lines that are compared together.
 const CHUNKS: usize = 8;
 const LINES: u64 = 16;
+/// Chunks that are looked at, for whether they have parity, between two yields.
+const LOOKS_MAX: usize = 4096;
 
 /// How far a shard has come: the number of the dataset and its leaf; beyond all datasets the chunk whose parity is next.
 pub(crate) type ScrubPosition = (u32, u64);
@@ -105,23 +108,6 @@ impl Walkable {
     }
 }
 
-/// Keeps space from being given back.
-struct Hold(Rc<Shard>);
-
-impl Hold {
-    fn new(shard: &Rc<Shard>) -> Hold {
-        shard.repairs.set(shard.repairs.get() + 1);
-        Hold(shard.clone())
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.0.repairs.set(self.0.repairs.get() - 1);
-        self.0.progress.changed();
-    }
-}
-
 /// What can be read together, of blocks in the order of their places.
 fn runs(blocks: &[Ptr]) -> impl Iterator<Item = &[Ptr]> {
     blocks.chunk_by(|a, b| a.is_followed_by(b) && a.addr().offset() % RUN_BYTES != 0)
@@ -160,6 +146,8 @@ impl Shard {
                 let next = walkable.dataset.tree.borrow().next_leaf(leaf);
                 let Some(found) = next.filter(|_| !walkable.is_gone()) else { break };
                 self.scrub_leaf(walkable, found, &mut above).await;
+                // A leaf that is all shared is passed over without a wait.
+                yield_now().await;
                 leaf = found + 1;
                 self.scrub.at.set(Some((number, leaf)));
             }
@@ -204,7 +192,7 @@ impl Shard {
         let mut from = 0;
         loop {
             pace.step(Work::read(STEP_BYTES, RUNS_MAX)).await;
-            let hold = Hold::new(self);
+            let hold = self.holds.take();
             // From here on what it has is not given back.
             if walkable.is_gone() {
                 return;
@@ -314,23 +302,37 @@ impl Shard {
         }
     }
 
+    /// Adds to `found` the next chunks with parity, from a number on, up to [`CHUNKS`] of them; gives the last chunk that it looked at.
+    fn chunks_with_parity(&self, from: u64, found: &mut Vec<ChunkId>) -> Option<ChunkId> {
+        let (space, from) = (self.space.borrow(), u32::try_from(from).ok()?);
+        let mut last = None;
+        for chunk in space.chunks_from(ChunkId(from)).take(LOOKS_MAX) {
+            last = Some(chunk.entry.id);
+            let is_data = matches!(chunk.entry.kind, ChunkKind::Data { .. });
+            if is_data && self.array.cell_bytes(&chunk.entry.slots).is_some() {
+                found.push(chunk.entry.id);
+            }
+            if found.len() == CHUNKS {
+                break;
+            }
+        }
+        last
+    }
+
     /// The next chunks whose parity is to be compared, closed.
     async fn close_for_parity(self: &Rc<Self>) -> Vec<ChunkId> {
-        let from = match self.scrub.at.get() {
+        let mut from = match self.scrub.at.get() {
             Some((PARITY, next)) => next,
             _ => 0,
         };
-        let chunks: Vec<ChunkId> = {
-            let space = self.space.borrow();
-            let has_lines = |id: &ChunkId| {
-                let entry = &space.chunk(*id).expect("just listed").entry;
-                matches!(entry.kind, ChunkKind::Data { .. }) && self.array.cell_bytes(&entry.slots).is_some()
-            };
-            let later = space.chunks().map(|chunk| chunk.entry.id).filter(|id| u64::from(id.0) >= from);
-            later.filter(has_lines).take(CHUNKS).collect()
-        };
-        let next = chunks.last().map(|last| u64::from(last.0) + 1);
-        self.scrub.at.set(next.map(|next| (PARITY, next)));
+        let mut chunks: Vec<ChunkId> = Vec::new();
+        while chunks.len() < CHUNKS
+            && let Some(passed) = self.chunks_with_parity(from, &mut chunks)
+        {
+            from = u64::from(passed.0) + 1;
+            yield_now().await;
+        }
+        self.scrub.at.set((!chunks.is_empty()).then_some((PARITY, from)));
         let closed = chunks.into_iter().filter(|id| self.space.borrow_mut().begin_move(*id)).collect();
         self.drain().await;
         closed
@@ -384,7 +386,6 @@ impl Shard {
     /// Computes anew what cannot be read of lines of a closed chunk, and their parity where it does not agree, after their blocks were found
     /// right.
     async fn restore_lines(self: &Rc<Self>, id: ChunkId, slots: &[SlotRef], mut lines: BTreeSet<u64>) {
-        let _hold = Hold::new(self);
         let mut number = 0;
         while let Some(found) = self.next_number(number) {
             number = found + 1;
@@ -396,6 +397,12 @@ impl Shard {
                 let leaf = dataset.tree.borrow().next_leaf(next);
                 let Some(leaf) = leaf else { break };
                 next = leaf + 1;
+                yield_now().await;
+                // Only from leaf to leaf: the chunk is closed, so nothing else is written to it in between.
+                let _hold = self.holds.take();
+                if walkable.is_gone() {
+                    break;
+                }
                 if walkable.shares(leaf) {
                     continue;
                 }
@@ -436,9 +443,13 @@ impl Shard {
 
     /// Reads every copy of every chunk's record; a chunk with a bad one gets new ones at the next checkpoint.
     async fn scrub_records(self: &Rc<Self>) {
-        let ids: Vec<ChunkId> = self.space.borrow().chunks().map(|chunk| chunk.entry.id).collect();
-        for id in ids {
-            let _hold = Hold::new(self);
+        let mut from = ChunkId::FIRST;
+        let next = |from| self.space.borrow().chunks_from(from).next().map(|chunk| chunk.entry.id);
+        while let Some(id) = next(from) {
+            from = ChunkId(id.0 + 1);
+            // One that is dirty is passed over without a wait.
+            yield_now().await;
+            let _hold = self.holds.take();
             let entry = {
                 let space = self.space.borrow();
                 space.chunk(id).filter(|chunk| !chunk.dirty).map(|chunk| chunk.entry.clone())

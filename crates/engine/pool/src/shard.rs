@@ -13,6 +13,7 @@ use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
 use crate::flash::Flash;
 use crate::leaves::LeafClock;
+use crate::holds::Holds;
 use crate::lineage::{FreezeOrder, FrozenDataset, Snapshot};
 use crate::lines::Places;
 use crate::locks::RangeLocks;
@@ -186,8 +187,8 @@ pub(crate) struct Shard {
     pub units_waiting: Cell<u64>,
     /// Blocks of the catalogue and the chunk table of the last checkpoint.
     pub tables: RefCell<Vec<Ptr>>,
-    /// Repairs of bad copies in flight: space is not released under them.
-    pub repairs: Cell<u32>,
+    /// Those who read or repair what space must not be released under.
+    pub holds: Rc<Holds>,
     pub sealed: Cell<u64>,
     /// When what is written now is born, and what the running checkpoint writes.
     pub epoch: Cell<u64>,
@@ -347,7 +348,7 @@ impl Shard {
             nodes_given: Cell::new(0),
             units_waiting: Cell::new(0),
             tables: RefCell::new(parts.tables),
-            repairs: Cell::new(0),
+            holds: Rc::default(),
             sealed: Cell::new(parts.sealed),
             epoch: Cell::new(parts.epoch),
             epoch_frozen: Cell::new(parts.epoch),

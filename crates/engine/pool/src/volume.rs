@@ -144,6 +144,9 @@ impl LocalVolume {
     /// Queues an entry; gives what to wait for, if the caller must.
     pub fn queue(&self, mut entry: Entry, wait: bool) -> Option<Completion<Result<(), IoError>>> {
         let done = wait.then(|| entry.awaited());
+        if !entry.durable {
+            self.dataset.note_volatile();
+        }
         self.shard.submit(entry);
         done
     }
@@ -153,12 +156,23 @@ impl LocalVolume {
         if self.shard.is_suspended() {
             return Err(IoError::Suspended);
         }
-        // What is acknowledged under `always` is durable; under `disabled`, nobody asked; read-only, there is nothing.
-        if self.sync() != SyncPolicy::Standard || self.is_read_only() || active(Bug::FuaIgnored) {
+        if self.is_read_only() || active(Bug::FuaIgnored) {
             return Ok(());
         }
-        let entry = Entry::new(self.shard.entry_id(), Vec::new(), true);
-        finish(self.queue(entry, true)).await
+        self.flush_acknowledged().await
+    }
+
+    /// Makes every change that was acknowledged before durable, whatever the policy was then. Under `always` there is nothing to do unless
+    /// some were acknowledged before the policy changed; under `disabled` a flush promises nothing.
+    pub(crate) async fn flush_acknowledged(&self) -> Result<(), IoError> {
+        let volatile = self.dataset.volatile().filter(|_| !active(Bug::FlushTrustsPolicy));
+        match (self.sync(), volatile) {
+            (SyncPolicy::Disabled, _) | (SyncPolicy::Always, None) => return Ok(()),
+            (SyncPolicy::Standard, _) | (SyncPolicy::Always, Some(_)) => {}
+        }
+        self.shard.flush_queued().await?;
+        self.dataset.note_flushed(volatile.unwrap_or(0));
+        Ok(())
     }
 
     pub async fn status(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
@@ -224,6 +238,14 @@ impl LocalVolume {
 }
 
 impl Shard {
+    /// Makes everything durable that was queued before.
+    pub async fn flush_queued(&self) -> Result<(), IoError> {
+        let mut entry = Entry::new(self.entry_id(), Vec::new(), true);
+        let done = entry.awaited();
+        self.submit(entry);
+        done.await
+    }
+
     async fn is_mapped(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<bool, IoError> {
         if dataset.newest(block, true).is_some() {
             return Ok(true);

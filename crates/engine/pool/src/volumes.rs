@@ -11,6 +11,7 @@ use crate::shard::Shard;
 use crate::spec::{Setting, Severity, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec};
 use crate::tables::DATASETS_MAX;
 use crate::volume::LocalVolume;
+use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, MIB, TIB};
 use forebay_device::UNIT;
 use forebay_tree::Tree;
@@ -315,6 +316,10 @@ impl Control {
                 inherits.set(Inherits::HOSTS, &mut (), change.hosts);
             };
             volume.put(set).await?;
+            if change.sync != Setting::Keep && !active(Bug::FlushTrustsPolicy) {
+                // What was acknowledged on other terms until then is durable when the change is.
+                shard.flush_queued().await?;
+            }
             Ok(shard.info(&dataset))
         };
         let info = self.on_volume(name, set).await?;

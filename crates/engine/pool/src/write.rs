@@ -238,7 +238,7 @@ impl LocalVolume {
     }
 
     /// Whether a write with this `fua` is acknowledged only when it is durable.
-    fn is_durable(&self, fua: bool) -> bool {
+    pub fn is_durable(&self, fua: bool) -> bool {
         match self.sync() {
             SyncPolicy::Always => true,
             SyncPolicy::Standard => fua && !active(Bug::FuaIgnored),
@@ -314,13 +314,15 @@ impl LocalVolume {
                 (self.changes(blocks.start, parts, ptrs, direct), lines.into_iter().collect(), nodes)
             }
         };
-        let durable = self.is_durable(fua);
-        let mut entry = Entry::new(shard.entry_id(), changes, durable);
+        let mut entry = Entry::new(shard.entry_id(), changes, self.is_durable(fua));
         (entry.nodes, entry.lines) = (Some(nodes), lines);
         entry.takes(self.flow(), room);
         if entry.stored_bytes() >= AHEAD_BYTES {
             shard.write_ahead(&mut entry).await;
+            // The policy that counts is the one when it is queued.
+            entry.durable |= self.is_durable(fua);
         }
+        let durable = entry.durable;
         Ok(Some((entry, durable)))
     }
 

@@ -426,17 +426,21 @@ impl Array {
             .filter(|disk| disks.contains(*disk))
             .filter_map(|disk| self.member(disk).map(|member| (disk, member.disk.flush())))
             .collect();
-        let mut lacking = Vec::new();
         for (disk, completion) in flushing {
             if let Err(error) = completion.await
                 && !active(Bug::FlushErrorIgnored)
             {
                 self.fail(disk, error);
-                lacking.push(disk);
             }
         }
-        for disk in lacking {
-            (self.failed)(disk).await;
+        // Also of those that failed elsewhere, before or meanwhile: what was written to them is on the others only, which has to be known first.
+        let is_out = |disk: &u16| {
+            disks.contains(*disk) && self.known(*disk).is_some_and(|known| known.health.is_failed())
+        };
+        if !active(Bug::FlushForgetsFailedDisk) {
+            for disk in (0..DISKS_MAX as u16).filter(is_out) {
+                (self.failed)(disk).await;
+            }
         }
         if self.is_lost() { Err(ArrayError::Io) } else { Ok(()) }
     }
@@ -451,8 +455,8 @@ impl Array {
     }
 
     /// Rewrites, on those of the chunk's `slots` that are `bad`, what they hold of the range at `offset` with its good `bytes`. The
-    /// caller makes sure that nothing else writes there meanwhile. Returns how many slots were repaired; a disk
-    /// that refuses is left to the next write that meets it.
+    /// caller makes sure that nothing else writes there meanwhile. Returns how many slots were repaired. A disk
+    /// that fails such a write is out, as with any other, and that is recorded before this returns.
     pub async fn repair(&self, slots: &[SlotRef], bad: &[SlotRef], offset: u64, bytes: &Buf) -> usize {
         let mut repaired = 0;
         for slot in bad {
@@ -463,21 +467,28 @@ impl Array {
                 continue;
             }
             let start = member.layout.slot_at(slot.slot);
-            let mut written = true;
+            let mut written = Ok(());
             match self.lines(slots) {
-                None => written = member.disk.write(start + offset, vec![bytes.clone()]).await.is_ok(),
+                None => written = member.disk.write(start + offset, vec![bytes.clone()]).await,
                 Some(lines) => {
                     let here =
                         |extent: &lines::Extent| slots[lines.slot_of(extent.line, extent.role)] == *slot;
                     for extent in lines.extents(offset, bytes.len()).filter(here) {
                         let part = bytes.slice(extent.from, extent.len);
-                        written &= member.disk.write(start + extent.at, vec![part]).await.is_ok();
+                        written = written.and(member.disk.write(start + extent.at, vec![part]).await);
                     }
                 }
             }
-            if written {
-                member.health.repaired();
-                repaired += 1;
+            match written {
+                Ok(()) => {
+                    member.health.repaired();
+                    repaired += 1;
+                }
+                Err(_) if active(Bug::RepairErrorIgnored) => {}
+                Err(error) => {
+                    self.fail(slot.disk, error);
+                    (self.failed)(slot.disk).await;
+                }
             }
         }
         repaired

@@ -168,6 +168,11 @@ impl Space {
         self.chunks.in_order()
     }
 
+    /// The chunks from a number on, in order.
+    pub fn chunks_from(&self, id: ChunkId) -> impl Iterator<Item = &Chunk> {
+        self.chunks.from(id)
+    }
+
     /// Says that no fresh chunk is to be had; lasts until one is inserted or space is released.
     pub fn declare_scarce(&mut self) {
         self.scarce = true;

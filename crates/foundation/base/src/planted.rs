@@ -176,11 +176,21 @@ pub enum Bug {
     SnapshotReservesNothing,
     /// A checkpoint waits for turns, which those may have who wait for it.
     CheckpointTakesTurns,
+    /// A change of the sync policy leaves writes alone that were acknowledged before it, and a flush under `always` does nothing.
+    FlushTrustsPolicy,
+    /// Zeros written with FUA over holes that exist in memory only are acknowledged at once.
+    HolesTakenForDurable,
+    /// A flush passes over a disk that is out of service, and does not wait until its failure is recorded.
+    FlushForgetsFailedDisk,
+    /// A failed write of a repair is no failure of the disk.
+    RepairErrorIgnored,
+    /// A checkpoint gives space back only when no reader or scrub holds any, rather than those that were there before.
+    CheckpointAwaitsScrub,
 }
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 76] = [
+    pub const ALL: [Bug; 81] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -257,6 +267,11 @@ impl Bug {
         Bug::SendForgetsHoles,
         Bug::SendPrunesByBirth,
         Bug::CheckpointTakesTurns,
+        Bug::FlushTrustsPolicy,
+        Bug::HolesTakenForDurable,
+        Bug::FlushForgetsFailedDisk,
+        Bug::RepairErrorIgnored,
+        Bug::CheckpointAwaitsScrub,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.

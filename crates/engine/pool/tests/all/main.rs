@@ -1,5 +1,6 @@
 //! What the pool is asked on simulated disks. One program: each of its own would have the whole engine in it, and take minutes to compile.
 
+mod acknowledged;
 mod ahead;
 mod compression;
 mod engine;
