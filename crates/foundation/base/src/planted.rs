@@ -176,6 +176,16 @@ pub enum Bug {
     SnapshotReservesNothing,
     /// A checkpoint waits for turns, which those may have who wait for it.
     CheckpointTakesTurns,
+    /// A login panics on what an initiator sends.
+    LoginPanics,
+    /// An iSCSI session panics on a ping.
+    PingPanics,
+    /// The SCSI device server panics over a command.
+    CommandPanics,
+    /// The negotiation of an NBD client panics.
+    HandshakePanics,
+    /// An NBD session panics on a request.
+    RequestPanics,
 }
 
 impl Bug {
@@ -269,6 +279,10 @@ impl Bug {
     /// What only moves between pools can meet: the tests of `forebay-pool` must catch these.
     pub const OF_MOVES: [Bug; 2] = [Bug::MoveSkipsRest, Bug::MoveLiveBeforeMark];
 
+    /// What a test of `forebay-target` must survive: one session ends.
+    pub const OF_PROTOCOLS: [Bug; 5] =
+        [Bug::LoginPanics, Bug::PingPanics, Bug::CommandPanics, Bug::HandshakePanics, Bug::RequestPanics];
+
     /// What a test of `forebay-pool` must catch: nobody else looks for zeros.
     pub const OF_RECLAIM: [Bug; 2] = [Bug::ReclaimsUnseen, Bug::ReclaimsAsClient];
 }
@@ -357,6 +371,7 @@ mod tests {
             .chain(Bug::OF_STREAMS)
             .chain(Bug::OF_MOVES)
             .chain(Bug::OF_RECLAIM)
+            .chain(Bug::OF_PROTOCOLS)
             .collect();
         let last = listed.iter().map(|bug| *bug as usize).max().expect("there are bugs");
         assert_eq!(last + 1, listed.len());
