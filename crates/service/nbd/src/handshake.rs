@@ -16,6 +16,7 @@ use crate::wire::{
     CONTEXT_ALLOCATION, CONTEXT_ALLOCATION_ID, INIT_MAGIC, OPTION_LEN, OPTION_MAGIC, REQUEST_MAX, Reader,
     STRING_MAX, Violation, export_flag, handshake_flag, info, option, option_reply,
 };
+use forebay_base::planted::{Bug, active};
 use std::collections::VecDeque;
 
 /// Name, queries and some room: an export name and seven queries of the longest kind.
@@ -138,6 +139,7 @@ impl Handshake {
 
     /// Bytes from the peer.
     pub fn handle_input(&mut self, bytes: &[u8]) {
+        assert!(!active(Bug::HandshakePanics), "planted");
         self.input.extend(bytes);
     }
 

@@ -14,6 +14,7 @@ use crate::wire::{
     ErrorCode, REQUEST_LEN, REQUEST_LEN_EXTENDED, REQUEST_MAGIC, REQUEST_MAGIC_EXTENDED, REQUEST_MAX, Reader,
     Truncated, Violation, command, command_flag,
 };
+use forebay_base::planted::{Bug, active};
 use forebay_runtime::{Arena, Buf, BufMut};
 
 /// Payload is received into buffers of at most this size. A peer that announces 32 MiB and sends nothing
@@ -162,6 +163,7 @@ impl Transmission {
     /// Takes the next request off `input`, which moves on; `None` when it is used up. After an error the connection must be
     /// closed, and after [`Decoded::Disconnect`] nothing more may be decoded.
     pub fn decode(&mut self, input: &mut &[u8], arena: &Arena) -> Result<Option<Decoded>, Violation> {
+        assert!(!active(Bug::RequestPanics), "planted");
         loop {
             let decoded = match &mut self.stage {
                 Stage::Header => {
