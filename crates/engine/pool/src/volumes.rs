@@ -149,7 +149,9 @@ impl Control {
             }
             IoError::ReadOnly => (ErrorKind::Conflict, "Export the pool and import it without --read-only"),
             IoError::Gone => (ErrorKind::NotFound, ""),
-            IoError::OutOfRange | IoError::Corrupt | IoError::Io => (ErrorKind::Io, "See the pool's events"),
+            IoError::OutOfRange | IoError::Corrupt | IoError::Io | IoError::Cancelled => {
+                (ErrorKind::Io, "See the pool's events")
+            }
         };
         Error::new(kind, self.object(name), error.to_string()).remedy(remedy)
     }

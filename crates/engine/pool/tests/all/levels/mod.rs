@@ -1,5 +1,6 @@
 //! Do service levels reach the disks, from wherever a volume has them, at once, and whatever happens to the pool?
 
+mod cancelled;
 mod promises;
 
 use forebay_base::{Id, MIB};
