@@ -6,8 +6,9 @@
 #[path = "../tests/iscsi/house.rs"]
 mod house;
 
+use forebay_iscsi::Algorithm;
 use forebay_runtime::uring;
-use forebay_target::{IscsiServer, Portal, Proof};
+use forebay_target::{IscsiConfig, IscsiServer, Portal, Proof};
 use house::{Disks, Host, MemoryDisk, TARGET, Table, mapping};
 use std::io::Read;
 use std::sync::Arc;
@@ -38,9 +39,10 @@ fn main() {
         eprintln!("{:?} {} {}: {}", event.severity, event.code, event.object, event.message);
     });
     let volumes = Disks(Arc::new(all));
+    let config = IscsiConfig { portals, chap_minimum: Algorithm::Md5 };
     let start = {
         let cores = cores.clone();
-        async move { IscsiServer::start(cores, volumes, Arc::new(table), portals, sink).await }
+        async move { IscsiServer::start(cores, volumes, Arc::new(table), config, sink).await }
     };
     let server =
         uring::block_on(|_| start).expect("io_uring works here").unwrap_or_else(|error| panic!("{error}"));

@@ -5,7 +5,7 @@
 
 use forebay_base::Id;
 use forebay_nbd::Export;
-use forebay_pool::{Error, ErrorKind, Extent, IoError};
+use forebay_pool::{Cancellation, Error, ErrorKind, Extent, IoError};
 use forebay_runtime::{Buf, Rt, uring};
 use forebay_target::{Catalog, Device, Found, NbdConfig, NbdServer};
 use std::cell::RefCell;
@@ -57,6 +57,10 @@ impl Disk {
 }
 
 impl Device for Disk {
+    /// Nothing here waits before it begins.
+    fn cancellable(&self, _: &Cancellation) -> Disk {
+        self.clone()
+    }
     fn block_size(&self) -> u32 {
         8192
     }

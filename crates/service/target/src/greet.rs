@@ -4,8 +4,10 @@
 //! receive buffer beyond what the protocol keeps. The time limit is the caller's.
 
 use crate::backing::{Catalog, Found};
+use crate::contained::Contained;
 use crate::tls::{TlsFailure, TlsServer, TlsStream};
 use crate::transport::Transport;
+use forebay_base::panics::Panicked;
 use forebay_nbd::{Action, Agreement, Handshake, Refusal, TlsMode, Violation};
 use forebay_pool::ErrorKind;
 use forebay_runtime::{NetError, Rt, Stream};
@@ -29,6 +31,8 @@ pub enum Parted {
     ByClient,
     Violation(Violation),
     Tls(TlsFailure),
+    /// A bug in the protocol.
+    Panicked(Panicked),
 }
 
 impl From<NetError> for Parted {
@@ -43,15 +47,20 @@ pub async fn greet<C: Catalog>(
     tls: Option<&TlsServer>,
     stream: Stream,
 ) -> Result<Greeted, Parted> {
-    let mut handshake = Handshake::new(if tls.is_some() { TlsMode::Required } else { TlsMode::Off });
+    let mut handshake =
+        Contained::new(Handshake::new(if tls.is_some() { TlsMode::Required } else { TlsMode::Off }));
     let mut transport = Transport::Plain(stream);
     let mut found = None;
     loop {
-        let Some(action) = handshake.poll_action() else {
+        let action = handshake.call(Handshake::poll_action);
+        if let Some(panicked) = handshake.panicked() {
+            return Err(Parted::Panicked(panicked.clone()));
+        }
+        let Some(action) = action else {
             let (buffer, count) = transport.recv(rt.buffer(RECEIVED)).await;
             match count? {
                 0 => return Err(Parted::ByClient),
-                count => handshake.handle_input(&buffer[..count]),
+                count => handshake.call(|handshake| handshake.handle_input(&buffer[..count])),
             }
             continue;
         };
@@ -64,13 +73,21 @@ pub async fn greet<C: Catalog>(
             }
             Action::Find(name) => match catalog.find(&name).await {
                 Ok(export) => {
-                    handshake.found(Ok(export.export.clone()));
+                    handshake.call(|handshake| handshake.found(Ok(export.export.clone())));
                     found = Some(export);
                 }
-                Err(error) if error.kind == ErrorKind::Stopped => handshake.found(Err(Refusal::Stopping)),
-                Err(error) => handshake.found(Err(Refusal::Unknown(error.to_string()))),
+                Err(error) => {
+                    let refusal = match error.kind {
+                        ErrorKind::Stopped => Refusal::Stopping,
+                        _ => Refusal::Unknown(error.to_string()),
+                    };
+                    handshake.call(|handshake| handshake.found(Err(refusal)));
+                }
             },
-            Action::List => handshake.listed(&catalog.list().await.unwrap_or_default()),
+            Action::List => {
+                let names = catalog.list().await.unwrap_or_default();
+                handshake.call(|handshake| handshake.listed(&names));
+            }
             Action::StartTls => {
                 let server = tls.expect("the protocol offers TLS only when it is configured");
                 let Transport::Plain(stream) = transport else {
@@ -78,11 +95,12 @@ pub async fn greet<C: Catalog>(
                 };
                 let secured = TlsStream::accept(rt, stream, server).await.map_err(Parted::Tls)?;
                 transport = Transport::Tls(Rc::new(secured));
-                handshake.secured();
+                handshake.call(Handshake::secured);
             }
             Action::Transmit(agreement) => {
                 let found = found.expect("an agreement is about an export that was found");
-                return Ok(Greeted { transport, agreement, found, leftover: handshake.into_leftover() });
+                let leftover = handshake.finish(Handshake::into_leftover).map_err(Parted::Panicked)?;
+                return Ok(Greeted { transport, agreement, found, leftover });
             }
             Action::Close(why) => {
                 transport.goodbye().await;

@@ -14,6 +14,7 @@
 //! [`IscsiServer`] does the same for iSCSI, where a session has many volumes: see [`iscsi`].
 
 mod backing;
+mod contained;
 mod event;
 mod facts;
 mod greet;
@@ -31,8 +32,8 @@ pub use backing::{Catalog, Device, Found};
 pub use event::Events;
 pub use facts::{Asked, ClientFacts, Facts, Operation, PLACES, Protocol, Watched, halt_facts, take_facts};
 pub use iscsi::{
-    Access, Disk, HALF_OPEN_MAX, IscsiServer, IscsiSession, LOGIN_MAX, Mapping, Portal, Proof, Unknown,
-    Volumes,
+    Access, Disk, HALF_OPEN_MAX, IscsiConfig, IscsiServer, IscsiSession, LOGIN_MAX, Mapping, Portal, Proof,
+    Unknown, Volumes,
 };
 pub use server::{CONNECTIONS_MAX, HANDSHAKE_MAX, NbdConfig, NbdServer, SessionInfo};
 pub use session::{BYTES_MAX, REQUESTS_MAX};

@@ -362,6 +362,10 @@ async fn greet_in_time<C: Catalog>(rt: &Rt, stream: Stream, house: &House<C>, pe
         Either::Left((Err(Parted::Violation(violation)), _)) => {
             ("nbd.client.violation", format!("disconnected in negotiation: {violation}"))
         }
+        Either::Left((Err(Parted::Panicked(panicked)), _)) => {
+            house.registry.reporter.panicked(rt, "nbd.session.panicked", peer, &panicked);
+            return None;
+        }
         Either::Left((Err(Parted::Tls(TlsFailure::HungUp)), _)) => {
             ("nbd.tls.failed", "hung up during the TLS handshake".into())
         }
@@ -406,6 +410,9 @@ fn hand_over<C: Catalog>(greeted: Greeted, house: House<C>, place: Place, peer: 
             let counted = (counters, watched(&main, Protocol::Nbd, address_of(&peer), found.id));
             let ended = serve(main.clone(), transport, device, &agreement, &leftover, member, counted).await;
             drop(listed);
+            if let Ended::Panicked(panicked) = &ended {
+                registry.reporter.panicked(&main, "nbd.session.panicked", &peer, panicked);
+            }
             if let Some((code, message)) = farewell(ended, &agreement.export.name) {
                 registry.reporter.report(&main, Severity::Warning, code, &peer, message);
             }
@@ -417,7 +424,8 @@ fn hand_over<C: Catalog>(greeted: Greeted, house: House<C>, place: Place, peer: 
 /// What the administrator should hear of a session's end.
 fn farewell(ended: Ended, export: &str) -> Option<(&'static str, String)> {
     match ended {
-        Ended::ByClient | Ended::Stopped => None,
+        // A panic has an event of its own.
+        Ended::ByClient | Ended::Stopped | Ended::Panicked(_) => None,
         Ended::Gone => Some(("nbd.export.gone", format!("disconnected: {export} is no longer there"))),
         Ended::Violation(violation) => Some(("nbd.client.violation", format!("disconnected: {violation}"))),
         Ended::Stalled => Some((

@@ -8,16 +8,20 @@
 //! or the core's share used up, the rest of what was received waits, and nothing more is received until it has
 //! been decoded.
 //!
-//! However it ends, requests that run are finished first: a write that the engine has begun is never dropped.
+//! However it ends, requests that run are finished first: a write that the engine has begun is never dropped. When the client is gone without
+//! having asked to disconnect, those that still wait (for a ceiling, say) are cancelled.
 
 use crate::backing::Device;
+use crate::contained::Contained;
 use crate::facts::Watched;
 use crate::local::{Member, STALL_MAX, Stop};
 use crate::request::{Answer, Outcome, carry_out, held};
 use crate::slots::{SLOTS_MAX, Slots};
 use crate::transport::{Receiving, Sending, Transport};
 use forebay_base::Nanos;
+use forebay_base::panics::Panicked;
 use forebay_nbd::{Agreement, Command, Decoded, ErrorCode, Replies, Request, Transmission, Violation};
+use forebay_pool::Cancellation;
 use forebay_runtime::{Arena, BufMut, Rt, Sleep};
 use futures_util::future::select;
 use std::future::Future;
@@ -52,7 +56,7 @@ pub struct Counters {
 }
 
 /// How a session ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// The client said so, or hung up.
     ByClient,
@@ -63,6 +67,8 @@ pub enum Ended {
     Gone,
     /// The client kept memory that others waited for.
     Stalled,
+    /// A bug in the protocol.
+    Panicked(Panicked),
 }
 
 /// Serves one client until it ends.
@@ -80,16 +86,19 @@ pub async fn serve<D: Device>(
         [] => Input::Idle,
         bytes => Input::Holding { buffer: arena.copy(bytes), from: 0, to: bytes.len() },
     };
+    let cancellation = Cancellation::default();
+    let device = device.cancellable(&cancellation);
     let mut session = Session {
         start: |request, now| carry_out(device.clone(), arena.clone(), request, now),
+        cancellation,
         now: rt.now(),
         volume_bytes: agreement.export.size,
         watched,
         arena: arena.clone(),
         rt: rt.clone(),
         transport: transport.clone(),
-        decoder: Transmission::new(agreement),
-        replies: Replies::new(agreement.style),
+        decoder: Contained::new(Transmission::new(agreement)),
+        replies: Contained::new(Replies::new(agreement.style)),
         slots: Slots::new(),
         finished: Vec::new(),
         input,
@@ -143,8 +152,10 @@ struct Session<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> {
     arena: Arena,
     transport: Transport,
     start: S,
-    decoder: Transmission,
-    replies: Replies,
+    /// Of all requests.
+    cancellation: Cancellation,
+    decoder: Contained<Transmission>,
+    replies: Contained<Replies>,
     slots: Slots<F>,
     /// Empty between rounds; kept for its memory.
     finished: Vec<Outcome>,
@@ -178,6 +189,10 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
             self.now = self.rt.now();
             self.finish_requests(context);
             self.decode(context);
+            let panicked = self.decoder.panicked().or(self.replies.panicked());
+            if let Some(panicked) = panicked.filter(|_| self.ending.is_none()) {
+                self.cut(Ended::Panicked(panicked.clone()));
+            }
             let received = self.receive(context);
             let sent = self.send(context);
             if !received && !sent {
@@ -185,7 +200,7 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
             }
         }
         self.publish();
-        let Some(ended) = self.ending else { return Poll::Pending };
+        let Some(ended) = self.ending.clone() else { return Poll::Pending };
         if self.slots.len() > 0 {
             return Poll::Pending;
         }
@@ -209,13 +224,15 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
     /// Ends without a further word; what runs is finished all the same.
     fn cut(&mut self, why: Ended) {
         self.end(why);
+        self.cancellation.cancel();
         self.input = Input::Over;
         self.transport.shutdown();
         self.drop_replies();
     }
 
     fn drop_replies(&mut self) {
-        drop(self.replies.take_batch(&self.arena));
+        let arena = &self.arena;
+        drop(self.replies.call(|replies| replies.take_batch(arena)));
         self.member.release(std::mem::take(&mut self.held_by_replies));
     }
 
@@ -231,18 +248,20 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
         self.watched.answered(&asked, self.volume_bytes, now, result.is_ok());
         let mut released = held;
         match result {
-            Ok(Answer::Done) => self.replies.done(cookie, offset),
+            Ok(Answer::Done) => self.replies.call(|replies| replies.done(cookie, offset)),
             Ok(Answer::Data(data)) => {
                 // Held on, until it has been sent.
                 released = 0;
                 self.held_by_replies += held;
-                self.replies.data(cookie, offset, data);
+                self.replies.call(|replies| replies.data(cookie, offset, data));
             }
             Ok(Answer::Extents(extents)) => {
                 let extents = extents.iter().map(|extent| (extent.len, extent.mapped));
-                self.replies.block_status(cookie, offset, extents);
+                self.replies.call(|replies| replies.block_status(cookie, offset, extents));
             }
-            Err((code, message)) => self.replies.error(cookie, offset, code, &message),
+            Err((code, message)) => {
+                self.replies.call(|replies| replies.error(cookie, offset, code, &message))
+            }
         }
         self.member.release(released);
         if gone {
@@ -256,7 +275,7 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
             let between_requests = self.held_by_payload == 0;
             let blocked = self.slots.len() == REQUESTS_MAX
                 || self.member.control.held() >= BYTES_MAX
-                || self.replies.header_bytes() >= REPLIES_MAX;
+                || self.replies.call(|replies| replies.header_bytes()) >= REPLIES_MAX;
             if between_requests && (blocked || !self.member.has_room(context.waker())) {
                 // A request that finishes or a batch that is sent wakes the task; for the core's memory there is a limit.
                 if !blocked {
@@ -265,9 +284,13 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
                 return;
             }
             let mut bytes = &buffer[*from..*to];
-            let decoded = self.decoder.decode(&mut bytes, &self.arena);
+            let arena = &self.arena;
+            let decoded = self.decoder.call(|decoder| {
+                let decoded = decoder.decode(&mut bytes, arena);
+                Some((decoded, decoder.receiving()))
+            });
             *from = *to - bytes.len();
-            let payload = self.decoder.receiving();
+            let Some((decoded, payload)) = decoded else { break };
             match decoded {
                 Ok(Some(Decoded::Request(request))) => {
                     // Its payload, if it has one, is accounted to the request from here on.
@@ -276,7 +299,9 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
                 }
                 Ok(Some(Decoded::Refused(refused))) => {
                     self.done.requests += 1;
-                    self.replies.error(refused.cookie, refused.offset, refused.code, refused.message);
+                    self.replies.call(|replies| {
+                        replies.error(refused.cookie, refused.offset, refused.code, refused.message)
+                    });
                 }
                 Ok(None) => {
                     self.member.hold(payload - self.held_by_payload);
@@ -299,7 +324,8 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
         self.done.requests += 1;
         if matches!(self.ending, Some(Ended::Stopped | Ended::Gone)) {
             let message = "the server is shutting down, or the volume is no longer there";
-            return self.replies.error(request.cookie, request.offset, ErrorCode::Shutdown, message);
+            let Request { cookie, offset, .. } = request;
+            return self.replies.call(|replies| replies.error(cookie, offset, ErrorCode::Shutdown, message));
         }
         match request.command {
             Command::Read { len } => self.done.bytes_read += u64::from(len),
@@ -345,6 +371,7 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
             _ => {
                 self.input = Input::Over;
                 self.end(Ended::ByClient);
+                self.cancellation.cancel();
             }
         }
         true
@@ -365,11 +392,13 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
                     self.cut(Ended::ByClient);
                 }
             }
-            if self.replies.is_empty() {
+            if self.replies.call(|replies| replies.is_empty()) {
                 return sent;
             }
             self.held_by_sending = std::mem::take(&mut self.held_by_replies);
-            self.sending = Some(self.transport.send(self.replies.take_batch(&self.arena)));
+            let arena = &self.arena;
+            let batch = self.replies.call(|replies| replies.take_batch(arena));
+            self.sending = Some(self.transport.send(batch));
         }
     }
 

@@ -18,7 +18,7 @@ use super::unit::Units;
 use crate::event::{Events, Reporter};
 use crate::local::Local;
 use crate::server::Stoppers;
-use forebay_iscsi::{Discovered, TargetsWanted};
+use forebay_iscsi::{Algorithm, Discovered, TargetsWanted};
 use forebay_pool::{Error, ErrorKind, Severity};
 use forebay_runtime::{Completer, Cores, Listener, Rt, Stream, completion};
 use futures_channel::oneshot;
@@ -48,6 +48,14 @@ pub struct Portal {
     pub group: u16,
 }
 
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct IscsiConfig {
+    pub portals: Vec<Portal>,
+    /// The weakest algorithm by which an initiator may prove its secret.
+    pub chap_minimum: Algorithm,
+}
+
 /// A running server. Dropping it leaves it running; [`IscsiServer::stop`] ends it.
 pub struct IscsiServer {
     registry: Arc<Registry>,
@@ -65,6 +73,7 @@ struct House<V: Volumes> {
     access: Arc<dyn Access>,
     /// As bound, for discovery.
     portals: Arc<Vec<Portal>>,
+    chap_minimum: Algorithm,
 }
 
 impl<V: Volumes> Clone for House<V> {
@@ -75,6 +84,7 @@ impl<V: Volumes> Clone for House<V> {
             volumes: self.volumes.clone(),
             access: self.access.clone(),
             portals: self.portals.clone(),
+            chap_minimum: self.chap_minimum,
         }
     }
 }
@@ -84,14 +94,15 @@ impl<V: Volumes> Clone for House<V> {
 struct HalfOpen(RefCell<VecDeque<(u64, Completer<()>)>>);
 
 impl IscsiServer {
-    /// Starts a server for whom `access` lets in, on all of `portals` or on none.
+    /// Starts a server for whom `access` lets in, on all portals of `config` or on none.
     pub async fn start<V: Volumes>(
         cores: Cores,
         volumes: V,
         access: Arc<dyn Access>,
-        portals: Vec<Portal>,
+        config: IscsiConfig,
         events: Events,
     ) -> Result<IscsiServer, Error> {
+        let IscsiConfig { portals, chap_minimum } = config;
         let addresses: Vec<SocketAddr> = portals.iter().map(check_portal).collect::<Result<_, _>>()?;
         let mut groups: Vec<u16> = portals.iter().map(|portal| portal.group).collect();
         groups.sort_unstable();
@@ -118,7 +129,14 @@ impl IscsiServer {
                 return;
             }
             let portals = Arc::new(bound);
-            let house = House { registry: house_registry, cores: house_cores, volumes, access, portals };
+            let house = House {
+                registry: house_registry,
+                cores: house_cores,
+                volumes,
+                access,
+                portals,
+                chap_minimum,
+            };
             for (listener, portal) in listeners.into_iter().zip(asked) {
                 let place = house.registry.admit().expect("a server that has just begun has room");
                 rt.spawn(welcome(rt.clone(), listener, portal.group, place, house.clone()));
@@ -282,17 +300,25 @@ async fn greet_in_time<V: Volumes>(
     }
     let stopped = rt.local::<Stoppers>().watch(house.registry.id);
     let (access, registry, cores) = (&*house.access, &house.registry, &house.cores);
-    let greeting = pin!(greet(rt, Door { access, registry, cores, portal_group: group }, stream));
+    let door = Door { access, registry, cores, portal_group: group, chap_minimum: house.chap_minimum };
+    let greeting = pin!(greet(rt, door, stream));
     let limits = select(select(rt.sleep(LOGIN_MAX), evicted), stopped);
     let outcome = select(greeting, limits).await;
     half_open.0.borrow_mut().retain(|(other, _)| *other != id);
     let seconds = LOGIN_MAX.as_secs();
+    let named =
+        |initiator: Option<String>| initiator.map_or(peer.to_owned(), |name| format!("{name} at {peer}"));
     let (code, object, message) = match outcome {
         Either::Left((Ok(greeted), _)) => return Some(greeted),
         Either::Left((Err(Parted::ByClient), _)) => return None,
-        Either::Left((Err(Parted::Refused(violation, initiator)), _)) => {
-            let object = initiator.as_ref().map_or(peer.to_owned(), |name| format!("{name} at {peer}"));
-            ("iscsi.login.refused", object, format!("disconnected: {violation}"))
+        Either::Left((Err(Parted::Refused { violation, initiator, cause }), _)) => {
+            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+            ("iscsi.login.refused", named(initiator), format!("disconnected: {violation}{cause}"))
+        }
+        Either::Left((Err(Parted::Panicked(panicked, initiator)), _)) => {
+            let object = named(initiator);
+            house.registry.reporter.panicked(rt, "iscsi.session.panicked", &object, &panicked);
+            return None;
         }
         Either::Right((Either::Left((Either::Left(_), _)), _)) => (
             "iscsi.client.slow",
@@ -314,7 +340,7 @@ async fn greet_in_time<V: Volumes>(
 fn hand_over<V: Volumes>(greeted: Greeted, house: House<V>, place: Place) {
     let Greeted { stream, established, leftover, listed } = greeted;
     let detached = stream.detach();
-    let House { registry, cores, volumes, access, portals } = house;
+    let House { registry, cores, volumes, access, portals, .. } = house;
     let home = listed.who.home;
     cores.clone().core(home).run(move |rt| {
         let who = listed.who.clone();
@@ -334,8 +360,10 @@ fn hand_over<V: Volumes>(greeted: Greeted, house: House<V>, place: Place) {
             let beginning = Beginning { client, stream, established, leftover, member, address, counters };
             let ended = serve(beginning, tell).await;
             drop(listed);
-            if let Some(message) = obituary(ended) {
-                let object = format!("{} at {}", who.initiator, who.peer);
+            let object = format!("{} at {}", who.initiator, who.peer);
+            if let Ended::Panicked(panicked) = &ended {
+                registry.reporter.panicked(&rt, "iscsi.session.panicked", &object, panicked);
+            } else if let Some(message) = obituary(ended) {
                 let message = match &who.target[..] {
                     "" => format!("its discovery session ended: {message}"),
                     target => format!("its session with {target} ended: {message}"),
@@ -368,7 +396,8 @@ fn discover(
 /// What the administrator should hear of a session's end.
 fn obituary(ended: Ended) -> Option<String> {
     Some(match ended {
-        Ended::Logout | Ended::Told(_) => return None,
+        // A panic has an event of its own.
+        Ended::Logout | Ended::Told(_) | Ended::Panicked(_) => return None,
         Ended::Lost(None) => "it closed the connection without logging out".into(),
         Ended::Lost(Some(os)) => {
             format!("the connection broke: {}", std::io::Error::from_raw_os_error(os))

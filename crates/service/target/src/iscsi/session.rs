@@ -4,21 +4,29 @@
 //! to the protocol, start what came of it, receive, send. Commands run concurrently in reusable slots; while one
 //! batch of PDUs is being sent the next one collects.
 //!
-//! **Memory.** Commands that run, and answers that wait for the initiator, hold at most [`BYTES_MAX`] before more input is
-//! looked at, and all sessions of a core share what [`crate::local`] gives them. Data that writes still gather are
-//! bounded by the command window; more is asked for only while that share lasts ([`Session::solicit`]). Input goes on
-//! being read while a write gathers data, for only input can end that.
+//! **Memory.** Commands that run, and answers that wait for the initiator, hold at most [`BYTES_MAX`] before the next command begins, and all
+//! sessions of a core share what [`crate::local`] gives them. Commands that are complete wait in a queue then, and input goes on being
+//! read: it may say that they are aborted, or that the initiator is gone. What waits there or still gathers data is bounded by the command window;
+//! more data is asked for only while it is less than [`BYTES_MAX`] and that share lasts ([`Session::solicit`]). Input also goes on being
+//! read while a write gathers data, for only input can end that.
 //!
-//! However a session ends, commands that run are finished first: a write that the engine has begun is never dropped.
+//! However a session ends, commands that run are finished first: a write that the engine has begun is never dropped. Those that still wait
+//! for a ceiling or their turn are cancelled: their initiator gets no answers any more. Should the protocol panic, the session ends in the same way.
 
 use super::access::Volumes;
 use super::mail::{Address, Farewell, Mail};
 use super::route::{Client, Outcome, Work, held, work};
+use crate::contained::Contained;
 use crate::local::{Member, STALL_MAX, Stop};
 use crate::session::{BYTES_MAX, Counters};
 use crate::slots::Slots;
 use forebay_base::Nanos;
-use forebay_iscsi::{Action, Closed, Command, Discovered, Established, Tag, TargetsWanted, Violation};
+use forebay_base::panics::Panicked;
+use forebay_iscsi::wire::status;
+use forebay_iscsi::{
+    Action, Closed, Command, Completion as Completed, Discovered, Established, Session as Protocol, Tag,
+    TargetsWanted, Violation,
+};
 use forebay_runtime::{Arena, BufMut, Completion, NetError, Rt, Sleep, Stream};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -40,7 +48,7 @@ const RECEIVED_MAX: usize = 256 << 10;
 const LINGER: Duration = Duration::from_secs(5);
 
 /// How a session ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
     Logout,
     /// The connection broke, or the initiator closed it, without a logout.
@@ -55,6 +63,8 @@ pub enum Ended {
     /// The initiator is not to see this target any more.
     Revoked,
     Told(Farewell),
+    /// A bug in the protocol or the device server.
+    Panicked(Panicked),
 }
 
 /// What a session begins with.
@@ -85,13 +95,15 @@ pub async fn serve<V: Volumes>(
         start: |asked| work(client.clone(), asked),
         client: &client,
         discover,
-        protocol: forebay_iscsi::Session::new(&established, rt.now()),
+        protocol: Contained::new(Protocol::new(&established, rt.now())),
         arena,
         now: rt.now(),
         rt: rt.clone(),
         stream,
         slots: Slots::new(),
         finished: Vec::new(),
+        ready: VecDeque::new(),
+        ready_bytes: 0,
         asking: VecDeque::new(),
         input,
         receive_len: RECEIVED_MIN,
@@ -128,6 +140,10 @@ enum Input {
     Over,
 }
 
+fn data_len(command: &Command) -> u64 {
+    command.data.iter().map(|part| part.len() as u64).sum()
+}
+
 /// Counted in a round, published at its end.
 #[derive(Default)]
 struct Done {
@@ -140,7 +156,7 @@ struct Session<'a, V: Volumes, F: Future<Output = Outcome>, S: Fn(Work) -> F, T>
     start: S,
     client: &'a Client<V>,
     discover: T,
-    protocol: forebay_iscsi::Session,
+    protocol: Contained<Protocol>,
     arena: Arena,
     rt: Rt,
     /// When this round began.
@@ -149,6 +165,9 @@ struct Session<'a, V: Volumes, F: Future<Output = Outcome>, S: Fn(Work) -> F, T>
     slots: Slots<F>,
     /// Empty between rounds; kept for its memory.
     finished: Vec<Outcome>,
+    /// Commands that begin when others have ended, in their order, and the bytes of their data.
+    ready: VecDeque<Command>,
+    ready_bytes: u64,
     /// Writes that want to know how much of their data to ask for, and how much that is.
     asking: VecDeque<(Tag, u64)>,
     input: Input,
@@ -191,6 +210,9 @@ where
         loop {
             self.finish_work(context);
             self.feed(context);
+            if let Some(panicked) = self.protocol.panicked().filter(|_| self.ending.is_none()) {
+                self.cut(Ended::Panicked(panicked.clone()));
+            }
             let received = self.receive(context);
             let sent = self.send(context);
             if !received && !sent {
@@ -198,7 +220,7 @@ where
             }
         }
         self.publish();
-        let Some(ended) = self.ending else { return Poll::Pending };
+        let Some(ended) = self.ending.clone() else { return Poll::Pending };
         if self.slots.len() == 0 && self.sending.is_none() {
             return Poll::Ready(ended);
         }
@@ -215,7 +237,11 @@ where
 
     /// Takes no more, and ends when what runs is finished and what is queued is sent. The first reason stands.
     fn end(&mut self, why: Ended) {
-        self.ending.get_or_insert(why);
+        if self.ending.is_none() {
+            self.ending = Some(why);
+            self.client.cancel_all();
+            self.drop_ready(|_| true);
+        }
         self.input = Input::Over;
     }
 
@@ -223,7 +249,8 @@ where
     fn cut(&mut self, why: Ended) {
         self.end(why);
         self.stream.shutdown();
-        drop(self.protocol.take_batch(&self.arena));
+        let arena = &self.arena;
+        drop(self.protocol.call(|protocol| protocol.take_batch(arena)));
         self.member.release(std::mem::take(&mut self.held_by_output));
     }
 
@@ -232,17 +259,17 @@ where
             match mail {
                 Mail::Abort(volume) => {
                     let client = self.client;
-                    self.protocol.abort(|lun| client.is_volume(lun, volume));
+                    self.protocol.call(|protocol| protocol.abort(|lun| client.is_volume(lun, volume)));
                 }
                 Mail::AccessChanged => {
                     if self.ending.is_none() && !self.client.access_changed() {
-                        self.protocol.drop_session();
+                        self.protocol.call(Protocol::drop_session);
                         self.end(Ended::Revoked);
                     }
                 }
                 Mail::End(farewell) => {
                     if self.ending.is_none() {
-                        self.protocol.drop_session();
+                        self.protocol.call(Protocol::drop_session);
                         self.end(Ended::Told(farewell));
                     }
                 }
@@ -259,9 +286,9 @@ where
                 Some(_) => {
                     // An initiator is not silent whose words wait here to be heard.
                     if matches!(self.input, Input::Holding { .. }) {
-                        self.protocol.set_heard(now);
+                        self.protocol.call(|protocol| protocol.set_heard(now));
                     }
-                    self.protocol.handle_timeout(now);
+                    self.protocol.call(|protocol| protocol.handle_timeout(now));
                     // It may have given the initiator up.
                     self.keepalive = None;
                     self.act();
@@ -269,7 +296,7 @@ where
                 }
                 None => {}
             }
-            let at = self.protocol.next_timeout();
+            let Some(at) = self.protocol.call(|protocol| Some(protocol.next_timeout())) else { break };
             let (_, timer) = self.keepalive.insert((at, self.rt.sleep_until(at)));
             if Pin::new(timer).poll(context).is_pending() {
                 return;
@@ -290,7 +317,7 @@ where
 
     fn answer(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::Completed { tag, completion, held } => {
+            Outcome::Completed { tag, completion, held, panicked } => {
                 self.running -= held;
                 let answer: u64 = completion.data_in.iter().map(|part| part.len() as u64).sum();
                 let kept = answer.min(held);
@@ -298,12 +325,15 @@ where
                 self.member.release(held - kept);
                 // Held on, until it has been sent.
                 self.held_by_output += kept;
-                self.protocol.complete(tag, completion);
+                self.protocol.call(|protocol| protocol.complete(tag, completion));
+                if let Some(panicked) = panicked {
+                    self.cut(Ended::Panicked(panicked));
+                }
             }
             Outcome::Managed { id, answer, is_cold_reset } => {
-                self.protocol.managed(id, answer);
+                self.protocol.call(|protocol| protocol.managed(id, answer));
                 if is_cold_reset && self.ending.is_none() {
-                    self.protocol.drop_session();
+                    self.protocol.call(Protocol::drop_session);
                     self.end(Ended::ColdReset);
                 }
             }
@@ -313,10 +343,14 @@ where
     /// Gives received bytes to the protocol, unless too much is held already.
     fn feed(&mut self, context: &mut Context) {
         let has_room = self.member.has_room(context.waker());
-        let short = !has_room || self.running + self.held_by_output + self.held_by_sending >= BYTES_MAX;
-        self.protocol.set_memory_short(short);
-        let held = self.running + self.held_by_output + self.held_by_sending;
-        let busy = held >= BYTES_MAX || self.protocol.output_bytes() >= OUTPUT_MAX;
+        let short = !has_room || self.held() >= BYTES_MAX;
+        let output_bytes = self.protocol.call(|protocol| {
+            protocol.set_memory_short(short);
+            protocol.output_bytes()
+        });
+        // An initiator that does not take its answers is not listened to.
+        let unsent = self.held_by_output + self.held_by_sending;
+        let busy = unsent >= BYTES_MAX || output_bytes >= OUTPUT_MAX;
         // A write that gathers data goes on doing so: only input can end it.
         let starved = !has_room && self.held_by_gathering == 0;
         let mut waits = false;
@@ -326,7 +360,8 @@ where
                 waits = !busy;
             } else {
                 let mut bytes = &buffer[*from..*to];
-                self.protocol.handle_input(self.now, &mut bytes, &self.arena);
+                let (now, arena) = (self.now, &self.arena);
+                self.protocol.call(|protocol| protocol.handle_input(now, &mut bytes, arena));
                 self.input = Input::Idle;
                 self.act();
             }
@@ -341,37 +376,34 @@ where
 
     /// Lets writes ask for their data, as far as there is memory for them; one always may.
     fn solicit(&mut self, has_room: bool) {
-        while let Some(&(tag, wanted)) = self.asking.front() {
-            let expected = self.protocol.memory() + self.protocol.awaited();
+        while let Some(&(tag, wanted)) = self.asking.front().filter(|_| self.ending.is_none()) {
+            let gathering = self.protocol.call(|protocol| protocol.memory() + protocol.awaited());
+            let expected = gathering + self.ready_bytes;
             if expected > 0 && (!has_room || expected + wanted > BYTES_MAX) {
                 return;
             }
             self.asking.pop_front();
-            self.protocol.solicit(tag, wanted);
+            self.protocol.call(|protocol| protocol.solicit(tag, wanted));
             self.act();
         }
     }
 
+    /// Bytes of commands that run, and of answers.
+    fn held(&self) -> u64 {
+        self.running + self.held_by_output + self.held_by_sending
+    }
+
     /// Does what the protocol wants done.
     fn act(&mut self) {
-        while let Some(action) = self.protocol.poll_action() {
-            match action {
-                Action::Command(command) => self.begin(command),
-                Action::Solicit { tag, lun, cdb, .. } => {
-                    self.asking.push_back((tag, self.client.data_out_len(lun, &cdb)));
-                }
-                Action::Forget(tag) => self.asking.retain(|(asked, _)| *asked != tag),
-                Action::Abort(tag) => self.client.set_aborted(tag),
-                Action::Manage { id, function, lun } => self.launch(Work::Manage { id, function, lun }),
-                Action::FindTargets(wanted) => self.protocol.targets(&(self.discover)(&wanted)),
-                Action::Close(Closed::Logout) => self.end(Ended::Logout),
-                Action::Close(Closed::Silent) => self.cut(Ended::Silent),
-                Action::Close(Closed::Violation(violation)) => self.end(Ended::Violation(violation)),
-                // Whoever dropped it has said why.
-                Action::Close(Closed::Dropped) => {}
+        loop {
+            self.take_actions();
+            if self.held() >= BYTES_MAX {
+                break;
             }
+            let Some(command) = self.ready.pop_front() else { break };
+            self.begin(command);
         }
-        let gathering = self.protocol.memory();
+        let gathering = self.protocol.call(|protocol| protocol.memory());
         if gathering > self.held_by_gathering {
             self.member.hold(gathering - self.held_by_gathering);
         } else {
@@ -380,12 +412,62 @@ where
         self.held_by_gathering = gathering;
     }
 
+    fn take_actions(&mut self) {
+        while let Some(action) = self.protocol.call(Protocol::poll_action) {
+            match action {
+                Action::Command(command) => {
+                    let bytes = data_len(&command);
+                    self.ready_bytes += bytes;
+                    self.member.hold(bytes);
+                    self.ready.push_back(command);
+                    if self.ending.is_some() {
+                        self.drop_ready(|_| true);
+                    }
+                }
+                Action::Solicit { tag, lun, cdb, .. } => {
+                    self.asking.push_back((tag, self.client.data_out_len(lun, &cdb)));
+                }
+                Action::Forget(tag) => self.asking.retain(|(asked, _)| *asked != tag),
+                Action::Abort(tag) => {
+                    self.client.cancel(tag);
+                    self.drop_ready(|waiting| waiting == tag);
+                }
+                Action::Manage { id, function, lun } => self.launch(Work::Manage { id, function, lun }),
+                Action::FindTargets(wanted) => {
+                    let targets = (self.discover)(&wanted);
+                    self.protocol.call(|protocol| protocol.targets(&targets));
+                }
+                Action::Close(Closed::Logout) => self.end(Ended::Logout),
+                Action::Close(Closed::Silent) => self.cut(Ended::Silent),
+                Action::Close(Closed::Violation(violation)) => self.end(Ended::Violation(violation)),
+                // Whoever dropped it has said why.
+                Action::Close(Closed::Dropped) => {}
+            }
+        }
+    }
+
+    /// Ends commands that have not begun.
+    fn drop_ready(&mut self, which: impl Fn(Tag) -> bool) {
+        type Commands = VecDeque<Command>;
+        let (dropped, stay): (Commands, Commands) =
+            self.ready.drain(..).partition(|command| which(command.tag));
+        self.ready = stay;
+        for command in dropped {
+            let bytes = data_len(&command);
+            self.ready_bytes -= bytes;
+            self.member.release(bytes);
+            let completion = Completed { status: status::TASK_ABORTED, ..Completed::default() };
+            self.protocol.call(|protocol| protocol.complete(command.tag, completion));
+        }
+    }
+
     fn begin(&mut self, command: Command) {
+        let (bytes, held) = (data_len(&command), held(&command));
         self.done.commands += 1;
-        self.done.bytes_written += command.data.iter().map(|part| part.len() as u64).sum::<u64>();
-        let held = held(&command);
+        self.done.bytes_written += bytes;
+        self.ready_bytes -= bytes;
         self.running += held;
-        self.member.hold(held);
+        self.member.hold(held - bytes);
         self.launch(Work::Command(command));
     }
 
@@ -443,14 +525,16 @@ where
                     self.cut(Ended::Lost(error.os));
                 }
             }
-            if !self.protocol.has_output() {
+            if !self.protocol.call(|protocol| protocol.has_output()) {
                 // What was held for answers that are not sent (of aborted commands) is held no longer.
                 let unsent = std::mem::take(&mut self.held_by_output);
                 self.member.release(unsent);
                 return sent || unsent > 0;
             }
             self.held_by_sending = std::mem::take(&mut self.held_by_output);
-            self.sending = Some(self.stream.send(self.protocol.take_batch(&self.arena)));
+            let arena = &self.arena;
+            let batch = self.protocol.call(|protocol| protocol.take_batch(arena));
+            self.sending = Some(self.stream.send(batch));
         }
     }
 

@@ -1,14 +1,15 @@
-//! Do initiators that fall silent lose their place, and only they?
+//! Do initiators that fall silent lose their place, and only they? Are guesses slowed, and only they?
 //! Method: the server on an executor whose network is in memory and whose clock jumps to the next timer.
 
 use crate::house::{Disks, Host, MemoryDisk, Table, mapping};
 use crate::network::World;
 use crate::support::{HOST, read, wanted, write};
-use forebay_iscsi::initiator::{Event, Login, ScsiRequest, Session};
-use forebay_iscsi::{KEEPALIVE_AFTER, KEEPALIVE_LIMIT, Parameters};
+use forebay_iscsi::initiator::{Event, Login, LoginError, ScsiRequest, Session, Wanted};
+use forebay_iscsi::{Algorithm, KEEPALIVE_AFTER, KEEPALIVE_LIMIT, Parameters};
 use forebay_pool::Event as PoolEvent;
 use forebay_runtime::{Cores, Executor, Rt, Stream};
-use forebay_target::{IscsiServer, LOGIN_MAX, Portal, Proof};
+use forebay_target::{IscsiConfig, IscsiServer, LOGIN_MAX, Portal, Proof};
+use futures_util::future::{join, join_all};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,7 +33,8 @@ fn with_server<F: Future<Output = ()> + 'static>(
         let sink = Arc::new(move |event| sink.lock().unwrap().push(event));
         let portals = vec![Portal { listen: "127.0.0.1:1".into(), group: 1 }];
         let disks = Disks(Arc::new(disks));
-        let server = IscsiServer::start(cores, disks, Arc::new(table), portals, sink).await.unwrap();
+        let config = IscsiConfig { portals, chap_minimum: Algorithm::Md5 };
+        let server = IscsiServer::start(cores, disks, Arc::new(table), config, sink).await.unwrap();
         let server = Rc::new(server);
         test(rt, server.clone(), events).await;
         server.stop().await;
@@ -48,16 +50,21 @@ struct Client {
 
 impl Client {
     async fn open(rt: &Rt, number: u8) -> Client {
-        let stream = rt.connect("127.0.0.1:1").await.unwrap();
         let mut wanted = wanted(HOST);
         wanted.isid[5] = number;
         wanted.parameters = Parameters { header_digest: false, data_digest: false, ..Parameters::TARGET };
+        Client::log_in(rt, wanted).await.unwrap()
+    }
+
+    async fn log_in(rt: &Rt, wanted: Wanted) -> Result<Client, LoginError> {
+        let stream = rt.connect("127.0.0.1:1").await.unwrap();
         let mut login = Login::new(wanted);
         loop {
             stream.send(login.take_batch(rt.arena())).await.unwrap();
             let (bytes, count) = stream.recv(rt.buffer(4096)).await;
-            if let Some(connected) = login.handle_input(&mut &bytes[..count.unwrap()]).unwrap() {
-                return Client { rt: rt.clone(), stream, session: Session::new(&connected) };
+            let Ok(count @ 1..) = count else { return Err(LoginError::Nonsense("nothing: it hung up")) };
+            if let Some(connected) = login.handle_input(&mut &bytes[..count])? {
+                return Ok(Client { rt: rt.clone(), stream, session: Session::new(&connected) });
             }
         }
     }
@@ -103,6 +110,39 @@ fn a_client_that_does_not_log_in_is_disconnected_in_time() {
         assert_eq!(count, Ok(0));
         assert_eq!(rt.now().since(begun), LOGIN_MAX.as_nanos() as u64);
         assert!(events.lock().unwrap()[0].message.contains("did not log in within 15 s"));
+    });
+}
+
+/// Of guesses that come all at once ten are looked at, and from then on one a second. A host that has been in from there comes in at once.
+#[test]
+fn guesses_are_slowed_and_hosts_are_not() {
+    with_server(|rt, _, events| async move {
+        let _host = Client::open(&rt, 1).await;
+        let begun = rt.now();
+        let guess = |number: usize| {
+            let rt = rt.clone();
+            async move {
+                let result = Client::log_in(&rt, wanted(&format!("iqn.guess{number}"))).await;
+                let seconds = rt.now().since(begun) / 1_000_000_000;
+                matches!(result, Err(LoginError::Refused(0x0201))).then_some(seconds)
+            }
+        };
+        let host = async {
+            for number in 2..9 {
+                rt.sleep(Duration::from_millis(1700)).await;
+                let before = rt.now();
+                let _again = Client::open(&rt, number).await;
+                assert_eq!(rt.now(), before);
+            }
+        };
+        let (guesses, ()) = join(join_all((0..100).map(guess)), host).await;
+        let looked_at: Vec<u64> = guesses.into_iter().flatten().collect();
+        let per_second = |second| looked_at.iter().filter(|at| **at == second).count();
+        assert_eq!(per_second(0), 10, "{looked_at:?}");
+        assert!((1..LOGIN_MAX.as_secs()).all(|second| per_second(second) == 1), "{looked_at:?}");
+        assert!(looked_at.len() <= 10 + 15, "the limit of a login's time ends the others");
+        let events = events.lock().unwrap();
+        assert_eq!(events.iter().filter(|event| event.code == "iscsi.login.slowed").count(), 1);
     });
 }
 
