@@ -94,7 +94,8 @@ impl Appliance {
         self.daemon.attach_nbd(Arc::new(Desk(nbd.clone())));
         self.nbd = Some(nbd);
         let (cores, engine) = (self.cores.clone(), self.engine.clone());
-        let iscsi = iscsi::start(&self.daemon, cores, engine, &options.iscsi, self.events.sink())?;
+        let (portals, minimum) = (&options.iscsi, options.iscsi_chap_minimum);
+        let (iscsi, warning) = iscsi::start(&self.daemon, cores, engine, portals, minimum, &self.events)?;
         let addresses = Addresses {
             http: self.daemon.http().to_string(),
             nbd: nbd_address,
@@ -122,6 +123,9 @@ impl Appliance {
             addresses.iscsi.join(" "),
             socket.display()
         ));
+        if let Some(warning) = warning {
+            say(&format!("forebay: warning: {warning}"));
+        }
         if let Some((certificate, fingerprint)) = self.daemon.http_authority() {
             let certificate = certificate.display();
             say(&format!("forebay: HTTPS goes by the authority in {certificate}, SHA-256 {fingerprint}"));

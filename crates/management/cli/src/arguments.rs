@@ -148,6 +148,9 @@ pub struct Serve {
     /// Where iSCSI initiators connect; given several times, each is a path of its own. Only known hosts may log in
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:3260", action = clap::ArgAction::Append)]
     pub iscsi: Vec<String>,
+    /// The weakest CHAP algorithm that proves an iSCSI host's secret: `sha256` refuses initiators that know MD5 only
+    #[arg(long, value_name = "ALGORITHM", value_enum, default_value_t = ChapAlgorithm::Md5)]
+    pub iscsi_chap_minimum: ChapAlgorithm,
     /// Engine cores [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub shards: Option<u32>,
@@ -163,6 +166,13 @@ pub struct Serve {
     /// Admit only NBD clients with a certificate from this authority, PEM
     #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
     pub nbd_tls_ca: Option<PathBuf>,
+}
+
+/// From the weakest to the strongest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ChapAlgorithm {
+    Md5,
+    Sha256,
 }
 
 /// Whether a promise may be made that the pool cannot keep.

@@ -31,6 +31,7 @@ mod trash;
 mod users;
 mod validate;
 
+pub use arguments::ChapAlgorithm;
 pub use daemon::{Daemon, Scratch};
 pub use disks::DiskModel;
 pub use failure::{Exit, Failure};
@@ -61,6 +62,8 @@ pub struct ServeOptions {
     pub nbd: String,
     /// `HOST:PORT` of each iSCSI portal, in the order of their portal groups.
     pub iscsi: Vec<String>,
+    /// The weakest algorithm of CHAP over iSCSI.
+    pub iscsi_chap_minimum: ChapAlgorithm,
     /// Engine cores; `None`: one per CPU.
     pub cores: Option<usize>,
     /// Bytes for cached blocks; `None`: a quarter of the machine's.
@@ -200,6 +203,7 @@ fn serve_options(data: Option<PathBuf>, options: arguments::Serve) -> ServeOptio
         https: options.https,
         nbd: options.nbd,
         iscsi: options.iscsi,
+        iscsi_chap_minimum: options.iscsi_chap_minimum,
         cores: options.shards.map(|shards| shards as usize),
         memory_bytes: options.memory,
         nbd_tls,
@@ -246,6 +250,7 @@ mod tests {
         for line in [
             "serve --data d --listen 127.0.0.1:0 --nbd 127.0.0.1:0 --shards 2 --memory 4G",
             "serve --data d --iscsi 127.0.0.1:0 --iscsi 127.0.0.1:3261",
+            "serve --iscsi-chap-minimum sha256",
             "serve --nbd-tls-cert c --nbd-tls-key k --nbd-tls-ca a",
             "demo --data d",
             "pool create tank --layout mirror a b",

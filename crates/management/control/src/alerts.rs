@@ -39,6 +39,13 @@ pub struct Told {
     pub at_unix_ms: u64,
 }
 
+/// Hosts without a secret, and the portals at which other machines can use their names.
+#[derive(Default)]
+pub struct Exposed {
+    pub portals: Vec<String>,
+    pub hosts: Vec<String>,
+}
+
 pub struct Quota {
     pub project: String,
     pub used: u64,
@@ -54,6 +61,7 @@ pub struct View {
     pub quotas: Vec<Quota>,
     pub violations: Vec<Violation>,
     pub told: Vec<Told>,
+    pub exposed: Exposed,
     /// The end of the certificate that was given.
     pub certificate_ends_unix_ms: Option<u64>,
 }
@@ -90,6 +98,7 @@ pub fn found(view: &View) -> Vec<Alert> {
     found.volumes(&view.volumes);
     view.violations.iter().for_each(|violation| found.violation(violation));
     view.quotas.iter().for_each(|quota| found.quota(quota));
+    found.exposed(&view.exposed);
     found.certificate(view.certificate_ends_unix_ms);
     let mut alerts = found.alerts;
     alerts.sort_by(|a, b| (a.severity, &a.id).cmp(&(b.severity, &b.id)));
@@ -429,6 +438,30 @@ impl Found {
                 command: format!("forebay project show {project}"),
             },
         );
+    }
+
+    fn exposed(&mut self, exposed: &Exposed) {
+        let Exposed { portals, hosts } = exposed;
+        if portals.is_empty() {
+            return;
+        }
+        for host in hosts {
+            self.add(
+                "host.without_secret",
+                Warning,
+                "hosts",
+                host,
+                Words {
+                    cause: format!(
+                        "Host {host} is let in by its initiator name alone, and iSCSI listens on {}.",
+                        portals.join(", ")
+                    ),
+                    impact: "Every machine that reaches this address and knows the name can read and overwrite its volumes.",
+                    action: "Give the host a CHAP secret, here and in its initiator, or listen on loopback only.",
+                    command: format!("forebay host set {host} --chap USER"),
+                },
+            );
+        }
     }
 
     fn certificate(&mut self, ends: Option<u64>) {

@@ -166,6 +166,14 @@ fn promises_quotas_and_certificates() {
     };
     assert_eq!((quota(89), quota(90)), (vec![], one("project.quota:tank/p", Warning)));
     assert_eq!(quota(100), one("project.quota:tank/p", Critical));
+    let exposed = |portals: &[&str], hosts: &[&str]| {
+        let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+        let exposed = Exposed { portals: words(portals), hosts: words(hosts) };
+        ids(&View { exposed, ..View::default() })
+    };
+    assert_eq!(exposed(&[], &["esx1"]), vec![]);
+    assert_eq!(exposed(&["0.0.0.0:3260"], &[]), vec![]);
+    assert_eq!(exposed(&["0.0.0.0:3260"], &["esx1"]), one("host.without_secret:esx1", Warning));
     let ends = |days: u64| {
         ids(&View {
             now_unix_ms: 50 * DAY_MS,

@@ -138,7 +138,7 @@ impl Daemon {
         Daemon::start_with(place, "serve", &["--listen", http, "--nbd", nbd, "--iscsi", "127.0.0.1:0"])
     }
 
-    fn start_with(place: &Place, verb: &str, more: &[&str]) -> Daemon {
+    pub fn start_with(place: &Place, verb: &str, more: &[&str]) -> Daemon {
         let log = place.path().join("stderr");
         let errors = File::options().create(true).append(true).open(&log).expect("a log can be made");
         let mut command = program();
@@ -390,6 +390,15 @@ impl Nbd {
         let mut head = [0; 16];
         self.stream.read_exact(&mut head).expect("a reply");
         u32::from_be_bytes(head[4..8].try_into().expect("four bytes"))
+    }
+
+    /// Sends a write, and does not wait for its reply.
+    pub fn send_write(&mut self, offset: u64, data: &[u8]) {
+        let mut bytes = Vec::new();
+        let header = client::RequestHeader { flags: 0, kind: 1, cookie: 1, offset, len: data.len() as u64 };
+        header.encode(Style::Simple, &mut bytes);
+        bytes.extend(data);
+        self.stream.write_all(&bytes).expect("the server reads");
     }
 
     /// The error number with which a write is refused; 0 when it is not.

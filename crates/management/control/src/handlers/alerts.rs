@@ -1,7 +1,7 @@
 //! What is wrong now: gathers what alerts come from, and looks now and then by itself, so that it is known since when something is wrong.
 
 use super::pools;
-use crate::alerts::{Quota, TOLD_MS, Told, View, Violation, found};
+use crate::alerts::{Exposed, Quota, TOLD_MS, Told, View, Violation, found};
 use crate::events::now_unix_ms;
 use crate::request::{Answered, Ask, ok};
 use crate::{Shared, convert};
@@ -70,6 +70,10 @@ async fn view(shared: &Shared) -> View {
         quotas: quotas.collect(),
         violations,
         told: told.collect(),
+        exposed: Exposed {
+            portals: shared.iscsi.get().map(|iscsi| iscsi.portals_beyond_loopback()).unwrap_or_default(),
+            hosts: shared.access.hosts_without_secret(),
+        },
         certificate_ends_unix_ms: shared.front().certificate_ends_unix_ms,
         pools,
     }
