@@ -133,10 +133,11 @@ impl Script {
                 let bytes = if c & 1 == 0 { CHALLENGE.to_vec() } else { vec![b; usize::from(b) * 8] };
                 self.pair("CHAP_C", &values::hexadecimal(&bytes));
             }
-            // One unknown key of any length, as often as wanted.
+            // One unknown key of any length, around the bound or far beyond.
             6 => {
-                let name = "X".repeat(usize::from(b) % 70);
-                (0..u32::from(a) * 3).for_each(|_| self.pair(&name, ["", "y"][usize::from(c & 1)]));
+                let name = "X".repeat(usize::from(b & 0x7f) % 70);
+                let count = if b & 0x80 == 0 { u32::from(a % 40) } else { u32::from(a) * 3 };
+                (0..count).for_each(|_| self.pair(&name, ["", "y"][usize::from(c & 1)]));
             }
             7 | 8 => {
                 let (name, value) = (NAMES[usize::from(a % 32)], VALUES[usize::from(b % 32)]);

@@ -279,7 +279,7 @@ pub mod tests {
     #[test]
     fn an_initiator_sees_its_host_s_volumes_and_its_groups_and_no_others() {
         let volumes = [volume(1, "Tank", "a", 0), volume(2, "Tank", "b", 1), volume(3, "other", "c", 0)];
-        let content = Content {
+        let mut content = Content {
             hosts: vec![host("1", &["iqn.x", "iqn.y"]), host("2", &["iqn.z"])],
             groups: vec![Group {
                 id: "g".into(),
