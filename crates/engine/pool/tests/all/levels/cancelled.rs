@@ -2,7 +2,7 @@
 
 use super::{BLOCK, CAPPED, on_pool};
 use forebay_base::MIB;
-use forebay_pool::{Cancellation, IoError, Volume};
+use forebay_pool::{Cancellation, IoError, Setting, SyncPolicy, Volume, VolumeChange};
 use futures_util::FutureExt;
 use futures_util::future::{join, join_all};
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn a_cancelled_write_has_changed_nothing_or_is_whole() {
 
         // Others do not wait for the time of those that did not come.
         let now = pool.rt.now();
-        assert!(pool.write(&volume, 511).await);
+        assert!(pool.write(&volume, 300).await);
         assert!(pool.rt.now() < now.after(Duration::from_millis(120)));
 
         pool.cap(1_000_000).await;
@@ -56,6 +56,9 @@ fn every_kind_of_request_can_be_cancelled_while_it_waits() {
     on_pool(|pool| async move {
         pool.cap(20).await;
         let info = pool.volume("a", Some(CAPPED)).await;
+        // Otherwise a flush asks for nothing.
+        let sync = VolumeChange { sync: Setting::Own(SyncPolicy::Standard), ..VolumeChange::default() };
+        pool.engine.volume_set("tank/a", sync).await.expect("set");
         let volume = Volume::open(&pool.rt, info.id).unwrap();
         assert!(pool.write(&volume, 0).await);
         let cancellation = Cancellation::default();
