@@ -8,6 +8,7 @@
 
 mod disk;
 mod file;
+mod local_socket;
 mod net;
 mod registry;
 mod ring;
