@@ -90,7 +90,7 @@ fn main() {
     let listen = arguments.next().unwrap_or("127.0.0.1:10809".into());
     let megabytes: u64 = arguments.next().map_or(256, |text| text.parse().expect("a number of megabytes"));
     let (cores, _running) = uring::start(1).unwrap_or_else(|error| panic!("{error}"));
-    let config = NbdConfig { listen, tls: None };
+    let config = NbdConfig::plain(listen);
     let events = Arc::new(|event| eprintln!("{event:?}"));
     let server = NbdServer::start(cores, Memory { size: megabytes << 20 }, config, events);
     let server = uring::block_on(|_| server).unwrap_or_else(|error| panic!("{error}"));

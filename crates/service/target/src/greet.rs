@@ -2,17 +2,29 @@
 //!
 //! Runs on core 0. Reads only when the protocol needs bytes, so a client can make the server keep no more than one
 //! receive buffer beyond what the protocol keeps. The time limit is the caller's.
+//!
+//! **Lists.** Finding out which exports there are costs a look at every volume. It is done once for all clients that ask
+//! within [`LIST_PAUSE`], and their answers are made of that one list, [`LIST_PAGE`] names at a time: a client that asks again
+//! and again, or does not read, takes neither the core nor the machine's memory.
 
 use crate::backing::{Catalog, Found};
+use crate::server::{HANDSHAKE_MAX, PER_EXPORT};
 use crate::tls::{TlsFailure, TlsServer, TlsStream};
 use crate::transport::Transport;
+use forebay_base::Nanos;
 use forebay_nbd::{Action, Agreement, Handshake, Refusal, TlsMode, Violation};
 use forebay_pool::ErrorKind;
-use forebay_runtime::{NetError, Rt, Stream};
+use forebay_runtime::{Completer, NetError, Rt, Stream, completion};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Received at a time: options are small.
 const RECEIVED: usize = 4096;
+/// From one look at all volumes to the next: ten thousand take some milliseconds, so a tenth of a core is the most.
+const LIST_PAUSE: Duration = Duration::from_millis(100);
+/// Names in one part of an answer: 64 KiB with names of 44 bytes, and 4 MiB with the longest.
+const LIST_PAGE: usize = 1024;
 
 /// A client and what it is to be served with.
 pub struct Greeted {
@@ -37,15 +49,21 @@ impl From<NetError> for Parted {
     }
 }
 
-pub async fn greet<C: Catalog>(
-    rt: &Rt,
-    catalog: &C,
-    tls: Option<&TlsServer>,
-    stream: Stream,
-) -> Result<Greeted, Parted> {
+/// What a negotiation needs to know.
+pub struct Door<'a, C> {
+    pub catalog: &'a C,
+    pub tls: Option<&'a TlsServer>,
+    pub lists: &'a Rc<Lists>,
+    /// How long the negotiation may take; grows with the exports that the client is told of.
+    pub limit: &'a Cell<Duration>,
+}
+
+pub async fn greet<C: Catalog>(rt: &Rt, door: Door<'_, C>, stream: Stream) -> Result<Greeted, Parted> {
+    let Door { catalog, tls, lists, limit } = door;
     let mut handshake = Handshake::new(if tls.is_some() { TlsMode::Required } else { TlsMode::Off });
     let mut transport = Transport::Plain(stream);
     let mut found = None;
+    let mut names = Names::default();
     loop {
         let Some(action) = handshake.poll_action() else {
             let (buffer, count) = transport.recv(rt.buffer(RECEIVED)).await;
@@ -57,7 +75,7 @@ pub async fn greet<C: Catalog>(
         };
         match action {
             Action::Send(bytes) => {
-                // A list of many thousand exports is larger than the largest buffer.
+                // Part of a list with the longest names is larger than the largest buffer.
                 for part in bytes.chunks(1 << 20) {
                     transport.send(vec![rt.arena().copy(part).freeze()]).await?;
                 }
@@ -70,7 +88,18 @@ pub async fn greet<C: Catalog>(
                 Err(error) if error.kind == ErrorKind::Stopped => handshake.found(Err(Refusal::Stopping)),
                 Err(error) => handshake.found(Err(Refusal::Unknown(error.to_string()))),
             },
-            Action::List => handshake.listed(&catalog.list().await.unwrap_or_default()),
+            Action::List { skip } => {
+                if skip == 0 {
+                    names = list(rt, lists, catalog).await;
+                    let exports = u32::try_from(names.len()).unwrap_or(u32::MAX);
+                    limit.set(limit.get().max(HANDSHAKE_MAX + PER_EXPORT * exports));
+                }
+                let end = names.len().min(skip + LIST_PAGE);
+                handshake.listed(&names[skip..end], end == names.len());
+                if end == names.len() {
+                    names = Names::default();
+                }
+            }
             Action::StartTls => {
                 let server = tls.expect("the protocol offers TLS only when it is configured");
                 let Transport::Plain(stream) = transport else {
@@ -89,5 +118,42 @@ pub async fn greet<C: Catalog>(
                 return Err(why.map_or(Parted::ByClient, Parted::Violation));
             }
         }
+    }
+}
+
+/// The exports at one moment.
+type Names = Rc<[String]>;
+
+/// Who waits for a list of a server's exports.
+#[derive(Default)]
+pub struct Lists {
+    waiting: RefCell<Vec<Completer<Names>>>,
+    is_running: Cell<bool>,
+    last: Cell<Option<Nanos>>,
+}
+
+/// What there is, as of a moment after the question.
+async fn list<C: Catalog>(rt: &Rt, lists: &Rc<Lists>, catalog: &C) -> Names {
+    let (done, names) = completion();
+    lists.waiting.borrow_mut().push(done);
+    if !lists.is_running.replace(true) {
+        rt.spawn(gather(rt.clone(), lists.clone(), catalog.clone()));
+    }
+    names.await
+}
+
+/// Answers all who wait, until there are none.
+async fn gather<C: Catalog>(rt: Rt, lists: Rc<Lists>, catalog: C) {
+    loop {
+        if let Some(last) = lists.last.get() {
+            rt.sleep_until(last.after(LIST_PAUSE)).await;
+        }
+        let waiting = lists.waiting.take();
+        if waiting.is_empty() {
+            return lists.is_running.set(false);
+        }
+        let names: Names = catalog.list().await.unwrap_or_default().into();
+        lists.last.set(Some(rt.now()));
+        waiting.into_iter().for_each(|done| done.complete(names.clone()));
     }
 }

@@ -5,17 +5,18 @@
 //! one batch of replies is being sent the next one collects; so the busier the client, the larger the batches.
 //!
 //! Backpressure is by not reading: with [`REQUESTS_MAX`] requests running, [`BYTES_MAX`] held, [`REPLIES_MAX`] unsent
-//! or the core's share used up, the rest of what was received waits, and nothing more is received until it has
-//! been decoded.
+//! or its part of the core's memory used up ([`crate::local`]), the rest of what was received waits, and nothing more is
+//! received until it has been decoded.
 //!
 //! However it ends, requests that run are finished first: a write that the engine has begun is never dropped.
 
+use crate::admission::Place;
 use crate::backing::Device;
 use crate::facts::Watched;
-use crate::local::{Member, STALL_MAX, Stop};
+use crate::local::{Member, Stop};
 use crate::request::{Answer, Outcome, carry_out, held};
 use crate::slots::{SLOTS_MAX, Slots};
-use crate::transport::{Receiving, Sending, Transport};
+use crate::transport::{Outbox, Receiving, Sending, Transport};
 use forebay_base::Nanos;
 use forebay_nbd::{Agreement, Command, Decoded, ErrorCode, Replies, Request, Transmission, Violation};
 use forebay_runtime::{Arena, BufMut, Rt, Sleep};
@@ -61,8 +62,10 @@ pub enum Ended {
     Stopped,
     /// The volume is no longer there.
     Gone,
-    /// The client kept memory that others waited for.
+    /// The client was too slow with what it had begun.
     Stalled,
+    /// It had taken no answer when others needed its place.
+    Displaced,
 }
 
 /// Serves one client until it ends.
@@ -72,7 +75,7 @@ pub async fn serve<D: Device>(
     device: D,
     agreement: &Agreement,
     leftover: &[u8],
-    member: Member,
+    (member, place): (Member, &mut Place),
     (counters, watched): (Arc<Counters>, Rc<Watched>),
 ) -> Ended {
     let arena = rt.arena().clone();
@@ -94,12 +97,14 @@ pub async fn serve<D: Device>(
         finished: Vec::new(),
         input,
         receive_len: RECEIVED_MIN,
+        outbox: Outbox::default(),
         sending: None,
         held_by_replies: 0,
         held_by_sending: 0,
         held_by_payload: 0,
-        stall: None,
         member,
+        place,
+        settled: false,
         counters,
         done: Done::default(),
         ending: None,
@@ -134,7 +139,7 @@ struct Done {
     bytes_written: u64,
 }
 
-struct Session<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> {
+struct Session<'a, F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> {
     rt: Rt,
     /// When this turn of the round began: what it takes up came then, what it finishes was ready then.
     now: Nanos,
@@ -150,14 +155,16 @@ struct Session<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> {
     finished: Vec<Outcome>,
     input: Input,
     receive_len: usize,
+    outbox: Outbox,
     sending: Option<Sending>,
     /// Bytes held by data in `replies`, by the batch being sent, and by the payload being received.
     held_by_replies: u64,
     held_by_sending: u64,
     held_by_payload: u64,
-    /// Runs while this session waits for the core's memory.
-    stall: Option<Sleep>,
     member: Member,
+    place: &'a mut Place,
+    /// It has taken answers, and goes on: it stays.
+    settled: bool,
     counters: Arc<Counters>,
     done: Done,
     ending: Option<Ended>,
@@ -165,7 +172,7 @@ struct Session<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> {
     linger: Option<Sleep>,
 }
 
-impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
+impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<'_, F, S> {
     fn round(&mut self, context: &mut Context) -> Poll<Ended> {
         self.member.control.register(context.waker());
         if let Some(why) = self.member.control.stopped() {
@@ -173,6 +180,13 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
                 Stop::Server => self.end(Ended::Stopped),
                 Stop::Stalled => self.cut(Ended::Stalled),
             }
+        }
+        if self.member.control.has_halted() && self.settled {
+            self.settled = false;
+            self.place.unsettle();
+        }
+        if !self.settled && self.place.poll_displaced(context).is_ready() {
+            self.cut(Ended::Displaced);
         }
         loop {
             self.now = self.rt.now();
@@ -215,6 +229,7 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
     }
 
     fn drop_replies(&mut self) {
+        self.outbox.clear();
         drop(self.replies.take_batch(&self.arena));
         self.member.release(std::mem::take(&mut self.held_by_replies));
     }
@@ -252,28 +267,30 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
 
     fn decode(&mut self, context: &mut Context) {
         while let Input::Holding { buffer, from, to } = &mut self.input {
-            // A payload that has begun is accounted for, and goes on.
+            // A payload that has begun is accounted for, and goes on. What finishes or is sent wakes the task.
             let between_requests = self.held_by_payload == 0;
-            let blocked = self.slots.len() == REQUESTS_MAX
-                || self.member.control.held() >= BYTES_MAX
-                || self.replies.header_bytes() >= REPLIES_MAX;
-            if between_requests && (blocked || !self.member.has_room(context.waker())) {
-                // A request that finishes or a batch that is sent wakes the task; for the core's memory there is a limit.
-                if !blocked {
-                    self.watch_stall(context);
-                }
+            if between_requests
+                && (self.slots.len() == REQUESTS_MAX
+                    || self.member.control.held() >= BYTES_MAX
+                    || self.replies.header_bytes() >= REPLIES_MAX)
+            {
                 return;
             }
             let mut bytes = &buffer[*from..*to];
-            let decoded = self.decoder.decode(&mut bytes, &self.arena);
+            let member = &self.member;
+            let has_room = |command: &Command| member.has_room(held(command), context.waker());
+            let decoded = self.decoder.decode(&mut bytes, &self.arena, has_room);
             *from = *to - bytes.len();
             let payload = self.decoder.receiving();
             match decoded {
                 Ok(Some(Decoded::Request(request))) => {
                     // Its payload, if it has one, is accounted to the request from here on.
                     self.member.release(std::mem::take(&mut self.held_by_payload));
+                    self.member.control.input.end();
                     self.begin(request);
                 }
+                // The task is woken when there is memory for it.
+                Ok(Some(Decoded::Postponed)) => return,
                 Ok(Some(Decoded::Refused(refused))) => {
                     self.done.requests += 1;
                     self.replies.error(refused.cookie, refused.offset, refused.code, refused.message);
@@ -281,6 +298,9 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
                 Ok(None) => {
                     self.member.hold(payload - self.held_by_payload);
                     self.held_by_payload = payload;
+                    if payload > 0 {
+                        self.member.control.input.begin();
+                    }
                     self.input = Input::Idle;
                 }
                 Ok(Some(Decoded::Disconnect)) => {
@@ -292,7 +312,6 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
                 }
             }
         }
-        self.stall = None;
     }
 
     fn begin(&mut self, request: Request) {
@@ -313,16 +332,6 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
         }
     }
 
-    /// Ends others that keep memory without need, when this session has waited long enough for it.
-    fn watch_stall(&mut self, context: &mut Context) {
-        let rt = &self.rt;
-        let stall = self.stall.get_or_insert_with(|| rt.sleep(STALL_MAX));
-        while Pin::new(&mut *stall).poll(context).is_ready() {
-            self.member.end_stalled(self.rt.now());
-            *stall = self.rt.sleep(STALL_MAX);
-        }
-    }
-
     /// Receives when there is nothing to decode; true when something came. A server that stops goes on receiving while it
     /// finishes, to tell the client why.
     fn receive(&mut self, context: &mut Context) -> bool {
@@ -334,7 +343,7 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
         let Poll::Ready((buffer, result)) = Pin::new(receiving).poll(context) else { return false };
         match result {
             Ok(count) if count > 0 => {
-                self.member.control.progressed(self.rt.now());
+                self.member.control.input.moved(count as u64);
                 if count == buffer.len() {
                     self.receive_len = (buffer.len() * 2).min(RECEIVED_MAX);
                 } else if count < buffer.len() / 4 {
@@ -350,32 +359,44 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
         true
     }
 
-    /// Sends everything that is ready in one batch, one batch at a time; true when one went out.
+    /// Sends everything that is ready in one batch, one batch at a time; true when something went out.
     fn send(&mut self, context: &mut Context) -> bool {
         let mut sent = false;
         loop {
             if let Some(sending) = &mut self.sending {
-                let Poll::Ready(result) = Pin::new(sending).poll(context) else { return sent };
+                let Poll::Ready(result) = Pin::new(sending).poll(context) else {
+                    self.member.control.output.begin();
+                    return sent;
+                };
                 self.sending = None;
-                self.member.release(std::mem::take(&mut self.held_by_sending));
-                self.member.control.progressed(self.rt.now());
+                self.member.control.output.end();
                 sent = true;
                 if result.is_err() {
                     // Nobody listens any more.
                     self.cut(Ended::ByClient);
+                } else if !self.settled && self.outbox.is_empty() {
+                    self.settled = true;
+                    if !self.place.settle() {
+                        self.cut(Ended::Displaced);
+                    }
                 }
+                let done = if self.outbox.is_empty() { u64::MAX } else { self.outbox.piece_bytes() };
+                let released = self.held_by_sending.min(done);
+                self.held_by_sending -= released;
+                self.member.release(released);
             }
-            if self.replies.is_empty() {
-                return sent;
+            if self.outbox.is_empty() {
+                if self.replies.is_empty() {
+                    return sent;
+                }
+                self.held_by_sending = std::mem::take(&mut self.held_by_replies);
+                self.outbox.fill(self.replies.take_batch(&self.arena));
             }
-            self.held_by_sending = std::mem::take(&mut self.held_by_replies);
-            self.sending = Some(self.transport.send(self.replies.take_batch(&self.arena)));
+            self.sending = self.outbox.take_piece().map(|piece| self.transport.send(piece));
         }
     }
 
     fn publish(&mut self) {
-        let awaits_client = self.sending.is_some() || self.held_by_payload > 0;
-        self.member.control.set_awaits_client(awaits_client);
         let done = std::mem::take(&mut self.done);
         if done.requests > 0 {
             self.counters.requests.fetch_add(done.requests, Ordering::Relaxed);

@@ -18,4 +18,4 @@ mod unit;
 
 pub use access::{Access, Disk, Mapping, Proof, Unknown, Volumes};
 pub use registry::IscsiSession;
-pub use server::{HALF_OPEN_MAX, IscsiServer, LOGIN_MAX, Portal};
+pub use server::{IscsiConfig, IscsiServer, LOGIN_MAX, Portal};

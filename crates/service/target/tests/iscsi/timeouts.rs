@@ -5,10 +5,11 @@ use crate::house::{Disks, Host, MemoryDisk, Table, mapping};
 use crate::network::World;
 use crate::support::{HOST, read, wanted, write};
 use forebay_iscsi::initiator::{Event, Login, ScsiRequest, Session};
+use forebay_iscsi::wire::task_function;
 use forebay_iscsi::{KEEPALIVE_AFTER, KEEPALIVE_LIMIT, Parameters};
 use forebay_pool::Event as PoolEvent;
 use forebay_runtime::{Cores, Executor, Rt, Stream};
-use forebay_target::{IscsiServer, LOGIN_MAX, Portal, Proof};
+use forebay_target::{BYTES_MAX, IscsiServer, LOGIN_MAX, PACE_TIME, Portal, Proof};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -48,7 +49,7 @@ struct Client {
 
 impl Client {
     async fn open(rt: &Rt, number: u8) -> Client {
-        let stream = rt.connect("127.0.0.1:1").await.unwrap();
+        let stream = rt.connect(&format!("10.0.{}.1:1", number / 2)).await.unwrap();
         let mut wanted = wanted(HOST);
         wanted.isid[5] = number;
         wanted.parameters = Parameters { header_digest: false, data_digest: false, ..Parameters::TARGET };
@@ -159,5 +160,90 @@ fn memory_that_is_kept_without_progress_is_taken_back() {
         assert!((Duration::from_secs(29)..Duration::from_secs(100)).contains(&waited), "{waited:?}");
         assert_eq!(server.sessions().len(), 1, "those that kept it have gone, by whichever limit");
         assert!(!events.lock().unwrap().is_empty());
+    });
+}
+
+/// An initiator asks for 64 MiB and takes nothing: what it is answered waits in the disk, not in memory. One that waits can be
+/// aborted, the others come in their order, and an initiator that does not go on taking them is disconnected.
+#[test]
+fn answers_wait_for_their_initiator_on_the_disk() {
+    const READS: usize = 16;
+    const LEN: usize = 4 << 20;
+    with_server(|rt, server, events| async move {
+        let mut client = Client::open(&rt, 1).await;
+        assert_eq!(client.call(ScsiRequest::default()).await, 2, "POWER ON");
+        let before = rt.arena().bytes_out();
+        let itts: Vec<u32> = (0..READS).map(|_| client.session.command(read(0, LEN)).unwrap()).collect();
+        client.send().await;
+        rt.sleep(Duration::from_secs(1)).await;
+        let held = rt.arena().bytes_out() - before;
+        assert!(held as u64 <= BYTES_MAX + LEN as u64 + (1 << 20), "{held}");
+        // Of the last two, which wait, one is not wanted any more.
+        let (last, aborted) = (itts[READS - 1], itts[READS - 2]);
+        let cmd_sn = client.session.next_cmd_sn().wrapping_sub(2);
+        let asked = client.session.manage(task_function::ABORT_TASK, 0, aborted, cmd_sn);
+        client.send().await;
+        let mut answered = Vec::new();
+        while answered.last() != Some(&last) {
+            match client.event().await.expect("the server goes on") {
+                Event::Completed { itt, status: 0, data_in, .. } => {
+                    assert_eq!(data_in.iter().map(|part| part.len()).sum::<usize>(), LEN);
+                    answered.push(itt);
+                }
+                Event::TaskAnswered { itt, response: 0 } if itt == asked => {}
+                Event::Pinged => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let expected: Vec<u32> = itts.iter().copied().filter(|&itt| itt != aborted).collect();
+        assert_eq!(answered, expected);
+        let begun = rt.now();
+        for _ in 0..READS {
+            client.session.command(read(0, LEN)).unwrap();
+        }
+        client.send().await;
+        while !server.sessions().is_empty() {
+            rt.sleep(Duration::from_secs(1)).await;
+        }
+        // By whichever limit: it does not answer pings either.
+        assert!(Duration::from_nanos(rt.now().since(begun)) <= PACE_TIME + Duration::from_secs(7));
+        assert_eq!(events.lock().unwrap().len(), 1);
+    });
+}
+
+/// A write is asked for its data, and they do not come, but for a byte now and then and answers to pings.
+#[test]
+fn an_initiator_that_trickles_data_is_disconnected() {
+    with_server(|rt, server, events| async move {
+        let mut client = Client::open(&rt, 1).await;
+        assert_eq!(client.call(ScsiRequest::default()).await, 2, "POWER ON");
+        let announced = forebay_iscsi::pdu::ScsiCommand {
+            flags: 0xa1,
+            itt: client.session.next_cmd_sn(),
+            expected_len: 8 << 20,
+            cmd_sn: client.session.next_cmd_sn(),
+            cdb: crate::support::cdb(0x8a, 0, 8 << 20),
+            ..Default::default()
+        };
+        client.session.set_next_cmd_sn(announced.cmd_sn.wrapping_add(1));
+        client.session.raw().bytes(announced.encode(), &[]);
+        client.send().await;
+        let begun = rt.now();
+        // It is asked for its data, which this side does not know of, and answers pings.
+        let mut bytes = rt.buffer(64 << 10);
+        loop {
+            let (received, count) = client.stream.recv(bytes).await;
+            bytes = received;
+            match count {
+                Ok(1..) => client.session.ping(&[]),
+                _ => break,
+            };
+            rt.sleep(Duration::from_secs(10)).await;
+            client.send().await;
+        }
+        let took = Duration::from_nanos(rt.now().since(begun));
+        assert!(took <= PACE_TIME + Duration::from_secs(15), "{took:?}");
+        assert!(server.sessions().is_empty());
+        assert!(events.lock().unwrap()[0].message.contains("less than 1024 KiB"));
     });
 }

@@ -242,7 +242,7 @@ impl Served {
         let (cores, running) = uring::start(2).expect("io_uring works here");
         let disks = vec![MemoryDisk::new("pool/a", 0, size), MemoryDisk::new("pool/b", 1, size)];
         let events = Arc::new(Mutex::default());
-        let config = NbdConfig { listen: "127.0.0.1:0".into(), tls };
+        let config = NbdConfig { tls, ..NbdConfig::plain("127.0.0.1:0") };
         let server = start(&cores, House(Arc::new(disks.clone())), config, &events).unwrap();
         Served { server, disks, events, cores, _running: running }
     }
