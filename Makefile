@@ -112,6 +112,7 @@ nightly:
 	  'e2e=$(E2E)' \
 	  'api=testing/api/run --server $(FOREBAY) --examples 200 --seed 2' \
 	  'guest=$(E2E) guest-long' \
+	  'hostile=$(E2E) hostile' \
 	  'import=$(TARGET)/release/forebay-bench --import' \
 	  'bench=$(BENCH) --json $(TARGET)/bench.json' \
 	  'parity=$(BENCH) --parity' \

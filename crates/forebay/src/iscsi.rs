@@ -10,21 +10,23 @@ use forebay_iscsi::{Chap, Secret};
 use forebay_pool::{Ceiling, Engine};
 use forebay_runtime::Cores;
 use forebay_scsi::{BlockFormat, Lun};
-use forebay_target::{Access, Events, IscsiServer, Mapping, Portal, Proof, Unknown};
+use forebay_target::{Access, Events, IscsiConfig, IscsiServer, Mapping, Portal, Proof, Unknown};
 use std::sync::Arc;
 
-/// Listens on all of `addresses` and attaches the server to management.
+/// Listens on all of `addresses`, for so many clients, and attaches the server to management.
 pub fn start(
     daemon: &Daemon,
     cores: Cores,
     engine: Engine,
     addresses: &[String],
+    clients: usize,
     events: Events,
 ) -> Result<Arc<IscsiServer>, Failure> {
     let portal = |(listen, group): (&String, u16)| Portal { listen: listen.clone(), group };
     let portals = addresses.iter().zip(1..).map(portal).collect();
     let access = Arc::new(Doorman(daemon.access()));
-    let starting = IscsiServer::start(cores, engine, access, portals, events);
+    let config = IscsiConfig { portals, connections_max: clients };
+    let starting = IscsiServer::start(cores, engine, access, config, events);
     let waiting =
         format!("{} is in use; waiting in case its owner was killed just now", addresses.join(", "));
     let server = Arc::new(daemon.block_on_telling(starting, &waiting).map_err(problem)?);

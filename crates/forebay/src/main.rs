@@ -5,6 +5,7 @@
 mod appliance;
 mod check;
 mod demo;
+mod descriptors;
 mod iscsi;
 mod live;
 mod load;

@@ -36,7 +36,7 @@ fn credentials(user: &str, secret: &str) -> Credentials {
     Credentials { user: user.into(), secret: Secret::new(secret).expect("a secret of valid length") }
 }
 
-struct Initiator {
+pub struct Initiator {
     stream: TcpStream,
     session: Session,
     arena: Arena,
@@ -61,7 +61,7 @@ impl Initiator {
     }
 
     /// Logs in by name alone.
-    fn named(portal: &str, name: &str) -> Initiator {
+    pub fn named(portal: &str, name: &str) -> Initiator {
         Initiator::log_in(portal, wanted(name)).unwrap_or_else(|error| panic!("{name}: {error:?}"))
     }
 
@@ -86,7 +86,7 @@ impl Initiator {
     }
 
     /// What REPORT LUNS says.
-    fn luns(&mut self) -> Vec<u16> {
+    pub fn luns(&mut self) -> Vec<u16> {
         let mut cdb = [0; 16];
         (cdb[0], cdb[8]) = (0xa0, 16);
         let request = ScsiRequest { cdb, expected_in: 4096, ..ScsiRequest::default() };

@@ -4,6 +4,7 @@
 mod command_line;
 mod common;
 mod disks;
+mod doors;
 mod full;
 mod http;
 mod iscsi;

@@ -142,8 +142,9 @@ pub struct Serve {
     /// HTTPS on this host, too
     #[arg(long)]
     pub https: bool,
-    /// Where NBD clients connect; port 0 takes a free one. Beyond this host only with TLS
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10809")]
+    /// Where NBD clients connect: an address, of which port 0 takes a free one, and beyond this host only with TLS; unix:PATH, a
+    /// socket that only the daemon's user can open; or off
+    #[arg(long, value_name = "HOST:PORT|unix:PATH|off", default_value = "127.0.0.1:10809")]
     pub nbd: String,
     /// Where iSCSI initiators connect; given several times, each is a path of its own. Only known hosts may log in
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:3260", action = clap::ArgAction::Append)]
