@@ -66,6 +66,8 @@ pub async fn greet<C: Catalog>(rt: &Rt, door: Door<'_, C>, stream: Stream) -> Re
     let mut names = Names::default();
     loop {
         let Some(action) = handshake.poll_action() else {
+            // libnbd sends an option in parts: its list of ten thousand exports took half an hour.
+            transport.acknowledge();
             let (buffer, count) = transport.recv(rt.buffer(RECEIVED)).await;
             match count? {
                 0 => return Err(Parted::ByClient),

@@ -34,8 +34,8 @@ use std::time::Duration;
 
 /// Time from connection to agreement, TLS included.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
-/// Time to ask about one export of a list: some questions and answers, each a way to the client and back.
-pub const PER_EXPORT: Duration = Duration::from_millis(10);
+/// Time to ask about one export of a list: five questions and answers over a network of 20 ms.
+pub const PER_EXPORT: Duration = Duration::from_millis(100);
 /// Pause after a failed accept (out of descriptors, say), so that it is not repeated in a loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

@@ -76,6 +76,14 @@ impl Transport {
         }
     }
 
+    /// See [`Stream::acknowledge`].
+    pub fn acknowledge(&self) {
+        match self {
+            Transport::Plain(stream) => stream.acknowledge(),
+            Transport::Tls(tls) => tls.stream().acknowledge(),
+        }
+    }
+
     /// Ends both directions at once.
     pub fn shutdown(&self) {
         match self {

@@ -160,6 +160,25 @@ impl StreamBackend for UringStream {
         }
     }
 
+    fn acknowledge(&self) {
+        if let Some(socket) = &*self.socket.borrow()
+            && matches!(socket.peer, Peer::Net(_))
+        {
+            let (one, level) = (1i32, libc::IPPROTO_TCP);
+            let len = size_of_val(&one) as libc::socklen_t;
+            // SAFETY: the descriptor is open, and the number lives across the call. Where it fails, the peer waits.
+            unsafe {
+                libc::setsockopt(
+                    socket.fd.as_raw_fd(),
+                    level,
+                    libc::TCP_QUICKACK,
+                    (&raw const one).cast(),
+                    len,
+                )
+            };
+        }
+    }
+
     fn peer(&self) -> String {
         match self.socket.borrow().as_ref().map(|socket| socket.peer) {
             None => "detached".into(),

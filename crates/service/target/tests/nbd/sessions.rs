@@ -287,7 +287,6 @@ fn strangers_keep_nobody_out() {
     for client in &mut agreed[..50] {
         assert!(client.reply().is_none(), "it has made room");
     }
-    eventually(|| served.events.lock().unwrap().iter().any(|e| e.message.contains("taken no answer")));
     // And whoever has done something stays: an address's share is what it gets.
     let share = CONNECTIONS_MAX / ADDRESS_SHARE;
     for client in agreed.iter_mut().rev().take(share - 3) {
