@@ -8,7 +8,7 @@
 //! sim replay  --seed S [--image K | --row NAME] [--bug NAME] [--events] [options of the run]
 //! ```
 //!
-//! All take `--threads N` (default 2). Exit status 0: nothing was found (planted: everything was). Every failure prints
+//! All take `--threads N` (default: one for each processor). Exit status 0: nothing was found (planted: everything was). Every failure prints
 //! its seed, the commit and the command that makes it happen again.
 
 use forebay_base::planted::{self, Bug};
@@ -92,7 +92,8 @@ fn main() -> ExitCode {
 
 fn run() -> Result<bool, String> {
     let mut arguments = Arguments::parse()?;
-    let threads = arguments.number("threads", 2)? as usize;
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = arguments.number("threads", processors as u64)? as usize;
     match arguments.verb.as_str() {
         "crash" => {
             let first = arguments.number("seed", 0)?;
