@@ -3,6 +3,7 @@
 
 mod command_line;
 mod common;
+mod connections;
 mod disks;
 mod full;
 mod http;

@@ -4,6 +4,7 @@
 //! when is remembered ([`Since`]), and that is forgotten with the alert. What is told by events alone (a disk that is slow, but may not be taken
 //! out) counts as long as it was told of late.
 
+use crate::directory::Trouble;
 use forebay_api::AlertSeverity::{self, Critical, Info, Warning};
 use forebay_api::{Alert, AlertObject, Disk, DiskState, Layout, Pool, PoolState, Volume, show_size};
 use std::collections::BTreeMap;
@@ -56,6 +57,8 @@ pub struct View {
     pub told: Vec<Told>,
     /// The end of the certificate that was given.
     pub certificate_ends_unix_ms: Option<u64>,
+    /// Why the data directory cannot be written.
+    pub directory: Option<Trouble>,
 }
 
 /// Since when alerts are, by id.
@@ -91,6 +94,7 @@ pub fn found(view: &View) -> Vec<Alert> {
     view.violations.iter().for_each(|violation| found.violation(violation));
     view.quotas.iter().for_each(|quota| found.quota(quota));
     found.certificate(view.certificate_ends_unix_ms);
+    found.directory(view.directory.as_ref());
     let mut alerts = found.alerts;
     alerts.sort_by(|a, b| (a.severity, &a.id).cmp(&(b.severity, &b.id)));
     alerts.dedup_by(|a, b| a.id == b.id);
@@ -442,6 +446,18 @@ impl Found {
             cause,
             impact: "Browsers and programs refuse to connect when it has ended.",
             action: "Put a new one into the files that --http-cert and --http-key name; the daemon reads them at its start.",
+            command: String::new(),
+        });
+    }
+}
+
+impl Found {
+    fn directory(&mut self, trouble: Option<&Trouble>) {
+        let Some(Trouble { path, error, remedy }) = trouble else { return };
+        self.add("server.directory", Critical, "server", "directory", Words {
+            cause: format!("The daemon cannot write its data directory: {}: {error}.", path.display()),
+            impact: "Volumes are served, but the audit log, events and statistics are not kept, and users, tokens, hosts and pools cannot be changed.",
+            action: remedy,
             command: String::new(),
         });
     }

@@ -193,3 +193,17 @@ fn the_beginning_is_kept_as_long_as_it_lasts() {
     assert_eq!(look(10, false, &mut since), (true, None));
     assert_eq!(look(11, true, &mut since), (true, Some(11)));
 }
+
+#[test]
+fn a_data_directory_that_cannot_be_written_is_told_with_the_reason() {
+    let trouble = Trouble {
+        path: "/var/lib/forebay/tokens".into(),
+        error: "Operation not permitted".into(),
+        remedy: "Take the attribute off.",
+    };
+    let view = View { directory: Some(trouble), ..View::default() };
+    assert_eq!(ids(&view), one("server.directory:directory", Critical));
+    let alert = &found(&view)[0];
+    assert!(alert.cause.contains("/var/lib/forebay/tokens: Operation not permitted"), "{}", alert.cause);
+    assert_eq!(alert.action, "Take the attribute off.");
+}

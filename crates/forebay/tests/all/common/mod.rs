@@ -44,6 +44,11 @@ impl Place {
     pub fn data(&self) -> PathBuf {
         self.path().join("data")
     }
+    /// Makes the data directory before the daemon does.
+    pub fn make_data(&self) {
+        use std::os::unix::fs::DirBuilderExt;
+        fs::DirBuilder::new().mode(0o700).create(self.data()).expect("a directory can be made");
+    }
     /// A sparse file to serve as a disk.
     pub fn disk(&self, name: &str, bytes: u64) -> String {
         let path = self.path().join(name);

@@ -2,6 +2,7 @@
 
 use super::pools;
 use crate::alerts::{Quota, TOLD_MS, Told, View, Violation, found};
+use crate::directory::Trouble;
 use crate::events::now_unix_ms;
 use crate::request::{Answered, Ask, ok};
 use crate::{Shared, convert};
@@ -71,8 +72,15 @@ async fn view(shared: &Shared) -> View {
         violations,
         told: told.collect(),
         certificate_ends_unix_ms: shared.front().certificate_ends_unix_ms,
+        directory: trouble(shared).await,
         pools,
     }
+}
+
+/// Why the data directory cannot be written. Tries it where it could not be.
+async fn trouble(shared: &Shared) -> Option<Trouble> {
+    let dir = shared.dir.clone();
+    crate::blocking(move || Ok(dir.trouble())).await.unwrap_or_default()
 }
 
 /// Volumes that had less than they were promised in half of these seconds, with what was in the way last.
