@@ -29,6 +29,8 @@ pub enum DiskErrorKind {
     Io,
     /// The device is no longer there.
     Gone,
+    /// The device or file ends before it should; from then on it fails everything.
+    Shrunk,
     /// Nobody waits for the device any more, whatever it would say; see [`Watch::give_up`].
     GivenUp,
     /// The device takes its time, and the caller said that it has another way; see [`Disk::read_unless_late`].
@@ -59,6 +61,7 @@ impl fmt::Display for DiskError {
             DiskErrorKind::Unreadable => "sectors cannot be read",
             DiskErrorKind::Io => "the device reported an I/O error",
             DiskErrorKind::Gone => "the device is gone",
+            DiskErrorKind::Shrunk => "it has become shorter than it was",
             DiskErrorKind::GivenUp => "the device was given up",
             DiskErrorKind::Late => "the device takes much longer than others",
             DiskErrorKind::NoSpace => "the file system under it is full",
@@ -110,6 +113,15 @@ impl fmt::Display for OpenError {
             OpenError::Io(error) => f.write_str(error),
         }
     }
+}
+
+/// Who uses a disk that is to be overwritten, and what else holds its bytes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Users {
+    /// How something other than this process uses it, and how to end that: "mounted at /srv; …".
+    pub other: Option<String>,
+    /// By [`Geometry::identity`], disks that hold some of the same bytes, and their names: partitions, loop devices, the file below one.
+    pub overlaps: Vec<(u64, String)>,
 }
 
 /// One request to a device. The request owns its buffers until the device is done with them.

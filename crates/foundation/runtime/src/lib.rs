@@ -17,7 +17,7 @@ mod watch;
 
 pub use buffer::{Arena, BUFFER_MAX, Buf, BufMut};
 pub use completion::{Completer, Completion, Interrupter, completion};
-pub use disk::{Disk, DiskBackend, DiskError, DiskErrorKind, DiskOp, Geometry, OpenError, OpenMode};
+pub use disk::{Disk, DiskBackend, DiskError, DiskErrorKind, DiskOp, Geometry, OpenError, OpenMode, Users};
 pub use executor::{Backend, Cores, Executor, Join, Remote, Rt, Sleep, Unpark, Wait, yield_now};
 pub use net::{Detached, Listener, ListenerBackend, NetError, Stream, StreamBackend};
 pub use watch::{Done, Kind, Served, Vitals, Watch};

@@ -12,11 +12,12 @@ use crate::world::{Inner, TURN_NS};
 use forebay_base::{Checksum, Nanos, WallTime};
 use forebay_runtime::{
     Backend, BufMut, Completion, Detached, DiskBackend, DiskError, DiskErrorKind, DiskOp, Done, Geometry,
-    Listener, NetError, OpenError, OpenMode, Stream, Unpark, Wait,
+    Listener, NetError, OpenError, OpenMode, Stream, Unpark, Users, Wait,
 };
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 
 pub(crate) struct WorldBackend(pub Rc<Inner>);
 
@@ -76,6 +77,22 @@ impl Backend for WorldBackend {
         Ok(Rc::new(WorldDisk { world: self.0.clone(), index }))
     }
 
+    /// Only this process is there, and it has one name for each disk.
+    fn find_users(&self, _: &str) -> Receiver<Result<Users, String>> {
+        answer(Users::default())
+    }
+
+    /// A disk whose first page is not zero has something on it: that is where signatures are.
+    fn find_contents(&self, path: &str) -> Receiver<Result<Option<String>, String>> {
+        let index = self.0.names.borrow().get(path).copied();
+        let has_signature = index.is_some_and(|index| {
+            let mut page = [0; PAGE];
+            self.0.disks.borrow()[index].current.read(0, &mut page);
+            page != [0; PAGE]
+        });
+        answer(has_signature.then(|| "data".into()))
+    }
+
     fn listen(&self, _: &str) -> Result<Listener, NetError> {
         Err(NetError { os: None })
     }
@@ -96,6 +113,13 @@ impl Backend for WorldBackend {
         self.0.note([3, ready as u64, picked, 0]);
         picked as usize
     }
+}
+
+/// What is known at once.
+fn answer<T>(value: T) -> Receiver<Result<T, String>> {
+    let (send, receive) = channel();
+    send.send(Ok(value)).expect("the answer is awaited");
+    receive
 }
 
 /// One disk of the world, as one task holds it.
@@ -148,8 +172,9 @@ impl WorldDisk {
         let bytes = at..at + into.len() as u64;
         let verdict = self.accept(OpKind::Read, &bytes, 0);
         let fails = {
-            let disk = &self.world.disks.borrow()[self.index];
+            let disk = &mut self.world.disks.borrow_mut()[self.index];
             match verdict.action {
+                _ if disk.ends_before(&bytes) => Some(DiskErrorKind::Shrunk),
                 _ if !disk.contains(&bytes) => Some(DiskErrorKind::Io),
                 _ if disk.any_unreadable(&bytes) => Some(DiskErrorKind::Unreadable),
                 Some(Action::Fail(kind) | Action::FailAfter(kind)) => Some(kind),
@@ -174,13 +199,15 @@ impl WorldDisk {
         let verdict = self.accept(kind, &bytes, contents);
         let (mut done_at_all, mut fails) = (true, None);
         {
-            let disk = &world.disks.borrow()[self.index];
+            let disk = &mut world.disks.borrow_mut()[self.index];
+            let is_short = disk.ends_before(&bytes);
             assert!(
-                disk.contains(&bytes),
+                is_short || disk.contains(&bytes),
                 "a {kind:?} of {bytes:?} reaches beyond the end of sim{}",
                 self.index
             );
             match verdict.action {
+                _ if is_short => (done_at_all, fails) = (false, Some(DiskErrorKind::Shrunk)),
                 Some(Action::Fail(kind)) => (done_at_all, fails) = (false, Some(kind)),
                 Some(Action::FailAfter(kind)) => fails = Some(kind),
                 Some(Action::Lose) => done_at_all = false,
@@ -221,7 +248,9 @@ impl WorldDisk {
     fn flush(&self, done: Done<Result<(), DiskError>>) {
         let verdict = self.accept(OpKind::Flush, &(0..self.geometry().size), 0);
         let covers = self.world.disks.borrow()[self.index].cache.completed().into();
+        let is_short = self.world.disks.borrow_mut()[self.index].ends_before(&(0..0));
         let (honest, fails) = match verdict.action {
+            _ if is_short => (false, Some(DiskErrorKind::Shrunk)),
             Some(Action::Lie) => (false, None),
             Some(Action::Fail(kind)) => (false, Some(kind)),
             Some(Action::FailAfter(kind)) => (true, Some(kind)),

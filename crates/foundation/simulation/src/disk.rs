@@ -36,6 +36,8 @@ pub(crate) struct SimDisk {
     /// Numbers of sectors that cannot be read until they are written.
     pub unreadable: BTreeSet<u64>,
     pub gone: bool,
+    /// Whether it was asked for what lies behind the end that it has now: from then on it fails everything.
+    pub shrunk: bool,
     /// Operations that hang.
     pub held: Vec<Work>,
     /// Operations submitted, by kind.
@@ -92,6 +94,7 @@ impl SimDisk {
             cache: if power_fails { WriteCache::new(image) } else { WriteCache::unwatched() },
             unreadable: BTreeSet::new(),
             gone: false,
+            shrunk: false,
             held: Vec::new(),
             operations: [0; 4],
             busy_until: 0,
@@ -109,6 +112,12 @@ impl SimDisk {
 
     pub fn contains(&self, bytes: &Range<u64>) -> bool {
         bytes.start <= bytes.end && bytes.end <= self.geometry.size
+    }
+
+    /// Whether it has become shorter, and these bytes or some before them lay behind its end.
+    pub fn ends_before(&mut self, bytes: &Range<u64>) -> bool {
+        self.shrunk |= self.geometry.size < self.current.size() && !self.contains(bytes);
+        self.shrunk
     }
 
     pub fn any_unreadable(&self, bytes: &Range<u64>) -> bool {

@@ -268,6 +268,13 @@ impl World {
         disks[disk].geometry.size = size;
     }
 
+    /// Has a disk end earlier from now on. It keeps what lies behind.
+    pub fn shrink(&self, disk: usize, bytes: u64) {
+        let disk = &mut self.0.disks.borrow_mut()[disk];
+        assert!(bytes <= disk.geometry.size, "a disk only becomes shorter");
+        disk.geometry.size = bytes;
+    }
+
     /// What discarded ranges of the disk read as.
     pub fn set_discard(&self, disk: usize, effect: DiscardEffect) {
         self.0.disks.borrow_mut()[disk].discard = effect;
@@ -351,6 +358,17 @@ impl World {
         for work in held {
             self.0.queue(disk, work, 1);
         }
+    }
+
+    /// The machine stands still for a while, as a stopped process or a paused virtual machine does: time passes, and neither tasks nor
+    /// devices get on. Not for worlds with models of devices.
+    pub fn stand_still(&self, duration: Duration) {
+        let nanos = duration.as_nanos() as u64;
+        assert!(self.0.disks.borrow().iter().all(|disk| disk.device.is_none()), "a model keeps its own time");
+        self.0.now.set(self.0.now.get() + nanos);
+        self.0.disks.borrow_mut().iter_mut().for_each(|disk| disk.busy_until += nanos);
+        let mut queue = self.0.queue.borrow_mut();
+        *queue = queue.drain().map(|due| Due { at: due.at + nanos, ..due }).collect();
     }
 
     /// Moves wall time; monotonic time goes on.

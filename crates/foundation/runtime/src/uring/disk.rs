@@ -87,7 +87,10 @@ impl DiskBackend for UringDisk {
         );
         // Reads past the end would be short for ever, writes past it would let a file grow.
         let outside = at.checked_add(len).is_none_or(|end| end > self.file.geometry.size);
-        let refused = outside.then_some(DiskError { kind: DiskErrorKind::Io, os: Some(libc::EINVAL) });
+        let refused = match self.file.shrunk.get() {
+            true => Some(DiskErrorKind::Shrunk.into()),
+            false => outside.then_some(DiskError { kind: DiskErrorKind::Io, os: Some(libc::EINVAL) }),
+        };
         let task = match op {
             DiskOp::Read { into, done, .. } => match refused {
                 Some(error) => return done.complete((into, Err(error))),
@@ -105,7 +108,10 @@ impl DiskBackend for UringDisk {
                     Task::Write { parts, written: 0, len, vectors, durable, done }
                 }
             },
-            DiskOp::Flush { done } => Task::Flush { done },
+            DiskOp::Flush { done } => match refused {
+                Some(error) => return done.complete(Err(error)),
+                None => Task::Flush { done },
+            },
             DiskOp::Discard { done, .. } => match refused {
                 Some(error) => return done.complete(Err(error)),
                 None if len == 0 => return done.complete(Ok(())),
@@ -302,8 +308,11 @@ impl DiskRequest {
         };
         match (whole, done) {
             (true, _) => Some(Ok(())),
-            // No progress: the file has become shorter than it was when it was opened.
-            (false, 0) => Some(Err(DiskError { kind: DiskErrorKind::Io, os: None })),
+            // No progress: it has become shorter than it was when it was opened.
+            (false, 0) => {
+                self.file.shrunk.set(true);
+                Some(Err(DiskErrorKind::Shrunk.into()))
+            }
             (false, _) => None,
         }
     }
