@@ -10,6 +10,7 @@ mod attributes;
 mod bounds;
 mod cache;
 mod calibrate;
+mod candidate;
 mod changes;
 pub mod check;
 mod checkpoint;

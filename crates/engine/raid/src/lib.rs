@@ -446,6 +446,9 @@ impl Array {
             if error.kind.is_of_device() {
                 known.health.failed_write();
             }
+            if error.kind == DiskErrorKind::Shrunk {
+                known.health.shrink();
+            }
             known.health.fail();
         }
     }

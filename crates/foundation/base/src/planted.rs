@@ -176,6 +176,18 @@ pub enum Bug {
     SnapshotReservesNothing,
     /// A checkpoint waits for turns, which those may have who wait for it.
     CheckpointTakesTurns,
+    /// A disk of an imported pool is taken for another when that is forced.
+    ForceTakesUsedDisk,
+    /// A disk that does not take its label keeps a pool from being imported that can lose it.
+    ImportNeedsEveryLabel,
+    /// A disk that failed while its pool was imported is not recorded.
+    ImportForgetsFailures,
+    /// A disk that has shrunk keeps a pool from being imported that can lose it.
+    ShrunkDiskRefused,
+    /// The label is written to one disk after the other.
+    LabelsOneByOne,
+    /// Time in which the daemon stood still counts as a disk's silence.
+    StandstillCounts,
 }
 
 impl Bug {
@@ -269,6 +281,16 @@ impl Bug {
     /// What only moves between pools can meet: the tests of `forebay-pool` must catch these.
     pub const OF_MOVES: [Bug; 2] = [Bug::MoveSkipsRest, Bug::MoveLiveBeforeMark];
 
+    /// What the tests of `forebay-pool` about disks that fail, shrink or are in use must catch.
+    pub const OF_DISKS: [Bug; 6] = [
+        Bug::ForceTakesUsedDisk,
+        Bug::ImportNeedsEveryLabel,
+        Bug::ImportForgetsFailures,
+        Bug::ShrunkDiskRefused,
+        Bug::LabelsOneByOne,
+        Bug::StandstillCounts,
+    ];
+
     /// What a test of `forebay-pool` must catch: nobody else looks for zeros.
     pub const OF_RECLAIM: [Bug; 2] = [Bug::ReclaimsUnseen, Bug::ReclaimsAsClient];
 }
@@ -357,6 +379,7 @@ mod tests {
             .chain(Bug::OF_STREAMS)
             .chain(Bug::OF_MOVES)
             .chain(Bug::OF_RECLAIM)
+            .chain(Bug::OF_DISKS)
             .collect();
         let last = listed.iter().map(|bug| *bug as usize).max().expect("there are bugs");
         assert_eq!(last + 1, listed.len());

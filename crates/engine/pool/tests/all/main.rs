@@ -3,6 +3,7 @@
 mod ahead;
 mod compression;
 mod engine;
+mod failures;
 mod flash;
 mod formats;
 mod gather;
