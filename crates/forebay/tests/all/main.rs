@@ -1,6 +1,7 @@
 //! What is asked of the program that ships: `forebay` is started, and talked to as its clients do. One program: each of its own would have every protocol
 //! and the interface in it, and be linked anew.
 
+mod candidates;
 mod command_line;
 mod common;
 mod disks;

@@ -301,7 +301,7 @@ pub enum Pool {
         /// Physical sectors of disks that do not say them right: 512 to 64K, for all or for one
         #[arg(long, value_name = "[DISK=]SIZE", num_args = 1.., value_parser = parse_sector)]
         sector: Vec<Sector>,
-        /// Take disks that carry another pool or a file system
+        /// Take disks that are not empty, whatever is on them; never disks in use
         #[arg(long)]
         force: bool,
         /// Do not measure what it can do once it is there, which takes some seconds in the background
@@ -376,7 +376,7 @@ pub enum Pool {
         /// Physical sector of disks that do not say it right: 512 to 64K; or, once for each disk, DISK=SIZE
         #[arg(long, value_name = "SIZE", value_parser = parse_sector)]
         sector: Vec<Sector>,
-        /// Take disks that carry another pool or a file system
+        /// Take disks that are not empty, whatever is on them; never disks in use
         #[arg(long)]
         force: bool,
         #[command(flatten)]
