@@ -106,7 +106,9 @@ fn on_disks<W: Future<Output = ()> + 'static>(
     main: impl FnOnce(Rc<Bench>) -> W,
 ) {
     let world = World::new(WorldConfig::new(seed));
-    (0..disks).for_each(|_| drop(world.add_disk(Image::new(DISK))));
+    for _ in 0..disks {
+        world.add_disk(Image::new(DISK));
+    }
     let (executor, cores) = world.executor(1);
     let events = Arc::new(Mutex::new(Vec::new()));
     let seen = events.clone();

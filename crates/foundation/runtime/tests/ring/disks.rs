@@ -354,7 +354,7 @@ fn a_file_in_memory_works_too() {
     .unwrap();
 }
 
-/// Whoever has a disk open is found by what the disk is, and not by the name it was given.
+/// A process that has a disk open is found by what the disk is, not by the name that it was given.
 #[test]
 fn the_users_of_a_disk_are_found() {
     let scratch = Scratch::new();
