@@ -6,10 +6,12 @@ use crate::flash::bytes_min;
 use crate::format::{SHARDS_MAX, ShardRoot, Super};
 use crate::import::{Probe, build_array, lines, open_error, probe};
 use crate::registry::PoolShared;
+use crate::reserve::Need;
 use crate::sectors::{check_sectors, given, put_sectors, sector_of};
 use crate::shard::{FrozenShard, Log, Shard, ShardParts};
 use crate::slots::SlotMap;
 use crate::spec::{Import, Layout, PoolSpec, ScrubSchedule, TRASH_KEEP_SECONDS};
+use crate::tables::{chunk_blocks, chunks_max, table_room};
 use crate::volumes::check_name;
 use forebay_base::{GIB, Id, KIB, MIB};
 use forebay_device::{
@@ -19,7 +21,7 @@ use forebay_device::{
 };
 use forebay_log::{Chain, Ring};
 use forebay_runtime::{Cores, Disk, OpenMode, Rt};
-use forebay_space::{Chunk, ChunkKind, Space};
+use forebay_space::{Chunk, ChunkEntry, ChunkKind, NODE_UNITS, Space};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -349,10 +351,21 @@ async fn format_shards(
         .unwrap_or(space_bytes / share / spec.shards as u64)
         .clamp(log_bytes_min, LOG_BYTES_MAX.max(spec.log_bytes.unwrap_or(0)));
     let log_chunks = log_bytes.div_ceil(chunk_bytes);
-    let mut roots = Vec::new();
-    for index in 0..spec.shards {
-        let mut space = Space::new(lines(label));
-        let mut ring_chunks = Vec::new();
+    let nodes_each = u64::from(slots.units(0, ChunkKind::Node) / NODE_UNITS);
+    let node_chunks = node_chunks(log_chunks as usize, nodes_each as usize);
+    let listed = log_chunks as usize + node_chunks;
+    if table_room(listed, ChunkKind::Log, Need::Ordinary) == 0 {
+        let message = format!(
+            "the log of each shard would take {log_chunks} chunks of {} KiB, and a shard's chunk table has room for {} chunks in all",
+            chunk_bytes / KIB,
+            chunks_max()
+        );
+        return Err(Error::new(ErrorKind::NoSpace, &*spec.name, message)
+            .remedy("Give more shards, larger disks, or a smaller log"));
+    }
+    // All of it is found before anything is written.
+    let mut planned = Vec::new();
+    for _ in 0..spec.shards {
         let full = || {
             Error::new(
                 ErrorKind::NoSpace,
@@ -361,12 +374,27 @@ async fn format_shards(
             )
             .remedy("Give larger disks or fewer shards")
         };
-        for order in 0..log_chunks {
-            let chunk = slots.take(log_group, ChunkKind::Log, order as u32).ok_or_else(full)?;
-            ring_chunks.push(chunk.slots.clone());
-            space.insert(Chunk::fresh(chunk));
-        }
-        space.insert(Chunk::fresh(slots.take(0, ChunkKind::Node, 0).ok_or_else(full)?));
+        let mut take = |group: u16, kind: ChunkKind, count: usize| {
+            let chunks = (0..count).map(|order| slots.take(group, kind, order as u32).ok_or_else(full));
+            chunks.collect::<Result<Vec<ChunkEntry>, Error>>()
+        };
+        let log = take(log_group, ChunkKind::Log, log_chunks as usize)?;
+        let nodes = take(0, ChunkKind::Node, node_chunks)?;
+        planned.push((log, nodes.into_iter().map(|chunk| ChunkEntry { order: 0, ..chunk })));
+    }
+    let (_, left) = slots.chunks(0);
+    if left < spec.shards as u64 * 8 {
+        let message =
+            format!("the disks leave {left} chunks for {} shards; each needs at least 8", spec.shards);
+        return Err(
+            Error::new(ErrorKind::NoSpace, &*spec.name, message).remedy("Give larger disks or fewer shards")
+        );
+    }
+    let mut roots = Vec::new();
+    for (index, (log, nodes)) in planned.into_iter().enumerate() {
+        let ring_chunks: Vec<_> = log.iter().map(|chunk| chunk.slots.clone()).collect();
+        let mut space = Space::new(lines(label));
+        log.into_iter().chain(nodes).for_each(|chunk| space.insert(Chunk::fresh(chunk)));
         let failed = |_| -> forebay_raid::Recorded { Box::pin(std::future::ready(())) };
         let members = disks.iter().cloned().map(Some).collect();
         let array = build_array(rt, label, members, &shared.healths, shared.crowds.clone(), Box::new(failed));
@@ -390,13 +418,11 @@ async fn format_shards(
             Error::new(ErrorKind::Io, &*spec.name, format!("formatting failed: {error}"))
         })?);
     }
-    let (_, left) = slots.chunks(0);
-    if left < spec.shards as u64 * 8 {
-        let message =
-            format!("the disks leave {left} chunks for {} shards; each needs at least 8", spec.shards);
-        return Err(
-            Error::new(ErrorKind::NoSpace, &*spec.name, message).remedy("Give larger disks or fewer shards")
-        );
-    }
     Ok(roots)
+}
+
+/// Chunks of `nodes_each` nodes that a shard's first checkpoint needs: for its table, which lists them and the log's, and the table's index.
+fn node_chunks(log_chunks: usize, nodes_each: usize) -> usize {
+    let fits = |count: &usize| 1 + chunk_blocks(log_chunks + count) <= count * nodes_each;
+    (1..).find(fits).expect("a chunk has more nodes than a line of a table")
 }

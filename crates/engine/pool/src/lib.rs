@@ -40,6 +40,7 @@ mod heal;
 mod import;
 mod leaves;
 mod ledger;
+mod limits;
 mod lineage;
 mod lines;
 mod locks;

@@ -441,12 +441,12 @@ impl Shard {
 
     /// A number that nothing has, taken.
     pub fn new_number(&self) -> Result<u32, IoError> {
-        let (datasets, snapshots) = (self.datasets.borrow(), self.snapshots.borrow());
-        let mut numbers = self.numbers.borrow_mut();
         // Deleted ones count until they are gone.
-        if datasets.len() + snapshots.len() + numbers.len() >= crate::tables::DATASETS_MAX {
+        if !self.has_catalog_room(1) {
             return Err(IoError::NoSpace);
         }
+        let (datasets, snapshots) = (self.datasets.borrow(), self.snapshots.borrow());
+        let mut numbers = self.numbers.borrow_mut();
         let is_free = |number: &u32| {
             !datasets.contains_key(number) && !snapshots.contains_key(number) && !numbers.contains(number)
         };

@@ -75,7 +75,10 @@ pub(crate) async fn read_chunk_table(
             .ok_or("the chunk table lacks its own chunk")?;
         let block_header = header(pool, shard, Table::Chunks, nth as u64 + 1);
         let body = read_stored_node(array, &home.slots, &block_header, ptr).await?;
-        entries.extend(decode_chunks(&body));
+        let impossible = |_| {
+            format!("block {nth} of the chunk table has an entry that is impossible, or of a newer version")
+        };
+        entries.extend(decode_chunks(&body).map_err(impossible)?);
         nodes.push(ptr);
     }
     Ok((entries, nodes))
@@ -100,7 +103,10 @@ pub(crate) async fn read_catalog(
     for (nth, ptr) in blocks.into_iter().enumerate() {
         let block_header = header(pool, shard, Table::Catalog, nth as u64 + 1);
         let body = read_stored_node(array, &slots(&ptr).ok_or(missing)?, &block_header, ptr).await?;
-        records.extend(decode_catalog(&body));
+        let impossible = |_| {
+            format!("block {nth} of the catalogue has a record that is impossible, or of a newer version")
+        };
+        records.extend(decode_catalog(&body).map_err(impossible)?);
         nodes.push(ptr);
     }
     Ok((records, nodes))
@@ -306,7 +312,14 @@ impl OpenShard<'_> {
                 self.tell("catalog.lost", format!("the volumes of shard {index} are lost: {error}"));
                 None
             }
-            result => Some(result.map_err(|error| self.corrupt(error))?),
+            Err(error) => {
+                self.tell(
+                    "catalog.unreadable",
+                    format!("the pool is not imported: shard {index} cannot be read: {error}"),
+                );
+                return Err(self.corrupt(error));
+            }
+            Ok(stored) => Some(stored),
         };
         let is_there = stored.is_some();
         let (root, parts, lost) = stored.unwrap_or_else(|| (was.clone(), self.nothing(), Vec::new()));

@@ -367,6 +367,7 @@ impl Control {
                     Some(base) => base.shard,
                     None => self.shard_for_volume(&object)?,
                 };
+                self.check_catalog(&object, shard, 1).await?;
                 let fresh = DatasetRecord::new(
                     DatasetKind::Volume,
                     id,

@@ -13,6 +13,7 @@ use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
 use crate::flash::Flash;
 use crate::leaves::LeafClock;
+use crate::limits::LimitsTold;
 use crate::lineage::{FreezeOrder, FrozenDataset, Snapshot};
 use crate::lines::Places;
 use crate::locks::RangeLocks;
@@ -244,6 +245,7 @@ pub(crate) struct Shard {
     pub gathers: Cell<bool>,
     /// Chunks that were emptied for that, and not taken yet.
     pub emptied: Cell<u64>,
+    pub limits_told: LimitsTold,
     granting: Cell<bool>,
     grants: Turnstile,
     entries: Cell<u64>,
@@ -378,6 +380,7 @@ impl Shard {
             served: Cell::new(0),
             gathers: Cell::new(false),
             emptied: Cell::new(0),
+            limits_told: LimitsTold::default(),
             granting: Cell::new(false),
             grants: Turnstile::default(),
             entries: Cell::new(0),
@@ -515,6 +518,9 @@ impl Shard {
             self.grants.until(|| !self.granting.get()).await;
             return !self.space.borrow().is_scarce();
         }
+        if !self.has_table_room(kind, need) {
+            return false;
+        }
         self.grant_by(move |control| control.grant(kind, need)).await
     }
 
@@ -523,7 +529,8 @@ impl Shard {
         let narrow = self.space.borrow_mut().take_narrow();
         let Some(kind) = narrow else { return };
         // Who needs one goes first.
-        if self.granting.get() || self.stopping.get() || self.is_suspended() {
+        let may = self.has_table_room(kind, Need::Deferrable);
+        if !may || self.granting.get() || self.stopping.get() || self.is_suspended() {
             return;
         }
         let shard = self.clone();
@@ -556,7 +563,7 @@ impl Shard {
     }
 
     /// Takes over a chunk: it is logged before anything that uses it.
-    fn accept(self: &Rc<Self>, chunk: ChunkEntry) {
+    pub fn accept(self: &Rc<Self>, chunk: ChunkEntry) {
         self.space.borrow_mut().insert(Chunk::fresh(chunk.clone()));
         self.submit(Entry::grant(chunk));
     }

@@ -391,6 +391,12 @@ impl Control {
                 SealOrder { volume: place.id, snapshot, name, created, scheduled, purpose: Purpose::Keep };
             orders.push((place.shard, order));
         }
+        for shard in 0..self.shard_count() {
+            let more = orders.iter().filter(|(of, _)| *of == shard).count();
+            if more > 0 {
+                self.check_catalog(&object, shard, more).await?;
+            }
+        }
         let ids: Vec<String> = orders.iter().map(|(_, order)| order.snapshot.to_string()).collect();
         let sealed = self.secure_and_seal(&first, orders).await;
         sealed?;
@@ -477,6 +483,7 @@ impl Control {
         let place = self.find_snapshot(snapshot).await?;
         self.check_quota(name, 0).await?;
         self.refuse_while_leaving(&object)?;
+        self.check_catalog(&object, place.shard, 1).await?;
         self.check_new_name(name)?;
         if self.names.borrow().contains_key(name) {
             return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")

@@ -182,12 +182,13 @@ impl Control {
             _ => Some(self.lineage.lock(0, 0).await),
         };
         self.check_quota(&spec.name, if spec.format == VolumeFormat::Thin { 0 } else { spec.size }).await?;
+        let shard = self.shard_for_volume(&object)?;
+        self.check_catalog(&object, shard, 1).await?;
         self.check_new_name(&spec.name)?;
         if self.names.borrow().contains_key(&spec.name) {
             return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
                 .remedy("Choose another name"));
         }
-        let shard = self.shard_for_volume(&object)?;
         let id = Id::from_random(self.rt.random(), self.rt.random());
         // The name is taken from here on, so that two requests cannot both have it.
         self.names.borrow_mut().insert(spec.name.clone(), Place { shard, id });

@@ -7,7 +7,8 @@
 //!
 //! The planted bug belongs to a thread, as a simulated world does: two worlds on two threads carry different bugs.
 //!
-//! [`has_strict_turns`] is no mistake, but passes in the same way: it takes away what would hide one.
+//! [`has_strict_turns`] is no mistake, but passes in the same way: it takes away what would hide one. So does [`table_limits`]: with the usual limits no
+//! simulated pool is large enough to meet one.
 
 /// Every mistake that can be planted. The comment says what the engine then does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -176,11 +177,13 @@ pub enum Bug {
     SnapshotReservesNothing,
     /// A checkpoint waits for turns, which those may have who wait for it.
     CheckpointTakesTurns,
+    /// Chunks are granted whether or not a shard's table has room for them.
+    GrantsBeyondTable,
 }
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 76] = [
+    pub const ALL: [Bug; 77] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -257,6 +260,7 @@ impl Bug {
         Bug::SendForgetsHoles,
         Bug::SendPrunesByBirth,
         Bug::CheckpointTakesTurns,
+        Bug::GrantsBeyondTable,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
@@ -273,15 +277,26 @@ impl Bug {
     pub const OF_RECLAIM: [Bug; 2] = [Bug::ReclaimsUnseen, Bug::ReclaimsAsClient];
 }
 
+/// What the tables of a shard have room for, in place of what the format has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableLimits {
+    /// Blocks of the chunk table, of the catalogue.
+    pub chunk_blocks: usize,
+    pub catalog_blocks: usize,
+    /// Chunks that may hold the blocks of the chunk table.
+    pub homes: usize,
+}
+
 #[cfg(feature = "planted")]
 mod state {
-    use super::Bug;
+    use super::{Bug, TableLimits};
     use std::cell::Cell;
 
     thread_local! {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
         static MET: Cell<u64> = const { Cell::new(0) };
         static STRICT_TURNS: Cell<bool> = const { Cell::new(false) };
+        static TABLE_LIMITS: Cell<Option<TableLimits>> = const { Cell::new(None) };
     }
 
     /// Whether `bug` is planted on this thread.
@@ -314,11 +329,21 @@ mod state {
     pub fn set_strict_turns(are_strict: bool) {
         STRICT_TURNS.set(are_strict);
     }
+
+    /// The lower limits of tables that hold for pools on this thread, if some are set.
+    pub fn table_limits() -> Option<TableLimits> {
+        TABLE_LIMITS.get()
+    }
+
+    /// Has these limits hold on this thread from now on; those of the format when there are none.
+    pub fn set_table_limits(limits: Option<TableLimits>) {
+        TABLE_LIMITS.set(limits);
+    }
 }
 
 #[cfg(not(feature = "planted"))]
 mod state {
-    use super::Bug;
+    use super::{Bug, TableLimits};
 
     /// Whether `bug` is planted: never without the feature `planted`.
     #[inline(always)]
@@ -330,6 +355,12 @@ mod state {
     #[inline(always)]
     pub const fn has_strict_turns() -> bool {
         false
+    }
+
+    /// Lower limits of tables: none without the feature `planted`.
+    #[inline(always)]
+    pub const fn table_limits() -> Option<TableLimits> {
+        None
     }
 }
 
