@@ -16,8 +16,9 @@ use crate::error::{Error, ErrorKind, IoError};
 use crate::pack::Block;
 use crate::places::PlacesClaim;
 use crate::registry::{call, registry};
-use crate::reserve::Claim;
+use crate::reserve::{Claim, Units};
 use crate::shard::Shard;
+use crate::slots::DATA;
 use crate::turns::Pace;
 use crate::wanted::Wanted;
 use forebay_base::planted::{Bug, active};
@@ -65,10 +66,15 @@ impl Moving<'_> {
 impl Shard {
     /// Asks for space that other shards, or other chunks of this one, hold scattered. True when there may be some now.
     pub async fn reclaim(self: &Rc<Self>) -> bool {
+        self.reclaim_for(vec![(DATA, 1)]).await
+    }
+
+    /// The same, for chunks of so many units.
+    pub async fn reclaim_for(self: &Rc<Self>, wanted: Vec<Units>) -> bool {
         let pool = self.shared.id;
         let reclaimed = call(self.shared.cores.core(0), move |rt| async move {
             match registry(&rt).control(pool) {
-                Some(control) => control.reclaim().await,
+                Some(control) => control.reclaim(wanted).await,
                 None => false,
             }
         });
@@ -340,33 +346,41 @@ fn pointer(found: Found) -> Ptr {
 impl Control {
     /// Finds a chunk for a shard that got none: what a checkpoint releases, then what some shard can empty. True when a
     /// shard's request would be granted now. One search at a time; who comes meanwhile gets its result.
-    async fn reclaim(self: &Rc<Self>) -> bool {
+    async fn reclaim(self: &Rc<Self>, wanted: Vec<Units>) -> bool {
         if self.reclaiming.replace(true) {
-            self.turnstile.until(|| !self.reclaiming.get() || self.exporting.get()).await;
-            return self.has_spare_chunk();
+            let is_over = || !self.reclaiming.get() || self.exporting.get() || self.can_grant(&wanted);
+            self.turnstile.until(is_over).await;
+            return self.can_grant(&wanted);
         }
-        let found = self.search_space().await;
+        let found = self.search_space(&wanted).await;
         self.reclaiming.set(false);
         self.turnstile.changed();
         found.is_some()
     }
 
-    async fn search_space(self: &Rc<Self>) -> Option<()> {
-        let mut freed = false;
+    async fn search_space(self: &Rc<Self>, wanted: &[Units]) -> Option<()> {
+        let (mut freed, mut holes) = (false, 0);
         let mut by_gain = Vec::new();
         for index in 0..self.shard_count() {
             let look = |shard: Rc<Shard>| async move {
-                (shard.expects_space(), shard.space.borrow().emptiest().len())
+                let space = shard.space.borrow();
+                (shard.expects_space(), space.emptiest().len(), space.units_free())
             };
-            let (pending, chunks) = self.on_shard(index, look).await.ok()?;
+            let (pending, chunks, units) = self.on_shard(index, look).await.ok()?;
             freed |= pending;
+            holes += units;
             by_gain.push((chunks, index));
         }
         if freed {
             self.checkpoint().await.ok()?;
         }
         by_gain.sort_unstable();
-        while !self.has_spare_chunk() {
+        // Moving everything together would not give what the holes do not add up to.
+        let units: u64 = wanted.iter().map(|(_, units)| *units).sum();
+        if !freed && units > holes + self.units_free() {
+            return self.can_grant(wanted).then_some(());
+        }
+        while !self.can_grant(wanted) {
             let (_, donor) = by_gain.pop()?;
             self.evacuate(donor).await?;
         }
