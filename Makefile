@@ -49,6 +49,7 @@ test:
 	  'levels=$(TEST_BENCH) --levels --quick' \
 	  'analytics=$(TEST_BENCH) --analytics --quick' \
 	  'matrix=$(SIM) matrix' \
+	  'fresh=$(SIM) matrix --fresh 2' \
 	  'planted=$(SIM) planted' \
 	  'numbers=$(SIM) numbers' \
 	  'crash=$(SIM) crash --images 10000' \
@@ -108,6 +109,7 @@ nightly:
 	  'simulator=cargo build --locked --profile test -p forebay-sim' \
 	  'crash=$(SIM) crash --images 400000 --seed 1000000' \
 	  'long=$(SIM) matrix --operations 2000 --seed 100' \
+	  "fresh=$(SIM) matrix --minutes 180 --seed $$(date +%s)000" \
 	  'fuzz=scripts/fuzz 600' \
 	  'e2e=$(E2E)' \
 	  'api=testing/api/run --server $(FOREBAY) --examples 200 --seed 2' \

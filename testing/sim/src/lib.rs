@@ -24,6 +24,7 @@ mod rows_disk;
 mod rows_faulty;
 mod rows_heal;
 mod rows_import;
+mod rows_limits;
 mod rows_pool;
 mod rows_slow;
 mod scene;

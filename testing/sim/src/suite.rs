@@ -59,6 +59,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::RepairWritesWrongCopy => &["rot-repaired"],
         Bug::FlashUnchecked | Bug::FlashAwaited => &["cache"],
         Bug::CheckpointTakesTurns => &["lineage"],
+        Bug::GrantsBeyondTable => &["limits"],
         Bug::LostRestBecomesZeros => &["rot-serving", "unreadable"],
         Bug::StaleDiskAccepted => &["gone"],
         Bug::WriteErrorIgnored => &["write-error"],
