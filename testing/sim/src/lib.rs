@@ -23,6 +23,7 @@ mod rows_combined;
 mod rows_disk;
 mod rows_faulty;
 mod rows_heal;
+mod rows_hung;
 mod rows_import;
 mod rows_pool;
 mod rows_slow;

@@ -14,6 +14,7 @@ use crate::rows_combined as combined;
 use crate::rows_disk as disk;
 use crate::rows_faulty as faulty;
 use crate::rows_heal as heal;
+use crate::rows_hung as hung;
 use crate::rows_import as import;
 use crate::rows_pool as pool;
 use crate::rows_slow as slow;
@@ -238,6 +239,14 @@ pub const ROWS: &[Row] = &[
         holds: "D H L",
         applies: always,
         run: slow::hung_beyond,
+        strikes: false,
+    },
+    Row {
+        name: "hung-crowded",
+        fault: "a disk of each of two groups hangs with all requests it may have, beside a pool on the same cores",
+        holds: "D L",
+        applies: redundant,
+        run: hung::crowded,
         strikes: false,
     },
     Row {

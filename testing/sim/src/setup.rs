@@ -7,6 +7,7 @@
 use crate::harness::Conditions;
 use forebay_base::{MIB, Random};
 use forebay_pool::{Compression, GroupAdd, Layout, PoolSpec, SyncPolicy};
+use forebay_runtime::Limits;
 
 /// Name of the pool that every run makes.
 pub const POOL: &str = "tank";
@@ -52,6 +53,8 @@ pub struct Setup {
     pub second: bool,
     /// See [`Conditions`].
     pub strict_turns: bool,
+    /// Requests that the disks of a core may have at a time.
+    pub requests: usize,
 }
 
 impl Setup {
@@ -79,11 +82,18 @@ impl Setup {
             second: pick(&[0, 0, 1]) == 1,
             cache_disks: pick(&[0, 0, 1, 2]) as usize,
             strict_turns: pick(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1,
+            // Few, so that some wait.
+            requests: pick(&[512, 512, 512, 24]) as usize,
         }
     }
 
     pub fn conditions(&self) -> Conditions {
         Conditions { cores: self.shards, strict_turns: self.strict_turns }
+    }
+
+    /// What disks may have at a time.
+    pub fn limits(&self) -> Limits {
+        Limits { ordinary: self.requests, ..Limits::CORE }
     }
 
     /// Slots that a chunk can lose.
@@ -191,6 +201,7 @@ impl Setup {
         add("management", self.management == drawn.management, self.management.to_string());
         add("second", self.second == drawn.second, self.second.to_string());
         add("strict-turns", self.strict_turns == drawn.strict_turns, self.strict_turns.to_string());
+        add("requests", self.requests == drawn.requests, self.requests.to_string());
         add("shuffle", self.shuffle == drawn.shuffle, self.shuffle.to_string());
         text
     }
@@ -218,6 +229,7 @@ impl Setup {
             "management" => self.management = truth()?,
             "second" => self.second = truth()?,
             "strict-turns" => self.strict_turns = truth()?,
+            "requests" => self.requests = number()? as usize,
             "shuffle" => self.shuffle = truth()?,
             _ => return Ok(false),
         }
@@ -242,6 +254,7 @@ mod tests {
             setup.layout = Layout::Mirror3;
             setup.operations = 77;
             setup.strict_turns = true;
+            setup.requests = 77;
             setup.sync = Some(SyncPolicy::Standard);
             setup.compression = Some(Compression::Gzip(1));
             let text = setup.options();

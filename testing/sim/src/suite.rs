@@ -75,6 +75,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::TrimsOpenChunk => &["trimmed"],
         Bug::FailureNotRecorded => &["hung-evicted", "gone"],
         Bug::HedgeUnchecked => &["slow-rotten"],
+        Bug::HungDiskTakesAll | Bug::EvictsOneByOne => &["hung-crowded"],
         Bug::EvictsBeyondTolerance => &["unfit-beyond", "hung-beyond"],
         Bug::ReadOnlyImportWrites => &["read-only"],
         Bug::CutStaysBehindLog => &["log-lost"],

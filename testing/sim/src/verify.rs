@@ -152,6 +152,7 @@ pub fn verify_in(
 ) -> Result<Verified, Failure> {
     let mut config = WorldConfig::new(seed);
     config.shuffle = setup.shuffle;
+    config.limits = setup.limits();
     let world = World::new(config);
     images.into_iter().for_each(|image| {
         world.add_disk(image);

@@ -51,6 +51,8 @@ pub(crate) struct SlowDisks {
     /// Whether the task is at work, and whether it is to end.
     looking: Cell<bool>,
     ended: Cell<bool>,
+    /// Disks that are out and not yet recorded as that.
+    evicting: Cell<usize>,
 }
 
 /// How a disk compares with the others of its group.
@@ -71,7 +73,7 @@ impl Control {
     /// Ends the watch; what it is at comes to its end.
     pub async fn end_watch(&self) {
         self.slow.ended.set(true);
-        self.turnstile.until(|| !self.slow.looking.get()).await;
+        self.turnstile.until(|| !self.slow.looking.get() && self.slow.evicting.get() == 0).await;
     }
 
     async fn look_at_disks(self: &Rc<Self>, vitals: &[Vitals]) {
@@ -166,7 +168,8 @@ impl Control {
         }
     }
 
-    /// Takes a disk out of service for good.
+    /// Takes a disk out of service for good. Others are looked at while that is recorded: another one that hangs may be what the
+    /// record waits for.
     pub async fn evict(self: &Rc<Self>, index: usize, what: String) {
         self.slow.suspects.borrow_mut().remove(&index);
         let path = self.disks.borrow()[index].path.clone();
@@ -176,7 +179,16 @@ impl Control {
         );
         self.event(Severity::Error, "disk.evicted", &self.disk_name(index), message);
         self.shared.healths[index].fail();
-        self.record_failure(index as u16).await;
+        if active(Bug::EvictsOneByOne) {
+            return self.record_failure(index as u16).await;
+        }
+        self.slow.evicting.set(self.slow.evicting.get() + 1);
+        let control = self.clone();
+        drop(self.rt.spawn(async move {
+            control.record_failure(index as u16).await;
+            control.slow.evicting.set(control.slow.evicting.get() - 1);
+            control.turnstile.changed();
+        }));
     }
 
     /// How each disk did in the last second, on all cores and here.
@@ -243,12 +255,12 @@ impl Control {
     /// Ends what waits for a disk that is out of service. What it has in flight it may still carry out.
     pub async fn give_up(&self, index: usize) {
         if let Some(disk) = &self.disks.borrow()[index].disk {
-            disk.watch().give_up();
+            disk.give_up();
         }
         let giving_up = (0..self.shard_count()).map(|shard| {
             self.on_shard(shard, move |shard| async move {
                 if let Some(disk) = shard.disk(index as u16) {
-                    disk.watch().give_up();
+                    disk.give_up();
                 }
             })
         });

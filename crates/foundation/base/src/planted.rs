@@ -176,11 +176,15 @@ pub enum Bug {
     SnapshotReservesNothing,
     /// A checkpoint waits for turns, which those may have who wait for it.
     CheckpointTakesTurns,
+    /// What one disk may have of a core's requests has no limit, and nothing is kept for flushes and labels.
+    HungDiskTakesAll,
+    /// While the loss of one disk is recorded, no other is looked at.
+    EvictsOneByOne,
 }
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 76] = [
+    pub const ALL: [Bug; 78] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -257,6 +261,8 @@ impl Bug {
         Bug::SendForgetsHoles,
         Bug::SendPrunesByBirth,
         Bug::CheckpointTakesTurns,
+        Bug::HungDiskTakesAll,
+        Bug::EvictsOneByOne,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.

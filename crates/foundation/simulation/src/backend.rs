@@ -4,15 +4,15 @@
 //! fault belongs to the n-th operation whatever the devices' timing; it happens when the operation's time comes.
 
 use crate::cache::PageWrite;
-use crate::disk::{DiscardEffect, Work, WriteWork, pages_of};
+use crate::disk::{DiscardEffect, Place, Work, WriteWork, pages_of};
 use crate::fault::{Action, OpKind};
 use crate::image::{PAGE, SECTOR};
 use crate::record::Event;
-use crate::world::{Inner, TURN_NS};
+use crate::world::{Inner, TURN_NS, Waiting};
 use forebay_base::{Checksum, Nanos, WallTime};
 use forebay_runtime::{
-    Backend, BufMut, Completion, Detached, DiskBackend, DiskError, DiskErrorKind, DiskOp, Done, Geometry,
-    Listener, NetError, OpenError, OpenMode, Stream, Unpark, Wait,
+    Backend, BufMut, Class, Completion, Detached, DiskBackend, DiskError, DiskErrorKind, DiskOp, Done, Geometry,
+    HandleId, Listener, NetError, OpenError, OpenMode, Stream, Unpark, Wait,
 };
 use std::ops::Range;
 use std::rc::Rc;
@@ -73,7 +73,9 @@ impl Backend for WorldBackend {
             return Err(OpenError::NotFound);
         }
         self.0.note([5, index as u64, mode as u64, 0]);
-        Ok(Rc::new(WorldDisk { world: self.0.clone(), index }))
+        let identity = self.0.disks.borrow()[index].geometry.identity;
+        let handle = self.0.admission.borrow_mut().open(identity);
+        Ok(Rc::new(WorldDisk { world: self.0.clone(), index, handle }))
     }
 
     fn listen(&self, _: &str) -> Result<Listener, NetError> {
@@ -102,6 +104,13 @@ impl Backend for WorldBackend {
 struct WorldDisk {
     world: Rc<Inner>,
     index: usize,
+    handle: HandleId,
+}
+
+impl Drop for WorldDisk {
+    fn drop(&mut self) {
+        self.world.admission.borrow_mut().close(self.handle);
+    }
 }
 
 /// What the device will do with an operation, decided when it accepts it.
@@ -137,11 +146,12 @@ impl WorldDisk {
     }
 
     fn start(&self, verdict: &Verdict, work: Work) {
-        if verdict.hangs {
-            self.world.disks.borrow_mut()[self.index].held.push(work);
-        } else {
-            self.world.queue(self.index, work, verdict.slower);
-        }
+        let (slower, hangs) = (verdict.slower, verdict.hangs);
+        self.world.ask(Waiting { disk: self.index, work, slower, hangs });
+    }
+
+    fn place(&self, class: Class) -> Place {
+        Place { handle: self.handle, class }
     }
 
     fn read(&self, at: u64, into: BufMut, done: Done<(BufMut, Result<(), DiskError>)>) {
@@ -156,7 +166,8 @@ impl WorldDisk {
                 _ => None,
             }
         };
-        self.start(&verdict, Work::Read { at, into, done, fails });
+        let place = self.place(Class::Ordinary);
+        self.start(&verdict, Work::Read { place, at, into, done, fails });
     }
 
     /// A write or, with the pages of its effect, a discard.
@@ -166,6 +177,7 @@ impl WorldDisk {
         mut at: u64,
         mut pages: Vec<PageWrite>,
         mut durable: bool,
+        class: Class,
         done: Done<Result<(), DiskError>>,
     ) {
         let world = &*self.world;
@@ -215,7 +227,9 @@ impl WorldDisk {
             world.disks.borrow_mut()[self.index].cache.submit(id, at, pages.clone());
             world.record(|| Event::Submitted { disk: self.index, id, at, pages: pages.clone() });
         }
-        self.start(&verdict, Work::Write(WriteWork { id, at, pages, durable, done_at_all, done, fails }));
+        let place = self.place(class);
+        let write = WriteWork { place, id, at, pages, durable, done_at_all, done, fails };
+        self.start(&verdict, Work::Write(write));
     }
 
     fn flush(&self, done: Done<Result<(), DiskError>>) {
@@ -227,7 +241,8 @@ impl WorldDisk {
             Some(Action::FailAfter(kind)) => (true, Some(kind)),
             _ => (true, None),
         };
-        self.start(&verdict, Work::Flush { covers, honest, done, fails });
+        let place = self.place(Class::Reserved);
+        self.start(&verdict, Work::Flush { place, covers, honest, done, fails });
     }
 
     fn discard(&self, at: u64, len: u64, done: Done<Result<(), DiskError>>) {
@@ -237,13 +252,18 @@ impl WorldDisk {
             DiscardEffect::Nothing => PageWrite::Superseded,
             DiscardEffect::Garbage => PageWrite::Data(Rc::new([0xdb; PAGE])),
         };
-        self.write(OpKind::Discard, at, vec![page; (len / PAGE as u64) as usize], false, done);
+        let pages = vec![page; (len / PAGE as u64) as usize];
+        self.write(OpKind::Discard, at, pages, false, Class::Ordinary, done);
     }
 }
 
 impl DiskBackend for WorldDisk {
     fn geometry(&self) -> Geometry {
         self.world.disks.borrow()[self.index].geometry.clone()
+    }
+
+    fn give_up(&self) {
+        self.world.give_up(self.handle);
     }
 
     fn submit(&self, op: DiskOp) {
@@ -256,10 +276,10 @@ impl DiskBackend for WorldDisk {
                 );
                 self.read(at, into, done);
             }
-            DiskOp::Write { at, from, durable, done } => {
+            DiskOp::Write { at, from, durable, class, done } => {
                 assert!(at % PAGE as u64 == 0, "an unaligned write at {at}");
                 let pages = pages_of(&from, &mut self.world.recent.borrow_mut());
-                self.write(OpKind::Write, at, pages, durable, done);
+                self.write(OpKind::Write, at, pages, durable, class, done);
             }
             DiskOp::Flush { done } => self.flush(done),
             DiskOp::Discard { at, len, done } => {

@@ -95,6 +95,23 @@ impl DiskFile {
         Ok(disk)
     }
 
+    /// A pipe in place of a disk: what is read of it waits until something is written to it.
+    #[cfg(test)]
+    pub(super) fn of_pipe(pipe: File, identity: u64) -> DiskFile {
+        let geometry =
+            Geometry { size: 1 << 30, sector_logical: PAGE, sector_physical: PAGE, rotational: false, identity };
+        DiskFile {
+            fd: pipe.as_raw_fd(),
+            own: Some(pipe),
+            geometry,
+            direct: false,
+            memory_alignment: 1,
+            is_device: false,
+            in_memory: false,
+            remote: false,
+        }
+    }
+
     pub(super) fn fd(&self) -> RawFd {
         self.fd
     }

@@ -8,6 +8,8 @@
 
 mod disk;
 mod file;
+#[cfg(test)]
+mod hung_disks;
 mod net;
 mod registry;
 mod ring;
