@@ -7,9 +7,7 @@ use crate::rows_slow::victim;
 use crate::scene::Scene;
 use crate::setup::Setup;
 use forebay_base::MIB;
-use forebay_pool::{
-    Compression, DiskState, Layout, PoolSpec, SyncPolicy, Volume, VolumeFormat, VolumeSpec,
-};
+use forebay_pool::{Compression, DiskState, Layout, PoolSpec, SyncPolicy, Volume, VolumeFormat, VolumeSpec};
 use forebay_simulation::{Action, Image, Rule};
 use futures_util::future::join3;
 use std::cell::Cell;
@@ -28,8 +26,7 @@ const BESIDE: Duration = Duration::from_millis(500);
 /// One disk of each group hangs, with more requests than it may have. Both are taken out, and meanwhile a pool beside it, on the
 /// same cores, is served as ever.
 pub fn crowded(setup: &Setup) -> Result<Shown, Failure> {
-    let setup =
-        &Setup { groups: 1, second: true, requests: REQUESTS, clients: CLIENTS, ..setup.clone() };
+    let setup = &Setup { groups: 1, second: true, requests: REQUESTS, clients: CLIENTS, ..setup.clone() };
     let own = setup.clone();
     judged(setup, async move |scene: &Scene, _| {
         let beside = Beside::create(scene, own.shards).await?;

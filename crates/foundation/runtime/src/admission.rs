@@ -253,7 +253,13 @@ mod tests {
     use std::collections::VecDeque;
 
     /// Asks for `count` requests, numbered from `from`, and gives those that begin.
-    fn ask(admission: &mut Admission<usize>, id: HandleId, class: Class, from: usize, count: usize) -> Vec<usize> {
+    fn ask(
+        admission: &mut Admission<usize>,
+        id: HandleId,
+        class: Class,
+        from: usize,
+        count: usize,
+    ) -> Vec<usize> {
         (from..from + count).filter_map(|request| admission.ask(id, class, request)).collect()
     }
 
@@ -338,7 +344,9 @@ mod tests {
             admission.answered(id, class);
             assert_eq!(admission.next(id), None);
         }
-        assert!(admission.handles.is_empty() && admission.devices.is_empty() && admission.by_identity.is_empty());
+        assert!(
+            admission.handles.is_empty() && admission.devices.is_empty() && admission.by_identity.is_empty()
+        );
         let again = admission.open(7);
         assert_eq!(ask(&mut admission, again, Class::Ordinary, 0, 200).len(), 128);
     }
@@ -412,7 +420,8 @@ mod tests {
                 begun: [[0; 2]; DEVICES],
             };
             let hangs: Vec<bool> = (0..DEVICES).map(|_| random.one_in(2)).collect();
-            let mut ids: Vec<HandleId> = (0..DEVICES as u64).map(|device| model.admission.open(device)).collect();
+            let mut ids: Vec<HandleId> =
+                (0..DEVICES as u64).map(|device| model.admission.open(device)).collect();
             for _ in 0..2000 {
                 let device = random.below(DEVICES as u64) as usize;
                 match (random.below(40), hangs[device]) {
@@ -433,7 +442,10 @@ mod tests {
             }
             for device in (0..DEVICES).filter(|device| !hangs[*device]) {
                 while model.answer(device, &mut random) {}
-                assert_eq!(model.begun[device], model.asked[device], "seed {seed}: device {device} was starved");
+                assert_eq!(
+                    model.begun[device], model.asked[device],
+                    "seed {seed}: device {device} was starved"
+                );
             }
             // At last the others answer, too, and nothing is left.
             for device in (0..DEVICES).filter(|device| hangs[*device]) {

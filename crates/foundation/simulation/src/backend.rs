@@ -11,8 +11,8 @@ use crate::record::Event;
 use crate::world::{Inner, TURN_NS, Waiting};
 use forebay_base::{Checksum, Nanos, WallTime};
 use forebay_runtime::{
-    Backend, BufMut, Class, Completion, Detached, DiskBackend, DiskError, DiskErrorKind, DiskOp, Done, Geometry,
-    HandleId, Listener, NetError, OpenError, OpenMode, Stream, Unpark, Wait,
+    Backend, BufMut, Class, Completion, Detached, DiskBackend, DiskError, DiskErrorKind, DiskOp, Done,
+    Geometry, HandleId, Listener, NetError, OpenError, OpenMode, Stream, Unpark, Wait,
 };
 use std::ops::Range;
 use std::rc::Rc;

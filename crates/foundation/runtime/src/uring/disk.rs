@@ -139,7 +139,8 @@ impl DiskBackend for UringDisk {
             },
         };
         let place = task.place(&self.ring.places);
-        let mut request = DiskRequest { file: self.file.clone(), handle: self.handle, class, at, task, place, retries: 0 };
+        let mut request =
+            DiskRequest { file: self.file.clone(), handle: self.handle, class, at, task, place, retries: 0 };
         match request.on_the_spot() {
             Some(result) => request.complete(&self.ring, result),
             None => self.ring.start(Op::Disk(request)),

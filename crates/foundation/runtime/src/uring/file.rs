@@ -98,8 +98,13 @@ impl DiskFile {
     /// A pipe in place of a disk: what is read of it waits until something is written to it.
     #[cfg(test)]
     pub(super) fn of_pipe(pipe: File, identity: u64) -> DiskFile {
-        let geometry =
-            Geometry { size: 1 << 30, sector_logical: PAGE, sector_physical: PAGE, rotational: false, identity };
+        let geometry = Geometry {
+            size: 1 << 30,
+            sector_logical: PAGE,
+            sector_physical: PAGE,
+            rotational: false,
+            identity,
+        };
         DiskFile {
             fd: pipe.as_raw_fd(),
             own: Some(pipe),

@@ -81,8 +81,10 @@ impl Rig {
         let reads: Vec<_> =
             (0..600).map(|n| self.good.read(n % 256 * PAGE as u64, self.rt.buffer(PAGE))).collect();
         let page = self.rt.arena().copy(&[7; PAGE]).freeze();
-        let writes =
-            [self.good.write(7 * PAGE as u64, vec![page.clone()]), self.good.write_reserved(7 * PAGE as u64, vec![page])];
+        let writes = [
+            self.good.write(7 * PAGE as u64, vec![page.clone()]),
+            self.good.write_reserved(7 * PAGE as u64, vec![page]),
+        ];
         let flushes: Vec<_> = (0..20).map(|_| self.good.flush()).collect();
         for done in writes.into_iter().chain(flushes) {
             assert_eq!(done.await, Ok(()));
