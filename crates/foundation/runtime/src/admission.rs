@@ -83,6 +83,12 @@ struct Device<T> {
     waiting: [VecDeque<(usize, T)>; 2],
 }
 
+impl<T> Device<T> {
+    fn is_waited_for(&self) -> bool {
+        self.waiting.iter().any(|waiting| !waiting.is_empty())
+    }
+}
+
 /// The requests of one core. `T` is what the backend knows a request by.
 pub struct Admission<T> {
     limits: Limits,
@@ -93,6 +99,8 @@ pub struct Admission<T> {
     /// What the devices have, but for what was given up: the ordinary requests, and all.
     ordinary: usize,
     held: usize,
+    /// What they have not been given.
+    waiting: usize,
 }
 
 impl<T> Admission<T> {
@@ -104,6 +112,7 @@ impl<T> Admission<T> {
             by_identity: HashMap::new(),
             ordinary: 0,
             held: 0,
+            waiting: 0,
         }
     }
 
@@ -132,10 +141,12 @@ impl<T> Admission<T> {
     #[must_use]
     pub fn ask(&mut self, id: HandleId, class: Class, request: T) -> Option<T> {
         debug_assert!(!self.is_given_up(id), "nothing is asked of a handle that was given up");
-        if self.devices[id.device].waiting[class as usize].is_empty() && self.has_room(id.device, class) {
+        let is_first = self.waiting == 0 || self.devices[id.device].waiting[class as usize].is_empty();
+        if is_first && self.has_room(id.device, class) {
             self.hold(id, class);
             return Some(request);
         }
+        self.waiting += 1;
         self.handles[id.handle].waiting += 1;
         self.devices[id.device].waiting[class as usize].push_back((id.handle, request));
         None
@@ -158,14 +169,23 @@ impl<T> Admission<T> {
     /// A request that the handle's device is to have now, after one was answered or given up; nothing when none may.
     #[must_use]
     pub fn next(&mut self, id: HandleId) -> Option<T> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let mut device = id.device;
+        if active(Bug::HungDiskTakesAll) {
+            let mut waiting = self.devices.iter().filter(|(_, device)| device.is_waited_for());
+            device = waiting.next().map_or(device, |(waiting, _)| waiting);
+        }
         for class in [Class::Reserved, Class::Ordinary] {
             let is_any = |device: &Device<T>| !device.waiting[class as usize].is_empty();
             // The handle, and with it the device, may be forgotten.
-            if self.devices.get(id.device).is_some_and(is_any) && self.has_room(id.device, class) {
-                let waiting = &mut self.devices[id.device].waiting[class as usize];
+            if self.devices.get(device).is_some_and(is_any) && self.has_room(device, class) {
+                let waiting = &mut self.devices[device].waiting[class as usize];
                 let (handle, request) = waiting.pop_front().expect("there is one");
                 self.handles[handle].waiting -= 1;
-                self.hold(HandleId { handle, device: id.device }, class);
+                self.waiting -= 1;
+                self.hold(HandleId { handle, device }, class);
                 return Some(request);
             }
         }
@@ -194,6 +214,7 @@ impl<T> Admission<T> {
             let own: VecDeque<(usize, T)> = own;
             never.extend(own.into_iter().map(|(_, request)| request));
         }
+        self.waiting -= never.len();
         never
     }
 
@@ -452,7 +473,9 @@ mod tests {
                 while model.answer(device, &mut random) {}
             }
             ids.iter().for_each(|id| model.admission.close(*id));
-            assert!(model.admission.is_idle() && model.admission.ordinary == 0);
+            assert!(
+                model.admission.is_idle() && model.admission.ordinary == 0 && model.admission.waiting == 0
+            );
             assert!(model.admission.handles.is_empty() && model.admission.devices.is_empty());
         }
     }
