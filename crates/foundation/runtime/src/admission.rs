@@ -9,14 +9,13 @@
 //!   Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Of several that hang at once each has less, and together
 //!   they never have all: when n have as much as they may, 3/(n + 3) are free.
 //! - **A few always.** Whatever others hold, each device may have [`Limits::guaranteed`] requests. So one that waits has
-//!   requests that its device will answer, and the answer to one of them begins the next: nobody has to look for who may go on,
+//!   requests that its device will answer, and the answer to one of them begins the next: no search for the next one is needed,
 //!   and a request costs a few comparisons.
 //! - **A reserve.** Flushes, labels and superblocks ([`Class::Reserved`]) have places of their own on each device. They wait behind
 //!   no data, so a disk that hangs can be taken out of service, and that recorded, while everything else waits.
-//! - **What is given up** ([`Admission::give_up`]) is over for whoever waits for it, and for other devices: requests that
-//!   the device has not been given yet never reach it, and the others no longer count among what all devices have. Against their
-//!   own device they count until it answers. A device that is opened, hangs and is given up again and again holds no
-//!   more memory than one that hangs once.
+//! - **What is given up** ([`Admission::give_up`]) no longer stands in the way of other devices. Requests that the device has
+//!   not been given yet never reach it. The others count against their own device only, until it answers. A device that
+//!   is opened, hangs and is given up again and again holds no more memory than one that hangs once.
 //!
 //! Within a class the requests of a device go in the order in which they came, through whichever handle.
 
@@ -76,7 +75,7 @@ struct Handle {
 struct Device<T> {
     identity: u64,
     handles: usize,
-    /// Requests that it has, by class: those that somebody waits for, and those that were given up.
+    /// Requests that it has, by class: those whose result is awaited, and those that were given up.
     held: [usize; 2],
     lost: [usize; 2],
     /// Those that it has not been given, by class.
@@ -192,8 +191,8 @@ impl<T> Admission<T> {
         None
     }
 
-    /// Nobody waits any more for what was asked through this handle, and nothing more is asked. Gives what the device has not been
-    /// given: it never will be. [`Admission::next`] is to be asked after it.
+    /// Gives up everything that was asked through this handle; nothing more is asked through it. Returns the requests that the device
+    /// has not been given: it never will be. [`Admission::next`] is to be asked after it.
     #[must_use]
     pub fn give_up(&mut self, id: HandleId) -> Vec<T> {
         let (handle, device) = (&mut self.handles[id.handle], &mut self.devices[id.device]);
@@ -222,7 +221,7 @@ impl<T> Admission<T> {
         self.handles[id.handle].is_given_up
     }
 
-    /// Whether the devices have nothing that somebody waits for.
+    /// Whether the devices have no request but those that were given up.
     pub fn is_idle(&self) -> bool {
         self.held == 0
     }
@@ -341,7 +340,7 @@ mod tests {
             assert_eq!(next(&mut admission, hung), [0; 0]);
             let other = admission.open(2);
             assert_eq!(ask(&mut admission, other, Class::Ordinary, 0, 200).len(), 128);
-            // Until the device answers, it has them, whoever asks now.
+            // Until the device answers, it has them, through whichever handle they came.
             assert_eq!(ask(&mut admission, same, Class::Ordinary, 0, 128).len(), (128 - begun).min(96));
         }
     }

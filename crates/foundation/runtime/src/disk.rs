@@ -144,8 +144,8 @@ fn bytes_of(parts: &[Buf]) -> u64 {
 pub trait DiskBackend {
     fn geometry(&self) -> Geometry;
     fn submit(&self, op: DiskOp);
-    /// Nobody waits any more for what was submitted through this handle, and nothing more will be: what the device has not
-    /// been given it need not be given, and what it has is not to be in the way of other devices.
+    /// Everything that was submitted through this handle is given up, and nothing more will be submitted: what the device has not
+    /// been given it need not be given, and what it has must not be in the way of other devices.
     fn give_up(&self);
 }
 
@@ -212,7 +212,7 @@ impl Disk {
         self.start_write(Kind::Write, at, from, Class::Ordinary)
     }
 
-    /// Like [`Disk::write`], of what says who belongs to a pool: it does not wait behind data.
+    /// Like [`Disk::write`], for labels and superblocks: it does not wait behind data.
     pub fn write_reserved(&self, at: u64, from: Vec<Buf>) -> Completion<Result<(), DiskError>> {
         self.start_write(Kind::Write, at, from, Class::Reserved)
     }

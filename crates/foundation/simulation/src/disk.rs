@@ -49,7 +49,7 @@ pub(crate) struct SimDisk {
     pub written: u64,
 }
 
-/// Who asked for an operation, and as what.
+/// The handle through which an operation was asked for, and its class.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub handle: HandleId,

@@ -290,7 +290,7 @@ impl DiskRequest {
         }
     }
 
-    /// Gives its answer to whoever waits for it.
+    /// Delivers the answer.
     pub(super) fn end(self, ring: &Ring, answer: Result<(), DiskError>) {
         match self.task {
             Task::Read { into, done, .. } => done.complete((into, answer)),

@@ -21,7 +21,7 @@ fn pipe() -> (File, File) {
     let mut ends = [0; 2];
     // SAFETY: two descriptors are written to.
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-    // SAFETY: nobody else has them.
+    // SAFETY: they were just made, and are owned by nothing else.
     ends.map(|end| unsafe { File::from_raw_fd(end) }).into()
 }
 
@@ -191,7 +191,7 @@ fn a_disk_that_is_opened_again_and_again_holds_no_more() {
         rig.others_are_served().await;
         // It answers the old requests and the new one, in no order.
         for _ in 0..=Limits::CORE.of_device() {
-            writer.write_all(&[0; PAGE]).expect("somebody reads");
+            writer.write_all(&[0; PAGE]).expect("the pipe has a reader");
             rig.rt.sleep(Duration::from_millis(1)).await;
         }
         assert_eq!((first.await.1, with_kernel()), (Ok(()), 0));
