@@ -82,12 +82,6 @@ struct Device<T> {
     waiting: [VecDeque<(usize, T)>; 2],
 }
 
-impl<T> Device<T> {
-    fn is_waited_for(&self) -> bool {
-        self.waiting.iter().any(|waiting| !waiting.is_empty())
-    }
-}
-
 /// The requests of one core. `T` is what the backend knows a request by.
 pub struct Admission<T> {
     limits: Limits,
@@ -171,20 +165,15 @@ impl<T> Admission<T> {
         if self.waiting == 0 {
             return None;
         }
-        let mut device = id.device;
-        if active(Bug::HungDiskTakesAll) {
-            let mut waiting = self.devices.iter().filter(|(_, device)| device.is_waited_for());
-            device = waiting.next().map_or(device, |(waiting, _)| waiting);
-        }
         for class in [Class::Reserved, Class::Ordinary] {
             let is_any = |device: &Device<T>| !device.waiting[class as usize].is_empty();
             // The handle, and with it the device, may be forgotten.
-            if self.devices.get(device).is_some_and(is_any) && self.has_room(device, class) {
-                let waiting = &mut self.devices[device].waiting[class as usize];
+            if self.devices.get(id.device).is_some_and(is_any) && self.has_room(id.device, class) {
+                let waiting = &mut self.devices[id.device].waiting[class as usize];
                 let (handle, request) = waiting.pop_front().expect("there is one");
                 self.handles[handle].waiting -= 1;
                 self.waiting -= 1;
-                self.hold(HandleId { handle, device }, class);
+                self.hold(HandleId { handle, device: id.device }, class);
                 return Some(request);
             }
         }
