@@ -146,7 +146,8 @@ impl WorldDisk {
     }
 
     fn start(&self, verdict: &Verdict, work: Work) {
-        let (slower, hangs) = (verdict.slower, verdict.hangs);
+        let releases = self.world.disks.borrow()[self.index].releases;
+        let (slower, hangs) = (verdict.slower, verdict.hangs.then_some(releases));
         self.world.ask(Waiting { disk: self.index, work, slower, hangs });
     }
 

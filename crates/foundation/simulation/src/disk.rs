@@ -38,6 +38,8 @@ pub(crate) struct SimDisk {
     pub gone: bool,
     /// Operations that hang.
     pub held: Vec<Work>,
+    /// How often they were let go.
+    pub releases: u64,
     /// Operations submitted, by kind.
     pub operations: [u64; 4],
     /// When it has done what was asked of it until now, where it does one thing after the other.
@@ -131,6 +133,7 @@ impl SimDisk {
             unreadable: BTreeSet::new(),
             gone: false,
             held: Vec::new(),
+            releases: 0,
             operations: [0; 4],
             busy_until: 0,
             device: None,

@@ -98,7 +98,8 @@ pub(crate) struct Waiting {
     pub disk: usize,
     pub work: Work,
     pub slower: u32,
-    pub hangs: bool,
+    /// It hangs, unless the disk has been released since this release.
+    pub hangs: Option<u64>,
 }
 
 // The heap is a maximum heap: the earliest is the greatest.
@@ -368,7 +369,11 @@ impl World {
 
     /// Lets the operations that hang on this disk go on.
     pub fn release(&self, disk: usize) {
-        let held = std::mem::take(&mut self.0.disks.borrow_mut()[disk].held);
+        let held = {
+            let disk = &mut self.0.disks.borrow_mut()[disk];
+            disk.releases += 1;
+            std::mem::take(&mut disk.held)
+        };
         for work in held {
             self.0.queue(disk, work, 1);
         }
@@ -431,11 +436,12 @@ impl Inner {
     }
 
     fn begin(&self, Waiting { disk, work, slower, hangs }: Waiting) {
-        if hangs {
-            self.disks.borrow_mut()[disk].held.push(work);
-        } else {
-            self.queue(disk, work, slower);
+        let mut disks = self.disks.borrow_mut();
+        if hangs == Some(disks[disk].releases) {
+            return disks[disk].held.push(work);
         }
+        drop(disks);
+        self.queue(disk, work, slower);
     }
 
     /// Gives a disk what may go on after an operation that was asked for through this handle is over, or all are given up.
