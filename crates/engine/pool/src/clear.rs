@@ -115,7 +115,8 @@ impl LocalVolume {
     /// them, and those for which space was held when they were written.
     async fn reclaim_zeros(&self, progress: &WorkProgress) -> Result<Option<u64>, IoError> {
         let (shard, block_bytes) = (&self.shard, u64::from(self.block_size()));
-        let mapped = self.dataset.tree.borrow().mapped().blocks as u64 + self.dataset.blocks_staged();
+        let mapped = self.dataset.tree.borrow().mapped().blocks as u64;
+        let mapped = mapped + self.dataset.blocks_staged().await;
         progress.expect(mapped * block_bytes);
         let (mut at, mut found, mut pace) = (0, 0, shard.pace(Task::Reclaim));
         while let Some(run) = self.next_stored(at) {

@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorKind};
 use crate::flash::bytes_min;
 use crate::format::{SHARDS_MAX, ShardRoot, Super};
 use crate::import::{Probe, build_array, lines, open_error, probe};
+use crate::index::{Datasets, Snapshots};
 use crate::registry::PoolShared;
 use crate::sectors::{check_sectors, given, put_sectors, sector_of};
 use crate::shard::{FrozenShard, Log, Shard, ShardParts};
@@ -20,7 +21,6 @@ use forebay_device::{
 use forebay_log::{Chain, Ring};
 use forebay_runtime::{Cores, Disk, OpenMode, Rt};
 use forebay_space::{Chunk, ChunkKind, Space};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -375,8 +375,8 @@ async fn format_shards(
         let log = Log::new(ring, ring_chunks, start, 0);
         let parts = ShardParts {
             space,
-            datasets: BTreeMap::new(),
-            snapshots: BTreeMap::new(),
+            datasets: Datasets::default(),
+            snapshots: Snapshots::default(),
             log,
             tables: Vec::new(),
             sealed: 1,

@@ -18,6 +18,7 @@ use crate::places::PlacesClaim;
 use crate::registry::{call, registry};
 use crate::reserve::Claim;
 use crate::shard::Shard;
+use crate::steps::Steps;
 use crate::turns::Pace;
 use crate::wanted::Wanted;
 use forebay_base::planted::{Bug, active};
@@ -96,9 +97,11 @@ impl Shard {
             return false;
         }
         self.space.borrow_mut().close(closed.clone());
-        let datasets: Vec<_> = self.datasets.borrow().values().cloned().collect();
-        for dataset in datasets {
-            if self.evacuate_dataset(&dataset, &closed).await.is_err() {
+        let (mut number, mut steps) = (0, Steps::default());
+        while let Some(dataset) = self.next_dataset(number) {
+            number = dataset.number() + 1;
+            steps.take(1).await;
+            if self.evacuate_dataset(&dataset, &closed, &mut steps).await.is_err() {
                 // What was moved until here may be enough.
                 break;
             }
@@ -113,10 +116,13 @@ impl Shard {
         self: &Rc<Self>,
         dataset: &Rc<Dataset>,
         closed: &BTreeSet<ChunkId>,
+        steps: &mut Steps,
     ) -> Result<(), IoError> {
         self.replace_staged(dataset, closed).await?;
         let mut next = 0;
         loop {
+            // In a leaf that is in memory there may be nothing to wait for.
+            steps.take(FANOUT as usize).await;
             let leaf = dataset.tree.borrow().next_leaf(next);
             let Some(leaf) = leaf else { return Ok(()) };
             if self.stopping.get() {
@@ -205,19 +211,24 @@ impl Shard {
         closed: &BTreeSet<ChunkId>,
     ) -> Result<(), IoError> {
         let inside = |place: &Option<Ptr>| place.is_some_and(|place| is_inside(&place, closed));
-        let staged: Vec<u64> = {
-            let staged = dataset.staged.borrow();
-            staged.iter().filter(|(_, staged)| inside(&staged.place)).map(|(block, _)| *block).collect()
-        };
-        for block in staged {
-            let size = dataset.staged.borrow().get(&block).map(|staged| staged.block.size());
-            let Some(size) = size else { continue };
+        let (mut at, mut steps) = (0, Steps::default());
+        loop {
+            steps.take(1).await;
+            let next = {
+                let staged = dataset.staged.borrow();
+                let next = staged.range(at..).next();
+                next.map(|(block, staged)| (*block, staged.block.size(), inside(&staged.place)))
+            };
+            let Some((block, size, is_inside)) = next else { return Ok(()) };
+            at = block + 1;
+            if !is_inside {
+                continue;
+            }
             let (mut places, _) = self.allocate_here(&Wanted::one(size), 0, Claim::Moved).await?;
             // One that is locked may be on its way to its place.
             let Some(_guard) = dataset.locks.try_lock(block, block) else { continue };
             self.replace_place(dataset, block, places.take_first(1)[0], inside);
         }
-        Ok(())
     }
 
     /// Writes the blocks `first..first + count` of one leaf anew, those that are still to be moved and that nobody is changing; how

@@ -171,7 +171,8 @@ impl Volume {
         request.ends(here.compare_and_write(admitted, at, expected, new).await)
     }
 
-    /// Which parts of the range hold data: extents that cover it from its start, at most `extents_max` of them.
+    /// Which parts of the range hold data: extents that cover it from its start, at most `extents_max` of them. They may end before the
+    /// range does; then ask again from there.
     pub async fn status(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
         self.run(|here| async move { here.status(at, len, extents_max).await }).await
     }

@@ -522,7 +522,7 @@ impl Control {
                 }
             }
             LocalVolume::of(shard.clone(), dataset.clone()).put(|record| record.format = format).await?;
-            Ok(Ok(shard.info(&dataset)))
+            Ok(Ok(shard.info(&dataset).await))
         });
         let why = format!("it cannot be made {}", format.name());
         converted.await?.map_err(|refusal| self.not_reserved(name, &why, refusal))
@@ -549,7 +549,7 @@ impl Control {
             };
             let volume = LocalVolume::of(shard.clone(), dataset.clone());
             volume.put(|record| record.size = record.size.max(size)).await?;
-            Ok(Ok(shard.info(&dataset)))
+            Ok(Ok(shard.info(&dataset).await))
         });
         grown.await?.map_err(|refusal| self.not_reserved(name, "it cannot grow", refusal))
     }

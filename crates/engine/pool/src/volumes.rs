@@ -9,6 +9,7 @@ use crate::record::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
 use crate::reserve::{Claim, Refusal};
 use crate::shard::Shard;
 use crate::spec::{Setting, Severity, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec};
+use crate::steps::Steps;
 use crate::tables::DATASETS_MAX;
 use crate::volume::LocalVolume;
 use forebay_base::{Id, MIB, TIB};
@@ -64,9 +65,10 @@ pub(crate) fn check_size(object: &str, size: u64, block_size: u32) -> Result<(),
 }
 
 impl Shard {
-    pub(crate) fn info(&self, dataset: &Dataset) -> VolumeInfo {
+    pub(crate) async fn info(&self, dataset: &Dataset) -> VolumeInfo {
+        let staged = dataset.blocks_staged().await;
         let (record, tree) = (dataset.record.borrow(), dataset.tree.borrow().mapped());
-        let (staged, shift) = (dataset.blocks_staged(), record.block_shift);
+        let shift = record.block_shift;
         let mapped = (tree.blocks as u64 + staged) << shift;
         let (project, sources) = self.project_info(dataset);
         let (project, project_id) = project.unzip();
@@ -98,7 +100,7 @@ impl Shard {
             used: if record.format == VolumeFormat::EagerZeroedThick { record.size } else { mapped },
             created: record.created,
             origin: self.origin_of(dataset),
-            snapshots: self.snapshots_of(record.number).len() as u32,
+            snapshots: self.count_snapshots(record.number),
             snapshot_bytes: None,
             schedule: dataset.schedule(),
         }
@@ -112,7 +114,7 @@ impl Shard {
         // Until the record is applied the number is taken by nothing else.
         let number = self.new_number()?;
         let result = self.put_new(DatasetRecord { number, ..record }, tree).await;
-        self.numbers.borrow_mut().remove(&number);
+        self.numbers.borrow_mut().let_go(number);
         result?;
         self.datasets.borrow().get(&number).cloned().ok_or(IoError::Gone)
     }
@@ -210,7 +212,7 @@ impl Control {
         let create = move |shard: Rc<Shard>| async move {
             let _pledge = shard.secure_new(format, shift, size).await?;
             let dataset = shard.create_dataset(record, None).await.map_err(Refusal::Failed)?;
-            Ok(shard.info(&dataset))
+            Ok(shard.info(&dataset).await)
         };
         let created = self.on_shard(shard, create).await;
         let why = format!("it cannot be made {}", format.name());
@@ -245,7 +247,15 @@ impl Control {
         let mut all = Vec::new();
         for index in 0..self.shard_count() {
             let list = |shard: Rc<Shard>| async move {
-                shard.live().iter().map(|dataset| shard.info(dataset)).collect::<Vec<_>>()
+                let (mut infos, mut from, mut steps) = (Vec::new(), 0, Steps::default());
+                while let Some(dataset) = shard.next_dataset(from) {
+                    from = dataset.number() + 1;
+                    steps.take(1 + shard.count_snapshots(dataset.number()) as usize).await;
+                    if dataset.is_live() {
+                        infos.push(shard.info(&dataset).await);
+                    }
+                }
+                infos
             };
             all.extend(self.on_shard(index, list).await?);
         }
@@ -262,8 +272,7 @@ impl Control {
     {
         let (name, place) = self.existing(name)?;
         let result = self.on_shard(place.shard, move |shard| async move {
-            let dataset = shard.live().into_iter().find(|dataset| dataset.id() == place.id);
-            match dataset {
+            match shard.volume(place.id) {
                 Some(dataset) => work(shard, dataset).await,
                 None => Err(IoError::Gone),
             }
@@ -273,7 +282,7 @@ impl Control {
 
     /// What there is to say of a volume without counting anything.
     pub async fn volume_brief(&self, name: &str) -> Result<VolumeInfo, Error> {
-        self.on_volume(name, |shard, dataset| async move { Ok(shard.info(&dataset)) }).await
+        self.on_volume(name, |shard, dataset| async move { Ok(shard.info(&dataset).await) }).await
     }
 
     pub async fn volume_info(&self, name: &str) -> Result<VolumeInfo, Error> {
@@ -283,7 +292,7 @@ impl Control {
                 let kept = shard.kept_by(&snapshot).await.ok();
                 bytes = bytes.zip(kept).map(|(bytes, kept)| bytes + kept.all);
             }
-            Ok(VolumeInfo { snapshot_bytes: bytes, ..shard.info(&dataset) })
+            Ok(VolumeInfo { snapshot_bytes: bytes, ..shard.info(&dataset).await })
         })
         .await
     }
@@ -315,7 +324,7 @@ impl Control {
                 inherits.set(Inherits::HOSTS, &mut (), change.hosts);
             };
             volume.put(set).await?;
-            Ok(shard.info(&dataset))
+            Ok(shard.info(&dataset).await)
         };
         let info = self.on_volume(name, set).await?;
         if !is_promise {

@@ -303,11 +303,6 @@ impl Space {
         self.leaving.contains(&id)
     }
 
-    /// What was allocated and applied since the last checkpoint that is durable.
-    pub(crate) fn allocated_runs(&self) -> impl Iterator<Item = (Addr, u32)> {
-        self.current.allocated.iter().chain(&self.frozen.allocated).map(|run| (run.addr, run.units))
-    }
-
     /// What was freed and is not to be used again yet.
     pub(crate) fn freed_runs(&self) -> impl Iterator<Item = (Addr, u32)> {
         self.current.freed.iter().chain(&self.frozen.freed).map(|run| (run.addr, run.units))

@@ -47,6 +47,11 @@ impl Chunks {
         self.order.iter().map(|id| &self.by_id[id])
     }
 
+    /// Those from a number on, in order.
+    pub fn from(&self, id: ChunkId) -> impl Iterator<Item = &Chunk> {
+        self.order.range(id..).map(|id| &self.by_id[id])
+    }
+
     /// All, in no order: for who sorts or adds up.
     pub fn values(&self) -> impl Iterator<Item = &Chunk> {
         self.by_id.values()

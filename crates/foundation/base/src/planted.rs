@@ -282,6 +282,7 @@ mod state {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
         static MET: Cell<u64> = const { Cell::new(0) };
         static STRICT_TURNS: Cell<bool> = const { Cell::new(false) };
+        static ITEMS: Cell<u64> = const { Cell::new(0) };
     }
 
     /// Whether `bug` is planted on this thread.
@@ -314,6 +315,16 @@ mod state {
     pub fn set_strict_turns(are_strict: bool) {
         STRICT_TURNS.set(are_strict);
     }
+
+    /// Long loops have come to so many more items.
+    pub fn count_items(items: usize) {
+        ITEMS.set(ITEMS.get() + items as u64);
+    }
+
+    /// How many items long loops have come to on this thread since this was last asked: whether work grows as what it is done for.
+    pub fn take_items() -> u64 {
+        ITEMS.take()
+    }
 }
 
 #[cfg(not(feature = "planted"))]
@@ -331,6 +342,10 @@ mod state {
     pub const fn has_strict_turns() -> bool {
         false
     }
+
+    /// Nobody asks for the count without the feature `planted`.
+    #[inline(always)]
+    pub const fn count_items(_: usize) {}
 }
 
 pub use state::*;

@@ -7,6 +7,7 @@ mod flash;
 mod formats;
 mod gather;
 mod levels;
+mod loops;
 mod memory;
 mod moving;
 mod nearly_full;
