@@ -8,7 +8,6 @@ BENCH := $(TARGET)/release/forebay-bench --server $(FOREBAY)
 SIM := $(TARGET)/debug/sim
 TESTED := $(TARGET)/debug/forebay
 TEST_E2E := $(TARGET)/debug/forebay-e2e --server $(TESTED)
-TEST_BENCH := $(TARGET)/release/forebay-bench --server $(TESTED)
 
 .PHONY: run web test check sim fuzz bench e2e nightly clean
 
@@ -27,8 +26,8 @@ web/node_modules/.package-lock.json: web/package-lock.json
 	@scripts/setup web
 	cd web && npm ci
 
-# Everything that continuous integration runs, on one build but for the benchmark, which counts the instructions of what ships. The
-# last line is "N passed, N failed".
+# Everything that continuous integration runs, on one build. The tests of the program mostly wait for clocks, timeouts and disks, and the
+# simulator for a processor: they run together, the simulator behind. The last line is "N passed, N failed".
 test:
 	@scripts/run-steps \
 	  'setup=scripts/setup test' \
@@ -37,23 +36,15 @@ test:
 	  'lint=cargo clippy --locked --workspace --all-targets --quiet -- -D warnings' \
 	  'build=cargo build --locked --profile test --workspace --all-targets' \
 	  'unit=cargo test --locked --workspace --quiet --no-fail-fast' \
+	  --together 4 \
 	  'e2e=$(TEST_E2E)' \
-	  'measured=cargo build --locked --release -p forebay-bench' \
-	  'bench=$(TEST_BENCH) --quick' \
-	  'import=$(TEST_BENCH) --import 400000' \
-	  'parity=$(TEST_BENCH) --parity --quick' \
-	  'compression=$(TEST_BENCH) --compression --quick' \
-	  'services=$(TEST_BENCH) --services --quick' \
-	  'scaling=$(TEST_BENCH) --scaling --quick' \
-	  'instructions=$(TEST_BENCH) --instructions-check' \
-	  'levels=$(TEST_BENCH) --levels --quick' \
-	  'analytics=$(TEST_BENCH) --analytics --quick' \
-	  'matrix=$(SIM) matrix' \
-	  'planted=$(SIM) planted' \
-	  'numbers=$(SIM) numbers' \
-	  'crash=$(SIM) crash --images 10000' \
 	  'browser=testing/browser/run --server $(TESTED)' \
-	  'api=testing/api/run --server $(TESTED)'
+	  'api=testing/api/run --server $(TESTED)' \
+	  'matrix=nice $(SIM) matrix' \
+	  'fresh=nice $(SIM) matrix --fresh 2' \
+	  'planted=nice $(SIM) planted' \
+	  'numbers=nice $(SIM) numbers' \
+	  'crash=nice $(SIM) crash --images 10000'
 
 # What to run before every commit: a few minutes the first time, seconds afterwards.
 check:
@@ -99,7 +90,7 @@ bench:
 	$(BENCH) --levels
 	$(BENCH) --analytics
 
-# What takes too long for every change.
+# What takes too long for every change. One step after the other: most of them measure.
 nightly:
 	@STEP_SECONDS=20000 scripts/run-steps \
 	  'setup=scripts/setup test' \
@@ -108,11 +99,14 @@ nightly:
 	  'simulator=cargo build --locked --profile test -p forebay-sim' \
 	  'crash=$(SIM) crash --images 400000 --seed 1000000' \
 	  'long=$(SIM) matrix --operations 2000 --seed 100' \
+	  "fresh=$(SIM) matrix --minutes 180 --seed $$(date +%s)000" \
 	  'fuzz=scripts/fuzz 600' \
 	  'e2e=$(E2E)' \
 	  'api=testing/api/run --server $(FOREBAY) --examples 200 --seed 2' \
 	  'guest=$(E2E) guest-long' \
-	  'import=$(TARGET)/release/forebay-bench --import' \
+	  'hostile=$(E2E) hostile' \
+	  'instructions=$(BENCH) --instructions-check' \
+	  'import=$(BENCH) --import' \
 	  'bench=$(BENCH) --json $(TARGET)/bench.json' \
 	  'parity=$(BENCH) --parity' \
 	  'compression=$(BENCH) --compression' \

@@ -6,7 +6,9 @@
 //! finished, pools checkpointed and closed), but nothing depends on it: after a `kill -9` the next start imports the
 //! pools from their last checkpoint and log, and takes over the lock and the socket.
 
+use crate::descriptors::Descriptors;
 use crate::iscsi;
+use forebay_api::Severity;
 use forebay_base::{Checksum, GIB, Id, MIB};
 use forebay_cli::{Exit, Failure, ServeOptions};
 use forebay_control::{ADDRESSES, Daemon, DataDir, EventLog, Nbd, Options, problem};
@@ -38,6 +40,7 @@ pub struct Appliance {
     pub cores: Cores,
     pub engine: Engine,
     pub daemon: Daemon,
+    descriptors: Descriptors,
     nbd: Option<Arc<NbdServer>>,
     iscsi: Option<Arc<IscsiServer>>,
     running: uring::Running,
@@ -58,6 +61,11 @@ impl Appliance {
             )
             .object(options.data.display().to_string())
         })?;
+        let descriptors = Descriptors::raise();
+        if let Some(shortage) = descriptors.shortage() {
+            eprintln!("forebay: {shortage}");
+            events.record(Severity::Warning, "server.descriptors", "open files", &shortage);
+        }
         let wanted =
             options.cores.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
         let (cores, running) =
@@ -74,31 +82,20 @@ impl Appliance {
         let daemon = Daemon::start(dir.clone(), events.clone(), engine.clone(), control)?;
         daemon.import();
         daemon.collect(cores.clone());
-        Ok(Appliance { dir, events, cores, engine, daemon, nbd: None, iscsi: None, running })
+        Ok(Appliance { dir, events, cores, engine, daemon, descriptors, nbd: None, iscsi: None, running })
     }
 
     /// Opens NBD and iSCSI and tells the world: from now on clients are served.
     pub fn announce(&mut self, options: &ServeOptions) -> Result<Addresses, Failure> {
-        let tls = options.nbd_tls.as_ref().map(|tls| TlsFiles {
-            certificate: tls.certificate.clone(),
-            key: tls.key.clone(),
-            client_ca: tls.authority.clone(),
-        });
-        let scheme = if tls.is_some() { "nbds" } else { "nbd" };
-        let config = NbdConfig { listen: options.nbd.clone(), tls };
-        let start = NbdServer::start(self.cores.clone(), self.engine.clone(), config, self.events.sink());
-        let waiting = format!("{} is in use; waiting in case its owner was killed just now", options.nbd);
-        let nbd = self.daemon.block_on_telling(start, &waiting).map_err(problem)?;
-        let (nbd_address, nbd_uri) = (nbd.address().to_string(), format!("{scheme}://{}", nbd.address()));
-        let nbd = Arc::new(nbd);
-        self.daemon.attach_nbd(Arc::new(Desk(nbd.clone())));
-        self.nbd = Some(nbd);
+        let nbd = options.nbd.as_deref().map(|listen| self.start_nbd(listen, options)).transpose()?;
         let (cores, engine) = (self.cores.clone(), self.engine.clone());
-        let iscsi = iscsi::start(&self.daemon, cores, engine, &options.iscsi, self.events.sink())?;
+        let (portals, minimum) = (&options.iscsi, options.iscsi_chap_minimum);
+        let clients = self.descriptors.clients();
+        let (iscsi, warning) =
+            iscsi::start(&self.daemon, cores, engine, portals, (minimum, clients), &self.events)?;
         let addresses = Addresses {
             http: self.daemon.http().to_string(),
-            nbd: nbd_address,
-            nbd_uri,
+            nbd,
             iscsi: iscsi.portals().iter().map(|portal| portal.listen.clone()).collect(),
         };
         self.iscsi = Some(iscsi);
@@ -106,8 +103,8 @@ impl Appliance {
         let file = json!({
             "http": addresses.http,
             "http_url": self.daemon.http_url(),
-            "nbd": addresses.nbd,
-            "nbd_uri": addresses.nbd_uri,
+            "nbd": addresses.nbd.as_ref().map(|nbd| &nbd.listen),
+            "nbd_uri": addresses.nbd.as_ref().map(|nbd| nbd.uri("")),
             "iscsi": addresses.iscsi,
             "socket": socket.display().to_string(),
         });
@@ -118,10 +115,13 @@ impl Appliance {
         say(&format!(
             "forebay: ready, API {}, NBD {}, iSCSI {}, socket {}",
             self.daemon.http_url(),
-            addresses.nbd_uri,
+            addresses.nbd.as_ref().map_or("off".into(), |nbd| nbd.uri("")),
             addresses.iscsi.join(" "),
             socket.display()
         ));
+        if let Some(warning) = warning {
+            say(&format!("forebay: warning: {warning}"));
+        }
         if let Some((certificate, fingerprint)) = self.daemon.http_authority() {
             let certificate = certificate.display();
             say(&format!("forebay: HTTPS goes by the authority in {certificate}, SHA-256 {fingerprint}"));
@@ -130,6 +130,23 @@ impl Appliance {
             say(&format!("forebay: nobody can log in yet; make the first administrator at {link}"));
         }
         Ok(addresses)
+    }
+
+    fn start_nbd(&mut self, listen: &str, options: &ServeOptions) -> Result<NbdAddress, Failure> {
+        let tls = options.nbd_tls.as_ref().map(|tls| TlsFiles {
+            certificate: tls.certificate.clone(),
+            key: tls.key.clone(),
+            client_ca: tls.authority.clone(),
+        });
+        let is_tls = tls.is_some();
+        let config = NbdConfig { listen: listen.into(), tls, connections_max: self.descriptors.clients() };
+        let start = NbdServer::start(self.cores.clone(), self.engine.clone(), config, self.events.sink());
+        let waiting = format!("{listen} is in use; waiting in case its owner was killed just now");
+        let nbd = Arc::new(self.daemon.block_on_telling(start, &waiting).map_err(problem)?);
+        self.daemon.attach_nbd(Arc::new(Desk(nbd.clone())));
+        let listen = nbd.address().to_string();
+        self.nbd = Some(nbd);
+        Ok(NbdAddress { listen, is_tls })
     }
 
     /// The data directory, absolute.
@@ -169,12 +186,40 @@ impl Nbd for Desk {
 pub struct Addresses {
     /// `HOST:PORT`.
     pub http: String,
-    /// `HOST:PORT`.
-    pub nbd: String,
-    /// With scheme.
-    pub nbd_uri: String,
+    /// Nothing when NBD is off.
+    pub nbd: Option<NbdAddress>,
     /// `HOST:PORT` of each portal.
     pub iscsi: Vec<String>,
+}
+
+/// Where NBD clients connect.
+pub struct NbdAddress {
+    /// `HOST:PORT`, or `unix:PATH`.
+    pub listen: String,
+    is_tls: bool,
+}
+
+impl NbdAddress {
+    /// What clients are given to open an export; without one, the server.
+    pub fn uri(&self, export: &str) -> String {
+        let scheme = if self.is_tls { "nbds" } else { "nbd" };
+        match self.listen.strip_prefix("unix:") {
+            Some(path) => format!("{scheme}+unix:///{export}?socket={}", escaped(path)),
+            None if export.is_empty() => format!("{scheme}://{}", self.listen),
+            None => format!("{scheme}://{}/{export}", self.listen),
+        }
+    }
+}
+
+/// A path as a part of a URI.
+fn escaped(path: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
+            (byte as char).to_string()
+        }
+        other => format!("%{other:02X}"),
+    };
+    path.bytes().map(escape).collect()
 }
 
 /// Prints a line; whoever does not listen misses nothing but the line.
@@ -212,6 +257,14 @@ fn memory_total(meminfo: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_export_has_a_uri_that_clients_take() {
+        let uri = |listen: &str, is_tls, export| NbdAddress { listen: listen.into(), is_tls }.uri(export);
+        assert_eq!(uri("127.0.0.1:10809", false, "tank/vm1"), "nbd://127.0.0.1:10809/tank/vm1");
+        assert_eq!(uri("[::1]:10809", true, ""), "nbds://[::1]:10809");
+        assert_eq!(uri("unix:/run/my nbd", false, "tank/vm1"), "nbd+unix:///tank/vm1?socket=/run/my%20nbd");
+    }
 
     #[test]
     fn memory_is_read_from_the_kernel_s_words() {

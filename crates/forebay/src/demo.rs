@@ -57,7 +57,10 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let load = match options.nbd_tls {
         // The load's clients speak plainly.
         Some(_) => None,
-        None => addresses.nbd.parse().ok().map(|nbd| Load::start(nbd, &appliance.events)),
+        None => {
+            let nbd = addresses.nbd.as_ref().and_then(|nbd| nbd.listen.parse().ok());
+            nbd.map(|nbd| Load::start(nbd, &appliance.events))
+        }
     };
     appliance.daemon.wait_for_signal();
     load.into_iter().for_each(Load::stop);
@@ -149,7 +152,18 @@ fn program() -> String {
 
 fn guide(program: &str, data: &str, addresses: &Addresses) -> String {
     let command = format!("{program} --data {data}");
-    let uri = format!("{}/{POOL}/files", addresses.nbd_uri);
+    let over_nbd = addresses.nbd.as_ref().map_or(String::new(), |nbd| {
+        let uri = nbd.uri(&format!("{POOL}/files"));
+        format!(
+            "
+Use {POOL}/files with any NBD client:
+
+  nbdinfo {uri}
+  qemu-img info {uri}
+  fio --name=try --ioengine=nbd --uri={uri} --rw=randrw --bs=8k --iodepth=16 --size=256M
+"
+        )
+    });
     let portal = &addresses.iscsi[0];
     let target = target_name(POOL);
     format!(
@@ -160,14 +174,8 @@ A mirrored pool on four files, with five clients whose every read is verified. L
   {command} volume list            the volumes; {POOL}/files is yours
   {command} event list --follow    what happens, as it happens
   {command} volume create {POOL}/mine --size 10G
-
-Use {POOL}/files with any NBD client:
-
-  nbdinfo {uri}
-  qemu-img info {uri}
-  fio --name=try --ioengine=nbd --uri={uri} --rw=randrw --bs=8k --iodepth=16 --size=256M
-
-or over iSCSI, as host {HOST}:
+{over_nbd}
+Use {POOL}/files over iSCSI, as host {HOST}:
 
   {command} host show {HOST}       its initiator names, and what it sees
   iscsi-ls -s iscsi://{portal}

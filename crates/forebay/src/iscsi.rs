@@ -4,32 +4,43 @@
 //! answers both from the other side. Each portal is a portal group of its own, in the order of the command line, so that
 //! initiators see as many paths as there are portals.
 
-use forebay_cli::Failure;
-use forebay_control::{AccessMap, Credentials, Daemon, Iscsi, IscsiSession, MappedVolume, problem};
-use forebay_iscsi::{Chap, Secret};
+use forebay_api::Severity;
+use forebay_cli::{ChapAlgorithm, Failure};
+use forebay_control::{AccessMap, Credentials, Daemon, EventLog, Iscsi, IscsiSession, MappedVolume, problem};
+use forebay_iscsi::{Algorithm, Chap, Secret};
 use forebay_pool::{Ceiling, Engine};
 use forebay_runtime::Cores;
 use forebay_scsi::{BlockFormat, Lun};
-use forebay_target::{Access, Events, IscsiServer, Mapping, Portal, Proof, Unknown};
-use std::sync::Arc;
+use forebay_target::{Access, IscsiConfig, IscsiServer, Mapping, Portal, Proof, Unknown};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
-/// Listens on all of `addresses` and attaches the server to management.
+/// Listens on all of `addresses`, for so many clients, and attaches the server to management; what to warn of, if anything.
 pub fn start(
     daemon: &Daemon,
     cores: Cores,
     engine: Engine,
     addresses: &[String],
-    events: Events,
-) -> Result<Arc<IscsiServer>, Failure> {
+    (chap_minimum, connections_max): (ChapAlgorithm, usize),
+    events: &EventLog,
+) -> Result<(Arc<IscsiServer>, Option<String>), Failure> {
     let portal = |(listen, group): (&String, u16)| Portal { listen: listen.clone(), group };
     let portals = addresses.iter().zip(1..).map(portal).collect();
+    let chap_minimum = match chap_minimum {
+        ChapAlgorithm::Md5 => Algorithm::Md5,
+        ChapAlgorithm::Sha256 => Algorithm::Sha256,
+    };
+    let config = IscsiConfig { portals, chap_minimum, connections_max };
     let access = Arc::new(Doorman(daemon.access()));
-    let starting = IscsiServer::start(cores, engine, access, portals, events);
+    let starting = IscsiServer::start(cores, engine, access, config, events.sink());
     let waiting =
         format!("{} is in use; waiting in case its owner was killed just now", addresses.join(", "));
     let server = Arc::new(daemon.block_on_telling(starting, &waiting).map_err(problem)?);
-    daemon.attach_iscsi(Arc::new(Desk(server.clone())));
-    Ok(server)
+    let (access, events) = (daemon.access(), events.clone());
+    let desk = Desk { server: server.clone(), access, events, warned: Mutex::default() };
+    let warning = desk.warn_of_hosts_without_secret();
+    daemon.attach_iscsi(Arc::new(desk));
+    Ok((server, warning))
 }
 
 /// Lets in whom the configuration names.
@@ -74,12 +85,45 @@ fn mapping(from: &MappedVolume) -> Mapping {
 }
 
 /// What management asks of the server.
-struct Desk(Arc<IscsiServer>);
+struct Desk {
+    server: Arc<IscsiServer>,
+    access: Arc<AccessMap>,
+    events: EventLog,
+    /// Hosts without a secret that were warned of, as long as they have none.
+    warned: Mutex<Vec<String>>,
+}
+
+impl Desk {
+    /// Warns of hosts that others can pass for, once of each; what it said.
+    fn warn_of_hosts_without_secret(&self) -> Option<String> {
+        let portals = self.portals_beyond_loopback();
+        if portals.is_empty() {
+            return None;
+        }
+        let hosts = self.access.hosts_without_secret();
+        let mut warned = self.warned.lock().expect("no holder of this lock panics");
+        let before = std::mem::replace(&mut *warned, hosts.clone());
+        let new: Vec<String> = hosts.into_iter().filter(|host| !before.contains(host)).collect();
+        let first = new.first()?;
+        let others = match new.len() {
+            1 => String::new(),
+            count => format!(" and {} others", count - 1),
+        };
+        let message = format!(
+            "host {first}{others} may log in by the initiator name alone, and iSCSI listens on {}: every machine that \
+             reaches this address and knows the name can read and overwrite the host's volumes; give hosts a secret with \
+             'forebay host set {first} --chap USER'",
+            portals.join(", ")
+        );
+        self.events.record(Severity::Warning, "iscsi.host.without_secret", first, &message);
+        Some(message)
+    }
+}
 
 impl Iscsi for Desk {
     fn sessions(&self) -> Vec<IscsiSession> {
         let portal = |group: u16| {
-            let portal = self.0.portals().iter().find(|portal| portal.group == group);
+            let portal = self.server.portals().iter().find(|portal| portal.group == group);
             portal.map(|portal| portal.listen.clone()).unwrap_or_default()
         };
         let shown = |session: forebay_target::IscsiSession| IscsiSession {
@@ -94,18 +138,27 @@ impl Iscsi for Desk {
             read_bytes: session.bytes_read,
             written_bytes: session.bytes_written,
         };
-        self.0.sessions().into_iter().map(shown).collect()
+        self.server.sessions().into_iter().map(shown).collect()
     }
 
     fn drop_session(&self, id: u64) -> bool {
-        self.0.drop_session(id)
+        self.server.drop_session(id)
     }
 
     fn access_changed(&self) {
-        self.0.access_changed();
+        self.server.access_changed();
+        self.warn_of_hosts_without_secret();
     }
 
     fn set_fill(&self, target: &str, fill_permille: u32, threshold_permille: u32) {
-        self.0.set_fill(target, fill_permille, threshold_permille);
+        self.server.set_fill(target, fill_permille, threshold_permille);
+    }
+
+    fn portals_beyond_loopback(&self) -> Vec<String> {
+        let portals = self.server.portals().iter().map(|portal| &portal.listen);
+        let is_reached = |listen: &&String| {
+            listen.parse().is_ok_and(|address: SocketAddr| !address.ip().to_canonical().is_loopback())
+        };
+        portals.filter(is_reached).cloned().collect()
     }
 }

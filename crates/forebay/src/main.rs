@@ -5,6 +5,7 @@
 mod appliance;
 mod check;
 mod demo;
+mod descriptors;
 mod iscsi;
 mod live;
 mod load;
@@ -14,8 +15,7 @@ mod validate;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    #[cfg(panic = "unwind")]
-    end_with_a_panic();
+    forebay_base::panics::abort_on_panic();
     // A command whose reader went away (`forebay event list | head`) ends quietly, as programs do. The daemon undoes
     // this: its clients go away all the time.
     set_broken_pipe(libc::SIG_DFL);
@@ -33,15 +33,4 @@ fn main() -> ExitCode {
 fn set_broken_pipe(disposition: libc::sighandler_t) {
     // SAFETY: neither disposition runs code of ours.
     unsafe { libc::signal(libc::SIGPIPE, disposition) };
-}
-
-/// In builds for tests a panic unwinds its thread, where it ends the process in what ships. Here it does, too: a daemon of which a shard has
-/// gone answers nobody.
-#[cfg(panic = "unwind")]
-fn end_with_a_panic() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        std::process::abort();
-    }));
 }

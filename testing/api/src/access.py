@@ -28,7 +28,7 @@ def ask(address, operation, token):
         # An object without fields: whoever gets so far changes nothing by it.
         headers["Content-Type"] = "application/octet-stream" if operation.id == "SnapshotReceive" else "application/json"
         body = b"{}"
-    connection = http.client.HTTPConnection(address, timeout=30)
+    connection = http.client.HTTPConnection(address, timeout=120)
     try:
         connection.request(operation.method, path, body, headers)
         answer = connection.getresponse()

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 # A daemon or answer that takes longer is broken, not slow.
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 300
 DISK_BYTES = 256 << 20
 
 

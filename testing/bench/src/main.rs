@@ -6,7 +6,7 @@
 //! spread (half the distance between the extremes) is printed beside them.
 //!
 //! What is measured is larger than every cache that can be kept small, and caches that can be bypassed are; the
-//! remarks under the table say which. `--quick` shows that everything runs; its figures mean nothing. While working on one
+//! remarks under the table say which. `--quick` shows in minutes that a changed benchmark runs; its figures mean nothing. While working on one
 //! figure, `--only` runs just the works whose names contain a text (`--only "random read"`), `--engine` just the bare
 //! device and the engine, `--iscsi` just iSCSI. `--import` times an import after a crash instead, `--parity` the code of parity, `--compression` what
 //! compression saves and costs, `--services` what snapshots, streams, formats of volumes, checkpoints and lz4 cost, `--scaling` what a second core brings and how much memory a large volume takes, `--levels` whether the daemon keeps what service levels promise,

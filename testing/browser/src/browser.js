@@ -65,7 +65,8 @@ export async function open(browser, guard, { scheme = "light", width = 1280, hei
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme });
   if (process.env.INTERFACE) await instead(context, process.env.INTERFACE);
   const page = await context.newPage();
-  page.setDefaultTimeout(15_000);
+  // Only what never comes takes so long, also while other tests use the processors.
+  page.setDefaultTimeout(60_000);
   guard.watch(page);
   return page;
 }

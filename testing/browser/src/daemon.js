@@ -7,7 +7,8 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 
 const run = promisify(execFile);
-const READY_MS = 60_000;
+/** For a start, a command and an end; only a daemon that hangs takes so long, also while other tests use the processors. */
+const PATIENCE_MS = 300_000;
 
 export class Daemon {
   constructor(server) {
@@ -41,7 +42,7 @@ export class Daemon {
         await new Promise((done) => setTimeout(done, 100));
       }
     })();
-    const late = new Promise((_, reject) => setTimeout(() => reject(new Error(`the daemon is not ready after ${READY_MS / 1000} s:\n${this.log().slice(-3000)}`)), READY_MS).unref());
+    const late = new Promise((_, reject) => setTimeout(() => reject(new Error(`the daemon is not ready after ${PATIENCE_MS / 1000} s:\n${this.log().slice(-3000)}`)), PATIENCE_MS).unref());
     await Promise.race([ready, exited, late]);
     this.url = `http://${this.addresses.http}`;
   }
@@ -57,7 +58,7 @@ export class Daemon {
 
   /** A command of the owner's; what it prints. */
   async command(...words) {
-    const { stdout } = await run(this.server, ["--data", this.data, ...words], { timeout: 60_000, maxBuffer: 16 << 20 });
+    const { stdout } = await run(this.server, ["--data", this.data, ...words], { timeout: PATIENCE_MS, maxBuffer: 16 << 20 });
     return stdout;
   }
 
@@ -88,7 +89,7 @@ export class Daemon {
     const gone = new Promise((done) => this.child.once("exit", done));
     this.child.kill("SIGCONT");
     this.child.kill(signal);
-    const timer = setTimeout(() => this.child.kill("SIGKILL"), 10_000);
+    const timer = setTimeout(() => this.child.kill("SIGKILL"), PATIENCE_MS);
     await gone;
     clearTimeout(timer);
   }

@@ -32,7 +32,7 @@ for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => void end().
 
 try {
   world = await World.make(server, await launch());
-  for (const { name, shows, run, minutes = 2 } of scenarios) {
+  for (const { name, shows, run, minutes = 10 } of scenarios) {
     if (chosen.length > 0 && !chosen.includes(name)) continue;
     const began = Date.now();
     let timer;

@@ -7,6 +7,8 @@ import { Guard, login, open } from "./browser.js";
 import { Daemon } from "./daemon.js";
 import { Client } from "./nbd.js";
 
+/** Only what never comes takes so long, also while other tests use the processors. */
+export const PATIENCE_MS = 120_000;
 export const ADMIN = { name: "anna", password: "correct horse battery" };
 export const VIEWER = { name: "victor", password: "staple only to look at" };
 
@@ -113,8 +115,8 @@ export class World {
   }
 }
 
-export async function until(what, check, seconds = 30) {
-  const end = Date.now() + seconds * 1000;
+export async function until(what, check) {
+  const end = Date.now() + PATIENCE_MS;
   let last;
   while (Date.now() < end) {
     try {
@@ -125,7 +127,7 @@ export async function until(what, check, seconds = 30) {
     }
     await new Promise((done) => setTimeout(done, 200));
   }
-  throw new Error(`${what}: not after ${seconds} s (${last instanceof Error ? last.message : JSON.stringify(last)})`);
+  throw new Error(`${what}: not after ${PATIENCE_MS / 1000} s (${last instanceof Error ? last.message : JSON.stringify(last)})`);
 }
 
 export { assert };

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const SIZE: u64 = 256 << 20;
-/// Between the end of a second and the moment when it can be asked for.
-const SETTLE: Duration = Duration::from_secs(3);
+/// Between the end of a second and the moment when it can be asked for, also while other tests use the processors.
+const SETTLE: Duration = Duration::from_secs(10);
 
 struct Load {
     volume: &'static str,

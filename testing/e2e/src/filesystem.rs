@@ -9,7 +9,7 @@
 //! damage. After the replay nothing may be left to repair, every noted file has its content, and so have the 20 000.
 
 use crate::host::{Context, Directory, Guard, Outcome, Process, command, may_mount, run};
-use crate::server::{Export, Forebay, Server};
+use crate::server::{Export, Forebay, START_LIMIT, Server};
 use forebay_base::Random;
 use std::fs::{self, File};
 use std::io::Write;
@@ -114,7 +114,7 @@ impl Disk {
         let fuse = Guard::new(move || {
             let _ = run(&format!("umount -l {}", unmounted.display()));
         });
-        process.wait_for("nbdfuse's file", Duration::from_secs(60), || {
+        process.wait_for("nbdfuse's file", START_LIMIT, || {
             fs::metadata(&file).ok().filter(fs::Metadata::is_file)
         })?;
         let device = run(&format!("losetup --find --show {}", file.display()))?.trim().to_owned();

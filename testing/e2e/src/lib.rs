@@ -2,7 +2,7 @@
 //!
 //! [`host`] is the machine and how it is left as it was found, [`server`] the servers under test, [`history`] and
 //! [`load`] the oracle and the writers of the kill -9 test. The scenarios are [`readme`], [`kill`],
-//! [`tools`], [`analytics`], [`filesystem`] and, over iSCSI, [`iscsi`], [`reservations`] and [`guest`]; `main.rs` runs them.
+//! [`tools`], [`analytics`], [`filesystem`], [`hostile`] and, over iSCSI, [`iscsi`], [`reservations`] and [`guest`]; `main.rs` runs them.
 
 pub mod analytics;
 pub mod filesystem;
@@ -11,6 +11,7 @@ pub mod hang;
 pub mod heal;
 pub mod history;
 pub mod host;
+pub mod hostile;
 pub mod iscsi;
 pub mod kill;
 pub mod load;

@@ -4,7 +4,9 @@
 //! `/var/tmp`. The failures are said once more at the end; the last line is `N passed, N failed`.
 
 use forebay_e2e::host::{self, Directory, Outcome};
-use forebay_e2e::{analytics, filesystem, guest, hang, heal, iscsi, kill, readme, reservations, tools};
+use forebay_e2e::{
+    analytics, filesystem, guest, hang, heal, hostile, iscsi, kill, readme, reservations, tools,
+};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -78,11 +80,18 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 /// Run only when they are named.
-const AT_LENGTH: &[Scenario] = &[Scenario {
-    name: "guest-long",
-    shows: "neither do ext4 and XFS, over more data and cuts of every kind",
-    run: guest::long,
-}];
+const AT_LENGTH: &[Scenario] = &[
+    Scenario {
+        name: "guest-long",
+        shows: "neither do ext4 and XFS, over more data and cuts of every kind",
+        run: guest::long,
+    },
+    Scenario {
+        name: "hostile",
+        shows: "good clients of every listener are answered in 100 ms beside 10 000 connections that mean no good",
+        run: hostile::beside,
+    },
+];
 
 fn all() -> impl Iterator<Item = &'static Scenario> {
     SCENARIOS.iter().chain(AT_LENGTH)

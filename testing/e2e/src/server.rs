@@ -11,8 +11,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A daemon that does not answer after this long is broken, not slow.
-const START_LIMIT: Duration = Duration::from_secs(120);
+/// A program that does not answer after this long is broken, not slow, also while other tests use the processors.
+pub const START_LIMIT: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Debug)]
 pub struct Export {
@@ -49,6 +49,7 @@ pub struct Forebay {
     disks: Vec<PathBuf>,
     memory: &'static str,
     process: Option<Process>,
+    http: String,
     nbd: String,
     /// Its portals.
     iscsi: Vec<String>,
@@ -84,6 +85,7 @@ impl Forebay {
             disks,
             memory,
             process: None,
+            http: String::new(),
             nbd: String::new(),
             iscsi: Vec::new(),
             exports: Vec::new(),
@@ -126,6 +128,11 @@ impl Forebay {
         self.process.take().expect("a running daemon").terminate(START_LIMIT)
     }
 
+    /// Where it listens for HTTP.
+    pub fn http(&self) -> &str {
+        &self.http
+    }
+
     /// Where it listens for iSCSI: two portals.
     pub fn portals(&self) -> &[String] {
         &self.iscsi
@@ -146,12 +153,14 @@ impl Server for Forebay {
         start.args(["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0"]);
         start.args(["--iscsi", "127.0.0.1:0", "--iscsi", "127.0.0.1:0", "--memory", self.memory]);
         let mut process = Process::start(&mut start, &self.log)?;
-        (self.nbd, self.iscsi) = process.wait_for("forebay's addresses", START_LIMIT, || {
+        let limit = START_LIMIT;
+        (self.http, self.nbd, self.iscsi) = process.wait_for("forebay's addresses", limit, || {
             let text = fs::read_to_string(&addresses).ok()?;
             let value: Value = serde_json::from_str(&text).ok()?;
             let portals = value["iscsi"].as_array()?.iter();
             let portals: Option<Vec<String>> = portals.map(|at| Some(at.as_str()?.to_owned())).collect();
-            Some((value["nbd"].as_str()?.to_owned(), portals?))
+            let text = |name: &str| Some(value[name].as_str()?.to_owned());
+            Some((text("http")?, text("nbd")?, portals?))
         })?;
         self.process = Some(process);
         Ok(())

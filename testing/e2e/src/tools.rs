@@ -23,6 +23,7 @@ pub fn all(binary: &Path, directory: &Directory) -> Outcome<String> {
     promises(&server.uri(&export))?;
     let mut done = steps(&server, &export, directory).map_err(|e| format!("{e}\n{}", server.log_tail()))?;
     done.push(grown(&mut server, &export)?);
+    done.push(listed(&server)?);
     server.stop()?;
     server.check_offline()?;
     Ok(done.join(", "))
@@ -196,4 +197,23 @@ fn grown(server: &mut Forebay, export: &Export) -> Outcome<&'static str> {
     } else {
         Ok("resize")
     }
+}
+
+/// More volumes than one negotiation has options, if it has none for each of them: both tools list them all.
+fn listed(server: &Forebay) -> Outcome<&'static str> {
+    const VOLUMES: usize = 140;
+    for number in 1..VOLUMES {
+        server.cli(&["volume", "create", &format!("e2e/listed-{number}"), "--size", "1M"])?;
+    }
+    let (address, port) = server.address().rsplit_once(':').ok_or("an address has a port")?;
+    for (line, mark) in [
+        (format!("nbdinfo --no-content --list nbd://{address}:{port}"), "export=\"e2e/"),
+        (format!("qemu-nbd -L -b {address} -p {port}"), "export: 'e2e/"),
+    ] {
+        let count = run(&line)?.matches(mark).count();
+        if count != VOLUMES {
+            return Err(format!("{line} lists {count} of {VOLUMES} volumes"));
+        }
+    }
+    Ok("lists")
 }

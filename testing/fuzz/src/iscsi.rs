@@ -15,9 +15,9 @@ use forebay_iscsi::pdu::{
     BHS_LEN, Bhs, DataOut, LogoutRequest, NopOut, ScsiCommand, TaskRequest, TextRequest, additional,
 };
 use forebay_iscsi::{
-    Action, Authorization, COMMANDS_MAX, Challenge, Chap, Completion, Credentials, Discovered, Established,
-    IMMEDIATE_MAX, Login, LoginAction, LoginConfig, LoginStatus, Negotiation, PART, Parameters, Piece,
-    Purpose, Receiver, Request, Secret, Session, Tag, TaskAnswer, Violation, text as values,
+    Action, Algorithm, Authorization, COMMANDS_MAX, Challenge, Chap, Completion, Credentials, Discovered,
+    Established, IMMEDIATE_MAX, Login, LoginAction, LoginConfig, LoginStatus, Negotiation, PART, Parameters,
+    Piece, Purpose, Receiver, Request, Secret, Session, Tag, TaskAnswer, Violation, text as values,
 };
 use forebay_runtime::Arena;
 
@@ -125,7 +125,8 @@ fn authorization(mode: u8) -> Result<Authorization, LoginStatus> {
 /// Carries a login as far as the bytes reach: everything that was sent, and how it ended.
 fn negotiate(mode: u8, bytes: &[u8], seed: u8) -> (Vec<u8>, Option<Result<Box<Established>, Violation>>) {
     let arena = Arena::new();
-    let config = LoginConfig { portal_group_tag: 1, parameters: Parameters::TARGET };
+    let config =
+        LoginConfig { portal_group_tag: 1, parameters: Parameters::TARGET, chap_minimum: Algorithm::Md5 };
     let (mut login, mut sent) = (Login::new(config, &arena), Vec::new());
     for mut piece in pieces(bytes, seed) {
         loop {

@@ -12,6 +12,7 @@ mod analytics;
 mod disk;
 mod iscsi;
 mod nbd;
+mod negotiation;
 mod scsi;
 mod stream;
 
@@ -31,6 +32,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "iscsi_pdus", run: iscsi::pdus },
     Target { name: "iscsi_text", run: iscsi::text },
     Target { name: "iscsi_login", run: iscsi::login },
+    Target { name: "iscsi_chap", run: negotiation::chap },
+    Target { name: "iscsi_keys", run: negotiation::keys },
     Target { name: "iscsi_session", run: iscsi::session },
     Target { name: "iscsi_initiator", run: iscsi::initiator },
     Target { name: "scsi_cdb", run: scsi::cdb },

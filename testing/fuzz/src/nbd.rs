@@ -65,7 +65,8 @@ fn negotiate(mode: TlsMode, bytes: &[u8], seed: u8) -> (Vec<u8>, Option<Action>)
                 Some(b'!') => Err(Refusal::Stopping),
                 _ => Err(Refusal::Unknown("no such export".into())),
             }),
-            Some(Action::List) => handshake.listed(&["a/b".into(), "c".into()]),
+            Some(Action::List { skip: 0 }) => handshake.listed(&["a/b".into()], false),
+            Some(Action::List { .. }) => handshake.listed(&["c".into()], true),
             // The test of plaintext behind STARTTLS sees whatever is there at that time, which cuts decide.
             Some(Action::StartTls) => return (sent, None),
             Some(end) => return (sent, Some(end)),
@@ -91,17 +92,23 @@ fn agreement(style: Style, allocation: bool) -> Agreement {
 /// Decodes all bytes; what was decoded, in words.
 fn decode(agreement: &Agreement, bytes: &[u8], seed: u8) -> Vec<String> {
     let (arena, mut transmission, mut words) = (Arena::new(), Transmission::new(agreement), Vec::new());
-    let mut fed = 0;
+    let (mut fed, mut asked) = (0, seed);
     for mut piece in pieces(bytes, seed) {
         fed += piece.len();
         loop {
-            match transmission.decode(&mut piece, &arena) {
+            // Every other question about room is answered with no.
+            let has_room = |_: &Command| {
+                asked = asked.wrapping_add(1);
+                asked.is_multiple_of(2)
+            };
+            match transmission.decode(&mut piece, &arena, has_room) {
                 Ok(Some(Decoded::Request(request))) => {
                     let (offset, len) = (request.offset, reach(&request.command));
                     assert!(offset.checked_add(len).is_some_and(|end| end <= SIZE), "outside the export");
                     words.push(describe(request.cookie, offset, request.fua, &request.command));
                 }
                 Ok(Some(Decoded::Refused(refused))) => words.push(format!("{refused:?}")),
+                Ok(Some(Decoded::Postponed)) => {}
                 Ok(Some(Decoded::Disconnect)) => {
                     words.push("disconnect".into());
                     return words;
@@ -194,8 +201,11 @@ pub fn sequence(data: &[u8]) {
         (Arena::new(), Transmission::new(&agreement), Replies::new(style));
     let mut contents = HashMap::new();
     'all: for mut piece in pieces(&bytes, *seed) {
-        while let Some(decoded) = decoder.decode(&mut piece, &arena).expect("every message is well formed") {
+        while let Some(decoded) =
+            decoder.decode(&mut piece, &arena, |_| true).expect("every message is well formed")
+        {
             match decoded {
+                Decoded::Postponed => unreachable!("there is room"),
                 Decoded::Disconnect => break 'all,
                 Decoded::Refused(refused) => {
                     replies.error(refused.cookie, refused.offset, refused.code, refused.message)

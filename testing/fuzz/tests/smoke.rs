@@ -1,4 +1,5 @@
-//! Does every target hold over its corpus and over variations of it? The same on every run: the seed is fixed.
+//! Does every target hold over its corpus and over variations of it? The same on every run: the seed is fixed. For longer runs without libFuzzer
+//! `FOREBAY_VARIATIONS` says how many, `FOREBAY_SEED` which, and `FOREBAY_TARGET` of which target.
 
 use forebay_base::Random;
 use forebay_fuzz::{TARGETS, Target, mutate};
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Of each target's corpus: what two cores do in about a minute for all of them together.
-const VARIATIONS: usize = 100_000;
+const VARIATIONS: u64 = 100_000;
 
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
@@ -19,11 +20,18 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |value| value.parse().expect("a number"))
+}
+
 fn hold(target: &Target) {
+    if std::env::var("FOREBAY_TARGET").is_ok_and(|only| only != target.name) {
+        return;
+    }
     let corpus = corpus(target.name);
     corpus.iter().for_each(|data| (target.run)(data));
-    let mut random = Random::new(1);
-    for number in 0..VARIATIONS {
+    let mut random = Random::new(number("FOREBAY_SEED", 1));
+    for number in 0..number("FOREBAY_VARIATIONS", VARIATIONS) {
         let data = mutate(&corpus, &mut random);
         let outcome = std::panic::catch_unwind(|| (target.run)(&data));
         assert!(outcome.is_ok(), "{}: variation {number} fails: {data:?}", target.name);

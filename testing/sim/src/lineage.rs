@@ -69,6 +69,7 @@ fn history(setup: &Setup, seed: u64) -> Result<u64, Failure> {
     for start in 0..STARTS {
         let mut config = WorldConfig::new(random.borrow_mut().next_u64());
         config.shuffle = setup.shuffle;
+        config.limits = setup.limits();
         let world = World::new(config);
         images.iter().for_each(|image| {
             world.add_disk(image.clone());

@@ -3,12 +3,14 @@
 //! ```text
 //! sim crash   [--images N] [--seed FIRST] [--per-seed N] [--exhaustive]   explore crash images of seeds FIRST, FIRST + 1 …
 //! sim matrix  [--seed S] [--row NAME] [--operations N]     every fault over layouts and shard counts
+//! sim matrix  --fresh N                                    every fault over one setup of each of N seeds, which are others for every commit
+//! sim matrix  --minutes M [--seed S]                       the whole matrix from seed S on, seed after seed, for so long
 //! sim planted [--bug NAME]                                 plant every bug and catch it
 //! sim numbers                                              what redundancy costs on modelled disks
 //! sim replay  --seed S [--image K | --row NAME] [--bug NAME] [--events] [options of the run]
 //! ```
 //!
-//! All take `--threads N` (default 2). Exit status 0: nothing was found (planted: everything was). Every failure prints
+//! All take `--threads N` (default: one for each processor). Exit status 0: nothing was found (planted: everything was). Every failure prints
 //! its seed, the commit and the command that makes it happen again.
 
 use forebay_base::planted::{self, Bug};
@@ -92,7 +94,8 @@ fn main() -> ExitCode {
 
 fn run() -> Result<bool, String> {
     let mut arguments = Arguments::parse()?;
-    let threads = arguments.number("threads", 2)? as usize;
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = arguments.number("threads", processors as u64)? as usize;
     match arguments.verb.as_str() {
         "crash" => {
             let first = arguments.number("seed", 0)?;
@@ -107,8 +110,14 @@ fn run() -> Result<bool, String> {
             let seed = arguments.number("seed", 0)?;
             let operations = Some(arguments.number("operations", 0)?).filter(|operations| *operations > 0);
             let only = arguments.row()?;
+            let (fresh, minutes) = (arguments.number("fresh", 0)?, arguments.number("minutes", 0)?);
             arguments.nothing_else()?;
-            Ok(run_matrix(&matrix::setups(seed, operations), only, threads))
+            let extent = match (fresh, minutes) {
+                (0, 0) => Extent::Whole,
+                (fresh, 0) => Extent::Fresh(fresh),
+                (_, minutes) => Extent::Until(Instant::now() + Duration::from_secs(60 * minutes)),
+            };
+            Ok(run_matrix(extent, seed, operations, only, threads))
         }
         "planted" => {
             let bugs = arguments.bug()?.map_or_else(suite::all, |bug| vec![bug]);
@@ -232,18 +241,72 @@ struct Total {
     took: Duration,
 }
 
-fn run_matrix(setups: &[Setup], only: Option<&'static Row>, threads: usize) -> bool {
-    let jobs: Vec<(usize, &Setup)> = (0..ROWS.len())
-        .filter(|&row| only.is_none_or(|only| only.name == ROWS[row].name))
-        .flat_map(|row| setups.iter().map(move |setup| (row, setup)))
-        .filter(|(row, setup)| (ROWS[*row].applies)(setup))
-        .collect();
+/// How much of the matrix runs.
+#[derive(Clone, Copy)]
+enum Extent {
+    /// Every row over all setups of one seed.
+    Whole,
+    /// Every row over one setup of each of so many seeds that the commit gives.
+    Fresh(u64),
+    /// Every row over all setups of one seed after the other.
+    Until(Instant),
+}
+
+/// Seeds that are others for every commit, and the same ones for the same.
+fn fresh_seeds(count: u64) -> Vec<u64> {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let first = COMMIT.bytes().fold(0xcbf2_9ce4_8422_2325, mix) % 1_000_000_000;
+    (0..count).map(|nth| 1_000_000 + first * 1000 + nth * 20).collect()
+}
+
+/// Seeds between one matrix and the next: more than it has setups.
+const SEEDS_APART: u64 = 1000;
+
+/// What of the matrix runs, row by row.
+fn jobs(extent: Extent, seed: u64, operations: Option<u64>) -> Vec<(usize, Setup)> {
+    match extent {
+        Extent::Fresh(count) => {
+            let seeds = fresh_seeds(count);
+            println!("fresh seeds of commit {COMMIT}: {seeds:?}");
+            matrix::sample(seeds, operations)
+        }
+        Extent::Whole | Extent::Until(_) => {
+            let setups = matrix::setups(seed, operations);
+            let all = (0..ROWS.len()).flat_map(|row| setups.iter().map(move |setup| (row, setup.clone())));
+            all.filter(|(row, setup)| (ROWS[*row].applies)(setup)).collect()
+        }
+    }
+}
+
+fn run_matrix(
+    extent: Extent,
+    mut seed: u64,
+    operations: Option<u64>,
+    only: Option<&'static Row>,
+    threads: usize,
+) -> bool {
+    let mut is_good = true;
+    loop {
+        let is_wanted = |(row, _): &(usize, Setup)| only.is_none_or(|only| only.name == ROWS[*row].name);
+        let jobs = jobs(extent, seed, operations).into_iter().filter(is_wanted).collect();
+        is_good &= run_jobs(jobs, extent, threads);
+        match extent {
+            Extent::Until(end) if Instant::now() < end => seed += SEEDS_APART,
+            _ => return is_good,
+        }
+    }
+}
+
+fn run_jobs(jobs: Vec<(usize, Setup)>, extent: Extent, threads: usize) -> bool {
     let totals: Vec<Mutex<Total>> = ROWS.iter().map(|_| Mutex::default()).collect();
     let good = AtomicBool::new(true);
     let began = Instant::now();
     parallel(threads, |index| {
-        let Some(&(row, setup)) = jobs.get(index) else { return false };
-        let begun = Instant::now();
+        let Some((row, setup)) = jobs.get(index) else { return false };
+        let (row, begun) = (*row, Instant::now());
+        if matches!(extent, Extent::Until(end) if begun > end) {
+            return false;
+        }
         let result = (ROWS[row].run)(setup);
         let mut total = totals[row].lock().expect("no holder of this lock panics");
         total.runs += 1;
@@ -275,12 +338,14 @@ fn run_matrix(setups: &[Setup], only: Option<&'static Row>, threads: usize) -> b
             row.fault,
             row.holds
         );
-        if row.strikes && faults == 0 && failed == 0 {
+        if row.strikes && faults == 0 && failed == 0 && matches!(extent, Extent::Whole) {
             println!("FAILED row {}: no fault struck, so nothing was shown", row.name);
             good.store(false, Ordering::Relaxed);
         }
     }
-    println!("{} runs in {:.1} s · commit {COMMIT}", jobs.len(), began.elapsed().as_secs_f64());
+    let runs: u64 =
+        totals.iter().map(|total| total.lock().expect("no holder of this lock panics").runs).sum();
+    println!("{runs} runs in {:.1} s · commit {COMMIT}", began.elapsed().as_secs_f64());
     good.into_inner()
 }
 

@@ -15,7 +15,9 @@ use crate::rows_combined as combined;
 use crate::rows_disk as disk;
 use crate::rows_faulty as faulty;
 use crate::rows_heal as heal;
+use crate::rows_hung as hung;
 use crate::rows_import as import;
+use crate::rows_limits;
 use crate::rows_pool as pool;
 use crate::rows_slow as slow;
 use crate::setup::{LAYOUTS, Setup};
@@ -274,6 +276,14 @@ pub const ROWS: &[Row] = &[
         strikes: false,
     },
     Row {
+        name: "hung-crowded",
+        fault: "a disk of each of two groups hangs with all requests it may have, beside a pool on the same cores",
+        holds: "D L",
+        applies: redundant,
+        run: hung::crowded,
+        strikes: false,
+    },
+    Row {
         name: "unfit-evicted",
         fault: "a disk fails every other read, and is taken out; then further disks go",
         holds: "D W L",
@@ -466,6 +476,14 @@ pub const ROWS: &[Row] = &[
         strikes: true,
     },
     Row {
+        name: "limits",
+        fault: "every table limit lowered until it is met; a crash there",
+        holds: "D H S, never suspended",
+        applies: always,
+        run: rows_limits::limits,
+        strikes: true,
+    },
+    Row {
         name: "scattered",
         fault: "free space in holes of every chunk; power loss while chunks are evacuated",
         holds: "D A L S",
@@ -531,6 +549,20 @@ pub fn setups(seed: u64, operations: Option<u64>) -> Vec<Setup> {
         }
     }
     setups
+}
+
+/// Every row with one setup of each of these seeds, which differ from row to row and from seed to seed.
+pub fn sample(seeds: impl IntoIterator<Item = u64>, operations: Option<u64>) -> Vec<(usize, Setup)> {
+    let mut sample = Vec::new();
+    for seed in seeds {
+        let setups = setups(seed, operations);
+        for (row, known) in ROWS.iter().enumerate() {
+            let applicable: Vec<&Setup> = setups.iter().filter(|setup| (known.applies)(setup)).collect();
+            let nth = (seed as usize).wrapping_add(row) % applicable.len().max(1);
+            sample.extend(applicable.get(nth).map(|setup| (row, (*setup).clone())));
+        }
+    }
+    sample
 }
 
 fn explored(setup: &Setup, plan: Plan) -> Result<Shown, Failure> {

@@ -171,6 +171,15 @@ impl VolumeModel {
         since.map(|(policy, _)| *policy)
     }
 
+    /// Whether a volume may come back with this policy after a crash at a tick; any that was asked for, where what is durable may be lost.
+    pub fn may_have(&self, policy: SyncPolicy, at: u64, durability: bool) -> bool {
+        let was_asked = |(asked, span): &(SyncPolicy, Span)| *asked == policy && span.issued <= at;
+        match durability {
+            true => self.policies_at(at).any(|possible| possible == policy),
+            false => self.policies.iter().any(was_asked),
+        }
+    }
+
     /// Whether everything that is acknowledged now is durable, with `fua` or without.
     pub fn promises(&self, fua: bool) -> bool {
         self.policies_at(NEVER - 1).all(|policy| match policy {

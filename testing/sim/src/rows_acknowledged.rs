@@ -25,6 +25,8 @@ const NO_ERRORS: Tolerance = Tolerance { errors: false, no_space: true };
 const IMAGES: u64 = 120;
 /// Power losses after one failure of a disk.
 const CRASHES: u64 = 16;
+/// What a power loss left, and what clients knew then.
+type Left = (Vec<Image>, History);
 /// The first two copies of a label.
 const LABELS: std::ops::Range<u64> = 0..128 << 10;
 
@@ -44,7 +46,7 @@ pub fn policies(setup: &Setup) -> Result<Shown, Failure> {
 pub fn unrecorded(setup: &Setup) -> Result<Shown, Failure> {
     let setup = &Setup { groups: 1, second: false, log_disks: 0, ..setup.clone() };
     let (own, world, victim) = (setup.clone(), scene::world(setup), victim(setup));
-    let kept: Rc<RefCell<Vec<(Vec<Image>, History)>>> = Rc::default();
+    let kept: Rc<RefCell<Vec<Left>>> = Rc::default();
     let crashes = kept.clone();
     scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
         scene.clients.create_volumes().await?;
@@ -102,7 +104,9 @@ pub fn repair_fails(setup: &Setup) -> Result<Shown, Failure> {
         let found = scene.disk(victim).await?;
         let is_out = matches!(found.state, DiskState::Failed | DiskState::Empty);
         match found.errors.checksum > 0 && !is_out {
-            true => Err(Failure::Outcome(format!("a disk whose repairs fail is still in service: {found:?}"))),
+            true => {
+                Err(Failure::Outcome(format!("a disk whose repairs fail is still in service: {found:?}")))
+            }
             false => Ok(()),
         }
     })?;
@@ -162,7 +166,10 @@ pub fn scrubbed_beside_checkpoints(setup: &Setup) -> Result<Shown, Failure> {
         }
         scene.engine.pool_scrubbed(POOL).await.map_err(failed("scrubbing failed"))?;
         match took[1] > took[0] + STEP {
-            true => Err(Failure::Stuck(format!("a checkpoint took {:?} beside a scrub, {:?} alone", took[1], took[0]))),
+            true => Err(Failure::Stuck(format!(
+                "a checkpoint took {:?} beside a scrub, {:?} alone",
+                took[1], took[0]
+            ))),
             false => Ok(()),
         }
     })?;

@@ -122,6 +122,8 @@ pub fn tolerated(setup: &Setup) -> Result<Shown, Failure> {
         crashes.borrow_mut().iter_mut().for_each(|crash| crash.sound = false);
         scene.world.take_rules();
         struck.iter().for_each(|(disk, _)| scene.world.release(*disk));
+        // Who only reads does not learn that a disk is gone: a write does. Until it is known, a scrub passes over the parity of its chunks.
+        scene.engine.checkpoint(POOL).await.map_err(failed("a checkpoint failed"))?;
         // Where there is room, what is out of service is rebuilt.
         scene.engine.pool_healed(POOL).await.map_err(failed("healing failed"))?;
         scrub(scene, own.operations / 2).await?;

@@ -35,7 +35,11 @@ impl Scene {
     /// What the pool says of a disk.
     pub async fn disk(&self, number: usize) -> Result<DiskStatus, Failure> {
         let pools = self.engine.pools().await;
-        let mut disks = pools.iter().flat_map(|pool| &pool.groups).flat_map(|group| &group.disks);
+        let mut disks = pools
+            .iter()
+            .filter(|pool| pool.name == POOL)
+            .flat_map(|pool| &pool.groups)
+            .flat_map(|group| &group.disks);
         let found = disks.find(|status| usize::from(status.number) == number);
         found.cloned().ok_or_else(|| Failure::Outcome(format!("disk {number} is no part of the pool")))
     }
@@ -62,6 +66,7 @@ pub fn world(setup: &Setup) -> World {
     let mut config = WorldConfig::new(setup.seed);
     config.shuffle = setup.shuffle;
     config.trace_contents = true;
+    config.limits = setup.limits();
     let world = World::new(config);
     setup.paths().iter().for_each(|_| {
         world.add_disk(Image::new(setup.disk_bytes()));

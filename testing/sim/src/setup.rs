@@ -7,6 +7,7 @@
 use crate::harness::Conditions;
 use forebay_base::{MIB, Random};
 use forebay_pool::{Compression, GroupAdd, Layout, PoolSpec, SyncPolicy};
+use forebay_runtime::Limits;
 
 /// Name of the pool that every run makes.
 pub const POOL: &str = "tank";
@@ -54,6 +55,8 @@ pub struct Setup {
     pub second: bool,
     /// See [`Conditions`].
     pub strict_turns: bool,
+    /// Requests that the disks of a core may have at a time.
+    pub requests: usize,
 }
 
 impl Setup {
@@ -82,11 +85,18 @@ impl Setup {
             cache_disks: pick(&[0, 0, 1, 2]) as usize,
             strict_turns: pick(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1,
             policies: pick(&[0, 0, 0, 1]) == 1,
+            // Few, so that some wait.
+            requests: pick(&[512, 512, 512, 24]) as usize,
         }
     }
 
     pub fn conditions(&self) -> Conditions {
         Conditions { cores: self.shards, strict_turns: self.strict_turns }
+    }
+
+    /// What disks may have at a time.
+    pub fn limits(&self) -> Limits {
+        Limits { ordinary: self.requests, ..Limits::CORE }
     }
 
     /// Slots that a chunk can lose.
@@ -195,6 +205,7 @@ impl Setup {
         add("policies", self.policies == drawn.policies, self.policies.to_string());
         add("second", self.second == drawn.second, self.second.to_string());
         add("strict-turns", self.strict_turns == drawn.strict_turns, self.strict_turns.to_string());
+        add("requests", self.requests == drawn.requests, self.requests.to_string());
         add("shuffle", self.shuffle == drawn.shuffle, self.shuffle.to_string());
         text
     }
@@ -223,6 +234,7 @@ impl Setup {
             "policies" => self.policies = truth()?,
             "second" => self.second = truth()?,
             "strict-turns" => self.strict_turns = truth()?,
+            "requests" => self.requests = number()? as usize,
             "shuffle" => self.shuffle = truth()?,
             _ => return Ok(false),
         }
@@ -247,6 +259,7 @@ mod tests {
             setup.layout = Layout::Mirror3;
             setup.operations = 77;
             setup.strict_turns = true;
+            setup.requests = 77;
             setup.sync = Some(SyncPolicy::Standard);
             setup.compression = Some(Compression::Gzip(1));
             let text = setup.options();

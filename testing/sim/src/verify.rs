@@ -152,6 +152,7 @@ pub fn verify_in(
 ) -> Result<Verified, Failure> {
     let mut config = WorldConfig::new(seed);
     config.shuffle = setup.shuffle;
+    config.limits = setup.limits();
     let world = World::new(config);
     images.into_iter().for_each(|image| {
         world.add_disk(image);
@@ -289,7 +290,7 @@ async fn contents(
     if !possible || (demand.judge.durability && info.size < granted.unwrap_or(0)) {
         return Err(outcome(format!("has {} bytes, was granted {granted:?}", info.size)));
     }
-    if info.block_size != model.block_size || !model.policies_at(at).any(|policy| policy == info.sync) {
+    if info.block_size != model.block_size || !model.may_have(info.sync, at, demand.judge.durability) {
         return Err(outcome(format!("came back with other properties: {info:?}")));
     }
     let (sectors, block) = ((info.size / SECTOR as u64) as u32, info.block_size / SECTOR as u32);

@@ -343,7 +343,7 @@ impl Clients {
             IoError::Gone => deleted,
             IoError::NoSpace => self.tolerance.no_space && !live.is_thick,
             IoError::Io | IoError::Suspended | IoError::Corrupt => self.tolerance.errors,
-            IoError::OutOfRange | IoError::ReadOnly => false,
+            IoError::OutOfRange | IoError::ReadOnly | IoError::Cancelled => false,
         };
         if excused {
             self.excuse(error == IoError::NoSpace);

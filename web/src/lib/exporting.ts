@@ -4,15 +4,22 @@ import type { Graph } from "./graph.svelte";
 
 const ROWS_MAX = 100_000;
 
+/** A field of RFC 4180. */
 function cell(value: string): string {
-  return /[",\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
+  return /[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
+}
+
+/** A text that a spreadsheet would take for a formula begins with an apostrophe, as in the appliance's own tables. */
+function text(value: string): string {
+  return cell(/^[=+\-@\t\r]/.test(value) ? `'${value}` : value);
 }
 
 /** One table: a line for each value, so that graphs with different lines fit together. */
 export function exportCsv(graphs: readonly Graph[]): string {
   const rows = ["time,expression,line,value,unit"];
   for (const record of records(graphs)) {
-    rows.push([new Date(record.unix_s * 1000).toISOString(), record.expression, record.line, record.value === null ? "" : String(record.value), record.unit].map(cell).join(","));
+    const value = record.value === null ? "" : String(record.value);
+    rows.push([new Date(record.unix_s * 1000).toISOString(), text(record.expression), text(record.line), value, text(record.unit)].join(","));
   }
   return `${rows.join("\n")}\n`;
 }

@@ -20,11 +20,12 @@ const HALF_LIFE: u64 = 24 * 3600 * 1_000_000_000;
 /// Places remembered of each kind of error: more than any judgement asks for.
 const PLACES_MAX: usize = 256;
 
-/// What all cores know of one disk. `failed` and `empty` never go back within one import.
+/// What all cores know of one disk. `failed`, `empty` and `shrunk` never go back within one import.
 #[derive(Default, Debug)]
 pub struct Health {
     failed: AtomicBool,
     empty: AtomicBool,
+    shrunk: AtomicBool,
     /// Locked where something went wrong only.
     record: Mutex<Record>,
 }
@@ -64,6 +65,14 @@ impl Health {
     }
     pub fn emptied(&self) {
         self.empty.store(true, Ordering::Release);
+    }
+
+    /// Whether it has become shorter, so that nothing it still holds is what it should be.
+    pub fn is_shrunk(&self) -> bool {
+        self.shrunk.load(Ordering::Acquire)
+    }
+    pub fn shrink(&self) {
+        self.shrunk.store(true, Ordering::Release);
     }
 
     /// The device could not read these bytes.

@@ -48,7 +48,7 @@ pub async fn read_labels(rt: &Rt, disk: &Disk) -> [Result<Label, LabelError>; 3]
 pub async fn write_label(rt: &Rt, disk: &Disk, label: Option<&Label>) -> Result<(), DiskError> {
     for at in DiskLayout::labels_at(disk.geometry().size) {
         let bytes = label.map_or_else(|| vec![0; LABEL_BYTES], |label| label.encode(at));
-        disk.write(at, vec![rt.arena().copy(&bytes).freeze()]).await?;
+        disk.write_reserved(at, vec![rt.arena().copy(&bytes).freeze()]).await?;
         disk.flush().await?;
     }
     Ok(())
@@ -77,5 +77,5 @@ pub async fn read_superblocks(rt: &Rt, disk: &Disk, pool: Id) -> Vec<SuperblockS
 /// Writes a superblock to its slot. Not durable before the next flush.
 pub async fn write_superblock(rt: &Rt, disk: &Disk, slot: &SuperblockSlot) -> Result<(), DiskError> {
     let at = DiskLayout::superblock_at(slot.generation);
-    disk.write(at, vec![rt.arena().copy(&slot.encode(at)).freeze()]).await
+    disk.write_reserved(at, vec![rt.arena().copy(&slot.encode(at)).freeze()]).await
 }

@@ -47,6 +47,10 @@ impl DiskBackend for Overlay {
         self.below.geometry()
     }
 
+    fn give_up(&self) {
+        self.below.give_up();
+    }
+
     fn submit(&self, op: DiskOp) {
         match op {
             DiskOp::Read { at, into, done } if self.holds_any(at, into.len()) => {

@@ -2,11 +2,12 @@
 //!
 //! Every refusal says why and changes nothing. What `--force` overrides, and at what risk, is in [`crate::forced`].
 
+use crate::control::Control;
 use crate::error::{Error, ErrorKind};
 use crate::forced::check_newest;
 use crate::format::Super;
 use crate::import::Found;
-use crate::spec::Import;
+use crate::spec::{Import, Severity};
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{DiskEntry, DiskStatus, Label, most_lacking, read_superblocks};
@@ -23,8 +24,38 @@ pub(crate) struct Assembly {
     pub disks: Vec<Option<Found>>,
     /// Disks that were found and must not be used, with why.
     pub stale: Vec<(usize, String)>,
+    /// Disks that are too short to be used.
+    pub shrunk: Vec<ShrunkDisk>,
     pub pool: Super,
     pub generation: u64,
+}
+
+/// A disk that has fewer bytes than are in use on it.
+pub(crate) struct ShrunkDisk {
+    pub index: usize,
+    pub path: String,
+    pub size: u64,
+    pub expected: u64,
+}
+
+impl ShrunkDisk {
+    fn words(&self) -> String {
+        let ShrunkDisk { index, path, size, expected } = self;
+        format!("disk {index} ({path}) has shrunk: {size} bytes where {expected} are in use")
+    }
+}
+
+impl Control {
+    /// Tells which disks an import did without since they have shrunk.
+    pub fn tell_shrunk(&self, shrunk: &[ShrunkDisk]) {
+        for disk in shrunk {
+            let what = disk.words();
+            let message = format!(
+                "{what}. It is out of service. Restore its size and bring it back with 'forebay disk online', or replace it"
+            );
+            self.event(Severity::Error, "disk.failed", &self.disk_name(disk.index), message);
+        }
+    }
 }
 
 pub(crate) fn refuse(object: &str, message: String, remedy: &str) -> Error {
@@ -67,15 +98,22 @@ pub(crate) async fn assemble(
     let label =
         mine.iter().map(|disk| &disk.label).max_by_key(|label| label.generation).expect("not empty").clone();
     let mut disks: Vec<Option<Found>> = label.disks.iter().map(|_| None).collect();
-    let mut stale = Vec::new();
+    let (mut stale, mut shrunk) = (Vec::new(), Vec::new());
     for disk in mine {
-        place(name, &label, &mut disks, &mut stale, disk)?;
+        place(name, &label, &mut disks, &mut stale, &mut shrunk, disk)?;
     }
-    let (pool, generation) = newest_super(rt, name, &label, &disks).await?;
+    let explained = |error: Error| match &shrunk[..] {
+        [] => error,
+        disks => {
+            let words: Vec<String> = disks.iter().map(ShrunkDisk::words).collect();
+            refuse(name, words.join("; "), "Restore its size; nothing was changed")
+        }
+    };
+    let (pool, generation) = newest_super(rt, name, &label, &disks).await.map_err(explained)?;
     let is_there: Vec<bool> = disks.iter().map(Option::is_some).collect();
     // How crowded enclosures are is known when the chunk tables have been read.
-    check_tolerance(name, &label, &is_there, import, |_| 1)?;
-    Ok(Assembly { label, disks, stale, pool, generation })
+    check_tolerance(name, &label, &is_there, import, |_| 1).map_err(explained)?;
+    Ok(Assembly { label, disks, stale, shrunk, pool, generation })
 }
 
 /// Puts a disk in its place, or says why it has none.
@@ -84,6 +122,7 @@ fn place(
     label: &Label,
     disks: &mut [Option<Found>],
     stale: &mut Vec<(usize, String)>,
+    shrunk: &mut Vec<ShrunkDisk>,
     disk: Found,
 ) -> Result<(), Error> {
     let index = usize::from(disk.label.disk);
@@ -110,8 +149,11 @@ fn place(
     }
     if disk.disk.geometry().size < entry.size {
         let (size, expected) = (disk.disk.geometry().size, entry.size);
-        let message = format!("disk {} has shrunk: {size} bytes where {expected} are in use", disk.path);
-        return Err(refuse(name, message, "Restore its size; nothing was changed"));
+        shrunk.push(ShrunkDisk { index, path: disk.path, size, expected });
+        return match active(Bug::ShrunkDiskRefused) {
+            true => Err(refuse(name, "a disk has shrunk".into(), "")),
+            false => Ok(()),
+        };
     }
     let parted = || {
         let path = &disk.path;

@@ -10,9 +10,10 @@ use crate::error::IoError;
 use crate::format::ShardRoot;
 use crate::lineage::FrozenDataset;
 use crate::record::{DatasetKind, DatasetRecord};
+use crate::reserve::Need;
 use crate::shard::{FrozenShard, Shard};
 use crate::tables::{
-    Table, chunk_blocks, chunk_table_fits, encode_catalog, encode_chunks, encode_index, header,
+    Table, chunk_blocks, chunks_max, encode_catalog, encode_chunks, encode_index, header, scattered,
 };
 use crate::turns::Turn;
 use forebay_base::planted::{Bug, active};
@@ -299,14 +300,7 @@ impl Shard {
     ) -> Result<(Ptr, ChunkEntry), IoError> {
         self.space.borrow_mut().choose_leaving();
         self.space.borrow_mut().close_node_chunk();
-        let mut places = vec![writer.place().await?];
-        // Placing a block may bring a chunk, which makes the table longer.
-        while places.len() < 1 + chunk_blocks(self.space.borrow().table_len()) {
-            places.push(writer.place().await?);
-        }
-        if !chunk_table_fits(self.space.borrow().table_len()) {
-            return Err(IoError::NoSpace);
-        }
+        let places = self.place_chunk_table(writer).await?;
         self.space.borrow_mut().seal();
         self.write_records(generation, &mut writer.touched).await?;
         let entries = self.space.borrow().table();
@@ -330,6 +324,32 @@ impl Shard {
         writer.write().await?;
         tables.extend(places);
         Ok((index, table_chunk))
+    }
+
+    /// Places for the chunk table, its index first, in as few chunks as that can name.
+    async fn place_chunk_table(self: &Rc<Self>, writer: &mut NodeWriter<'_>) -> Result<Vec<Ptr>, IoError> {
+        let mut places = vec![writer.place().await?];
+        loop {
+            // Placing a block may bring a chunk, which makes the table longer.
+            while places.len() < 1 + chunk_blocks(self.space.borrow().table_len()) {
+                places.push(writer.place().await?);
+            }
+            if self.space.borrow().table_len() > chunks_max() {
+                return Err(IoError::NoSpace);
+            }
+            let elsewhere = scattered(&places[1..]);
+            if elsewhere.is_empty() {
+                return Ok(places);
+            }
+            // In a fresh chunk, which is the emptiest, they lie together.
+            if !self.grant(ChunkKind::Node, Need::Urgent).await {
+                return Err(IoError::NoSpace);
+            }
+            let mut space = self.space.borrow_mut();
+            elsewhere.iter().for_each(|place| space.freed_frozen(place));
+            places.retain(|place| !elsewhere.contains(place));
+            space.close_node_chunk();
+        }
     }
 
     /// Writes the bitmap of every chunk that changed to its alternate slot. A chunk names its old record, and counts as

@@ -61,7 +61,7 @@ impl LocalVolume {
             (at, has_cleared) = (to, true);
         }
         // What is a hole in memory may not be one on disk yet.
-        match has_cleared || !self.is_durable(fua) || active(Bug::HolesTakenForDurable) {
+        match has_cleared || !self.is_durable(fua) {
             true => Ok(()),
             false => self.flush_acknowledged().await,
         }
@@ -119,7 +119,8 @@ impl LocalVolume {
     /// them, and those for which space was held when they were written.
     async fn reclaim_zeros(&self, progress: &WorkProgress) -> Result<Option<u64>, IoError> {
         let (shard, block_bytes) = (&self.shard, u64::from(self.block_size()));
-        let mapped = self.dataset.tree.borrow().mapped().blocks as u64 + self.dataset.blocks_staged();
+        let mapped = self.dataset.tree.borrow().mapped().blocks as u64;
+        let mapped = mapped + self.dataset.blocks_staged().await;
         progress.expect(mapped * block_bytes);
         let (mut at, mut found, mut pace) = (0, 0, shard.pace(Task::Reclaim));
         while let Some(run) = self.next_stored(at) {

@@ -599,9 +599,9 @@ impl Shard {
                     let ptr = ptrs[(block - first) as usize];
                     if staged.place.is_some_and(|place| place.addr() == ptr.addr()) {
                         self.placed.borrow_mut().remove(&ptr.addr());
-                        self.forget_staged(&staged);
+                        self.forget_staged(&dataset, block, &staged);
                     } else {
-                        self.unstage(&dataset, &staged);
+                        self.unstage(&dataset, block, &staged);
                     }
                 }
                 self.note_loaded(&dataset, first, end - 1);
@@ -618,7 +618,7 @@ impl Shard {
             }
             Change::Clear { dataset, first, count } => {
                 let staged = dataset.take_staged(first, first + count);
-                staged.iter().for_each(|(_, staged)| self.unstage(&dataset, staged));
+                staged.iter().for_each(|(block, staged)| self.unstage(&dataset, *block, staged));
                 self.change_tree(&dataset, |tree| tree.clear(first, count, &mut freed));
                 self.account(&dataset, &[], &freed);
                 dataset.note_changed(first, first + count);
@@ -653,13 +653,13 @@ impl Shard {
         {
             let mut log = self.log.borrow_mut();
             let start = log.frame_start;
-            log.staged.entry(staged.sequence).or_insert((start, 0)).1 += 1;
+            log.staged.insert((staged.sequence, dataset.number(), block), start);
         }
         self.staged_bytes.set(self.staged_bytes.get() + staged.block.data.len());
         let place = staged.place;
         let before = dataset.staged.borrow_mut().insert(block, staged);
         if let Some(before) = before {
-            self.unstage(dataset, &before);
+            self.unstage(dataset, block, &before);
         }
         match place {
             Some(place) => self.note_placed(dataset.number(), block, &place),

@@ -13,7 +13,7 @@ use crate::progress::WorkProgress;
 use crate::projects::Projects;
 use crate::quota::Quotas;
 use crate::registry::{PoolShared, call, registry};
-use crate::reserve::Need;
+use crate::reserve::{Need, Units};
 use crate::scrub::PoolScrub;
 use crate::signal::Turnstile;
 use crate::slots::{DATA, SlotMap};
@@ -26,7 +26,7 @@ use crate::spec::{
 use crate::trash::Trash;
 use forebay_base::Id;
 use forebay_device::{self as device, DiskEntry, Label, UNIT};
-use forebay_runtime::{Disk, Rt};
+use forebay_runtime::{Disk, Rt, yield_now};
 use forebay_space::{ChunkEntry, ChunkKind};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
@@ -36,6 +36,9 @@ use std::sync::{Arc, Weak};
 
 /// Seconds over which [`CacheStatus::hits_permille`] is.
 const HITS_SECONDS: usize = 60;
+
+/// Chunks that are granted together before others have their turn: each takes some microseconds.
+const GRANTS_AT_ONCE: usize = 64;
 
 /// One disk as the coordinator sees it.
 pub(crate) struct ControlDisk {
@@ -199,13 +202,55 @@ impl Control {
 
     /// Grants a chunk to a shard. Data leaves a slice of the pool untouched, so that deletion can always go on.
     pub fn grant(&self, kind: ChunkKind, need: Need) -> Option<ChunkEntry> {
-        let floor = |_, total: u64| match (kind, need) {
+        self.grant_above(kind, |_, total| self.floor(kind, need, total))
+    }
+
+    /// Of so many chunks of a group, those that are left when one is granted.
+    fn floor(&self, kind: ChunkKind, need: Need, total: u64) -> u64 {
+        match (kind, need) {
             (_, Need::Urgent) => 0,
             (ChunkKind::Node, _) => self.reserve(total) / 2,
             (_, Need::Ordinary) => self.reserve(total),
             (_, Need::Deferrable) => self.reserve(total).max(total / 8),
-        };
-        self.grant_above(kind, floor)
+        }
+    }
+
+    /// Grants chunks of so many units, `most` at most: all of them or none. What does not suffice is taken from nobody.
+    pub async fn grant_all(&self, wanted: Vec<Units>, most: usize) -> Option<Vec<ChunkEntry>> {
+        if !self.can_grant(&wanted) {
+            return None;
+        }
+        let mut taken: Vec<ChunkEntry> = Vec::new();
+        for (kind, units) in wanted {
+            let mut left = units;
+            while left > 0 {
+                let granted = if taken.len() < most { self.grant(kind, Need::Ordinary) } else { None };
+                let Some(chunk) = granted else {
+                    let mut slots = self.slots.borrow_mut();
+                    taken.iter().for_each(|chunk| slots.release(chunk));
+                    return None;
+                };
+                left = left.saturating_sub(chunk.units.into());
+                taken.push(chunk);
+                if taken.len().is_multiple_of(GRANTS_AT_ONCE) {
+                    yield_now().await;
+                }
+            }
+        }
+        Some(taken)
+    }
+
+    /// Whether chunks of so many units would be granted; of each kind if there were no other.
+    pub fn can_grant(&self, wanted: &[Units]) -> bool {
+        let slots = self.slots.borrow();
+        wanted.iter().all(|(kind, wanted)| {
+            let units = |group| {
+                let (total, free) = slots.chunks(group);
+                free.saturating_sub(self.floor(*kind, Need::Ordinary, total))
+                    * u64::from(slots.units(group, *kind))
+            };
+            slots.data_groups().map(units).sum::<u64>() >= *wanted
+        })
     }
 
     /// Grants a chunk that makes a shard's writes go to more disks, while a quarter of the pool is left.
@@ -233,18 +278,13 @@ impl Control {
     }
 
     /// Units of chunks for data that would be granted.
-    fn units_free(&self) -> u64 {
+    pub fn units_free(&self) -> u64 {
         let slots = self.slots.borrow();
         let units = |group| {
             let (total, free) = slots.chunks(group);
             free.saturating_sub(self.reserve(total)) * u64::from(slots.units(group, ChunkKind::PACKED))
         };
         slots.data_groups().map(units).sum()
-    }
-
-    /// Whether a chunk for data would be granted.
-    pub fn has_spare_chunk(&self) -> bool {
-        self.slots.borrow().emptiest_group(|_, total| self.reserve(total)).is_some()
     }
 
     /// Starts a checkpoint, or has one follow the running one.

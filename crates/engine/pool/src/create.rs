@@ -1,26 +1,29 @@
 //! Creating a pool: everything is checked first; labels are written last, so that half a pool is none.
 
 use crate::EngineConfig;
+use crate::candidate::{check_new, open_disk};
 use crate::error::{Error, ErrorKind};
 use crate::flash::bytes_min;
 use crate::format::{SHARDS_MAX, ShardRoot, Super};
-use crate::import::{Probe, build_array, lines, open_error, probe};
+use crate::import::{build_array, lines};
+use crate::index::{Datasets, Snapshots};
 use crate::registry::PoolShared;
+use crate::reserve::Need;
 use crate::sectors::{check_sectors, given, put_sectors, sector_of};
 use crate::shard::{FrozenShard, Log, Shard, ShardParts};
 use crate::slots::SlotMap;
 use crate::spec::{Import, Layout, PoolSpec, ScrubSchedule, TRASH_KEEP_SECONDS};
+use crate::tables::{chunk_blocks, chunks_max, table_room};
 use crate::volumes::check_name;
 use forebay_base::{GIB, Id, KIB, MIB};
 use forebay_device::{
-    DISK_BYTES_MIN, DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, FEATURES,
-    GroupEntry, Label, LabelError, LayoutError, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SuperblockSlot, UNIT,
-    write_label, write_superblock,
+    DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, FEATURES, GroupEntry, Label,
+    LayoutError, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SuperblockSlot, UNIT, write_label, write_superblock,
 };
 use forebay_log::{Chain, Ring};
-use forebay_runtime::{Cores, Disk, OpenMode, Rt};
-use forebay_space::{Chunk, ChunkKind, Space};
-use std::collections::BTreeMap;
+use forebay_runtime::{Cores, Disk, Rt};
+use forebay_space::{Chunk, ChunkEntry, ChunkKind, NODE_UNITS, Space};
+use futures_util::future::join_all;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -121,60 +124,6 @@ pub(crate) fn put_in_boxes<'a>(
     }
 }
 
-/// What is on a disk that would be lost, by the signatures of common file systems and volume managers.
-async fn foreign_contents(rt: &Rt, disk: &Disk) -> Option<&'static str> {
-    let len = (128 * KIB).min(disk.geometry().size / 4096 * 4096) as usize;
-    let (bytes, result) = disk.read(0, rt.buffer(len)).await;
-    result.ok()?;
-    let signatures: [(usize, &[u8], &str); 10] = [
-        (1080, &[0x53, 0xef], "an ext2, ext3 or ext4 file system"),
-        (0, b"XFSB", "an XFS file system"),
-        (65600, b"_BHRfS_M", "a btrfs file system"),
-        (512, b"EFI PART", "a GPT partition table"),
-        (0, b"LUKS\xba\xbe", "a LUKS encrypted volume"),
-        (536, b"LVM2 001", "an LVM physical volume"),
-        (4086, b"SWAPSPACE2", "swap space"),
-        (3, b"NTFS    ", "an NTFS file system"),
-        (4096, &[0xfc, 0x4e, 0x2b, 0xa9], "a Linux RAID member"),
-        (510, &[0x55, 0xaa], "a partition table or boot sector"),
-    ];
-    let here = |at: usize, magic: &[u8]| bytes.get(at..at + magic.len()) == Some(magic);
-    signatures.iter().find(|(at, magic, _)| here(*at, magic)).map(|(_, _, what)| *what)
-}
-
-/// Opens a disk that is to become one of a pool, unless something speaks against it.
-pub(crate) async fn open_disk(rt: &Rt, path: &str, force: bool) -> Result<Disk, Error> {
-    let overwrite = "Give another disk, or --force to overwrite this one";
-    let disk = match probe(rt, path, OpenMode::ReadWrite).await {
-        Probe::Unopened(error) => return Err(open_error(path, &error)),
-        Probe::Labelled(found) if force => found.disk,
-        Probe::Labelled(found) => {
-            let message =
-                format!("the disk belongs to pool '{}' ({})", found.label.pool_name, found.label.pool);
-            return Err(Error::new(ErrorKind::Unsafe, path, message).remedy(overwrite));
-        }
-        Probe::Blank(disk, _) if force => disk,
-        Probe::Blank(_, Some(LabelError::TooNew { .. } | LabelError::Damaged)) => {
-            let message = "the disk has a damaged or newer pool label";
-            return Err(Error::new(ErrorKind::Unsafe, path, message).remedy(overwrite));
-        }
-        Probe::Blank(disk, _) => {
-            if let Some(what) = foreign_contents(rt, &disk).await {
-                return Err(
-                    Error::new(ErrorKind::Unsafe, path, format!("the disk holds {what}")).remedy(overwrite)
-                );
-            }
-            disk
-        }
-    };
-    if disk.geometry().size < DISK_BYTES_MIN {
-        let message =
-            format!("the disk has {} bytes; a pool needs at least {DISK_BYTES_MIN}", disk.geometry().size);
-        return Err(invalid("disks", path, message, "Give a larger disk"));
-    }
-    Ok(disk)
-}
-
 /// Checks that each shard can have a part of a cache disk.
 pub(crate) fn check_cache_disk(path: &str, disk: &Disk, shards: usize) -> Result<(), Error> {
     let (bytes, least) = (disk.geometry().size, bytes_min(shards));
@@ -241,10 +190,8 @@ pub(crate) async fn examine(rt: &Rt, spec: &PoolSpec) -> Result<Vec<Disk>, Error
     check_spec(spec)?;
     let mut disks: Vec<Disk> = Vec::new();
     for path in spec.paths() {
-        let disk = open_disk(rt, path, spec.force).await?;
-        if disks.iter().any(|other| other.geometry().identity == disk.geometry().identity) {
-            return Err(invalid("disks", path, "the disk is given twice", "Give each disk once"));
-        }
+        let disk = open_disk(rt, path, spec.force, None).await?;
+        check_new(path, &disk, &disks)?;
         sector_of(path, &disk, given(&spec.sectors, path))?;
         if spec.cache_disks.contains(path) {
             check_cache_disk(path, &disk, spec.shards)?;
@@ -316,17 +263,18 @@ pub(crate) async fn create(
         shards: roots,
     };
     let slot = SuperblockSlot { pool: label.pool, generation: FIRST_GENERATION, payload: pool.encode() };
-    for (index, disk) in disks.iter().enumerate() {
+    let superblocks = disks.iter().enumerate().map(async |(index, disk)| {
         let ring = rt.arena().take_zeroed((SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES) as usize).freeze();
         disk.write(DiskLayout::superblock_at(0), vec![ring]).await.map_err(failed(index))?;
         write_superblock(rt, disk, &slot).await.map_err(failed(index))?;
-        disk.flush().await.map_err(failed(index))?;
-    }
-    for (index, disk) in disks.iter().enumerate() {
+        disk.flush().await.map_err(failed(index))
+    });
+    join_all(superblocks).await.into_iter().collect::<Result<Vec<()>, Error>>()?;
+    let labels = disks.iter().enumerate().map(async |(index, disk)| {
         let own = Label { disk: index as u16, ..label.clone() };
-        write_label(rt, disk, Some(&own)).await.map_err(failed(index))?;
-    }
-    Ok(())
+        write_label(rt, disk, Some(&own)).await.map_err(failed(index))
+    });
+    join_all(labels).await.into_iter().collect::<Result<Vec<()>, Error>>().map(drop)
 }
 
 /// Writes each shard's first checkpoint: a log ring and nothing else.
@@ -349,10 +297,21 @@ async fn format_shards(
         .unwrap_or(space_bytes / share / spec.shards as u64)
         .clamp(log_bytes_min, LOG_BYTES_MAX.max(spec.log_bytes.unwrap_or(0)));
     let log_chunks = log_bytes.div_ceil(chunk_bytes);
-    let mut roots = Vec::new();
-    for index in 0..spec.shards {
-        let mut space = Space::new(lines(label));
-        let mut ring_chunks = Vec::new();
+    let nodes_each = u64::from(slots.units(0, ChunkKind::Node) / NODE_UNITS);
+    let node_chunks = node_chunks(log_chunks as usize, nodes_each as usize);
+    let listed = log_chunks as usize + node_chunks;
+    if table_room(listed, ChunkKind::Log, Need::Ordinary) == 0 {
+        let message = format!(
+            "the log of each shard would take {log_chunks} chunks of {} KiB, and a shard's chunk table has room for {} chunks in all",
+            chunk_bytes / KIB,
+            chunks_max()
+        );
+        return Err(Error::new(ErrorKind::NoSpace, &*spec.name, message)
+            .remedy("Give more shards, larger disks, or a smaller log"));
+    }
+    // All of it is found before anything is written.
+    let mut planned = Vec::new();
+    for _ in 0..spec.shards {
         let full = || {
             Error::new(
                 ErrorKind::NoSpace,
@@ -361,12 +320,27 @@ async fn format_shards(
             )
             .remedy("Give larger disks or fewer shards")
         };
-        for order in 0..log_chunks {
-            let chunk = slots.take(log_group, ChunkKind::Log, order as u32).ok_or_else(full)?;
-            ring_chunks.push(chunk.slots.clone());
-            space.insert(Chunk::fresh(chunk));
-        }
-        space.insert(Chunk::fresh(slots.take(0, ChunkKind::Node, 0).ok_or_else(full)?));
+        let mut take = |group: u16, kind: ChunkKind, count: usize| {
+            let chunks = (0..count).map(|order| slots.take(group, kind, order as u32).ok_or_else(full));
+            chunks.collect::<Result<Vec<ChunkEntry>, Error>>()
+        };
+        let log = take(log_group, ChunkKind::Log, log_chunks as usize)?;
+        let nodes = take(0, ChunkKind::Node, node_chunks)?;
+        planned.push((log, nodes.into_iter().map(|chunk| ChunkEntry { order: 0, ..chunk })));
+    }
+    let (_, left) = slots.chunks(0);
+    if left < spec.shards as u64 * 8 {
+        let message =
+            format!("the disks leave {left} chunks for {} shards; each needs at least 8", spec.shards);
+        return Err(
+            Error::new(ErrorKind::NoSpace, &*spec.name, message).remedy("Give larger disks or fewer shards")
+        );
+    }
+    let mut roots = Vec::new();
+    for (index, (log, nodes)) in planned.into_iter().enumerate() {
+        let ring_chunks: Vec<_> = log.iter().map(|chunk| chunk.slots.clone()).collect();
+        let mut space = Space::new(lines(label));
+        log.into_iter().chain(nodes).for_each(|chunk| space.insert(Chunk::fresh(chunk)));
         let failed = |_| -> forebay_raid::Recorded { Box::pin(std::future::ready(())) };
         let members = disks.iter().cloned().map(Some).collect();
         let array = build_array(rt, label, members, &shared.healths, shared.crowds.clone(), Box::new(failed));
@@ -375,8 +349,8 @@ async fn format_shards(
         let log = Log::new(ring, ring_chunks, start, 0);
         let parts = ShardParts {
             space,
-            datasets: BTreeMap::new(),
-            snapshots: BTreeMap::new(),
+            datasets: Datasets::default(),
+            snapshots: Snapshots::default(),
             log,
             tables: Vec::new(),
             sealed: 1,
@@ -390,13 +364,11 @@ async fn format_shards(
             Error::new(ErrorKind::Io, &*spec.name, format!("formatting failed: {error}"))
         })?);
     }
-    let (_, left) = slots.chunks(0);
-    if left < spec.shards as u64 * 8 {
-        let message =
-            format!("the disks leave {left} chunks for {} shards; each needs at least 8", spec.shards);
-        return Err(
-            Error::new(ErrorKind::NoSpace, &*spec.name, message).remedy("Give larger disks or fewer shards")
-        );
-    }
     Ok(roots)
+}
+
+/// Chunks of `nodes_each` nodes that a shard's first checkpoint needs: for its table, which lists them and the log's, and the table's index.
+fn node_chunks(log_chunks: usize, nodes_each: usize) -> usize {
+    let fits = |count: &usize| chunk_blocks(log_chunks + count) < count * nodes_each;
+    (1..).find(fits).expect("a chunk has more nodes than a line of a table")
 }

@@ -19,6 +19,7 @@ use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::reserve::Own;
 use crate::signal::Turnstile;
 use crate::spec::{ProjectProperties, SnapshotSchedule, SyncPolicy};
+use crate::steps::Steps;
 use crate::turns::Flow;
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
@@ -32,6 +33,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// Staged blocks that are looked at between two yields.
+pub(crate) const STAGED_LOOK: usize = 512;
 
 /// A block that is durable in the log only.
 #[derive(Clone)]
@@ -158,6 +162,11 @@ impl Dataset {
     pub fn family(&self) -> Id {
         self.record.borrow().family
     }
+    /// Whether it is a volume that is there for clients and management.
+    pub fn is_live(&self) -> bool {
+        let record = self.record.borrow();
+        record.kind == DatasetKind::Volume && record.state == DatasetState::Live
+    }
     /// Whether it is being given back: nothing of it is needed any more.
     pub fn is_deleting(&self) -> bool {
         self.record.borrow().state == DatasetState::Deleting
@@ -178,9 +187,21 @@ impl Dataset {
     }
 
     /// Blocks that are durable in the log only, and have no place in the tree yet.
-    pub fn blocks_staged(&self) -> u64 {
-        let (tree, staged) = (self.tree.borrow(), self.staged.borrow());
-        staged.keys().filter(|block| tree.lookup(**block) == Found::Hole).count() as u64
+    pub async fn blocks_staged(&self) -> u64 {
+        let (mut count, mut from, mut steps) = (0, Some(0), Steps::default());
+        while let Some(next) = from.take() {
+            let left = self.staged.borrow().len();
+            steps.take(left.min(STAGED_LOOK)).await;
+            let (tree, staged) = (self.tree.borrow(), self.staged.borrow());
+            for (looked, block) in staged.range(next..).map(|(block, _)| *block).enumerate() {
+                if looked == STAGED_LOOK {
+                    from = Some(block);
+                    break;
+                }
+                count += u64::from(tree.lookup(block) == Found::Hole);
+            }
+        }
+        count
     }
 
     /// Nodes that changing these runs of blocks, in order, makes dirty, at most.

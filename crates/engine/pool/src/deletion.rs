@@ -14,9 +14,10 @@
 use crate::added::Added;
 use crate::commit::{Change, Entry};
 use crate::dataset::Dataset;
+use crate::deletion_order::Order;
 use crate::error::IoError;
 use crate::lineage::Snapshot;
-use crate::record::{DatasetKind, DatasetRecord, DatasetState};
+use crate::record::{DatasetKind, DatasetRecord};
 use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::spec::Severity;
@@ -27,7 +28,6 @@ use forebay_space::Ptr;
 use forebay_tree::{FANOUT, LeafState, NODE_BYTES, NodeHeader, decode_ptrs, leaves_end};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Leaves that are read together.
@@ -109,16 +109,19 @@ struct Walk<'a> {
 impl Shard {
     /// The task that deletes, one dataset after the other, until the shard stops.
     pub async fn deletion_task(self: Rc<Self>) {
+        let mut order = Order::default();
         loop {
             while !self.stopping.get() && !self.is_suspended() {
                 if let Some(dataset) = self.next_gone() {
                     if self.lay_to_rest(&dataset).await.is_err() {
                         break;
                     }
-                } else if let Some(snapshot) = self.next_deleted() {
+                } else if let Some(snapshot) = self.next_deleted(&mut order).await {
+                    order.goes(&snapshot);
                     match self.delete_snapshot(&snapshot).await {
+                        Ok(()) => {}
                         // It goes on from its cursor, beside the new child.
-                        Ok(()) | Err(Halt::ChildChanged) => {}
+                        Err(Halt::ChildChanged) => order.was_halted(),
                         Err(Halt::Failed(error)) => self.tell_stuck(&snapshot, error),
                     }
                 } else {
@@ -145,46 +148,6 @@ impl Shard {
         }
     }
 
-    /// A deleted volume whose tree is not at rest yet.
-    fn next_gone(&self) -> Option<Rc<Dataset>> {
-        let datasets = self.datasets.borrow();
-        datasets.values().find(|dataset| dataset.is_deleting() && !self.is_sample(dataset)).cloned()
-    }
-
-    /// The deleted snapshot to go on with: one that was begun first, then one whose child, if there is one, stays.
-    fn next_deleted(&self) -> Option<Rc<Snapshot>> {
-        let snapshots = self.snapshots.borrow();
-        let is_deleting = |snapshot: &Snapshot| snapshot.record.borrow().state == DatasetState::Deleting;
-        let cursor = |snapshot: &Snapshot| snapshot.record.borrow().cursor;
-        // How many grew from a snapshot; one that does not stay counts as many.
-        let mut children: BTreeMap<u32, u32> = BTreeMap::new();
-        let mut count = |parent: Option<u32>, stays: bool| {
-            if let Some(parent) = parent {
-                *children.entry(parent).or_default() += if stays { 1 } else { 2 };
-            }
-        };
-        for snapshot in snapshots.values() {
-            count(snapshot.record.borrow().parent, !is_deleting(snapshot));
-        }
-        for dataset in self.datasets.borrow().values() {
-            count(dataset.record.borrow().parent, !dataset.is_deleting());
-        }
-        let parent_is_begun = |snapshot: &Snapshot| {
-            let parent = snapshot.record.borrow().parent;
-            parent.and_then(|parent| snapshots.get(&parent)).is_some_and(|parent| cursor(parent) > 0)
-        };
-        let is_free = |snapshot: &Snapshot| {
-            children.get(&snapshot.number()).is_none_or(|count| *count == 1) && !parent_is_begun(snapshot)
-        };
-        let mut deleted: Vec<_> = snapshots
-            .values()
-            .filter(|snapshot| is_deleting(snapshot) && !snapshot.stuck.get())
-            .filter(|snapshot| cursor(snapshot) > 0 || is_free(snapshot))
-            .collect();
-        deleted.sort_by_key(|snapshot| cursor(snapshot) == 0);
-        deleted.first().map(|snapshot| Rc::clone(snapshot))
-    }
-
     /// Makes a snapshot without a child of a deleted volume.
     async fn lay_to_rest(self: &Rc<Self>, dataset: &Rc<Dataset>) -> Result<(), IoError> {
         dataset.quiesce().await;
@@ -205,11 +168,11 @@ impl Shard {
         self.forget_attributes(number).await?;
         self.between_checkpoints().await?;
         let record = dataset.record.borrow().clone();
-        self.datasets.borrow_mut().remove(&number);
+        self.datasets.borrow_mut().remove(number);
         let kind = DatasetKind::Snapshot;
         let (epoch, added) = (self.epoch.get(), dataset.added.get());
         let rest = DatasetRecord { kind, epoch, volume: number, cursor: 0, added, ..record };
-        self.snapshots.borrow_mut().insert(number, Snapshot::new(rest));
+        self.snapshots.borrow_mut().insert(Snapshot::new(rest));
         Ok(())
     }
 
@@ -290,27 +253,30 @@ impl Shard {
             Child::Nobody => {}
             Child::Volume(volume) => {
                 volume.added.set(volume.added.get().heir_of(rest));
-                volume.record.borrow_mut().parent = record.parent;
+                let mut datasets = self.datasets.borrow_mut();
+                datasets.change(volume.number(), |volume| volume.parent = record.parent);
+                drop(datasets);
                 volume.tree.borrow_mut().shared = self.shared_with(record.parent);
                 if record.parent.is_none() {
                     self.all_is_own(volume);
                 }
             }
             Child::Snapshot(child) => {
-                let mut child = child.record.borrow_mut();
-                (child.parent, child.added) = (record.parent, child.added.heir_of(rest));
+                self.snapshots.borrow_mut().change(child.number(), |child| {
+                    (child.parent, child.added) = (record.parent, child.added.heir_of(rest));
+                });
             }
         }
         // What older snapshots have for themselves has changed.
-        self.snapshots.borrow().values().for_each(|snapshot| snapshot.kept.set(None));
-        self.snapshots.borrow_mut().remove(&record.number);
+        self.kept_since.set(self.kept_since.get() + 1);
+        self.snapshots.borrow_mut().remove(record.number);
         self.cloned.borrow_mut().take_if(|(number, _)| *number == record.number);
         // Its number is free when no import can find it any more.
-        self.numbers.borrow_mut().insert(record.number);
+        self.numbers.borrow_mut().keep(record.number);
         let shard = self.clone();
         self.spawn(async move {
             if shard.next_checkpoint().await {
-                shard.numbers.borrow_mut().remove(&record.number);
+                shard.numbers.borrow_mut().let_go(record.number);
             }
         });
         Ok(())
@@ -318,10 +284,10 @@ impl Shard {
 
     /// What a snapshot has that its child has not.
     pub async fn kept_by(self: &Rc<Self>, snapshot: &Rc<Snapshot>) -> Result<Kept, IoError> {
-        if let Some(kept) = snapshot.kept.get() {
+        if let Some((_, kept)) = snapshot.kept.get().filter(|(since, _)| *since == self.kept_since.get()) {
             return Ok(kept);
         }
-        let number = snapshot.number();
+        let (number, since) = (snapshot.number(), self.kept_since.get());
         for _ in 0..COUNT_TRIES {
             let child = self.child_of(number);
             let is_final = matches!(child, Child::Snapshot(_));
@@ -342,7 +308,7 @@ impl Shard {
             }
             let kept = walk.counted.map(Cell::into_inner).unwrap_or_default();
             if is_final {
-                snapshot.kept.set(Some(kept));
+                snapshot.kept.set(Some((since, kept)));
             }
             return Ok(kept);
         }

@@ -8,10 +8,9 @@
 use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
-use crate::lineage::Snapshot;
-use crate::record::DatasetState;
 use crate::reserve::Claim;
 use crate::shard::Shard;
+use crate::steps::Steps;
 use forebay_log::Frame;
 use futures_util::stream::{self, TryStreamExt};
 use std::cell::Cell;
@@ -116,7 +115,7 @@ impl Shard {
     fn want_log_room(self: &Rc<Self>) {
         let (gain, ring) = {
             let log = self.log.borrow();
-            let oldest = log.staged.values().next().map_or(log.chain.position, |(frame, _)| frame.position);
+            let oldest = log.staged.start().map_or(log.chain.position, |start| start.position);
             (oldest.saturating_sub(log.tail), log.ring.bytes())
         };
         if gain * 4 > ring || self.staged_bytes.get() == 0 || self.destage_stuck.get() {
@@ -146,11 +145,8 @@ impl Shard {
     /// Whether space comes back from something that is being deleted.
     pub fn is_deleting(&self) -> bool {
         let (datasets, snapshots) = (self.datasets.borrow(), self.snapshots.borrow());
-        let goes = |snapshot: &Snapshot| {
-            snapshot.record.borrow().state == DatasetState::Deleting && !snapshot.stuck.get()
-        };
-        datasets.values().any(|dataset| dataset.is_deleting() && !self.is_sample(dataset))
-            || snapshots.values().any(|known| goes(known))
+        datasets.deleting().any(|dataset| !self.is_sample(dataset))
+            || snapshots.deleting().any(|snapshot| !snapshot.stuck.get())
     }
 
     /// Whether so many blocks could ever go to the log at once.
@@ -188,9 +184,9 @@ impl Shard {
 
     /// Moves all that is staged now to the data disks. False when it does not move.
     pub async fn drain(self: &Rc<Self>) -> bool {
-        let last = self.log.borrow().staged.keys().next_back().copied();
+        let last = self.log.borrow().staged.newest();
         let Some(last) = last else { return true };
-        let is_done = || self.log.borrow().staged.keys().next().is_none_or(|oldest| *oldest > last);
+        let is_done = || self.log.borrow().staged.oldest().is_none_or(|oldest| oldest > last);
         self.draining.set(self.draining.get() + 1);
         self.progress.changed();
         let stalled = self.stall_watch();
@@ -272,7 +268,7 @@ impl Shard {
         let unplaced = self.place_staged().await;
         let writes = if self.data_in_log { self.space.borrow().lanes().min(WRITES_MAX) } else { 1 };
         // After a failure less at a time may do: one block needs few nodes.
-        let runs = self.oldest_runs(if self.destage_stuck.get() { 1 } else { BLOCKS_MAX * writes });
+        let runs = self.oldest_runs(if self.destage_stuck.get() { 1 } else { BLOCKS_MAX * writes }).await;
         if runs.is_empty() {
             return unplaced.map(|()| true);
         }
@@ -323,46 +319,30 @@ impl Shard {
     }
 
     /// The oldest blocks that have a place, up to `most`, with what follows each in block order, whatever its age: it merges.
-    fn oldest_runs(&self, most: usize) -> Vec<(Rc<Dataset>, Range<u64>)> {
-        let frames = self
-            .log
-            .borrow()
-            .staged
-            .iter()
-            .map(|(sequence, (_, blocks))| (*sequence, *blocks))
-            .collect::<Vec<_>>();
-        let mut counted = 0;
-        let enough = frames.into_iter().find(|(_, blocks)| {
-            counted += blocks;
-            counted >= most
-        });
-        let until = match enough {
-            // Not when some of the oldest have no place, and find none.
-            Some((sequence, _)) if !self.has_unplaced.get() => sequence,
-            _ => u64::MAX,
-        };
-        let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
+    async fn oldest_runs(&self, most: usize) -> Vec<(Rc<Dataset>, Range<u64>)> {
         let has_place = |staged: &Staged| staged.place.is_some();
-        let mut oldest = Vec::new();
-        for (nth, dataset) in datasets.iter().enumerate() {
-            let staged = dataset.staged.borrow();
-            let old = staged.iter().filter(|(_, staged)| staged.sequence <= until && has_place(staged));
-            oldest.extend(old.map(|(block, staged)| (staged.sequence, nth, *block)));
-        }
-        oldest.sort_unstable();
         let (mut taken, mut runs) = (BTreeSet::new(), Vec::new());
-        for (_, nth, first) in oldest {
-            if taken.len() >= most || taken.contains(&(nth, first)) {
-                continue;
+        let (mut next, mut steps) = ((0, 0, 0), Steps::default());
+        // Many are passed over only when some of the oldest have no place, and find none.
+        while taken.len() < most {
+            steps.take(1).await;
+            let oldest = self.log.borrow().staged.blocks_from(next).next();
+            let Some((sequence, number, first)) = oldest else { break };
+            next = (sequence, number, first + 1);
+            let dataset = self.datasets.borrow().get(&number).cloned();
+            let dataset = dataset.expect("staged blocks belong to a dataset");
+            let run = {
+                let staged = dataset.staged.borrow();
+                let follow = staged.range(first..).zip(first..).take(most - taken.len());
+                let run = follow.take_while(|((at, staged), want)| {
+                    *at == want && has_place(staged) && !taken.contains(&(number, *want))
+                });
+                run.count() as u64
+            };
+            if run > 0 {
+                taken.extend((first..first + run).map(|block| (number, block)));
+                runs.push((dataset, first..first + run));
             }
-            let staged = datasets[nth].staged.borrow();
-            let follow = staged.range(first..).zip(first..).take(most - taken.len());
-            let run = follow.take_while(|((at, staged), want)| {
-                *at == want && has_place(staged) && !taken.contains(&(nth, *want))
-            });
-            let blocks = first..first + run.count() as u64;
-            taken.extend(blocks.clone().map(|block| (nth, block)));
-            runs.push((datasets[nth].clone(), blocks));
         }
         runs
     }

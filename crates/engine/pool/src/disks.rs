@@ -1,11 +1,13 @@
 //! The engine's handle for disks: what [`crate::members`] does, by pool name.
 
 use crate::Engine;
+use crate::control::Control;
 use crate::error::Error;
 use crate::groups::GroupAdd;
 use crate::members::{DiskAdd, DiskReplace};
 use crate::spec::PoolStatus;
 use crate::trim::Trimmed;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// A disk is named by its number, its UUID or its path.
@@ -17,6 +19,11 @@ impl Engine {
             control.status().await
         })
         .await
+    }
+
+    /// What [`Engine::disk_add`] would refuse of disks at these paths, without adding one.
+    pub async fn disk_add_check(&self, pool: &str, adds: Vec<(String, DiskAdd)>) -> Result<(), Error> {
+        self.on_writable_pool(pool, |control| async move { control.disk_add_check(&adds).await }).await
     }
 
     /// Adds a group of disks that can lose as many as those the pool has; new chunks come from it as well.
@@ -41,6 +48,13 @@ impl Engine {
             control.status().await
         })
         .await
+    }
+
+    /// What [`Engine::disk_replace`] would refuse, without changing anything.
+    pub async fn disk_replace_check(&self, pool: &str, old: &str, with: DiskReplace) -> Result<(), Error> {
+        let old = old.to_string();
+        let check = |control: Rc<Control>| async move { control.disk_replace_check(&old, &with).await };
+        self.on_writable_pool(pool, check).await
     }
 
     /// Has a disk leave the pool: what is on it moves to the others of its group in the background, then its label is erased.

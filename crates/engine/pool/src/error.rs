@@ -74,6 +74,8 @@ pub enum IoError {
     ReadOnly,
     /// The volume was deleted or the pool exported.
     Gone,
+    /// The client no longer wanted it, and it had not begun.
+    Cancelled,
 }
 
 impl fmt::Display for IoError {
@@ -86,6 +88,7 @@ impl fmt::Display for IoError {
             IoError::Suspended => "the pool is suspended after a disk failure",
             IoError::ReadOnly => "the pool is imported read-only",
             IoError::Gone => "the volume is no longer there",
+            IoError::Cancelled => "the request was cancelled before it began",
         })
     }
 }

@@ -16,8 +16,10 @@ use crate::error::{Error, ErrorKind, IoError};
 use crate::pack::Block;
 use crate::places::PlacesClaim;
 use crate::registry::{call, registry};
-use crate::reserve::Claim;
+use crate::reserve::{Claim, Units};
 use crate::shard::Shard;
+use crate::slots::DATA;
+use crate::steps::Steps;
 use crate::turns::Pace;
 use crate::wanted::Wanted;
 use forebay_base::planted::{Bug, active};
@@ -65,10 +67,15 @@ impl Moving<'_> {
 impl Shard {
     /// Asks for space that other shards, or other chunks of this one, hold scattered. True when there may be some now.
     pub async fn reclaim(self: &Rc<Self>) -> bool {
+        self.reclaim_for(vec![(DATA, 1)]).await
+    }
+
+    /// The same, for chunks of so many units.
+    pub async fn reclaim_for(self: &Rc<Self>, wanted: Vec<Units>) -> bool {
         let pool = self.shared.id;
         let reclaimed = call(self.shared.cores.core(0), move |rt| async move {
             match registry(&rt).control(pool) {
-                Some(control) => control.reclaim().await,
+                Some(control) => control.reclaim(wanted).await,
                 None => false,
             }
         });
@@ -96,9 +103,11 @@ impl Shard {
             return false;
         }
         self.space.borrow_mut().close(closed.clone());
-        let datasets: Vec<_> = self.datasets.borrow().values().cloned().collect();
-        for dataset in datasets {
-            if self.evacuate_dataset(&dataset, &closed).await.is_err() {
+        let (mut number, mut steps) = (0, Steps::default());
+        while let Some(dataset) = self.next_dataset(number) {
+            number = dataset.number() + 1;
+            steps.take(1).await;
+            if self.evacuate_dataset(&dataset, &closed, &mut steps).await.is_err() {
                 // What was moved until here may be enough.
                 break;
             }
@@ -113,10 +122,13 @@ impl Shard {
         self: &Rc<Self>,
         dataset: &Rc<Dataset>,
         closed: &BTreeSet<ChunkId>,
+        steps: &mut Steps,
     ) -> Result<(), IoError> {
         self.replace_staged(dataset, closed).await?;
         let mut next = 0;
         loop {
+            // In a leaf that is in memory there may be nothing to wait for.
+            steps.take(FANOUT as usize).await;
             let leaf = dataset.tree.borrow().next_leaf(next);
             let Some(leaf) = leaf else { return Ok(()) };
             if self.stopping.get() {
@@ -205,19 +217,24 @@ impl Shard {
         closed: &BTreeSet<ChunkId>,
     ) -> Result<(), IoError> {
         let inside = |place: &Option<Ptr>| place.is_some_and(|place| is_inside(&place, closed));
-        let staged: Vec<u64> = {
-            let staged = dataset.staged.borrow();
-            staged.iter().filter(|(_, staged)| inside(&staged.place)).map(|(block, _)| *block).collect()
-        };
-        for block in staged {
-            let size = dataset.staged.borrow().get(&block).map(|staged| staged.block.size());
-            let Some(size) = size else { continue };
+        let (mut at, mut steps) = (0, Steps::default());
+        loop {
+            steps.take(1).await;
+            let next = {
+                let staged = dataset.staged.borrow();
+                let next = staged.range(at..).next();
+                next.map(|(block, staged)| (*block, staged.block.size(), inside(&staged.place)))
+            };
+            let Some((block, size, is_inside)) = next else { return Ok(()) };
+            at = block + 1;
+            if !is_inside {
+                continue;
+            }
             let (mut places, _) = self.allocate_here(&Wanted::one(size), 0, Claim::Moved).await?;
             // One that is locked may be on its way to its place.
             let Some(_guard) = dataset.locks.try_lock(block, block) else { continue };
             self.replace_place(dataset, block, places.take_first(1)[0], inside);
         }
-        Ok(())
     }
 
     /// Writes the blocks `first..first + count` of one leaf anew, those that are still to be moved and that nobody is changing; how
@@ -340,33 +357,41 @@ fn pointer(found: Found) -> Ptr {
 impl Control {
     /// Finds a chunk for a shard that got none: what a checkpoint releases, then what some shard can empty. True when a
     /// shard's request would be granted now. One search at a time; who comes meanwhile gets its result.
-    async fn reclaim(self: &Rc<Self>) -> bool {
+    async fn reclaim(self: &Rc<Self>, wanted: Vec<Units>) -> bool {
         if self.reclaiming.replace(true) {
-            self.turnstile.until(|| !self.reclaiming.get() || self.exporting.get()).await;
-            return self.has_spare_chunk();
+            let is_over = || !self.reclaiming.get() || self.exporting.get() || self.can_grant(&wanted);
+            self.turnstile.until(is_over).await;
+            return self.can_grant(&wanted);
         }
-        let found = self.search_space().await;
+        let found = self.search_space(&wanted).await;
         self.reclaiming.set(false);
         self.turnstile.changed();
         found.is_some()
     }
 
-    async fn search_space(self: &Rc<Self>) -> Option<()> {
-        let mut freed = false;
+    async fn search_space(self: &Rc<Self>, wanted: &[Units]) -> Option<()> {
+        let (mut freed, mut holes) = (false, 0);
         let mut by_gain = Vec::new();
         for index in 0..self.shard_count() {
             let look = |shard: Rc<Shard>| async move {
-                (shard.expects_space(), shard.space.borrow().emptiest().len())
+                let space = shard.space.borrow();
+                (shard.expects_space(), space.emptiest().len(), space.units_free())
             };
-            let (pending, chunks) = self.on_shard(index, look).await.ok()?;
+            let (pending, chunks, units) = self.on_shard(index, look).await.ok()?;
             freed |= pending;
+            holes += units;
             by_gain.push((chunks, index));
         }
         if freed {
             self.checkpoint().await.ok()?;
         }
         by_gain.sort_unstable();
-        while !self.has_spare_chunk() {
+        // Moving everything together would not give what the holes do not add up to.
+        let units: u64 = wanted.iter().map(|(_, units)| *units).sum();
+        if !freed && units > holes + self.units_free() {
+            return self.can_grant(wanted).then_some(());
+        }
+        while !self.can_grant(wanted) {
             let (_, donor) = by_gain.pop()?;
             self.evacuate(donor).await?;
         }

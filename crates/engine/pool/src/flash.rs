@@ -210,7 +210,7 @@ impl Shard {
 
     /// The shard ends: it waits for no cache disk.
     pub fn give_up_flash(&self) {
-        self.flash.parts.borrow().iter().for_each(|part| part.handle.watch().give_up());
+        self.flash.parts.borrow().iter().for_each(|part| part.handle.give_up());
     }
 
     /// How cache disks did since they were last asked.

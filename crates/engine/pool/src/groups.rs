@@ -33,7 +33,7 @@ pub struct GroupAdd {
     pub enclosures: Vec<(String, String)>,
     /// Physical sectors in bytes, by path, of disks that do not say them right.
     pub sectors: Vec<(String, u32)>,
-    /// Take disks that carry another pool's label or a known file system's signature.
+    /// Take disks that are not empty, whatever is on them; never such as are in use.
     pub force: bool,
 }
 

@@ -4,6 +4,7 @@
 //! now, also those that nobody uses for days: nothing keeps the pool that it left open. What was begun at the old place and
 //! has changed nothing yet finds it `Gone`, looks again, and begins at the new one.
 
+use crate::cancellation::Cancellation;
 use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::registry::registry;
@@ -14,7 +15,7 @@ use crate::volume::{Admitted, LocalVolume, length};
 use forebay_base::Id;
 use forebay_qos::Work;
 use forebay_runtime::{Buf, Rt};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 /// A volume on the core that owns it. Offsets and lengths are bytes and need no alignment, but whole,
@@ -23,6 +24,8 @@ use std::rc::{Rc, Weak};
 #[derive(Clone)]
 pub struct Volume {
     place: Rc<RefCell<LocalVolume>>,
+    /// Of requests through this handle.
+    cancellation: Option<Cancellation>,
 }
 
 /// A place that is there as long as somebody has a handle.
@@ -33,7 +36,7 @@ impl WeakVolume {
         self.0.strong_count() > 0
     }
     pub fn upgrade(&self) -> Option<Volume> {
-        self.0.upgrade().map(|place| Volume { place })
+        self.0.upgrade().map(|place| Volume { place, cancellation: None })
     }
 }
 
@@ -44,7 +47,8 @@ impl Volume {
     }
 
     pub(crate) fn of(shard: Rc<Shard>, dataset: Rc<Dataset>) -> Volume {
-        Volume { place: Rc::new(RefCell::new(LocalVolume::of(shard, dataset))) }
+        let place = Rc::new(RefCell::new(LocalVolume::of(shard, dataset)));
+        Volume { place, cancellation: None }
     }
 
     pub(crate) fn downgrade(&self) -> WeakVolume {
@@ -83,16 +87,32 @@ impl Volume {
         }
     }
 
+    /// A handle whose requests are cancelled by `cancellation` as long as they have not begun: reads, changes and flushes that wait for
+    /// ceilings, and changes that wait for anything else before they begin. They are [`IoError::Cancelled`] then, and have changed nothing.
+    pub fn cancellable(&self, cancellation: &Cancellation) -> Volume {
+        Volume { place: self.place.clone(), cancellation: Some(cancellation.clone()) }
+    }
+
+    /// Waits for what comes before a request begins.
+    async fn until_begun<T>(&self, wait: impl Future<Output = Result<T, IoError>>) -> Result<T, IoError> {
+        match &self.cancellation {
+            Some(cancellation) => {
+                cancellation.unless_cancelled(wait).await.unwrap_or(Err(IoError::Cancelled))
+            }
+            None => wait.await,
+        }
+    }
+
     /// Waits until a change may begin, and says where.
     async fn admit(&self, at: u64, len: usize) -> Result<(LocalVolume, Admitted, Request), IoError> {
-        self.run(|here| async move {
+        let wait = self.run(|here| async move {
             let request = here.ask(Work::write(len as u64, 1), true).await;
             match here.admit(at, len).await {
                 Ok(admitted) => Ok((here, admitted, request)),
                 Err(error) => request.ends(Err(error)),
             }
-        })
-        .await
+        });
+        self.until_begun(wait).await
     }
 
     /// Runs what changes nothing, or can be begun anew, as a request of `work`. What takes as long as it is large, without bytes to say so, is not timed.
@@ -102,8 +122,11 @@ impl Volume {
         is_timed: bool,
         then: impl Fn(LocalVolume) -> W,
     ) -> Result<T, IoError> {
+        // What has done a part of its work where the volume was is not cancelled where it is now.
+        let has_begun = Cell::new(false);
         self.run(|here| async {
-            let request = here.ask(work, is_timed).await;
+            let wait = async { Ok(here.ask(work, is_timed).await) };
+            let request = if has_begun.replace(true) { wait.await } else { self.until_begun(wait).await }?;
             request.ends(then(here).await)
         })
         .await
@@ -171,7 +194,8 @@ impl Volume {
         request.ends(here.compare_and_write(admitted, at, expected, new).await)
     }
 
-    /// Which parts of the range hold data: extents that cover it from its start, at most `extents_max` of them.
+    /// Which parts of the range hold data: extents that cover it from its start, at most `extents_max` of them. They may end before the
+    /// range does; then ask again from there.
     pub async fn status(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
         self.run(|here| async move { here.status(at, len, extents_max).await }).await
     }

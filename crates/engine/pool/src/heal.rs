@@ -11,10 +11,11 @@
 
 use crate::control::Control;
 use crate::error::{Error, ErrorKind};
-use crate::relocate::{Move, Moved};
+use crate::relocate::{Move, Moved, Rank, Search};
 use crate::shard::Shard;
 use crate::signal::Signal;
 use crate::spec::{Healing, Severity};
+use crate::steps::Steps;
 use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::DiskStatus;
@@ -23,7 +24,6 @@ use forebay_runtime::completion;
 use forebay_space::{ChunkEntry, ChunkKind};
 use futures_util::future::{join_all, select};
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::pin;
@@ -32,6 +32,10 @@ use std::time::Duration;
 
 /// Chunks that one shard moves in a round: what is free in them is not to be had meanwhile.
 const MOVES_MAX: usize = 16;
+/// Chunks that a shard is asked for at first. For most of them there is a place; where there is none, more are asked for each time, so that
+/// all have been looked at after a few times.
+const PAGE_MIN: usize = 4 * MOVES_MAX;
+const PAGE_GROWTH: usize = 8;
 /// How long to wait before looking again whether what blocks the work has gone.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// At most that, when a look takes long.
@@ -79,6 +83,35 @@ pub(crate) enum Round {
 struct Plan {
     shard: usize,
     moves: Vec<Move>,
+}
+
+/// A chunk of a shard, and which of its slots is to move.
+type Wanted = (usize, ChunkEntry, usize);
+
+/// How far the search for chunks that can move has come.
+struct Pages {
+    search: Search,
+    /// Chunks that each shard is asked for.
+    most: usize,
+    /// By shard: what was asked for last, if that was something; nothing when there are no more, or it has enough to move.
+    next: Vec<Option<Option<Rank>>>,
+}
+
+impl Pages {
+    fn new(search: Search, shards: usize) -> Pages {
+        Pages { search, most: PAGE_MIN, next: vec![Some(None); shards] }
+    }
+
+    /// Shards with a round's moves are asked for no more.
+    fn pass(&mut self, plans: &[Plan]) {
+        for plan in plans.iter().filter(|plan| plan.moves.len() >= MOVES_MAX) {
+            self.next[plan.shard] = None;
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.next.iter().all(Option::is_none)
+    }
 }
 
 impl Control {
@@ -190,50 +223,51 @@ impl Control {
                 failed.insert(index as u16);
             }
         }
-        let chunks = self.chunks_on(vacating).await?;
+        let mut search = Pages::new(Search { vacating, failed }, self.shard_count());
+        let (mut wanted, bytes_left) = self.next_wanted(&mut search).await?;
         for disk in disks {
             // From here on no chunk gets a slot there, so it stays empty.
             if self.slots.borrow_mut().close_if_unused(disk) {
                 self.emptied(disk).await?;
             }
         }
-        let mut wanted: Vec<(usize, ChunkEntry, usize)> = Vec::new();
-        let mut bytes_left = 0;
-        for (shard, chunk) in chunks {
-            let lost = |index: &usize| failed.contains(chunk.slots[*index].disk);
-            let there = (0..chunk.slots.len()).filter(|index| vacating.contains(chunk.slots[*index].disk));
-            let there: Vec<usize> = there.collect();
-            bytes_left += there.len() as u64 * self.slot_bytes(chunk.group);
-            if let Some(index) = there.iter().find(|index| lost(index)).or(there.first()).copied() {
-                wanted.push((shard, chunk, index));
-            }
-        }
-        let exposure =
-            |chunk: &ChunkEntry| chunk.slots.iter().filter(|slot| failed.contains(slot.disk)).count();
-        wanted.sort_by_key(|(_, chunk, _)| (Reverse(exposure(chunk)), chunk.id));
         let is_vacating = !wanted.is_empty();
         let mut only = None;
         if !is_vacating {
             let unbalanced = self.slots.borrow().unbalanced();
             let Some((full, empty)) = unbalanced else { return Ok(Round::Idle) };
-            let mut from = DiskSet::default();
-            from.insert(full);
-            let on = |disk: u16, chunk: &ChunkEntry| chunk.slots.iter().position(|slot| slot.disk == disk);
-            for (shard, chunk) in self.chunks_on(from).await? {
-                if on(empty, &chunk).is_none()
-                    && let Some(index) = on(full, &chunk)
-                {
-                    wanted.push((shard, chunk, index));
+            // A few at a time: then it is seen who is the fullest now.
+            let gap = {
+                let both = self.slots.borrow();
+                both.used(full).saturating_sub(both.used(empty)) / 4
+            };
+            let most = (gap as usize).clamp(1, MOVES_MAX);
+            for shard in 0..self.shard_count() {
+                let left = most - wanted.len();
+                if left == 0 {
+                    break;
+                }
+                let look =
+                    move |shard: Rc<Shard>| async move { shard.chunks_between(full, empty, left).await };
+                for chunk in self.on_shard(shard, look).await? {
+                    let index = chunk.slots.iter().position(|slot| slot.disk == full);
+                    wanted.push((shard, chunk, index.expect("it has a slot there")));
                 }
             }
-            // A few at a time: then it is seen who is the fullest now.
-            let both = self.slots.borrow();
-            let gap = both.used(full).saturating_sub(both.used(empty)) / 4;
-            wanted.truncate((gap as usize).clamp(1, MOVES_MAX));
             only = Some(empty);
         }
         self.note_progress(bytes_left, 0);
-        let plans = self.plan(wanted, only);
+        let mut plans = Vec::new();
+        loop {
+            self.plan(&mut plans, wanted, only).await;
+            search.pass(&plans);
+            if !is_vacating || search.is_over() {
+                break;
+            }
+            (wanted, _) = self.next_wanted(&mut search).await?;
+        }
+        plans.retain(|plan| !plan.moves.is_empty());
+        self.shared.note_crowds(&self.slots.borrow());
         if plans.is_empty() && !is_vacating {
             return Ok(Round::Idle);
         }
@@ -264,17 +298,44 @@ impl Control {
     pub async fn chunks_on(&self, disks: DiskSet) -> Result<Vec<(usize, ChunkEntry)>, Error> {
         let mut found = Vec::new();
         for index in 0..self.shard_count() {
-            let chunks = self.on_shard(index, move |shard| async move { shard.chunks_on(&disks) }).await?;
+            let chunks =
+                self.on_shard(index, move |shard| async move { shard.chunks_on(disks).await }).await?;
             found.extend(chunks.into_iter().map(|chunk| (index, chunk)));
         }
         Ok(found)
     }
 
+    /// What each shard that has no more than it can move in a round has to move next, those that have lost most first; and how many bytes
+    /// there are to move.
+    async fn next_wanted(&self, pages: &mut Pages) -> Result<(Vec<Wanted>, u64), Error> {
+        let Pages { search, most, .. } = *pages;
+        let (mut wanted, mut bytes): (Vec<Wanted>, u64) = (Vec::new(), 0);
+        for (shard, next) in pages.next.iter_mut().enumerate() {
+            let Some(after) = *next else { continue };
+            let look = move |shard: Rc<Shard>| async move { shard.next_to_move(search, after, most).await };
+            let (chunks, slots) = self.on_shard(shard, look).await?;
+            bytes += slots.iter().map(|(group, slots)| slots * self.slot_bytes(*group)).sum::<u64>();
+            *next = chunks.last().filter(|_| chunks.len() == most).map(|last| Some(search.rank(last)));
+            for chunk in chunks {
+                let on = |disks: DiskSet| chunk.slots.iter().position(|slot| disks.contains(slot.disk));
+                let lost = chunk.slots.iter().position(|slot| {
+                    search.vacating.contains(slot.disk) && search.failed.contains(slot.disk)
+                });
+                let index = lost.or(on(search.vacating)).expect("it has a slot on one of the disks");
+                wanted.push((shard, chunk, index));
+            }
+        }
+        wanted.sort_by_key(|(_, chunk, _)| search.rank(chunk));
+        pages.most *= PAGE_GROWTH;
+        Ok((wanted, bytes))
+    }
+
     /// Takes slots for what is to move, as much as a round holds.
-    fn plan(&self, wanted: Vec<(usize, ChunkEntry, usize)>, only: Option<u16>) -> Vec<Plan> {
-        let mut plans: Vec<Plan> = Vec::new();
-        let (label, mut slots) = (self.label.borrow(), self.slots.borrow_mut());
+    async fn plan(&self, plans: &mut Vec<Plan>, wanted: Vec<Wanted>, only: Option<u16>) {
+        let mut steps = Steps::default();
         for (shard, chunk, index) in wanted {
+            steps.take(1).await;
+            let (label, mut slots) = (self.label.borrow(), self.slots.borrow_mut());
             let at = plans.iter().position(|plan| plan.shard == shard).unwrap_or_else(|| {
                 plans.push(Plan { shard, moves: Vec::new() });
                 plans.len() - 1
@@ -292,9 +353,6 @@ impl Control {
             let holds = is_heir.then(|| label.disks[usize::from(old)].stale_since);
             moves.push(Move { chunk, index, target, holds });
         }
-        self.shared.note_crowds(&slots);
-        plans.retain(|plan| !plan.moves.is_empty());
-        plans
     }
 
     async fn carry_out(self: &Rc<Self>, plans: Vec<Plan>) -> Result<Round, Error> {

@@ -6,7 +6,6 @@
 //! holder that takes one hold after another, as a scrub does, delays a checkpoint by one step at most.
 
 use crate::signal::Turnstile;
-use forebay_base::planted::{Bug, active};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -34,7 +33,7 @@ impl Holds {
 
     /// Waits until every hold that exists now has ended.
     pub async fn earlier_ended(&self) {
-        let end = if active(Bug::CheckpointAwaitsScrub) { u64::MAX } else { self.next.get() };
+        let end = self.next.get();
         self.turnstile.until(|| self.held.borrow().first().is_none_or(|first| *first >= end)).await;
     }
 }

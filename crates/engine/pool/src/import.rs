@@ -14,7 +14,7 @@ use crate::{Engine, EngineConfig};
 use forebay_base::{Id, WallTime};
 use forebay_device::{
     DiskEntry, DiskLayout, DiskStatus, FEATURES, GroupEntry, Health, Label, LabelError, Overlay,
-    SuperblockSlot, UNIT, read_labels, read_superblocks, write_label,
+    SuperblockSlot, UNIT, read_labels, read_superblocks,
 };
 use forebay_raid::{Array, Crowds};
 use forebay_runtime::{Cores, Disk, OpenError, OpenMode, Rt};
@@ -64,7 +64,7 @@ pub(crate) async fn probe(rt: &Rt, path: &str, mode: OpenMode) -> Probe {
     }
 }
 
-async fn probe_disk(rt: &Rt, path: &str, disk: Disk) -> Probe {
+pub(crate) async fn probe_disk(rt: &Rt, path: &str, disk: Disk) -> Probe {
     let labels = match select(pin!(read_labels(rt, &disk)), rt.sleep(ANSWER_MAX)).await {
         Either::Left((labels, _)) => labels,
         Either::Right(_) => {
@@ -199,8 +199,15 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         disks.push(match path {
             None => None,
             Some(path) => {
-                let disk = open_member(&rt, path, order.shared.import.read_only);
-                Some(disk.map_err(|error| open_error(path, &error))?)
+                match open_member(&rt, path, order.shared.import.read_only) {
+                    Ok(disk) => Some(disk),
+                    // It was there a moment ago: it is one that fails.
+                    Err(OpenError::NotFound | OpenError::Io(_)) => {
+                        order.shared.healths[disks.len()].fail();
+                        None
+                    }
+                    Err(error) => return Err(open_error(path, &error)),
+                }
             }
         });
     }
@@ -321,7 +328,7 @@ impl Engine {
         assembly: Assembly,
         import: Import,
     ) -> Result<Rc<Control>, Error> {
-        let Assembly { mut label, disks, stale, pool, generation } = assembly;
+        let Assembly { mut label, disks, stale, shrunk, pool, generation } = assembly;
         let shards = usize::from(label.shards);
         let memory = (config.memory / shards as u64).max(1 << 20);
         let (id, name) = (label.pool, label.pool_name.clone());
@@ -336,7 +343,10 @@ impl Engine {
             let entry = &mut label.disks[index];
             if entry.status.in_service() && entry.has_slots() {
                 newly_failed = true;
-                (entry.status, entry.stale_since) = (DiskStatus::Failed, generation);
+                // Of one that has shrunk nothing is to be trusted when it comes back.
+                let is_shrunk = shrunk.iter().any(|disk| disk.index == index);
+                (entry.status, entry.stale_since) =
+                    (DiskStatus::Failed, if is_shrunk { 0 } else { generation });
             }
             if !entry.counts() {
                 shared.healths[index].emptied();
@@ -371,38 +381,16 @@ impl Engine {
             Self::drop_shards(&shared, shards).await;
             return Err(error);
         }
-        let to_label = disks
-            .iter()
-            .enumerate()
-            .filter_map(|(index, disk)| disk.as_ref().map(|disk| (index, disk.disk.clone())));
-        let to_label: Vec<(usize, Disk)> = to_label.collect();
         let is_old = label.features != FEATURES;
-        if (newly_failed || is_old) && !import.read_only {
-            // From here on the missing disks are stale, and older versions keep away; the disks say so.
-            label.generation += 1;
-            label.features = FEATURES;
-            for (index, disk) in &to_label {
-                let own = Label { disk: *index as u16, ..label.clone() };
-                if let Err(error) = write_label(&rt, disk, Some(&own)).await {
-                    Self::drop_shards(&shared, shards).await;
-                    return Err(Error::new(
-                        ErrorKind::Io,
-                        paths[*index].clone().unwrap_or_default(),
-                        format!("writing the label failed: {error}"),
-                    ));
-                }
-            }
-        }
+        label.features = FEATURES;
         let serves = |disk: &DiskEntry| disk.has_slots() || disk.status == DiskStatus::Cache;
         let served: Vec<bool> = label.disks.iter().map(serves).collect();
         let control_disks = disks.into_iter().enumerate().map(|(index, disk)| match disk {
             Some(found) => ControlDisk { disk: Some(found.disk), path: found.path, served: served[index] },
             None => {
-                let path = stale
-                    .iter()
-                    .find(|(nth, _)| *nth == index)
-                    .map(|(_, path)| path.clone())
-                    .unwrap_or_default();
+                let stale = stale.iter().find(|(nth, _)| *nth == index).map(|(_, path)| path);
+                let shrunk = shrunk.iter().find(|disk| disk.index == index).map(|disk| &disk.path);
+                let path = stale.or(shrunk).cloned().unwrap_or_default();
                 ControlDisk { disk: None, path, served: served[index] }
             }
         });
@@ -417,6 +405,16 @@ impl Engine {
             // A freeze may have ended the epoch whose superblock never came to be; what was written after it counts all the same.
             pool.epoch + 1,
         ));
+        // From here on the missing disks are stale, and older versions keep away; the disks say so.
+        let is_news = newly_failed || is_old || control.has_unrecorded();
+        if is_news
+            && !import.read_only
+            && let Err(error) = control.record_import().await
+        {
+            Self::drop_shards(&shared, shards).await;
+            return Err(error);
+        }
+        control.tell_shrunk(&shrunk);
         control.scrub.schedule.set(pool.scrubs);
         control.trash.keep_seconds.set(pool.trash_keep_seconds);
         control.set_speed(pool.speed);

@@ -14,6 +14,7 @@ use crate::record::{DatasetKind, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::Severity;
+use crate::steps::Steps;
 use forebay_base::{Id, Nanos, WallTime};
 use forebay_qos::{Account, Cause, Circumstances, Level, State, Task, WHOLE};
 use forebay_runtime::Vitals;
@@ -117,23 +118,26 @@ impl Default for Ledger {
 
 impl Shard {
     /// What was counted since this was last asked, of volumes that did something or were promised something, and of the pool's own work.
-    fn take_counts(&self) -> (Vec<Counted>, [u64; Task::ALL.len()], ReadFrom) {
+    async fn take_counts(&self) -> (Vec<Counted>, [u64; Task::ALL.len()], ReadFrom) {
         let mut tasks = Task::ALL
             .map(|task| self.task_flows[task as usize].get().map_or(0, |flow| flow.tally.take().cost));
         let mut counted = Vec::new();
-        for dataset in self.datasets.borrow().values() {
+        let (mut from, mut steps) = (0, Steps::default());
+        while let Some(dataset) = self.next_dataset(from) {
+            from = dataset.number() + 1;
+            steps.take(1).await;
             let account = dataset.flow.get().map(|flow| flow.tally.take()).unwrap_or_default();
             let level = registry(&self.rt).level(dataset.level());
             let record = dataset.record.borrow();
             match (record.kind, record.state) {
                 (DatasetKind::Volume, DatasetState::Live) => {
                     if account != Account::default() || level.late_after().is_some() {
-                        counted.push(Counted { wished: self.wished(dataset), account });
+                        counted.push(Counted { wished: self.wished(&dataset), account });
                     }
                 }
                 // What comes into it is no client's.
                 _ => {
-                    let task = if self.is_sample(dataset) { Task::Calibrate } else { Task::Copy };
+                    let task = if self.is_sample(&dataset) { Task::Calibrate } else { Task::Copy };
                     tasks[task as usize] += account.cost;
                 }
             }
@@ -148,7 +152,7 @@ impl Control {
         let (now, mut counted, mut tasks) = (self.rt.now(), Vec::new(), [0; Task::ALL.len()]);
         let (mut waited, mut read_from) = (Vec::new(), ReadFrom::default());
         for shard in 0..self.shard_count() {
-            let taken = self.on_shard(shard, |shard| async move { shard.take_counts() }).await;
+            let taken = self.on_shard(shard, |shard| async move { shard.take_counts().await }).await;
             // A shard that has ended has nothing to tell.
             let Ok((theirs, took, read)) = taken else { return };
             read_from.add(read);

@@ -27,6 +27,7 @@ use forebay_base::{Id, WallTime};
 use forebay_tree::{Frozen, NodeHeader, Shared, Tree, decode_ptrs};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,8 +47,8 @@ pub(crate) struct Snapshot {
     pub doomed: Cell<bool>,
     /// Its deletion cannot go on: something of it cannot be read.
     pub stuck: Cell<bool>,
-    /// What it alone has, as it was last counted.
-    pub kept: Cell<Option<Kept>>,
+    /// What it alone has, as it was last counted, and how many deletions had ended by then.
+    pub kept: Cell<Option<(u64, Kept)>>,
 }
 
 impl Snapshot {
@@ -139,9 +140,15 @@ pub(crate) struct FrozenDataset {
     pub snapshot: Option<DatasetRecord>,
 }
 
+/// A dataset has what was another's.
+fn take_tree(record: &mut DatasetRecord, of: &DatasetRecord) {
+    (record.root, record.height, record.mapped) = (of.root, of.height, of.mapped);
+    (record.size, record.parent) = (of.size, of.parent);
+}
+
 impl Shard {
     /// Freezes all datasets, and seals what is to be sealed. Called between commits only.
-    pub fn freeze_datasets(&self, mut order: FreezeOrder) -> Vec<FrozenDataset> {
+    pub fn freeze_datasets(&self, order: FreezeOrder) -> Vec<FrozenDataset> {
         let epoch = self.epoch.get();
         self.epoch_frozen.set(epoch);
         if order.ends_epoch && !active(Bug::SnapshotKeepsEpoch) {
@@ -152,18 +159,20 @@ impl Shard {
                 self.arrive(from, seal.volume, size);
             }
         }
-        let mut all = Vec::new();
+        let mut seals: BTreeMap<u32, Seal> =
+            order.seals.into_iter().map(|seal| (seal.volume, seal)).collect();
+        let mut parents = Vec::with_capacity(seals.len());
+        let mut all = Vec::with_capacity(self.datasets.borrow().len() + seals.len());
         for dataset in self.datasets.borrow().values() {
             let mut tree = dataset.tree.borrow_mut();
             let frozen = tree.is_dirty().then(|| tree.freeze());
             let mut record = dataset.record.borrow_mut();
             (record.own, record.added) = (dataset.own.get(), dataset.added.get());
-            let seal = order.seals.iter().position(|seal| seal.volume == record.number);
-            let Some(seal) = seal.filter(|_| !dataset.gone.get()) else {
+            let seal = seals.remove(&record.number).filter(|_| !dataset.gone.get());
+            let Some(Seal { snapshot, back_to, .. }) = seal else {
                 all.push(FrozenDataset { record: record.clone(), frozen, snapshot: None });
                 continue;
             };
-            let Seal { snapshot, back_to, .. } = order.seals.swap_remove(seal);
             let was = DatasetRecord {
                 kind: DatasetKind::Snapshot,
                 number: snapshot.number,
@@ -185,51 +194,58 @@ impl Shard {
             (record.own, record.added) = (dataset.own.get(), Added::default());
             let Some((target, stored)) = back_to else {
                 tree.shared = Shared::upto(if active(Bug::SnapshotSharesNothing) { 0 } else { epoch });
-                record.parent = Some(was.number);
-                all.push(FrozenDataset { record: record.clone(), frozen, snapshot: Some(was) });
+                parents.push((record.number, was.number));
+                let record = DatasetRecord { parent: Some(was.number), ..record.clone() };
+                all.push(FrozenDataset { record, frozen, snapshot: Some(was) });
                 continue;
             };
             *tree = stored;
             tree.shared = Shared::upto(target.epoch());
             let target = target.record.borrow();
             (record.root, record.height, record.mapped) = (target.root, target.height, target.mapped);
-            (record.size, record.parent) = (target.size, Some(target.number));
+            record.size = target.size;
+            parents.push((record.number, target.number));
             record.own.strays = record.own.strays.max(target.own.strays);
             dataset.own.set(record.own);
-            all.push(FrozenDataset { record: record.clone(), frozen: None, snapshot: None });
+            let now = DatasetRecord { parent: Some(target.number), ..record.clone() };
+            all.push(FrozenDataset { record: now, frozen: None, snapshot: None });
             all.push(FrozenDataset { record: was, frozen, snapshot: None });
             drop(record);
             dataset.note_reserved();
+        }
+        let mut datasets = self.datasets.borrow_mut();
+        for (number, parent) in parents {
+            datasets.change(number, |record| record.parent = Some(parent));
         }
         all
     }
 
     /// What was received as volume `from` becomes what volume `into` is, which may be the same.
     fn arrive(&self, from: u32, into: u32, size: u64) {
-        let datasets = self.datasets.borrow();
-        let (from, into) = (&datasets[&from], &datasets[&into]);
-        if !Rc::ptr_eq(from, into) {
+        let mut datasets = self.datasets.borrow_mut();
+        let is_same = from == into;
+        if !is_same {
+            let (from, into) = (datasets[&from].clone(), datasets[&into].clone());
             assert_eq!(from.family(), into.family(), "nodes say whose they are");
             std::mem::swap(&mut *from.tree.borrow_mut(), &mut *into.tree.borrow_mut());
-            let (mut old, mut new) = (from.record.borrow_mut(), into.record.borrow_mut());
-            let (old, new) = (&mut *old, &mut *new);
-            std::mem::swap(&mut old.root, &mut new.root);
-            std::mem::swap(&mut old.height, &mut new.height);
-            std::mem::swap(&mut old.mapped, &mut new.mapped);
-            std::mem::swap(&mut old.size, &mut new.size);
-            std::mem::swap(&mut old.parent, &mut new.parent);
+            let (old, new) = (from.record.borrow().clone(), into.record.borrow().clone());
+            datasets.change(old.number, |record| {
+                take_tree(record, &new);
+                record.state = DatasetState::Deleting;
+            });
+            datasets.change(new.number, |record| take_tree(record, &old));
             from.own.swap(&into.own);
             from.added.swap(&into.added);
-            old.state = DatasetState::Deleting;
             from.leave();
-            self.leaves.borrow_mut().exchange(old.number, new.number);
+            self.leaves.borrow_mut().exchange(from.number(), into.number());
         }
-        let mut record = into.record.borrow_mut();
-        (record.state, record.size) = (DatasetState::Live, size);
-        (record.origin, record.base, record.received) = (Id(0), Id(0), 0);
-        if Rc::ptr_eq(from, into) {
-            record.inherits = record.inherits.and(Inherits::SYNC);
-        }
+        datasets.change(into, |record| {
+            (record.state, record.size) = (DatasetState::Live, size);
+            (record.origin, record.base, record.received) = (Id(0), Id(0), 0);
+            if is_same {
+                record.inherits = record.inherits.and(Inherits::SYNC);
+            }
+        });
     }
 
     /// The checkpoint will have this snapshot.
@@ -240,49 +256,46 @@ impl Shard {
     /// It has them.
     pub fn add_sealed(self: &Rc<Self>) {
         for record in self.sealed_snapshots.take() {
-            self.numbers.borrow_mut().remove(&record.number);
-            self.snapshots.borrow_mut().insert(record.number, Snapshot::new(record));
+            if let Some(volume) = self.datasets.borrow().get(&record.volume) {
+                volume.sealing.set(Added::default());
+            }
+            self.numbers.borrow_mut().let_go(record.number);
+            self.snapshots.borrow_mut().insert(Snapshot::new(record));
             self.deletion_work.send();
         }
-        self.datasets.borrow().values().for_each(|dataset| dataset.sealing.set(Added::default()));
     }
 
     /// A live volume by id.
     pub fn volume(&self, id: Id) -> Option<Rc<Dataset>> {
-        self.live().into_iter().find(|dataset| dataset.id() == id)
+        self.datasets.borrow().of_id(id).find(|dataset| dataset.is_live()).cloned()
     }
 
     /// A snapshot by id, unless it is being deleted or its volume is in the trash.
     pub fn snapshot(&self, id: Id) -> Option<Rc<Snapshot>> {
         let snapshots = self.snapshots.borrow();
-        let found = snapshots.values().find(|known| known.record.borrow().id == id && known.is_live())?;
+        let found = snapshots.of_id(id).find(|known| known.is_live())?;
         let is_trashed = self.is_trashed(found.record.borrow().volume);
         (!is_trashed).then(|| found.clone())
     }
 
     /// The live snapshots listed under a volume, oldest first.
     pub fn snapshots_of(&self, volume: u32) -> Vec<Rc<Snapshot>> {
-        let snapshots = self.snapshots.borrow();
-        let own = |known: &&Rc<Snapshot>| known.is_live() && known.record.borrow().volume == volume;
-        let mut found: Vec<_> = snapshots.values().filter(own).cloned().collect();
-        found.sort_by_key(|snapshot| snapshot.epoch());
-        found
+        self.snapshots.borrow().of_volume(volume).filter(|own| own.is_live()).cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn count_snapshots(&self, volume: u32) -> u32 {
+        self.snapshots.borrow().of_volume(volume).filter(|own| own.is_live()).count() as u32
     }
 
     /// Volumes that grew from a snapshot, gone ones too.
     pub fn volumes_from(&self, snapshot: u32) -> Vec<Rc<Dataset>> {
-        let datasets = self.datasets.borrow();
-        datasets
-            .values()
-            .filter(|dataset| dataset.record.borrow().parent == Some(snapshot))
-            .cloned()
-            .collect()
+        self.datasets.borrow().with_parent(snapshot).cloned().collect()
     }
 
     /// Snapshots that grew from a snapshot, those that are being deleted too.
     pub fn snapshots_from(&self, snapshot: u32) -> Vec<Rc<Snapshot>> {
-        let snapshots = self.snapshots.borrow();
-        snapshots.values().filter(|known| known.record.borrow().parent == Some(snapshot)).cloned().collect()
+        self.snapshots.borrow().with_parent(snapshot).cloned().collect()
     }
 
     /// Volumes, those in the trash too, and live snapshots that grew from a snapshot, and from ones in between that are being
@@ -431,7 +444,7 @@ impl Shard {
     pub fn forget_seals(&self) {
         let seals = std::mem::take(&mut self.freeze_order.borrow_mut().seals);
         let mut numbers = self.numbers.borrow_mut();
-        numbers.retain(|number| seals.iter().all(|seal| seal.snapshot.number != *number));
+        seals.iter().for_each(|seal| numbers.let_go(seal.snapshot.number));
     }
 
     /// Lets changes go on.
@@ -441,18 +454,13 @@ impl Shard {
 
     /// A number that nothing has, taken.
     pub fn new_number(&self) -> Result<u32, IoError> {
-        let (datasets, snapshots) = (self.datasets.borrow(), self.snapshots.borrow());
-        let mut numbers = self.numbers.borrow_mut();
         // Deleted ones count until they are gone.
-        if datasets.len() + snapshots.len() + numbers.len() >= crate::tables::DATASETS_MAX {
+        if !self.has_catalog_room(1) {
             return Err(IoError::NoSpace);
         }
-        let is_free = |number: &u32| {
-            !datasets.contains_key(number) && !snapshots.contains_key(number) && !numbers.contains(number)
-        };
-        let number = (0..).find(is_free).expect("numbers do not run out");
-        numbers.insert(number);
-        Ok(number)
+        let (datasets, snapshots) = (self.datasets.borrow(), self.snapshots.borrow());
+        let mut numbers = self.numbers.borrow_mut();
+        Ok(numbers.take(|number| datasets.contains_key(&number) || snapshots.contains_key(&number)))
     }
 
     /// A tree that begins as a snapshot's, which nobody deletes meanwhile. The last one is remembered.
@@ -536,13 +544,14 @@ impl Shard {
 
     /// Applies new properties; `tree` is that of a clone.
     pub fn apply_put(self: &Rc<Self>, record: DatasetRecord, tree: Option<Tree>) {
-        if let Some(snapshot) = self.snapshots.borrow().get(&record.number) {
-            let mut now = snapshot.record.borrow_mut();
-            (now.name, now.state, now.volume) = (record.name, record.state, record.volume);
-            (now.held, now.template, now.scheduled) = (record.held, record.template, record.scheduled);
-            if now.state == DatasetState::Deleting {
+        if self.snapshots.borrow().contains_key(&record.number) {
+            if record.state == DatasetState::Deleting {
                 self.deletion_work.send();
             }
+            self.snapshots.borrow_mut().change(record.number, |now| {
+                (now.name, now.state, now.volume) = (record.name, record.state, record.volume);
+                (now.held, now.template, now.scheduled) = (record.held, record.template, record.scheduled);
+            });
             return;
         }
         let known = self.datasets.borrow().get(&record.number).cloned();
@@ -550,23 +559,24 @@ impl Shard {
         let dataset = match known {
             Some(dataset) => {
                 self.change_tree(&dataset, |tree| tree.grow(record.blocks()));
-                let mut now = dataset.record.borrow_mut();
-                let was_away = matches!(now.state, DatasetState::Trashed | DatasetState::Moved);
+                let was = dataset.record.borrow().state;
+                let was_away = matches!(was, DatasetState::Trashed | DatasetState::Moved);
                 let is_back = was_away && record.state == DatasetState::Live;
-                arrives = now.state == DatasetState::Arriving && record.state == DatasetState::Live;
+                arrives = was == DatasetState::Arriving && record.state == DatasetState::Live;
                 // What belongs to the tree, and what it grew from, is as the tree has it now.
-                *now = DatasetRecord {
-                    root: now.root,
-                    height: now.height,
-                    mapped: now.mapped,
-                    family: now.family,
-                    epoch: now.epoch,
-                    parent: now.parent,
-                    own: now.own,
-                    added: now.added,
-                    ..record
-                };
-                drop(now);
+                self.datasets.borrow_mut().change(record.number, |now| {
+                    *now = DatasetRecord {
+                        root: now.root,
+                        height: now.height,
+                        mapped: now.mapped,
+                        family: now.family,
+                        epoch: now.epoch,
+                        parent: now.parent,
+                        own: now.own,
+                        added: now.added,
+                        ..record
+                    };
+                });
                 dataset.note_reserved();
                 if is_back {
                     dataset.gone.set(false);
@@ -576,10 +586,9 @@ impl Shard {
             None => {
                 let mut tree = tree.unwrap_or_else(|| Tree::empty(record.blocks()));
                 tree.shared = self.shared_with(record.parent);
-                let number = record.number;
                 let record = DatasetRecord { height: tree.height(), ..record };
                 let dataset = Rc::new(Dataset::new(record, tree));
-                self.datasets.borrow_mut().insert(number, dataset.clone());
+                self.datasets.borrow_mut().insert(dataset.clone());
                 dataset
             }
         };

@@ -16,6 +16,8 @@ use crate::error::IoError;
 use crate::places::PlacesClaim;
 use crate::reserve::{Claim, Need};
 use crate::shard::Shard;
+use crate::staged::StagedAt;
+use crate::steps::Steps;
 use crate::wanted::Wanted;
 use forebay_base::Checksum;
 use forebay_device::UNIT;
@@ -94,14 +96,14 @@ impl Shard {
             None if !self.is_written(oldest) && self.contended.get() < CONTENDED_TRIES => Vec::new(),
             None => self.plug_batch(oldest, if is_stuck { 0 } else { PLUG_BYTES }),
         };
-        let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
-        let runs = runs(&placed);
+        let dataset = |number| self.datasets.borrow().get(&number).cloned();
+        let of_dataset =
+            |(number, blocks)| (dataset(number).expect("staged blocks belong to a dataset"), blocks);
+        let runs: Vec<(Rc<Dataset>, Range<u64>)> = runs(&placed).into_iter().map(of_dataset).collect();
         let mut guards = Vec::with_capacity(runs.len());
         let mut locked = Vec::with_capacity(runs.len());
         let mut batch = Batch { moving: Vec::new(), contended: false };
-        for (number, blocks) in runs {
-            let dataset = datasets.iter().find(|dataset| dataset.number() == number);
-            let dataset = dataset.expect("staged blocks belong to a dataset");
+        for (dataset, blocks) in &runs {
             match dataset.locks.try_lock(blocks.start, blocks.end - 1) {
                 Some(guard) => guards.push(guard),
                 None => {
@@ -109,7 +111,7 @@ impl Shard {
                     continue;
                 }
             }
-            locked.push((dataset, blocks));
+            locked.push((dataset, blocks.clone()));
         }
         let completing = locked.iter().map(|(dataset, blocks)| self.complete_all(dataset, blocks.clone()));
         try_join_all(completing).await?;
@@ -142,11 +144,12 @@ impl Shard {
         if !self.has_unplaced.get() {
             return Ok(());
         }
-        let datasets: Vec<Rc<Dataset>> = self.datasets.borrow().values().cloned().collect();
-        for dataset in datasets {
-            let without = |(block, staged): (&u64, &Staged)| staged.place.is_none().then_some(*block);
-            loop {
-                let Some(block) = dataset.staged.borrow().iter().find_map(without) else { break };
+        let (mut number, mut steps) = (0, Steps::default());
+        while let Some(dataset) = self.next_dataset(number) {
+            number = dataset.number() + 1;
+            let mut at = 0;
+            while let Some(block) = self.next_unplaced(&dataset, at, &mut steps).await {
+                at = block;
                 let packed = self.pack_staged(&dataset, block);
                 let wanted = Wanted::one(packed.size());
                 let (mut places, _) = self.allocate_here(&wanted, 0, Claim::Moved).await?;
@@ -155,6 +158,22 @@ impl Shard {
         }
         self.has_unplaced.set(false);
         Ok(())
+    }
+
+    /// The first staged block from `at` on that has no place. None comes to be before it: only an import finds such blocks.
+    async fn next_unplaced(&self, dataset: &Dataset, mut at: u64, steps: &mut Steps) -> Option<u64> {
+        loop {
+            steps.take(1).await;
+            let next = {
+                let staged = dataset.staged.borrow();
+                let next = staged.range(at..).next();
+                next.map(|(block, staged)| (*block, staged.place.is_none()))
+            };
+            match next? {
+                (block, true) => return Some(block),
+                (block, false) => at = block + 1,
+            }
+        }
     }
 
     /// Gives a staged block another place if its present one is `replaced`; otherwise the new one is given back. That too when the block is
@@ -193,13 +212,12 @@ impl Shard {
 
     /// The place of a block of the oldest frame that has staged blocks.
     fn oldest_place(&self) -> Option<Addr> {
-        let oldest = *self.log.borrow().staged.keys().next()?;
-        let datasets = self.datasets.borrow();
-        datasets.values().find_map(|dataset| {
-            let staged = dataset.staged.borrow();
-            let of_oldest = |staged: &&Staged| staged.sequence == oldest;
-            staged.values().find(of_oldest).and_then(|staged| staged.place).map(|place| place.addr())
-        })
+        let (log, datasets) = (self.log.borrow(), self.datasets.borrow());
+        let oldest = log.staged.oldest()?;
+        let of_oldest =
+            log.staged.blocks_from((oldest, 0, 0)).take_while(|(sequence, ..)| *sequence == oldest);
+        let place = |(_, number, block): StagedAt| datasets.get(&number)?.staged.borrow().get(&block)?.place;
+        of_oldest.filter_map(place).next().map(|place| place.addr())
     }
 
     /// Whether the line at a place holds something that has been written.

@@ -5,8 +5,9 @@
 //! chunks that changed since are copied ([`forebay_device::DiskEntry::heir_of`]). What is written first is the label of the
 //! disk that joins: until the others know it, it is nobody's.
 
+use crate::candidate::{check_new, open_disk};
 use crate::control::{Control, ControlDisk};
-use crate::create::{check_cache_disk, describe, open_disk, slots_of};
+use crate::create::{check_cache_disk, describe, slots_of};
 use crate::error::{Error, ErrorKind};
 use crate::import::{Probe, lanes, layout_of, open_error, probe};
 use crate::sectors::sector_of;
@@ -44,7 +45,7 @@ pub struct DiskAdd {
     pub enclosure: String,
     /// Its physical sector in bytes, where it does not say it right.
     pub sector: Option<u32>,
-    /// Take a disk that carries another pool's label or a known file system's signature.
+    /// Take a disk that is not empty, whatever is on it; never one that is in use.
     pub force: bool,
 }
 
@@ -55,7 +56,7 @@ pub struct DiskReplace {
     pub new: Option<String>,
     /// Its physical sector in bytes, where it does not say it right.
     pub sector: Option<u32>,
-    /// Take a disk that carries another pool's label or a known file system's signature.
+    /// Take a disk that is not empty, whatever is on it; never one that is in use.
     pub force: bool,
 }
 
@@ -87,24 +88,39 @@ impl Control {
 
     /// Adds disks to a data group, or such as belong to none.
     pub async fn disk_add(self: &Rc<Self>, paths: &[String], add: &DiskAdd) -> Result<(), Error> {
-        let enclosure = self.enclosure(&add.enclosure)?;
-        let group = self.group_for(add)?;
         for path in paths {
-            let disk = self.open_new(path, add.force).await?;
-            let (status, entry) = match add.purpose {
-                Purpose::Cache => {
-                    check_cache_disk(path, &disk, self.shard_count())?;
-                    let sector_physical = sector_of(path, &disk, add.sector)?;
-                    (DiskStatus::Cache, DiskEntry { sector_physical, ..describe(&self.rt, group, &disk) })
-                }
-                Purpose::Spare => (DiskStatus::Spare, self.entry_for(group, path, &disk, add.sector)?),
-                Purpose::Data => (DiskStatus::Online, self.entry_for(group, path, &disk, add.sector)?),
-            };
-            let entry = DiskEntry { status, enclosure, ..entry };
+            let (disk, entry) = self.plan_add(path, add).await?;
             self.join(entry, path, disk, |_| {}).await?;
         }
         self.wake_healer();
         Ok(())
+    }
+
+    /// What [`Control::disk_add`] would refuse of disks at these paths. Changes nothing.
+    pub async fn disk_add_check(&self, adds: &[(String, DiskAdd)]) -> Result<(), Error> {
+        let mut disks: Vec<Disk> = Vec::new();
+        for (path, add) in adds {
+            let (disk, _) = self.plan_add(path, add).await?;
+            check_new(path, &disk, &disks)?;
+            disks.push(disk);
+        }
+        Ok(())
+    }
+
+    async fn plan_add(&self, path: &str, add: &DiskAdd) -> Result<(Disk, DiskEntry), Error> {
+        let enclosure = self.enclosure(&add.enclosure)?;
+        let group = self.group_for(add)?;
+        let disk = self.open_new(path, add.force).await?;
+        let (status, entry) = match add.purpose {
+            Purpose::Cache => {
+                check_cache_disk(path, &disk, self.shard_count())?;
+                let sector_physical = sector_of(path, &disk, add.sector)?;
+                (DiskStatus::Cache, DiskEntry { sector_physical, ..describe(&self.rt, group, &disk) })
+            }
+            Purpose::Spare => (DiskStatus::Spare, self.entry_for(group, path, &disk, add.sector)?),
+            Purpose::Data => (DiskStatus::Online, self.entry_for(group, path, &disk, add.sector)?),
+        };
+        Ok((disk, DiskEntry { status, enclosure, ..entry }))
     }
 
     /// The group that disks are to join.
@@ -136,17 +152,9 @@ impl Control {
         Enclosure::new(name).ok_or_else(|| self.invalid("enclosure", message(), "Choose a shorter name"))
     }
 
-    /// Opens a disk that is not one of the pool's.
+    /// Opens a disk that is not one of the pool's in service.
     pub async fn open_new(&self, path: &str, force: bool) -> Result<Disk, Error> {
-        let disk = open_disk(&self.rt, path, force).await?;
-        let identity = disk.geometry().identity;
-        let own = self.online().into_iter().find(|(_, own)| own.geometry().identity == identity);
-        match own {
-            Some((index, _)) => {
-                Err(self.refused(index, format!("{path} is this disk already"), "Give another disk"))
-            }
-            None => Ok(disk),
-        }
+        open_disk(&self.rt, path, force, Some(self)).await
     }
 
     fn entry_for(
@@ -307,16 +315,7 @@ impl Control {
 
     /// Puts a new disk, or a spare one, in place of another; that one serves, if it can, until nothing is left on it.
     pub async fn disk_replace(self: &Rc<Self>, old: &str, with: &DiskReplace) -> Result<(), Error> {
-        let index = self.find_disk(old)?;
-        let entry = self.label.borrow().disks[index];
-        if !entry.counts() {
-            return Err(self.refused(
-                index,
-                "nothing is on this disk",
-                "Add the new disk with 'forebay pool add'",
-            ));
-        }
-        self.check_group_stays(index)?;
+        let index = self.find_replaced(old)?;
         let Some(path) = &with.new else {
             if !self.activate_spare_for(index as u16).await? {
                 let message = "the pool has no spare disk that is large enough";
@@ -324,12 +323,43 @@ impl Control {
             }
             return self.leave(index).await;
         };
-        let disk = self.open_new(path, with.force).await?;
-        let new = self.entry_for(entry.group, path, &disk, with.sector)?;
-        let new = DiskEntry { enclosure: entry.enclosure, ..new };
-        self.check_large_enough(index, &new)?;
+        let (disk, new) = self.plan_replacement(index, path, with).await?;
         self.join(new, path, disk, |_| {}).await?;
         self.leave(index).await
+    }
+
+    /// What [`Control::disk_replace`] would refuse. Changes nothing.
+    pub async fn disk_replace_check(&self, old: &str, with: &DiskReplace) -> Result<(), Error> {
+        let index = self.find_replaced(old)?;
+        match &with.new {
+            Some(path) => self.plan_replacement(index, path, with).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// The index of a disk that can be replaced.
+    fn find_replaced(&self, old: &str) -> Result<usize, Error> {
+        let index = self.find_disk(old)?;
+        if !self.label.borrow().disks[index].counts() {
+            let remedy = "Add the new disk with 'forebay pool add'";
+            return Err(self.refused(index, "nothing is on this disk", remedy));
+        }
+        self.check_group_stays(index)?;
+        Ok(index)
+    }
+
+    async fn plan_replacement(
+        &self,
+        index: usize,
+        path: &str,
+        with: &DiskReplace,
+    ) -> Result<(Disk, DiskEntry), Error> {
+        let old = self.label.borrow().disks[index];
+        let disk = self.open_new(path, with.force).await?;
+        let new = self.entry_for(old.group, path, &disk, with.sector)?;
+        let new = DiskEntry { enclosure: old.enclosure, ..new };
+        self.check_large_enough(index, &new)?;
+        Ok((disk, new))
     }
 
     fn check_large_enough(&self, old: usize, new: &DiskEntry) -> Result<(), Error> {

@@ -6,9 +6,10 @@ use crate::format::{ShardRoot, Super};
 use crate::spec::Severity;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{
-    DiskEntry, DiskStatus, Health, Label, SuperblockSlot, most_lacking, write_label, write_superblock,
+    DiskEntry, DiskStatus, Health, Label, SuperblockSlot, most_lacking, read_labels, write_label,
+    write_superblock,
 };
-use forebay_runtime::Disk;
+use forebay_runtime::{Disk, DiskError, DiskErrorKind};
 use futures_util::future::join_all;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,10 +68,7 @@ impl Control {
             match result {
                 Ok(()) => good += 1,
                 Err(error) => {
-                    if error.kind.is_of_device() {
-                        self.shared.healths[index].failed_write();
-                    }
-                    self.shared.healths[index].fail();
+                    self.write_ended(index, Err(error));
                     self.record_failure(index as u16).await;
                 }
             }
@@ -102,17 +100,51 @@ impl Control {
         if active(Bug::FailureNotRecorded) {
             return self.end_relabel();
         }
-        if !self.shared.recorded[usize::from(disk)].load(Ordering::Acquire) {
-            self.write_labels().await;
+        if !self.shared.recorded[usize::from(disk)].load(Ordering::Acquire) && !self.write_labels().await {
+            self.suspend_lost();
         }
         self.end_relabel();
+    }
+
+    /// Records what an import has found: disks that are missing, and those that failed while it was under way. A disk that does not
+    /// take its label is one more of these.
+    pub async fn record_import(&self) -> Result<(), Error> {
+        self.begin_relabel().await;
+        let before = self.online().len();
+        let written = self.write_labels().await;
+        self.end_relabel();
+        if written && !(self.online().len() < before && active(Bug::ImportNeedsEveryLabel)) {
+            return Ok(());
+        }
+        let disks = self.disks.borrow();
+        let failed = (0..disks.len()).filter(|index| self.shared.healths[*index].is_failed());
+        let named = |index: usize| format!("{index} {}", disks[index].path).trim_end().to_string();
+        let failed: Vec<String> = failed.map(named).collect();
+        let message =
+            format!("more of its disks are missing or fail than the layout can lose: {}", failed.join(", "));
+        Err(self
+            .error(ErrorKind::Io, message)
+            .remedy("See to these disks, or give the paths of the missing ones"))
+    }
+
+    /// Whether a disk has failed, and the labels do not say so.
+    pub fn has_unrecorded(&self) -> bool {
+        let label = self.label.borrow();
+        let is_new = |index: &usize| {
+            label.disks[*index].status.in_service()
+                && self.shared.healths[*index].is_failed()
+                && !self.shared.recorded[*index].load(Ordering::Acquire)
+        };
+        (0..label.disks.len()).any(|index| is_new(&index)) && !active(Bug::ImportForgetsFailures)
     }
 
     /// Changes what the label says, on every disk in service. An error when too few are left.
     pub async fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<(), Error> {
         self.begin_relabel().await;
         change(&mut self.label.borrow_mut());
-        self.write_labels().await;
+        if !self.write_labels().await {
+            self.suspend_lost();
+        }
         self.end_relabel();
         if self.shared.is_suspended() {
             return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
@@ -130,11 +162,12 @@ impl Control {
         self.turnstile.changed();
     }
 
-    /// Writes the label everywhere, with those disks out that failed until now or do not take it.
-    async fn write_labels(&self) {
+    /// Writes the label everywhere, with those disks out that failed until now or do not take it. False, with nothing recorded, when
+    /// too few are left.
+    async fn write_labels(&self) -> bool {
         let written = loop {
             if self.is_lost() {
-                return self.suspend_lost();
+                return false;
             }
             let label = {
                 let mut label = self.label.borrow_mut();
@@ -143,17 +176,30 @@ impl Control {
                     if health.is_failed() && disk.status.in_service() {
                         // Nothing is lost with one that has no slots.
                         disk.status = if disk.has_slots() { DiskStatus::Failed } else { DiskStatus::Empty };
-                        disk.stale_since = self.generation.get();
+                        // Of one that has shrunk nothing is to be trusted when it comes back.
+                        disk.stale_since = if health.is_shrunk() { 0 } else { self.generation.get() };
                     }
                 }
                 label.clone()
             };
-            let mut again = false;
-            for (index, handle) in self.online() {
-                let own = Label { disk: index as u16, ..label.clone() };
-                if write_label(&self.rt, &handle, Some(&own)).await.is_err() {
-                    again |= self.shared.healths[index].fail();
+            // Side by side: writes wait meanwhile, and each disk takes several flushes.
+            let online = self.online();
+            let writes = online.iter().map(async |(index, handle)| {
+                let own = Label { disk: *index as u16, ..label.clone() };
+                (*index, write_label(&self.rt, handle, Some(&own)).await)
+            });
+            let mut written = Vec::new();
+            match active(Bug::LabelsOneByOne) {
+                false => written = join_all(writes).await,
+                true => {
+                    for write in writes {
+                        written.push(write.await);
+                    }
                 }
+            }
+            let mut again = false;
+            for (index, result) in written {
+                again |= self.write_ended(index, result);
             }
             if !again {
                 break label;
@@ -165,6 +211,9 @@ impl Control {
                 || (self.shared.healths[index].is_failed() && active(Bug::FailureCountsAsRecorded));
             let is_new = is_out && !self.shared.recorded[index].swap(true, Ordering::AcqRel);
             let lost = match disk.status {
+                DiskStatus::Failed if self.shared.healths[index].is_shrunk() => {
+                    "it has become shorter than it was. Restore its size and bring it back with 'forebay disk online', or replace it"
+                }
                 DiskStatus::Failed => "its contents are stale",
                 _ => "nothing is lost with it",
             };
@@ -176,6 +225,46 @@ impl Control {
         }
         self.slots.borrow_mut().update(&self.label.borrow());
         self.wake_healer();
+        true
+    }
+
+    /// Takes a disk out that did not take its label or superblock. True when that is new.
+    fn write_ended(&self, index: usize, result: Result<(), DiskError>) -> bool {
+        let Err(error) = result else { return false };
+        let health = &self.shared.healths[index];
+        if error.kind.is_of_device() {
+            health.failed_write();
+        }
+        if error.kind == DiskErrorKind::Shrunk {
+            health.shrink();
+        }
+        health.fail()
+    }
+
+    /// Writes the label of every disk again of which a copy is bad.
+    pub async fn scrub_labels(&self) {
+        self.begin_relabel().await;
+        let (label, online) = (self.label.borrow().clone(), self.online());
+        let repairs = online.iter().map(async |(index, disk)| {
+            let copies = read_labels(&self.rt, disk).await;
+            if copies.iter().all(Result::is_ok) {
+                return None;
+            }
+            let own = Label { disk: *index as u16, ..label.clone() };
+            Some((*index, write_label(&self.rt, disk, Some(&own)).await))
+        });
+        let mut again = false;
+        for (index, result) in join_all(repairs).await.into_iter().flatten() {
+            if result.is_ok() {
+                let message = format!("a bad copy of the label of disk {index} was written anew");
+                self.event(Severity::Warning, "label.repaired", &self.disk_name(index), message);
+            }
+            again |= self.write_ended(index, result);
+        }
+        if again && !self.write_labels().await {
+            self.suspend_lost();
+        }
+        self.end_relabel();
     }
 
     pub fn disk_name(&self, index: usize) -> String {

@@ -105,7 +105,7 @@ impl Move {
         }
         one.refuse_now()?;
         let look = |shard: Rc<Shard>, dataset: Rc<Dataset>| async move {
-            let snapshots = shard.snapshots_of(dataset.number()).len();
+            let snapshots = shard.count_snapshots(dataset.number()) as usize;
             let mapped = dataset.tree.borrow().mapped();
             Ok((DatasetRecord { mapped, ..dataset.record.borrow().clone() }, snapshots))
         };

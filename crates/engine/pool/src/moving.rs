@@ -13,13 +13,14 @@
 
 use crate::changes::Changes;
 use crate::commit::Entry;
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, STAGED_LOOK};
 use crate::error::IoError;
 use crate::progress::WorkProgress;
 use crate::read::Reader;
 use crate::record::{DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
+use crate::steps::Steps;
 use crate::volume::LocalVolume;
 use forebay_base::planted::{Bug, active};
 use forebay_qos::{Task, Work};
@@ -93,10 +94,22 @@ impl Copier {
     pub async fn begin(source: LocalVolume, target: LocalVolume, progress: Arc<WorkProgress>) -> Copier {
         let dataset = &source.dataset;
         let blocks = dataset.record.borrow().blocks();
-        let mut changes = Changes::new(blocks);
-        dataset.staged.borrow().keys().for_each(|block| changes.mark(*block, block + 1));
-        *dataset.changes.borrow_mut() = Some(changes);
-        let mapped = dataset.tree.borrow().mapped().blocks as u64 + dataset.blocks_staged();
+        *dataset.changes.borrow_mut() = Some(Changes::new(blocks));
+        // What moves from the log to the tree meanwhile is in a leaf below.
+        let (mut from, mut steps) = (Some(0), Steps::default());
+        while let Some(next) = from.take() {
+            steps.take(STAGED_LOOK).await;
+            let staged = dataset.staged.borrow();
+            for (looked, block) in staged.range(next..).map(|(block, _)| *block).enumerate() {
+                if looked == STAGED_LOOK {
+                    from = Some(block);
+                    break;
+                }
+                dataset.note_changed(block, block + 1);
+            }
+        }
+        let mapped = dataset.tree.borrow().mapped().blocks as u64;
+        let mapped = mapped + dataset.blocks_staged().await;
         progress.expect(mapped * dataset.block_bytes() as u64);
         let mut leaf = Some(0);
         while leaf.is_some() {
@@ -336,9 +349,9 @@ impl Shard {
     pub fn halves(&self) -> Vec<DatasetRecord> {
         let is_half =
             |record: &DatasetRecord| matches!(record.state, DatasetState::Moved | DatasetState::Arriving);
-        let records: Vec<_> =
-            self.datasets.borrow().values().map(|known| known.record.borrow().clone()).collect();
-        records.into_iter().filter(is_half).collect()
+        let datasets = self.datasets.borrow();
+        let halves = datasets.values().filter(|known| is_half(&known.record.borrow()));
+        halves.map(|half| half.record.borrow().clone()).collect()
     }
 
     pub fn half(&self, number: u32) -> Option<Rc<Dataset>> {

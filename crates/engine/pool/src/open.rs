@@ -3,11 +3,13 @@
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind};
 use crate::format::ShardRoot;
+use crate::index::{Datasets, Snapshots};
 use crate::lineage::Snapshot;
 use crate::record::{DatasetKind, DatasetRecord};
 use crate::registry::PoolShared;
 use crate::replay::Replay;
 use crate::shard::{Log, Shard, ShardParts};
+use crate::signal::Gate;
 use crate::spec::{Event, Severity};
 use crate::tables::{Table, decode_catalog, decode_chunks, decode_index, header};
 use forebay_base::planted::{Bug, active};
@@ -19,8 +21,9 @@ use forebay_runtime::Rt;
 use forebay_space::{Chunk, ChunkEntry, ChunkKind, Lines, Ptr, Space, decode_record};
 use forebay_tree::{NODE_BODY, NODE_BYTES, NodeHeader, Tree, decode_node, decode_ptrs};
 use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,8 +32,8 @@ const WINDOW_FIRST: usize = 64 << 10;
 const WINDOW_MAX: usize = 4 << 20;
 /// Choices among copies that are tried for one frame: four copies of five parts are a thousand.
 const COMBINATIONS_MAX: u64 = 1024;
-/// Interior nodes and chunk records that are read together.
-const BATCH: usize = 64;
+/// Nodes and chunk records that are read at a time: enough for the disks to have something to order, and no more than a disk takes at once.
+const READS_MAX: usize = 64;
 
 /// Reads a node that nothing else can be changing: during import and in the checker.
 pub(crate) async fn read_stored_node(
@@ -66,19 +69,18 @@ pub(crate) async fn read_chunk_table(
     let body = read_stored_node(array, &root.table_chunk.slots, &index_header, root.table).await?;
     let (homes, blocks) =
         decode_index(&body).ok().flatten().ok_or("the chunk table's index is impossible")?;
+    let slots =
+        |ptr: &Ptr| homes.iter().find(|home| home.id == ptr.addr().chunk()).map(|home| home.slots.clone());
+    let missing = "the chunk table lacks its own chunk";
+    let bodies = read_blocks(array, (pool, shard, Table::Chunks), &blocks, slots, missing).await?;
     let mut entries = Vec::new();
-    let mut nodes = vec![root.table];
-    for (nth, ptr) in blocks.into_iter().enumerate() {
-        let home = homes
-            .iter()
-            .find(|home| home.id == ptr.addr().chunk())
-            .ok_or("the chunk table lacks its own chunk")?;
-        let block_header = header(pool, shard, Table::Chunks, nth as u64 + 1);
-        let body = read_stored_node(array, &home.slots, &block_header, ptr).await?;
-        entries.extend(decode_chunks(&body));
-        nodes.push(ptr);
+    for (nth, body) in bodies.iter().enumerate() {
+        let impossible = |_| {
+            format!("block {nth} of the chunk table has an entry that is impossible, or of a newer version")
+        };
+        entries.extend(decode_chunks(body).map_err(impossible)?);
     }
-    Ok((entries, nodes))
+    Ok((entries, [root.table].into_iter().chain(blocks).collect()))
 }
 
 /// A shard's catalogue.
@@ -96,14 +98,31 @@ pub(crate) async fn read_catalog(
     let index_header = header(pool, shard, Table::Catalog, 0);
     let body = read_stored_node(array, &slots(&catalog).ok_or(missing)?, &index_header, catalog).await?;
     let (_, blocks) = decode_index(&body).ok().flatten().ok_or("the catalogue's index is impossible")?;
-    let (mut records, mut nodes) = (Vec::new(), vec![catalog]);
-    for (nth, ptr) in blocks.into_iter().enumerate() {
-        let block_header = header(pool, shard, Table::Catalog, nth as u64 + 1);
-        let body = read_stored_node(array, &slots(&ptr).ok_or(missing)?, &block_header, ptr).await?;
-        records.extend(decode_catalog(&body));
-        nodes.push(ptr);
+    let bodies = read_blocks(array, (pool, shard, Table::Catalog), &blocks, slots, missing).await?;
+    let mut records = Vec::new();
+    for (nth, body) in bodies.iter().enumerate() {
+        let impossible = |_| {
+            format!("block {nth} of the catalogue has a record that is impossible, or of a newer version")
+        };
+        records.extend(decode_catalog(body).map_err(impossible)?);
     }
-    Ok((records, nodes))
+    Ok((records, [catalog].into_iter().chain(blocks).collect()))
+}
+
+/// The bodies of a table's blocks, some read at a time.
+async fn read_blocks(
+    array: &Array,
+    (pool, shard, table): (Id, usize, Table),
+    blocks: &[Ptr],
+    slots: impl Fn(&Ptr) -> Option<Vec<SlotRef>>,
+    missing: &str,
+) -> Result<Vec<Vec<u8>>, String> {
+    let slots = &slots;
+    let reads = (1..).zip(blocks).map(|(nth, ptr)| async move {
+        let header = header(pool, shard, table, nth);
+        read_stored_node(array, &slots(ptr).ok_or(missing)?, &header, *ptr).await
+    });
+    stream::iter(reads).buffered(READS_MAX).try_collect().await
 }
 
 /// The log ring that a chunk table describes.
@@ -306,7 +325,14 @@ impl OpenShard<'_> {
                 self.tell("catalog.lost", format!("the volumes of shard {index} are lost: {error}"));
                 None
             }
-            result => Some(result.map_err(|error| self.corrupt(error))?),
+            Err(error) => {
+                self.tell(
+                    "catalog.unreadable",
+                    format!("the pool is not imported: shard {index} cannot be read: {error}"),
+                );
+                return Err(self.corrupt(error));
+            }
+            Ok(stored) => Some(stored),
         };
         let is_there = stored.is_some();
         let (root, parts, lost) = stored.unwrap_or_else(|| (was.clone(), self.nothing(), Vec::new()));
@@ -347,15 +373,16 @@ impl OpenShard<'_> {
         let slots = |ptr: &Ptr| space.chunk(ptr.addr().chunk()).map(|chunk| chunk.entry.slots.clone());
         let (records, catalog) = read_catalog(&self.array, pool, index, root.catalog, slots).await?;
         tables.extend(catalog);
-        let (mut datasets, mut snapshots) = (BTreeMap::new(), BTreeMap::new());
-        for record in records {
-            if record.kind == DatasetKind::Snapshot {
-                snapshots.insert(record.number, Snapshot::new(record));
-                continue;
-            }
-            let tree = self.load_tree(&space, &record).await?;
-            datasets.insert(record.number, Rc::new(Dataset::new(record, tree)));
-        }
+        let is_snapshot = |record: &DatasetRecord| record.kind == DatasetKind::Snapshot;
+        let (snapshots, records): (Vec<_>, Vec<_>) = records.into_iter().partition(is_snapshot);
+        let snapshots = snapshots.into_iter().map(Snapshot::new).collect();
+        let (space_read, reads) = (&space, &Rc::new(Gate::new(READS_MAX)));
+        let load = |record: DatasetRecord| async move {
+            let tree = self.load_tree(space_read, &record, reads).await?;
+            Ok::<_, String>(Rc::new(Dataset::new(record, tree)))
+        };
+        let loading = stream::iter(records.into_iter().map(load)).buffered(READS_MAX);
+        let datasets = loading.try_collect::<Vec<_>>().await?.into_iter().collect();
         let log = Log::new(ring, log_chunks, root.tail, self.incarnation);
         let (sealed, epoch) = (root.sealed, self.epoch);
         let parts = ShardParts { space, datasets, snapshots, log, tables, sealed, epoch };
@@ -367,8 +394,8 @@ impl OpenShard<'_> {
         let ring = Ring { chunk_bytes: UNIT, chunks: 1 };
         ShardParts {
             space: Space::new(self.lines.clone()),
-            datasets: BTreeMap::new(),
-            snapshots: BTreeMap::new(),
+            datasets: Datasets::default(),
+            snapshots: Snapshots::default(),
             log: Log::new(ring, vec![Vec::new()], self.root.tail, self.incarnation),
             tables: Vec::new(),
             sealed: self.root.sealed,
@@ -392,7 +419,7 @@ impl OpenShard<'_> {
 
     async fn load_space(&self, entries: Vec<ChunkEntry>) -> (Space, Vec<u32>) {
         let (mut space, mut lost) = (Space::new(self.lines.clone()), Vec::new());
-        for batch in entries.chunks(BATCH) {
+        for batch in entries.chunks(READS_MAX) {
             let read = batch.iter().map(|entry| async {
                 if entry.kind == ChunkKind::Log {
                     return Some(Chunk::fresh(entry.clone()));
@@ -413,7 +440,13 @@ impl OpenShard<'_> {
         (space, lost)
     }
 
-    async fn load_tree(&self, space: &Space, record: &DatasetRecord) -> Result<Tree, String> {
+    /// A dataset's tree with its interior nodes. As many are read at a time as `reads` lets in, of all datasets together.
+    async fn load_tree(
+        &self,
+        space: &Space,
+        record: &DatasetRecord,
+        reads: &Rc<Gate>,
+    ) -> Result<Tree, String> {
         let mut tree = Tree::stored(record.root, record.height, record.mapped);
         // Of an import that shows what is left: blocks below these read as errors.
         let mut lost = BTreeSet::new();
@@ -434,8 +467,9 @@ impl OpenShard<'_> {
                 tree.grow(record.blocks());
                 return Ok(tree);
             }
-            for batch in missing.chunks(BATCH) {
+            for batch in missing.chunks(READS_MAX) {
                 let read = batch.iter().map(|&(level, index, ptr)| async move {
+                    let _pass = reads.enter(1).await;
                     let header = NodeHeader { pool: self.shared.id, owner: record.family, level, index };
                     let chunk = space
                         .chunk(ptr.addr().chunk())

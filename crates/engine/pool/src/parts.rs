@@ -233,6 +233,8 @@ impl Shard {
             }
             let mut places = PlacesClaim::none(self);
             self.at_hand(&Wanted::one(packed.size()), 0, Claim::Moved, &mut places).await.ok()??;
+            // A block that is locked may be on its way to the place that it has.
+            let _guard = dataset.locks.try_lock(block, block)?;
             if let Some(staged) = dataset.staged.borrow_mut().get_mut(&block)
                 && staged.place.is_some()
                 && staged.block.data.as_ptr() == data.as_ptr()

@@ -327,6 +327,7 @@ impl Control {
 
     async fn project_create(&self, name: &str, properties: ProjectProperties) -> Result<ProjectInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
+        self.check_catalog(&self.object(name), SHARD, 1).await?;
         self.check_project_name(name)?;
         check_properties(&self.object(name), &properties)?;
         let id = Id::from_random(self.rt.random(), self.rt.random());

@@ -13,6 +13,7 @@ use crate::projects::{Inherits, project_of};
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{Severity, VolumeInfo};
+use crate::steps::Steps;
 use forebay_base::{Id, WallTime};
 use forebay_qos::{Level, Promise, Rate, SHARE_MAX, WHOLE, Wish, kept};
 use std::rc::Rc;
@@ -118,22 +119,34 @@ impl Shard {
         }
     }
 
-    /// Of which levels promises are kept from now on, and of which not, by volume in the order of their ids.
-    fn note_promises(&self, changed: &[(Id, Rate, Promise)]) {
-        for dataset in self.live() {
-            if let Ok(found) = changed.binary_search_by_key(&dataset.id(), |(id, ..)| *id) {
-                let (_, floor, promise) = changed[found];
-                dataset.promise.set((floor, promise));
+    /// Of which levels promises are kept from now on, and of which not, by the ids of volumes, those of other shards too.
+    async fn note_promises(&self, changed: &[(Id, Rate, Promise)]) {
+        let mut steps = Steps::default();
+        for (id, floor, promise) in changed {
+            steps.take(1).await;
+            if let Some(dataset) = self.volume(*id) {
+                dataset.promise.set((*floor, *promise));
                 self.note_level(&dataset);
             }
         }
     }
 
+    /// What its volumes are promised whose levels `are_meant`.
+    async fn wished_of(&self, are_meant: impl Fn(&Level) -> bool) -> Vec<Wished> {
+        let (mut wished, mut from, mut steps) = (Vec::new(), 0, Steps::default());
+        while let Some(dataset) = self.next_dataset(from) {
+            from = dataset.number() + 1;
+            steps.take(1).await;
+            if dataset.is_live() && are_meant(&registry(&self.rt).level(dataset.level())) {
+                wished.push(self.wished(&dataset));
+            }
+        }
+        wished
+    }
+
     /// Its volumes whose levels promise a floor.
-    fn promised(&self) -> Vec<Wished> {
-        let registry = registry(&self.rt);
-        let has_floor = |dataset: &Rc<Dataset>| registry.level(dataset.level()).floor != Rate::default();
-        self.live().into_iter().filter(has_floor).map(|dataset| self.wished(&dataset)).collect()
+    async fn promised(&self) -> Vec<Wished> {
+        self.wished_of(|level| level.floor != Rate::default()).await
     }
 }
 
@@ -176,7 +189,7 @@ impl Control {
         for shard in 0..self.shard_count() {
             // A shard that has ended keeps nothing.
             wished.extend(
-                self.on_shard(shard, |shard| async move { shard.promised() }).await.unwrap_or_default(),
+                self.on_shard(shard, |shard| async move { shard.promised().await }).await.unwrap_or_default(),
             );
         }
         self.keep_promises(wished).await;
@@ -207,10 +220,10 @@ impl Control {
                 self.tell_promise(one, now);
             }
         }
-        changed.sort_unstable_by_key(|(id, ..)| *id);
         for shard in 0..if changed.is_empty() { 0 } else { self.shard_count() } {
             let changed = changed.clone();
-            let _ = self.on_shard(shard, move |shard| async move { shard.note_promises(&changed) }).await;
+            let _ =
+                self.on_shard(shard, move |shard| async move { shard.note_promises(&changed).await }).await;
         }
         (capacity, promised)
     }
@@ -242,9 +255,7 @@ impl Control {
         }
         let mut before = Vec::new();
         for shard in 0..self.shard_count() {
-            let theirs = |shard: Rc<Shard>| async move {
-                shard.live().iter().map(|dataset| shard.wished(dataset)).collect::<Vec<_>>()
-            };
+            let theirs = |shard: Rc<Shard>| async move { shard.wished_of(|_| true).await };
             before.extend(self.on_shard(shard, theirs).await?);
         }
         before.sort_by_key(|one| (one.created.0, one.id));

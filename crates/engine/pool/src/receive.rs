@@ -76,13 +76,15 @@ impl Shard {
 
     /// One of them by its id.
     pub fn reception(&self, id: Id) -> Option<Rc<Dataset>> {
-        self.receptions().into_iter().find(|dataset| dataset.id() == id)
+        let is_it = |dataset: &&Rc<Dataset>| dataset.record.borrow().state == DatasetState::Receiving;
+        self.datasets.borrow().of_id(id).find(is_it).cloned()
     }
 
     /// The live snapshot of a volume that has this id in streams.
     fn origin_in(&self, volume: u32, origin: Id) -> Option<Rc<Snapshot>> {
-        let is_it = |snapshot: &Rc<Snapshot>| snapshot.record.borrow().stream_id() == origin;
-        self.snapshots_of(volume).into_iter().find(is_it)
+        let is_it =
+            |snapshot: &&Rc<Snapshot>| snapshot.is_live() && snapshot.record.borrow().stream_id() == origin;
+        self.snapshots.borrow().of_volume(volume).find(is_it).cloned()
     }
 
     /// Whether a volume is no longer as it was at the snapshot with this origin. Right when the volume is at rest and no checkpoint is
@@ -367,6 +369,7 @@ impl Control {
                     Some(base) => base.shard,
                     None => self.shard_for_volume(&object)?,
                 };
+                self.check_catalog(&object, shard, 1).await?;
                 let fresh = DatasetRecord::new(
                     DatasetKind::Volume,
                     id,

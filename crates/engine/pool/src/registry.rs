@@ -200,13 +200,11 @@ impl Registry {
     pub fn remove_volume(&self, dataset: &Rc<Dataset>) {
         let mut hidden = self.hidden.borrow_mut();
         hidden.retain(|_, volume| volume.is_used());
-        self.volumes.borrow_mut().retain(|id, volume| {
-            let stays = !volume.is_of(dataset);
-            if !stays {
-                hidden.insert(*id, volume.downgrade());
-            }
-            stays
-        });
+        let (mut volumes, id) = (self.volumes.borrow_mut(), dataset.id());
+        if let Some(volume) = volumes.get(&id).filter(|volume| volume.is_of(dataset)) {
+            hidden.insert(id, volume.downgrade());
+            volumes.remove(&id);
+        }
     }
     pub fn control(&self, pool: Id) -> Option<Rc<Control>> {
         self.controls.borrow().get(&pool).cloned()

@@ -14,6 +14,7 @@
 
 use crate::reserve::Need;
 use crate::shard::Shard;
+use crate::steps::Steps;
 use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
@@ -21,6 +22,9 @@ use forebay_qos::{Task, Work};
 use forebay_raid::DiskSet;
 use forebay_space::{Chunk, ChunkEntry, ChunkId, ChunkKind};
 use futures_util::stream::{self, StreamExt};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -31,8 +35,31 @@ const COPIES: usize = 4;
 /// How long to wait for what was promised in a chunk before it closed, and how often.
 const SETTLING_DELAY: Duration = Duration::from_millis(2);
 const SETTLING_TRIES: usize = 20;
+/// Chunks that are looked at between two yields.
+const CHUNKS_LOOK: usize = 512;
 /// Checkpoints until the log's tail must have moved on.
 const LOG_LAPS: usize = 3;
+
+/// Which chunks are to move: those with slots on these disks. What was on a disk that has failed is lost.
+#[derive(Clone, Copy)]
+pub(crate) struct Search {
+    pub vacating: DiskSet,
+    pub failed: DiskSet,
+}
+
+/// Chunks that have lost most come first.
+pub(crate) type Rank = (Reverse<usize>, ChunkId);
+
+impl Search {
+    pub fn rank(&self, entry: &ChunkEntry) -> Rank {
+        let lost = entry.slots.iter().filter(|slot| self.failed.contains(slot.disk)).count();
+        (Reverse(lost), entry.id)
+    }
+}
+
+fn is_on(entry: &ChunkEntry, disks: &DiskSet) -> bool {
+    entry.slots.iter().any(|slot| disks.contains(slot.disk))
+}
 
 /// One slot of a chunk is to go elsewhere.
 #[derive(Clone, Debug)]
@@ -65,11 +92,79 @@ pub(crate) struct Twin {
 }
 
 impl Shard {
+    /// Shows the chunks from a number on to `visit`, in order, until that says to break off. It yields: one that is granted or leaves
+    /// meanwhile may be shown or not.
+    pub async fn visit_chunks(&self, from: ChunkId, mut visit: impl FnMut(&Chunk) -> ControlFlow<()>) {
+        let (mut from, mut steps) = (Some(from), Steps::default());
+        while let Some(next) = from.take() {
+            steps.take(CHUNKS_LOOK).await;
+            for (nth, chunk) in self.space.borrow().chunks_from(next).enumerate() {
+                if nth == CHUNKS_LOOK {
+                    from = Some(chunk.entry.id);
+                    break;
+                }
+                if visit(chunk).is_break() {
+                    return;
+                }
+            }
+        }
+    }
+
     /// Chunks with a slot on one of the disks.
-    pub fn chunks_on(&self, disks: &DiskSet) -> Vec<ChunkEntry> {
-        let space = self.space.borrow();
-        let on = |entry: &&ChunkEntry| entry.slots.iter().any(|slot| disks.contains(slot.disk));
-        space.chunks().map(|chunk| &chunk.entry).filter(on).cloned().collect()
+    pub async fn chunks_on(&self, disks: DiskSet) -> Vec<ChunkEntry> {
+        let mut found = Vec::new();
+        let visit = |chunk: &Chunk| {
+            if is_on(&chunk.entry, &disks) {
+                found.push(chunk.entry.clone());
+            }
+            ControlFlow::Continue(())
+        };
+        self.visit_chunks(ChunkId(0), visit).await;
+        found
+    }
+
+    /// The first chunks, `most` of them, with a slot on one disk and none on the other.
+    pub async fn chunks_between(&self, from: u16, to: u16, most: usize) -> Vec<ChunkEntry> {
+        let mut found = Vec::with_capacity(most);
+        let visit = |chunk: &Chunk| {
+            let has = |disk: u16| chunk.entry.slots.iter().any(|slot| slot.disk == disk);
+            if has(from) && !has(to) {
+                found.push(chunk.entry.clone());
+            }
+            if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        self.visit_chunks(ChunkId(0), visit).await;
+        found
+    }
+
+    /// The chunks that come next, `most` of them, of those with a slot on disks that are being emptied; and how many slots there are on
+    /// these, by group.
+    pub async fn next_to_move(
+        &self,
+        search: Search,
+        after: Option<Rank>,
+        most: usize,
+    ) -> (Vec<ChunkEntry>, BTreeMap<u16, u64>) {
+        let (mut next, mut slots) = (BTreeMap::new(), BTreeMap::new());
+        let visit = |chunk: &Chunk| {
+            let entry = &chunk.entry;
+            let count = entry.slots.iter().filter(|slot| search.vacating.contains(slot.disk)).count();
+            if count == 0 {
+                return ControlFlow::Continue(());
+            }
+            *slots.entry(entry.group).or_default() += count as u64;
+            let rank = search.rank(entry);
+            let is_next = next.len() < most || next.last_key_value().is_some_and(|(last, _)| rank < *last);
+            if is_next && after.is_none_or(|after| rank > after) {
+                next.insert(rank, entry.clone());
+                if next.len() > most {
+                    next.pop_last();
+                }
+            }
+            ControlFlow::Continue(())
+        };
+        self.visit_chunks(ChunkId(0), visit).await;
+        (next.into_values().collect(), slots)
     }
 
     /// Closes the chunks; gives the moves that can go on.
@@ -166,7 +261,13 @@ impl Shard {
             if active(Bug::CopiesOpenChunk) || self.space.borrow().is_settled(id) {
                 return true;
             }
-            self.rt.sleep(SETTLING_DELAY).await;
+            // A running checkpoint may have freed something there.
+            if self.between_checkpoints().await.is_err() {
+                return false;
+            }
+            if !self.space.borrow().is_settled(id) {
+                self.rt.sleep(SETTLING_DELAY).await;
+            }
         }
         false
     }

@@ -158,7 +158,7 @@ impl Replay {
         let dataset = |number: u32| shard.datasets.borrow().get(&number).cloned();
         let unstage = |dataset: &Dataset, first: u64, count: u64| {
             let gone = dataset.take_staged(first, first.saturating_add(count));
-            gone.iter().for_each(|(_, staged)| shard.unstage(dataset, staged));
+            gone.iter().for_each(|(block, staged)| shard.unstage(dataset, *block, staged));
         };
         match record {
             Record::Write { dataset: number, first, ptrs } => {

@@ -15,14 +15,16 @@ use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::record::DatasetState;
+use crate::registry::{call, registry};
 use crate::shard::{NodesClaim, SPACE_WAITS_MAX, Shard};
 use crate::spec::{Severity, VolumeFormat, VolumeInfo};
+use crate::tables::table_room;
 use crate::volume::{IO_BYTES_MAX, LocalVolume};
 use crate::wanted::Wanted;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, MIB};
 use forebay_device::UNIT;
-use forebay_space::{CLASSES, ChunkKind, Ptr};
+use forebay_space::{CLASSES, ChunkKind, NODE_UNITS, Ptr};
 use forebay_tree::FANOUT;
 use std::rc::Rc;
 
@@ -71,6 +73,9 @@ impl Own {
         Own { blocks: 0, since, ..self }
     }
 }
+
+/// Allocation units of chunks of a kind.
+pub(crate) type Units = (ChunkKind, u64);
 
 /// Blocks that somebody is about to be owed.
 #[derive(Clone, Copy)]
@@ -273,15 +278,19 @@ impl Shard {
     /// Counts anew what is owed to whom.
     pub fn settle_debts(&self) {
         let (mut owed, mut transits, mut inner) = ([0; CLASSES], [0; CLASSES], 0);
-        let promises = self.promises.borrow();
-        let promised = promises.values().map(|promise| (promise.class, promise.blocks, promise.volume));
         let datasets = self.datasets.borrow();
-        let reserved = datasets.values().filter(|dataset| dataset.reserved.get() > 0);
-        let volumes = reserved.map(|dataset| (dataset.class(), dataset.owed(), dataset.reserved.get()));
-        for (class, blocks, volume) in volumes.chain(promised) {
+        for dataset in datasets.values().filter(|dataset| dataset.reserved.get() > 0) {
+            let (class, volume) = (dataset.class(), dataset.reserved.get());
             let at = usize::from(class);
-            owed[at] += blocks;
+            owed[at] += dataset.owed();
             transits[at] = transit(class, volume).max(transits[at]);
+            inner += inner_nodes(volume);
+        }
+        let (mut pledged, mut transits_pledged) = ([0; CLASSES], transits);
+        for Promise { class, blocks, volume } in self.promises.borrow().values().copied() {
+            let at = usize::from(class);
+            pledged[at] += blocks;
+            transits_pledged[at] = transit(class, volume).max(transits_pledged[at]);
             inner += inner_nodes(volume);
         }
         // What an import found in the log goes where there was room for it. A reserved volume is owed that already: what was never written
@@ -294,32 +303,34 @@ impl Shard {
             }
         }
         let mut space = self.space.borrow_mut();
-        for (class, (owed, transit)) in owed.into_iter().zip(transits).enumerate() {
-            let owed = if active(Bug::ReservationNotHeld) { 0 } else { owed + transit };
-            space.set_owed(class as u8, owed);
+        for class in 0..CLASSES {
+            let held = if active(Bug::ReservationNotHeld) { 0 } else { 1 };
+            let pledged = pledged[class] + transits_pledged[class] - transits[class];
+            space.set_owed(class as u8, (owed[class] + transits[class]) * held, pledged * held);
         }
         space.set_owed_inner(inner);
     }
 
-    /// Has what is promised held, getting chunks for it. `thorough`: waits for space that is on its way, and has blocks moved
-    /// together; not while a checkpoint waits for it.
+    /// Has what is promised held, getting chunks for it: all that it takes or none. Until they are there nothing is held, so that others go on with what is
+    /// free, and a refusal leaves everything as it was. `thorough`: waits for space that is on its way, and has blocks moved together; not while a
+    /// checkpoint waits for it.
     async fn secure(self: &Rc<Self>, promise: Promise, thorough: bool) -> Result<Pledge, Refusal> {
-        let number = self.entry_id();
-        self.promises.borrow_mut().insert(number, promise);
-        let pledge = Pledge { shard: self.clone(), number };
-        self.settle_debts();
         let mut tries = 0;
         loop {
             if self.is_suspended() {
                 return Err(Refusal::Failed(IoError::Suspended));
             }
-            let (lacking, nodes) = self.lacks(promise.class);
-            let kind = match (lacking, nodes) {
-                (0, 0) => return Ok(pledge),
-                (0, _) => ChunkKind::Node,
-                _ => ChunkKind::Data { class: promise.class },
+            let (lacking, nodes) = match self.pledge(promise) {
+                Ok(pledge) => return Ok(pledge),
+                Err(lacks) => lacks,
             };
-            if self.grant(kind, Need::Ordinary).await {
+            let data = (ChunkKind::Data { class: promise.class }, lacking << promise.class);
+            let wanted: Vec<Units> = [data, (ChunkKind::Node, nodes * u64::from(NODE_UNITS))]
+                .into_iter()
+                .filter(|(_, units)| *units > 0)
+                .collect();
+            // What comes is pledged before anybody else runs.
+            if self.grant_all(wanted.clone()).await {
                 continue;
             }
             tries += 1;
@@ -327,15 +338,42 @@ impl Shard {
                 true if self.expects_space() || self.expects_easing(tries - 1) => {
                     self.next_checkpoint().await
                 }
-                true => self.reclaim().await,
+                true => self.reclaim_for(wanted).await,
                 false => false,
             };
-            if !more && self.lacks(promise.class) != (0, 0) {
+            if !more {
                 let lacking =
                     (lacking * (UNIT << promise.class)).max(nodes * forebay_tree::NODE_BYTES as u64);
-                return Err(Refusal::Lacks { needed: promise.bytes(), lacking });
+                let refusal = Refusal::Lacks { needed: promise.bytes(), lacking };
+                return self.pledge(promise).map_err(|_| refusal);
             }
         }
+    }
+
+    /// Holds what is promised if all of it is there; otherwise the places of its class and the nodes that are not.
+    fn pledge(self: &Rc<Self>, promise: Promise) -> Result<Pledge, (u64, u64)> {
+        let number = self.entry_id();
+        self.promises.borrow_mut().insert(number, promise);
+        let pledge = Pledge { shard: self.clone(), number };
+        self.settle_debts();
+        match self.lacks(promise.class) {
+            (0, 0) => Ok(pledge),
+            lacks => Err(lacks),
+        }
+    }
+
+    /// Asks the coordinator for chunks of so many units, all of them or none.
+    async fn grant_all(self: &Rc<Self>, wanted: Vec<Units>) -> bool {
+        let chunks = self.space.borrow().table_len();
+        let most = table_room(chunks, ChunkKind::Data { class: 0 }, Need::Ordinary);
+        let pool = self.shared.id;
+        let granted = call(self.shared.cores.core(0), move |rt| async move {
+            registry(&rt).control(pool)?.grant_all(wanted, most).await
+        });
+        let granted = granted.await.ok().flatten();
+        let is_granted = granted.is_some();
+        granted.into_iter().flatten().for_each(|chunk| self.accept(chunk));
+        is_granted
     }
 
     /// Whether what is owed no longer, but was, is soon held no more: the next checkpoint says so, and the one after it lets go.
@@ -522,7 +560,7 @@ impl Control {
                 }
             }
             LocalVolume::of(shard.clone(), dataset.clone()).put(|record| record.format = format).await?;
-            Ok(Ok(shard.info(&dataset)))
+            Ok(Ok(shard.info(&dataset).await))
         });
         let why = format!("it cannot be made {}", format.name());
         converted.await?.map_err(|refusal| self.not_reserved(name, &why, refusal))
@@ -549,7 +587,7 @@ impl Control {
             };
             let volume = LocalVolume::of(shard.clone(), dataset.clone());
             volume.put(|record| record.size = record.size.max(size)).await?;
-            Ok(Ok(shard.info(&dataset)))
+            Ok(Ok(shard.info(&dataset).await))
         });
         grown.await?.map_err(|refusal| self.not_reserved(name, "it cannot grow", refusal))
     }

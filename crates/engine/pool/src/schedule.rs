@@ -5,12 +5,12 @@
 //! imported, it is due at once. A scrub that somebody paused stays paused.
 
 use crate::control::Control;
-use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::lineage::Snapshot;
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{ScrubSchedule, ScrubState, Severity, SnapshotSchedule};
+use crate::steps::Steps;
 use crate::utc::utc;
 use forebay_base::WallTime;
 use forebay_runtime::Rt;
@@ -52,14 +52,10 @@ impl Control {
         let now = self.rt.wall();
         let (mut due, mut surplus) = (Vec::new(), Vec::new());
         for index in 0..self.shard_count() {
-            let look = move |shard: Rc<Shard>| async move {
-                let volumes = shard.live().into_iter().map(|dataset| scheduled(&shard, &dataset, now));
-                volumes.collect::<Vec<_>>()
-            };
-            for (volume, is_due, old) in self.on_shard(index, look).await? {
-                due.extend(is_due.then_some(volume));
-                surplus.extend(old);
-            }
+            let look = move |shard: Rc<Shard>| async move { shard.scheduled(now).await };
+            let (theirs, old) = self.on_shard(index, look).await?;
+            due.extend(theirs);
+            surplus.extend(old);
         }
         // Those of a volume that moves are taken where it arrives.
         due.retain(|volume| self.refuse_while_moving(volume).is_ok());
@@ -99,24 +95,53 @@ async fn look_for_scrubs(control: Weak<Control>, rt: Rt) {
     }
 }
 
-/// Whether a volume's next snapshot is due, and which of its scheduled ones are too many.
-fn scheduled(shard: &Shard, dataset: &Dataset, now: WallTime) -> (String, bool, Vec<String>) {
-    let record = dataset.record.borrow();
-    let SnapshotSchedule { every_seconds, keep } = dataset.schedule();
-    if every_seconds == 0 {
-        return (record.name.clone(), false, Vec::new());
+impl Shard {
+    /// The volumes whose next snapshot is due, and the scheduled snapshots of all that are too many.
+    async fn scheduled(&self, now: WallTime) -> (Vec<String>, Vec<String>) {
+        let (mut due, mut surplus) = (Vec::new(), Vec::new());
+        let (mut from, mut steps) = (0, Steps::default());
+        while let Some(dataset) = self.next_dataset(from) {
+            steps.take(1).await;
+            let number = dataset.number();
+            from = number + 1;
+            let SnapshotSchedule { every_seconds, keep } = dataset.schedule();
+            if every_seconds == 0 || !dataset.is_live() {
+                continue;
+            }
+            let (last, count) = self.count_scheduled(number, &mut steps).await;
+            // A clock that was ahead does not stop them.
+            if last.0 > now.0 || now.0 - last.0 >= u64::from(every_seconds) * 1000 {
+                due.push(dataset.record.borrow().name.clone());
+            }
+            let many = count.saturating_sub(keep.max(1) as usize);
+            let (snapshots, mut epoch) = (&self.snapshots, 0);
+            for _ in 0..many {
+                steps.take(1).await;
+                let old = snapshots.borrow().of_volume_from(number, epoch).find(is_scheduled).cloned();
+                let Some(old) = old else { break };
+                epoch = old.epoch() + 1;
+                if self.objection(&old).is_none() {
+                    surplus.push(old.record.borrow().id.to_string());
+                }
+            }
+        }
+        (due, surplus)
     }
-    let mut taken = shard.snapshots_of(record.number);
-    taken.retain(|snapshot| snapshot.record.borrow().scheduled);
-    let last = taken.last().map_or(WallTime(0), |last| last.record.borrow().created);
-    // A clock that was ahead does not stop them.
-    let is_due = last.0 > now.0 || now.0 - last.0 >= u64::from(every_seconds) * 1000;
-    let keep = keep.max(1) as usize;
-    let stays = |snapshot: &&Rc<Snapshot>| shard.objection(snapshot).is_none();
-    let surplus = taken.len().saturating_sub(keep);
-    let old =
-        taken.iter().take(surplus).filter(stays).map(|snapshot| snapshot.record.borrow().id.to_string());
-    (record.name.clone(), is_due, old.collect())
+
+    /// When the last of a volume's scheduled snapshots was taken, and how many of them there are.
+    async fn count_scheduled(&self, volume: u32, steps: &mut Steps) -> (WallTime, usize) {
+        let (mut last, mut count, mut epoch) = (WallTime(0), 0, 0);
+        loop {
+            steps.take(1).await;
+            let next = self.snapshots.borrow().of_volume_from(volume, epoch).find(is_scheduled).cloned();
+            let Some(snapshot) = next else { return (last, count) };
+            (last, epoch, count) = (snapshot.record.borrow().created, snapshot.epoch() + 1, count + 1);
+        }
+    }
+}
+
+fn is_scheduled(snapshot: &&Rc<Snapshot>) -> bool {
+    snapshot.is_live() && snapshot.record.borrow().scheduled
 }
 
 async fn look_for_snapshots(control: Weak<Control>, rt: Rt) {

@@ -18,7 +18,7 @@ use crate::shard::Shard;
 use crate::spec::{Scrub, ScrubSchedule, ScrubState, Severity};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, MIB};
-use forebay_device::{Label, SlotRef, read_labels, write_label};
+use forebay_device::SlotRef;
 use forebay_qos::{Task, Work};
 use forebay_raid::ArrayError;
 use forebay_runtime::yield_now;
@@ -603,21 +603,6 @@ impl Control {
         // The checkpoint makes it known.
         self.scrub.schedule.set(ScrubSchedule { last: self.rt.wall(), ..self.scrub.schedule.get() });
         self.checkpoint().await.map(|_| true)
-    }
-
-    /// Writes the label of every disk again of which a copy is bad.
-    async fn scrub_labels(&self) {
-        for (index, disk) in self.online() {
-            let copies = read_labels(&self.rt, &disk).await;
-            if copies.iter().all(|copy| copy.is_ok()) || self.labelling.get() {
-                continue;
-            }
-            let own = Label { disk: index as u16, ..self.label.borrow().clone() };
-            if write_label(&self.rt, &disk, Some(&own)).await.is_ok() {
-                let message = format!("a bad copy of the label of disk {index} was written anew");
-                self.event(Severity::Warning, "label.repaired", &self.disk_name(index), message);
-            }
-        }
     }
 
     async fn scrub_ended(&self, result: Result<bool, Error>) {

@@ -12,19 +12,22 @@ use crate::control::Control;
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
 use crate::flash::Flash;
-use crate::leaves::LeafClock;
 use crate::holds::Holds;
-use crate::lineage::{FreezeOrder, FrozenDataset, Snapshot};
+use crate::index::{Datasets, Numbers, Snapshots};
+use crate::leaves::LeafClock;
+use crate::limits::LimitsTold;
+use crate::lineage::{FreezeOrder, FrozenDataset};
 use crate::lines::Places;
 use crate::locks::RangeLocks;
 use crate::quota::Said;
-use crate::record::{DatasetKind, DatasetRecord, DatasetState};
+use crate::record::DatasetRecord;
 use crate::registry::{PoolShared, call, registry};
 use crate::relocate::Twin;
 use crate::reserve::{Need, Pledge, Promise};
 use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
+use crate::staged::StagedFrames;
 use crate::turns::{Flow, Turns};
 use crate::vacate::Successor;
 use forebay_compress::Codec;
@@ -36,7 +39,7 @@ use forebay_runtime::{Buf, Completer, Disk, Rt};
 use forebay_space::{Chunk, ChunkEntry, ChunkKind, NODE_UNITS, Ptr, Space};
 use forebay_tree::Tree;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -77,8 +80,8 @@ pub(crate) struct Log {
     pub twins: Vec<Twin>,
     /// Where all of it is moving.
     pub successor: Option<Successor>,
-    /// Frames that hold staged blocks: where each starts, and how many of its blocks are still staged.
-    pub staged: BTreeMap<u64, (Chain, usize)>,
+    /// Frames that hold staged blocks.
+    pub staged: StagedFrames,
 }
 
 impl Log {
@@ -97,7 +100,7 @@ impl Log {
             frame_start: start,
             twins: Vec::new(),
             successor: None,
-            staged: BTreeMap::new(),
+            staged: StagedFrames::default(),
         }
     }
 
@@ -126,11 +129,11 @@ pub(crate) struct Shard {
     /// Whether data of small writes goes to the log first: the pool has log disks, or parity.
     pub data_in_log: bool,
     pub space: RefCell<Space>,
-    pub datasets: RefCell<BTreeMap<u32, Rc<Dataset>>>,
+    pub datasets: RefCell<Datasets>,
     /// What each project of the pool says.
     pub projects: RefCell<BTreeMap<String, Said>>,
-    /// By number; numbers are those of datasets, too.
-    pub snapshots: RefCell<BTreeMap<u32, Rc<Snapshot>>>,
+    /// Their numbers are no dataset's.
+    pub snapshots: RefCell<Snapshots>,
     /// Those that the running checkpoint seals.
     pub sealed_snapshots: RefCell<Vec<DatasetRecord>>,
     /// The tree of the snapshot that was last cloned, with all its interior nodes.
@@ -227,8 +230,10 @@ pub(crate) struct Shard {
     pub contended: Cell<u32>,
     /// Zeros, as long as the largest block.
     pub zero: Buf,
-    /// Numbers of datasets that are being created.
-    pub numbers: RefCell<HashSet<u32>>,
+    /// Numbers of what is being created, and of what a checkpoint has yet to forget.
+    pub numbers: RefCell<Numbers>,
+    /// Snapshots whose deletion has ended: what others have for themselves is counted anew then.
+    pub kept_since: Cell<u64>,
     /// What somebody is about to be owed, and what snapshots that are being taken will make it, by volume.
     pub promises: RefCell<BTreeMap<u64, Promise>>,
     pub seal_pledges: RefCell<Vec<(forebay_base::Id, Pledge)>>,
@@ -245,6 +250,7 @@ pub(crate) struct Shard {
     pub gathers: Cell<bool>,
     /// Chunks that were emptied for that, and not taken yet.
     pub emptied: Cell<u64>,
+    pub limits_told: LimitsTold,
     granting: Cell<bool>,
     grants: Turnstile,
     entries: Cell<u64>,
@@ -271,8 +277,8 @@ impl Drop for NodesClaim {
 /// What a shard is made of, once its state is known.
 pub(crate) struct ShardParts {
     pub space: Space,
-    pub datasets: BTreeMap<u32, Rc<Dataset>>,
-    pub snapshots: BTreeMap<u32, Rc<Snapshot>>,
+    pub datasets: Datasets,
+    pub snapshots: Snapshots,
     pub log: Log,
     pub tables: Vec<Ptr>,
     pub sealed: u64,
@@ -370,6 +376,7 @@ impl Shard {
             to_be_packed: RefCell::default(),
             contended: Cell::new(0),
             numbers: RefCell::default(),
+            kept_since: Cell::new(0),
             promises: RefCell::default(),
             seal_pledges: RefCell::default(),
             reserved_turn: RangeLocks::default(),
@@ -379,6 +386,7 @@ impl Shard {
             served: Cell::new(0),
             gathers: Cell::new(false),
             emptied: Cell::new(0),
+            limits_told: LimitsTold::default(),
             granting: Cell::new(false),
             grants: Turnstile::default(),
             entries: Cell::new(0),
@@ -516,6 +524,9 @@ impl Shard {
             self.grants.until(|| !self.granting.get()).await;
             return !self.space.borrow().is_scarce();
         }
+        if !self.has_table_room(kind, need) {
+            return false;
+        }
         self.grant_by(move |control| control.grant(kind, need)).await
     }
 
@@ -524,7 +535,8 @@ impl Shard {
         let narrow = self.space.borrow_mut().take_narrow();
         let Some(kind) = narrow else { return };
         // Who needs one goes first.
-        if self.granting.get() || self.stopping.get() || self.is_suspended() {
+        let may = self.has_table_room(kind, Need::Deferrable);
+        if !may || self.granting.get() || self.stopping.get() || self.is_suspended() {
             return;
         }
         let shard = self.clone();
@@ -557,7 +569,7 @@ impl Shard {
     }
 
     /// Takes over a chunk: it is logged before anything that uses it.
-    fn accept(self: &Rc<Self>, chunk: ChunkEntry) {
+    pub fn accept(self: &Rc<Self>, chunk: ChunkEntry) {
         self.space.borrow_mut().insert(Chunk::fresh(chunk.clone()));
         self.submit(Entry::grant(chunk));
     }
@@ -597,25 +609,22 @@ impl Shard {
     }
 
     /// Forgets a staged block that something newer replaced.
-    pub fn unstage(&self, dataset: &Dataset, staged: &Staged) {
+    pub fn unstage(&self, dataset: &Dataset, block: u64, staged: &Staged) {
         if let Some(place) = &staged.place {
             self.placed.borrow_mut().remove(&place.addr());
             self.space.borrow_mut().give_back(place);
         } else {
             self.place_found(dataset);
         }
-        self.forget_staged(staged);
+        self.forget_staged(dataset, block, staged);
     }
 
-    /// A block is staged no longer.
-    pub fn forget_staged(&self, staged: &Staged) {
+    /// A block is staged no longer, or otherwise than it was.
+    pub fn forget_staged(&self, dataset: &Dataset, block: u64, staged: &Staged) {
         self.staged_bytes.set(self.staged_bytes.get() - staged.block.data.len());
-        let mut log = self.log.borrow_mut();
-        if let Some((_, count)) = log.staged.get_mut(&staged.sequence) {
-            *count -= 1;
-            if *count == 0 {
-                log.staged.remove(&staged.sequence);
-            }
+        let now = dataset.staged.borrow().get(&block).map(|now| now.sequence);
+        if now != Some(staged.sequence) {
+            self.log.borrow_mut().staged.remove((staged.sequence, dataset.number(), block));
         }
     }
 
@@ -633,7 +642,7 @@ impl Shard {
         let snapshots = snapshots.values().map(|snapshot| snapshot.record.borrow().clone()).collect();
         self.nodes_dirty.set(0);
         self.dirty_bytes.set(0);
-        let tail = log.staged.values().next().map_or(log.chain, |(chain, _)| *chain);
+        let tail = log.staged.start().unwrap_or(log.chain);
         FrozenShard { datasets, snapshots, tail, cut: log.chain.sequence, unflushed: log.unflushed }
     }
 
@@ -660,14 +669,11 @@ impl Shard {
 
     /// Volumes that are there for clients and management.
     pub fn live(&self) -> Vec<Rc<Dataset>> {
-        let datasets = self.datasets.borrow();
-        datasets
-            .values()
-            .filter(|dataset| {
-                let record = dataset.record.borrow();
-                record.kind == DatasetKind::Volume && record.state == DatasetState::Live
-            })
-            .cloned()
-            .collect()
+        self.datasets.borrow().values().filter(|dataset| dataset.is_live()).cloned().collect()
+    }
+
+    /// The dataset with the lowest number from this one on: how a loop that yields goes through them.
+    pub fn next_dataset(&self, from: u32) -> Option<Rc<Dataset>> {
+        self.datasets.borrow().range(from..).next().map(|(_, dataset)| dataset.clone())
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct SlotMap {
     groups: Vec<GroupEntry>,
     disks: Vec<DiskSlots>,
     ids: BTreeSet<ChunkId>,
+    /// No lower number is free.
+    lowest: ChunkId,
     /// By group, the most slots that a chunk has, or had, in one enclosure.
     crowds: [usize; GROUPS_MAX],
     /// By group, nanoseconds of requests under way on each disk in a second, lately.
@@ -70,6 +72,7 @@ impl SlotMap {
             groups: label.groups.clone(),
             disks,
             ids: BTreeSet::new(),
+            lowest: ChunkId::FIRST,
             crowds: [1; GROUPS_MAX],
             loads: [0; GROUPS_MAX],
         }
@@ -122,6 +125,7 @@ impl SlotMap {
 
     pub fn release(&mut self, chunk: &ChunkEntry) {
         self.ids.remove(&chunk.id);
+        self.lowest = self.lowest.min(chunk.id);
         for slot in &chunk.slots {
             self.vacate(*slot);
             // Nobody will move there any more.
@@ -236,7 +240,8 @@ impl SlotMap {
     /// Lays a new chunk over the disks of a group with the most free slots; of one enclosure, as far as possible, no more
     /// than may be lost.
     pub fn take(&mut self, group: u16, kind: ChunkKind, order: u32) -> Option<ChunkEntry> {
-        let id = (ChunkId::FIRST.0..=ChunkId::MAX.0).map(ChunkId).find(|id| !self.ids.contains(id))?;
+        self.lowest = self.free_number();
+        let id = (self.lowest <= ChunkId::MAX).then_some(self.lowest)?;
         let mut candidates: Vec<u16> = (0..self.disks.len() as u16)
             .filter(|index| {
                 let disk = &self.disks[usize::from(*index)];
@@ -268,6 +273,18 @@ impl SlotMap {
         self.ids.insert(id);
         let (units, record_sum) = (self.units(group, kind), Checksum::default());
         Some(ChunkEntry { id, kind, group, units, order, record_sum, alternate: 0, slots })
+    }
+
+    /// The lowest number that no chunk has: beyond [`ChunkId::MAX`] when all are in use.
+    fn free_number(&self) -> ChunkId {
+        let mut free = self.lowest.0;
+        for used in self.ids.range(self.lowest..) {
+            if used.0 != free {
+                break;
+            }
+            free += 1;
+        }
+        ChunkId(free)
     }
 
     /// Takes the chunks of a log ring of at least so many bytes, all of one group.
@@ -439,6 +456,8 @@ mod tests {
         assert!(chunks.iter().all(|chunk| chunk.slots[0].disk != chunk.slots[1].disk));
         assert!(!map.occupy(&chunks[0]), "in use already");
         map.release(&chunks[3]);
+        map.release(&chunks[1]);
+        assert_eq!(map.take(0, ChunkKind::Node, 0).map(|chunk| chunk.id), Some(chunks[1].id));
         assert_eq!(map.take(0, ChunkKind::Node, 0).map(|chunk| chunk.id), Some(chunks[3].id));
         let single = GroupEntry { redundancy: 0, ..MIRROR };
         assert_eq!(SlotMap::new(&label(single, 3)).chunks(0), (12, 12), "nothing could be rebuilt");

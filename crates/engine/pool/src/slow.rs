@@ -7,16 +7,20 @@
 //!
 //! When all disks of a group are slow, nothing is: the cause is elsewhere. While data moves between disks, none is: the one that is being
 //! filled has more to do than its peers. Disks that turn are compared with their like only.
+//!
+//! A disk is answerable only for time in which the daemon could have heard its answer. Where a process was stopped or its virtual machine
+//! paused, the watch comes late by that time, and no disk has kept it waiting ([`Standstills`]).
 
 use crate::control::Control;
 use crate::shard::Shard;
 use crate::spec::Severity;
+use forebay_base::Nanos;
 use forebay_base::planted::{Bug, active};
 use forebay_device::DiskStatus;
 use forebay_runtime::{Served, Vitals};
 use futures_util::future::{Either, join_all, select};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -48,9 +52,35 @@ struct Suspect {
 #[derive(Default)]
 pub(crate) struct SlowDisks {
     suspects: RefCell<BTreeMap<usize, Suspect>>,
+    standstills: RefCell<Standstills>,
     /// Whether the task is at work, and whether it is to end.
     looking: Cell<bool>,
     ended: Cell<bool>,
+    /// Disks that are out and not yet recorded as that.
+    evicting: Cell<usize>,
+}
+
+/// When the daemon itself stood still, the latest last: when that ended, and for how many nanoseconds it was.
+#[derive(Default)]
+struct Standstills(VecDeque<(Nanos, u64)>);
+
+/// Older ones are forgotten, and count as the disk's silence then.
+const STANDSTILLS_MAX: usize = 64;
+
+impl Standstills {
+    fn note(&mut self, end: Nanos, nanos: u64) {
+        if self.0.len() == STANDSTILLS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((end, nanos));
+    }
+
+    /// How much of a wait until now passed while the daemon got on.
+    fn moved(&self, now: Nanos, waits: u64) -> u64 {
+        let begun = now.0.saturating_sub(waits);
+        let within = |(end, nanos): &(Nanos, u64)| (*nanos).min(end.0.saturating_sub(begun));
+        waits.saturating_sub(self.0.iter().map(within).sum())
+    }
 }
 
 /// How a disk compares with the others of its group.
@@ -71,7 +101,7 @@ impl Control {
     /// Ends the watch; what it is at comes to its end.
     pub async fn end_watch(&self) {
         self.slow.ended.set(true);
-        self.turnstile.until(|| !self.slow.looking.get()).await;
+        self.turnstile.until(|| !self.slow.looking.get() && self.slow.evicting.get() == 0).await;
     }
 
     async fn look_at_disks(self: &Rc<Self>, vitals: &[Vitals]) {
@@ -166,7 +196,8 @@ impl Control {
         }
     }
 
-    /// Takes a disk out of service for good.
+    /// Takes a disk out of service for good. Others are looked at while that is recorded: another one that hangs may be what the
+    /// record waits for.
     pub async fn evict(self: &Rc<Self>, index: usize, what: String) {
         self.slow.suspects.borrow_mut().remove(&index);
         let path = self.disks.borrow()[index].path.clone();
@@ -176,7 +207,16 @@ impl Control {
         );
         self.event(Severity::Error, "disk.evicted", &self.disk_name(index), message);
         self.shared.healths[index].fail();
-        self.record_failure(index as u16).await;
+        if active(Bug::EvictsOneByOne) {
+            return self.record_failure(index as u16).await;
+        }
+        self.slow.evicting.set(self.slow.evicting.get() + 1);
+        let control = self.clone();
+        drop(self.rt.spawn(async move {
+            control.record_failure(index as u16).await;
+            control.slow.evicting.set(control.slow.evicting.get() - 1);
+            control.turnstile.changed();
+        }));
     }
 
     /// How each disk did in the last second, on all cores and here.
@@ -243,12 +283,12 @@ impl Control {
     /// Ends what waits for a disk that is out of service. What it has in flight it may still carry out.
     pub async fn give_up(&self, index: usize) {
         if let Some(disk) = &self.disks.borrow()[index].disk {
-            disk.watch().give_up();
+            disk.give_up();
         }
         let giving_up = (0..self.shard_count()).map(|shard| {
             self.on_shard(shard, move |shard| async move {
                 if let Some(disk) = shard.disk(index as u16) {
-                    disk.watch().give_up();
+                    disk.give_up();
                 }
             })
         });
@@ -278,10 +318,14 @@ async fn watch(control: Weak<Control>, rt: forebay_runtime::Rt) {
         // Not a second after the last look was over: what is kept by the second would lack one now and then.
         next = next.after(PERIOD).max(rt.now());
         rt.sleep_until(next).await;
+        let woken = rt.now();
         // It does not keep the pool's disks open while it sleeps.
         let Some(control) = control.upgrade().filter(|control| !control.slow.ended.get()) else { return };
         control.slow.looking.set(true);
-        let vitals = control.vitals().await;
+        let mut vitals = control.vitals().await;
+        // A core that gets on is late by little, and so is its answer.
+        let late = woken.since(next) + rt.now().since(woken);
+        control.slow.discount(rt.now(), late, &mut vitals);
         control.keep_ledger(&vitals).await;
         if !control.shared.import.read_only {
             control.look_at_disks(&vitals).await;
@@ -289,6 +333,17 @@ async fn watch(control: Weak<Control>, rt: forebay_runtime::Rt) {
         }
         control.slow.looking.set(false);
         control.turnstile.changed();
+    }
+}
+
+impl SlowDisks {
+    /// Takes from what disks have had requests waiting the time in which the daemon stood still; `late` is by how much the watch came late.
+    fn discount(&self, now: Nanos, late: u64, vitals: &mut [Vitals]) {
+        if late > PERIOD.as_nanos() as u64 && !active(Bug::StandstillCounts) {
+            self.standstills.borrow_mut().note(now, late);
+        }
+        let standstills = self.standstills.borrow();
+        vitals.iter_mut().for_each(|vitals| vitals.waits = standstills.moved(now, vitals.waits));
     }
 }
 
@@ -325,6 +380,29 @@ mod tests {
         let served =
             served.map(|(count, each)| Served { count, nanos: count * each * 1000, ..Served::default() });
         Vitals { served, ..Vitals::default() }
+    }
+
+    #[test]
+    fn time_in_which_the_daemon_stood_still_is_no_disks() {
+        let second = 1_000_000_000;
+        let mut still = Standstills::default();
+        assert_eq!(still.moved(Nanos(100 * second), 30 * second), 30 * second);
+        still.note(Nanos(90 * second), 60 * second);
+        let cases = [
+            // The request began before it, in it, and after it.
+            (75, 15),
+            (65, 10),
+            (30, 10),
+            (5, 5),
+            (10, 10),
+        ];
+        for (waits, moved) in cases {
+            assert_eq!(still.moved(Nanos(100 * second), waits * second), moved * second, "{waits}");
+        }
+        still.note(Nanos(96 * second), 2 * second);
+        assert_eq!(still.moved(Nanos(100 * second), 75 * second), 13 * second);
+        (0..STANDSTILLS_MAX).for_each(|_| still.note(Nanos(99 * second), second));
+        assert_eq!(still.0.len(), STANDSTILLS_MAX);
     }
 
     #[test]

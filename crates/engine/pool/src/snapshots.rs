@@ -9,12 +9,13 @@ use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{SnapshotChange, SnapshotInfo, VolumeInfo};
+use crate::steps::Steps;
 use crate::{Engine, find_pool};
 use forebay_base::Id;
 use forebay_runtime::Rt;
 use futures_util::future::join_all;
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
 
@@ -182,8 +183,10 @@ impl Control {
                 let own = own.to_string();
                 let look = move |shard: Rc<Shard>| async move {
                     let volume = shard.volume(place.id)?;
-                    let snapshots = shard.snapshots_of(volume.number());
-                    let found = snapshots.iter().find(|snapshot| snapshot.record.borrow().name == own);
+                    let snapshots = shard.snapshots.borrow();
+                    let is_it =
+                        |snapshot: &&Rc<Snapshot>| snapshot.is_live() && snapshot.record.borrow().name == own;
+                    let found = snapshots.of_volume(volume.number()).find(is_it);
                     found.map(|snapshot| snapshot.record.borrow().id)
                 };
                 self.on_shard(place.shard, look).await?.map(|id| Place { shard: place.shard, id })
@@ -373,12 +376,12 @@ impl Control {
         let _turn = self.lineage.lock(0, 0).await;
         self.refuse_while_leaving(&object)?;
         let created = self.rt.wall();
-        let mut orders: Vec<(usize, SealOrder)> = Vec::new();
+        let (mut orders, mut named): (Vec<(usize, SealOrder)>, _) = (Vec::new(), BTreeSet::new());
         for volume in volumes {
             let (_, place) = self.existing(volume)?;
             self.refuse_while_moving(volume)?;
             let own = self.object(&format!("{volume}@{name}"));
-            if orders.iter().any(|(_, order)| order.volume == place.id) {
+            if !named.insert(place.id) {
                 return Err(Error::new(ErrorKind::Conflict, own, "the volume is named twice"));
             }
             if self.find_snapshot(&format!("{volume}@{name}")).await.is_ok() {
@@ -390,6 +393,12 @@ impl Control {
             let order =
                 SealOrder { volume: place.id, snapshot, name, created, scheduled, purpose: Purpose::Keep };
             orders.push((place.shard, order));
+        }
+        for shard in 0..self.shard_count() {
+            let more = orders.iter().filter(|(of, _)| *of == shard).count();
+            if more > 0 {
+                self.check_catalog(&object, shard, more).await?;
+            }
         }
         let ids: Vec<String> = orders.iter().map(|(_, order)| order.snapshot.to_string()).collect();
         let sealed = self.secure_and_seal(&first, orders).await;
@@ -409,9 +418,13 @@ impl Control {
         let mut all = Vec::new();
         for index in 0..self.shard_count() {
             let list = |shard: Rc<Shard>| async move {
-                let mut infos = Vec::new();
-                for volume in shard.live() {
-                    for snapshot in shard.snapshots_of(volume.number()) {
+                let (mut infos, mut from, mut steps) = (Vec::new(), 0, Steps::default());
+                while let Some(volume) = shard.next_dataset(from) {
+                    from = volume.number() + 1;
+                    steps.take(1).await;
+                    let snapshots = if volume.is_live() { shard.snapshots_of(from - 1) } else { Vec::new() };
+                    for snapshot in snapshots {
+                        steps.take(1).await;
                         infos.push(shard.describe(&snapshot).await);
                     }
                 }
@@ -477,6 +490,7 @@ impl Control {
         let place = self.find_snapshot(snapshot).await?;
         self.check_quota(name, 0).await?;
         self.refuse_while_leaving(&object)?;
+        self.check_catalog(&object, place.shard, 1).await?;
         self.check_new_name(name)?;
         if self.names.borrow().contains_key(name) {
             return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
@@ -498,7 +512,7 @@ impl Control {
                 DatasetRecord { created, sync, compression, level, inherits, ..fresh }
             };
             let dataset = shard.clone_snapshot(&snapshot, new).await?;
-            Ok(shard.info(&dataset))
+            Ok(shard.info(&dataset).await)
         });
         let cloned = cloned.await;
         if cloned.is_err() {

@@ -108,7 +108,7 @@ pub struct PoolSpec {
     pub shards: usize,
     /// Bytes of intent log per shard; by default a 32nd of the data space, 4 MiB to 1 GiB.
     pub log_bytes: Option<u64>,
-    /// Take disks that carry another pool's label or a known file system's signature.
+    /// Take disks that are not empty, whatever is on them; never such as are in use.
     pub force: bool,
 }
 

@@ -138,7 +138,7 @@ impl Shard {
             size: record.size,
             block_size: 1 << record.block_shift,
             mapped: (dataset.tree.borrow().mapped().blocks as u64) << record.block_shift,
-            snapshots: self.snapshots_of(record.number).len() as u32,
+            snapshots: self.count_snapshots(record.number),
             deleted: record.deleted,
             // The coordinator knows.
             purge: WallTime(0),
@@ -232,7 +232,7 @@ impl Control {
             let record = dataset.record.borrow().clone();
             let (state, deleted) = (DatasetState::Live, WallTime(0));
             shard.put_all(vec![DatasetRecord { state, deleted, name: own, ..record }]).await?;
-            Ok(shard.info(&dataset))
+            Ok(shard.info(&dataset).await)
         });
         let restored = restored.await;
         if restored.is_err() {

@@ -14,8 +14,8 @@ use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
 use forebay_qos::{Task, Work};
 use forebay_raid::DiskSet;
-use forebay_space::{ChunkId, ChunkKind};
-use std::ops::{AddAssign, Range};
+use forebay_space::{Chunk, ChunkId, ChunkKind};
+use std::ops::{AddAssign, ControlFlow, Range};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -52,13 +52,14 @@ impl AddAssign for Part {
 impl Shard {
     /// Closes the next chunks from number `from` on that have something to discard; gives them, and the number after them.
     async fn close_for_trim(self: &Rc<Self>, from: u32) -> (Vec<ChunkId>, u32) {
-        let next: Vec<(ChunkId, bool)> = {
-            let space = self.space.borrow();
-            let later = space.chunks().map(|chunk| &chunk.entry);
-            let later = later.filter(|entry| entry.id.0 >= from && entry.kind != ChunkKind::Log);
-            let some = later.filter(|entry| !self.unused(entry.id).is_empty());
-            some.map(|entry| (entry.id, entry.kind == ChunkKind::Node)).take(CHUNKS).collect()
+        let mut next: Vec<(ChunkId, bool)> = Vec::with_capacity(CHUNKS);
+        let visit = |Chunk { entry, .. }: &Chunk| {
+            if entry.kind != ChunkKind::Log && !self.unused(entry.id).is_empty() {
+                next.push((entry.id, entry.kind == ChunkKind::Node));
+            }
+            if next.len() < CHUNKS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
+        self.visit_chunks(ChunkId(from), visit).await;
         let end = next.last().map_or(u32::MAX, |(last, _)| last.0 + 1);
         let mut closed = Vec::with_capacity(next.len());
         for (id, has_nodes) in next {

@@ -21,15 +21,18 @@ use crate::heal::{Round, as_task};
 use crate::reserve::{Claim, Need};
 use crate::shard::Shard;
 use crate::spec::Severity;
+use crate::steps::Steps;
+use crate::tables::chunks_max;
 use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{DiskEntry, DiskLayout, DiskStatus, GroupEntry, Label, UNIT};
 use forebay_log::Ring;
 use forebay_qos::Task;
-use forebay_space::{CLASSES, ChunkEntry, ChunkId, ChunkKind, Lines};
+use forebay_space::{CLASSES, Chunk, ChunkEntry, ChunkId, ChunkKind, Lines};
+use forebay_tree::FANOUT;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
-use std::ops::AddAssign;
+use std::ops::{AddAssign, ControlFlow};
 use std::rc::Rc;
 
 /// What one shard does in a step: few enough that a disk which fails meanwhile need not wait long to be rebuilt.
@@ -86,16 +89,15 @@ impl AddAssign for Share {
 }
 
 impl Shard {
-    fn share(&self, group: u16) -> Share {
+    async fn share(&self, group: u16) -> Share {
         let mut share = Share::default();
-        let space = self.space.borrow();
-        for chunk in space.chunks() {
+        let visit = |chunk: &Chunk| {
             let is_inside = chunk.entry.group == group;
             share.chunks += u64::from(is_inside);
             let busy = u64::from(chunk.busy.ones()) * UNIT;
             match chunk.entry.kind {
                 // What is held for reserved volumes is held elsewhere then.
-                ChunkKind::Data { class } if space.owed(class) > 0 => {
+                ChunkKind::Data { class } if self.space.borrow().owed(class) > 0 => {
                     share.data += if is_inside { u64::from(chunk.entry.units) * UNIT } else { 0 }
                 }
                 ChunkKind::Data { .. } if is_inside => share.data += busy,
@@ -104,7 +106,9 @@ impl Shard {
                 ChunkKind::Log if is_inside => share.log += u64::from(chunk.entry.units) * UNIT,
                 ChunkKind::Node | ChunkKind::Log => {}
             }
-        }
+            ControlFlow::Continue(())
+        };
+        self.visit_chunks(ChunkId(0), visit).await;
         share
     }
 
@@ -129,13 +133,17 @@ impl Shard {
 
     /// Moves some of what is in a group elsewhere, from where the step before ended; how many bytes of blocks.
     async fn vacate_some(self: &Rc<Self>, group: u16) -> (Step, u64) {
-        let closed: BTreeSet<ChunkId> = {
-            let space = self.space.borrow();
-            let of_group = space.chunks().map(|chunk| &chunk.entry).filter(|entry| entry.group == group);
-            of_group.filter(|entry| entry.kind != ChunkKind::Log).map(|entry| entry.id).collect()
+        let mut closed = BTreeSet::new();
+        let visit = |Chunk { entry, .. }: &Chunk| {
+            if entry.group == group && entry.kind != ChunkKind::Log {
+                closed.insert(entry.id);
+            }
+            ControlFlow::Continue(())
         };
+        self.visit_chunks(ChunkId(0), visit).await;
         let (mut bytes, mut nodes, mut leaves, mut pace) = (0, 0, 0, self.pace(Task::Rebuild));
         let (mut number, mut leaf) = self.vacated.get();
+        let mut steps = Steps::default();
         loop {
             let next = self.datasets.borrow().range(number..).next().map(|(_, dataset)| dataset.clone());
             let Some(dataset) = next.filter(|_| !closed.is_empty()) else {
@@ -154,6 +162,7 @@ impl Shard {
                 if is_enough || self.stopping.get() || self.is_suspended() {
                     return (Step::More, bytes);
                 }
+                steps.take(FANOUT as usize).await;
                 let next = dataset.tree.borrow().next_leaf(leaf);
                 let Some(found) = next else { break };
                 let moved = match self
@@ -250,7 +259,7 @@ impl Control {
 
     async fn shares(&self, group: u16) -> Result<Vec<Share>, Error> {
         let shares = (0..self.shard_count())
-            .map(|index| self.on_shard(index, move |shard| async move { shard.share(group) }));
+            .map(|index| self.on_shard(index, move |shard| async move { shard.share(group).await }));
         join_all(shares).await.into_iter().collect()
     }
 
@@ -415,18 +424,29 @@ impl Control {
             // The healer of slots has the log in two places, too.
             let _turn = self.slots_turn().await;
             let look = move |shard: Rc<Shard>| async move {
-                (shard.share(group).log, shard.log.borrow().successor.is_some())
+                let room = chunks_max().saturating_sub(shard.space.borrow().table_len());
+                (shard.share(group).await.log, shard.log.borrow().successor.is_some(), room)
             };
             let chunks = match self.on_shard(index, look).await? {
-                (0, _) => continue,
-                (_, true) => Vec::new(),
-                (bytes, false) => {
+                (0, ..) => continue,
+                (_, true, _) => Vec::new(),
+                (bytes, false, room) => {
                     let taken = self.slots.borrow_mut().take_ring(bytes, |total| self.reserve(total));
                     let Some(taken) = taken else {
                         let why =
                             "no other group has room for the log; add disks or a group, or delete volumes";
                         return Ok(Some(why.into()));
                     };
+                    // For a while the table lists both logs; half of what it has left is for nodes.
+                    if taken.len() > room / 2 {
+                        taken.iter().for_each(|chunk| self.slots.borrow_mut().release(chunk));
+                        let why = format!(
+                            "the chunk table of shard {index} has no room for the {} chunks of its log beside those that it has; \
+                             delete volumes or snapshots",
+                            taken.len()
+                        );
+                        return Ok(Some(why));
+                    }
                     self.shared.note_crowds(&self.slots.borrow());
                     taken
                 }

@@ -9,13 +9,18 @@ use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::signal::Pass;
 use crate::spec::{Extent, SyncPolicy};
+use crate::steps::Steps;
 use forebay_base::planted::{Bug, active};
 use forebay_runtime::{Buf, Completion};
 use forebay_tree::{FANOUT, Found};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// The longest read or write in bytes.
 pub const IO_BYTES_MAX: usize = 32 << 20;
+/// Blocks that one question for extents looks at, holes between leaves apart: 512 MiB of 8 KiB blocks. Where their leaves have to be read, a disk
+/// that turns takes a second for them; whoever asks for more gets that much, and asks again.
+const EXTENT_BLOCKS_MAX: u64 = 64 << 10;
 
 /// A volume in the pool and on the shard where it is. Every operation is as that of [`crate::Volume`]; once the volume has moved, or
 /// is there no longer, it is `Gone`.
@@ -180,7 +185,7 @@ impl LocalVolume {
         self.extents(at, len, extents_max, Reader::Client).await
     }
 
-    /// The same for any reader.
+    /// The same for any reader. The answer ends early after [`EXTENT_BLOCKS_MAX`].
     pub async fn extents(
         &self,
         at: u64,
@@ -194,27 +199,39 @@ impl LocalVolume {
         }
         let block_bytes = u64::from(self.block_size());
         let (mut block, last) = self.blocks(at, len);
-        let mut extents: Vec<Extent> = Vec::new();
-        let mut position = at;
-        while block <= last {
+        let (mut extents, mut position): (Vec<Extent>, u64) = (Vec::new(), at);
+        let (mut looked, mut steps) = (0, Steps::default());
+        while block <= last && looked < EXTENT_BLOCKS_MAX {
+            steps.take(FANOUT as usize).await;
             // Empty leaves are passed over at a stride; what is only in memory counts as data.
             let leaf = self.dataset.tree.borrow().next_leaf(block / FANOUT);
             let next = leaf.map_or(last + 1, |leaf| (leaf * FANOUT).clamp(block, last + 1));
             let next = self.dataset.first_newer(block, next).unwrap_or(next);
-            let (mapped, until) = if next > block {
-                (false, next)
+            let mut runs = if next > block {
+                vec![(next - block, false)]
             } else {
-                (self.shard.is_mapped(&self.dataset, block, reader).await?, block + 1)
+                let end = ((block / FANOUT + 1) * FANOUT).min(last + 1);
+                let runs = self.shard.runs_in_memory(&self.dataset, block..end);
+                looked += runs.iter().map(|(count, _)| count).sum::<u64>();
+                runs
             };
-            let end = (until * block_bytes).min(at + len);
-            let full = extents.len() == extents_max;
-            match extents.last_mut() {
-                Some(extent) if extent.mapped == mapped => extent.len += end - position,
-                _ if full => break,
-                _ => extents.push(Extent { len: end - position, mapped }),
+            if runs.is_empty() {
+                // Its leaf is in memory then.
+                let is_mapped = self.shard.locate_mapped(&self.dataset, block, reader).await?;
+                runs.push((1, is_mapped));
+                looked += 1;
             }
-            position = end;
-            block = until;
+            for (count, mapped) in runs {
+                let end = ((block + count) * block_bytes).min(at + len);
+                let full = extents.len() == extents_max;
+                match extents.last_mut() {
+                    Some(extent) if extent.mapped == mapped => extent.len += end - position,
+                    _ if full => return Ok(extents),
+                    _ => extents.push(Extent { len: end - position, mapped }),
+                }
+                position = end;
+                block += count;
+            }
         }
         Ok(extents)
     }
@@ -246,16 +263,30 @@ impl Shard {
         done.await
     }
 
-    async fn is_mapped(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<bool, IoError> {
-        if dataset.newest(block, true).is_some() {
-            return Ok(true);
+    /// How many of these blocks of one leaf hold data, and how many that follow do not, and so on: up to the first of which only a
+    /// disk knows.
+    fn runs_in_memory(&self, dataset: &Dataset, blocks: Range<u64>) -> Vec<(u64, bool)> {
+        let tree = dataset.tree.borrow();
+        let has_newer = dataset.has_newer(blocks.start, blocks.end);
+        let mut runs: Vec<(u64, bool)> = Vec::new();
+        let mut add = |mapped| match runs.last_mut() {
+            Some((count, last)) if *last == mapped => *count += 1,
+            _ => runs.push((1, mapped)),
+        };
+        match tree.loaded(blocks.start, blocks.end - blocks.start).filter(|_| !has_newer) {
+            Some(ptrs) => ptrs.for_each(|ptr| add(!ptr.is_hole())),
+            None => {
+                for block in blocks {
+                    match tree.lookup(block) {
+                        _ if has_newer && dataset.newest(block, true).is_some() => add(true),
+                        Found::Hole => add(false),
+                        Found::At(_) => add(true),
+                        Found::Unloaded { .. } => break,
+                    }
+                }
+            }
         }
-        match dataset.tree.borrow().lookup(block) {
-            Found::Hole => return Ok(false),
-            Found::At(_) => return Ok(true),
-            Found::Unloaded { .. } => {}
-        }
-        self.locate_mapped(dataset, block, reader).await
+        runs
     }
 }
 

@@ -9,6 +9,7 @@ use crate::record::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
 use crate::reserve::{Claim, Refusal};
 use crate::shard::Shard;
 use crate::spec::{Setting, Severity, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec};
+use crate::steps::Steps;
 use crate::tables::DATASETS_MAX;
 use crate::volume::LocalVolume;
 use forebay_base::planted::{Bug, active};
@@ -65,9 +66,10 @@ pub(crate) fn check_size(object: &str, size: u64, block_size: u32) -> Result<(),
 }
 
 impl Shard {
-    pub(crate) fn info(&self, dataset: &Dataset) -> VolumeInfo {
+    pub(crate) async fn info(&self, dataset: &Dataset) -> VolumeInfo {
+        let staged = dataset.blocks_staged().await;
         let (record, tree) = (dataset.record.borrow(), dataset.tree.borrow().mapped());
-        let (staged, shift) = (dataset.blocks_staged(), record.block_shift);
+        let shift = record.block_shift;
         let mapped = (tree.blocks as u64 + staged) << shift;
         let (project, sources) = self.project_info(dataset);
         let (project, project_id) = project.unzip();
@@ -99,7 +101,7 @@ impl Shard {
             used: if record.format == VolumeFormat::EagerZeroedThick { record.size } else { mapped },
             created: record.created,
             origin: self.origin_of(dataset),
-            snapshots: self.snapshots_of(record.number).len() as u32,
+            snapshots: self.count_snapshots(record.number),
             snapshot_bytes: None,
             schedule: dataset.schedule(),
         }
@@ -113,7 +115,7 @@ impl Shard {
         // Until the record is applied the number is taken by nothing else.
         let number = self.new_number()?;
         let result = self.put_new(DatasetRecord { number, ..record }, tree).await;
-        self.numbers.borrow_mut().remove(&number);
+        self.numbers.borrow_mut().let_go(number);
         result?;
         self.datasets.borrow().get(&number).cloned().ok_or(IoError::Gone)
     }
@@ -150,7 +152,9 @@ impl Control {
             }
             IoError::ReadOnly => (ErrorKind::Conflict, "Export the pool and import it without --read-only"),
             IoError::Gone => (ErrorKind::NotFound, ""),
-            IoError::OutOfRange | IoError::Corrupt | IoError::Io => (ErrorKind::Io, "See the pool's events"),
+            IoError::OutOfRange | IoError::Corrupt | IoError::Io | IoError::Cancelled => {
+                (ErrorKind::Io, "See the pool's events")
+            }
         };
         Error::new(kind, self.object(name), error.to_string()).remedy(remedy)
     }
@@ -183,12 +187,13 @@ impl Control {
             _ => Some(self.lineage.lock(0, 0).await),
         };
         self.check_quota(&spec.name, if spec.format == VolumeFormat::Thin { 0 } else { spec.size }).await?;
+        let shard = self.shard_for_volume(&object)?;
+        self.check_catalog(&object, shard, 1).await?;
         self.check_new_name(&spec.name)?;
         if self.names.borrow().contains_key(&spec.name) {
             return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
                 .remedy("Choose another name"));
         }
-        let shard = self.shard_for_volume(&object)?;
         let id = Id::from_random(self.rt.random(), self.rt.random());
         // The name is taken from here on, so that two requests cannot both have it.
         self.names.borrow_mut().insert(spec.name.clone(), Place { shard, id });
@@ -211,7 +216,7 @@ impl Control {
         let create = move |shard: Rc<Shard>| async move {
             let _pledge = shard.secure_new(format, shift, size).await?;
             let dataset = shard.create_dataset(record, None).await.map_err(Refusal::Failed)?;
-            Ok(shard.info(&dataset))
+            Ok(shard.info(&dataset).await)
         };
         let created = self.on_shard(shard, create).await;
         let why = format!("it cannot be made {}", format.name());
@@ -246,7 +251,15 @@ impl Control {
         let mut all = Vec::new();
         for index in 0..self.shard_count() {
             let list = |shard: Rc<Shard>| async move {
-                shard.live().iter().map(|dataset| shard.info(dataset)).collect::<Vec<_>>()
+                let (mut infos, mut from, mut steps) = (Vec::new(), 0, Steps::default());
+                while let Some(dataset) = shard.next_dataset(from) {
+                    from = dataset.number() + 1;
+                    steps.take(1 + shard.count_snapshots(dataset.number()) as usize).await;
+                    if dataset.is_live() {
+                        infos.push(shard.info(&dataset).await);
+                    }
+                }
+                infos
             };
             all.extend(self.on_shard(index, list).await?);
         }
@@ -263,8 +276,7 @@ impl Control {
     {
         let (name, place) = self.existing(name)?;
         let result = self.on_shard(place.shard, move |shard| async move {
-            let dataset = shard.live().into_iter().find(|dataset| dataset.id() == place.id);
-            match dataset {
+            match shard.volume(place.id) {
                 Some(dataset) => work(shard, dataset).await,
                 None => Err(IoError::Gone),
             }
@@ -274,7 +286,7 @@ impl Control {
 
     /// What there is to say of a volume without counting anything.
     pub async fn volume_brief(&self, name: &str) -> Result<VolumeInfo, Error> {
-        self.on_volume(name, |shard, dataset| async move { Ok(shard.info(&dataset)) }).await
+        self.on_volume(name, |shard, dataset| async move { Ok(shard.info(&dataset).await) }).await
     }
 
     pub async fn volume_info(&self, name: &str) -> Result<VolumeInfo, Error> {
@@ -284,7 +296,7 @@ impl Control {
                 let kept = shard.kept_by(&snapshot).await.ok();
                 bytes = bytes.zip(kept).map(|(bytes, kept)| bytes + kept.all);
             }
-            Ok(VolumeInfo { snapshot_bytes: bytes, ..shard.info(&dataset) })
+            Ok(VolumeInfo { snapshot_bytes: bytes, ..shard.info(&dataset).await })
         })
         .await
     }
@@ -320,7 +332,7 @@ impl Control {
                 // What was acknowledged on other terms until then is durable when the change is.
                 shard.flush_queued().await?;
             }
-            Ok(shard.info(&dataset))
+            Ok(shard.info(&dataset).await)
         };
         let info = self.on_volume(name, set).await?;
         if !is_promise {

@@ -437,10 +437,8 @@ impl Array {
         let is_out = |disk: &u16| {
             disks.contains(*disk) && self.known(*disk).is_some_and(|known| known.health.is_failed())
         };
-        if !active(Bug::FlushForgetsFailedDisk) {
-            for disk in (0..DISKS_MAX as u16).filter(is_out) {
-                (self.failed)(disk).await;
-            }
+        for disk in (0..DISKS_MAX as u16).filter(is_out) {
+            (self.failed)(disk).await;
         }
         if self.is_lost() { Err(ArrayError::Io) } else { Ok(()) }
     }
@@ -449,6 +447,9 @@ impl Array {
         if let Some(known) = self.known(disk) {
             if error.kind.is_of_device() {
                 known.health.failed_write();
+            }
+            if error.kind == DiskErrorKind::Shrunk {
+                known.health.shrink();
             }
             known.health.fail();
         }
@@ -484,7 +485,6 @@ impl Array {
                     member.health.repaired();
                     repaired += 1;
                 }
-                Err(_) if active(Bug::RepairErrorIgnored) => {}
                 Err(error) => {
                     self.fail(slot.disk, error);
                     (self.failed)(slot.disk).await;

@@ -168,11 +168,6 @@ impl Space {
         self.chunks.in_order()
     }
 
-    /// The chunks from a number on, in order.
-    pub fn chunks_from(&self, id: ChunkId) -> impl Iterator<Item = &Chunk> {
-        self.chunks.from(id)
-    }
-
     /// Says that no fresh chunk is to be had; lasts until one is inserted or space is released.
     pub fn declare_scarce(&mut self) {
         self.scarce = true;
@@ -306,11 +301,6 @@ impl Space {
 
     pub(crate) fn is_leaving(&self, id: ChunkId) -> bool {
         self.leaving.contains(&id)
-    }
-
-    /// What was allocated and applied since the last checkpoint that is durable.
-    pub(crate) fn allocated_runs(&self) -> impl Iterator<Item = (Addr, u32)> {
-        self.current.allocated.iter().chain(&self.frozen.allocated).map(|run| (run.addr, run.units))
     }
 
     /// What was freed and is not to be used again yet.

@@ -84,6 +84,11 @@ impl Space {
         free * 4 >= units
     }
 
+    /// Free units in chunks of data.
+    pub fn units_free(&self) -> u64 {
+        self.free_of(|kind| matches!(kind, ChunkKind::Data { .. })).0
+    }
+
     /// Free units, and all, of chunks of these kinds.
     pub(crate) fn free_of(&self, which: impl Fn(ChunkKind) -> bool) -> (u64, u64) {
         let chunks = self.chunks.values().filter(|chunk| which(chunk.entry.kind));

@@ -47,7 +47,7 @@ impl Chunks {
         self.order.iter().map(|id| &self.by_id[id])
     }
 
-    /// Those from a number on, in the order of their numbers.
+    /// Those from a number on, in order.
     pub fn from(&self, id: ChunkId) -> impl Iterator<Item = &Chunk> {
         self.order.range(id..).map(|id| &self.by_id[id])
     }

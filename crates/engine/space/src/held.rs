@@ -27,13 +27,15 @@ pub(crate) struct Held {
     owed: u64,
     frozen: u64,
     durable: u64,
+    /// Places that somebody is about to be owed: nothing durable says so, and what is taken back is held no longer at once.
+    pledged: u64,
     /// Free places, less those that what is being moved will take; nothing when they have to be counted.
     free: Cell<Option<i64>>,
 }
 
 impl Held {
     fn places(&self) -> u64 {
-        self.owed.max(self.frozen).max(self.durable)
+        self.owed.max(self.frozen).max(self.durable) + self.pledged
     }
 }
 
@@ -46,15 +48,16 @@ fn class_of(kind: ChunkKind) -> Option<usize> {
 }
 
 impl Space {
-    /// Sets how many places of a class are owed, and how many nodes beside those that follow from them.
-    pub fn set_owed(&mut self, class: u8, places: u64) {
+    /// Sets how many places of a class are owed, and how many somebody is about to be owed.
+    pub fn set_owed(&mut self, class: u8, owed: u64, pledged: u64) {
         let held = &mut self.held[usize::from(class)];
-        if held.places() == 0 && places > 0 {
+        if held.places() == 0 && owed + pledged > 0 {
             held.free.set(None);
             // Whoever fills holes of other classes does so no longer.
             self.forget_holes();
         }
-        self.held[usize::from(class)].owed = places;
+        let held = &mut self.held[usize::from(class)];
+        (held.owed, held.pledged) = (owed, pledged);
     }
 
     /// Changes what is owed by the difference of what one volume was owed and is.
@@ -75,7 +78,7 @@ impl Space {
 
     /// Whether more is held than is owed: a checkpoint changes that.
     pub fn is_easing(&self) -> bool {
-        self.held.iter().any(|held| held.places() > held.owed)
+        self.held.iter().any(|held| held.places() > held.owed + held.pledged)
     }
 
     /// Nodes that must stay free for blocks that are owed a place.
@@ -253,7 +256,7 @@ mod tests {
     fn what_is_owed_is_not_spare_and_comes_back_with_a_checkpoint() {
         let mut space = space(&[(1, 64), (0, 64)]);
         assert_eq!(space.spare(1), u64::MAX, "nothing is owed");
-        space.set_owed(1, 30);
+        space.set_owed(1, 30, 0);
         assert_eq!((space.spare(1), space.lacking(1), space.spare(0)), (2, 0, u64::MAX));
         let kind = ChunkKind::Data { class: 1 };
         let (first, _) = space.allocate_run(kind, 2, 2).expect("room");
@@ -275,23 +278,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_pledged_and_taken_back_is_held_no_longer_whatever_checkpoint_came_between() {
+        let mut space = space(&[(1, 64)]);
+        space.set_owed(1, 2, 20);
+        assert_eq!((space.spare(1), space.lacking(1)), (10, 0));
+        space.freeze();
+        space.seal();
+        space.release();
+        assert!(!space.is_easing());
+        space.set_owed(1, 2, 0);
+        assert_eq!((space.spare(1), space.owed(1)), (30, 2));
+    }
+
+    #[test]
     fn small_blocks_stay_out_of_chunks_that_are_held() {
         let mut space = space(&[(3, 64)]);
         space.declare_scarce();
         let small = ChunkKind::Data { class: 0 };
         let hole = space.allocate(small, 1).expect("a hole of another class");
         space.give_back(&ptr(hole, 1));
-        space.set_owed(3, 8);
+        space.set_owed(3, 8, 0);
         assert!(space.allocate(small, 1).is_err());
         assert_eq!((space.spare(3), space.lacking(3)), (0, 0));
-        space.set_owed(3, 9);
+        space.set_owed(3, 9, 0);
         assert_eq!(space.lacking(3), 1);
     }
 
     #[test]
     fn an_empty_chunk_stays_while_it_is_held_and_one_that_is_emptied_counts_against_the_others() {
         let mut space = space(&[(1, 64), (1, 64), (1, 64)]);
-        space.set_owed(1, 40);
+        space.set_owed(1, 40, 0);
         let all: Vec<ChunkId> = (1..=3).map(ChunkId).collect();
         assert_eq!(space.may_leave(all.clone()), [ChunkId(1)]);
         let kind = ChunkKind::Data { class: 1 };

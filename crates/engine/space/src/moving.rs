@@ -39,16 +39,15 @@ impl Space {
         !self.moving.is_empty()
     }
 
-    /// Whether everything in a chunk that was ever promised has been written or given back, and is part of the last checkpoint.
+    /// Whether everything in a chunk that was ever promised has been written or given back, and is part of the last checkpoint. A chunk of
+    /// which the running checkpoint frees something is not settled until that is durable: what it freed is busy, and stored no more.
     pub fn is_settled(&self, id: ChunkId) -> bool {
-        let Some(chunk) = self.chunk(id) else { return false };
-        let fresh = self.allocated_runs().any(|(addr, _)| addr.chunk() == id);
-        // What the checkpoint freed is busy until it is durable, and was written.
-        let mut known = chunk.stored.clone();
-        self.freed_runs().filter(|(addr, _)| addr.chunk() == id).for_each(|(addr, units)| {
-            known.set(addr.unit(), units);
-        });
-        chunk.unknown || (!fresh && known == chunk.busy)
+        self.chunk(id).is_some_and(|chunk| chunk.unknown || chunk.stored == chunk.busy)
+    }
+
+    /// The chunks from a number on, in order.
+    pub fn chunks_from(&self, id: ChunkId) -> impl Iterator<Item = &Chunk> {
+        self.chunks.from(id)
     }
 
     /// The bytes of each of a chunk's slots that hold something, for cells of `cell` bytes where it has parity.

@@ -334,12 +334,12 @@ fn what_the_disks_hold_is_not_overwritten_unasked() {
         let words = [&["pool", "create", "small", "--layout", "single", "tiny"], more].concat();
         place.run(&words).expect(2).says("try:");
     }
-    // The least of an ext4 file system: its magic number.
+    // The least of an ext2 file system: its magic number.
     let path = place.disk("foreign", 256 << 20);
     std::fs::File::options().write(true).open(&path).unwrap().write_all_at(&[0x53, 0xef], 1080).unwrap();
     for more in [&[][..], &["--dry-run"]] {
         let words = [&["pool", "create", "small", "--layout", "single", "foreign"], more].concat();
-        place.run(&words).expect(5).says("ext4");
+        place.run(&words).expect(5).says("ext2");
     }
     daemon.stop();
 }

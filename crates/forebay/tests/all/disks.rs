@@ -138,12 +138,14 @@ fn disks_are_replaced_taken_out_and_back_added_and_removed() {
     assert_eq!(sorted(disks(&place, "online")), ["a", "c", "e", "f"]);
 
     // One more, and one less. What left may serve another pool: the next start must not look at it.
-    place.run(&["pool", "add", "tank", "b"]).expect(0);
+    // A file that served is not empty.
+    place.run(&["pool", "add", "tank", "b"]).expect(5).says("data");
+    place.run(&["pool", "add", "tank", "b", "--force"]).expect(0);
     place.run(&["disk", "remove", "tank/a", "--yes", "--dry-run"]).expect(0);
     place.run(&["disk", "remove", "tank/a", "--yes"]).expect(0);
     assert_eq!(sorted(disks(&place, "online")), ["b", "c", "e", "f"]);
     assert_eq!(sorted(remembered(&place)), ["b", "c", "e", "f"]);
-    place.run(&["pool", "create", "other", "--layout", "single", "a"]).expect(0);
+    place.run(&["pool", "create", "other", "--layout", "single", "a", "--force"]).expect(0);
     check(&daemon, 2);
     daemon.kill();
     let daemon = Daemon::start(&place);
@@ -314,11 +316,11 @@ fn a_group_leaves_under_a_client_and_over_a_kill_and_its_disks_are_free() {
     place.run(&["pool", "remove", "tank", "--group", "1"]).expect(5).says("--yes");
     assert_eq!(disks(&place, "online").len(), 6);
 
-    // What is small may go, and its disks are blank.
+    // What is small may go, and its disks may be used elsewhere.
     let told = place.run(&["pool", "remove", "tank", "--group", "1", "--yes"]).expect(0).out;
     assert!(told.contains("Group tank/1 has left its pool"), "{told}");
     assert_eq!(remembered(&place), ["a", "b", "c"]);
-    place.run(&["pool", "create", "other", "--layout", "single", "tiny1"]).expect(0);
+    place.run(&["pool", "create", "other", "--layout", "single", "tiny1", "--force"]).expect(0);
     check(&daemon, 1);
 
     // The first group, and with it the log, the nodes and the blocks.
@@ -346,7 +348,7 @@ fn a_group_leaves_under_a_client_and_over_a_kill_and_its_disks_are_free() {
     fs::remove_file(place.path().join("e")).unwrap();
     let daemon = Daemon::start(&place);
     check(&daemon, 3);
-    place.run(&["pool", "add", "tank", "--layout", "2+1", "a", "b", "c"]).expect(0);
+    place.run(&["pool", "add", "tank", "--layout", "2+1", "a", "b", "c", "--force"]).expect(0);
     let status = place.run(&["pool", "status", "tank", "--json"]).expect(6).out;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let group = &status["items"][0]["status"]["groups"][0];

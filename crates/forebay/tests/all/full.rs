@@ -105,3 +105,51 @@ fn a_full_pool_loses_nothing_and_recovers() {
     daemon.stop();
     place.run(&["check", "--offline", &disk]).expect(0);
 }
+
+/// Goal: a reservation that does not fit is refused and takes nothing: writes to other volumes of the nearly empty pool go on at once.
+/// Method: two volumes are overwritten after each of the ways to be refused, also after a restart.
+#[test]
+fn a_refused_reservation_starves_no_volume() {
+    const IMAGE: u64 = 2048;
+    let place = Place::new();
+    let mut daemon = Daemon::start(&place);
+    let disks = ["a", "b"].map(|name| place.disk(name, 1 << 30));
+    place.run(&["pool", "create", "tank", "--layout", "mirror", &disks[0], &disks[1]]).expect(0);
+    for name in ["tank/v", "tank/u"] {
+        place.run(&["volume", "create", name, "--size", "1G"]).expect(0);
+    }
+    let mut stamp = 0;
+    let mut overwrite = |daemon: &Daemon, after: &str| {
+        stamp += 1;
+        for name in ["tank/v", "tank/u"] {
+            let mut nbd = Nbd::open(&daemon.nbd, name);
+            for first in (0..IMAGE).step_by(16) {
+                let data: Vec<u8> = (first..first + 16).flat_map(|block| content(stamp, block)).collect();
+                assert_eq!(nbd.try_write(first * BLOCK, &data), 0, "{name}, block {first}, after {after}");
+            }
+            nbd.flush();
+            let read = nbd.read(5 * BLOCK, BLOCK as usize);
+            assert!(read == content(stamp, 5), "{name} after {after}");
+        }
+    };
+    overwrite(&daemon, "creation");
+    place.run(&["volume", "create", "tank/grown", "--size", "100G"]).expect(0);
+    let refused: [&[&str]; 4] = [
+        &["volume", "create", "tank/big", "--size", "100G", "--format", "zeroedthick"],
+        &["volume", "convert", "tank/grown", "--format", "zeroedthick"],
+        &["volume", "create", "tank/big", "--size", "100G", "--format", "eagerzeroedthick"],
+        &["volume", "convert", "tank/grown", "--format", "eagerzeroedthick"],
+    ];
+    for words in refused {
+        let finished = place.run(words);
+        assert!(finished.code != Some(0), "{words:?} was not refused");
+        finished.says("not free");
+        overwrite(&daemon, &words.join(" "));
+    }
+    place.run(&["volume", "create", "tank/big", "--size", "100G", "--format", "zeroedthick", "--dry-run"]);
+    overwrite(&daemon, "a dry run");
+    daemon.stop();
+    daemon = Daemon::start(&place);
+    overwrite(&daemon, "a restart");
+    daemon.stop();
+}

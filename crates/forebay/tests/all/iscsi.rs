@@ -5,21 +5,22 @@
 
 use crate::common::{Daemon, Nbd, PATIENCE, Place};
 use forebay_iscsi::initiator::{Event, Login, LoginError, ScsiRequest, Session, Wanted};
-use forebay_iscsi::{CHALLENGE_LEN, Challenge, Credentials, Parameters, Purpose, Secret};
+use forebay_iscsi::pdu::LoginRequest;
+use forebay_iscsi::{CHALLENGE_LEN, Challenge, Credentials, Output, Parameters, Purpose, Secret};
 use forebay_runtime::{Arena, Buf};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 const TANK: &str = "iqn.2026-11.io.forebay:tank";
-const ESX1: &str = "iqn.1998-01.com.vmware:esx1";
+pub const ESX1: &str = "iqn.1998-01.com.vmware:esx1";
 const ESX2: &str = "iqn.1998-01.com.vmware:esx2";
 
 fn join(parts: &[Buf]) -> Vec<u8> {
     parts.iter().flat_map(|part| part.iter().copied()).collect()
 }
 
-fn wanted(initiator: &str) -> Wanted {
+pub fn wanted(initiator: &str) -> Wanted {
     Wanted {
         initiator: initiator.into(),
         purpose: Purpose::Normal { target: TANK.into() },
@@ -36,14 +37,14 @@ fn credentials(user: &str, secret: &str) -> Credentials {
     Credentials { user: user.into(), secret: Secret::new(secret).expect("a secret of valid length") }
 }
 
-struct Initiator {
-    stream: TcpStream,
-    session: Session,
-    arena: Arena,
+pub struct Initiator {
+    pub stream: TcpStream,
+    pub session: Session,
+    pub arena: Arena,
 }
 
 impl Initiator {
-    fn log_in(portal: &str, wanted: Wanted) -> Result<Initiator, LoginError> {
+    pub fn log_in(portal: &str, wanted: Wanted) -> Result<Initiator, LoginError> {
         let mut stream = TcpStream::connect(portal).expect("the daemon listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
         let (arena, mut login) = (Arena::new(), Login::new(wanted));
@@ -61,12 +62,12 @@ impl Initiator {
     }
 
     /// Logs in by name alone.
-    fn named(portal: &str, name: &str) -> Initiator {
+    pub fn named(portal: &str, name: &str) -> Initiator {
         Initiator::log_in(portal, wanted(name)).unwrap_or_else(|error| panic!("{name}: {error:?}"))
     }
 
     /// The next event; `None` when the daemon has hung up.
-    fn event(&mut self) -> Option<Event> {
+    pub fn event(&mut self) -> Option<Event> {
         let mut bytes = vec![0; 64 << 10];
         loop {
             if let Some(event) = self.session.poll_event() {
@@ -86,7 +87,7 @@ impl Initiator {
     }
 
     /// What REPORT LUNS says.
-    fn luns(&mut self) -> Vec<u16> {
+    pub fn luns(&mut self) -> Vec<u16> {
         let mut cdb = [0; 16];
         (cdb[0], cdb[8]) = (0xa0, 16);
         let request = ScsiRequest { cdb, expected_in: 4096, ..ScsiRequest::default() };
@@ -101,7 +102,7 @@ impl Initiator {
     }
 
     /// Carries out a command for LUN 0: the status, the sense data, and what was read.
-    fn execute(&mut self, cdb: &[u8], expected_in: u32, data: &[u8]) -> (u8, Vec<u8>, Vec<u8>) {
+    pub fn execute(&mut self, cdb: &[u8], expected_in: u32, data: &[u8]) -> (u8, Vec<u8>, Vec<u8>) {
         let mut request = ScsiRequest { expected_in, ..ScsiRequest::default() };
         request.cdb[..cdb.len()].copy_from_slice(cdb);
         if !data.is_empty() {
@@ -116,7 +117,7 @@ impl Initiator {
     }
 
     /// Reads until the daemon has hung up.
-    fn wait_for_end(mut self) {
+    pub fn wait_for_end(mut self) {
         while self.event().is_some() {}
     }
 }
@@ -129,7 +130,7 @@ fn refused(portal: &str, wanted: Wanted) {
     }
 }
 
-fn sessions(place: &Place) -> Vec<serde_json::Value> {
+pub fn sessions(place: &Place) -> Vec<serde_json::Value> {
     place.json(&["session", "list"])["items"].as_array().expect("a list").clone()
 }
 
@@ -442,6 +443,63 @@ fn who_has_a_secret_must_know_it() {
     }
     place.run(&["host", "set", "esx1", "--no-chap"]).expect(0);
     Initiator::named(portal, ESX1);
+    daemon.stop();
+}
+
+/// Goal: one request of an initiator that has shown nothing ended the daemon: unknown keys, each answered with more bytes than it had.
+/// It is refused under every name, and the daemon goes on.
+#[test]
+fn a_login_that_asks_for_too_many_keys_does_not_end_the_daemon() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    tank(&place);
+    let mut path = Initiator::named(&daemon.iscsi[0], ESX1);
+    for (initiator, purpose) in
+        [(ESX1, format!("SessionType=Normal\0TargetName={TANK}\0")), (ESX2, "SessionType=Discovery\0".into())]
+    {
+        let mut text = format!("InitiatorName={initiator}\0{purpose}").into_bytes();
+        while text.len() < 8000 {
+            text.extend(b"x=\0");
+        }
+        let (arena, mut output) = (Arena::new(), Output::new(false, false));
+        let header = LoginRequest { flags: 1, isid: [9; 6], ..LoginRequest::default() };
+        output.bytes(header.encode().immediate(), &text);
+        let mut stream = TcpStream::connect(&daemon.iscsi[1]).expect("the daemon listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        stream.write_all(&join(&output.take_batch(&arena))).expect("the daemon reads");
+        let mut answer = [0; 48];
+        stream.read_exact(&mut answer).expect("the daemon refuses it in words");
+        assert_eq!((answer[0], answer[36]), (0x23, 2), "a login response: an initiator's error");
+    }
+    assert_eq!(path.luns(), [0, 5]);
+    daemon.stop();
+}
+
+/// Goal: a host without a secret is warned of where other machines reach the port: at the start, in an event, and in an alert until it has one.
+#[test]
+fn hosts_without_a_secret_are_warned_of_where_others_reach_them() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    tank(&place);
+    let alerts = |place: &Place| place.run(&["alert", "list", "--json"]).expect(0).out;
+    let events = |place: &Place| place.run(&["event", "list", "--json"]).expect(0).out;
+    assert!(!alerts(&place).contains("host.without_secret"), "other machines do not reach loopback");
+    daemon.stop();
+    // Nothing is sent there.
+    let serve = ["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0", "--iscsi", "0.0.0.0:0"];
+    let beyond = [&serve[..], &["--iscsi-chap-minimum", "sha256"]].concat();
+    let mut daemon = Daemon::start_with(&place, "serve", &beyond);
+    let line = daemon.line();
+    assert!(line.contains("warning: host esx1 may log in by the initiator name alone"), "{line}");
+    assert!(alerts(&place).contains("host.without_secret:esx1"));
+    assert!(events(&place).contains("iscsi.host.without_secret"));
+    place.run_with(&["host", "set", "esx1", "--chap", "esx1"], "the host's own secret\n").expect(0);
+    assert!(!alerts(&place).contains("host.without_secret"));
+    // And MD5 proves no secret here.
+    let portal = daemon.iscsi[0].replace("0.0.0.0", "127.0.0.1");
+    let knows = Wanted { credentials: Some(credentials("esx1", "the host's own secret")), ..wanted(ESX1) };
+    refused(&portal, Wanted { algorithms: "5", ..knows.clone() });
+    assert_eq!(Initiator::log_in(&portal, knows).expect("with SHA-256").luns(), [0, 5]);
     daemon.stop();
 }
 

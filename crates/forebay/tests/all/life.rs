@@ -219,7 +219,7 @@ fn a_pool_whose_disks_are_gone_is_remembered_and_comes_back() {
 fn an_interrupted_creation_is_settled_at_the_next_start() {
     let place = Place::new();
     let [a, b] = place.disks();
-    fs::create_dir(place.data()).unwrap();
+    place.make_data();
     // What a kill between the intent and the creation leaves.
     let intent = serde_json::json!({
         "version": 1, "pools": [{"name": "tank", "disks": [a, b], "unsettled": "creating"}],
@@ -242,7 +242,7 @@ fn an_interrupted_creation_is_settled_at_the_next_start() {
 fn damaged_files_of_its_own_are_told_not_overwritten() {
     for name in ["config", "tokens", "hosts"] {
         let place = Place::new();
-        fs::create_dir(place.data()).unwrap();
+        place.make_data();
         fs::write(place.data().join(name), "{ not json").unwrap();
         let refused = place
             .run(&["serve", "--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0", "--iscsi", "127.0.0.1:0"])

@@ -1,9 +1,13 @@
 //! What is asked of the program that ships: `forebay` is started, and talked to as its clients do. One program: each of its own would have every protocol
 //! and the interface in it, and be linked anew.
 
+mod aborts;
+mod candidates;
 mod command_line;
 mod common;
+mod connections;
 mod disks;
+mod doors;
 mod full;
 mod http;
 mod iscsi;

@@ -114,6 +114,19 @@ fn a_copy_in_another_pool_follows_its_volume() {
     place.run(&["snapshot", "send", "tank/web/a@two", "--resume", "x"]).expect(2);
     let events = place.run(&["event", "list"]).expect(0).out;
     assert!(events.contains("snapshot.received") && events.contains("snapshot.receive_stopped"), "{events}");
+    // Who has read a whole volume is written down, and who could not, too.
+    let audit = place.json(&["audit", "list"]);
+    let sent = |snapshot: &str, status: u64| {
+        let entries = audit["items"].as_array().expect("a list").iter();
+        let path = format!("/api/v1/snapshots/{snapshot}/stream");
+        entries
+            .filter(|one| {
+                one["operation"] == "SnapshotSend" && one["path"] == path && one["status"] == status
+            })
+            .count()
+    };
+    assert_eq!(sent("tank%2Fweb%2Fa%40one", 200), 2, "{audit}");
+    assert_eq!(sent("tank%2Fweb%2Fa%40none", 404), 1, "{audit}");
     daemon.stop();
     place.run(&["check", "--offline", "c", "d", "e"]).expect(0);
     place.run(&["check", "--offline", "a", "b"]).expect(0);

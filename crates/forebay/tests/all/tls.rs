@@ -76,6 +76,26 @@ fn its_own_authority_is_made_once_and_trusted_by_who_has_it() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let cookie = answer.lines().find(|line| line.to_ascii_lowercase().starts_with("set-cookie:")).unwrap();
     assert!(cookie.split("; ").any(|part| part.trim() == "Secure"), "{cookie}");
+    // Browsers take a cookie of such a name only by HTTPS and for this very host, and remember that there is HTTPS.
+    let cookie = cookie.split_once(": ").unwrap().1;
+    assert!(cookie.starts_with("__Host-forebay_session=") && !cookie.contains("Domain"), "{cookie}");
+    assert!(
+        answer.to_ascii_lowercase().contains("strict-transport-security: max-age=31536000\r\n"),
+        "{answer}"
+    );
+    let cookie = cookie.split(';').next().unwrap();
+    let who = |cookie: &str| {
+        let request = format!(
+            "GET /api/v1/login HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+        );
+        ask(&daemon, &ca, &request).unwrap()[..12].to_string()
+    };
+    assert_eq!(who(cookie), "HTTP/1.1 200");
+    assert_eq!(
+        who(cookie.strip_prefix("__Host-").unwrap()),
+        "HTTP/1.1 401",
+        "that is the name of plain HTTP"
+    );
 
     // Plain HTTP gets no answer, not even that there is one.
     let mut plain = TcpStream::connect(&daemon.http).unwrap();

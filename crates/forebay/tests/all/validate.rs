@@ -157,6 +157,12 @@ fn a_trace_has_what_was_asked_and_is_asked_again() {
         assert!(next + 1 >= since + took, "{pair:?}");
     }
     assert!(requests[0].0 == 0 && requests[51].0 - requests[50].0 >= 300_000, "{requests:?}");
+    let audit = place.json(&["audit", "list"]);
+    let traced = |status: u64| {
+        let entries = audit["items"].as_array().expect("a list").iter();
+        entries.filter(|one| one["operation"] == "VolumeTrace" && one["status"] == status).count()
+    };
+    assert_eq!((traced(200), traced(409)), (1, 1), "{audit}");
     // Over, so that it can be had again.
     place.run(&["volume", "trace", "tank/db", "--seconds", "1"]).expect(0);
 

@@ -7,6 +7,7 @@ pub mod checksum;
 pub mod codec;
 mod hash;
 pub mod id;
+pub mod panics;
 pub mod planted;
 pub mod random;
 pub mod units;

@@ -7,7 +7,8 @@
 //!
 //! The planted bug belongs to a thread, as a simulated world does: two worlds on two threads carry different bugs.
 //!
-//! [`has_strict_turns`] is no mistake, but passes in the same way: it takes away what would hide one.
+//! [`has_strict_turns`] is no mistake, but passes in the same way: it takes away what would hide one. So does [`table_limits`]: with the usual limits no
+//! simulated pool is large enough to meet one.
 
 /// Every mistake that can be planted. The comment says what the engine then does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -178,19 +179,39 @@ pub enum Bug {
     CheckpointTakesTurns,
     /// A change of the sync policy leaves writes alone that were acknowledged before it, and a flush under `always` does nothing.
     FlushTrustsPolicy,
-    /// Zeros written with FUA over holes that exist in memory only are acknowledged at once.
-    HolesTakenForDurable,
-    /// A flush passes over a disk that is out of service, and does not wait until its failure is recorded.
-    FlushForgetsFailedDisk,
-    /// A failed write of a repair is no failure of the disk.
-    RepairErrorIgnored,
-    /// A checkpoint gives space back only when no reader or scrub holds any, rather than those that were there before.
-    CheckpointAwaitsScrub,
+    /// What one disk may have of a core's requests has no limit, and nothing is kept for flushes and labels.
+    HungDiskTakesAll,
+    /// While the loss of one disk is recorded, no other is looked at.
+    EvictsOneByOne,
+    /// A disk of an imported pool is taken for another when that is forced.
+    ForceTakesUsedDisk,
+    /// A disk that does not take its label keeps a pool from being imported that can lose it.
+    ImportNeedsEveryLabel,
+    /// A disk that failed while its pool was imported is not recorded.
+    ImportForgetsFailures,
+    /// A disk that has shrunk keeps a pool from being imported that can lose it.
+    ShrunkDiskRefused,
+    /// The label is written to one disk after the other.
+    LabelsOneByOne,
+    /// Time in which the daemon stood still counts as a disk's silence.
+    StandstillCounts,
+    /// Chunks are granted whether or not a shard's table has room for them.
+    GrantsBeyondTable,
+    /// A login panics on what an initiator sends.
+    LoginPanics,
+    /// An iSCSI session panics on a ping.
+    PingPanics,
+    /// The SCSI device server panics over a command.
+    CommandPanics,
+    /// The negotiation of an NBD client panics.
+    HandshakePanics,
+    /// An NBD session panics on a request.
+    RequestPanics,
 }
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 81] = [
+    pub const ALL: [Bug; 80] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -268,10 +289,9 @@ impl Bug {
         Bug::SendPrunesByBirth,
         Bug::CheckpointTakesTurns,
         Bug::FlushTrustsPolicy,
-        Bug::HolesTakenForDurable,
-        Bug::FlushForgetsFailedDisk,
-        Bug::RepairErrorIgnored,
-        Bug::CheckpointAwaitsScrub,
+        Bug::HungDiskTakesAll,
+        Bug::EvictsOneByOne,
+        Bug::GrantsBeyondTable,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
@@ -284,19 +304,44 @@ impl Bug {
     /// What only moves between pools can meet: the tests of `forebay-pool` must catch these.
     pub const OF_MOVES: [Bug; 2] = [Bug::MoveSkipsRest, Bug::MoveLiveBeforeMark];
 
+    /// What the tests of `forebay-pool` about disks that fail, shrink or are in use must catch.
+    pub const OF_DISKS: [Bug; 6] = [
+        Bug::ForceTakesUsedDisk,
+        Bug::ImportNeedsEveryLabel,
+        Bug::ImportForgetsFailures,
+        Bug::ShrunkDiskRefused,
+        Bug::LabelsOneByOne,
+        Bug::StandstillCounts,
+    ];
+    /// What a test of `forebay-target` must survive: one session ends.
+    pub const OF_PROTOCOLS: [Bug; 5] =
+        [Bug::LoginPanics, Bug::PingPanics, Bug::CommandPanics, Bug::HandshakePanics, Bug::RequestPanics];
+
     /// What a test of `forebay-pool` must catch: nobody else looks for zeros.
     pub const OF_RECLAIM: [Bug; 2] = [Bug::ReclaimsUnseen, Bug::ReclaimsAsClient];
 }
 
+/// What the tables of a shard have room for, in place of what the format has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableLimits {
+    /// Blocks of the chunk table, of the catalogue.
+    pub chunk_blocks: usize,
+    pub catalog_blocks: usize,
+    /// Chunks that may hold the blocks of the chunk table.
+    pub homes: usize,
+}
+
 #[cfg(feature = "planted")]
 mod state {
-    use super::Bug;
+    use super::{Bug, TableLimits};
     use std::cell::Cell;
 
     thread_local! {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
         static MET: Cell<u64> = const { Cell::new(0) };
         static STRICT_TURNS: Cell<bool> = const { Cell::new(false) };
+        static TABLE_LIMITS: Cell<Option<TableLimits>> = const { Cell::new(None) };
+        static ITEMS: Cell<u64> = const { Cell::new(0) };
     }
 
     /// Whether `bug` is planted on this thread.
@@ -329,11 +374,31 @@ mod state {
     pub fn set_strict_turns(are_strict: bool) {
         STRICT_TURNS.set(are_strict);
     }
+
+    /// The lower limits of tables that hold for pools on this thread, if some are set.
+    pub fn table_limits() -> Option<TableLimits> {
+        TABLE_LIMITS.get()
+    }
+
+    /// Has these limits hold on this thread from now on; those of the format when there are none.
+    pub fn set_table_limits(limits: Option<TableLimits>) {
+        TABLE_LIMITS.set(limits);
+    }
+
+    /// Long loops have come to so many more items.
+    pub fn count_items(items: usize) {
+        ITEMS.set(ITEMS.get() + items as u64);
+    }
+
+    /// How many items long loops have come to on this thread since this was last asked: whether work grows as what it is done for.
+    pub fn take_items() -> u64 {
+        ITEMS.take()
+    }
 }
 
 #[cfg(not(feature = "planted"))]
 mod state {
-    use super::Bug;
+    use super::{Bug, TableLimits};
 
     /// Whether `bug` is planted: never without the feature `planted`.
     #[inline(always)]
@@ -346,6 +411,16 @@ mod state {
     pub const fn has_strict_turns() -> bool {
         false
     }
+
+    /// Lower limits of tables: none without the feature `planted`.
+    #[inline(always)]
+    pub const fn table_limits() -> Option<TableLimits> {
+        None
+    }
+
+    /// Nobody asks for the count without the feature `planted`.
+    #[inline(always)]
+    pub const fn count_items(_: usize) {}
 }
 
 pub use state::*;
@@ -372,6 +447,8 @@ mod tests {
             .chain(Bug::OF_STREAMS)
             .chain(Bug::OF_MOVES)
             .chain(Bug::OF_RECLAIM)
+            .chain(Bug::OF_DISKS)
+            .chain(Bug::OF_PROTOCOLS)
             .collect();
         let last = listed.iter().map(|bug| *bug as usize).max().expect("there are bugs");
         assert_eq!(last + 1, listed.len());

@@ -1,5 +1,6 @@
 //! The handle to one disk: a block device, a file, or a model.
 
+use crate::admission::Class;
 use crate::buffer::{Buf, BufMut};
 use crate::completion::{Completion, completion};
 use crate::watch::{Done, Kind, Watch};
@@ -29,7 +30,9 @@ pub enum DiskErrorKind {
     Io,
     /// The device is no longer there.
     Gone,
-    /// Nobody waits for the device any more, whatever it would say; see [`Watch::give_up`].
+    /// The device or file ends before it should; from then on it fails everything.
+    Shrunk,
+    /// Nobody waits for the device any more, whatever it would say; see [`Disk::give_up`].
     GivenUp,
     /// The device takes its time, and the caller said that it has another way; see [`Disk::read_unless_late`].
     Late,
@@ -59,6 +62,7 @@ impl fmt::Display for DiskError {
             DiskErrorKind::Unreadable => "sectors cannot be read",
             DiskErrorKind::Io => "the device reported an I/O error",
             DiskErrorKind::Gone => "the device is gone",
+            DiskErrorKind::Shrunk => "it has become shorter than it was",
             DiskErrorKind::GivenUp => "the device was given up",
             DiskErrorKind::Late => "the device takes much longer than others",
             DiskErrorKind::NoSpace => "the file system under it is full",
@@ -112,16 +116,36 @@ impl fmt::Display for OpenError {
     }
 }
 
+/// Who uses a disk that is to be overwritten, and what else holds its bytes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Users {
+    /// How something other than this process uses it, and how to end that: "mounted at /srv; …".
+    pub other: Option<String>,
+    /// By [`Geometry::identity`], disks that hold some of the same bytes, and their names: partitions, loop devices, the file below one.
+    pub overlaps: Vec<(u64, String)>,
+}
+
 /// One request to a device. The request owns its buffers until the device is done with them.
 pub enum DiskOp {
     /// Fills the whole of `into` from byte `at`.
     Read { at: u64, into: BufMut, done: Done<(BufMut, Result<(), DiskError>)> },
     /// Writes the parts one after the other from byte `at`. With `durable`, completes when they are on stable storage.
-    Write { at: u64, from: Vec<Buf>, durable: bool, done: Done<Result<(), DiskError>> },
+    Write { at: u64, from: Vec<Buf>, durable: bool, class: Class, done: Done<Result<(), DiskError>> },
     /// Makes every write that was complete before it durable.
     Flush { done: Done<Result<(), DiskError>> },
     /// Tells the device that the range is unused; its contents become unspecified.
     Discard { at: u64, len: u64, done: Done<Result<(), DiskError>> },
+}
+
+impl DiskOp {
+    /// The place of the request among others of its device.
+    pub fn class(&self) -> Class {
+        match self {
+            DiskOp::Flush { .. } => Class::Reserved,
+            DiskOp::Write { class, .. } => *class,
+            DiskOp::Read { .. } | DiskOp::Discard { .. } => Class::Ordinary,
+        }
+    }
 }
 
 fn bytes_of(parts: &[Buf]) -> u64 {
@@ -132,6 +156,9 @@ fn bytes_of(parts: &[Buf]) -> u64 {
 pub trait DiskBackend {
     fn geometry(&self) -> Geometry;
     fn submit(&self, op: DiskOp);
+    /// Everything that was submitted through this handle is given up, and nothing more will be submitted: what the device has not
+    /// been given it need not be given, and what it has must not be in the way of other devices.
+    fn give_up(&self);
 }
 
 /// A disk on one executor. Requests start when the method is called, not when the future is polled; dropping
@@ -154,6 +181,12 @@ impl Disk {
     /// What is in flight through this handle and its clones.
     pub fn watch(&self) -> &Watch {
         &self.watch
+    }
+
+    /// Ends all that is waited for, with the error that the device was given up, and lets nothing more reach it.
+    pub fn give_up(&self) {
+        self.watch.give_up();
+        self.backend.give_up();
     }
 
     /// Hands on a request that was made of another disk, which watches it.
@@ -188,12 +221,28 @@ impl Disk {
 
     /// Writes `from`, one part after the other, from byte `at`. Not durable before a [`Disk::flush`].
     pub fn write(&self, at: u64, from: Vec<Buf>) -> Completion<Result<(), DiskError>> {
-        self.start(Kind::Write, bytes_of(&from), |done| DiskOp::Write { at, from, durable: false, done })
+        self.start_write(Kind::Write, at, from, Class::Ordinary)
+    }
+
+    /// Like [`Disk::write`], for labels and superblocks: it does not wait behind data.
+    pub fn write_reserved(&self, at: u64, from: Vec<Buf>) -> Completion<Result<(), DiskError>> {
+        self.start_write(Kind::Write, at, from, Class::Reserved)
     }
 
     /// Like [`Disk::write`], and durable when complete.
     pub fn write_durable(&self, at: u64, from: Vec<Buf>) -> Completion<Result<(), DiskError>> {
-        self.start(Kind::Flush, bytes_of(&from), |done| DiskOp::Write { at, from, durable: true, done })
+        self.start_write(Kind::Flush, at, from, Class::Ordinary)
+    }
+
+    fn start_write(
+        &self,
+        kind: Kind,
+        at: u64,
+        from: Vec<Buf>,
+        class: Class,
+    ) -> Completion<Result<(), DiskError>> {
+        let (bytes, durable) = (bytes_of(&from), kind == Kind::Flush);
+        self.start(kind, bytes, |done| DiskOp::Write { at, from, durable, class, done })
     }
 
     /// Makes every write that completed before this call durable.

@@ -7,7 +7,7 @@
 
 use crate::buffer::{Arena, BufMut};
 use crate::completion::{Completion, completion};
-use crate::disk::{Disk, DiskBackend, OpenError, OpenMode};
+use crate::disk::{Disk, DiskBackend, OpenError, OpenMode, Users};
 use crate::net::{Detached, Listener, NetError, Stream};
 use crate::watch::Watch;
 use forebay_base::{Nanos, WallTime};
@@ -18,9 +18,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
+
+/// How long a search for users or contents of a disk may take: longer than what bounds it from within.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// How often it is asked whether the search has ended.
+const ANSWER_POLL: Duration = Duration::from_millis(2);
 
 /// How long [`Backend::turn`] may wait when there is nothing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +53,14 @@ pub trait Backend {
     fn turn(&self, wait: Wait);
     fn unparker(&self) -> Arc<dyn Unpark>;
     fn open_disk(&self, path: &str, mode: OpenMode) -> Result<Rc<dyn DiskBackend>, OpenError>;
+    /// Looks who uses the disk at `path`; the answer comes when that is known, an error says why it cannot be.
+    fn find_users(&self, _path: &str) -> Receiver<Result<Users, String>> {
+        unknown()
+    }
+    /// Looks what is on the disk at `path`, in words; nothing when it is empty.
+    fn find_contents(&self, _path: &str) -> Receiver<Result<Option<String>, String>> {
+        unknown()
+    }
     fn listen(&self, address: &str) -> Result<Listener, NetError>;
     fn connect(&self, address: &str) -> Completion<Result<Stream, NetError>>;
     fn attach(&self, stream: Detached) -> Stream;
@@ -59,6 +73,13 @@ pub trait Backend {
         let _ = ready;
         0
     }
+}
+
+/// The answer of a backend that has no disks.
+fn unknown<T>() -> Receiver<Result<T, String>> {
+    let (send, answer) = mpsc::channel();
+    send.send(Err("there are no disks here".into())).expect("the answer is awaited");
+    answer
 }
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -178,6 +199,28 @@ impl Rt {
     }
     pub fn open_disk(&self, path: &str, mode: OpenMode) -> Result<Disk, OpenError> {
         self.0.backend.open_disk(path, mode).map(|disk| Disk::new(disk, self.watch()))
+    }
+    /// Who uses the disk at `path` beside this process, whatever name they have for it. An error says why that cannot be told.
+    pub async fn find_users(&self, path: &str) -> Result<Users, String> {
+        self.answer(self.0.backend.find_users(path)).await
+    }
+    /// What is on the disk at `path` that would be lost, in words; nothing when it is empty. An error says why that cannot be told.
+    pub async fn find_contents(&self, path: &str) -> Result<Option<String>, String> {
+        self.answer(self.0.backend.find_contents(path)).await
+    }
+    /// What another thread finds out, unless a disk keeps it for too long.
+    async fn answer<T>(&self, from: Receiver<Result<T, String>>) -> Result<T, String> {
+        let deadline = self.now().after(ANSWER_MAX);
+        loop {
+            match from.try_recv() {
+                Ok(answer) => return answer,
+                Err(TryRecvError::Disconnected) => return Err("the search ended without an answer".into()),
+                Err(TryRecvError::Empty) if self.now() >= deadline => {
+                    return Err(format!("the search has not ended within {} seconds", ANSWER_MAX.as_secs()));
+                }
+                Err(TryRecvError::Empty) => self.sleep(ANSWER_POLL).await,
+            }
+        }
     }
     /// For a disk on this executor.
     pub fn watch(&self) -> Watch {

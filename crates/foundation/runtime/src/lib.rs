@@ -7,6 +7,7 @@
 //!
 //! This is the only crate of the data path with system calls.
 
+mod admission;
 mod buffer;
 mod completion;
 mod disk;
@@ -15,9 +16,10 @@ mod net;
 pub mod uring;
 mod watch;
 
+pub use admission::{Admission, Class, HandleId, Limits};
 pub use buffer::{Arena, BUFFER_MAX, Buf, BufMut};
 pub use completion::{Completer, Completion, Interrupter, completion};
-pub use disk::{Disk, DiskBackend, DiskError, DiskErrorKind, DiskOp, Geometry, OpenError, OpenMode};
+pub use disk::{Disk, DiskBackend, DiskError, DiskErrorKind, DiskOp, Geometry, OpenError, OpenMode, Users};
 pub use executor::{Backend, Cores, Executor, Join, Remote, Rt, Sleep, Unpark, Wait, yield_now};
 pub use net::{Detached, Listener, ListenerBackend, NetError, Stream, StreamBackend};
 pub use watch::{Done, Kind, Served, Vitals, Watch};

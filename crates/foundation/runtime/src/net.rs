@@ -19,6 +19,8 @@ pub trait StreamBackend {
     fn send(&self, parts: Vec<Buf>, done: Completer<Result<(), NetError>>);
     /// Ends both directions; requests in flight complete with an error.
     fn shutdown(&self);
+    /// Tells the peer at once that what it sent has arrived, where that otherwise waits for an answer to ride on.
+    fn acknowledge(&self) {}
     /// The peer's address, for people.
     fn peer(&self) -> String;
     /// Gives the connection up on this executor so that another can attach it. No request may be in flight.
@@ -50,6 +52,11 @@ impl Stream {
     }
     pub fn shutdown(&self) {
         self.backend.shutdown();
+    }
+    /// For a peer that sends a message in parts and waits with the next until the last has arrived (Nagle's algorithm): where
+    /// nothing is answered before the message is whole, each part would take TCP's 40 ms.
+    pub fn acknowledge(&self) {
+        self.backend.acknowledge();
     }
     pub fn peer(&self) -> String {
         self.backend.peer()

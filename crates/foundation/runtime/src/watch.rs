@@ -215,7 +215,7 @@ impl Watch {
     }
 
     /// Ends all that is waited for, with the error that the device was given up, and lets nothing more reach it.
-    pub fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.given_up.set(true);
         self.interrupt(|_| true, DiskErrorKind::GivenUp);
     }
@@ -296,6 +296,7 @@ mod tests {
         fn submit(&self, op: DiskOp) {
             self.0.borrow_mut().push(op);
         }
+        fn give_up(&self) {}
     }
 
     impl Idle {
@@ -353,7 +354,7 @@ mod tests {
         let disk = Disk::new(Rc::new(device.clone()), rt.watch());
         executor.block_on(async move {
             let (read, flush) = (disk.read(0, rt.buffer(4096)), disk.flush());
-            disk.clone().watch().give_up();
+            disk.clone().give_up();
             assert_eq!(kind(read.await.1), Some(DiskErrorKind::GivenUp));
             assert_eq!(kind(flush.await), Some(DiskErrorKind::GivenUp));
             let write = disk.write(0, vec![rt.arena().take_zeroed(4096).freeze()]);

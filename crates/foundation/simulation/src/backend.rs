@@ -4,19 +4,20 @@
 //! fault belongs to the n-th operation whatever the devices' timing; it happens when the operation's time comes.
 
 use crate::cache::PageWrite;
-use crate::disk::{DiscardEffect, Work, WriteWork, pages_of};
+use crate::disk::{DiscardEffect, Place, Work, WriteWork, pages_of};
 use crate::fault::{Action, OpKind};
 use crate::image::{PAGE, SECTOR};
 use crate::record::Event;
-use crate::world::{Inner, TURN_NS};
+use crate::world::{Inner, TURN_NS, Waiting};
 use forebay_base::{Checksum, Nanos, WallTime};
 use forebay_runtime::{
-    Backend, BufMut, Completion, Detached, DiskBackend, DiskError, DiskErrorKind, DiskOp, Done, Geometry,
-    Listener, NetError, OpenError, OpenMode, Stream, Unpark, Wait,
+    Backend, BufMut, Class, Completion, Detached, DiskBackend, DiskError, DiskErrorKind, DiskOp, Done,
+    Geometry, HandleId, Listener, NetError, OpenError, OpenMode, Stream, Unpark, Users, Wait,
 };
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 
 pub(crate) struct WorldBackend(pub Rc<Inner>);
 
@@ -73,7 +74,25 @@ impl Backend for WorldBackend {
             return Err(OpenError::NotFound);
         }
         self.0.note([5, index as u64, mode as u64, 0]);
-        Ok(Rc::new(WorldDisk { world: self.0.clone(), index }))
+        let identity = self.0.disks.borrow()[index].geometry.identity;
+        let handle = self.0.admission.borrow_mut().open(identity);
+        Ok(Rc::new(WorldDisk { world: self.0.clone(), index, handle }))
+    }
+
+    /// Only this process is there, and it has one name for each disk.
+    fn find_users(&self, _: &str) -> Receiver<Result<Users, String>> {
+        answer(Users::default())
+    }
+
+    /// A disk whose first page is not zero has something on it: that is where signatures are.
+    fn find_contents(&self, path: &str) -> Receiver<Result<Option<String>, String>> {
+        let index = self.0.names.borrow().get(path).copied();
+        let has_signature = index.is_some_and(|index| {
+            let mut page = [0; PAGE];
+            self.0.disks.borrow()[index].current.read(0, &mut page);
+            page != [0; PAGE]
+        });
+        answer(has_signature.then(|| "data".into()))
     }
 
     fn listen(&self, _: &str) -> Result<Listener, NetError> {
@@ -98,10 +117,24 @@ impl Backend for WorldBackend {
     }
 }
 
+/// What is known at once.
+fn answer<T>(value: T) -> Receiver<Result<T, String>> {
+    let (send, receive) = channel();
+    send.send(Ok(value)).expect("the answer is awaited");
+    receive
+}
+
 /// One disk of the world, as one task holds it.
 struct WorldDisk {
     world: Rc<Inner>,
     index: usize,
+    handle: HandleId,
+}
+
+impl Drop for WorldDisk {
+    fn drop(&mut self) {
+        self.world.admission.borrow_mut().close(self.handle);
+    }
 }
 
 /// What the device will do with an operation, decided when it accepts it.
@@ -137,26 +170,30 @@ impl WorldDisk {
     }
 
     fn start(&self, verdict: &Verdict, work: Work) {
-        if verdict.hangs {
-            self.world.disks.borrow_mut()[self.index].held.push(work);
-        } else {
-            self.world.queue(self.index, work, verdict.slower);
-        }
+        let releases = self.world.disks.borrow()[self.index].releases;
+        let (slower, hangs) = (verdict.slower, verdict.hangs.then_some(releases));
+        self.world.ask(Waiting { disk: self.index, work, slower, hangs });
+    }
+
+    fn place(&self, class: Class) -> Place {
+        Place { handle: self.handle, class }
     }
 
     fn read(&self, at: u64, into: BufMut, done: Done<(BufMut, Result<(), DiskError>)>) {
         let bytes = at..at + into.len() as u64;
         let verdict = self.accept(OpKind::Read, &bytes, 0);
         let fails = {
-            let disk = &self.world.disks.borrow()[self.index];
+            let disk = &mut self.world.disks.borrow_mut()[self.index];
             match verdict.action {
+                _ if disk.ends_before(&bytes) => Some(DiskErrorKind::Shrunk),
                 _ if !disk.contains(&bytes) => Some(DiskErrorKind::Io),
                 _ if disk.any_unreadable(&bytes) => Some(DiskErrorKind::Unreadable),
                 Some(Action::Fail(kind) | Action::FailAfter(kind)) => Some(kind),
                 _ => None,
             }
         };
-        self.start(&verdict, Work::Read { at, into, done, fails });
+        let place = self.place(Class::Ordinary);
+        self.start(&verdict, Work::Read { place, at, into, done, fails });
     }
 
     /// A write or, with the pages of its effect, a discard.
@@ -166,6 +203,7 @@ impl WorldDisk {
         mut at: u64,
         mut pages: Vec<PageWrite>,
         mut durable: bool,
+        class: Class,
         done: Done<Result<(), DiskError>>,
     ) {
         let world = &*self.world;
@@ -174,13 +212,15 @@ impl WorldDisk {
         let verdict = self.accept(kind, &bytes, contents);
         let (mut done_at_all, mut fails) = (true, None);
         {
-            let disk = &world.disks.borrow()[self.index];
+            let disk = &mut world.disks.borrow_mut()[self.index];
+            let is_short = disk.ends_before(&bytes);
             assert!(
-                disk.contains(&bytes),
+                is_short || disk.contains(&bytes),
                 "a {kind:?} of {bytes:?} reaches beyond the end of sim{}",
                 self.index
             );
             match verdict.action {
+                _ if is_short => (done_at_all, fails) = (false, Some(DiskErrorKind::Shrunk)),
                 Some(Action::Fail(kind)) => (done_at_all, fails) = (false, Some(kind)),
                 Some(Action::FailAfter(kind)) => fails = Some(kind),
                 Some(Action::Lose) => done_at_all = false,
@@ -215,19 +255,24 @@ impl WorldDisk {
             world.disks.borrow_mut()[self.index].cache.submit(id, at, pages.clone());
             world.record(|| Event::Submitted { disk: self.index, id, at, pages: pages.clone() });
         }
-        self.start(&verdict, Work::Write(WriteWork { id, at, pages, durable, done_at_all, done, fails }));
+        let place = self.place(class);
+        let write = WriteWork { place, id, at, pages, durable, done_at_all, done, fails };
+        self.start(&verdict, Work::Write(write));
     }
 
     fn flush(&self, done: Done<Result<(), DiskError>>) {
         let verdict = self.accept(OpKind::Flush, &(0..self.geometry().size), 0);
         let covers = self.world.disks.borrow()[self.index].cache.completed().into();
+        let is_short = self.world.disks.borrow_mut()[self.index].ends_before(&(0..0));
         let (honest, fails) = match verdict.action {
+            _ if is_short => (false, Some(DiskErrorKind::Shrunk)),
             Some(Action::Lie) => (false, None),
             Some(Action::Fail(kind)) => (false, Some(kind)),
             Some(Action::FailAfter(kind)) => (true, Some(kind)),
             _ => (true, None),
         };
-        self.start(&verdict, Work::Flush { covers, honest, done, fails });
+        let place = self.place(Class::Reserved);
+        self.start(&verdict, Work::Flush { place, covers, honest, done, fails });
     }
 
     fn discard(&self, at: u64, len: u64, done: Done<Result<(), DiskError>>) {
@@ -237,13 +282,18 @@ impl WorldDisk {
             DiscardEffect::Nothing => PageWrite::Superseded,
             DiscardEffect::Garbage => PageWrite::Data(Rc::new([0xdb; PAGE])),
         };
-        self.write(OpKind::Discard, at, vec![page; (len / PAGE as u64) as usize], false, done);
+        let pages = vec![page; (len / PAGE as u64) as usize];
+        self.write(OpKind::Discard, at, pages, false, Class::Ordinary, done);
     }
 }
 
 impl DiskBackend for WorldDisk {
     fn geometry(&self) -> Geometry {
         self.world.disks.borrow()[self.index].geometry.clone()
+    }
+
+    fn give_up(&self) {
+        self.world.give_up(self.handle);
     }
 
     fn submit(&self, op: DiskOp) {
@@ -256,10 +306,10 @@ impl DiskBackend for WorldDisk {
                 );
                 self.read(at, into, done);
             }
-            DiskOp::Write { at, from, durable, done } => {
+            DiskOp::Write { at, from, durable, class, done } => {
                 assert!(at % PAGE as u64 == 0, "an unaligned write at {at}");
                 let pages = pages_of(&from, &mut self.world.recent.borrow_mut());
-                self.write(OpKind::Write, at, pages, durable, done);
+                self.write(OpKind::Write, at, pages, durable, class, done);
             }
             DiskOp::Flush { done } => self.flush(done),
             DiskOp::Discard { at, len, done } => {

@@ -10,7 +10,7 @@ use crate::image::{Image, PAGE, SECTOR};
 use crate::model::Device;
 use crate::recent::Recent;
 use crate::record::Event;
-use forebay_runtime::{Buf, BufMut, DiskError, DiskErrorKind, Done, Geometry};
+use forebay_runtime::{Buf, BufMut, Class, DiskError, DiskErrorKind, Done, Geometry, HandleId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
@@ -36,8 +36,12 @@ pub(crate) struct SimDisk {
     /// Numbers of sectors that cannot be read until they are written.
     pub unreadable: BTreeSet<u64>,
     pub gone: bool,
+    /// Whether it was asked for what lies behind the end that it has now: from then on it fails everything.
+    pub shrunk: bool,
     /// Operations that hang.
     pub held: Vec<Work>,
+    /// How often they were let go.
+    pub releases: u64,
     /// Operations submitted, by kind.
     pub operations: [u64; 4],
     /// When it has done what was asked of it until now, where it does one thing after the other.
@@ -49,14 +53,51 @@ pub(crate) struct SimDisk {
     pub written: u64,
 }
 
+/// The handle through which an operation was asked for, and its class.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub handle: HandleId,
+    pub class: Class,
+}
+
 /// An operation that the device has accepted and will report at its time.
 pub(crate) enum Work {
-    Read { at: u64, into: BufMut, done: Done<(BufMut, Result<(), DiskError>)>, fails: Option<DiskErrorKind> },
+    Read {
+        place: Place,
+        at: u64,
+        into: BufMut,
+        done: Done<(BufMut, Result<(), DiskError>)>,
+        fails: Option<DiskErrorKind>,
+    },
     Write(WriteWork),
-    Flush { covers: Rc<[u64]>, honest: bool, done: Done<Result<(), DiskError>>, fails: Option<DiskErrorKind> },
+    Flush {
+        place: Place,
+        covers: Rc<[u64]>,
+        honest: bool,
+        done: Done<Result<(), DiskError>>,
+        fails: Option<DiskErrorKind>,
+    },
 }
 
 impl Work {
+    pub fn place(&self) -> Place {
+        match self {
+            Work::Read { place, .. } | Work::Flush { place, .. } => *place,
+            Work::Write(write) => write.place,
+        }
+    }
+
+    /// The same operation as one that never came to the device.
+    pub fn given_up(mut self) -> Work {
+        let given_up = Some(DiskErrorKind::GivenUp);
+        match &mut self {
+            Work::Read { fails, .. } => *fails = given_up,
+            Work::Write(write) => (write.done_at_all, write.fails) = (false, given_up),
+            Work::Flush { honest, fails, .. } => (*honest, *fails) = (false, given_up),
+        }
+        self
+    }
+
     pub fn bytes(&self) -> u64 {
         match self {
             Work::Read { into, .. } => into.len() as u64,
@@ -67,6 +108,7 @@ impl Work {
 }
 
 pub(crate) struct WriteWork {
+    pub place: Place,
     pub id: u64,
     pub at: u64,
     pub pages: Rc<[PageWrite]>,
@@ -92,7 +134,9 @@ impl SimDisk {
             cache: if power_fails { WriteCache::new(image) } else { WriteCache::unwatched() },
             unreadable: BTreeSet::new(),
             gone: false,
+            shrunk: false,
             held: Vec::new(),
+            releases: 0,
             operations: [0; 4],
             busy_until: 0,
             device: None,
@@ -111,6 +155,12 @@ impl SimDisk {
         bytes.start <= bytes.end && bytes.end <= self.geometry.size
     }
 
+    /// Whether it has become shorter, and these bytes or some before them lay behind its end.
+    pub fn ends_before(&mut self, bytes: &Range<u64>) -> bool {
+        self.shrunk |= self.geometry.size < self.current.size() && !self.contains(bytes);
+        self.shrunk
+    }
+
     pub fn any_unreadable(&self, bytes: &Range<u64>) -> bool {
         !self.unreadable.is_empty()
             && self
@@ -123,7 +173,7 @@ impl SimDisk {
     /// Does `work` and reports it; returns what a recording keeps of it.
     pub fn finish(&mut self, disk: usize, work: Work) -> Option<Event> {
         match work {
-            Work::Read { at, mut into, done, fails } => {
+            Work::Read { at, mut into, done, fails, .. } => {
                 let gone = self.gone.then_some(DiskErrorKind::Gone);
                 match gone.or(fails) {
                     Some(kind) => done.complete((into, Err(kind.into()))),
@@ -152,7 +202,7 @@ impl SimDisk {
                 write.done.complete(write.fails.map_or(Ok(()), |kind| Err(kind.into())));
                 Some(Event::Completed { disk, id: write.id, durable: write.durable })
             }
-            Work::Flush { covers, honest, done, fails } => {
+            Work::Flush { covers, honest, done, fails, .. } => {
                 if self.gone {
                     done.complete(Err(DiskErrorKind::Gone.into()));
                     return None;

@@ -7,6 +7,8 @@
 //! one off does not change the others. Every event goes into a running hash, the *trace*: two runs with one
 //! seed end with the same trace, or something outside the seed has leaked in.
 //!
+//! Disks are given requests as those of one core are in production ([`Admission`]): the machine has one executor.
+//!
 //! Networks are not modelled: asking for one is an error.
 
 use crate::backend::WorldBackend;
@@ -18,7 +20,7 @@ use crate::model::{Order, Sheet};
 use crate::recent::Recent;
 use crate::record::{Event, Recording};
 use forebay_base::Random;
-use forebay_runtime::{Completer, Cores, Executor, Geometry, completion};
+use forebay_runtime::{Admission, Completer, Cores, Executor, Geometry, HandleId, Limits, completion};
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -52,6 +54,8 @@ pub struct WorldConfig {
     pub turns_max: u64,
     /// Whether the power may fail, so that it has to be known what would be left then.
     pub power_fails: bool,
+    /// How many requests disks may have at a time.
+    pub limits: Limits,
 }
 
 impl WorldConfig {
@@ -67,6 +71,7 @@ impl WorldConfig {
             // The longest of the ordinary ones take a tenth of this.
             turns_max: 2_000_000,
             power_fails: true,
+            limits: Limits::CORE,
         }
     }
 }
@@ -86,6 +91,15 @@ pub(crate) struct Due {
     pub disk: usize,
     /// Nothing: the disk's model says what is over.
     pub work: Option<Work>,
+}
+
+/// An operation that waits until its disk may have it.
+pub(crate) struct Waiting {
+    pub disk: usize,
+    pub work: Work,
+    pub slower: u32,
+    /// It hangs, unless the disk has been released since this release.
+    pub hangs: Option<u64>,
 }
 
 // The heap is a maximum heap: the earliest is the greatest.
@@ -123,6 +137,7 @@ pub(crate) struct Inner {
     pub number: Cell<u64>,
     pub chance: RefCell<Chance>,
     pub disks: RefCell<Vec<SimDisk>>,
+    pub admission: RefCell<Admission<Waiting>>,
     /// What they were given last.
     pub recent: RefCell<Recent>,
     pub names: RefCell<BTreeMap<String, usize>>,
@@ -140,6 +155,7 @@ impl World {
     pub fn new(config: WorldConfig) -> World {
         let stream = |purpose: u64| Random::new(config.seed ^ purpose.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let chance = Chance { order: stream(1), service: stream(2), faults: stream(3), engine: stream(4) };
+        let admission = RefCell::new(Admission::new(config.limits));
         World(Rc::new(Inner {
             config,
             now: Cell::new(0),
@@ -149,6 +165,7 @@ impl World {
             number: Cell::new(0),
             chance: RefCell::new(chance),
             disks: RefCell::default(),
+            admission,
             recent: RefCell::new(Recent::new()),
             names: RefCell::default(),
             queue: RefCell::default(),
@@ -268,6 +285,13 @@ impl World {
         disks[disk].geometry.size = size;
     }
 
+    /// Has a disk end earlier from now on. It keeps what lies behind.
+    pub fn shrink(&self, disk: usize, bytes: u64) {
+        let disk = &mut self.0.disks.borrow_mut()[disk];
+        assert!(bytes <= disk.geometry.size, "a disk only becomes shorter");
+        disk.geometry.size = bytes;
+    }
+
     /// What discarded ranges of the disk read as.
     pub fn set_discard(&self, disk: usize, effect: DiscardEffect) {
         self.0.disks.borrow_mut()[disk].discard = effect;
@@ -300,6 +324,11 @@ impl World {
     /// How often all rules together have fired.
     pub fn faults_fired(&self) -> u64 {
         self.0.rules.borrow().iter().map(|rule| rule.fired).sum()
+    }
+
+    /// Operations that hang on a disk.
+    pub fn held(&self, disk: usize) -> usize {
+        self.0.disks.borrow()[disk].held.len()
     }
 
     /// Bytes written to a disk so far.
@@ -347,10 +376,25 @@ impl World {
 
     /// Lets the operations that hang on this disk go on.
     pub fn release(&self, disk: usize) {
-        let held = std::mem::take(&mut self.0.disks.borrow_mut()[disk].held);
+        let held = {
+            let disk = &mut self.0.disks.borrow_mut()[disk];
+            disk.releases += 1;
+            std::mem::take(&mut disk.held)
+        };
         for work in held {
             self.0.queue(disk, work, 1);
         }
+    }
+
+    /// The machine stands still for a while, as a stopped process or a paused virtual machine does: time passes, and neither tasks nor
+    /// devices get on. Not for worlds with models of devices.
+    pub fn stand_still(&self, duration: Duration) {
+        let nanos = duration.as_nanos() as u64;
+        assert!(self.0.disks.borrow().iter().all(|disk| disk.device.is_none()), "a model keeps its own time");
+        self.0.now.set(self.0.now.get() + nanos);
+        self.0.disks.borrow_mut().iter_mut().for_each(|disk| disk.busy_until += nanos);
+        let mut queue = self.0.queue.borrow_mut();
+        *queue = queue.drain().map(|due| Due { at: due.at + nanos, ..due }).collect();
     }
 
     /// Moves wall time; monotonic time goes on.
@@ -398,6 +442,49 @@ impl Inner {
     pub fn next_number(&self) -> u64 {
         self.number.set(self.number.get() + 1);
         self.number.get()
+    }
+
+    /// Gives a disk an operation, now or when it may have it.
+    pub fn ask(&self, waiting: Waiting) {
+        let place = waiting.work.place();
+        let now = self.admission.borrow_mut().ask(place.handle, place.class, waiting);
+        if let Some(waiting) = now {
+            self.begin(waiting);
+        }
+    }
+
+    fn begin(&self, Waiting { disk, work, slower, hangs }: Waiting) {
+        let mut disks = self.disks.borrow_mut();
+        if hangs == Some(disks[disk].releases) {
+            return disks[disk].held.push(work);
+        }
+        drop(disks);
+        self.queue(disk, work, slower);
+    }
+
+    /// Gives a disk what may go on after an operation that was asked for through this handle is over, or all are given up.
+    fn begin_next(&self, handle: HandleId) {
+        loop {
+            let next = self.admission.borrow_mut().next(handle);
+            let Some(waiting) = next else { return };
+            self.begin(waiting);
+        }
+    }
+
+    /// Ends what was asked for through this handle and never came to the disk.
+    pub fn give_up(&self, handle: HandleId) {
+        let never = self.admission.borrow_mut().give_up(handle);
+        for Waiting { disk, work, .. } in never {
+            self.finish(disk, work.given_up());
+        }
+        self.begin_next(handle);
+    }
+
+    fn finish(&self, disk: usize, work: Work) {
+        let event = self.disks.borrow_mut()[disk].finish(disk, work);
+        if let Some(event) = event {
+            self.record(|| event);
+        }
     }
 
     /// Puts work into the queue, to be reported after its service time, `slower` times as long as usual.
@@ -460,10 +547,10 @@ impl Inner {
             };
             for work in over {
                 self.note([2, due.at, due.number, due.disk as u64]);
-                let event = self.disks.borrow_mut()[due.disk].finish(due.disk, work);
-                if let Some(event) = event {
-                    self.record(|| event);
-                }
+                let place = work.place();
+                self.finish(due.disk, work);
+                self.admission.borrow_mut().answered(place.handle, place.class);
+                self.begin_next(place.handle);
             }
             self.look_again(due.disk);
         }

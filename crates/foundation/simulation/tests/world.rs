@@ -2,7 +2,7 @@
 //! Method: small workloads straight on disks, compared by trace, by contents and by the errors they meet.
 
 use forebay_base::Nanos;
-use forebay_runtime::{BufMut, Disk, DiskError, DiskErrorKind, OpenError, OpenMode, Rt, yield_now};
+use forebay_runtime::{BufMut, Disk, DiskError, DiskErrorKind, Limits, OpenError, OpenMode, Rt, yield_now};
 use forebay_simulation::{Action, Cursor, Event, Fate, Image, OpKind, PAGE, Rule, World, WorldConfig};
 use std::time::Duration;
 
@@ -245,4 +245,25 @@ fn wall_time_jumps_and_monotonic_time_does_not() {
         assert_eq!(rt.wall().0, wall - TEN_YEARS_MS as u64);
         assert!(rt.now() >= now && rt.now() < Nanos(1_000_000));
     });
+}
+
+#[test]
+fn what_waits_for_a_hung_disk_goes_on_when_it_is_released() {
+    let limits = Limits { ordinary: 8, guaranteed: 1, reserved: 1 };
+    let world = World::new(WorldConfig { limits, ..WorldConfig::new(1) });
+    let disk = world.add_disk(Image::new(SIZE));
+    world.add_rule(Rule::new(disk, Action::Hang));
+    let (executor, _) = world.executor(1);
+    let (rt, own) = (executor.rt().clone(), world.clone());
+    let run = world.run(&executor, Duration::from_secs(1), async move {
+        let opened = rt.open_disk("sim0", OpenMode::ReadWrite).expect("it is there");
+        let reads: Vec<_> = (0..10).map(|_| opened.read(0, rt.buffer(PAGE))).collect();
+        assert_eq!(own.held(disk), 2, "a quarter");
+        own.take_rules();
+        own.release(disk);
+        for read in reads {
+            assert_eq!(read.await.1, Ok(()));
+        }
+    });
+    assert_eq!(run, Ok(()));
 }

@@ -8,14 +8,21 @@
 
 use crate::block::{Block, HEADER_LEN, Header, MAGIC, Resolution};
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::{ControlFlow, Range};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// For a hop over most of a segment, a few reads; for one from its start, few enough calls.
 const READ_BYTES: usize = 128 << 10;
+
+/// Makes a directory that only its owner may enter, or makes it so.
+pub(crate) fn make_private(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    fs::set_permissions(dir, Permissions::from_mode(0o700))
+}
 
 /// A segment, as far as it was written when somebody looked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -231,7 +238,7 @@ impl Track {
         if self.growing.is_none() {
             let number = self.next_number;
             let path = self.dir.join(format!("{}-{number:010}", self.resolution.name()));
-            let file = OpenOptions::new().append(true).create_new(true).open(&path)?;
+            let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
             self.next_number += 1;
             self.growing = Some((file, Segment { path, number, first: start, last: start, len: 0 }));
         }

@@ -3,7 +3,7 @@
 //! A copy has each moment once, in the finest resolution that there is of it. It is made under another name and renamed when all of it is on the disk.
 
 use crate::block::{Block, Resolution};
-use crate::files::{Bounds, Segment, Track};
+use crate::files::{Bounds, Segment, Track, make_private};
 use crate::view::View;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -48,7 +48,7 @@ pub(crate) struct Pins {
 
 impl Pins {
     pub fn open(dir: PathBuf, bytes_max: u64) -> io::Result<Pins> {
-        fs::create_dir_all(&dir)?;
+        make_private(&dir)?;
         let mut pins = Pins { dir, bytes_max, kept: BTreeMap::new() };
         for entry in fs::read_dir(&pins.dir)? {
             let entry = entry?;
@@ -131,7 +131,7 @@ fn segments(dir: &Path) -> io::Result<[Vec<Arc<Segment>>; 3]> {
 fn copy(dir: &Path, range: Range<u64>, view: &View, bytes_max: u64) -> Result<(), PinError> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-        _ => fs::create_dir_all(dir)?,
+        _ => make_private(dir)?,
     }
     // Each resolution until the next finer begins.
     let mut end = range.end;

@@ -9,14 +9,13 @@
 
 use crate::block::{Block, Resolution};
 use crate::catalogue::{Layer, Noun};
-use crate::files::{Bounds, Track};
+use crate::files::{Bounds, Track, make_private};
 use crate::intake::{ROWS_MAX, Table, add, bound};
 use crate::pins::{PinError, Pins};
 use crate::rollup::{Layers, Rollup};
 use crate::row::{Cell, Second};
 use crate::view::View;
 use std::collections::{BTreeMap, VecDeque};
-use std::fs;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -64,7 +63,7 @@ pub struct Store {
 impl Store {
     /// Makes the directory if there is none. Reads the last hours of what is in it, at most.
     pub fn open(dir: &Path, options: Options) -> io::Result<Store> {
-        fs::create_dir_all(dir)?;
+        make_private(dir)?;
         let bytes = (options.bytes_max / SEGMENTS_OF_BUDGET).clamp(SEGMENT_BYTES.0, SEGMENT_BYTES.1);
         let track = |resolution: Resolution| {
             Track::open(dir, resolution, Bounds { bytes, span: SPANS[resolution as usize] })

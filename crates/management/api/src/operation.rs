@@ -247,6 +247,11 @@ impl Operation {
         matches!(self, SetupShow | SetupFinish | LoginCreate)
     }
 
+    /// Whether an answer has what clients keep on volumes, or what they do with them: that is written down like a change.
+    pub fn reveals_contents(self) -> bool {
+        matches!(self, SnapshotSend | VolumeTrace)
+    }
+
     /// Whether an `Idempotency-Key` is taken. What holds a secret is not kept for repeats, neither in requests nor in answers, and a stream is not repeated.
     pub fn is_repeatable(self) -> bool {
         let is_secret = matches!(self, TokenCreate | UserCreate | LoginCreate | SetupFinish | SetupLink);

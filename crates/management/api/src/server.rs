@@ -9,7 +9,7 @@ pub struct Server {
     pub version: String,
     pub cores: u32,
     pub started_unix_ms: u64,
-    /// Where NBD clients connect, `HOST:PORT`; absent until it is known.
+    /// Where NBD clients connect, `HOST:PORT` or `unix:PATH`; absent until it is known, and when NBD is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<String>,
     /// Where iSCSI initiators connect, likewise.

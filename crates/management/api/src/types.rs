@@ -374,7 +374,7 @@ pub struct PoolCreate {
     /// Intent log per shard; by default chosen from the data space, at most 1 GiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<u64>,
-    /// Take disks that carry another pool's label or a file system; what they hold is lost.
+    /// Take disks that are not empty; what they hold is lost. Disks in use are never taken.
     #[serde(default)]
     pub force: bool,
     /// Measure what it can do as soon as it is there, with a task of its own that takes some seconds.
@@ -414,7 +414,7 @@ pub struct PoolAdd {
     /// Physical sectors in bytes, by path, of disks that do not say them right.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sectors: BTreeMap<String, u32>,
-    /// Take disks that carry another pool's label or a file system; what they hold is lost.
+    /// Take disks that are not empty; what they hold is lost. Disks in use are never taken.
     #[serde(default)]
     pub force: bool,
 }
@@ -429,7 +429,7 @@ pub struct DiskReplace {
     /// The new disk's physical sector in bytes, where it does not say it right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sector_bytes: Option<u32>,
-    /// Take a disk that carries another pool's label or a file system; what it holds is lost.
+    /// Take a disk that is not empty; what it holds is lost. A disk in use is never taken.
     #[serde(default)]
     pub force: bool,
 }

@@ -61,7 +61,7 @@ pub struct LoginCreate {
     pub password: String,
 }
 
-/// Who is logged in. With the answer that begins it comes the cookie `forebay_session`.
+/// Who is logged in. With the answer that begins it comes the cookie `forebay_session`, on HTTPS `__Host-forebay_session`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Login {
     pub user: LoginUser,

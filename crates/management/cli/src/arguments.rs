@@ -142,12 +142,16 @@ pub struct Serve {
     /// HTTPS on this host, too
     #[arg(long)]
     pub https: bool,
-    /// Where NBD clients connect; port 0 takes a free one. Beyond this host only with TLS
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10809")]
+    /// Where NBD clients connect: an address, of which port 0 takes a free one, and beyond this host only with TLS; unix:PATH, a
+    /// socket that only the daemon's user can open; or off
+    #[arg(long, value_name = "HOST:PORT|unix:PATH|off", default_value = "127.0.0.1:10809")]
     pub nbd: String,
     /// Where iSCSI initiators connect; given several times, each is a path of its own. Only known hosts may log in
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:3260", action = clap::ArgAction::Append)]
     pub iscsi: Vec<String>,
+    /// The weakest CHAP algorithm that proves an iSCSI host's secret: `sha256` refuses initiators that know MD5 only
+    #[arg(long, value_name = "ALGORITHM", value_enum, default_value_t = ChapAlgorithm::Md5)]
+    pub iscsi_chap_minimum: ChapAlgorithm,
     /// Engine cores [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub shards: Option<u32>,
@@ -163,6 +167,13 @@ pub struct Serve {
     /// Admit only NBD clients with a certificate from this authority, PEM
     #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
     pub nbd_tls_ca: Option<PathBuf>,
+}
+
+/// From the weakest to the strongest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ChapAlgorithm {
+    Md5,
+    Sha256,
 }
 
 /// Whether a promise may be made that the pool cannot keep.
@@ -301,7 +312,7 @@ pub enum Pool {
         /// Physical sectors of disks that do not say them right: 512 to 64K, for all or for one
         #[arg(long, value_name = "[DISK=]SIZE", num_args = 1.., value_parser = parse_sector)]
         sector: Vec<Sector>,
-        /// Take disks that carry another pool or a file system
+        /// Take disks that are not empty, whatever is on them; never disks in use
         #[arg(long)]
         force: bool,
         /// Do not measure what it can do once it is there, which takes some seconds in the background
@@ -376,7 +387,7 @@ pub enum Pool {
         /// Physical sector of disks that do not say it right: 512 to 64K; or, once for each disk, DISK=SIZE
         #[arg(long, value_name = "SIZE", value_parser = parse_sector)]
         sector: Vec<Sector>,
-        /// Take disks that carry another pool or a file system
+        /// Take disks that are not empty, whatever is on them; never disks in use
         #[arg(long)]
         force: bool,
         #[command(flatten)]

@@ -29,7 +29,7 @@ pub enum Disk {
         /// Physical sector of the new disk, if it does not say it right: 512 to 64K
         #[arg(long, value_name = "SIZE", value_parser = parse_sector_size, requires = "new")]
         sector: Option<u32>,
-        /// Take a disk that carries another pool or a file system
+        /// Take a disk that is not empty, whatever is on it; never a disk in use
         #[arg(long)]
         force: bool,
         #[command(flatten)]

@@ -31,6 +31,7 @@ mod trash;
 mod users;
 mod validate;
 
+pub use arguments::ChapAlgorithm;
 pub use daemon::{Daemon, Scratch};
 pub use disks::DiskModel;
 pub use failure::{Exit, Failure};
@@ -57,10 +58,12 @@ pub struct ServeOptions {
     pub http_tls: Option<(PathBuf, PathBuf)>,
     /// Also on loopback.
     pub https: bool,
-    /// `HOST:PORT` of NBD.
-    pub nbd: String,
+    /// `HOST:PORT` of NBD, or `unix:PATH`; `None`: it is off.
+    pub nbd: Option<String>,
     /// `HOST:PORT` of each iSCSI portal, in the order of their portal groups.
     pub iscsi: Vec<String>,
+    /// The weakest algorithm of CHAP over iSCSI.
+    pub iscsi_chap_minimum: ChapAlgorithm,
     /// Engine cores; `None`: one per CPU.
     pub cores: Option<usize>,
     /// Bytes for cached blocks; `None`: a quarter of the machine's.
@@ -198,8 +201,9 @@ fn serve_options(data: Option<PathBuf>, options: arguments::Serve) -> ServeOptio
         http_names: options.http_name,
         http_tls: options.http_cert.zip(options.http_key),
         https: options.https,
-        nbd: options.nbd,
+        nbd: Some(options.nbd).filter(|nbd| nbd != "off"),
         iscsi: options.iscsi,
+        iscsi_chap_minimum: options.iscsi_chap_minimum,
         cores: options.shards.map(|shards| shards as usize),
         memory_bytes: options.memory,
         nbd_tls,
@@ -246,6 +250,9 @@ mod tests {
         for line in [
             "serve --data d --listen 127.0.0.1:0 --nbd 127.0.0.1:0 --shards 2 --memory 4G",
             "serve --data d --iscsi 127.0.0.1:0 --iscsi 127.0.0.1:3261",
+            "serve --iscsi-chap-minimum sha256",
+            "serve --nbd off",
+            "serve --nbd unix:/run/nbd.sock",
             "serve --nbd-tls-cert c --nbd-tls-key k --nbd-tls-ca a",
             "demo --data d",
             "pool create tank --layout mirror a b",

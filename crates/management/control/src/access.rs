@@ -7,7 +7,7 @@
 use crate::hosts::{Content, Credentials};
 use forebay_base::Id;
 use forebay_pool::{Ceiling, Rate, VolumeInfo};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -77,6 +77,14 @@ impl AccessMap {
     pub fn admit(&self, initiator: &str) -> Option<Arc<Admission>> {
         let snapshot = self.snapshot.read().expect("no holder of this lock panics").clone();
         snapshot.get(initiator).cloned()
+    }
+
+    /// Hosts that see a volume and are let in by their name alone, in order.
+    pub fn hosts_without_secret(&self) -> Vec<String> {
+        let snapshot = self.snapshot.read().expect("no holder of this lock panics").clone();
+        let open = snapshot.values().filter(|host| host.chap.is_none() && !host.targets.is_empty());
+        let names: BTreeSet<String> = open.map(|admission| admission.host.clone()).collect();
+        names.into_iter().collect()
     }
 
     /// Takes over what is now; says whether anything is different.
@@ -160,6 +168,8 @@ pub trait Iscsi: Send + Sync + 'static {
     fn access_changed(&self);
     /// How full the pool behind a target is, in thousandths, and from where on its hosts are told.
     fn set_fill(&self, target: &str, fill_permille: u32, threshold_permille: u32);
+    /// Portals that can be reached from other machines.
+    fn portals_beyond_loopback(&self) -> Vec<String>;
 }
 
 /// What management asks of the NBD server. Nothing here blocks.
@@ -269,7 +279,7 @@ pub mod tests {
     #[test]
     fn an_initiator_sees_its_host_s_volumes_and_its_groups_and_no_others() {
         let volumes = [volume(1, "Tank", "a", 0), volume(2, "Tank", "b", 1), volume(3, "other", "c", 0)];
-        let content = Content {
+        let mut content = Content {
             hosts: vec![host("1", &["iqn.x", "iqn.y"]), host("2", &["iqn.z"])],
             groups: vec![Group {
                 id: "g".into(),
@@ -311,6 +321,15 @@ pub mod tests {
         let back = [volume(1, "Tank", "a", 3), volume(2, "Tank", "b", 1)];
         assert!(map.update(&content, &back));
         assert_eq!(map.admit("iqn.z").unwrap().luns(tank)[0].core, 3);
+
+        // Those that see something are known by their name alone, until they have a secret.
+        let open = map.hosts_without_secret();
+        assert!(!open.is_empty() && open.iter().all(|name| name.starts_with("host-")), "{open:?}");
+        for host in &mut content.hosts {
+            host.chap = Some(Credentials { user: "u".into(), secret: "0123456789ab".into() });
+        }
+        assert!(map.update(&content, &back));
+        assert_eq!(map.hosts_without_secret(), Vec::<String>::new());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! when is remembered ([`Since`]), and that is forgotten with the alert. What is told by events alone (a disk that is slow, but may not be taken
 //! out) counts as long as it was told of late.
 
+use crate::directory::Trouble;
 use forebay_api::AlertSeverity::{self, Critical, Info, Warning};
 use forebay_api::{Alert, AlertObject, Disk, DiskState, Layout, Pool, PoolState, Volume, show_size};
 use std::collections::BTreeMap;
@@ -39,6 +40,13 @@ pub struct Told {
     pub at_unix_ms: u64,
 }
 
+/// Hosts without a secret, and the portals at which other machines can use their names.
+#[derive(Default)]
+pub struct Exposed {
+    pub portals: Vec<String>,
+    pub hosts: Vec<String>,
+}
+
 pub struct Quota {
     pub project: String,
     pub used: u64,
@@ -54,8 +62,11 @@ pub struct View {
     pub quotas: Vec<Quota>,
     pub violations: Vec<Violation>,
     pub told: Vec<Told>,
+    pub exposed: Exposed,
     /// The end of the certificate that was given.
     pub certificate_ends_unix_ms: Option<u64>,
+    /// Why the data directory cannot be written.
+    pub directory: Option<Trouble>,
 }
 
 /// Since when alerts are, by id.
@@ -90,7 +101,9 @@ pub fn found(view: &View) -> Vec<Alert> {
     found.volumes(&view.volumes);
     view.violations.iter().for_each(|violation| found.violation(violation));
     view.quotas.iter().for_each(|quota| found.quota(quota));
+    found.exposed(&view.exposed);
     found.certificate(view.certificate_ends_unix_ms);
+    found.directory(view.directory.as_ref());
     let mut alerts = found.alerts;
     alerts.sort_by(|a, b| (a.severity, &a.id).cmp(&(b.severity, &b.id)));
     alerts.dedup_by(|a, b| a.id == b.id);
@@ -431,6 +444,30 @@ impl Found {
         );
     }
 
+    fn exposed(&mut self, exposed: &Exposed) {
+        let Exposed { portals, hosts } = exposed;
+        if portals.is_empty() {
+            return;
+        }
+        for host in hosts {
+            self.add(
+                "host.without_secret",
+                Warning,
+                "hosts",
+                host,
+                Words {
+                    cause: format!(
+                        "Host {host} is let in by its initiator name alone, and iSCSI listens on {}.",
+                        portals.join(", ")
+                    ),
+                    impact: "Every machine that reaches this address and knows the name can read and overwrite its volumes.",
+                    action: "Give the host a CHAP secret, here and in its initiator, or listen on loopback only.",
+                    command: format!("forebay host set {host} --chap USER"),
+                },
+            );
+        }
+    }
+
     fn certificate(&mut self, ends: Option<u64>) {
         let Some(ends) = ends.filter(|ends| *ends < self.now + CERTIFICATE_DAYS * DAY_MS) else { return };
         let days = ends.saturating_sub(self.now) / DAY_MS;
@@ -442,6 +479,18 @@ impl Found {
             cause,
             impact: "Browsers and programs refuse to connect when it has ended.",
             action: "Put a new one into the files that --http-cert and --http-key name; the daemon reads them at its start.",
+            command: String::new(),
+        });
+    }
+}
+
+impl Found {
+    fn directory(&mut self, trouble: Option<&Trouble>) {
+        let Some(Trouble { path, error, remedy }) = trouble else { return };
+        self.add("server.directory", Critical, "server", "directory", Words {
+            cause: format!("The daemon cannot write its data directory: {}: {error}.", path.display()),
+            impact: "Volumes are served, but the audit log, events and statistics are not kept, and users, tokens, hosts and pools cannot be changed.",
+            action: remedy,
             command: String::new(),
         });
     }

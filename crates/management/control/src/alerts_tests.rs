@@ -166,6 +166,14 @@ fn promises_quotas_and_certificates() {
     };
     assert_eq!((quota(89), quota(90)), (vec![], one("project.quota:tank/p", Warning)));
     assert_eq!(quota(100), one("project.quota:tank/p", Critical));
+    let exposed = |portals: &[&str], hosts: &[&str]| {
+        let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+        let exposed = Exposed { portals: words(portals), hosts: words(hosts) };
+        ids(&View { exposed, ..View::default() })
+    };
+    assert_eq!(exposed(&[], &["esx1"]), vec![]);
+    assert_eq!(exposed(&["0.0.0.0:3260"], &[]), vec![]);
+    assert_eq!(exposed(&["0.0.0.0:3260"], &["esx1"]), one("host.without_secret:esx1", Warning));
     let ends = |days: u64| {
         ids(&View {
             now_unix_ms: 50 * DAY_MS,
@@ -192,4 +200,18 @@ fn the_beginning_is_kept_as_long_as_it_lasts() {
     assert_eq!(look(9, true, &mut since), (false, Some(5)));
     assert_eq!(look(10, false, &mut since), (true, None));
     assert_eq!(look(11, true, &mut since), (true, Some(11)));
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_written_is_told_with_the_reason() {
+    let trouble = Trouble {
+        path: "/var/lib/forebay/tokens".into(),
+        error: "Operation not permitted".into(),
+        remedy: "Take the attribute off.",
+    };
+    let view = View { directory: Some(trouble), ..View::default() };
+    assert_eq!(ids(&view), one("server.directory:directory", Critical));
+    let alert = &found(&view)[0];
+    assert!(alert.cause.contains("/var/lib/forebay/tokens: Operation not permitted"), "{}", alert.cause);
+    assert_eq!(alert.action, "Take the attribute off.");
 }

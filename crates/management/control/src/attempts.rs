@@ -1,8 +1,8 @@
 //! How often a password may be tried: five wrong ones a minute for a name from one address, and bounds on what many do together.
 //!
-//! Who guesses from elsewhere must not lock anybody out. So what an address did with a name counts for these two; the bounds on an address, a name and
-//! all together are wider, and the latter two do not hold where that name has logged in from that address before. Somebody with many addresses slows down
-//! strangers for a minute, and not those who are known.
+//! Who guesses must not lock anybody else out, neither from elsewhere nor from the same address. So what an address did with a name counts for these two; the bounds on
+//! an address, a name and all together are wider, and none of them holds where that name has logged in from that address before. Somebody who guesses at many names, or
+//! from many addresses, slows down strangers for a minute, and not those who are known.
 //!
 //! A try counts as a failure when it begins and is taken back when it succeeds, so that a hundred at once are not a hundred free guesses. All tables are bounded; when
 //! one is full the entry that was silent for longest goes. An address is an IPv4 address or an IPv6 /64, which is what one customer gets. Behind
@@ -15,8 +15,9 @@ use std::net::IpAddr;
 
 /// Of a name from an address.
 pub const FAILURES_MAX: usize = 5;
-/// Of an address, whatever the names: some people behind one router.
-const ADDRESS_FAILURES_MAX: usize = 20;
+/// Of an address, with names that have not logged in from it: a third of what all may, so that it takes several addresses to keep strangers waiting everywhere, and
+/// enough for people behind one router or proxy, one of whom guesses. A name alone is guessed at no faster by that.
+const ADDRESS_FAILURES_MAX: usize = 100;
 /// Of a name, from all addresses that it has not logged in from: guessing a thousand passwords takes an hour.
 const NAME_FAILURES_MAX: usize = 20;
 /// Of all: of a core's time checking takes a sixth.
@@ -80,8 +81,8 @@ pub struct Attempts {
     known: HashMap<(Name, IpAddr), u64>,
 }
 
-/// One customer's.
-fn network(address: IpAddr) -> IpAddr {
+/// What one customer has: an IPv4 address, or an IPv6 /64.
+pub fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(address) => match address.to_ipv4_mapped() {
             Some(mapped) => IpAddr::V4(mapped),
@@ -114,26 +115,26 @@ impl Attempts {
         let Some(address) = address.map(network) else { return Ok(()) };
         let pair = (digest(name), address);
         let is_stranger = !self.known.contains_key(&pair);
-        let near = self.pairs.wait_ms(&pair, now_ms).max(self.addresses.wait_ms(&address, now_ms));
-        let far = self.names.wait_ms(&pair.0, now_ms).max(self.all.wait_ms(&(), now_ms));
-        if let Some(wait_ms) = near.max(far.filter(|_| is_stranger)) {
+        let strangers = self.addresses.wait_ms(&address, now_ms);
+        let strangers = strangers.max(self.names.wait_ms(&pair.0, now_ms)).max(self.all.wait_ms(&(), now_ms));
+        let own = self.pairs.wait_ms(&pair, now_ms);
+        if let Some(wait_ms) = own.max(strangers.filter(|_| is_stranger)) {
             return Err(wait_ms.div_ceil(1000));
         }
         self.pairs.add(pair, now_ms);
-        self.addresses.add(address, now_ms);
         if is_stranger {
+            self.addresses.add(address, now_ms);
             self.names.add(pair.0, now_ms);
             self.all.add((), now_ms);
         }
         Ok(())
     }
 
-    /// The try that began was right: what the name failed from here is forgiven, the address's others are not.
+    /// The try that began was right: what the name failed from here is forgiven, what others did is not.
     pub fn succeeded(&mut self, name: &str, address: Option<IpAddr>, now_ms: u64) {
         let Some(address) = address.map(network) else { return };
         let pair = (digest(name), address);
         self.pairs.failures.remove(&pair);
-        self.addresses.take_back(&address);
         if self.known.len() >= ENTRIES_MAX
             && !self.known.contains_key(&pair)
             && let Some(oldest) = self.known.iter().min_by_key(|(_, at)| **at).map(|(pair, _)| *pair)
@@ -141,6 +142,7 @@ impl Attempts {
             self.known.remove(&oldest);
         }
         if self.known.insert(pair, now_ms).is_none() {
+            self.addresses.take_back(&address);
             self.names.take_back(&pair.0);
             self.all.take_back(&());
         }
@@ -232,13 +234,35 @@ mod tests {
         for n in 0..ADDRESS_FAILURES_MAX - 1 {
             attempts.begin(&format!("bert{n}"), address(1), 0).unwrap();
         }
-        attempts.begin("anna", address(1), 0).unwrap();
-        attempts.succeeded("anna", address(1), 0);
+        attempts.begin("dora", address(1), 0).unwrap();
+        attempts.succeeded("dora", address(1), 0);
         attempts.begin("carl", address(1), 0).unwrap();
         assert!(
-            attempts.begin("anna", address(1), 0).is_err(),
+            attempts.begin("emil", address(1), 0).is_err(),
             "one's own login does not forgive guesses at others"
         );
+    }
+
+    #[test]
+    fn who_guesses_at_an_address_does_not_lock_out_others_there() {
+        let mut attempts = Attempts::default();
+        attempts.begin("anna", address(1), 0).unwrap();
+        attempts.succeeded("anna", address(1), 0);
+        // Sixty names, and one of them again and again: oskar, who never logged in from there, still can.
+        for n in 0..60 {
+            attempts.begin(&format!("name{n}"), address(1), 10).unwrap();
+        }
+        let tried = (0..1000).filter(|_| attempts.begin("vera", address(1), 10).is_ok()).count();
+        assert_eq!(tried, FAILURES_MAX, "the guess rate at a name stays bounded");
+        attempts.begin("oskar", address(1), 10).unwrap();
+        attempts.succeeded("oskar", address(1), 10);
+        // As many names as there are: strangers wait, those who are known do not.
+        let begun = (0..1000).filter(|n| attempts.begin(&format!("more{n}"), address(1), 20).is_ok()).count();
+        assert!(begun < ADDRESS_FAILURES_MAX);
+        for name in ["anna", "oskar"] {
+            attempts.begin(name, address(1), 20).unwrap();
+            attempts.succeeded(name, address(1), 20);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Who changed what over the API, or tried to. A [`Journal`] in `audit.jsonl`.
+//! Who changed what over the API, took down what clients do or read a whole volume, or tried to. A [`Journal`] in `audit.jsonl`.
 //!
 //! Written down is who, what, where and how it ended: never a body, so never a secret. What was refused is in it, too, failed logins as well; of those, the name only when
 //! it is one that exists, because people type passwords into the wrong field. Requests of strangers that reach no operation are

@@ -9,23 +9,29 @@
 //! 127.0.0.1 after it was loaded, would be of our origin. Authentication is around everything under `/api` and `/metrics`, also around paths that do not exist, so that a
 //! stranger learns nothing; the browser interface itself is for anybody, and holds nothing.
 
+use crate::connections::Place;
 use crate::events::now_unix_ms;
 use crate::logins::{self, CookieHash};
 use crate::request::{Failure, Principal};
 use crate::{Shared, static_files};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use forebay_api::{Access, Code, Operation, Problem};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use subtle::ConstantTimeEq;
-use tokio::sync::Notify;
+use tokio::time::timeout;
 
-pub const COOKIE: &str = "forebay_session";
+/// The login's cookie on plain HTTP, and on HTTPS: browsers take the latter only from HTTPS and for this very host.
+const COOKIE: &str = "forebay_session";
+const COOKIE_TLS: &str = "__Host-forebay_session";
 const CSRF: &str = "x-csrf-token";
+/// How often it is looked whether a token or login has come to its end.
+const ADMISSION_LOOK: Duration = Duration::from_secs(1);
 
 /// How a request came in: the socket's owner needs no token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,27 +44,15 @@ pub enum Transport {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer(pub Option<IpAddr>);
 
-/// Ends the connection that a request came over, also while nobody reads what is sent over it.
-#[derive(Clone, Default)]
-pub struct Hangup(Arc<Notify>);
-
-impl Hangup {
-    pub fn now(&self) {
-        self.0.notify_one();
-    }
-
-    pub async fn wanted(&self) {
-        self.0.notified().await;
-    }
-}
-
 /// By what somebody is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Identity {
     /// Not at all: he may begin to be.
     Nobody,
     Socket,
-    Token,
+    Token {
+        id: String,
+    },
     User {
         id: String,
         login: CookieHash,
@@ -85,6 +79,9 @@ pub async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
+    if let Err(problem) = check_target(request.uri(), request.headers()) {
+        return Failure(problem).into_response();
+    }
     if transport == Transport::Http
         && let Some(hosts) = &shared.front().hosts
         && !host_is_ours(request.headers(), hosts)
@@ -106,7 +103,12 @@ pub async fn authenticate(
     };
     let principal = match principal {
         Err(problem) => return Failure(problem).into_response(),
-        Ok(Some(principal)) => principal,
+        Ok(Some(principal)) => {
+            if let Some(place) = request.extensions().get::<Place>() {
+                place.set_known();
+            }
+            principal
+        }
         Ok(None) if is_open(&request) => Principal::nobody(),
         Ok(None) => return Failure(unauthenticated(request.headers())).into_response(),
     };
@@ -117,7 +119,7 @@ pub async fn authenticate(
 pub fn unauthenticated(headers: &HeaderMap) -> Problem {
     let (detail, field) = if headers.contains_key(header::AUTHORIZATION) {
         ("the token is unknown, revoked or expired", "Authorization")
-    } else if cookie(headers).is_some() {
+    } else if [COOKIE, COOKIE_TLS].iter().any(|name| cookies(headers, name).next().is_some()) {
         ("the login has ended", "Cookie")
     } else {
         ("no token was sent", "Authorization")
@@ -142,9 +144,13 @@ fn http_principal(shared: &Shared, request: &Request) -> Result<Option<Principal
     let headers = request.headers();
     if headers.contains_key(header::AUTHORIZATION) {
         let found = bearer(headers).and_then(|secret| shared.tokens.check(secret, now_unix_ms()));
-        return Ok(found.map(|(name, access)| Principal { name, access, identity: Identity::Token }));
+        return Ok(found.map(|token| Principal {
+            name: token.name,
+            access: token.role,
+            identity: Identity::Token { id: token.id },
+        }));
     }
-    let Some(cookie) = cookie(headers) else { return Ok(None) };
+    let Some(cookie) = cookie(headers, shared.front().tls)? else { return Ok(None) };
     let login = logins::hash(cookie);
     let Some(id) = shared.logins().used(&login, shared.uptime_ms()) else { return Ok(None) };
     let users = shared.users.content();
@@ -163,11 +169,53 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
 }
 
-/// The login's cookie, the first of that name.
-pub fn cookie(headers: &HeaderMap) -> Option<&str> {
+/// What the login's cookie is called.
+pub fn cookie_name(tls: bool) -> &'static str {
+    if tls { COOKIE_TLS } else { COOKIE }
+}
+
+/// The values of the cookies of a name.
+fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, value)| *name == COOKIE && !value.is_empty()).map(|(_, value)| value)
+    let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(move |(known, value)| *known == name && !value.is_empty()).map(|(_, value)| value)
+}
+
+/// The login's cookie. Which of two was ours is not to be seen: another server on this host, on another port, can set one of this name.
+pub fn cookie(headers: &HeaderMap, tls: bool) -> Result<Option<&str>, Problem> {
+    let name = cookie_name(tls);
+    let mut found = cookies(headers, name);
+    let cookie = found.next();
+    match found.next() {
+        None => Ok(cookie),
+        Some(_) => {
+            Err(Problem::new(Code::Invalid, format!("there are several cookies `{name}`")).field("Cookie").remedy(
+                "Remove this site's cookies in the browser, and log in again; another server on this host may have set one.",
+            ))
+        }
+    }
+}
+
+/// One host, named once: a proxy or a filter in front may have read another than we do.
+fn check_target(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let wrong = |detail: &str| {
+        Problem::new(Code::Invalid, detail)
+            .field("Host")
+            .remedy("Send one header `Host`, and a path or a URI of the same host.")
+    };
+    let mut hosts = headers.get_all(header::HOST).into_iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err(wrong("the request names its host more than once"));
+    }
+    let Some(authority) = uri.authority() else { return Ok(()) };
+    let port = if uri.scheme_str() == Some("https") { ":443" } else { ":80" };
+    let plain = |text: &str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
+    let host = host.and_then(|host| host.to_str().ok());
+    match host.is_some_and(|host| plain(host) == plain(authority.as_str())) {
+        true => Ok(()),
+        false => Err(wrong("the request is for a URI of another host than its header `Host` names")),
+    }
 }
 
 fn refused(detail: &str, field: &str) -> Problem {
@@ -237,24 +285,34 @@ impl Principal {
     pub fn unique(&self) -> String {
         match self.identity {
             Identity::Nobody | Identity::Socket => self.name.clone(),
-            Identity::Token => format!("token {}", self.name),
+            Identity::Token { .. } => format!("token {}", self.name),
             Identity::User { .. } => format!("user {}", self.name),
         }
     }
 }
 
 impl Shared {
-    /// Whether somebody who was admitted still would be; for streams, which outlive the request that began them.
-    pub fn is_still_admitted(&self, principal: &Principal) -> bool {
+    /// Whether somebody who was admitted still would be.
+    fn is_still_admitted(&self, principal: &Principal) -> bool {
         match &principal.identity {
-            Identity::Socket => true,
-            Identity::Nobody => false,
-            Identity::Token => self.tokens.list().iter().any(|token| {
-                token.name == principal.name
-                    && token.role == principal.access
-                    && token.expires_unix_ms > now_unix_ms()
-            }),
+            // What strangers may ask for they may go on with.
+            Identity::Socket | Identity::Nobody => true,
+            Identity::Token { id } => self.tokens.lasts(id, now_unix_ms()),
             Identity::User { login, .. } => self.logins().lasts(login, self.uptime_ms()),
+        }
+    }
+
+    /// A token or login was ended, or may have been: whoever came with it is looked at.
+    pub fn admissions_changed(&self) {
+        self.admissions.send_replace(());
+    }
+
+    /// Until somebody who was admitted no longer is: a token was revoked, or a login has ended. For answers that take their time.
+    pub async fn dismissed(self: Arc<Self>, principal: Principal) {
+        let mut changed = self.admissions.subscribe();
+        while self.is_still_admitted(&principal) {
+            // Both also end by themselves, and that is not told.
+            let _ = timeout(ADMISSION_LOOK, changed.changed()).await;
         }
     }
 }
@@ -282,9 +340,57 @@ mod tests {
             ("forebay_session", None),
             ("", None),
         ] {
-            assert_eq!(cookie(&headers(&[("cookie", value)])), found, "{value}");
+            assert_eq!(cookie(&headers(&[("cookie", value)]), false).unwrap(), found, "{value}");
         }
-        assert_eq!(cookie(&headers(&[])), None);
+        assert_eq!(cookie(&headers(&[]), false).unwrap(), None);
+        let both = headers(&[("cookie", "forebay_session=abc; __Host-forebay_session=def")]);
+        assert_eq!(cookie(&both, false).unwrap(), Some("abc"));
+        assert_eq!(cookie(&both, true).unwrap(), Some("def"));
+    }
+
+    #[test]
+    fn of_two_cookies_of_the_name_none_counts() {
+        for tls in [false, true] {
+            let name = cookie_name(tls);
+            let twice = format!("{name}=abc; theme=dark; {name}=def");
+            let one_header = headers(&[("cookie", &twice)]);
+            let mut two_headers = headers(&[("cookie", &format!("{name}=abc"))]);
+            two_headers.append("cookie", HeaderValue::from_str(&format!("{name}=abc")).unwrap());
+            for headers in [one_header, two_headers] {
+                let problem = cookie(&headers, tls).unwrap_err();
+                assert_eq!((problem.code, problem.field.as_deref()), (Code::Invalid, Some("Cookie")));
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let check = |uri: &str, hosts: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append("host", HeaderValue::from_str(host).unwrap());
+            }
+            check_target(&uri.parse().unwrap(), &headers).is_ok()
+        };
+        for (uri, host) in [
+            ("/", "box:8080"),
+            ("http://box:8080/api", "BOX:8080"),
+            ("http://box/", "box:80"),
+            ("https://box:443/", "box"),
+        ] {
+            assert!(check(uri, &[host]), "{uri} {host}");
+        }
+        assert!(check("/", &[]), "what has none is for the next check");
+        for (uri, hosts) in [
+            ("/", &["box:8080", "box:8080"][..]),
+            ("/", &["box:8080", "evil"]),
+            ("http://evil/", &["box:8080"]),
+            ("http://box:8080/", &["box:8081"]),
+            ("http://evil@box:8080/", &["box:8080"]),
+            ("http://box:8080/", &[]),
+        ] {
+            assert!(!check(uri, hosts), "{uri} {hosts:?}");
+        }
     }
 
     #[test]

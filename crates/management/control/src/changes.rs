@@ -3,14 +3,17 @@
 //! A message is a resource's name. Whoever falls more than [`QUEUE_MAX`] messages behind is told so and disconnected; he reads everything anew when he
 //! comes back. So there is nothing here that grows with the number or the slowness of readers.
 
+use crate::seats::Seats;
 use forebay_api::Operation::{self, *};
 use std::sync::Arc;
-use tokio::sync::{Semaphore, broadcast};
+use tokio::sync::broadcast;
 
 /// A burst; each is a pointer.
 const QUEUE_MAX: usize = 256;
 /// Streams at a time: a quarter of all connections.
-pub const SUBSCRIBERS_MAX: usize = 64;
+const SUBSCRIBERS_MAX: usize = 64;
+/// Of one user, token or the owner: each tab of a browser has one. Half, so that none of them takes all.
+const SUBSCRIBERS_EACH_MAX: usize = SUBSCRIBERS_MAX / 2;
 
 /// All resources that change by the API.
 pub const ALL: [&str; 19] = [
@@ -38,12 +41,15 @@ pub const ALL: [&str; 19] = [
 /// Where changes are told.
 pub struct Changes {
     told: broadcast::Sender<&'static str>,
-    pub places: Arc<Semaphore>,
+    pub places: Arc<Seats>,
 }
 
 impl Default for Changes {
     fn default() -> Changes {
-        Changes { told: broadcast::Sender::new(QUEUE_MAX), places: Arc::new(Semaphore::new(SUBSCRIBERS_MAX)) }
+        Changes {
+            told: broadcast::Sender::new(QUEUE_MAX),
+            places: Seats::new(SUBSCRIBERS_MAX, SUBSCRIBERS_EACH_MAX),
+        }
     }
 }
 

@@ -172,11 +172,9 @@ impl Configuration {
         let content = Content { version: VERSION, pools: next };
         let mut text = serde_json::to_vec_pretty(&content).expect("the configuration is plain data");
         text.push(b'\n');
-        self.dir.write(FILE, &text).map_err(|error| {
-            Problem::new(Code::Io, format!("the configuration cannot be written: {error}"))
-                .object(self.dir.file(FILE).display().to_string())
-                .remedy("Make room in the data directory, then try again.")
-        })?;
+        self.dir
+            .write(FILE, &text)
+            .map_err(|error| self.dir.cannot_write("the configuration", FILE, &error))?;
         *pools = content.pools;
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! reader who asks for older ones sees the gap in the numbers.
 
 use crate::directory::DataDir;
+use rustix::fs::OFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
@@ -204,8 +205,13 @@ struct LogFile {
 
 impl LogFile {
     fn open(dir: Arc<DataDir>, name: &'static str, name_old: &'static str) -> io::Result<LogFile> {
-        let mut file =
-            OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(dir.file(name))?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .read(true)
+            .mode(0o600)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(dir.file(name))?;
         let mut bytes = file.metadata()?.len();
         if bytes > 0 {
             let mut last = [0];
@@ -226,6 +232,7 @@ impl LogFile {
             self.bytes += lines.len() as u64;
             if self.bytes >= FILE_BYTES_MAX { self.rotate() } else { Ok(()) }
         });
+        self.dir.note(self.name, &result);
         if let (Err(error), false) = (&result, self.failed) {
             eprintln!("forebay: {} cannot be written: {error}", self.dir.file(self.name).display());
         }

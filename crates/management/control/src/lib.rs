@@ -21,6 +21,7 @@ mod capture;
 mod changes;
 mod collect;
 mod configuration;
+mod connections;
 mod convert;
 mod directory;
 mod events;
@@ -41,8 +42,10 @@ mod reports;
 mod request;
 mod routes;
 mod rules;
+mod seats;
 mod server;
 mod setup;
+mod stall;
 mod static_files;
 mod statistics;
 mod store;
@@ -90,6 +93,7 @@ const EXIT_INTERRUPTED: i32 = 130;
 /// What all handlers share.
 pub(crate) struct Shared {
     engine: Engine,
+    dir: Arc<DataDir>,
     events: EventLog,
     configuration: configuration::Configuration,
     filling: filling::Filling,
@@ -126,6 +130,10 @@ pub(crate) struct Shared {
     /// Volumes, their snapshots, levels, hosts, and what is mapped to whom change one at a time.
     volume_turn: Mutex<()>,
     stopping: watch::Sender<bool>,
+    /// For snapshots that are being sent.
+    sends: Arc<seats::Seats>,
+    /// Told when somebody may no longer be admitted.
+    admissions: watch::Sender<()>,
     /// Traces begin and end one at a time: each has all cores or none.
     trace_turn: Mutex<()>,
     /// Where clients are served, from [`Daemon::collect`] on.
@@ -237,6 +245,7 @@ impl Daemon {
         let pinned = worksheets.content().pinned();
         let shared = Arc::new(Shared {
             engine,
+            dir: dir.clone(),
             statistics: statistics::Statistics::open(&dir, events.clone(), kept, &pinned)?,
             worksheets,
             counts: watch::Sender::new(true),
@@ -268,6 +277,8 @@ impl Daemon {
             refusals: inherited::Refusals::default(),
             volume_turn: Mutex::new(()),
             stopping: watch::Sender::new(false),
+            sends: handlers::streams::sends(),
+            admissions: watch::Sender::default(),
             trace_turn: Mutex::new(()),
             clients: OnceLock::new(),
             cores: options.cores,

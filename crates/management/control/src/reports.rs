@@ -205,11 +205,7 @@ impl Reports {
             Some(text) => self.dir.write(&part.file(&one.id), text.as_bytes()),
             None => Ok(()),
         });
-        let written = written.map_err(|error| {
-            Problem::new(Code::Io, format!("the report cannot be written: {error}"))
-                .object(self.dir.file(DIRECTORY).display().to_string())
-                .remedy("Make room in the data directory, then try again.")
-        });
+        let written = written.map_err(|error| self.dir.cannot_write("the report", DIRECTORY, &error));
         let added = written.and_then(|()| self.store.change(Self::adding(one)));
         if added.is_err() {
             self.forget(&one.id);

@@ -15,18 +15,22 @@ use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{BODY_BYTES_MAX, By, Failure, Principal, REPORT_BODY_BYTES_MAX, collect};
 use crate::{Shared, static_files};
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
 use forebay_api::{Code, Method, Operation, Problem};
 use http_body_util::BodyExt;
+use hyper::body::{Body as _, Frame, SizeHint};
 use sha2::{Digest, Sha256};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// The whole API for one kind of listener.
 pub fn router(shared: Arc<Shared>, transport: Transport) -> Router {
+    let tls = transport == Transport::Http && shared.front().tls;
     let mut router = Router::new();
     for operation in Operation::ALL {
         let guarded = handler(operation).layer(from_fn_with_state((shared.clone(), operation), guard));
@@ -36,8 +40,8 @@ pub fn router(shared: Arc<Shared>, transport: Transport) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state((shared.clone(), transport), authenticate))
-        .layer(map_response(async |mut response: Response| {
-            static_files::secure(response.headers_mut());
+        .layer(map_response(move |mut response: Response| async move {
+            static_files::secure(response.headers_mut(), tls);
             response
         }))
         .with_state(shared)
@@ -194,7 +198,8 @@ async fn guard(
     let peer = *request.extensions().get::<Peer>().expect("the server says where a request comes from");
     let query = request.uri().query().unwrap_or_default();
     let is_change = operation.method() != Method::Get && !query.split('&').any(|pair| pair == "dry_run=true");
-    let attempt = is_change.then(|| Attempt::new(&principal, peer, operation, request.uri().path()));
+    let is_audited = is_change || operation.reveals_contents();
+    let attempt = is_audited.then(|| Attempt::new(&principal, peer, operation, request.uri().path()));
     let (by, told) = (shared.clone(), is_change);
     let response = admitted(shared, operation, principal, request, next).await;
     if let Some(attempt) = attempt {
@@ -220,7 +225,7 @@ async fn admitted(
     if principal.access < operation.access() {
         let (has, needs) = (principal.access.name(), operation.access().name());
         let remedy = match principal.identity {
-            Identity::Token => format!("Use a token with role {needs}."),
+            Identity::Token { .. } => format!("Use a token with role {needs}."),
             _ => format!("Ask somebody with role {needs}."),
         };
         let detail = format!("{} has role {has}", principal.unique());
@@ -230,7 +235,7 @@ async fn admitted(
         return Failure(problem).into_response();
     }
     if operation.method() == Method::Get {
-        return next.run(request).await;
+        return while_admitted(shared, principal, next.run(request)).await;
     }
     let work = tokio::spawn(async move {
         change(&shared, operation, &principal, request, next)
@@ -238,6 +243,53 @@ async fn admitted(
             .unwrap_or_else(|failure| failure.into_response())
     });
     work.await.unwrap_or_else(|_| Failure(Problem::new(Code::Internal, "a bug stopped this")).into_response())
+}
+
+/// The answer to a question, which ends when whoever asked is no longer admitted: before it has begun, or in the middle.
+async fn while_admitted(
+    shared: Arc<Shared>,
+    principal: Principal,
+    answer: impl Future<Output = Response>,
+) -> Response {
+    let mut dismissed: Dismissed = Box::pin(shared.dismissed(principal));
+    let response = tokio::select! {
+        response = answer => response,
+        () = dismissed.as_mut() => {
+            let problem = Problem::new(Code::Unauthenticated, "the login or token has ended meanwhile");
+            return Failure(problem.remedy("Log in again, or use another token.")).into_response();
+        }
+    };
+    // What is in memory already is on its way.
+    match response.body().size_hint().exact() {
+        Some(_) => response,
+        None => response.map(|body| Body::new(WhileAdmitted { body, dismissed })),
+    }
+}
+
+type Dismissed = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A body that breaks off, and its connection with it, when whoever gets it is no longer admitted.
+struct WhileAdmitted {
+    body: Body,
+    dismissed: Dismissed,
+}
+
+impl hyper::body::Body for WhileAdmitted {
+    type Data = Bytes;
+    type Error = axum::Error;
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        if this.dismissed.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err(axum::Error::new(std::io::Error::other("no longer admitted")))));
+        }
+        Pin::new(&mut this.body).poll_frame(context)
+    }
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// Refuses a parameter that the operation does not have: what is misspelt must not be passed over, least of all `dry_run`.

@@ -4,6 +4,7 @@
 
 pub mod projects;
 pub mod snapshots;
+pub mod text;
 
 use crate::filling::THRESHOLDS_MAX;
 use crate::{iscsi_names, levels};
@@ -57,7 +58,7 @@ pub fn name(field: &str, name: &str) -> Result<(), Problem> {
 
 /// What the user typed, short enough for a message.
 pub fn shown(text: &str) -> String {
-    let short: String = text.chars().take(80).filter(|c| !c.is_control()).collect();
+    let short: String = text.chars().take(80).filter(|c| text::is_seen(*c)).collect();
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
@@ -375,7 +376,7 @@ pub fn pool_add(request: &PoolAdd, groups: &[GroupStatus]) -> Result<(), Problem
 
 /// A name for a box of disks; how long it may be says the engine.
 pub fn enclosure(field: &str, name: &str) -> Result<(), Problem> {
-    if name.is_empty() || name.chars().any(char::is_control) {
+    if name.is_empty() || !name.chars().all(text::is_seen) {
         let detail = format!("`{}` is not an enclosure's name", shown(name));
         return Err(invalid(field, detail, "Write what stands on the box, such as its slot in the rack."));
     }

@@ -1,39 +1,45 @@
 //! Listening: the Unix socket for the owner, HTTP for everyone else.
 //!
-//! hyper drives each connection directly, because the limits matter more than convenience: a time for the header, a
-//! size for it, a number of connections per listener. The two listeners have separate numbers, so that strangers who
+//! hyper drives each connection directly, because the limits matter more than convenience: a time for the header and a size for it, a time for a client that does not
+//! read ([`Watched`]), a number of connections for each listener and address ([`Connections`]). The two listeners have separate places, so that strangers who
 //! fill the HTTP side cannot lock the owner out. The socket is made private before it appears under its name, and every
 //! peer's user is checked besides: only the daemon's own user and root are served.
 
-use crate::authentication::{Hangup, Peer};
+use crate::authentication::Peer;
+use crate::connections::{Connections, Place, Request};
 use crate::directory::DataDir;
+use crate::stall::{UNSENT_BYTES_MAX, Watched};
 use axum::Router;
+use axum::body::{Body, Bytes};
 use forebay_api::{Code, Problem};
-use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
+use std::convert::Infallible;
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-/// A browser opens six; scripts one. Each costs some 32 KiB.
-pub const CONNECTIONS_MAX: usize = 256;
 const HEADER_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
 /// To send a header, also the next one on a kept connection.
 const HEADER_SECONDS_MAX: u64 = 10;
 const HANDSHAKE_SECONDS_MAX: u64 = 10;
+/// Between two tries to take a connection while the process has no descriptors left.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 /// After the stop, for requests that are being answered.
 const DRAIN_SECONDS_MAX: u64 = 5;
 
@@ -90,26 +96,37 @@ pub async fn bind_http(address: &str) -> Result<(TcpListener, SocketAddr), Probl
 
 /// Serves until `stopping` becomes true, then until the requests in flight are answered.
 pub async fn serve(listening: Listening, router: Router, mut stopping: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    while !*stopping.borrow_and_update() {
-        // First a place, then a connection: what has no place waits in the kernel's queue.
-        let place = tokio::select! {
-            place = places.clone().acquire_owned() => place.expect("the semaphore is never closed"),
-            _ = stopping.changed() => continue,
+    let connections = Arc::new(Connections::default());
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listening) => accepted,
+            _ = stopping.wait_for(|&stop| stop) => break,
         };
-        tokio::select! {
-            accepted = accept(&listening) => match accepted {
-                Ok(connection) => connection.spawn(router.clone(), stopping.clone(), place),
-                // Out of file descriptors, or the peer was gone already: wait for better times.
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-            },
-            _ = stopping.changed() => continue,
+        match accepted {
+            Ok(connection) => {
+                // Without a place it is closed.
+                if let Some(place) = connections.admit(connection.address()) {
+                    connection.spawn(router.clone(), stopping.clone(), place);
+                }
+            }
+            Err(error) if is_shortage(&error) => {
+                connections.make_room();
+                tokio::time::sleep(SHORTAGE_PAUSE).await;
+            }
+            // It was gone already, or is another user's.
+            Err(_) => {}
         }
     }
     drop(listening);
-    let all = places.acquire_many(CONNECTIONS_MAX as u32);
     // Who has not been answered by then is cut off.
-    let _ = tokio::time::timeout(Duration::from_secs(DRAIN_SECONDS_MAX), all).await;
+    let _ = tokio::time::timeout(Duration::from_secs(DRAIN_SECONDS_MAX), connections.empty()).await;
+}
+
+/// Out of descriptors or memory: the next try has no better luck at once.
+fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    number.is_some_and(|number| [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].contains(&number))
 }
 
 enum Connection {
@@ -119,15 +136,19 @@ enum Connection {
 }
 
 async fn accept(listening: &Listening) -> io::Result<Connection> {
+    let prepare = |stream: &TcpStream| {
+        stream.set_nodelay(true)?;
+        SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
+    };
     match listening {
         Listening::Http(listener) => {
             let (stream, peer) = listener.accept().await?;
-            stream.set_nodelay(true)?;
+            prepare(&stream)?;
             Ok(Connection::Http(stream, peer.ip()))
         }
         Listening::Https(listener, acceptor) => {
             let (stream, peer) = listener.accept().await?;
-            stream.set_nodelay(true)?;
+            prepare(&stream)?;
             Ok(Connection::Https(stream, peer.ip(), acceptor.clone()))
         }
         Listening::Socket(listener) => {
@@ -142,40 +163,52 @@ async fn accept(listening: &Listening) -> io::Result<Connection> {
 }
 
 impl Connection {
-    fn spawn(self, router: Router, stopping: watch::Receiver<bool>, place: OwnedSemaphorePermit) {
+    /// Where it comes from; the owner's socket is no address.
+    fn address(&self) -> Option<IpAddr> {
+        match self {
+            Connection::Socket(_) => None,
+            Connection::Http(_, peer) | Connection::Https(_, peer, _) => Some(*peer),
+        }
+    }
+
+    fn spawn(self, router: Router, stopping: watch::Receiver<bool>, place: Place) {
+        let peer = Peer(self.address());
         match self {
             Connection::Socket(stream) => {
-                drop(tokio::spawn(drive(stream, Peer(None), router, stopping, place)));
+                let stream = Watched::new(stream, place.clone());
+                drop(tokio::spawn(drive(stream, peer, router, stopping, place)));
             }
-            Connection::Http(stream, peer) => {
-                drop(tokio::spawn(drive(stream, Peer(Some(peer)), router, stopping, place)));
+            Connection::Http(stream, _) => {
+                let stream = Watched::new(stream, place.clone());
+                drop(tokio::spawn(drive(stream, peer, router, stopping, place)));
             }
-            Connection::Https(stream, peer, acceptor) => drop(tokio::spawn(async move {
+            Connection::Https(stream, _, acceptor) => drop(tokio::spawn(async move {
+                let stream = acceptor.accept(Watched::new(stream, place.clone()));
                 let patience = Duration::from_secs(HANDSHAKE_SECONDS_MAX);
+                let greeted = tokio::select! {
+                    greeted = tokio::time::timeout(patience, stream) => greeted,
+                    () = place.hung_up() => return,
+                };
                 // Who does not speak TLS, or does not like our certificate, has gone.
-                if let Ok(Ok(stream)) = tokio::time::timeout(patience, acceptor.accept(stream)).await {
-                    drive(stream, Peer(Some(peer)), router, stopping, place).await;
+                if let Ok(Ok(stream)) = greeted {
+                    drive(stream, peer, router, stopping, place).await;
                 }
             })),
         }
     }
 }
 
-async fn drive<S>(
-    stream: S,
-    peer: Peer,
-    router: Router,
-    mut stopping: watch::Receiver<bool>,
-    place: OwnedSemaphorePermit,
-) where
+async fn drive<S>(stream: S, peer: Peer, router: Router, mut stopping: watch::Receiver<bool>, place: Place)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let hangup = Hangup::default();
-    let (router, wanted) = (TowerToHyperService::new(router), hangup.clone());
-    let service = service_fn(move |mut request: Request<Incoming>| {
+    let (router, own) = (TowerToHyperService::new(router), place.clone());
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        let in_progress = own.begin_request();
         request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(hangup.clone());
-        router.call(request)
+        request.extensions_mut().insert(own.clone());
+        let answer = router.call(request);
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer { body, _in_progress: in_progress })) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -190,12 +223,34 @@ async fn drive<S>(
         tokio::select! {
             // A peer's error ends its connection and concerns nobody else.
             _ = connection.as_mut() => break,
-            _ = wanted.wanted() => break,
+            () = place.hung_up() => break,
             _ = stopping.wait_for(|&stop| stop), if !told => {
                 told = true;
                 connection.as_mut().graceful_shutdown();
             }
         }
     }
-    drop(place);
+}
+
+/// The body of an answer, whose request is in progress until all of it is on its way.
+struct Answer {
+    body: Body,
+    _in_progress: Request,
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(context)
+    }
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

@@ -41,8 +41,14 @@ pub fn is_api(path: &str) -> bool {
         .any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// On every answer, also those of the API: a browser that is led to one must not run it.
-pub fn secure(headers: &mut HeaderMap) {
+/// A year, as is usual. Browsers heed it only where they trust the certificate, and not for addresses.
+const ONLY_HTTPS: &str = "max-age=31536000";
+
+/// On every answer, also those of the API: a browser that is led to one must not run it, and one that came by HTTPS must not come without again.
+pub fn secure(headers: &mut HeaderMap, tls: bool) {
+    if tls {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(ONLY_HTTPS));
+    }
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

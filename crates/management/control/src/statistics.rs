@@ -11,6 +11,7 @@ pub mod worksheets;
 use crate::directory::DataDir;
 use crate::events::EventLog;
 use crate::request::Failure;
+use crate::seats::Seats;
 use forebay_analytics::{Answer, Ask, Options, PinError, Row, Second, Store, View, query};
 use forebay_api::{Code, Problem, Severity};
 use prometheus::Totals;
@@ -31,6 +32,8 @@ const QUERY_PATIENCE: Duration = Duration::from_secs(10);
 const EXPORTS_MAX: usize = 2;
 /// WebSockets at a time; each may have as many subscriptions as one page has graphs.
 const STREAMS_MAX: usize = 64;
+/// Of one user, token or the owner: each tab of a browser has one. Half, so that none of them takes all.
+const STREAMS_EACH_MAX: usize = STREAMS_MAX / 2;
 const DIRECTORY: &str = "analytics";
 
 /// What the thread is told.
@@ -62,7 +65,7 @@ pub struct Statistics {
     thread: Mutex<Option<JoinHandle<()>>>,
     queries: Semaphore,
     pub exports: Arc<Semaphore>,
-    pub streams: Arc<Semaphore>,
+    pub streams: Arc<Seats>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -72,7 +75,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Statistics {
     /// Opens what is kept. Pins that belong to none of these names are given up: of a worksheet that was deleted when the daemon was killed.
     pub fn open(
-        dir: &DataDir,
+        dir: &Arc<DataDir>,
         events: EventLog,
         options: Options,
         pinned: &[String],
@@ -94,9 +97,9 @@ impl Statistics {
             newest: watch::Sender::default(),
         });
         let (messages, queue) = sync_channel(SECONDS_MAX);
-        let to = published.clone();
+        let (to, of) = (published.clone(), dir.clone());
         let thread = std::thread::Builder::new().name("statistics".into());
-        let thread = thread.spawn(move || keep(store, &queue, &to, &events)).map_err(failed)?;
+        let thread = thread.spawn(move || keep(store, &queue, &to, &events, &of)).map_err(failed)?;
         Ok(Statistics {
             messages,
             published,
@@ -104,7 +107,7 @@ impl Statistics {
             thread: Mutex::new(Some(thread)),
             queries: Semaphore::new(QUERIES_MAX),
             exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            streams: Seats::new(STREAMS_MAX, STREAMS_EACH_MAX),
         })
     }
 
@@ -182,13 +185,20 @@ fn stopped() -> Problem {
 }
 
 /// The thread.
-fn keep(mut store: Store, queue: &Receiver<Message>, published: &Published, events: &EventLog) {
+fn keep(
+    mut store: Store,
+    queue: &Receiver<Message>,
+    published: &Published,
+    events: &EventLog,
+    dir: &DataDir,
+) {
     let mut has_failed = false;
     while let Ok(message) = queue.recv() {
         match message {
             Message::Second(at_unix_s, rows) => {
                 lock(&published.totals).add(&rows);
                 let kept = store.append(Second { at_unix_s, rows });
+                dir.note(DIRECTORY, &kept);
                 if let (Err(error), false) = (&kept, has_failed) {
                     let message = format!("the last seconds are in memory only: {error}");
                     events.record(Severity::Warning, "statistics.failed", DIRECTORY, &message);

@@ -86,11 +86,8 @@ impl<C: Kept> Store<C> {
         next.check()?;
         let mut text = serde_json::to_vec_pretty(&next).expect("what is kept is plain data");
         text.push(b'\n');
-        self.dir.write(C::FILE, &text).map_err(|error| {
-            Problem::new(Code::Io, format!("the {} cannot be written: {error}", C::WHAT))
-                .object(self.dir.file(C::FILE).display().to_string())
-                .remedy("Make room in the data directory, then try again.")
-        })?;
+        let written = self.dir.write(C::FILE, &text);
+        written.map_err(|error| self.dir.cannot_write(&format!("the {}", C::WHAT), C::FILE, &error))?;
         *self.lock() = Arc::new(next);
         Ok(made)
     }

@@ -252,11 +252,7 @@ fn read(dir: &DataDir, name: &str) -> Result<Option<String>, Problem> {
 
 fn write(dir: &DataDir, name: &str, text: &str) -> Result<(), Problem> {
     let written = dir.make(DIRECTORY).and_then(|()| dir.write(name, text.as_bytes()));
-    written.map_err(|error| {
-        Problem::new(Code::Io, format!("it cannot be written: {error}"))
-            .object(dir.file(name).display().to_string())
-            .remedy("Make room in the data directory, then try again.")
-    })
+    written.map_err(|error| dir.cannot_write("it", name, &error))
 }
 
 /// SHA-256 as people compare it.

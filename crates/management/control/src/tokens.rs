@@ -6,7 +6,7 @@
 
 use crate::directory::DataDir;
 use crate::rules;
-use forebay_api::{Access, Code, Problem, Token, TokenCreate, TokenCreated};
+use forebay_api::{Code, Problem, Token, TokenCreate, TokenCreated};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -125,12 +125,17 @@ impl Tokens {
         })
     }
 
-    /// Whose secret this is, and what they may do; `None` when it is nobody's or has expired.
-    pub fn check(&self, secret: &str, now_ms: u64) -> Option<(String, Access)> {
+    /// Whose secret this is; `None` when it is nobody's or has expired.
+    pub fn check(&self, secret: &str, now_ms: u64) -> Option<Token> {
         let sha256 = hash(secret);
         let stored = self.lock();
         let found = stored.iter().find(|s| s.sha256 == sha256)?;
-        (found.token.expires_unix_ms > now_ms).then(|| (found.token.name.clone(), found.token.role))
+        (found.token.expires_unix_ms > now_ms).then(|| found.token.clone())
+    }
+
+    /// Whether the token with this UUID is neither revoked nor expired.
+    pub fn lasts(&self, id: &str, now_ms: u64) -> bool {
+        self.lock().iter().any(|s| s.token.id == id && s.token.expires_unix_ms > now_ms)
     }
 
     fn save(&self, change: impl FnOnce(&mut Vec<Stored>)) -> Result<(), Problem> {
@@ -143,11 +148,7 @@ impl Tokens {
         }
         let mut text = serde_json::to_vec_pretty(&next).expect("tokens are plain data");
         text.push(b'\n');
-        self.dir.write(FILE, &text).map_err(|error| {
-            Problem::new(Code::Io, format!("the tokens cannot be written: {error}"))
-                .object(self.dir.file(FILE).display().to_string())
-                .remedy("Make room in the data directory, then try again.")
-        })?;
+        self.dir.write(FILE, &text).map_err(|error| self.dir.cannot_write("the tokens", FILE, &error))?;
         *stored = next;
         Ok(())
     }
@@ -157,6 +158,7 @@ impl Tokens {
 mod tests {
     use super::*;
     use crate::test_directory;
+    use forebay_api::Access;
 
     fn request(name: &str, seconds: Option<u64>) -> TokenCreate {
         TokenCreate { name: name.into(), role: Access::Operator, expires_in_seconds: seconds }
@@ -172,7 +174,9 @@ mod tests {
         assert!(!file.contains(made.secret.strip_prefix("forebay_").unwrap()));
         let again = Tokens::open(dir).unwrap();
         for tokens in [&tokens, &again] {
-            assert_eq!(tokens.check(&made.secret, 10_999), Some(("ci".into(), Access::Operator)));
+            let found = tokens.check(&made.secret, 10_999).unwrap();
+            assert_eq!((found.name.as_str(), found.role), ("ci", Access::Operator));
+            assert!(tokens.lasts(&found.id, 10_999) && !tokens.lasts(&found.id, 11_000));
             assert_eq!(tokens.check(&made.secret, 11_000), None, "expired");
             assert_eq!(tokens.check("", 1000), None);
             assert_eq!(tokens.check(&made.secret[..made.secret.len() - 1], 1000), None);
@@ -181,6 +185,7 @@ mod tests {
         }
         again.delete("ci").unwrap();
         assert_eq!(again.check(&made.secret, 1000), None, "revoked");
+        assert!(!again.lasts(&made.token.id, 1000));
         assert_eq!(again.delete("ci").unwrap_err().code, Code::NotFound);
     }
 

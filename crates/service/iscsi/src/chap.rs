@@ -18,20 +18,22 @@ pub const SECRET_MIN: usize = 12;
 /// Most bytes of a secret: the bound of the RFC for every CHAP value.
 pub const SECRET_MAX: usize = 255;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// From the weakest to the strongest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Algorithm {
     Md5 = 5,
     Sha256 = 7,
 }
 
 impl Algorithm {
-    /// The first of an offered list (`CHAP_A`) that is known here.
-    pub fn choose(list: &str) -> Option<Algorithm> {
-        list.split(',').find_map(|number| match number {
+    /// The first of an offered list (`CHAP_A`) that is known here and no weaker than `minimum`.
+    pub fn choose(list: &str, minimum: Algorithm) -> Option<Algorithm> {
+        let mut known = list.split(',').filter_map(|number| match number {
             "5" => Some(Algorithm::Md5),
             "7" => Some(Algorithm::Sha256),
             _ => None,
-        })
+        });
+        known.find(|algorithm| *algorithm >= minimum)
     }
 
     /// The answer to a challenge.
@@ -118,9 +120,16 @@ mod tests {
 
     #[test]
     fn lists_and_lengths() {
-        assert_eq!(Algorithm::choose("6,7,5"), Some(Algorithm::Sha256));
-        assert_eq!(Algorithm::choose("5"), Some(Algorithm::Md5));
-        assert_eq!(Algorithm::choose("6,8"), None);
+        let (md5, sha256) = (Algorithm::Md5, Algorithm::Sha256);
+        for (list, minimum, expected) in [
+            ("6,7,5", md5, Some(sha256)),
+            ("5,7", md5, Some(md5)),
+            ("5,7", sha256, Some(sha256)),
+            ("5", sha256, None),
+            ("6,8", md5, None),
+        ] {
+            assert_eq!(Algorithm::choose(list, minimum), expected, "{list} from {minimum:?}");
+        }
         assert!(Secret::new("elevenbytes").is_none() && Secret::new("twelve bytes").is_some());
         assert!(Secret::new([1; 255]).is_some() && Secret::new([1; 256]).is_none());
         assert_eq!(format!("{:?}", Secret::new("twelve bytes")), "Some(Secret(..))");

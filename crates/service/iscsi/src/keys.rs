@@ -160,8 +160,8 @@ const TABLE: &[Key] = &[
     key("OFMarkInt", Rule::Obsolete("Reject"), Phase::Login, false),
 ];
 
-/// Keys that this implementation has never heard of and answers in one negotiation; more is no negotiation. With
-/// these all answers together fit into the smallest data segment: 32 × 78 + 27 × 60 bytes.
+/// Keys that this implementation has never heard of and answers in one negotiation, all stages of a login together; more is
+/// no negotiation. With these all answers together fit into the smallest data segment: 32 × 78 + 27 × 60 bytes.
 const UNKNOWN_MAX: usize = 32;
 
 /// Why a negotiation cannot go on: always the peer's fault.
@@ -242,6 +242,16 @@ impl Negotiation {
         TABLE.iter().any(|key| key.name == name)
     }
 
+    /// Answers a key that this implementation has never heard of, in whichever stage it comes.
+    pub fn not_understood(&mut self, name: &str, answers: &mut Vec<u8>) -> Result<(), Broken> {
+        if self.unknown == UNKNOWN_MAX {
+            return Err(Broken::TooMany);
+        }
+        self.unknown += 1;
+        push(answers, name, "NotUnderstood");
+        Ok(())
+    }
+
     /// Declares how long a data segment this side takes, once.
     pub fn tell_segment(&mut self, text: &mut Vec<u8>) {
         if !self.told_segment {
@@ -273,14 +283,8 @@ impl Negotiation {
     /// Takes what the peer sent in a login, answering in `answers` what wants an answer. The opening keys are the
     /// caller's to look at.
     pub fn handle(&mut self, pairs: &[(&str, &str)], answers: &mut Vec<u8>) -> Result<(), Broken> {
-        for &(name, _) in pairs {
-            if !TABLE.iter().any(|key| key.name == name) {
-                self.unknown += 1;
-                push(answers, name, "NotUnderstood");
-            }
-        }
-        if self.unknown > UNKNOWN_MAX {
-            return Err(Broken::TooMany);
+        for &(name, _) in pairs.iter().filter(|(name, _)| !Negotiation::is_known(name)) {
+            self.not_understood(name, answers)?;
         }
         for (index, key) in TABLE.iter().enumerate() {
             let mut values = pairs.iter().filter(|(name, _)| *name == key.name).map(|(_, value)| *value);

@@ -6,7 +6,9 @@
 //! ([`LoginAction::Authorize`]), and under which number does its session run ([`LoginAction::Join`]). Until the driver has
 //! answered, nothing more is taken from the peer.
 //!
-//! A refused login is answered with status class and detail, and the connection is closed. Memory is bounded by
+//! A refused login is answered with status class and detail, and the connection is closed. Until the initiator has shown who
+//! it is, names that are unknown and secrets that are wrong have one status, AuthenticationFailed. The driver does its part: for
+//! a name that it does not know it answers [`LoginAction::Authorize`] with a random secret. Memory is bounded by
 //! [`TEXT_MAX`] and [`REQUESTS_MAX`]; how long a login may take is the driver's to say.
 
 use crate::chap::{Algorithm, Challenge, Chap};
@@ -17,6 +19,7 @@ use crate::receiver::{Piece, Receiver, Violation};
 use crate::tasks::COMMANDS_MAX;
 use crate::text;
 use crate::wire::{LoginStatus, SEGMENT_DEFAULT, TEXT_MAX, flag, opcode, stage};
+use forebay_base::planted::{Bug, active};
 use forebay_runtime::{Arena, Buf};
 use std::collections::VecDeque;
 
@@ -30,6 +33,8 @@ pub struct LoginConfig {
     pub portal_group_tag: u16,
     /// What it is ready to agree on.
     pub parameters: Parameters,
+    /// The weakest algorithm of CHAP that proves anything.
+    pub chap_minimum: Algorithm,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -269,12 +274,12 @@ impl Login {
         if status == LoginStatus::Success {
             self.stat_sn = self.stat_sn.wrapping_add(1);
         }
-        assert!(answers.len() <= SEGMENT_DEFAULT as usize, "answers are bounded by what is answered");
         self.output.bytes(response.encode(), answers);
     }
 
     /// A request is complete, its text perhaps not.
     fn handle_request(&mut self) {
+        assert!(!active(Bug::LoginPanics), "planted");
         let header = LoginRequest::decode(&self.header);
         let opening = Opening { isid: header.isid, tsih: header.tsih, cid: header.cid, itt: header.itt };
         if self.opening.is_none() {
@@ -363,12 +368,17 @@ impl Login {
                 true
             }
             Some(security) => {
-                let security = prove(security, &pairs, transit, &mut answers)?;
+                let (minimum, negotiation) = (self.config.chap_minimum, &mut self.negotiation);
+                let security = prove(security, &pairs, transit, minimum, negotiation, &mut answers)?;
                 let passed = matches!(security, Security::Passed);
                 self.stage = Stage::Security(security);
                 passed
             }
         };
+        // Both stages bound what they answer; should they not, the initiator is refused and the target goes on.
+        if answers.len() > SEGMENT_DEFAULT as usize {
+            return Err(LoginStatus::InitiatorError);
+        }
         if !(transit && passed) {
             self.respond(current << 2, turn.header.tsih, LoginStatus::Success, &answers);
             return Ok(());
@@ -400,7 +410,7 @@ fn opening_request(bytes: &[u8]) -> Result<Request, LoginStatus> {
         Some("Discovery") => Purpose::Discovery,
         Some("Normal") | None => {
             let target = find("TargetName").ok_or(LoginStatus::MissingParameter)?;
-            Purpose::Normal { target: text::name(target).ok_or(LoginStatus::NotFound)? }
+            Purpose::Normal { target: text::name(target).ok_or(LoginStatus::AuthenticationFailed)? }
         }
         Some(_) => return Err(LoginStatus::SessionTypeNotSupported),
     };
@@ -412,6 +422,8 @@ fn prove(
     mut security: Security,
     pairs: &[(&str, &str)],
     transit: bool,
+    minimum: Algorithm,
+    negotiation: &mut Negotiation,
     answers: &mut Vec<u8>,
 ) -> Result<Security, LoginStatus> {
     let find = |key: &str| pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
@@ -425,7 +437,7 @@ fn prove(
             // An operational key, before its stage.
             return Err(LoginStatus::InitiatorError);
         }
-        text::push(answers, name, "NotUnderstood");
+        negotiation.not_understood(name, answers).map_err(|_| LoginStatus::InitiatorError)?;
     }
     if let Security::Method(authorization) = security {
         let offered = find("AuthMethod");
@@ -448,7 +460,7 @@ fn prove(
         security = match find("CHAP_A") {
             None => Security::Algorithm(chap, challenge),
             Some(list) => {
-                let algorithm = Algorithm::choose(list).ok_or(failed)?;
+                let algorithm = Algorithm::choose(list, minimum).ok_or(failed)?;
                 text::push(answers, "CHAP_A", algorithm as u8);
                 text::push(answers, "CHAP_I", challenge.id);
                 text::push(answers, "CHAP_C", text::hexadecimal(&challenge.bytes));

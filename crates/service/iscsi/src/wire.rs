@@ -153,6 +153,7 @@ pub mod status {
     pub const GOOD: u8 = 0x00;
     pub const CHECK_CONDITION: u8 = 0x02;
     pub const BUSY: u8 = 0x08;
+    pub const TASK_ABORTED: u8 = 0x40;
 }
 
 /// How a command wants to be queued (11.3.1).

@@ -6,8 +6,9 @@
 //! should not read from the socket meanwhile; that is the bound on what waits.
 //!
 //! Limits: an option's data may have 32 KiB (an export name and several queries of 4 KiB); longer data are skipped
-//! unread and answered `ERR_TOO_BIG`. A negotiation is over after 128 options or 1 MiB: real clients need
-//! under twenty options. Non-fixed newstyle clients get EXPORT_NAME and nothing else. With TLS configured
+//! unread and answered `ERR_TOO_BIG`. A negotiation is over after 128 options or 1 MiB: real clients need under twenty
+//! options for one export. A client that was told of more may ask about each of them: it has four options more for each,
+//! and the bytes for them. A list is answered part by part, as the caller gives it. Non-fixed newstyle clients get EXPORT_NAME and nothing else. With TLS configured
 //! nothing but STARTTLS and ABORT is answered before it (the specification's FORCEDTLS).
 
 use crate::options::{InfoRequest, Malformed, MetaRequest, push_reply, string};
@@ -16,12 +17,18 @@ use crate::wire::{
     CONTEXT_ALLOCATION, CONTEXT_ALLOCATION_ID, INIT_MAGIC, OPTION_LEN, OPTION_MAGIC, REQUEST_MAX, Reader,
     STRING_MAX, Violation, export_flag, handshake_flag, info, option, option_reply,
 };
+use forebay_base::planted::{Bug, active};
 use std::collections::VecDeque;
 
 /// Name, queries and some room: an export name and seven queries of the longest kind.
 const OPTION_DATA_MAX: usize = 8 * 4096;
-const OPTIONS_MAX: u32 = 128;
+const OPTIONS_MAX: u64 = 128;
 const NEGOTIATION_BYTES_MAX: u64 = 1 << 20;
+/// Options that a client may send about each export of a list. nbdinfo and qemu-nbd send up to three: information, and the
+/// metadata contexts with and without a query.
+const OPTIONS_PER_EXPORT: u64 = 4;
+/// Bytes of each of them besides the name: its header, and queries.
+const OPTION_BYTES_PER_EXPORT: u64 = 128;
 
 /// Whether TLS is configured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,8 +65,10 @@ pub enum Action {
     Send(Vec<u8>),
     /// Look an export up and answer with [`Handshake::found`].
     Find(String),
-    /// List all exports and answer with [`Handshake::listed`].
-    List,
+    /// List all exports but for the first `skip`, which were listed just before, and answer with [`Handshake::listed`].
+    List {
+        skip: usize,
+    },
     /// Become a TLS server on this connection (after sending what came before), then call [`Handshake::secured`].
     StartTls,
     /// Send what came before and go over to [`crate::Transmission`]; [`Handshake::into_leftover`] has its first bytes.
@@ -84,8 +93,11 @@ pub struct Handshake {
     terms: Terms,
     input: VecDeque<u8>,
     actions: VecDeque<Action>,
-    options_seen: u32,
+    options_seen: u64,
     bytes_seen: u64,
+    /// What may be seen: more, once there was a list.
+    options_max: u64,
+    bytes_max: u64,
 }
 
 enum State {
@@ -105,7 +117,14 @@ enum Question {
     ExportName,
     Info { option: u32, request: InfoRequest },
     Meta { option: u32, request: MetaRequest },
-    List,
+    List(Listing),
+}
+
+/// What was listed so far.
+#[derive(Default)]
+struct Listing {
+    exports: usize,
+    name_bytes: u64,
 }
 
 /// What the options said so far. STARTTLS resets all but the client's flags.
@@ -133,11 +152,14 @@ impl Handshake {
             actions: VecDeque::from([Action::Send(greeting)]),
             options_seen: 0,
             bytes_seen: 0,
+            options_max: OPTIONS_MAX,
+            bytes_max: NEGOTIATION_BYTES_MAX,
         }
     }
 
     /// Bytes from the peer.
     pub fn handle_input(&mut self, bytes: &[u8]) {
+        assert!(!active(Bug::HandshakePanics), "planted");
         self.input.extend(bytes);
     }
 
@@ -171,22 +193,35 @@ impl Handshake {
                     self.error(option, option_reply::ERR_SHUTDOWN, "the server is shutting down")
                 }
             },
-            (Question::List, _) => panic!("a list was asked for, not an export"),
+            (Question::List(_), _) => panic!("a list was asked for, not an export"),
         }
     }
 
-    /// Answers [`Action::List`].
-    pub fn listed(&mut self, names: &[String]) {
-        let State::Asked(Question::List) = std::mem::replace(&mut self.state, State::Option) else {
+    /// Answers [`Action::List`] with some of the exports, or with the last of them. Others are asked for when these are sent.
+    pub fn listed(&mut self, names: &[String], is_last: bool) {
+        let State::Asked(Question::List(listing)) = &mut self.state else {
             panic!("exports were listed without having been asked for");
         };
+        listing.exports += names.len();
+        listing.name_bytes += names.iter().map(|name| name.len() as u64).sum::<u64>();
         let mut out = Vec::new();
         for name in names {
             let len = (name.len() as u32).to_be_bytes();
             push_reply(&mut out, option::LIST, option_reply::SERVER, &[&len, name.as_bytes()]);
         }
-        push_reply(&mut out, option::LIST, option_reply::ACK, &[]);
-        self.send(out);
+        if is_last {
+            let (exports, name_bytes) = (listing.exports as u64, listing.name_bytes);
+            self.options_max = self.options_max.max(OPTIONS_MAX + OPTIONS_PER_EXPORT * exports);
+            let bytes = OPTIONS_PER_EXPORT * (name_bytes + OPTION_BYTES_PER_EXPORT * exports);
+            self.bytes_max = self.bytes_max.max(NEGOTIATION_BYTES_MAX + bytes);
+            push_reply(&mut out, option::LIST, option_reply::ACK, &[]);
+            self.state = State::Option;
+            self.send(out);
+        } else {
+            let skip = listing.exports;
+            self.send(out);
+            self.actions.push_back(Action::List { skip });
+        }
     }
 
     /// The TLS handshake that [`Action::StartTls`] asked for is complete; input is plaintext from inside it from now on.
@@ -250,9 +285,9 @@ impl Handshake {
         }
         self.options_seen += 1;
         self.bytes_seen += OPTION_LEN as u64 + u64::from(len);
-        if self.options_seen > OPTIONS_MAX {
+        if self.options_seen > self.options_max {
             self.close(Some(Violation::TooManyOptions));
-        } else if self.bytes_seen > NEGOTIATION_BYTES_MAX {
+        } else if self.bytes_seen > self.bytes_max {
             self.close(Some(Violation::TooManyBytes));
         } else if !self.terms.fixed_newstyle && option != option::EXPORT_NAME {
             self.close(Some(Violation::NotFixedNewstyle(option)));
@@ -298,7 +333,7 @@ impl Handshake {
                 self.ack(number);
                 self.close(None);
             }
-            option::LIST => self.ask(Question::List, Action::List),
+            option::LIST => self.ask(Question::List(Listing::default()), Action::List { skip: 0 }),
             option::STARTTLS => self.start_tls(),
             option::INFO | option::GO => match InfoRequest::parse(data) {
                 Ok(request) => {

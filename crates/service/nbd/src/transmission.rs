@@ -14,6 +14,7 @@ use crate::wire::{
     ErrorCode, REQUEST_LEN, REQUEST_LEN_EXTENDED, REQUEST_MAGIC, REQUEST_MAGIC_EXTENDED, REQUEST_MAX, Reader,
     Truncated, Violation, command, command_flag,
 };
+use forebay_base::planted::{Bug, active};
 use forebay_runtime::{Arena, Buf, BufMut};
 
 /// Payload is received into buffers of at most this size. A peer that announces 32 MiB and sends nothing
@@ -77,6 +78,9 @@ pub struct Refused {
 pub enum Decoded {
     Request(Request),
     Refused(Refused),
+    /// The caller has no room for the next request: it is kept, and asked about again with the next call, also if that
+    /// brings no bytes.
+    Postponed,
     /// The client leaves; no more requests come.
     Disconnect,
 }
@@ -96,8 +100,16 @@ pub struct Transmission {
 
 enum Stage {
     Header,
+    /// A valid request that the caller had no room for.
+    Postponed {
+        header: Header,
+        command: Command,
+    },
     Payload(Payload),
-    Skip { refused: Refused, remaining: u32 },
+    Skip {
+        refused: Refused,
+        remaining: u32,
+    },
 }
 
 struct Payload {
@@ -159,14 +171,29 @@ impl Transmission {
         }
     }
 
-    /// Takes the next request off `input`, which moves on; `None` when it is used up. After an error the connection must be
-    /// closed, and after [`Decoded::Disconnect`] nothing more may be decoded.
-    pub fn decode(&mut self, input: &mut &[u8], arena: &Arena) -> Result<Option<Decoded>, Violation> {
+    /// Takes the next request off `input`, which moves on; `None` when it is used up. Whether there is room for a request,
+    /// `has_room` says before any memory is taken for it; of a write it sees the length and no data yet. After an error the
+    /// connection must be closed, and after [`Decoded::Disconnect`] nothing more may be decoded.
+    pub fn decode(
+        &mut self,
+        input: &mut &[u8],
+        arena: &Arena,
+        mut has_room: impl FnMut(&Command) -> bool,
+    ) -> Result<Option<Decoded>, Violation> {
+        assert!(!active(Bug::RequestPanics), "planted");
         loop {
             let decoded = match &mut self.stage {
                 Stage::Header => {
                     let Some(header) = self.header(input)? else { return Ok(None) };
-                    self.begin(header, arena)?
+                    self.judge(header, arena, &mut has_room)?
+                }
+                Stage::Postponed { command, .. } if !has_room(command) => Some(Decoded::Postponed),
+                Stage::Postponed { .. } => {
+                    let stage = std::mem::replace(&mut self.stage, Stage::Header);
+                    let Stage::Postponed { header, command } = stage else {
+                        unreachable!("it was that stage")
+                    };
+                    self.begin(&header, command, arena)
                 }
                 Stage::Payload(payload) => match payload.fill(input, arena) {
                     true => Some(self.finish_payload()),
@@ -211,8 +238,13 @@ impl Transmission {
         parsed.expect("a whole header was cut off").map(Some)
     }
 
-    /// Starts on the request; `None` when its payload must come first.
-    fn begin(&mut self, header: Header, arena: &Arena) -> Result<Option<Decoded>, Violation> {
+    /// What is to become of the request; `None` when its payload must come first.
+    fn judge(
+        &mut self,
+        header: Header,
+        arena: &Arena,
+        has_room: &mut impl FnMut(&Command) -> bool,
+    ) -> Result<Option<Decoded>, Violation> {
         let announces_payload =
             self.style == Style::Extended && header.flags & command_flag::PAYLOAD_LEN != 0;
         let checked = self.check(&header);
@@ -224,29 +256,40 @@ impl Transmission {
             .ok()
             .filter(|&len| len <= REQUEST_MAX)
             .ok_or(Violation::PayloadTooLong(payload))?;
-        let Header { cookie, offset, .. } = header;
-        let fua = header.flags & command_flag::FUA != 0;
         match checked {
             Err((code, message)) => {
-                let refused = Refused { cookie, offset, code, message };
+                let refused = Refused { cookie: header.cookie, offset: header.offset, code, message };
                 self.stage = Stage::Skip { refused, remaining: payload };
                 Ok(None)
             }
-            Ok(Command::Write { .. }) if payload > 0 => {
-                let first = (payload as usize).min(PAYLOAD_PART);
+            Ok(command) if has_room(&command) => Ok(self.begin(&header, command, arena)),
+            Ok(command) => {
+                self.stage = Stage::Postponed { header, command };
+                Ok(Some(Decoded::Postponed))
+            }
+        }
+    }
+
+    /// Starts on a valid request; `None` when its payload must come first.
+    fn begin(&mut self, header: &Header, command: Command, arena: &Arena) -> Option<Decoded> {
+        let &Header { cookie, offset, .. } = header;
+        let fua = header.flags & command_flag::FUA != 0;
+        match command {
+            Command::Write { len, .. } if len > 0 => {
+                let first = (len as usize).min(PAYLOAD_PART);
                 self.stage = Stage::Payload(Payload {
                     cookie,
                     offset,
                     fua,
-                    len: payload,
-                    beyond: payload as usize - first,
-                    parts: Vec::with_capacity((payload as usize).div_ceil(PAYLOAD_PART)),
+                    len,
+                    beyond: len as usize - first,
+                    parts: Vec::with_capacity((len as usize).div_ceil(PAYLOAD_PART)),
                     open: arena.take(first),
                     open_filled: 0,
                 });
-                Ok(None)
+                None
             }
-            Ok(command) => Ok(Some(Decoded::Request(Request { cookie, offset, fua, command }))),
+            command => Some(Decoded::Request(Request { cookie, offset, fua, command })),
         }
     }
 

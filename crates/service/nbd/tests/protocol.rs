@@ -47,7 +47,9 @@ fn converse(handshake: &mut Handshake, bytes: &[u8]) -> (Vec<OptionReply>, Optio
             Some(Action::Find(name)) => {
                 handshake.found(Err(Refusal::Unknown(format!("no export is called {name}"))))
             }
-            Some(Action::List) => handshake.listed(&["pool/vol".into(), "pool/two".into()]),
+            // In two parts, as a long list is.
+            Some(Action::List { skip: 0 }) => handshake.listed(&["pool/vol".into()], false),
+            Some(Action::List { .. }) => handshake.listed(&["pool/two".into()], true),
             Some(end) => return (replies, Some(end)),
         }
     }
@@ -197,6 +199,77 @@ fn a_negotiation_ends() {
     assert_eq!(end, Some(Action::Close(Some(Violation::OptionMagic(0x7878787878787878)))));
 }
 
+/// A client that was told of ten thousand exports may ask four things about each, and is asked to go then.
+#[test]
+fn every_export_of_a_list_may_be_asked_about() {
+    const EXPORTS: usize = 10_000;
+    const PAGE: usize = 1000;
+    let names: Vec<String> = (0..EXPORTS).map(|number| format!("pool/volume-{number}")).collect();
+    let mut handshake = greeted(TlsMode::Off, 3);
+    handshake.handle_input(&client::option(option::LIST, &[]));
+    let (mut listed, mut bytes_most) = (0, 0);
+    loop {
+        match handshake.poll_action() {
+            Some(Action::List { skip }) => {
+                let end = EXPORTS.min(skip + PAGE);
+                handshake.listed(&names[skip..end], end == EXPORTS);
+            }
+            Some(Action::Send(bytes)) => {
+                bytes_most = bytes_most.max(bytes.len());
+                let mut input = &bytes[..];
+                while let Some(reply) = OptionReply::take(&mut input).expect("replies are whole") {
+                    if reply.kind == option_reply::SERVER {
+                        assert_eq!(&reply.data[4..], names[listed].as_bytes());
+                        listed += 1;
+                    }
+                }
+            }
+            other => {
+                assert_eq!(other, None);
+                break;
+            }
+        }
+    }
+    assert_eq!(listed, EXPORTS);
+    assert!(bytes_most <= PAGE * 64, "a part of the list at a time, not {bytes_most} bytes");
+    let about = client::option(option::INFO, &client::info_data("pool/vol", &[info::NAME, info::BLOCK_SIZE]));
+    for _ in 0..4 * EXPORTS {
+        assert_eq!(converse(&mut handshake, &about).1, None);
+    }
+    let end = (0..200).find_map(|_| converse(&mut handshake, &about).1);
+    assert_eq!(end, Some(Action::Close(Some(Violation::TooManyOptions))));
+}
+
+/// A request that there is no room for waits, takes no memory, and goes on when there is.
+#[test]
+fn a_request_waits_for_room() {
+    let arena = Arena::new();
+    let mut decoder = transmission(Style::Simple, false);
+    let bytes = [
+        request(Style::Simple, 0, command::WRITE, 0, 1 << 20),
+        vec![3; 1 << 20],
+        request(Style::Simple, 0, command::FLUSH, 0, 0),
+    ]
+    .concat();
+    let mut input = &bytes[..];
+    for _ in 0..3 {
+        let mut asked = Vec::new();
+        let decoded = decoder.decode(&mut input, &arena, |command| {
+            let Command::Write { data, len } = command else { panic!("a write came") };
+            asked.push((data.len(), *len));
+            false
+        });
+        assert!(matches!(decoded, Ok(Some(Decoded::Postponed))), "{decoded:?}");
+        assert_eq!((asked, arena.bytes_out(), decoder.receiving()), (vec![(0, 1 << 20)], 0, 0));
+    }
+    let mut all = Vec::new();
+    while let Some(decoded) = decoder.decode(&mut input, &arena, |_| true).expect("well formed") {
+        let Decoded::Request(request) = decoded else { panic!("{decoded:?}") };
+        all.push(matches!(request.command, Command::Write { .. } | Command::Flush));
+    }
+    assert_eq!((all, input.len()), (vec![true, true], 0));
+}
+
 #[test]
 fn cuts_in_the_byte_stream_do_not_matter() {
     let script = [
@@ -236,7 +309,7 @@ fn request(style: Style, flags: u16, kind: u16, offset: u64, len: u64) -> Vec<u8
 /// Decodes everything, in words.
 fn decode(transmission: &mut Transmission, bytes: &[u8]) -> Result<Vec<String>, Violation> {
     let (arena, mut input, mut words) = (Arena::new(), bytes, Vec::new());
-    while let Some(decoded) = transmission.decode(&mut input, &arena)? {
+    while let Some(decoded) = transmission.decode(&mut input, &arena, |_| true)? {
         words.push(match decoded {
             Decoded::Request(request) => match request.command {
                 Command::Write { data, len } => {
@@ -249,6 +322,7 @@ fn decode(transmission: &mut Transmission, bytes: &[u8]) -> Result<Vec<String>, 
                 command => format!("{command:?} at {} fua={}", request.offset, request.fua),
             },
             Decoded::Refused(refused) => format!("{:?}: {}", refused.code, refused.message),
+            Decoded::Postponed => panic!("there is room"),
             Decoded::Disconnect => "disconnect".into(),
         });
     }
@@ -403,11 +477,11 @@ fn requests_survive_any_cut() {
 fn memory_follows_bytes_not_promises() {
     let (arena, mut decoder) = (Arena::new(), transmission(Style::Simple, false));
     let header = request(Style::Simple, 0, command::WRITE, 0, u64::from(REQUEST_MAX));
-    assert!(decoder.decode(&mut &header[..], &arena).unwrap().is_none());
+    assert!(decoder.decode(&mut &header[..], &arena, |_| true).unwrap().is_none());
     assert_eq!((arena.bytes_out(), decoder.receiving()), (PAYLOAD_PART, u64::from(REQUEST_MAX)));
     let mut sent = 0;
     while sent + 100_000 < REQUEST_MAX as usize {
-        assert!(decoder.decode(&mut &[5; 100_000][..], &arena).unwrap().is_none());
+        assert!(decoder.decode(&mut &[5; 100_000][..], &arena, |_| true).unwrap().is_none());
         sent += 100_000;
         assert!(arena.bytes_out() <= sent + PAYLOAD_PART, "{} for {sent}", arena.bytes_out());
     }

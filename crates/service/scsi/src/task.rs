@@ -279,6 +279,8 @@ pub(crate) fn io_sense(error: IoError) -> Sense {
         IoError::Suspended => (NotReady, asc::NOT_READY_MANUAL_INTERVENTION),
         IoError::ReadOnly => (DataProtect, asc::WRITE_PROTECTED),
         IoError::Gone => (IllegalRequest, asc::LOGICAL_UNIT_NOT_SUPPORTED),
+        // Only what the initiator has given up is cancelled: this is not sent.
+        IoError::Cancelled => (AbortedCommand, asc::NONE),
     };
     Sense::new(key, code)
 }

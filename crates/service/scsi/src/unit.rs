@@ -17,6 +17,7 @@ use crate::reserve_store::{self, StateError};
 use crate::sense::{Sense, SenseKey, asc};
 use crate::step::{CopyUnit, DataOut, Designator, Response, Status, Step};
 use forebay_base::Id;
+use forebay_base::planted::{Bug, active};
 use forebay_pool::SyncPolicy;
 use forebay_runtime::Arena;
 
@@ -214,6 +215,7 @@ impl Unit {
     /// # Panics
     /// When the nexus is not attached.
     pub fn begin(&mut self, nexus: NexusId, command: &Command, data: DataOut) -> Step {
+        assert!(!active(Bug::CommandPanics), "planted");
         if let Err(response) = self.judge(nexus, command) {
             return Step::Done(response);
         }

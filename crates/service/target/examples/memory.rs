@@ -5,7 +5,7 @@
 
 use forebay_base::Id;
 use forebay_nbd::Export;
-use forebay_pool::{Error, ErrorKind, Extent, IoError};
+use forebay_pool::{Cancellation, Error, ErrorKind, Extent, IoError};
 use forebay_runtime::{Buf, Rt, uring};
 use forebay_target::{Catalog, Device, Found, NbdConfig, NbdServer};
 use std::cell::RefCell;
@@ -57,6 +57,10 @@ impl Disk {
 }
 
 impl Device for Disk {
+    /// Nothing here waits before it begins.
+    fn cancellable(&self, _: &Cancellation) -> Disk {
+        self.clone()
+    }
     fn block_size(&self) -> u32 {
         8192
     }
@@ -90,7 +94,7 @@ fn main() {
     let listen = arguments.next().unwrap_or("127.0.0.1:10809".into());
     let megabytes: u64 = arguments.next().map_or(256, |text| text.parse().expect("a number of megabytes"));
     let (cores, _running) = uring::start(1).unwrap_or_else(|error| panic!("{error}"));
-    let config = NbdConfig { listen, tls: None };
+    let config = NbdConfig::plain(listen);
     let events = Arc::new(|event| eprintln!("{event:?}"));
     let server = NbdServer::start(cores, Memory { size: megabytes << 20 }, config, events);
     let server = uring::block_on(|_| server).unwrap_or_else(|error| panic!("{error}"));

@@ -2,7 +2,7 @@
 
 use forebay_base::Id;
 use forebay_nbd::Export;
-use forebay_pool::{Engine, Error, Extent, IoError, Volume};
+use forebay_pool::{Cancellation, Engine, Error, Extent, IoError, Volume};
 use forebay_runtime::{Buf, Rt};
 use std::future::Future;
 
@@ -27,6 +27,8 @@ pub trait Catalog: Clone + Send + Sync + 'static {
 
 /// The volume behind one session. The meaning of every method is that of [`Volume`].
 pub trait Device: Clone + 'static {
+    /// The same, for requests that are cancelled by this as long as they have not begun.
+    fn cancellable(&self, cancellation: &Cancellation) -> Self;
     fn block_size(&self) -> u32;
     fn read(&self, at: u64, len: usize) -> impl Future<Output = Result<Vec<Buf>, IoError>>;
     fn write(&self, at: u64, data: Vec<Buf>, fua: bool) -> impl Future<Output = Result<(), IoError>>;
@@ -66,6 +68,9 @@ impl Catalog for Engine {
 }
 
 impl Device for Volume {
+    fn cancellable(&self, cancellation: &Cancellation) -> Volume {
+        Volume::cancellable(self, cancellation)
+    }
     fn block_size(&self) -> u32 {
         Volume::block_size(self)
     }

@@ -1,6 +1,7 @@
 //! Events for the administrator, bounded: a hostile client must not be able to fill the event log.
 
 use forebay_base::Nanos;
+use forebay_base::panics::Panicked;
 use forebay_pool::{Event, Severity};
 use forebay_runtime::Rt;
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ const WINDOW: u64 = 60_000_000_000;
 
 pub struct Reporter {
     sink: Events,
-    /// One entry per event code, of which this crate has six.
+    /// One entry per event code that this crate has.
     windows: Mutex<HashMap<&'static str, Window>>,
 }
 
@@ -38,6 +39,13 @@ impl Reporter {
             count => format!("{message} (and {count} more before that were not shown)"),
         };
         (self.sink)(Event { at: rt.wall(), severity, code, object: object.to_owned(), message });
+    }
+
+    /// A bug in a protocol has ended a session.
+    pub fn panicked(&self, rt: &Rt, code: &'static str, object: &str, Panicked(why): &Panicked) {
+        let message =
+            format!("disconnected because of a bug in Forebay, which {why}; no other client is affected");
+        self.report(rt, Severity::Error, code, object, message);
     }
 
     /// Whether an event may go out, and how many were held back since the last one.

@@ -13,7 +13,9 @@
 //!
 //! [`IscsiServer`] does the same for iSCSI, where a session has many volumes: see [`iscsi`].
 
+mod admission;
 mod backing;
+mod contained;
 mod event;
 mod facts;
 mod greet;
@@ -27,14 +29,15 @@ mod tls;
 mod trace;
 mod transport;
 
+pub use admission::{ADDRESS_SHARE, CONNECTIONS_MAX, HALF_OPEN_MAX};
 pub use backing::{Catalog, Device, Found};
 pub use event::Events;
 pub use facts::{Asked, ClientFacts, Facts, Operation, PLACES, Protocol, Watched, halt_facts, take_facts};
 pub use iscsi::{
-    Access, Disk, HALF_OPEN_MAX, IscsiServer, IscsiSession, LOGIN_MAX, Mapping, Portal, Proof, Unknown,
-    Volumes,
+    Access, Disk, IscsiConfig, IscsiServer, IscsiSession, LOGIN_MAX, Mapping, Portal, Proof, Unknown, Volumes,
 };
-pub use server::{CONNECTIONS_MAX, HANDSHAKE_MAX, NbdConfig, NbdServer, SessionInfo};
+pub use local::{BYTES_MAX_ADDRESS, BYTES_MAX_CORE, PACE_BYTES, PACE_TIME};
+pub use server::{HANDSHAKE_MAX, NbdConfig, NbdServer, SessionInfo};
 pub use session::{BYTES_MAX, REQUESTS_MAX};
 pub use tls::TlsFiles;
 pub use trace::{TRACES_MAX, Traced, trace_begin, trace_end, trace_take};

@@ -91,7 +91,7 @@ impl Failure {
             IoError::NoSpace => ErrorCode::NoSpace,
             IoError::ReadOnly => ErrorCode::NotPermitted,
             IoError::Corrupt | IoError::Io | IoError::Suspended => ErrorCode::Io,
-            IoError::Gone => ErrorCode::Shutdown,
+            IoError::Gone | IoError::Cancelled => ErrorCode::Shutdown,
         };
         (code, error.to_string())
     }

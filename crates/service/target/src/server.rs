@@ -3,16 +3,17 @@
 //! Core 0 listens and greets; each session then lives on the core of its volume. What management sees is a list
 //! behind a lock that is taken when a client comes and goes, never per request.
 //!
-//! Limits, each with its reason: [`CONNECTIONS_MAX`] at a time, because each costs a descriptor and some memory
-//! before it has shown any right to it; [`HANDSHAKE_MAX`] to reach an agreement, because a client that connects
-//! and says nothing must not keep its place. NBD has no authentication of its own: without TLS the server
-//! listens on loopback addresses only.
+//! Limits, each with its reason: places for connections, and shares of them ([`crate::admission`]); [`HANDSHAKE_MAX`] to
+//! reach an agreement, because a client that connects and says nothing must not keep its place, with [`PER_EXPORT`] more for
+//! each export that a client was told of, because it may ask about every one. NBD has no authentication of its own: without
+//! TLS the server listens on loopback addresses only, or on a socket that only its owner can open.
 
+use crate::admission::{Admission, CONNECTIONS_MAX, Listening, Place};
 use crate::backing::Catalog;
 use crate::event::{Events, Reporter};
 use crate::facts::{Protocol, address_of, watched};
-use crate::greet::{Greeted, Parted, greet};
-use crate::local::Local;
+use crate::greet::{Door, Greeted, Lists, Parted, greet};
+use crate::local::{Local, PACE_BYTES, PACE_TIME};
 use crate::session::{Counters, Ended, serve};
 use crate::tls::{TlsFailure, TlsFiles, TlsServer};
 use crate::transport::Transport;
@@ -21,28 +22,39 @@ use forebay_pool::{Error, ErrorKind, Severity};
 use forebay_runtime::{Completer, Cores, Listener, Rt, Stream, completion};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Clients at a time, those in negotiation included.
-pub const CONNECTIONS_MAX: usize = 1024;
 /// Time from connection to agreement, TLS included.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
+/// Time to ask about one export of a list: five questions and answers over a network of 20 ms.
+pub const PER_EXPORT: Duration = Duration::from_millis(100);
 /// Pause after a failed accept (out of descriptors, say), so that it is not repeated in a loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How the server listens.
 #[derive(Clone, Debug)]
 pub struct NbdConfig {
-    /// `ADDRESS:PORT` with a literal address; port 0 lets the system choose.
+    /// `ADDRESS:PORT` with a literal address; port 0 lets the system choose. Or `unix:PATH`: a socket for this user alone.
     pub listen: String,
     /// With TLS every client must use it, and every address may be listened on.
     pub tls: Option<TlsFiles>,
+    /// Clients at a time, those in negotiation included.
+    pub connections_max: usize,
+}
+
+impl NbdConfig {
+    /// Without TLS, and with as many clients as there may be.
+    pub fn plain(listen: impl Into<String>) -> NbdConfig {
+        NbdConfig { listen: listen.into(), tls: None, connections_max: CONNECTIONS_MAX }
+    }
 }
 
 /// A client in the transmission phase.
@@ -70,34 +82,8 @@ pub struct NbdServer {
 struct Registry {
     id: u64,
     reporter: Reporter,
-    stopping: AtomicBool,
-    clients: Mutex<Clients>,
-}
-
-#[derive(Default)]
-struct Clients {
-    /// Connections, those in negotiation included.
-    count: usize,
-    /// The listening socket is open.
-    listening: bool,
-    sessions: BTreeMap<u64, Session>,
-    /// Told when there are no connections and no listener any more.
-    emptied: Vec<oneshot::Sender<()>>,
-}
-
-impl Clients {
-    fn is_empty(&self) -> bool {
-        self.count == 0 && !self.listening
-    }
-
-    fn tell_if_empty(&mut self) {
-        if self.is_empty() {
-            for told in self.emptied.drain(..) {
-                // Whoever waited may have given up.
-                let _ = told.send(());
-            }
-        }
-    }
+    admission: Arc<Admission>,
+    sessions: Mutex<BTreeMap<u64, Session>>,
 }
 
 struct Session {
@@ -109,28 +95,6 @@ struct Session {
     counters: Arc<Counters>,
 }
 
-/// A place among the connections; leaves when dropped.
-struct Place(Arc<Registry>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut clients = self.0.clients.lock().expect("no holder of this lock panics");
-        clients.count -= 1;
-        clients.tell_if_empty();
-    }
-}
-
-/// The listener's presence; ends when dropped.
-struct Listening(Arc<Registry>);
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        let mut clients = self.0.clients.lock().expect("no holder of this lock panics");
-        clients.listening = false;
-        clients.tell_if_empty();
-    }
-}
-
 /// A line in the list of sessions; leaves when dropped.
 struct Listed {
     registry: Arc<Registry>,
@@ -139,24 +103,18 @@ struct Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.registry.clients.lock().expect("no holder of this lock panics").sessions.remove(&self.id);
+        self.registry.sessions().remove(&self.id);
     }
 }
 
 impl Registry {
-    /// A place, unless all are taken or the server stops.
-    fn admit(self: &Arc<Self>) -> Option<Place> {
-        let mut clients = self.clients.lock().expect("no holder of this lock panics");
-        if clients.count == CONNECTIONS_MAX || self.stopping.load(Ordering::SeqCst) {
-            return None;
-        }
-        clients.count += 1;
-        Some(Place(self.clone()))
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<u64, Session>> {
+        self.sessions.lock().expect("no holder of this lock panics")
     }
 
     fn list(self: &Arc<Self>, session: Session) -> Listed {
         let id = next_id();
-        self.clients.lock().expect("no holder of this lock panics").sessions.insert(id, session);
+        self.sessions().insert(id, session);
         Listed { registry: self.clone(), id }
     }
 }
@@ -201,18 +159,17 @@ impl NbdServer {
         let registry = Arc::new(Registry {
             id: next_id(),
             reporter: Reporter::new(events),
-            stopping: AtomicBool::new(false),
-            clients: Mutex::default(),
+            admission: Admission::new(config.connections_max),
+            sessions: Mutex::default(),
         });
         let (report, listening) = oneshot::channel();
         let house = House { registry: registry.clone(), cores: cores.clone(), catalog, tls };
         cores.core(0).run(move |rt| {
             // An address that a killed server still holds is waited for in there.
-            let listener = rt.listen(&address.to_string());
+            let listener = rt.listen(&address);
             let answer = listener.as_ref().map(|listener| listener.address()).map_err(|&error| error);
             if let Ok(listener) = listener {
-                house.registry.clients.lock().expect("no holder of this lock panics").listening = true;
-                let listening = Listening(house.registry.clone());
+                let listening = house.registry.admission.listen();
                 // Nobody can stop a server whose starter has gone.
                 if report.send(answer).is_ok() {
                     rt.spawn(welcome(rt.clone(), listener, listening, house));
@@ -226,7 +183,7 @@ impl NbdServer {
             let why = error.os.map(std::io::Error::from_raw_os_error);
             let why = why.map_or("the address cannot be used".into(), |why| why.to_string());
             Error::new(ErrorKind::Conflict, &config.listen, format!("cannot listen for NBD: {why}"))
-                .remedy("Choose another address with --nbd ADDRESS:PORT")
+                .remedy("Choose another address or path with --nbd, or switch NBD off with --nbd off")
         })?;
         Ok(NbdServer { registry, cores, address })
     }
@@ -238,8 +195,8 @@ impl NbdServer {
 
     /// The clients in the transmission phase, oldest first.
     pub fn sessions(&self) -> Vec<SessionInfo> {
-        let clients = self.registry.clients.lock().expect("no holder of this lock panics");
-        let sessions = clients.sessions.values().map(|session| SessionInfo {
+        let sessions = self.registry.sessions();
+        let sessions = sessions.values().map(|session| SessionInfo {
             peer: session.peer.clone(),
             export: session.export.clone(),
             volume: session.volume,
@@ -255,7 +212,7 @@ impl NbdServer {
     /// Stops listening, lets requests that run finish, refuses further ones with ESHUTDOWN, and closes all connections. Returns
     /// when the last one is closed: a client that does not take its replies is given 5 s, a disk as long as it needs.
     pub async fn stop(&self) {
-        self.registry.stopping.store(true, Ordering::SeqCst);
+        self.registry.admission.stop();
         let id = self.registry.id;
         for core in 0..self.cores.count() {
             self.cores.core(core).run(move |rt| {
@@ -263,33 +220,33 @@ impl NbdServer {
                 rt.local::<Local>().stop(id);
             });
         }
-        let emptied = {
-            let mut clients = self.registry.clients.lock().expect("no holder of this lock panics");
-            if clients.is_empty() {
-                return;
-            }
-            let (told, emptied) = oneshot::channel();
-            clients.emptied.push(told);
-            emptied
-        };
-        // An error means that the registry is gone, and with it every connection.
-        let _ = emptied.await;
+        if let Some(emptied) = self.registry.admission.emptied() {
+            // An error means that the registry is gone, and with it every connection.
+            let _ = emptied.await;
+        }
     }
 }
 
 /// The address to listen on, if this server may.
-fn check_address(config: &NbdConfig) -> Result<SocketAddr, Error> {
+fn check_address(config: &NbdConfig) -> Result<String, Error> {
+    if let Some(path) = config.listen.strip_prefix("unix:") {
+        return match path.starts_with('/') {
+            true => Ok(config.listen.clone()),
+            false => Err(Error::new(ErrorKind::Invalid("nbd"), &config.listen, "is not an absolute path")
+                .remedy("Write it like unix:/run/forebay/nbd.sock")),
+        };
+    }
     let literal = config.listen.replacen("localhost:", "127.0.0.1:", 1);
     let address: SocketAddr = literal.parse().map_err(|_| {
         Error::new(ErrorKind::Invalid("nbd"), &config.listen, "is not a literal address and a port")
-            .remedy("Write it like 127.0.0.1:10809 or [::1]:10809")
+            .remedy("Write it like 127.0.0.1:10809, [::1]:10809 or unix:/run/forebay/nbd.sock, or switch NBD off with off")
     })?;
     if config.tls.is_none() && !address.ip().is_loopback() {
         let message = "NBD without TLS would give every volume to everyone who can reach this address";
         return Err(Error::new(ErrorKind::Unsafe, &config.listen, message)
             .remedy("Listen on 127.0.0.1, or configure a certificate and a key"));
     }
-    Ok(address)
+    Ok(address.to_string())
 }
 
 /// What every part of one server needs.
@@ -312,24 +269,26 @@ async fn welcome<C: Catalog>(rt: Rt, listener: Listener, listening: Listening, h
 async fn accept<C: Catalog>(rt: &Rt, listener: &Listener, house: &House<C>) {
     let registry = &house.registry;
     let mut stopped = rt.local::<Stoppers>().watch(registry.id);
+    let lists = Rc::new(Lists::default());
     loop {
         let accepted = match select(listener.accept(), &mut stopped).await {
             Either::Left((accepted, _)) => accepted,
             Either::Right(_) => return,
         };
         match accepted {
-            Ok(stream) => match registry.admit() {
-                Some(place) => {
-                    rt.spawn(negotiate(rt.clone(), stream, house.clone(), place));
+            Ok(stream) => {
+                let peer = stream.peer();
+                match registry.admission.admit(&peer) {
+                    Ok(place) => {
+                        rt.spawn(negotiate(rt.clone(), stream, house.clone(), lists.clone(), place));
+                    }
+                    Err(full) => {
+                        let message = full.to_string();
+                        registry.reporter.report(rt, Severity::Warning, "nbd.client.refused", &peer, message);
+                        stream.shutdown();
+                    }
                 }
-                None => {
-                    let message =
-                        format!("refused: {CONNECTIONS_MAX} clients are connected, or the server stops");
-                    let peer = stream.peer();
-                    registry.reporter.report(rt, Severity::Warning, "nbd.client.refused", &peer, message);
-                    stream.shutdown();
-                }
-            },
+            }
             Err(error) => {
                 let why = error.os.map(std::io::Error::from_raw_os_error);
                 let why = why.map_or("an unknown error".into(), |why| why.to_string());
@@ -345,22 +304,43 @@ async fn accept<C: Catalog>(rt: &Rt, listener: &Listener, house: &House<C>) {
 }
 
 /// Greets one client and hands it to the core of its volume.
-async fn negotiate<C: Catalog>(rt: Rt, stream: Stream, house: House<C>, place: Place) {
+async fn negotiate<C: Catalog>(rt: Rt, stream: Stream, house: House<C>, lists: Rc<Lists>, mut place: Place) {
     let peer = stream.peer();
-    if let Some(greeted) = greet_in_time(&rt, stream, &house, &peer).await {
+    if let Some(greeted) = greet_in_time(&rt, stream, &house, &lists, &mut place).await {
+        place.agree();
         hand_over(greeted, house, place, peer);
     }
 }
 
-async fn greet_in_time<C: Catalog>(rt: &Rt, stream: Stream, house: &House<C>, peer: &str) -> Option<Greeted> {
+async fn greet_in_time<C: Catalog>(
+    rt: &Rt,
+    stream: Stream,
+    house: &House<C>,
+    lists: &Rc<Lists>,
+    place: &mut Place,
+) -> Option<Greeted> {
+    let peer = stream.peer();
     let stopped = rt.local::<Stoppers>().watch(house.registry.id);
-    let limit = select(rt.sleep(HANDSHAKE_MAX), stopped);
-    let greeting = pin!(greet(rt, &house.catalog, house.tls.as_ref(), stream));
-    let (code, message) = match select(greeting, limit).await {
+    let (begun, limit) = (rt.now(), Cell::new(HANDSHAKE_MAX));
+    let expired = pin!(async {
+        // A list of exports on the way allows for more.
+        while rt.now() < begun.after(limit.get()) {
+            rt.sleep_until(begun.after(limit.get())).await;
+        }
+    });
+    let displaced = poll_fn(|context| place.poll_displaced(context));
+    let limits = select(expired, select(displaced, stopped));
+    let door = Door { catalog: &house.catalog, tls: house.tls.as_ref(), lists, limit: &limit };
+    let greeting = pin!(greet(rt, door, stream));
+    let (code, message) = match select(greeting, limits).await {
         Either::Left((Ok(greeted), _)) => return Some(greeted),
         Either::Left((Err(Parted::ByClient), _)) => return None,
         Either::Left((Err(Parted::Violation(violation)), _)) => {
             ("nbd.client.violation", format!("disconnected in negotiation: {violation}"))
+        }
+        Either::Left((Err(Parted::Panicked(panicked)), _)) => {
+            house.registry.reporter.panicked(rt, "nbd.session.panicked", &peer, &panicked);
+            return None;
         }
         Either::Left((Err(Parted::Tls(TlsFailure::HungUp)), _)) => {
             ("nbd.tls.failed", "hung up during the TLS handshake".into())
@@ -369,25 +349,28 @@ async fn greet_in_time<C: Catalog>(rt: &Rt, stream: Stream, house: &House<C>, pe
             ("nbd.tls.failed", format!("TLS handshake failed: {error}"))
         }
         Either::Right((Either::Left(_), _)) => {
-            let seconds = HANDSHAKE_MAX.as_secs();
+            let seconds = limit.get().as_secs();
             ("nbd.client.slow", format!("disconnected: no agreement on an export in {seconds} s"))
         }
-        Either::Right((Either::Right(_), _)) => return None,
+        Either::Right((Either::Right((Either::Left(_), _)), _)) => {
+            ("nbd.client.slow", "disconnected: others came after it, and it had agreed on no export".into())
+        }
+        Either::Right((Either::Right((Either::Right(_), _)), _)) => return None,
     };
-    house.registry.reporter.report(rt, Severity::Warning, code, peer, message);
+    house.registry.reporter.report(rt, Severity::Warning, code, &peer, message);
     None
 }
 
 /// Sends a client to the core of its volume, to be served there.
-fn hand_over<C: Catalog>(greeted: Greeted, house: House<C>, place: Place, peer: String) {
+fn hand_over<C: Catalog>(greeted: Greeted, house: House<C>, mut place: Place, peer: String) {
     let Greeted { transport, agreement, found, leftover } = greeted;
     let tls = matches!(transport, Transport::Tls(_));
     let parcel = transport.pack();
     let House { registry, cores, catalog, .. } = house;
     cores.core(found.core).run(move |rt| {
-        let member = rt.local::<Local>().join(rt, registry.id, next_id());
+        let member = rt.local::<Local>().join(rt, registry.id, next_id(), &peer);
         // Looked at after joining: either this sees the flag, or the stop sees the member.
-        if registry.stopping.load(Ordering::SeqCst) {
+        if registry.admission.is_stopping() {
             return;
         }
         // It may have been deleted a moment ago: to the client that is a server that hung up.
@@ -404,8 +387,12 @@ fn hand_over<C: Catalog>(greeted: Greeted, house: House<C>, place: Place, peer: 
                 counters: counters.clone(),
             });
             let counted = (counters, watched(&main, Protocol::Nbd, address_of(&peer), found.id));
-            let ended = serve(main.clone(), transport, device, &agreement, &leftover, member, counted).await;
+            let seat = (member, &mut place);
+            let ended = serve(main.clone(), transport, device, &agreement, &leftover, seat, counted).await;
             drop(listed);
+            if let Ended::Panicked(panicked) = &ended {
+                registry.reporter.panicked(&main, "nbd.session.panicked", &peer, panicked);
+            }
             if let Some((code, message)) = farewell(ended, &agreement.export.name) {
                 registry.reporter.report(&main, Severity::Warning, code, &peer, message);
             }
@@ -417,12 +404,20 @@ fn hand_over<C: Catalog>(greeted: Greeted, house: House<C>, place: Place, peer: 
 /// What the administrator should hear of a session's end.
 fn farewell(ended: Ended, export: &str) -> Option<(&'static str, String)> {
     match ended {
-        Ended::ByClient | Ended::Stopped => None,
+        // A panic has an event of its own.
+        Ended::ByClient | Ended::Stopped | Ended::Panicked(_) => None,
         Ended::Gone => Some(("nbd.export.gone", format!("disconnected: {export} is no longer there"))),
         Ended::Violation(violation) => Some(("nbd.client.violation", format!("disconnected: {violation}"))),
         Ended::Stalled => Some((
             "nbd.client.slow",
-            "disconnected: it neither sent nor received while others waited for its memory".into(),
+            format!(
+                "disconnected: it sent or took less than {} KiB of what it had begun in {} s",
+                PACE_BYTES >> 10,
+                PACE_TIME.as_secs()
+            ),
         )),
+        Ended::Displaced => {
+            Some(("nbd.client.slow", "disconnected: others came after it, and it had taken no answer".into()))
+        }
     }
 }

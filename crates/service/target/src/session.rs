@@ -5,19 +5,24 @@
 //! one batch of replies is being sent the next one collects; so the busier the client, the larger the batches.
 //!
 //! Backpressure is by not reading: with [`REQUESTS_MAX`] requests running, [`BYTES_MAX`] held, [`REPLIES_MAX`] unsent
-//! or the core's share used up, the rest of what was received waits, and nothing more is received until it has
-//! been decoded.
+//! or its part of the core's memory used up ([`crate::local`]), the rest of what was received waits, and nothing more is
+//! received until it has been decoded.
 //!
-//! However it ends, requests that run are finished first: a write that the engine has begun is never dropped.
+//! However it ends, requests that run are finished first: a write that the engine has begun is never dropped. When the client is gone without
+//! having asked to disconnect, those that still wait (for a ceiling, say) are cancelled.
 
+use crate::admission::Place;
 use crate::backing::Device;
+use crate::contained::Contained;
 use crate::facts::Watched;
-use crate::local::{Member, STALL_MAX, Stop};
+use crate::local::{Member, Stop};
 use crate::request::{Answer, Outcome, carry_out, held};
 use crate::slots::{SLOTS_MAX, Slots};
-use crate::transport::{Receiving, Sending, Transport};
+use crate::transport::{Outbox, Receiving, Sending, Transport};
 use forebay_base::Nanos;
+use forebay_base::panics::Panicked;
 use forebay_nbd::{Agreement, Command, Decoded, ErrorCode, Replies, Request, Transmission, Violation};
+use forebay_pool::Cancellation;
 use forebay_runtime::{Arena, BufMut, Rt, Sleep};
 use futures_util::future::select;
 use std::future::Future;
@@ -52,7 +57,7 @@ pub struct Counters {
 }
 
 /// How a session ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// The client said so, or hung up.
     ByClient,
@@ -61,8 +66,12 @@ pub enum Ended {
     Stopped,
     /// The volume is no longer there.
     Gone,
-    /// The client kept memory that others waited for.
+    /// The client was too slow with what it had begun.
     Stalled,
+    /// A bug in the protocol.
+    Panicked(Panicked),
+    /// It had taken no answer when others needed its place.
+    Displaced,
 }
 
 /// Serves one client until it ends.
@@ -72,7 +81,7 @@ pub async fn serve<D: Device>(
     device: D,
     agreement: &Agreement,
     leftover: &[u8],
-    member: Member,
+    (member, place): (Member, &mut Place),
     (counters, watched): (Arc<Counters>, Rc<Watched>),
 ) -> Ended {
     let arena = rt.arena().clone();
@@ -80,26 +89,31 @@ pub async fn serve<D: Device>(
         [] => Input::Idle,
         bytes => Input::Holding { buffer: arena.copy(bytes), from: 0, to: bytes.len() },
     };
+    let cancellation = Cancellation::default();
+    let device = device.cancellable(&cancellation);
     let mut session = Session {
         start: |request, now| carry_out(device.clone(), arena.clone(), request, now),
+        cancellation,
         now: rt.now(),
         volume_bytes: agreement.export.size,
         watched,
         arena: arena.clone(),
         rt: rt.clone(),
         transport: transport.clone(),
-        decoder: Transmission::new(agreement),
-        replies: Replies::new(agreement.style),
+        decoder: Contained::new(Transmission::new(agreement)),
+        replies: Contained::new(Replies::new(agreement.style)),
         slots: Slots::new(),
         finished: Vec::new(),
         input,
         receive_len: RECEIVED_MIN,
+        outbox: Outbox::default(),
         sending: None,
         held_by_replies: 0,
         held_by_sending: 0,
         held_by_payload: 0,
-        stall: None,
         member,
+        place,
+        settled: false,
         counters,
         done: Done::default(),
         ending: None,
@@ -134,7 +148,7 @@ struct Done {
     bytes_written: u64,
 }
 
-struct Session<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> {
+struct Session<'a, F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> {
     rt: Rt,
     /// When this turn of the round began: what it takes up came then, what it finishes was ready then.
     now: Nanos,
@@ -143,21 +157,25 @@ struct Session<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> {
     arena: Arena,
     transport: Transport,
     start: S,
-    decoder: Transmission,
-    replies: Replies,
+    /// Of all requests.
+    cancellation: Cancellation,
+    decoder: Contained<Transmission>,
+    replies: Contained<Replies>,
     slots: Slots<F>,
     /// Empty between rounds; kept for its memory.
     finished: Vec<Outcome>,
     input: Input,
     receive_len: usize,
+    outbox: Outbox,
     sending: Option<Sending>,
     /// Bytes held by data in `replies`, by the batch being sent, and by the payload being received.
     held_by_replies: u64,
     held_by_sending: u64,
     held_by_payload: u64,
-    /// Runs while this session waits for the core's memory.
-    stall: Option<Sleep>,
     member: Member,
+    place: &'a mut Place,
+    /// It has taken answers, and goes on: it stays.
+    settled: bool,
     counters: Arc<Counters>,
     done: Done,
     ending: Option<Ended>,
@@ -165,7 +183,7 @@ struct Session<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> {
     linger: Option<Sleep>,
 }
 
-impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
+impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<'_, F, S> {
     fn round(&mut self, context: &mut Context) -> Poll<Ended> {
         self.member.control.register(context.waker());
         if let Some(why) = self.member.control.stopped() {
@@ -174,10 +192,21 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
                 Stop::Stalled => self.cut(Ended::Stalled),
             }
         }
+        if self.member.control.has_halted() && self.settled {
+            self.settled = false;
+            self.place.unsettle();
+        }
+        if !self.settled && self.place.poll_displaced(context).is_ready() {
+            self.cut(Ended::Displaced);
+        }
         loop {
             self.now = self.rt.now();
             self.finish_requests(context);
             self.decode(context);
+            let panicked = self.decoder.panicked().or(self.replies.panicked());
+            if let Some(panicked) = panicked.filter(|_| self.ending.is_none()) {
+                self.cut(Ended::Panicked(panicked.clone()));
+            }
             let received = self.receive(context);
             let sent = self.send(context);
             if !received && !sent {
@@ -185,7 +214,7 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
             }
         }
         self.publish();
-        let Some(ended) = self.ending else { return Poll::Pending };
+        let Some(ended) = self.ending.clone() else { return Poll::Pending };
         if self.slots.len() > 0 {
             return Poll::Pending;
         }
@@ -209,13 +238,16 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
     /// Ends without a further word; what runs is finished all the same.
     fn cut(&mut self, why: Ended) {
         self.end(why);
+        self.cancellation.cancel();
         self.input = Input::Over;
         self.transport.shutdown();
         self.drop_replies();
     }
 
     fn drop_replies(&mut self) {
-        drop(self.replies.take_batch(&self.arena));
+        self.outbox.clear();
+        let arena = &self.arena;
+        drop(self.replies.call(|replies| replies.take_batch(arena)));
         self.member.release(std::mem::take(&mut self.held_by_replies));
     }
 
@@ -231,18 +263,20 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
         self.watched.answered(&asked, self.volume_bytes, now, result.is_ok());
         let mut released = held;
         match result {
-            Ok(Answer::Done) => self.replies.done(cookie, offset),
+            Ok(Answer::Done) => self.replies.call(|replies| replies.done(cookie, offset)),
             Ok(Answer::Data(data)) => {
                 // Held on, until it has been sent.
                 released = 0;
                 self.held_by_replies += held;
-                self.replies.data(cookie, offset, data);
+                self.replies.call(|replies| replies.data(cookie, offset, data));
             }
             Ok(Answer::Extents(extents)) => {
                 let extents = extents.iter().map(|extent| (extent.len, extent.mapped));
-                self.replies.block_status(cookie, offset, extents);
+                self.replies.call(|replies| replies.block_status(cookie, offset, extents));
             }
-            Err((code, message)) => self.replies.error(cookie, offset, code, &message),
+            Err((code, message)) => {
+                self.replies.call(|replies| replies.error(cookie, offset, code, &message))
+            }
         }
         self.member.release(released);
         if gone {
@@ -252,35 +286,44 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
 
     fn decode(&mut self, context: &mut Context) {
         while let Input::Holding { buffer, from, to } = &mut self.input {
-            // A payload that has begun is accounted for, and goes on.
+            // A payload that has begun is accounted for, and goes on. What finishes or is sent wakes the task.
             let between_requests = self.held_by_payload == 0;
             let blocked = self.slots.len() == REQUESTS_MAX
                 || self.member.control.held() >= BYTES_MAX
-                || self.replies.header_bytes() >= REPLIES_MAX;
-            if between_requests && (blocked || !self.member.has_room(context.waker())) {
-                // A request that finishes or a batch that is sent wakes the task; for the core's memory there is a limit.
-                if !blocked {
-                    self.watch_stall(context);
-                }
+                || self.replies.call(|replies| replies.header_bytes()) >= REPLIES_MAX;
+            if between_requests && blocked {
                 return;
             }
             let mut bytes = &buffer[*from..*to];
-            let decoded = self.decoder.decode(&mut bytes, &self.arena);
+            let (member, arena) = (&self.member, &self.arena);
+            let mut has_room = |command: &Command| member.has_room(held(command), context.waker());
+            let decoded = self.decoder.call(|decoder| {
+                let decoded = decoder.decode(&mut bytes, arena, &mut has_room);
+                Some((decoded, decoder.receiving()))
+            });
             *from = *to - bytes.len();
-            let payload = self.decoder.receiving();
+            let Some((decoded, payload)) = decoded else { break };
             match decoded {
                 Ok(Some(Decoded::Request(request))) => {
                     // Its payload, if it has one, is accounted to the request from here on.
                     self.member.release(std::mem::take(&mut self.held_by_payload));
+                    self.member.control.input.end();
                     self.begin(request);
                 }
+                // The task is woken when there is memory for it.
+                Ok(Some(Decoded::Postponed)) => return,
                 Ok(Some(Decoded::Refused(refused))) => {
                     self.done.requests += 1;
-                    self.replies.error(refused.cookie, refused.offset, refused.code, refused.message);
+                    self.replies.call(|replies| {
+                        replies.error(refused.cookie, refused.offset, refused.code, refused.message)
+                    });
                 }
                 Ok(None) => {
                     self.member.hold(payload - self.held_by_payload);
                     self.held_by_payload = payload;
+                    if payload > 0 {
+                        self.member.control.input.begin();
+                    }
                     self.input = Input::Idle;
                 }
                 Ok(Some(Decoded::Disconnect)) => {
@@ -292,14 +335,14 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
                 }
             }
         }
-        self.stall = None;
     }
 
     fn begin(&mut self, request: Request) {
         self.done.requests += 1;
         if matches!(self.ending, Some(Ended::Stopped | Ended::Gone)) {
             let message = "the server is shutting down, or the volume is no longer there";
-            return self.replies.error(request.cookie, request.offset, ErrorCode::Shutdown, message);
+            let Request { cookie, offset, .. } = request;
+            return self.replies.call(|replies| replies.error(cookie, offset, ErrorCode::Shutdown, message));
         }
         match request.command {
             Command::Read { len } => self.done.bytes_read += u64::from(len),
@@ -310,16 +353,6 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
         if let Some(outcome) = self.slots.start((self.start)(request, self.now)) {
             // Done on the spot: that took what the turn of the round does not show.
             self.answer(outcome, self.rt.now());
-        }
-    }
-
-    /// Ends others that keep memory without need, when this session has waited long enough for it.
-    fn watch_stall(&mut self, context: &mut Context) {
-        let rt = &self.rt;
-        let stall = self.stall.get_or_insert_with(|| rt.sleep(STALL_MAX));
-        while Pin::new(&mut *stall).poll(context).is_ready() {
-            self.member.end_stalled(self.rt.now());
-            *stall = self.rt.sleep(STALL_MAX);
         }
     }
 
@@ -334,7 +367,7 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
         let Poll::Ready((buffer, result)) = Pin::new(receiving).poll(context) else { return false };
         match result {
             Ok(count) if count > 0 => {
-                self.member.control.progressed(self.rt.now());
+                self.member.control.input.moved(count as u64);
                 if count == buffer.len() {
                     self.receive_len = (buffer.len() * 2).min(RECEIVED_MAX);
                 } else if count < buffer.len() / 4 {
@@ -345,37 +378,51 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<F, S> {
             _ => {
                 self.input = Input::Over;
                 self.end(Ended::ByClient);
+                self.cancellation.cancel();
             }
         }
         true
     }
 
-    /// Sends everything that is ready in one batch, one batch at a time; true when one went out.
+    /// Sends everything that is ready in one batch, one batch at a time; true when something went out.
     fn send(&mut self, context: &mut Context) -> bool {
         let mut sent = false;
         loop {
             if let Some(sending) = &mut self.sending {
-                let Poll::Ready(result) = Pin::new(sending).poll(context) else { return sent };
+                let Poll::Ready(result) = Pin::new(sending).poll(context) else {
+                    self.member.control.output.begin();
+                    return sent;
+                };
                 self.sending = None;
-                self.member.release(std::mem::take(&mut self.held_by_sending));
-                self.member.control.progressed(self.rt.now());
+                self.member.control.output.end();
                 sent = true;
                 if result.is_err() {
                     // Nobody listens any more.
                     self.cut(Ended::ByClient);
+                } else if !self.settled && self.outbox.is_empty() {
+                    self.settled = true;
+                    if !self.place.settle() {
+                        self.cut(Ended::Displaced);
+                    }
                 }
+                let done = if self.outbox.is_empty() { u64::MAX } else { self.outbox.piece_bytes() };
+                let released = self.held_by_sending.min(done);
+                self.held_by_sending -= released;
+                self.member.release(released);
             }
-            if self.replies.is_empty() {
-                return sent;
+            if self.outbox.is_empty() {
+                if self.replies.call(|replies| replies.is_empty()) {
+                    return sent;
+                }
+                self.held_by_sending = std::mem::take(&mut self.held_by_replies);
+                let arena = &self.arena;
+                self.outbox.fill(self.replies.call(|replies| replies.take_batch(arena)));
             }
-            self.held_by_sending = std::mem::take(&mut self.held_by_replies);
-            self.sending = Some(self.transport.send(self.replies.take_batch(&self.arena)));
+            self.sending = self.outbox.take_piece().map(|piece| self.transport.send(piece));
         }
     }
 
     fn publish(&mut self) {
-        let awaits_client = self.sending.is_some() || self.held_by_payload > 0;
-        self.member.control.set_awaits_client(awaits_client);
         let done = std::mem::take(&mut self.done);
         if done.requests > 0 {
             self.counters.requests.fetch_add(done.requests, Ordering::Relaxed);

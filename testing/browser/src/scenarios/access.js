@@ -116,7 +116,7 @@ export async function keyboard(world) {
   await page.keyboard.press("?");
   await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
   await page.keyboard.press("Escape");
-  await until("help is closed", async () => (await page.getByRole("dialog").count()) === 0, 5);
+  await until("help is closed", async () => (await page.getByRole("dialog").count()) === 0);
 
   // Into a dialog, round in it, and out of it with the focus where it was.
   await page.keyboard.press("g");
@@ -132,7 +132,7 @@ export async function keyboard(world) {
     assert.ok(where === "dialog" || where === "body", `the focus left the dialog for ${where}`);
   }
   await page.keyboard.press("Escape");
-  await until("the dialog is closed", async () => (await dialog.count()) === 0, 5);
+  await until("the dialog is closed", async () => (await dialog.count()) === 0);
   assert.match(await page.evaluate(() => document.activeElement?.textContent ?? ""), /New volume/, "the focus is back where it was");
 
   // A menu by arrows.

@@ -14,16 +14,16 @@ export async function drill(world) {
     await what.click();
     clicks += 1;
   };
-  await until("the dashboard shows a latency", async () => /\d (ns|µs|ms|s)\b/.test(await page.getByRole("region", { name: "Latency" }).innerText()), 30);
+  await until("the dashboard shows a latency", async () => /\d (ns|µs|ms|s)\b/.test(await page.getByRole("region", { name: "Latency" }).innerText()));
 
   await click(page.getByRole("link", { name: "Who and why?" }));
   const slow = graph("qos.p99[volume]");
-  await slow.getByText("tank/bulk").waitFor({ timeout: 20_000 });
+  await slow.getByText("tank/bulk").waitFor();
   await click(slow.getByRole("button", { name: "Look into tank/bulk" }));
   await click(page.getByRole("menuitem", { name: "Who uses tank/bulk over NBD" }));
   const who = graph("nbd.ops[volume=tank/bulk][client]");
   const first = who.locator(".legend tbody tr").first();
-  await until("the guilty client is the first of the list", async () => (await first.innerText()).includes(GUILTY), 20);
+  await until("the guilty client is the first of the list", async () => (await first.innerText()).includes(GUILTY));
   assert.ok(!(await who.locator(".legend").innerText()).includes("127.0.0.1\n"), "and the innocent one is not in it");
   assert.ok(clicks <= 4, `${clicks} clicks`);
   const sentence = (await who.locator("header").innerText()).replace(/\s+/g, " ");
@@ -39,7 +39,7 @@ export async function drill(world) {
 
   // Every chart also as a table, and a filter that is dropped.
   await who.getByRole("button", { name: "Table" }).click();
-  await until("the table has numbers", async () => (await who.locator(".scroll tbody tr").count()) > 5, 10);
+  await until("the table has numbers", async () => (await who.locator(".scroll tbody tr").count()) > 5);
   await who.getByRole("button", { name: "Drop: only tank/bulk" }).click();
   await graph("nbd.ops[client]").first().waitFor();
   await world.done(page);
@@ -59,9 +59,9 @@ export async function heat(world) {
       for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 0) found.add((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]);
       return found.size;
     });
-  await until("the heat map has shades", async () => (await coloured()) > 12, 30);
+  await until("the heat map has shades", async () => (await coloured()) > 12);
   await graph.getByRole("button", { name: "Table" }).click();
-  await until("its table has rows", async () => (await graph.locator("tbody tr").count()) > 2, 10);
+  await until("its table has rows", async () => (await graph.locator("tbody tr").count()) > 2);
   await graph.getByRole("button", { name: "Chart" }).click();
 
   // A brush zooms all graphs; there is a way back.
@@ -95,7 +95,7 @@ export async function worksheet(world) {
   await new Promise((done) => setTimeout(done, 3000));
   const page = await world.page();
   await page.goto(`${world.url}/#/analytics?graphs=${encodeURIComponent("nbd.ops[client]~nbd.bytes[volume]~nbd.latency")}&seconds=60`);
-  await page.getByRole("region", { name: "nbd.ops[client]", exact: true }).getByText("127.0.0.2").waitFor({ timeout: 20_000 });
+  await page.getByRole("region", { name: "nbd.ops[client]", exact: true }).getByText("127.0.0.2").waitFor();
   await page.getByRole("button", { name: "Pause" }).click();
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByLabel("Name", { exact: true }).fill("The evening it was slow");
@@ -118,9 +118,9 @@ export async function worksheet(world) {
   await page.getByRole("button", { name: "Replay" }).click();
   await page.getByText(/Replay: \d\d:\d\d:\d\d/).waitFor();
   const first = await page.getByText(/Replay: /).innerText();
-  await until("the replay goes on", async () => (await page.getByText(/Replay: /).innerText()) !== first, 5);
+  await until("the replay goes on", async () => (await page.getByText(/Replay: /).innerText()) !== first);
   await page.getByRole("button", { name: "Stop" }).click();
-  await until("afterwards all of it is there again", async () => (await legend.innerText()) === whole, 5);
+  await until("afterwards all of it is there again", async () => (await legend.innerText()) === whole);
 
   const [download] = await Promise.all([
     page.waitForEvent("download"),

@@ -21,13 +21,13 @@ export async function provision(world) {
     await page.getByLabel("Name of the pool").fill("tank");
     await page.getByText("forebay pool create tank --layout mirror").waitFor();
     const make = page.getByRole("button", { name: /^Make the pool/ });
-    await until("the appliance agrees to the plan", async () => (await make.getAttribute("aria-disabled")) === null, 10);
+    await until("the appliance agrees to the plan", async () => (await make.getAttribute("aria-disabled")) === null);
     await page.getByRole("list", { name: "What it does" }).waitFor();
     await make.click();
   } else {
     await page.goto(`${world.url}/#/provision/start`);
   }
-  await page.getByRole("heading", { name: "What should clients see?" }).waitFor({ timeout: 60_000 });
+  await page.getByRole("heading", { name: "What should clients see?" }).waitFor();
   await page.getByLabel("Name of the volume").fill("vm1");
   await page.getByLabel("Size", { exact: true }).fill("none at all");
   await page.getByText("A number with K, M, G or T.").waitFor();
@@ -60,11 +60,11 @@ export async function violation(world) {
   await world.daemon.command("volume", "set", "tank/db", "--level", "strict");
   const page = await world.page();
   const sentence = page.locator("section[aria-label='How it is']");
-  await until("the dashboard says it", async () => (await sentence.innerText()).includes("tank/db"), 60);
+  await until("the dashboard says it", async () => (await sentence.innerText()).includes("tank/db"));
   const said = (await sentence.innerText()).replace(/\s+/g, " ");
   await page.goto(`${world.url}/#/levels`);
   const story = page.getByRole("list", { name: "Broken promises" });
-  await story.waitFor({ timeout: 60_000 });
+  await story.waitFor();
   const text = (await story.innerText()).replace(/\s+/g, " ");
   assert.match(text, /tank\/db: /);
   assert.match(text, /took (longer than|the disks)|was slow|slower than|asked for more|not in the cache|busy with/, "and why");
@@ -72,11 +72,11 @@ export async function violation(world) {
   await page.getByRole("heading", { name: "Where its requests spend their time" }).waitFor();
   await page.getByText(/Who has the time of tank/).waitFor();
   const shares = page.getByRole("region", { name: /Who has the time of tank/ });
-  await until("the neighbour is named", async () => (await shares.innerText()).includes("tank/bulk"), 20);
+  await until("the neighbour is named", async () => (await shares.innerText()).includes("tank/bulk"));
 
   // And it is changed here.
   await page.getByLabel("Level of tank/db").selectOption("none");
-  await until("the level is gone", async () => itemsOf(await world.daemon.json("volume", "list")).find(({ name }) => name === "tank/db").spec.level === "none", 10);
+  await until("the level is gone", async () => itemsOf(await world.daemon.json("volume", "list")).find(({ name }) => name === "tank/db").spec.level === "none");
   await world.done(page);
   return `“${text.replace(/ Look into it.*/, "")}”; the dashboard: “${said}”`;
 }
@@ -95,10 +95,10 @@ export async function replace(world) {
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("list", { name: "What it does" }).waitFor();
   await dialog.getByRole("button", { name: "Take it offline" }).click();
-  await row.getByText("Offline").waitFor({ timeout: 60_000 });
+  await row.getByText("Offline").waitFor();
   await page.goto(`${world.url}/#/dashboard`);
   const sentence = page.locator("section[aria-label='How it is']");
-  await until("the dashboard says it", async () => !(await sentence.innerText()).includes("All is well"), 30);
+  await until("the dashboard says it", async () => !(await sentence.innerText()).includes("All is well"));
   const said = (await sentence.innerText()).split("\n")[0];
 
   await page.goto(`${world.url}/#/hardware/tank`);
@@ -110,11 +110,11 @@ export async function replace(world) {
     const pool = itemsOf(await world.daemon.json("pool", "list")).find(({ name }) => name === "tank");
     const disks = pool.status.groups.flatMap((group) => group.disks);
     return pool.status.state === "online" && !pool.status.healing && disks.length === 3 && disks.every((disk) => disk.status.state === "online") && disks.some((disk) => disk.status.number === 3);
-  }, 120);
-  await page.getByRole("button", { name: "Actions for disk 3", exact: true }).waitFor({ timeout: 30_000 });
-  await until("disk 1 has left the page", async () => (await page.getByRole("button", { name: "Actions for disk 1", exact: true }).count()) === 0, 30);
+  });
+  await page.getByRole("button", { name: "Actions for disk 3", exact: true }).waitFor();
+  await until("disk 1 has left the page", async () => (await page.getByRole("button", { name: "Actions for disk 1", exact: true }).count()) === 0);
   await page.goto(`${world.url}/#/activity/tasks`);
-  await page.getByRole("row").filter({ hasText: "disk.replace" }).getByText("Done").first().waitFor({ timeout: 30_000 });
+  await page.getByRole("row").filter({ hasText: "disk.replace" }).getByText("Done").first().waitFor();
   await world.done(page);
   return `“${said}”`;
 }

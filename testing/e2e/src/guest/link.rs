@@ -127,7 +127,7 @@ mod tests {
 
     fn echo(through: &Link) -> std::io::Result<TcpStream> {
         let mut stream = TcpStream::connect(("127.0.0.1", through.port()))?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         stream.write_all(b"a")?;
         stream.read_exact(&mut [0])?;
         Ok(stream)

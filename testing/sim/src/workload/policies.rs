@@ -31,8 +31,9 @@ impl Clients {
                 false => *nth == live.model,
             };
             let models: Vec<usize> = (0..history.volumes.len()).filter(is_its).collect();
-            let is_changing =
-                |nth: &usize| history.volumes[*nth].policies.iter().any(|(_, span)| span.acknowledged == NEVER);
+            let is_changing = |nth: &usize| {
+                history.volumes[*nth].policies.iter().any(|(_, span)| span.acknowledged == NEVER)
+            };
             if models.iter().any(is_changing) || history.volumes[live.model].deleted.issued != NEVER {
                 return;
             }
@@ -55,7 +56,9 @@ impl Clients {
             Ok(()) => {
                 let granted = self.tick();
                 let mut history = self.history.borrow_mut();
-                concerned.into_iter().for_each(|(nth, place)| history.volumes[nth].policy_granted(place, granted));
+                concerned
+                    .into_iter()
+                    .for_each(|(nth, place)| history.volumes[nth].policy_granted(place, granted));
             }
             Err(_) if is_gone => {}
             Err(error) => self.outcome("changing a sync policy", Err(error)),

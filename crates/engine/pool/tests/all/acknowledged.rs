@@ -3,8 +3,8 @@
 
 use forebay_base::MIB;
 use forebay_pool::{
-    Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, PoolStatus, ProjectChange, ProjectProperties,
-    Setting, SyncPolicy, Volume, VolumeChange, VolumeFormat, VolumeSpec,
+    Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, PoolStatus, ProjectChange,
+    ProjectProperties, Setting, SyncPolicy, Volume, VolumeChange, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Buf, DiskErrorKind, Rt};
 use forebay_simulation::{Action, Fate, Image, OpKind, Rule, World, WorldConfig};
@@ -207,7 +207,9 @@ fn a_flush_waits_until_the_failure_of_a_disk_is_recorded() {
         let _ = checkpoint.await;
         // With the disk that failed alone: the layout can lose the other one.
         match pool.import(&images, &[1]).await {
-            Ok(_) if is_acknowledged => assert_eq!(pool.bytes("v", BLOCK).await, [2], "a flushed write is lost"),
+            Ok(_) if is_acknowledged => {
+                assert_eq!(pool.bytes("v", BLOCK).await, [2], "a flushed write is lost")
+            }
             Ok(_) => {}
             Err(error) => assert!(!is_acknowledged, "flushed, and then refused: {error}"),
         }
@@ -229,7 +231,12 @@ fn what_is_kept_with_a_volume_is_read_whole() {
         let reader = async {
             for _ in 0..200 {
                 let found = volume.load_attributes().await.expect("it is read").expect("there is something");
-                assert!([kept(1, 60_000), kept(2, 9)].contains(&found), "{} bytes, {:?} …", found.len(), found[0]);
+                assert!(
+                    [kept(1, 60_000), kept(2, 9)].contains(&found),
+                    "{} bytes, {:?} …",
+                    found.len(),
+                    found[0]
+                );
                 pool.rt.sleep(Duration::from_micros(7)).await;
             }
         };

@@ -500,7 +500,7 @@ fn a_crash_leaves_all_volumes_with_the_old_or_the_new() {
                         told.set(next);
                     }
                 }));
-                pool.rt.sleep(Duration::from_micros(random.below(300))).await;
+                pool.rt.sleep(Duration::from_nanos(random.below(300_000) >> random.below(20))).await;
                 let told = acknowledged.get();
                 pool.crash().await;
                 let project = pool.engine.project("tank/db").await.expect("there").properties;

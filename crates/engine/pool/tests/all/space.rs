@@ -324,3 +324,44 @@ fn a_reservation_that_does_not_fit_is_refused_and_converting_gives_it_back() {
         });
     }
 }
+
+/// Goal: a reservation that is refused takes nothing, neither from volumes of its own shard nor of others, while it is looked for or after.
+/// Method: writes that are to overwrite all beside each way to be refused and right after it, in a pool that is nearly empty.
+#[test]
+fn a_refused_reservation_takes_nothing() {
+    for kind in KINDS.into_iter().chain([(Layout::Mirror, 2, 0, 4), (Layout::Single, 2, 0, 3)]) {
+        on_pool(kind, disk_bytes(kind), |pool| async move {
+            let capacity = pool.engine.pools().await[0].size / MIB * MIB;
+            let mut others = Vec::new();
+            for nth in 0..4 {
+                let name = format!("v{nth}");
+                let other = pool.create(&name, 4 * MIB, 8 << 10, VolumeFormat::Thin).await.expect("created");
+                pool.overwrite(&other, true).await;
+                others.push(other);
+            }
+            let large = 4 * capacity;
+            pool.create("grown", large, 8 << 10, VolumeFormat::Thin).await.expect("thin ones may be larger");
+            let small =
+                pool.create("small", 2 * MIB, 8 << 10, VolumeFormat::ZeroedThick).await.expect("fits");
+            for round in 0..6 {
+                let (size, format) = (large + round * MIB, VolumeFormat::ZeroedThick);
+                let asked = async {
+                    match round % 3 {
+                        0 => pool.create("large", size, 8 << 10, format).await.err(),
+                        1 => pool.engine.volume_convert("tank/grown", format).await.err().map(|e| e.kind),
+                        _ => pool.engine.volume_resize(&small.name, size).await.err().map(|e| e.kind),
+                    }
+                };
+                let written = join_all(others.iter().map(|other| pool.overwrite(other, true)));
+                let (refused, _) = futures_util::future::join(asked, written).await;
+                assert_eq!(refused, Some(ErrorKind::NoSpace), "round {round}");
+                for other in &others {
+                    pool.overwrite(other, round % 2 == 0).await;
+                }
+            }
+            for other in &others {
+                pool.verify(other).await;
+            }
+        });
+    }
+}

@@ -44,6 +44,11 @@ impl Place {
     pub fn data(&self) -> PathBuf {
         self.path().join("data")
     }
+    /// Makes the data directory before the daemon does.
+    pub fn make_data(&self) {
+        use std::os::unix::fs::DirBuilderExt;
+        fs::DirBuilder::new().mode(0o700).create(self.data()).expect("a directory can be made");
+    }
     /// A sparse file to serve as a disk.
     pub fn disk(&self, name: &str, bytes: u64) -> String {
         let path = self.path().join(name);
@@ -138,10 +143,28 @@ impl Daemon {
         Daemon::start_with(place, "serve", &["--listen", http, "--nbd", nbd, "--iscsi", "127.0.0.1:0"])
     }
 
-    fn start_with(place: &Place, verb: &str, more: &[&str]) -> Daemon {
+    /// With NBD there, or off.
+    pub fn start_nbd(place: &Place, nbd: &str) -> Daemon {
+        let more = [&["--listen", "127.0.0.1:0", "--nbd", nbd], &ISCSI_PORTALS[..]].concat();
+        Daemon::start_with(place, "serve", &more)
+    }
+
+    /// With a limit of so many open files, which it cannot raise.
+    pub fn start_with_files(place: &Place, files: u32) -> Daemon {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("ulimit -n {files} && exec \"$0\" \"$@\""));
+        command.arg(program().get_program()).stdin(Stdio::null());
+        let more = [&["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0"], &ISCSI_PORTALS[..]].concat();
+        Daemon::start_as_told(place, command, "serve", &more)
+    }
+
+    pub fn start_with(place: &Place, verb: &str, more: &[&str]) -> Daemon {
+        Daemon::start_as_told(place, program(), verb, more)
+    }
+
+    fn start_as_told(place: &Place, mut command: Command, verb: &str, more: &[&str]) -> Daemon {
         let log = place.path().join("stderr");
         let errors = File::options().create(true).append(true).open(&log).expect("a log can be made");
-        let mut command = program();
         command.arg(verb).arg("--data").arg(place.data()).args(["--memory", "64M", "--shards", "2"]);
         command.args(more);
         let mut child =
@@ -166,12 +189,16 @@ impl Daemon {
             fs::read_to_string(place.data().join("addresses.json")).expect("addresses are written");
         let addresses: Value = serde_json::from_str(&addresses).expect("addresses are JSON");
         daemon.http = addresses["http"].as_str().expect("an address").to_string();
-        daemon.nbd = addresses["nbd"].as_str().expect("an address").to_string();
+        // There is none when NBD is off.
+        daemon.nbd = addresses["nbd"].as_str().unwrap_or_default().to_string();
         let portals = addresses["iscsi"].as_array().expect("a list of addresses");
         daemon.iscsi =
             portals.iter().map(|portal| portal.as_str().expect("an address").to_string()).collect();
         assert!(!portals.is_empty() && daemon.iscsi.iter().all(|portal| ready.contains(portal)), "{ready}");
-        assert!(ready.contains(&daemon.http) && ready.contains(&daemon.nbd), "{ready}");
+        assert!(
+            ready.contains(&daemon.http) && ready.contains(daemon.nbd.trim_start_matches("unix:")),
+            "{ready}"
+        );
         daemon
     }
 
@@ -345,14 +372,21 @@ impl Reply {
 }
 
 /// The least of an NBD client: one request at a time, simple replies.
-pub struct Nbd {
-    stream: TcpStream,
+pub struct Nbd<S = TcpStream> {
+    pub stream: S,
 }
 
 impl Nbd {
     pub fn open(address: &str, export: &str) -> Nbd {
-        let mut stream = TcpStream::connect(address).expect("the NBD server accepts connections");
+        let stream = TcpStream::connect(address).expect("the NBD server accepts connections");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        Nbd::over(stream, export)
+    }
+}
+
+impl<S: Read + Write> Nbd<S> {
+    /// Over a connection just made.
+    pub fn over(mut stream: S, export: &str) -> Nbd<S> {
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).expect("a greeting");
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
@@ -390,6 +424,15 @@ impl Nbd {
         let mut head = [0; 16];
         self.stream.read_exact(&mut head).expect("a reply");
         u32::from_be_bytes(head[4..8].try_into().expect("four bytes"))
+    }
+
+    /// Sends a write, and does not wait for its reply.
+    pub fn send_write(&mut self, offset: u64, data: &[u8]) {
+        let mut bytes = Vec::new();
+        let header = client::RequestHeader { flags: 0, kind: 1, cookie: 1, offset, len: data.len() as u64 };
+        header.encode(Style::Simple, &mut bytes);
+        bytes.extend(data);
+        self.stream.write_all(&bytes).expect("the server reads");
     }
 
     /// The error number with which a write is refused; 0 when it is not.

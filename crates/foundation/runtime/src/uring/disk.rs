@@ -10,10 +10,14 @@
 //! A discard of a file punches a hole (`fallocate`, which the kernel runs on a worker thread of the ring); of a
 //! device it is the ring's own command (Linux 6.12), on older kernels again `fallocate`, which there zeroes with
 //! deallocation. No discard ever blocks the executor.
+//!
+//! A disk that is given up gets nothing more: requests that the kernel does not have end, the kernel is asked to drop those that it
+//! has, and what it ends before it is whole is not carried on. Until it does, it keeps the buffers.
 
 use super::file::DiskFile;
 use super::registry::Places;
 use super::ring::{Op, Ring};
+use crate::admission::{Class, HandleId};
 use crate::buffer::{BUFFER_MAX, Buf, BufMut};
 use crate::disk::{DiskBackend, DiskError, DiskErrorKind, DiskOp, Geometry, OpenError, OpenMode};
 use crate::watch::Done;
@@ -30,12 +34,23 @@ const BLOCK: u64 = 4096;
 pub(super) struct UringDisk {
     ring: Rc<Ring>,
     file: Rc<DiskFile>,
+    handle: HandleId,
 }
 
 impl UringDisk {
     pub(super) fn open(ring: Rc<Ring>, path: &str, mode: OpenMode) -> Result<UringDisk, OpenError> {
-        let file = Rc::new(DiskFile::open(path, mode, || ring.exchange())?);
-        Ok(UringDisk { ring, file })
+        let file = DiskFile::open(path, mode, || ring.exchange())?;
+        Ok(UringDisk::over(ring, file))
+    }
+
+    pub(super) fn over(ring: Rc<Ring>, file: DiskFile) -> UringDisk {
+        let handle = ring.open(file.geometry.identity);
+        UringDisk { ring, file: Rc::new(file), handle }
+    }
+
+    #[cfg(test)]
+    pub(super) fn handle(&self) -> HandleId {
+        self.handle
     }
 
     /// `parts` as they can be written: in place, or copied when direct I/O cannot take them.
@@ -69,12 +84,23 @@ impl UringDisk {
     }
 }
 
+impl Drop for UringDisk {
+    fn drop(&mut self) {
+        self.ring.close(self.handle);
+    }
+}
+
 impl DiskBackend for UringDisk {
     fn geometry(&self) -> Geometry {
         self.file.geometry.clone()
     }
 
+    fn give_up(&self) {
+        self.ring.give_up(self.handle);
+    }
+
     fn submit(&self, op: DiskOp) {
+        let class = op.class();
         let (at, len) = match &op {
             DiskOp::Read { at, into, .. } => (*at, into.len() as u64),
             DiskOp::Write { at, from, .. } => (*at, from.iter().map(|part| part.len() as u64).sum()),
@@ -87,7 +113,10 @@ impl DiskBackend for UringDisk {
         );
         // Reads past the end would be short for ever, writes past it would let a file grow.
         let outside = at.checked_add(len).is_none_or(|end| end > self.file.geometry.size);
-        let refused = outside.then_some(DiskError { kind: DiskErrorKind::Io, os: Some(libc::EINVAL) });
+        let refused = match self.file.shrunk.get() {
+            true => Some(DiskErrorKind::Shrunk.into()),
+            false => outside.then_some(DiskError { kind: DiskErrorKind::Io, os: Some(libc::EINVAL) }),
+        };
         let task = match op {
             DiskOp::Read { into, done, .. } => match refused {
                 Some(error) => return done.complete((into, Err(error))),
@@ -105,7 +134,10 @@ impl DiskBackend for UringDisk {
                     Task::Write { parts, written: 0, len, vectors, durable, done }
                 }
             },
-            DiskOp::Flush { done } => Task::Flush { done },
+            DiskOp::Flush { done } => match refused {
+                Some(error) => return done.complete(Err(error)),
+                None => Task::Flush { done },
+            },
             DiskOp::Discard { done, .. } => match refused {
                 Some(error) => return done.complete(Err(error)),
                 None if len == 0 => return done.complete(Ok(())),
@@ -113,7 +145,8 @@ impl DiskBackend for UringDisk {
             },
         };
         let place = task.place(&self.ring.places);
-        let mut request = DiskRequest { file: self.file.clone(), at, task, place, retries: 0 };
+        let mut request =
+            DiskRequest { file: self.file.clone(), handle: self.handle, class, at, task, place, retries: 0 };
         match request.on_the_spot() {
             Some(result) => request.complete(&self.ring, result),
             None => self.ring.start(Op::Disk(request)),
@@ -123,6 +156,8 @@ impl DiskBackend for UringDisk {
 
 pub(super) struct DiskRequest {
     file: Rc<DiskFile>,
+    pub(super) handle: HandleId,
+    pub(super) class: Class,
     at: u64,
     task: Task,
     /// Where the ring has the region of the request's buffer, when it is one buffer and registered.
@@ -254,10 +289,15 @@ impl DiskRequest {
 
     /// Takes the kernel's answer: delivers, or goes on with what is left.
     pub(super) fn complete(mut self, ring: &Ring, result: i32) {
-        let answer = match self.advance(result) {
-            None => return ring.start(Op::Disk(self)),
-            Some(answer) => answer,
-        };
+        match self.advance(result) {
+            None if ring.is_given_up(self.handle) => self.end(ring, Err(DiskErrorKind::GivenUp.into())),
+            None => ring.start(Op::Disk(self)),
+            Some(answer) => self.end(ring, answer),
+        }
+    }
+
+    /// Delivers the answer.
+    pub(super) fn end(self, ring: &Ring, answer: Result<(), DiskError>) {
         match self.task {
             Task::Read { into, done, .. } => done.complete((into, answer)),
             Task::Write { vectors, done, .. } => {
@@ -302,8 +342,11 @@ impl DiskRequest {
         };
         match (whole, done) {
             (true, _) => Some(Ok(())),
-            // No progress: the file has become shorter than it was when it was opened.
-            (false, 0) => Some(Err(DiskError { kind: DiskErrorKind::Io, os: None })),
+            // No progress: it has become shorter than it was when it was opened.
+            (false, 0) => {
+                self.file.shrunk.set(true);
+                Some(Err(DiskErrorKind::Shrunk.into()))
+            }
             (false, _) => None,
         }
     }

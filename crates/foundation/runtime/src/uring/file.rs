@@ -10,7 +10,9 @@
 //! dead, or is this process, is therefore waited for, one that another living process holds is not. Who waits lets its
 //! ring go on: the kernel leaves the end of a request to the thread that owns the ring where a worker was late with it.
 
+use super::usage::Process;
 use crate::disk::{Geometry, OpenError, OpenMode};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -39,6 +41,8 @@ pub(super) struct DiskFile {
     pub(super) in_memory: bool,
     /// Whether the file system may ask elsewhere before it answers, in the caller, whatever the ring was told (FUSE, network).
     pub(super) remote: bool,
+    /// Whether it was found to end before it should. What it lost is nothing that could be read, and a write would only hide that.
+    pub(super) shrunk: Cell<bool>,
 }
 
 struct Shared {
@@ -86,6 +90,7 @@ impl DiskFile {
             is_device,
             in_memory: !is_device && file_system(fd) == libc::TMPFS_MAGIC,
             remote: !is_device && REMOTE.contains(&file_system(fd)),
+            shrunk: Cell::new(false),
         };
         let now = stat(fd).map_err(other)?;
         if identity_of(now.st_mode, now.st_rdev, now.st_dev, now.st_ino) != identity {
@@ -93,6 +98,29 @@ impl DiskFile {
         }
         disk.probe(&now).map_err(other)?;
         Ok(disk)
+    }
+
+    /// A pipe in place of a disk: what is read of it waits until something is written to it.
+    #[cfg(test)]
+    pub(super) fn of_pipe(pipe: File, identity: u64) -> DiskFile {
+        let geometry = Geometry {
+            size: 1 << 30,
+            sector_logical: PAGE,
+            sector_physical: PAGE,
+            rotational: false,
+            identity,
+        };
+        DiskFile {
+            fd: pipe.as_raw_fd(),
+            own: Some(pipe),
+            geometry,
+            direct: false,
+            memory_alignment: 1,
+            is_device: false,
+            in_memory: false,
+            remote: false,
+            shrunk: Cell::new(false),
+        }
     }
 
     pub(super) fn fd(&self) -> RawFd {
@@ -174,10 +202,7 @@ fn share_waiting(path: &str, kind: &fs::Metadata, go_on: impl Fn()) -> Result<(R
 fn living_holder(kind: &fs::Metadata) -> Option<String> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let pid = lock_holder(&locks, kind.dev(), kind.ino()).filter(|pid| *pid != std::process::id())?;
-    // "PID (NAME) STATE …"; a zombie has only its exit code left.
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (name, state) = stat.split_once('(')?.1.rsplit_once(')')?;
-    (!state.trim_start().starts_with(['Z', 'X'])).then(|| format!("process {pid} ({name})"))
+    Process::of(pid).map(|process| format!("process {pid} ({})", process.name))
 }
 
 /// The process that /proc/locks lists for a whole-file lock: "1: FLOCK ADVISORY WRITE 4711 fe:00:131 0 EOF", with
@@ -248,7 +273,7 @@ fn identity(metadata: &fs::Metadata) -> u64 {
 
 /// A device node is what its device number says; a file is its inode on its file system. 128 bits and a kind are
 /// folded into 64: two of a thousand disks collide with a probability of 1 in 10^13.
-fn identity_of(mode: u32, rdev: u64, dev: u64, ino: u64) -> u64 {
+pub(super) fn identity_of(mode: u32, rdev: u64, dev: u64, ino: u64) -> u64 {
     let is_device = mode & libc::S_IFMT == libc::S_IFBLK;
     let (kind, major, minor) = if is_device { (1u8, rdev, 0) } else { (2, dev, ino) };
     let mut bytes = [0; 17];
@@ -273,9 +298,15 @@ const BLKPBSZGET: libc::Ioctl = 0x127b;
 /// An ioctl that fills in an integer `T`.
 fn ioctl<T: Default>(fd: RawFd, request: libc::Ioctl) -> io::Result<T> {
     let mut value = T::default();
-    // SAFETY: each request above writes one value of the type with which it is called.
-    match unsafe { libc::ioctl(fd, request, &raw mut value) } {
-        0 => Ok(value),
+    ioctl_into(fd, request, &mut value)?;
+    Ok(value)
+}
+
+/// An ioctl that fills in `value`.
+pub(super) fn ioctl_into<T>(fd: RawFd, request: libc::Ioctl, value: &mut T) -> io::Result<()> {
+    // SAFETY: each request that is called here and in `usage` writes one value of the type with which it is called.
+    match unsafe { libc::ioctl(fd, request, &raw mut *value) } {
+        0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -6,16 +6,21 @@
 //! Threads are not pinned: the server shares its machine with its clients, and the scheduler knows better who
 //! is idle. Nothing here touches the data of a request except to copy parts that a device cannot take in place.
 
+mod contents;
 mod disk;
 mod file;
+#[cfg(test)]
+mod hung_disks;
+mod local_socket;
 mod net;
 mod registry;
 mod ring;
+mod usage;
 mod wake;
 
 use crate::buffer::Arena;
 use crate::completion::{Completer, Completion, completion};
-use crate::disk::{DiskBackend, OpenError, OpenMode};
+use crate::disk::{DiskBackend, OpenError, OpenMode, Users};
 use crate::executor::{Backend, Cores, Executor, Remote, Rt, Unpark, Wait};
 use crate::net::{Detached, Listener, NetError, Stream};
 use forebay_base::{Nanos, WallTime};
@@ -129,6 +134,12 @@ impl Backend for UringBackend {
     fn open_disk(&self, path: &str, mode: OpenMode) -> Result<Rc<dyn DiskBackend>, OpenError> {
         Ok(Rc::new(disk::UringDisk::open(self.ring.clone(), path, mode)?))
     }
+    fn find_users(&self, path: &str) -> mpsc::Receiver<Result<Users, String>> {
+        on_a_thread(path, usage::find)
+    }
+    fn find_contents(&self, path: &str) -> mpsc::Receiver<Result<Option<String>, String>> {
+        on_a_thread(path, contents::find)
+    }
     fn listen(&self, address: &str) -> Result<Listener, NetError> {
         net::listen(self.ring.clone(), address)
     }
@@ -141,6 +152,21 @@ impl Backend for UringBackend {
     fn arena(&self) -> Arena {
         self.ring.arena.clone()
     }
+}
+
+/// Has a thread of its own look at a disk, which may take seconds, or for ever.
+fn on_a_thread<T: Send + 'static>(
+    path: &str,
+    look: impl FnOnce(&str) -> Result<T, String> + Send + 'static,
+) -> mpsc::Receiver<Result<T, String>> {
+    let (send, answer) = mpsc::channel();
+    let (path, refused) = (path.to_owned(), send.clone());
+    // Nobody may wait for the answer any more.
+    let work = move || drop(send.send(look(&path)));
+    if let Err(error) = thread::Builder::new().name("forebay-search".into()).spawn(work) {
+        let _ = refused.send(Err(format!("no thread could be started: {error}")));
+    }
+    answer
 }
 
 /// The kernel's random numbers, fetched 32 at a time.

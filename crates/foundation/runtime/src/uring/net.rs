@@ -1,4 +1,4 @@
-//! TCP over the ring.
+//! TCP and local sockets over the ring.
 //!
 //! While no disk works for this core, a send is done on the spot as far as the socket has room, which nearly always is all
 //! of it: nothing waits then, and a completion would only cost the sender another turn. Otherwise it goes with the
@@ -7,9 +7,11 @@
 //! there is. Whoever drops the last handle of a stream or listener with a request still in flight shuts the socket down,
 //! so that the request ends and the descriptor is closed.
 //!
-//! Addresses are literal ("127.0.0.1:10809", "[::1]:0"): name resolution would block the executor.
+//! Addresses are literal ("127.0.0.1:10809", "[::1]:0"): name resolution would block the executor. A listener may also be a
+//! socket of the file system ("unix:/run/nbd.sock"), see [`super::local_socket`].
 
 use super::disk::gather;
+use super::local_socket;
 use super::ring::{Op, Ring};
 use crate::buffer::{Buf, BufMut};
 use crate::completion::{Completer, Completion, completion};
@@ -19,6 +21,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -39,38 +42,47 @@ impl From<io::Error> for NetError {
 
 /// A connection and what is in flight on it.
 pub(super) struct Socket {
-    stream: TcpStream,
-    peer: SocketAddr,
+    fd: OwnedFd,
+    peer: Peer,
     receiving: Cell<bool>,
     sending: Cell<bool>,
     /// Shut down by this side.
     ended: Cell<bool>,
 }
 
+/// Who is at the other end.
+#[derive(Clone, Copy)]
+enum Peer {
+    Net(SocketAddr),
+    /// Somebody on this host who may open the socket.
+    Local,
+}
+
 impl Socket {
-    /// A connection just made.
-    fn fresh(stream: TcpStream) -> io::Result<Socket> {
+    /// A TCP connection just made.
+    fn fresh(fd: OwnedFd) -> io::Result<Socket> {
+        let stream = TcpStream::from(fd);
         stream.set_nodelay(true)?;
-        let peer = stream.peer_addr()?;
-        Ok(Socket::idle(Moving { stream, peer }))
+        let peer = Peer::Net(stream.peer_addr()?);
+        Ok(Socket::idle(Moving { fd: stream.into(), peer }))
     }
 
-    fn idle(Moving { stream, peer }: Moving) -> Socket {
+    fn idle(Moving { fd, peer }: Moving) -> Socket {
         let (receiving, sending, ended) = (Cell::new(false), Cell::new(false), Cell::new(false));
-        Socket { stream, peer, receiving, sending, ended }
+        Socket { fd, peer, receiving, sending, ended }
     }
 
     fn end(&self) {
         self.ended.set(true);
-        // It fails only when the peer has gone first.
-        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        // SAFETY: no pointers; the descriptor is open. It fails only when the peer has gone first.
+        unsafe { libc::shutdown(self.fd.as_raw_fd(), libc::SHUT_RDWR) };
     }
 }
 
 /// What [`Detached`] holds.
 struct Moving {
-    stream: TcpStream,
-    peer: SocketAddr,
+    fd: OwnedFd,
+    peer: Peer,
 }
 
 struct UringStream {
@@ -116,7 +128,7 @@ impl StreamBackend for UringStream {
                 let mut vectors = self.ring.take_vectors();
                 gather(&parts, 0, &mut vectors);
                 let now = if self.ring.disks_are_idle() {
-                    send_now(socket.stream.as_raw_fd(), &mut vectors)
+                    send_now(socket.fd.as_raw_fd(), &mut vectors)
                 } else {
                     Ok(0)
                 };
@@ -148,14 +160,37 @@ impl StreamBackend for UringStream {
         }
     }
 
+    fn acknowledge(&self) {
+        if let Some(socket) = &*self.socket.borrow()
+            && matches!(socket.peer, Peer::Net(_))
+        {
+            let (one, level) = (1i32, libc::IPPROTO_TCP);
+            let len = size_of_val(&one) as libc::socklen_t;
+            // SAFETY: the descriptor is open, and the number lives across the call. Where it fails, the peer waits.
+            unsafe {
+                libc::setsockopt(
+                    socket.fd.as_raw_fd(),
+                    level,
+                    libc::TCP_QUICKACK,
+                    (&raw const one).cast(),
+                    len,
+                )
+            };
+        }
+    }
+
     fn peer(&self) -> String {
-        self.socket.borrow().as_ref().map_or_else(|| "detached".into(), |socket| socket.peer.to_string())
+        match self.socket.borrow().as_ref().map(|socket| socket.peer) {
+            None => "detached".into(),
+            Some(Peer::Net(address)) => address.to_string(),
+            Some(Peer::Local) => "unix".into(),
+        }
     }
 
     fn detach(&self) -> Detached {
         let socket = self.socket.borrow_mut().take().expect("a stream is detached once");
         let socket = Rc::into_inner(socket).expect("a stream is detached with nothing in flight");
-        Detached(Box::new(Moving { stream: socket.stream, peer: socket.peer }))
+        Detached(Box::new(Moving { fd: socket.fd, peer: socket.peer }))
     }
 }
 
@@ -171,43 +206,68 @@ impl Drop for UringStream {
 
 struct UringListener {
     ring: Rc<Ring>,
-    listener: Rc<TcpListener>,
+    bound: Rc<Bound>,
+}
+
+/// What is listened on.
+pub(super) enum Bound {
+    Net(TcpListener),
+    Local { listener: UnixListener, path: String },
+}
+
+impl AsRawFd for Bound {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Bound::Net(listener) => listener.as_raw_fd(),
+            Bound::Local { listener, .. } => listener.as_raw_fd(),
+        }
+    }
 }
 
 impl ListenerBackend for UringListener {
     fn accept(&self, done: Completer<Result<Stream, NetError>>) {
-        self.ring.start(Op::Net(NetRequest::Accept { listener: self.listener.clone(), done }));
+        self.ring.start(Op::Net(NetRequest::Accept { bound: self.bound.clone(), done }));
     }
 
     fn address(&self) -> String {
-        self.listener.local_addr().map_or_else(|error| error.to_string(), |address| address.to_string())
+        match &*self.bound {
+            Bound::Net(listener) => {
+                listener.local_addr().map_or_else(|error| error.to_string(), |address| address.to_string())
+            }
+            Bound::Local { path, .. } => format!("unix:{path}"),
+        }
     }
 }
 
 impl Drop for UringListener {
     fn drop(&mut self) {
-        if Rc::strong_count(&self.listener) > 1 {
+        if Rc::strong_count(&self.bound) > 1 {
             // SAFETY: no pointers; the descriptor is open. Pending accepts end with EINVAL.
-            unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
+            unsafe { libc::shutdown(self.bound.as_raw_fd(), libc::SHUT_RDWR) };
         }
     }
 }
 
 pub(super) fn listen(ring: Rc<Ring>, address: &str) -> Result<Listener, NetError> {
-    let address: SocketAddr = address.parse().map_err(|_| NOT_AN_ADDRESS)?;
     let start = Instant::now();
     loop {
-        // The standard library sets SO_REUSEADDR before it binds.
-        match TcpListener::bind(address) {
-            Ok(listener) => {
-                return Ok(Listener::new(Rc::new(UringListener { ring, listener: Rc::new(listener) })));
-            }
-            Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) && start.elapsed() < PREDECESSOR => {
+        match bind(address) {
+            Ok(bound) => return Ok(Listener::new(Rc::new(UringListener { ring, bound: Rc::new(bound) }))),
+            Err(error) if error.os == Some(libc::EADDRINUSE) && start.elapsed() < PREDECESSOR => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
+}
+
+fn bind(address: &str) -> Result<Bound, NetError> {
+    if let Some(path) = address.strip_prefix("unix:") {
+        return Ok(Bound::Local { listener: local_socket::bind(path.as_ref())?, path: path.into() });
+    }
+    let address: SocketAddr = address.parse().map_err(|_| NOT_AN_ADDRESS)?;
+    // The standard library sets SO_REUSEADDR before it binds.
+    Ok(Bound::Net(TcpListener::bind(address)?))
 }
 
 pub(super) fn connect(ring: &Ring, address: &str) -> Completion<Result<Stream, NetError>> {
@@ -271,7 +331,7 @@ pub(super) enum NetRequest {
         done: Completer<Result<(), NetError>>,
     },
     Accept {
-        listener: Rc<TcpListener>,
+        bound: Rc<Bound>,
         done: Completer<Result<Stream, NetError>>,
     },
     Connect {
@@ -286,11 +346,11 @@ impl NetRequest {
     pub(super) fn entry(&mut self) -> squeue::Entry {
         match self {
             NetRequest::Receive { socket, into, .. } => {
-                opcode::Recv::new(types::Fd(socket.stream.as_raw_fd()), into.as_mut_ptr(), into.len() as u32)
+                opcode::Recv::new(types::Fd(socket.fd.as_raw_fd()), into.as_mut_ptr(), into.len() as u32)
                     .build()
             }
             NetRequest::Send { socket, parts, message, sent, .. } => {
-                let fd = types::Fd(socket.stream.as_raw_fd());
+                let fd = types::Fd(socket.fd.as_raw_fd());
                 let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
                 gather(parts, *sent, &mut message.vectors);
                 if let [one] = message.vectors[..] {
@@ -302,13 +362,11 @@ impl NetRequest {
                 message.header.msg_iovlen = message.vectors.len() as _;
                 opcode::SendMsg::new(fd, &raw const message.header).flags(flags as u32).build()
             }
-            NetRequest::Accept { listener, .. } => opcode::Accept::new(
-                types::Fd(listener.as_raw_fd()),
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-            )
-            .flags(libc::SOCK_CLOEXEC)
-            .build(),
+            NetRequest::Accept { bound, .. } => {
+                opcode::Accept::new(types::Fd(bound.as_raw_fd()), std::ptr::null_mut(), std::ptr::null_mut())
+                    .flags(libc::SOCK_CLOEXEC)
+                    .build()
+            }
             NetRequest::Connect { socket, address, .. } => {
                 opcode::Connect::new(types::Fd(socket.as_raw_fd()), address.pointer(), address.len).build()
             }
@@ -339,18 +397,21 @@ impl NetRequest {
                 ring.return_vectors(message.vectors);
                 done.complete(answer.map(|_| ()));
             }
-            NetRequest::Accept { listener, done } => {
+            NetRequest::Accept { bound, done } => {
                 // A connection that went away while it waited is not the listener's trouble.
                 if result == -libc::ECONNABORTED {
-                    return ring.start(Op::Net(NetRequest::Accept { listener, done }));
+                    return ring.start(Op::Net(NetRequest::Accept { bound, done }));
                 }
                 // SAFETY: a successful accept returns a new descriptor that nobody else owns.
-                let stream = answer.map(|fd| unsafe { TcpStream::from_raw_fd(fd as RawFd) });
-                let socket = stream.and_then(|stream| Ok(Socket::fresh(stream)?));
+                let fd = answer.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
+                let socket = fd.and_then(|fd| match &*bound {
+                    Bound::Net(_) => Ok(Socket::fresh(fd)?),
+                    Bound::Local { .. } => Ok(Socket::idle(Moving { fd, peer: Peer::Local })),
+                });
                 done.complete(with_ring(ring, socket));
             }
             NetRequest::Connect { socket, done, .. } => {
-                let socket = answer.and_then(|_| Ok(Socket::fresh(TcpStream::from(socket))?));
+                let socket = answer.and_then(|_| Ok(Socket::fresh(socket)?));
                 done.complete(with_ring(ring, socket));
             }
         }

@@ -8,10 +8,12 @@
 //!   by the one `io_uring_enter` of the turn, which also collects completions and, if asked, sleeps.
 //! - **No polling.** Looking at the completion queue for a while before sleeping was measured and gained nothing
 //!   that it did not cost twice over (same document).
-//! - **Limits.** At most [`DISK_OPS_MAX`] disk requests are in the kernel at a time: beyond the device's own
+//! - **Limits.** How many disk requests are in the kernel at a time, and of which disk, [`Admission`] says: beyond the device's own
 //!   queue the kernel falls back to a thread per request. Later ones wait here in order, as do requests of
 //!   any kind while the submission queue is full; the layers above bound how many there are. Completions
 //!   that do not fit their queue are kept by the kernel (IORING_FEAT_NODROP) and fetched by the next turn.
+//! - **Threads of the kernel.** Flushes, and whatever a device's queue has no room for, each take one of the ring's until the
+//!   device answers. There are as many as disk requests may need ([`WORKERS`]), so that a flush never waits for one that hangs.
 //! - **Setup.** SINGLE_ISSUER and DEFER_TASKRUN: completions are processed when this thread asks for them, in
 //!   batches, instead of by interrupting it. Kernels before 6.1 get COOP_TASKRUN, those before 5.19 neither.
 
@@ -20,7 +22,9 @@ use super::disk::DiskRequest;
 use super::net::NetRequest;
 use super::registry::Places;
 use super::wake::Alarm;
+use crate::admission::{Admission, HandleId, Limits};
 use crate::buffer::Arena;
+use crate::disk::DiskErrorKind;
 use crate::executor::Wait;
 use forebay_base::Nanos;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -36,9 +40,9 @@ use std::time::{Duration, Instant};
 const SUBMISSIONS: u32 = 512;
 /// Entries of the completion queue: a burst beyond it costs the kernel an allocation per completion.
 const COMPLETIONS: u32 = 4096;
-/// Disk requests in the kernel at a time, per executor: twice what common devices queue (nr_requests is 256
-/// for virtio and 1023 for NVMe), spread over several disks.
-pub(super) const DISK_OPS_MAX: usize = 512;
+/// Threads of the kernel for requests to disks, which come when all others wait and go when they are idle. Its own limit, four per
+/// processor, is what the flushes of one disk that hangs can take. This many are the requests of seven such disks.
+const WORKERS: u32 = 1024;
 /// Completions delivered in one turn. Delivering all of them makes a convoy: the device idles while everything
 /// that it answered is processed, then gets it all back at once. At 32 requests in flight, 8 gave 76 000 reads
 /// a second where no limit gave 64 000 (docs/decisions/0001-io-uring-reactor.md).
@@ -125,9 +129,8 @@ struct Io {
     slots: Slots,
     /// Waiting for room in the submission queue.
     unsubmitted: VecDeque<squeue::Entry>,
-    /// Disk requests waiting until fewer than [`DISK_OPS_MAX`] are in the kernel.
-    disk_waiting: VecDeque<usize>,
-    disk_ops: usize,
+    /// Which disk requests are in the kernel, by their slots, and which are not yet.
+    admission: Admission<usize>,
 }
 
 pub(super) struct Ring {
@@ -178,6 +181,8 @@ impl Ring {
         if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
             return Err(UringError::TooOld);
         }
+        // Without it, on kernels before 5.15, several disks that hang may have all threads.
+        let _ = uring.submitter().register_iowq_max_workers(&mut [WORKERS, 0]);
         let alarm = Alarm::new().map_err(UringError::Other)?;
         let (enter_fd, enter_flags) = register_ring(uring.as_raw_fd());
         let places = Rc::new(Places::new(uring.as_raw_fd()));
@@ -188,8 +193,7 @@ impl Ring {
                 enter_flags,
                 slots: Slots { slots: Vec::new(), free: 0, used: 0 },
                 unsubmitted: VecDeque::new(),
-                disk_waiting: VecDeque::new(),
-                disk_ops: 0,
+                admission: Admission::new(Limits::CORE),
             }),
             alarm: Arc::new(alarm),
             arena: Arena::registered(places.clone()),
@@ -221,7 +225,41 @@ impl Ring {
 
     /// Whether no disk request of this core is under way.
     pub(super) fn disks_are_idle(&self) -> bool {
-        self.io.borrow().disk_ops == 0
+        self.io.borrow().admission.is_idle()
+    }
+
+    /// A handle to the disk of this identity.
+    pub(super) fn open(&self, identity: u64) -> HandleId {
+        self.io.borrow_mut().admission.open(identity)
+    }
+
+    pub(super) fn close(&self, handle: HandleId) {
+        self.io.borrow_mut().admission.close(handle);
+    }
+
+    pub(super) fn is_given_up(&self, handle: HandleId) -> bool {
+        self.io.borrow().admission.is_given_up(handle)
+    }
+
+    /// Ends the requests of a handle that the kernel does not have, and asks it to drop those that it has.
+    pub(super) fn give_up(&self, handle: HandleId) {
+        self.abandon(handle);
+        self.io.borrow_mut().cancel(|op| matches!(op, Op::Disk(request) if request.handle == handle));
+    }
+
+    /// Ends the requests of a handle that the kernel does not have.
+    pub(super) fn abandon(&self, handle: HandleId) {
+        let never: Vec<Op> = {
+            let io = &mut *self.io.borrow_mut();
+            let never = io.admission.give_up(handle).into_iter().map(|index| io.slots.take(index)).collect();
+            io.launch_next(handle);
+            never
+        };
+        for op in never {
+            if let Op::Disk(request) = op {
+                request.end(self, Err(DiskErrorKind::GivenUp.into()));
+            }
+        }
     }
 
     /// Queues a request; the next turn submits it.
@@ -310,16 +348,11 @@ impl Ring {
 
 impl Io {
     fn start(&mut self, op: Op) {
-        let is_disk = matches!(op, Op::Disk(_));
+        let of_disk = if let Op::Disk(request) = &op { Some((request.handle, request.class)) } else { None };
         let index = self.slots.insert(op);
-        if is_disk {
-            if self.disk_ops == DISK_OPS_MAX {
-                self.disk_waiting.push_back(index);
-                return;
-            }
-            self.disk_ops += 1;
+        if of_disk.is_none_or(|(handle, class)| self.admission.ask(handle, class, index).is_some()) {
+            self.launch(index);
         }
-        self.launch(index);
     }
 
     fn launch(&mut self, index: usize) {
@@ -329,13 +362,27 @@ impl Io {
 
     fn finish(&mut self, index: usize) -> Op {
         let op = self.slots.take(index);
-        if matches!(op, Op::Disk(_)) {
-            match self.disk_waiting.pop_front() {
-                Some(next) => self.launch(next),
-                None => self.disk_ops -= 1,
-            }
+        if let Op::Disk(request) = &op {
+            self.admission.answered(request.handle, request.class);
+            self.launch_next(request.handle);
         }
         op
+    }
+
+    /// Hands the kernel what may go on after a request of this handle was answered, or all were given up.
+    fn launch_next(&mut self, handle: HandleId) {
+        while let Some(index) = self.admission.next(handle) {
+            self.launch(index);
+        }
+    }
+
+    /// Asks the kernel to drop these requests, if it can. They are answered in any case.
+    fn cancel(&mut self, which: impl Fn(&Op) -> bool) {
+        for index in 0..self.slots.slots.len() {
+            if matches!(&self.slots.slots[index], Slot::Used(op) if which(op)) {
+                self.push(opcode::AsyncCancel::new(index as u64).build().user_data(CANCEL));
+            }
+        }
     }
 
     fn push(&mut self, entry: squeue::Entry) {
@@ -451,11 +498,7 @@ impl Drop for Ring {
         self.closing.set(true);
         let io = self.io.get_mut();
         // Sockets can wait for ever; disks cannot, and a write once asked for is carried out.
-        for index in 0..io.slots.slots.len() {
-            if matches!(io.slots.slots[index], Slot::Used(Op::Net(_))) {
-                io.push(opcode::AsyncCancel::new(index as u64).build().user_data(CANCEL));
-            }
-        }
+        io.cancel(|op| matches!(op, Op::Net(_)));
         let end = Instant::now() + DRAIN;
         loop {
             let io = self.io.get_mut();
@@ -492,6 +535,15 @@ mod tests {
     use super::*;
     use crate::disk::OpenMode;
     use std::fs::File;
+
+    /// Or the flushes of one disk that hangs have them all, and another disk's waits for them.
+    #[test]
+    fn more_threads_of_the_kernel_than_one_disk_can_take() {
+        let (ring, mut threads) = (Ring::new().unwrap(), [0; 2]);
+        // Zeros change nothing and are replaced by what there is.
+        ring.io.borrow().uring.submitter().register_iowq_max_workers(&mut threads).unwrap();
+        assert!(threads[0] as usize > Limits::CORE.of_device() + Limits::CORE.reserved, "{threads:?}");
+    }
 
     /// Once in some thousand times a worker of the kernel is late with the end of a request and leaves it, and with it the
     /// last hold on the file, to the thread that owns the ring: the one that waits for the file's lock.

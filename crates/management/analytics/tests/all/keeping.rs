@@ -224,3 +224,33 @@ fn questions_have_bounds() {
     assert_eq!(refused(0, 1 << 40, None, 1).map(|step| step % 86_400), Ok(0));
     assert_eq!(refused(0, 10, Some(u64::MAX), 1).map(|step| step >= 1 << 40), Ok(true));
 }
+
+/// Goal: who else has an account on the machine learns nothing of who uses which volume, whatever the directory was like before.
+#[test]
+fn only_the_owner_may_read_what_is_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("analytics");
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut store = open(&dir);
+    fill(&mut store, 0..120);
+    store.pin("w", START..START + 60).unwrap();
+    store.sync().unwrap();
+    let (mut directories, mut files) = (vec![dir], 0);
+    while let Some(directory) = directories.pop() {
+        assert_eq!(mode(&directory), 0o700, "{}", directory.display());
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => directories.push(path),
+                false => {
+                    assert_eq!(mode(&path), 0o600, "{}", path.display());
+                    files += 1;
+                }
+            }
+        }
+    }
+    assert!(files >= 3, "{files} files: seconds, minutes, and what is pinned");
+}

@@ -1,7 +1,8 @@
 //! What is wrong now: gathers what alerts come from, and looks now and then by itself, so that it is known since when something is wrong.
 
 use super::pools;
-use crate::alerts::{Quota, TOLD_MS, Told, View, Violation, found};
+use crate::alerts::{Exposed, Quota, TOLD_MS, Told, View, Violation, found};
+use crate::directory::Trouble;
 use crate::events::now_unix_ms;
 use crate::request::{Answered, Ask, ok};
 use crate::{Shared, convert};
@@ -70,9 +71,20 @@ async fn view(shared: &Shared) -> View {
         quotas: quotas.collect(),
         violations,
         told: told.collect(),
+        exposed: Exposed {
+            portals: shared.iscsi.get().map(|iscsi| iscsi.portals_beyond_loopback()).unwrap_or_default(),
+            hosts: shared.access.hosts_without_secret(),
+        },
         certificate_ends_unix_ms: shared.front().certificate_ends_unix_ms,
+        directory: trouble(shared).await,
         pools,
     }
+}
+
+/// Why the data directory cannot be written. Tries it where it could not be.
+async fn trouble(shared: &Shared) -> Option<Trouble> {
+    let dir = shared.dir.clone();
+    crate::blocking(move || Ok(dir.trouble())).await.unwrap_or_default()
 }
 
 /// Volumes that had less than they were promised in half of these seconds, with what was in the way last.

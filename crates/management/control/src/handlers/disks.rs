@@ -18,8 +18,7 @@ use forebay_api::{
 };
 use forebay_base::Id;
 use forebay_pool::{
-    DiskAdd, DiskReplace, DiskState, DiskStatus, GroupAdd, GroupStatus, Layout, PoolSpec, PoolState,
-    PoolStatus, Purpose,
+    DiskAdd, DiskReplace, DiskState, DiskStatus, GroupAdd, GroupStatus, PoolState, PoolStatus, Purpose,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,39 +114,6 @@ pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -
     ok(&convert::disk(&found.pool.name, &found.group, &found.disk))
 }
 
-/// What the engine would say against taking these disks, without taking them.
-async fn examine(
-    shared: &Shared,
-    pool: &PoolStatus,
-    boxes: Vec<(String, String)>,
-    sectors: Vec<(String, u32)>,
-    force: bool,
-) -> Result<(), Problem> {
-    let own = |path: &&String| pool.groups.iter().flat_map(|group| &group.disks).any(|d| d.path == **path);
-    let disks: Vec<String> = boxes.iter().map(|(path, _)| path.clone()).collect();
-    if let Some(path) = disks.iter().find(own) {
-        let detail = format!("{path} is one of the pool's disks already");
-        return Err(Problem::new(Code::Unsafe, detail)
-            .object(pool.name.as_str())
-            .remedy("Give another disk."));
-    }
-    // A disk that a pool could be made of can join one.
-    let spec = PoolSpec {
-        name: pool.name.clone(),
-        layout: Layout::Single,
-        disks,
-        log_disks: Vec::new(),
-        spare_disks: Vec::new(),
-        cache_disks: Vec::new(),
-        enclosures: boxes,
-        sectors,
-        shards: 1,
-        log_bytes: None,
-        force,
-    };
-    shared.engine.pool_create_check(spec).await.map_err(convert::problem)
-}
-
 /// One of them at most is asked for: [`rules::pool_add`].
 fn purpose_of(request: &PoolAdd) -> Purpose {
     match (request.spare, request.cache) {
@@ -178,9 +144,14 @@ pub async fn add(
         let add = GroupAdd { layout, disks: request.disks, enclosures: boxes, sectors, force: request.force };
         return add_group(&shared, pool, ask.dry_run, add).await;
     }
+    let (group, force) = (request.group, request.force);
+    let adds = boxes.into_iter().map(|(path, enclosure)| {
+        let sector = request.sectors.get(&path).copied();
+        (path, DiskAdd { purpose, group, enclosure, sector, force })
+    });
+    let adds: Vec<(String, DiskAdd)> = adds.collect();
     if ask.dry_run {
-        let sectors = request.sectors.into_iter().collect();
-        examine(&shared, &pool, boxes, sectors, request.force).await?;
+        shared.engine.disk_add_check(&pool.id.to_string(), adds).await?;
         let joining =
             format!("{} joins the pool; what was on it is lost.", disks_in_words(request.disks.len()));
         let then = match purpose {
@@ -190,15 +161,12 @@ pub async fn add(
         };
         return plan("pool.add", &pool.name, vec![joining, then.into()]);
     }
-    let (group, force) = (request.group, request.force);
     let (object, id, by) = (pool.name.clone(), pool.id, shared.clone());
     let work = move |running| async move {
         let name = id.to_string();
         let adding = async {
             let mut status = pool;
-            for (path, enclosure) in boxes {
-                let sector = request.sectors.get(&path).copied();
-                let add = DiskAdd { purpose, group, enclosure, sector, force };
+            for (path, add) in adds {
                 status = by.engine.disk_add(&name, vec![path], add).await?;
             }
             Ok(status)
@@ -259,17 +227,18 @@ pub async fn replace(
             format!("spare disk {}/{}", found.pool.name, spare.number)
         }
     };
+    let is_new = request.new.is_some();
+    let joining: Vec<String> = request.new.iter().cloned().collect();
+    let with = DiskReplace { new: request.new, sector: request.sector_bytes, force: request.force };
     if ask.dry_run {
-        if let Some(path) = &request.new {
-            let sector = request.sector_bytes.map(|sector| (path.clone(), sector)).into_iter().collect();
-            examine(&shared, &found.pool, vec![(path.clone(), String::new())], sector, request.force).await?;
-        }
+        let (pool, disk) = (found.pool.id.to_string(), found.disk.id.to_string());
+        shared.engine.disk_replace_check(&pool, &disk, with).await?;
         let how = if found.is_in_service() { "moves to" } else { "is rebuilt on" };
         let mut changes = vec![
             format!("What is on {} {how} {new}, or on other disks of its group.", found.words()),
             "Then it leaves the pool.".into(),
         ];
-        if request.new.is_some() {
+        if is_new {
             changes.insert(0, format!("{new} joins the pool; what was on it is lost."));
         }
         return plan("disk.replace", &found.name(), changes);
@@ -278,8 +247,6 @@ pub async fn replace(
     let by = shared.clone();
     let work = move |running| async move {
         let (pool, disk) = (id.to_string(), old.to_string());
-        let joining = request.new.clone().into_iter().collect();
-        let with = DiskReplace { new: request.new, sector: request.sector_bytes, force: request.force };
         changed(&by, id, joining, by.engine.disk_replace(&pool, &disk, with)).await?;
         healed(by, running, id, Some(old)).await
     };

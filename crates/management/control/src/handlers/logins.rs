@@ -1,6 +1,6 @@
 //! Logging in and out, and the first administrator.
 
-use crate::authentication::{COOKIE, Identity, Peer, cookie};
+use crate::authentication::{Identity, Peer, cookie, cookie_name};
 use crate::events::now_unix_ms;
 use crate::handlers::users::{find, made_user};
 use crate::request::{Answered, By, Failure, Input, Principal, json, ok};
@@ -17,9 +17,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Whoever asks.
-pub async fn show(Extension(who): Extension<Principal>, headers: HeaderMap) -> Answered {
+pub async fn show(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    headers: HeaderMap,
+) -> Answered {
     let csrf = match who.identity {
-        Identity::User { .. } => cookie(&headers).map(logins::csrf),
+        Identity::User { .. } => cookie(&headers, shared.front().tls)?.map(logins::csrf),
         _ => None,
     };
     ok(&Login { user: LoginUser { name: who.name, role: who.access }, csrf })
@@ -78,6 +82,8 @@ pub fn too_many(shared: &Shared, name: &str, seconds: u64) -> Response {
 /// Begins a login: the answer has the cookie.
 fn begin(shared: &Shared, user: &User) -> Result<Response, Failure> {
     let value = shared.logins().begin(&user.id, random_bytes()?, shared.uptime_ms());
+    // One too many has ended another.
+    shared.admissions_changed();
     // Between the check of the password and now the user may have been changed or removed, and his logins ended.
     let now = shared.users.content();
     let is_same = |now: &User| now.password == user.password && now.role == user.role;
@@ -95,8 +101,9 @@ fn begin(shared: &Shared, user: &User) -> Result<Response, Failure> {
 }
 
 fn set_cookie(shared: &Shared, response: &mut Response, value: &str, seconds: u64) {
-    let secure = if shared.front().tls { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
+    let tls = shared.front().tls;
+    let (name, secure) = (cookie_name(tls), if tls { "; Secure" } else { "" });
+    let cookie = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
     let cookie = HeaderValue::from_str(&cookie).expect("a cookie is hexadecimal");
     response.headers_mut().insert(header::SET_COOKIE, cookie);
 }
@@ -105,6 +112,7 @@ fn set_cookie(shared: &Shared, response: &mut Response, value: &str, seconds: u6
 pub async fn end(State(shared): State<Arc<Shared>>, Extension(who): Extension<Principal>) -> Answered {
     if let Identity::User { login, .. } = &who.identity {
         shared.logins().end(login);
+        shared.admissions_changed();
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
     set_cookie(&shared, &mut response, "", 0);

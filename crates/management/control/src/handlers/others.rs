@@ -137,6 +137,7 @@ pub async fn token_delete(State(shared): State<Arc<Shared>>, Path(name): Path<St
     }
     let by = shared.clone();
     let token = blocking(move || by.tokens.delete(&name)).await?;
+    shared.admissions_changed();
     shared.events.record(Severity::Info, "token.deleted", &token.name, "revoked");
     Ok::<_, crate::request::Failure>(StatusCode::NO_CONTENT.into_response())
 }

@@ -388,7 +388,7 @@ async fn settle(
         // Not all of its disks were labelled. Nobody was told that it exists, and nothing is on it.
         shared.engine.pool_destroy(name).await.map_err(convert::problem)?;
         forget(shared, name).await?;
-        let message = "its creation was interrupted half-way and has been undone; create it again";
+        let message = "its creation was interrupted half-way and has been undone; create it again, with --force where its disks are files";
         shared.events.record(Severity::Warning, "pool.forgotten", name, message);
         return Ok(None);
     }

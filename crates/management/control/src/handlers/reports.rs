@@ -5,7 +5,7 @@
 use crate::events::now_unix_ms;
 use crate::reports::{Part, check};
 use crate::request::{Answered, Ask, Input, Principal, made, ok, plan};
-use crate::{Shared, blocking};
+use crate::{Shared, blocking, rules};
 use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -37,6 +37,7 @@ pub async fn create(
     Input(request): Input<ReportCreate>,
 ) -> Answered {
     check(&request)?;
+    rules::text::check("name", &request.name)?;
     let bytes = |part: &Option<String>| part.as_ref().map(|text| text.len() as u64);
     let one = Report {
         id: crate::random_id(),

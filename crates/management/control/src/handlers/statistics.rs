@@ -5,6 +5,7 @@
 //! [`SEND_SECONDS_MAX`], or is no longer admitted, is disconnected.
 
 use crate::Shared;
+use crate::connections::Place;
 use crate::events::now_unix_ms;
 use crate::request::{self, Answered, Failure, Principal, json, ok};
 use crate::statistics::answers::{self, EXPRESSION, LIMIT_DEFAULT};
@@ -18,6 +19,7 @@ use forebay_analytics::{Answer, Ask, Expression, LIMIT_MAX, View, query};
 use forebay_api::{Code, Problem, StatisticSubscribe};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{interval, timeout};
@@ -112,6 +114,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
 pub async fn stream(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
+    Extension(place): Extension<Place>,
     headers: HeaderMap,
     upgrade: Result<Upgrade, Failure>,
 ) -> Answered {
@@ -131,14 +134,16 @@ pub async fn stream(
             return Ok(response);
         }
     };
-    let place = shared.statistics.streams.clone().try_acquire_owned().map_err(|_| {
+    let seat = shared.statistics.streams.take(who.unique()).ok_or_else(|| {
         Problem::new(Code::Busy, "too many streams of statistics are open already")
             .remedy("Close some, or ask `GET /api/v1/statistics/query`.")
     })?;
     let upgrade = upgrade.max_message_size(MESSAGE_BYTES_MAX).max_frame_size(MESSAGE_BYTES_MAX);
+    // The request that began it has been answered by then; as long as the stream lasts, the connection makes no room for others.
+    let in_progress = place.begin_request();
     Ok(upgrade.on_upgrade(async move |socket| {
         Stream { shared, who, socket, subscriptions: BTreeMap::new() }.run().await;
-        drop(place);
+        drop((seat, in_progress));
     }))
 }
 
@@ -187,9 +192,16 @@ impl Stream {
         let mut newest = shared.statistics.newest();
         let mut stopping = shared.stopping.subscribe();
         let mut pings = interval(Duration::from_secs(PING_SECONDS));
+        let mut dismissed = pin!(shared.clone().dismissed(self.who.clone()));
         newest.borrow_and_update();
         loop {
             tokio::select! {
+                // Whoever may not be told is told nothing more, whatever else there is.
+                biased;
+                () = dismissed.as_mut() => return Ok((close_code::POLICY, "the login or token has ended")),
+                _ = async { stopping.wait_for(|stopping| *stopping).await.is_ok() } => {
+                    return Ok((close_code::AWAY, "the daemon stops"));
+                }
                 message = self.socket.recv() => match message {
                     Some(Ok(Message::Text(text))) => self.take(text.as_str()).await?,
                     Some(Ok(Message::Binary(_))) => return Ok((close_code::UNSUPPORTED, "messages are texts")),
@@ -203,15 +215,7 @@ impl Stream {
                     let newest = *newest.borrow_and_update();
                     self.tell(newest.count, newest.at_unix_s).await?;
                 }
-                _ = pings.tick() => {
-                    if !shared.is_still_admitted(&self.who) {
-                        return Ok((close_code::POLICY, "the login or token has ended"));
-                    }
-                    self.send(Message::Ping(Default::default())).await?;
-                }
-                _ = async { stopping.wait_for(|stopping| *stopping).await.is_ok() } => {
-                    return Ok((close_code::AWAY, "the daemon stops"));
-                }
+                _ = pings.tick() => self.send(Message::Ping(Default::default())).await?,
             }
         }
     }

@@ -5,8 +5,10 @@
 
 use super::sessions::users;
 use super::told;
+use crate::connections::Place;
 use crate::request::{Answered, Ask, Failure, Principal, made, ok, plan};
 use crate::rules::snapshots as rules;
+use crate::seats::Seats;
 use crate::{Shared, convert};
 use axum::Extension;
 use axum::body::{Body, Bytes};
@@ -23,12 +25,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Pieces read ahead of the client, of some 2 MiB each.
 pub const PIECES_MAX: usize = 2;
 /// How long a sender may bring nothing: it may be looking for what has changed.
 const SILENT_SECONDS_MAX: u64 = 300;
+/// What a sender has to bring before it may be silent for so long again: less would be a trickle that holds the volume.
+const PROGRESS_BYTES_MIN: usize = 64 << 10;
+/// How long a client may take nothing: it may be another pool that is busy, or a pipe to one.
+const STALL: Duration = Duration::from_secs(300);
+/// Streams out of the daemon at a time, of some 6 MiB each; and of one user, token or the owner.
+const SENDS_MAX: usize = 32;
+const SENDS_EACH_MAX: usize = 16;
 /// After a refusal, how long what is still coming is thrown away, so that the client gets to read why.
 const DRAIN_SECONDS_MAX: u64 = 2;
 
@@ -43,16 +52,34 @@ impl hyper::body::Body for Pieces {
     }
 }
 
-pub async fn send(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
+pub fn sends() -> Arc<Seats> {
+    Seats::new(SENDS_MAX, SENDS_EACH_MAX)
+}
+
+pub async fn send(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Extension(connection): Extension<Place>,
+    Path(name): Path<String>,
+    ask: Ask,
+) -> Answered {
     let wrong = |_| {
         Problem::new(Code::Invalid, "this is not a token of a reception")
             .field("resume")
             .remedy("`forebay snapshot receptions`, on the receiver's side, shows it.")
     };
     let resume = ask.resume.map(|token| token.parse()).transpose().map_err(wrong)?;
+    let seat = shared.sends.take(who.unique()).ok_or_else(|| {
+        Problem::new(Code::Busy, "too many snapshots are being sent already")
+            .remedy("Wait until one has arrived, or end one.")
+    })?;
     let stream = shared.engine.snapshot_send(&name, SendOptions { from: ask.from, resume }).await?;
     let (sender, pieces) = mpsc::channel(PIECES_MAX);
-    tokio::spawn(deliver(shared, name, stream, sender));
+    connection.set_stall(STALL);
+    tokio::spawn(async move {
+        deliver(shared, name, stream, sender).await;
+        drop(seat);
+    });
     let headers = [(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")];
     Ok((headers, Body::new(Pieces(pieces))).into_response())
 }
@@ -145,13 +172,37 @@ async fn refuse_used(shared: &Shared, name: &str, ask: &Ask) -> Result<(), Failu
 
 /// Hands on what comes until the stream ends, or nothing more comes.
 async fn feed(receiver: &mut SnapshotReceiver, body: &mut Body) -> Result<(), Error> {
-    let patience = Duration::from_secs(SILENT_SECONDS_MAX);
-    while let Ok(Some(Ok(frame))) = timeout(patience, body.frame()).await {
+    let mut progress = Progress::default();
+    loop {
+        let begun = Instant::now();
+        let Ok(Some(Ok(frame))) = timeout(progress.patience(), body.frame()).await else { return Ok(()) };
         if let Some(bytes) = frame.data_ref() {
+            progress.note(begun.elapsed(), bytes.len());
             receiver.push(bytes).await?;
         }
     }
-    Ok(())
+}
+
+/// How long a sender was waited for since it last brought [`PROGRESS_BYTES_MIN`].
+#[derive(Default)]
+struct Progress {
+    waited: Duration,
+    brought: usize,
+}
+
+impl Progress {
+    /// How long it may be silent now.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(SILENT_SECONDS_MAX).saturating_sub(self.waited)
+    }
+
+    fn note(&mut self, waited: Duration, brought: usize) {
+        self.waited += waited;
+        self.brought += brought;
+        if self.brought >= PROGRESS_BYTES_MIN {
+            *self = Progress::default();
+        }
+    }
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
@@ -182,4 +233,28 @@ pub async fn abandon(
     shared.engine.reception_delete(&reception.name).await?;
     told(&shared, &who, "reception.deleted", &reception.name, "given up");
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trickle_is_no_progress_and_a_slow_sender_is_waited_for() {
+        let second = Duration::from_secs(1);
+        // A byte every 14 s holds a volume for five minutes, not for ever.
+        let mut progress = Progress::default();
+        let bytes = (0..1000).take_while(|_| {
+            let goes_on = progress.patience() > 14 * second;
+            progress.note(14 * second, 1);
+            goes_on
+        });
+        assert_eq!(bytes.count(), SILENT_SECONDS_MAX as usize / 14);
+        // Silence, then a piece, for as long as it likes.
+        let mut progress = Progress::default();
+        for _ in 0..1000 {
+            assert!(progress.patience() > 250 * second);
+            progress.note(250 * second, 1 << 20);
+        }
+    }
 }

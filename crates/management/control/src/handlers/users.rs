@@ -144,6 +144,7 @@ pub async fn set(
     let user = blocking(move || by.users.change(|content| change(content, &id, password))).await?;
     if is_changed {
         shared.logins().end_all_of(&user.id);
+        shared.admissions_changed();
         told(&shared, &who, "user.changed", &user.name, &what);
     }
     ok(&user.shown())
@@ -177,6 +178,7 @@ pub async fn delete(
     let by = shared.clone();
     blocking(move || by.users.change(remove)).await?;
     shared.logins().end_all_of(&user.id);
+    shared.admissions_changed();
     told(&shared, &who, "user.deleted", &user.name, "removed");
     Ok::<_, Failure>(StatusCode::NO_CONTENT.into_response())
 }

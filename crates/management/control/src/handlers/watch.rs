@@ -1,13 +1,13 @@
 //! What happens, as it happens: events, changes and tasks over one stream of server-sent events (WHATWG HTML, section 9.2).
 //!
 //! Each subscriber has a task of its own that waits for news and puts frames into a queue of [`FRAMES_MAX`]. Who does not read for
-//! [`SEND_SECONDS_MAX`] is disconnected, and so is whoever is no longer admitted: a login that ended, a token that was revoked. A browser
+//! [`SEND_SECONDS_MAX`] is disconnected; who is no longer admitted is so in any case (`routes.rs`). A browser
 //! connects again by itself and says which event it saw last; it gets those that it missed, as far as they are in memory, and is told that every list may
 //! have changed, because changes are not kept.
 
 use crate::Shared;
-use crate::authentication::Hangup;
 use crate::changes::{ALL, touched_by_task};
+use crate::connections::Place;
 use crate::request::{Answered, Pieces, Principal};
 use axum::Extension;
 use axum::body::{Body, Bytes};
@@ -34,20 +34,20 @@ const BATCH: usize = 100;
 pub async fn stream(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
-    Extension(hangup): Extension<Hangup>,
+    Extension(connection): Extension<Place>,
     headers: HeaderMap,
 ) -> Answered {
-    let busy = |_| {
+    let busy = || {
         Problem::new(Code::Busy, "too many streams of events are open already")
             .remedy("Close some, or ask `GET /api/v1/events?after=N&wait_seconds=60`.")
     };
-    let place = shared.changes.places.clone().try_acquire_owned().map_err(busy)?;
+    let place = shared.changes.places.take(who.unique()).ok_or_else(busy)?;
     let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.trim().parse::<u64>().ok());
     let (sender, frames) = mpsc::channel(FRAMES_MAX);
     tokio::spawn(async move {
-        let subscriber = Subscriber { shared, who, sender, told: HashMap::new() };
+        let subscriber = Subscriber { shared, sender, told: HashMap::new() };
         if subscriber.run(seen).await == End::TooSlow {
-            hangup.now();
+            connection.hang_up();
         }
         drop(place);
     });
@@ -59,7 +59,7 @@ pub async fn stream(
 #[derive(PartialEq, Eq, Debug)]
 enum End {
     TooSlow,
-    /// The client has gone, or is no longer admitted, or the daemon stops.
+    /// The client has gone, or the daemon stops.
     Over,
 }
 
@@ -72,7 +72,6 @@ struct Told {
 
 struct Subscriber {
     shared: Arc<Shared>,
-    who: Principal,
     sender: mpsc::Sender<Bytes>,
     /// Of the tasks that there are.
     told: HashMap<String, Told>,
@@ -139,9 +138,6 @@ impl Subscriber {
                     silent += 1;
                     if silent >= SILENT_SECONDS_MAX {
                         silent = 0;
-                        if !shared.is_still_admitted(&self.who) {
-                            return Err(End::Over);
-                        }
                         self.send(": still here\n\n".into()).await?;
                     }
                 }

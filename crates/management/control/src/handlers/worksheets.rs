@@ -10,7 +10,7 @@ use crate::request::{
 };
 use crate::statistics::answers;
 use crate::statistics::worksheets::{Content, Worksheet, check_expressions, interval, questions};
-use crate::{Shared, blocking};
+use crate::{Shared, blocking, rules};
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
@@ -117,6 +117,14 @@ pub async fn capture(shared: &Arc<Shared>, one: Worksheet, captures_max: usize) 
     add(shared, &one).await.map_err(|failure| failure.0)
 }
 
+/// What people wrote. One that is there from before keeps what it has.
+fn check_texts(name: Option<&str>, spec: Option<&WorksheetSpec>) -> Result<(), Problem> {
+    name.map_or(Ok(()), |name| rules::text::check("name", name))?;
+    let titles = spec.into_iter().flat_map(|spec| spec.graphs.iter().enumerate());
+    let mut titles = titles.filter_map(|(nth, graph)| Some((nth, graph.title.as_deref()?)));
+    titles.try_for_each(|(nth, title)| rules::text::check(&format!("spec.graphs[{nth}].title"), title))
+}
+
 pub async fn create(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
@@ -124,6 +132,7 @@ pub async fn create(
     Input(request): Input<WorksheetCreate>,
 ) -> Answered {
     check_expressions(&request.spec)?;
+    check_texts(Some(&request.name), Some(&request.spec))?;
     let now = now_unix_ms();
     let one = Worksheet {
         id: crate::random_id(),
@@ -161,6 +170,7 @@ pub async fn set(
     Input(request): Input<WorksheetSet>,
 ) -> Answered {
     request.spec.as_ref().map_or(Ok(()), check_expressions)?;
+    check_texts(request.name.as_deref(), request.spec.as_ref())?;
     let now = now_unix_ms();
     let change_it = move |content: &mut Content| {
         let one = content.find_mut(&name)?;
@@ -363,7 +373,7 @@ fn csv(graph: usize, answer: &StatisticAnswer) -> impl Iterator<Item = String> {
 
 /// A field of RFC 4180; one that a spreadsheet would take for a formula begins with an apostrophe.
 fn quoted(text: &str) -> String {
-    let is_formula = text.starts_with(['=', '+', '-', '@']);
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let text = if is_formula { format!("'{text}") } else { text.to_string() };
     match text.contains(['"', ',', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -415,7 +425,9 @@ mod tests {
 
     #[test]
     fn nothing_in_a_table_is_a_formula_and_no_name_leads_out_of_a_directory() {
-        assert_eq!(quoted("=1+1"), "'=1+1");
+        for text in ["=1+1", "+1", "-1", "@a", "\t=1", "\r=1"] {
+            assert!(quoted(text).trim_start_matches('"').starts_with('\''), "{text}");
+        }
         assert_eq!(file_name("../why \"db\"\r\n", Format::Csv), "..-why--db---.csv");
     }
 }

@@ -84,7 +84,7 @@ pub fn not_pinned(error: PinError) -> Problem {
         PinError::Io(error) => pinned(
             Code::Io,
             format!("the interval cannot be copied: {error}"),
-            "Make room in the data directory, then try again.",
+            crate::directory::remedy_of(&error),
         ),
     }
 }

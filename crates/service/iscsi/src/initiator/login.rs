@@ -215,7 +215,9 @@ impl Login {
             Step::Method => self.request(flag::TRANSIT | stage::OPERATIONAL, &[]),
             Step::Algorithm => {
                 let nonsense = LoginError::Nonsense("no challenge");
-                let algorithm = find("CHAP_A").and_then(Algorithm::choose).ok_or(nonsense)?;
+                let algorithm = find("CHAP_A")
+                    .and_then(|list| Algorithm::choose(list, Algorithm::Md5))
+                    .ok_or(nonsense)?;
                 let id = find("CHAP_I")
                     .and_then(text::number)
                     .and_then(|id| u8::try_from(id).ok())

@@ -10,6 +10,7 @@ use crate::receiver::{Piece, Violation};
 use crate::tasks::{State, Tag};
 use crate::wire::{RejectReason, TAG_NONE, TEXT_MAX, flag, is_before, opcode};
 use forebay_base::Nanos;
+use forebay_base::planted::{Bug, active};
 use forebay_runtime::Arena;
 
 /// Where the data of the PDU being received go.
@@ -216,6 +217,7 @@ impl Session {
     }
 
     fn nop_out(&mut self, nop: &NopOut, data: &[u8]) {
+        assert!(!active(Bug::PingPanics), "planted");
         // Without a task tag it answers a ping of ours, and has done so by coming.
         if nop.itt == TAG_NONE {
             return;

@@ -4,8 +4,8 @@ use crate::support::{INITIATOR, TARGET, bytes, config, log_in, wanted};
 use forebay_iscsi::initiator::{LoginError, Wanted};
 use forebay_iscsi::pdu::{LoginRequest, LoginResponse, NopOut};
 use forebay_iscsi::{
-    Authorization, Challenge, Chap, Credentials, Login, LoginAction, LoginStatus, Output, Parameters, Piece,
-    Purpose, Receiver, Request, Secret, Violation,
+    Algorithm, Authorization, Challenge, Chap, Credentials, Login, LoginAction, LoginConfig, LoginStatus,
+    Output, Parameters, Piece, Purpose, Receiver, Request, Secret, Violation,
 };
 use forebay_runtime::Arena;
 
@@ -162,7 +162,7 @@ fn requests_that_are_wrong_are_refused_with_their_status() {
         (vec![(SECURITY, "SessionType=Normal TargetName=iqn.b".into())], LoginStatus::MissingParameter),
         (vec![(SECURITY, "InitiatorName=iqn.a".into())], LoginStatus::MissingParameter),
         (vec![(SECURITY, "InitiatorName=me TargetName=iqn.b".into())], LoginStatus::InitiatorError),
-        (vec![(SECURITY, "InitiatorName=iqn.a TargetName=b".into())], LoginStatus::NotFound),
+        (vec![(SECURITY, "InitiatorName=iqn.a TargetName=b".into())], LoginStatus::AuthenticationFailed),
         (
             vec![(SECURITY, "InitiatorName=iqn.a SessionType=Odd".into())],
             LoginStatus::SessionTypeNotSupported,
@@ -232,6 +232,54 @@ fn stages_may_be_skipped_and_text_may_be_cut() {
     // A name repeated as it was is no change.
     let (_, ended) = raw(&[(SECURITY, WHO), (OPERATIONAL, "InitiatorName=iqn.A")], &Authorization::Open);
     assert_eq!(ended, Some(Ok(())));
+}
+
+/// One request of 3 bytes for each of 600 keys, before anything is proven: this ended the process.
+#[test]
+fn unknown_keys_are_answered_up_to_a_bound_in_every_stage() {
+    let unknown = |count: usize| "x= ".repeat(count);
+    let refused = Some(Err(Violation::LoginFailed(LoginStatus::InitiatorError)));
+    let begin = || vec![(0, format!("{WHO}AuthMethod=CHAP")), (0, "CHAP_A=7".into())];
+    let discovery = "InitiatorName=iqn.a SessionType=Discovery ";
+    for authorization in [Authorization::Open, chap(true)] {
+        for who in [WHO, discovery] {
+            for flags in [0, SECURITY] {
+                let text = |count| format!("{who}AuthMethod=CHAP,None {}", unknown(count));
+                let (answers, ended) = raw(&[(flags, &text(32))], &authorization);
+                assert_eq!((answers[0].0, ended), (0, None));
+                assert_eq!(answers[0].2.matches("x=NotUnderstood").count(), 32);
+                for count in [33, 515, 1300] {
+                    let (answers, ended) = raw(&[(flags, &text(count))], &authorization);
+                    assert_eq!(ended, refused, "{count}");
+                    assert_eq!(answers, [(0x0200, flags & 0x0c, String::new())]);
+                }
+            }
+        }
+    }
+    // Over several requests and both stages together, and behind a challenge.
+    let text = |requests: &[(u8, String)]| -> Option<Result<(), Violation>> {
+        let requests: Vec<(u8, &str)> = requests.iter().map(|(flags, text)| (*flags, &text[..])).collect();
+        raw(&requests, &if requests[0].1.contains("CHAP") { chap(true) } else { Authorization::Open }).1
+    };
+    let then = |count| [begin(), vec![(0, unknown(16)), (0, unknown(count))]].concat();
+    assert_eq!((text(&then(16)), text(&then(17))), (None, refused));
+    let stages = |count| [(SECURITY, format!("{WHO}{}", unknown(16))), (0x04, unknown(count))];
+    assert_eq!((text(&stages(16)), text(&stages(17))), (None, refused));
+}
+
+#[test]
+fn an_algorithm_of_chap_can_be_the_weakest_that_is_taken() {
+    let log_in = |algorithms, chap_minimum| {
+        let wanted = Wanted { credentials: Some(credentials("host", SECRET)), algorithms, ..wanted() };
+        let config = LoginConfig { chap_minimum, ..config(Parameters::TARGET) };
+        crate::support::log_in(wanted, config, |_| Ok(chap(false)), 4096).0.map(|_| ())
+    };
+    let failed = Err(LoginError::Refused(LoginStatus::AuthenticationFailed as u16));
+    assert_eq!(log_in("5", Algorithm::Sha256), failed);
+    for (algorithms, minimum) in [("5,7", Algorithm::Sha256), ("7", Algorithm::Sha256), ("5", Algorithm::Md5)]
+    {
+        assert_eq!(log_in(algorithms, minimum), Ok(()), "{algorithms} {minimum:?}");
+    }
 }
 
 #[test]

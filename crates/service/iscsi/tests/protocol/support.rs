@@ -4,8 +4,9 @@ use forebay_base::Nanos;
 use forebay_iscsi::initiator::{self, Connected, Event, LoginError, ScsiRequest, Wanted};
 use forebay_iscsi::pdu::Bhs;
 use forebay_iscsi::{
-    Action, Authorization, Closed, Command, Completion, Discovered, Established, Login, LoginAction,
-    LoginConfig, LoginStatus, Parameters, Piece, Purpose, Receiver, Session, Tag, TaskAnswer, Violation,
+    Action, Algorithm, Authorization, Closed, Command, Completion, Discovered, Established, Login,
+    LoginAction, LoginConfig, LoginStatus, Parameters, Piece, Purpose, Receiver, Session, Tag, TaskAnswer,
+    Violation,
 };
 use forebay_runtime::{Arena, Buf};
 use std::collections::VecDeque;
@@ -33,7 +34,7 @@ pub fn wanted() -> Wanted {
 }
 
 pub fn config(parameters: Parameters) -> LoginConfig {
-    LoginConfig { portal_group_tag: 3, parameters }
+    LoginConfig { portal_group_tag: 3, parameters, chap_minimum: Algorithm::Md5 }
 }
 
 /// A login between both, `cut` bytes at a time; how each of them saw it end.

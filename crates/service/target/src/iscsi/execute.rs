@@ -2,14 +2,18 @@
 //!
 //! [`forebay_scsi`] says what to do step by step; this does it: on the volume, among the units that the initiator
 //! sees, and for copies on units of other cores, too, where it reads and writes by message.
+//!
+//! A command waits for its turn in the unit's task set, for its host's ceiling and for its volume's. As long as it waits it can be cancelled at
+//! once; an operation that the volume has begun is carried through. So an aborted write has changed nothing, or is there whole.
 
 use super::access::{Access, Disk, Mapping, Volumes};
 use super::mail::Who;
-use super::unit::{Live, Presence, Units};
+use super::unit::{Live, NoTurn, Presence, Units};
 use crate::backing::Device;
 use crate::event::Reporter;
 use crate::facts::{Asked, Operation};
-use forebay_pool::{IoError, Severity, Work};
+use forebay_base::panics::{Panicked, contain};
+use forebay_pool::{Cancellation, IoError, Severity, Work};
 use forebay_runtime::{Buf, Cores, Rt};
 use forebay_scsi::{
     Command, CopyUnit, DataIn, DataOut, Designator, Direction, Op, Outcome, Response, Sense, Status, Step,
@@ -51,6 +55,18 @@ impl<V: Volumes> Seat<V> {
 pub struct Answer {
     pub response: Response,
     pub needed_len: u64,
+    /// The device server panicked over it: the session is to end.
+    pub panicked: Option<Panicked>,
+}
+
+impl Answer {
+    fn new(response: Response, needed_len: u64) -> Answer {
+        Answer { response, needed_len, panicked: None }
+    }
+
+    fn of_panic(panicked: Panicked) -> Answer {
+        Answer { panicked: Some(panicked), ..Answer::new(Response::status(Status::TaskAborted), 0) }
+    }
 }
 
 /// Bytes that a step of a copy between units moves.
@@ -66,40 +82,50 @@ pub struct Order {
 /// A unit of this core, and the initiator's presence there.
 pub type Here<V> = (Rc<Live<<V as Volumes>::Disk>>, Rc<Presence>);
 
-/// Carries out a command. While `is_aborted` holds, what has not begun does not begin.
+/// Carries out a command. What has not begun when it is cancelled does not begin.
 pub async fn execute<V: Volumes>(
     rt: &Rt,
     seat: &Seat<V>,
     (live, presence): Here<V>,
     Order { cdb, attribute, data }: Order,
-    is_aborted: impl Fn() -> bool,
+    cancellation: &Cancellation,
 ) -> Answer {
     let since = rt.now();
     live.refresh();
-    let command = match parse(&cdb) {
-        Ok(command) => command,
-        Err(sense) => {
-            let response = live.unit.borrow_mut().refuse(presence.nexus, sense);
-            return Answer { response, needed_len: 0 };
-        }
+    let command = match contain(|| parse(&cdb)) {
+        Ok(Ok(command)) => command,
+        Ok(Err(sense)) => return Answer::new(live.unit.borrow_mut().refuse(presence.nexus, sense), 0),
+        Err(panicked) => return Answer::of_panic(panicked),
     };
     let block_bytes = live.unit.borrow().block_bytes();
     let needed_out = command.data_out_len(block_bytes);
     let done = |response: Response| {
         let needed_len =
             if command.direction() == Direction::In { response.data_in.len() as u64 } else { needed_out };
-        Answer { response, needed_len }
+        Answer::new(response, needed_len)
     };
-    let Ok(_turn) = live.turn(attribute).await else {
-        return done(Response::status(Status::TaskSetFull));
+    let aborted = || done(Response::status(Status::TaskAborted));
+    let _turn = match live.turn(attribute, cancellation).await {
+        Ok(turn) => turn,
+        Err(NoTurn::SetFull) => return done(Response::status(Status::TaskSetFull)),
+        Err(NoTurn::Cancelled) => return aborted(),
     };
     let mut running = Some(presence.run());
-    if is_aborted() || presence.is_detached.get() {
-        return done(Response::status(Status::TaskAborted));
+    if cancellation.is_cancelled() || presence.is_detached.get() {
+        return aborted();
     }
     note_alignment(rt, seat, &live, &presence, &command, block_bytes);
+    // What a panic leaves of the unit is not used again: it is opened anew, with the reservations that are stored.
+    let broken = |panicked| {
+        rt.local::<Units<V::Disk>>().forget(&live);
+        Answer::of_panic(panicked)
+    };
+    let disk = live.disk.cancellable(cancellation);
     let (mut copied, mut asked) = (Vec::new(), None);
-    let mut step = live.unit.borrow_mut().begin(presence.nexus, &command, data);
+    let mut step = match contain(|| live.unit.borrow_mut().begin(presence.nexus, &command, data)) {
+        Ok(step) => step,
+        Err(panicked) => return broken(panicked),
+    };
     loop {
         let (op, task) = match step {
             Step::Done(response) => {
@@ -116,22 +142,27 @@ pub async fn execute<V: Volumes>(
         // A command counts as what it does first.
         asked = asked.or_else(|| counts_as(&op));
         if let Some(work) = work_of(&op) {
-            // In its place among the unit's commands: who aborts those, waits for it, or has it wait no longer.
-            presence.bounds.pass(rt, work, || is_aborted() || presence.is_detached.get()).await;
+            let below_ceiling = presence.bounds.pass(rt, work, || presence.is_detached.get());
+            cancellation.unless_cancelled(below_ceiling).await;
         }
         // Reservations that are being stored have to be carried through; everything else may be left where it is.
-        if is_aborted() && !matches!(op, Op::Persist(_)) {
-            return done(Response::status(Status::TaskAborted));
+        if cancellation.is_cancelled() && !matches!(op, Op::Persist(_)) {
+            return aborted();
         }
         // Whoever waits for others to finish is not waited for, or two that abort each other would wait for ever.
         if matches!(op, Op::Abort(_)) {
             running = None;
         }
-        let result = perform(rt, seat, &live, op, &mut copied).await;
-        if result.as_ref().is_err_and(|&error| error == IoError::Gone) {
-            rt.local::<Units<V::Disk>>().forget(&live);
+        let result = perform(rt, seat, (&live, &disk), op, &mut copied, cancellation).await;
+        match &result {
+            Err(IoError::Cancelled) => return aborted(),
+            Err(IoError::Gone) => rt.local::<Units<V::Disk>>().forget(&live),
+            _ => {}
         }
-        step = live.unit.borrow_mut().resume(task, result);
+        step = match contain(|| live.unit.borrow_mut().resume(task, result)) {
+            Ok(step) => step,
+            Err(panicked) => return broken(panicked),
+        };
     }
 }
 
@@ -194,19 +225,24 @@ fn note_alignment<V: Volumes>(
 }
 
 /// A command for a unit that the initiator does not have.
-pub async fn execute_absent<V: Volumes>(seat: &Seat<V>, cdb: &[u8; 16]) -> Answer {
+pub fn execute_absent<V: Volumes>(seat: &Seat<V>, cdb: &[u8; 16]) -> Answer {
+    let seen = seat.luns();
+    contain(|| answer_absent(cdb, &seen)).unwrap_or_else(Answer::of_panic)
+}
+
+fn answer_absent(cdb: &[u8; 16], seen: &[Mapping]) -> Answer {
     let command = match parse(cdb) {
         Ok(command) => command,
-        Err(sense) => return Answer { response: Response::check(sense, false), needed_len: 0 },
+        Err(sense) => return Answer::new(Response::check(sense, false), 0),
     };
     let mut step = begin_absent(&command);
     loop {
         step = match step {
             Step::Done(response) => {
                 let needed_len = response.data_in.len() as u64;
-                return Answer { response, needed_len };
+                return Answer::new(response, needed_len);
             }
-            Step::Medium(Op::Luns, task) => resume_absent(task, Ok(luns(seat))),
+            Step::Medium(Op::Luns, task) => resume_absent(task, Ok(numbers(seen))),
             Step::Medium(op, _) => panic!("{op:?} is nothing that an absent unit does"),
         };
     }
@@ -218,37 +254,37 @@ pub fn unusable(error: IoError) -> Answer {
         IoError::Gone => Sense::illegal(asc::LOGICAL_UNIT_NOT_SUPPORTED),
         _ => Sense::new(forebay_scsi::SenseKey::NotReady, asc::NOT_READY_MANUAL_INTERVENTION),
     };
-    Answer { response: Response::check(sense, false), needed_len: 0 }
+    Answer::new(Response::check(sense, false), 0)
 }
 
-fn luns<V: Volumes>(seat: &Seat<V>) -> Outcome {
-    Outcome::Luns(seat.luns().iter().map(|mapping| mapping.lun).collect())
+fn numbers(seen: &[Mapping]) -> Outcome {
+    Outcome::Luns(seen.iter().map(|mapping| mapping.lun).collect())
 }
 
 /// Carries out one operation. What is rare is boxed, so that reads and writes have small futures.
 async fn perform<V: Volumes>(
     rt: &Rt,
     seat: &Seat<V>,
-    live: &Live<V::Disk>,
+    (live, disk): (&Live<V::Disk>, &V::Disk),
     op: Op,
     copied: &mut Vec<Option<Mapping>>,
+    cancellation: &Cancellation,
 ) -> Result<Outcome, IoError> {
-    let disk = &live.disk;
     match op {
         Op::Read { at, len } => disk.read(at, len).await.map(Outcome::Data),
         Op::Write { at, data, fua } => disk.write(at, data, fua).await.map(|()| Outcome::Done),
-        rare => Box::pin(perform_rare(rt, seat, live, rare, copied)).await,
+        rare => Box::pin(perform_rare(rt, seat, (live, disk), rare, copied, cancellation)).await,
     }
 }
 
 async fn perform_rare<V: Volumes>(
     rt: &Rt,
     seat: &Seat<V>,
-    live: &Live<V::Disk>,
+    (live, disk): (&Live<V::Disk>, &V::Disk),
     op: Op,
     copied: &mut Vec<Option<Mapping>>,
+    cancellation: &Cancellation,
 ) -> Result<Outcome, IoError> {
-    let disk = &live.disk;
     match op {
         Op::Read { .. } | Op::Write { .. } => unreachable!("reads and writes are not rare"),
         Op::Flush => disk.flush().await?,
@@ -264,7 +300,7 @@ async fn perform_rare<V: Volumes>(
         Op::Abort(nexuses) => {
             live.abort(rt, &seat.cores, |presence| nexuses.contains(&presence.nexus)).await;
         }
-        Op::Luns => return Ok(luns(seat)),
+        Op::Luns => return Ok(numbers(&seat.luns())),
         Op::Resolve(designators) => {
             let mut units = Vec::with_capacity(designators.len());
             let mappings = seat.luns();
@@ -278,7 +314,17 @@ async fn perform_rare<V: Volumes>(
         }
         Op::Copy { from, from_at, to, to_at, len } => {
             let place = |index: usize| copied.get(index).cloned().flatten().ok_or(IoError::Gone);
-            copy(rt, seat, &place(from)?, from_at, &place(to)?, to_at, len).await?;
+            let (from, to) = (place(from)?, place(to)?);
+            let mut done = 0;
+            while done < len {
+                if cancellation.is_cancelled() {
+                    return Err(IoError::Cancelled);
+                }
+                let piece = (len - done).min(COPY_PIECE);
+                let data = read_at(rt, seat, &from, from_at + done, piece as usize, cancellation).await?;
+                write_at(rt, seat, &to, to_at + done, data, cancellation).await?;
+                done += piece;
+            }
         }
     }
     Ok(Outcome::Done)
@@ -344,34 +390,17 @@ async fn resolve<V: Volumes>(
     None
 }
 
-async fn copy<V: Volumes>(
-    rt: &Rt,
-    seat: &Seat<V>,
-    from: &Mapping,
-    from_at: u64,
-    to: &Mapping,
-    to_at: u64,
-    len: u64,
-) -> Result<(), IoError> {
-    let mut done = 0;
-    while done < len {
-        let piece = (len - done).min(COPY_PIECE);
-        let data = read_at(rt, seat, from, from_at + done, piece as usize).await?;
-        write_at(rt, seat, to, to_at + done, data).await?;
-        done += piece;
-    }
-    Ok(())
-}
-
+/// Waits for the volume's ceiling no longer than until it is cancelled; on another core until it has been read.
 async fn read_at<V: Volumes>(
     rt: &Rt,
     seat: &Seat<V>,
     from: &Mapping,
     at: u64,
     len: usize,
+    cancellation: &Cancellation,
 ) -> Result<Vec<Buf>, IoError> {
     if from.core == rt.core() {
-        return visit(rt, seat, from).await?.0.disk.read(at, len).await;
+        return visit(rt, seat, from).await?.0.disk.cancellable(cancellation).read(at, len).await;
     }
     let bytes = at_unit(rt, seat, from, move |_, live, _| async move {
         live.disk.read(at, len).await.map(|parts| gather(&parts))
@@ -379,15 +408,17 @@ async fn read_at<V: Volumes>(
     Ok(scatter(rt, &bytes.await.ok_or(IoError::Gone)??))
 }
 
+/// The same for writing.
 async fn write_at<V: Volumes>(
     rt: &Rt,
     seat: &Seat<V>,
     to: &Mapping,
     at: u64,
     data: Vec<Buf>,
+    cancellation: &Cancellation,
 ) -> Result<(), IoError> {
     if to.core == rt.core() {
-        return visit(rt, seat, to).await?.0.disk.write(at, data, false).await;
+        return visit(rt, seat, to).await?.0.disk.cancellable(cancellation).write(at, data, false).await;
     }
     let bytes = gather(&data);
     let written = at_unit(rt, seat, to, move |rt, live, _| async move {

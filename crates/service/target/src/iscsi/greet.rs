@@ -2,13 +2,22 @@
 //!
 //! Reads only when the protocol needs bytes, so a client can make the server keep no more than one receive buffer
 //! beyond what the protocol keeps. The time limit is the caller's.
+//!
+//! **Nothing is told to strangers.** Until an initiator has shown who it is, names that are not known, targets that it does not see and
+//! secrets that are wrong look the same from outside: a name that is not let in is asked for a random secret, and all are refused
+//! with one status. The administrator reads the cause in the event. Only an initiator that has proven its secret is told that there is no such
+//! target. How fast names and secrets can be tried is bounded by [`Guesses`].
 
 use super::access::{Access, Proof};
+use super::guesses::{Claim, FREE, Guesses};
 use super::registry::{Listed, Newcomer, Registry};
+use crate::contained::Contained;
+use forebay_base::panics::Panicked;
 use forebay_iscsi::{
-    Authorization, Challenge, Established, Login, LoginAction, LoginConfig, LoginStatus, Parameters, Purpose,
-    Request, Violation,
+    Algorithm, Authorization, CHALLENGE_LEN, Challenge, Chap, Credentials, Established, Login, LoginAction,
+    LoginConfig, LoginStatus, Parameters, Purpose, Request, Secret, Violation,
 };
+use forebay_pool::Severity;
 use forebay_runtime::{Cores, NetError, Rt, Stream};
 use forebay_scsi::InitiatorPort;
 use std::sync::Arc;
@@ -28,8 +37,13 @@ pub struct Greeted {
 /// Why there is no agreement.
 pub enum Parted {
     ByClient,
-    /// With the initiator's name, if it has told it.
-    Refused(Violation, Option<String>),
+    /// With the initiator's name, if it has told it, and what the initiator was not told.
+    Refused {
+        violation: Violation,
+        initiator: Option<String>,
+        cause: Option<&'static str>,
+    },
+    Panicked(Panicked, Option<String>),
 }
 
 impl From<NetError> for Parted {
@@ -44,12 +58,18 @@ pub struct Door<'a> {
     pub registry: &'a Arc<Registry>,
     pub cores: &'a Cores,
     pub portal_group: u16,
+    pub chap_minimum: Algorithm,
 }
 
 pub async fn greet(rt: &Rt, door: Door<'_>, stream: Stream) -> Result<Greeted, Parted> {
-    let config = LoginConfig { portal_group_tag: door.portal_group, parameters: Parameters::TARGET };
-    let mut login = Login::new(config, rt.arena());
-    let (mut request, mut listed) = (None, None);
+    let config = LoginConfig {
+        portal_group_tag: door.portal_group,
+        parameters: Parameters::TARGET,
+        chap_minimum: door.chap_minimum,
+    };
+    let mut login = Contained::new(Login::new(config, rt.arena()));
+    let mut newcomer: Option<Claimant> = None;
+    let mut listed = None;
     loop {
         let (buffer, count) = stream.recv(rt.buffer(RECEIVED)).await;
         let count = count?;
@@ -58,51 +78,141 @@ pub async fn greet(rt: &Rt, door: Door<'_>, stream: Stream) -> Result<Greeted, P
         }
         let mut input = &buffer[..count];
         loop {
-            login.handle_input(&mut input);
-            let Some(action) = login.poll_action() else { break };
-            match action {
-                LoginAction::Send(parts) => stream.send(parts).await?,
-                LoginAction::Authorize(asked) => {
-                    login.authorize(decide(rt, door.access, &asked));
-                    request = Some(asked);
+            let mut actions = take_actions(&mut login);
+            if actions.is_empty() {
+                if let Some(newcomer) = newcomer.as_ref().filter(|_| listed.is_none()) {
+                    newcomer.wait(rt).await;
                 }
-                LoginAction::Join { isid, tsih } => {
-                    let request = request.as_ref().expect("who joins was authorized");
-                    let joined = join(rt, &door, &stream, request, isid, tsih).await;
-                    login.joined(joined.as_ref().map(Listed::tsih).map_err(|&status| status));
-                    listed = joined.ok();
-                }
-                LoginAction::Established(established) => {
-                    let listed = listed.expect("who is in has joined");
-                    return Ok(Greeted { stream, established, leftover: input.to_vec(), listed });
-                }
-                LoginAction::Close(violation) => {
-                    let initiator = request.map(|request| request.initiator);
-                    return Err(Parted::Refused(violation, initiator));
+                login.call(|login| login.handle_input(&mut input));
+                actions = take_actions(&mut login);
+            }
+            if let Some(panicked) = login.panicked() {
+                let initiator = newcomer.map(|newcomer| newcomer.request.initiator);
+                return Err(Parted::Panicked(panicked.clone(), initiator));
+            }
+            if actions.is_empty() {
+                break;
+            }
+            // Before it is sent, and so before anything else can be looked at.
+            if let Some(newcomer) = newcomer.as_ref().filter(|_| actions.iter().any(is_refusal)) {
+                newcomer.count_refusal(rt, &door, &stream.peer());
+            }
+            for action in actions {
+                match action {
+                    LoginAction::Send(parts) => stream.send(parts).await?,
+                    LoginAction::Authorize(request) => {
+                        let claim = Claim::new(&request.initiator, &stream.peer());
+                        let mut asks = Claimant { request, claim, cause: None };
+                        asks.wait(rt).await;
+                        let (authorization, cause) = decide(rt, door.access, &asks.request);
+                        asks.cause = cause;
+                        newcomer = Some(asks);
+                        login.call(|login| login.authorize(Ok(authorization)));
+                    }
+                    LoginAction::Join { isid, tsih } => {
+                        let newcomer = newcomer.as_ref().expect("an initiator that joins was authorized");
+                        rt.local::<Guesses>().proven(rt.now(), &newcomer.claim);
+                        let joined = join(rt, &door, &stream, &newcomer.request, isid, tsih).await;
+                        login.call(|login| {
+                            login.joined(joined.as_ref().map(Listed::tsih).map_err(|&status| status))
+                        });
+                        listed = joined.ok();
+                    }
+                    LoginAction::Established(established) => {
+                        let listed = listed.expect("an initiator that is in has joined");
+                        return Ok(Greeted { stream, established, leftover: input.to_vec(), listed });
+                    }
+                    LoginAction::Close(violation) => {
+                        let is_unproven = violation == UNPROVEN;
+                        let cause = newcomer
+                            .as_ref()
+                            .and_then(|newcomer| newcomer.cause)
+                            .or(is_unproven.then_some(WRONG_ANSWER));
+                        let initiator = newcomer.map(|newcomer| newcomer.request.initiator);
+                        return Err(Parted::Refused { violation, initiator, cause });
+                    }
                 }
             }
         }
     }
 }
 
-/// Whether an initiator may come in, and what it has to show.
-fn decide(rt: &Rt, access: &dyn Access, request: &Request) -> Result<Authorization, LoginStatus> {
-    let proof = access.admit(&request.initiator).map_err(|_| LoginStatus::Forbidden)?;
-    if let Purpose::Normal { target } = &request.purpose
-        && !access.targets(&request.initiator).contains(target)
-    {
-        return Err(LoginStatus::NotFound);
-    }
-    Ok(match proof {
-        Proof::Name => Authorization::Open,
-        Proof::Chap(chap) => {
-            let mut challenge = Challenge { id: rt.random() as u8, bytes: [0; 32] };
-            for word in challenge.bytes.chunks_mut(8) {
-                word.copy_from_slice(&rt.random().to_ne_bytes());
+/// What an unproven initiator is told.
+const UNPROVEN: Violation = Violation::LoginFailed(LoginStatus::AuthenticationFailed);
+const WRONG_ANSWER: &str =
+    "its CHAP user name or secret is wrong, or it did not offer CHAP with an algorithm that is allowed";
+
+fn take_actions(login: &mut Contained<Login>) -> Vec<LoginAction> {
+    login.call(|login| std::iter::from_fn(|| login.poll_action()).collect())
+}
+
+fn is_refusal(action: &LoginAction) -> bool {
+    matches!(action, LoginAction::Close(violation) if *violation == UNPROVEN)
+}
+
+/// An initiator that has said who it is, and has not shown it.
+struct Claimant {
+    request: Request,
+    claim: Claim,
+    /// Why it will not be let in, whatever it answers.
+    cause: Option<&'static str>,
+}
+
+impl Claimant {
+    /// Waits until what it says next may be looked at. What comes of that is known before anything else can be looked at.
+    async fn wait(&self, rt: &Rt) {
+        let guesses = rt.local::<Guesses>();
+        loop {
+            let ready = guesses.ready(&self.claim);
+            if ready <= rt.now() {
+                return;
             }
-            Authorization::Chap { chap, challenge }
+            rt.sleep_until(ready).await;
         }
-    })
+    }
+
+    fn count_refusal(&self, rt: &Rt, door: &Door<'_>, peer: &str) {
+        if rt.local::<Guesses>().refused(rt.now(), &self.claim) {
+            let object = format!("{} at {peer}", self.request.initiator);
+            let message = format!(
+                "{FREE} logins of this initiator name or from this address were refused: those that follow are looked at \
+                 one a second. If no host of yours is set up wrongly, names or secrets are being guessed"
+            );
+            door.registry.reporter.report(rt, Severity::Warning, "iscsi.login.slowed", &object, message);
+        }
+    }
+}
+
+/// What an initiator has to show, and why it will not be let in whatever that is.
+fn decide(rt: &Rt, access: &dyn Access, request: &Request) -> (Authorization, Option<&'static str>) {
+    let Request { initiator, purpose } = request;
+    let is_seen = match purpose {
+        Purpose::Discovery => true,
+        Purpose::Normal { target } => access.targets(initiator).contains(target),
+    };
+    let (chap, cause) = match access.admit(initiator) {
+        // Whether it sees the target, it is told when it has proven its secret.
+        Ok(Proof::Chap(chap)) => (chap, None),
+        Ok(Proof::Name) if is_seen => return (Authorization::Open, None),
+        Ok(Proof::Name) => (unknowable(rt), Some("it sees no volume at the target that it asked for")),
+        Err(_) => (unknowable(rt), Some("no host has this initiator name")),
+    };
+    let challenge = Challenge { id: rt.random() as u8, bytes: random(rt) };
+    (Authorization::Chap { chap, challenge }, cause)
+}
+
+/// A random secret.
+fn unknowable(rt: &Rt) -> Chap {
+    let secret = Secret::new(random(rt)).expect("the length is one of a secret");
+    Chap { initiator: Credentials { user: String::new(), secret }, target: None }
+}
+
+fn random(rt: &Rt) -> [u8; CHALLENGE_LEN] {
+    let mut bytes = [0; CHALLENGE_LEN];
+    for word in bytes.chunks_mut(8) {
+        word.copy_from_slice(&rt.random().to_ne_bytes());
+    }
+    bytes
 }
 
 /// Gives a session its place in the list, after the one that it replaces has left.
@@ -120,6 +230,9 @@ async fn join(
         Purpose::Discovery => None,
         Purpose::Normal { target } => Some(target.clone()),
     };
+    if target.as_ref().is_some_and(|target| !door.access.targets(&initiator).contains(target)) {
+        return Err(LoginStatus::NotFound);
+    }
     if tsih != 0 {
         // One connection is all that a session has, and when it is gone the session is, too.
         return Err(match door.registry.has(&port, tsih) {

@@ -1,8 +1,9 @@
-//! Who is there: connections, logins under way, sessions. Shared by all cores and management.
+//! Who is there: sessions, and the places that connections have. Shared by all cores and management.
 //!
 //! A list behind a lock that is taken when an initiator comes and goes, never per command.
 
 use super::mail::{Farewell, Mail, Who, post};
+use crate::admission::{Admission, CONNECTIONS_MAX};
 use crate::event::Reporter;
 use crate::server::next_id;
 use crate::session::Counters;
@@ -11,28 +12,21 @@ use forebay_runtime::{Cores, Rt};
 use forebay_scsi::InitiatorPort;
 use futures_channel::oneshot;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
-
-/// Connections at a time, logins under way included.
-pub const CONNECTIONS_MAX: usize = 1024;
 
 pub struct Registry {
     pub id: u64,
     pub reporter: Arc<Reporter>,
-    pub stopping: AtomicBool,
+    pub admission: Arc<Admission>,
     pub portal_groups: Vec<u16>,
     guests: Mutex<Guests>,
 }
 
 #[derive(Default)]
 struct Guests {
-    /// Connections and listeners.
-    count: usize,
     sessions: BTreeMap<u64, Entry>,
     tsih_next: u16,
-    /// Told when nobody is there any more.
-    emptied: Vec<oneshot::Sender<()>>,
 }
 
 struct Entry {
@@ -73,19 +67,6 @@ pub struct Newcomer {
     pub peer: String,
 }
 
-/// A place among the connections or listeners; leaves when dropped.
-pub struct Place(Arc<Registry>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut guests = self.0.guests();
-        guests.count -= 1;
-        if guests.count == 0 {
-            tell(guests.emptied.drain(..));
-        }
-    }
-}
-
 fn tell(waiters: impl Iterator<Item = oneshot::Sender<()>>) {
     for told in waiters {
         // Whoever waited may have given up.
@@ -119,11 +100,11 @@ impl Drop for Listed {
 }
 
 impl Registry {
-    pub fn new(reporter: Reporter, portal_groups: Vec<u16>) -> Arc<Registry> {
+    pub fn new(reporter: Reporter, portal_groups: Vec<u16>, connections_max: usize) -> Arc<Registry> {
         Arc::new(Registry {
             id: next_id(),
             reporter: Arc::new(reporter),
-            stopping: AtomicBool::new(false),
+            admission: Admission::new(connections_max),
             portal_groups,
             guests: Mutex::default(),
         })
@@ -131,27 +112,6 @@ impl Registry {
 
     fn guests(&self) -> MutexGuard<'_, Guests> {
         self.guests.lock().expect("no holder of this lock panics")
-    }
-
-    /// A place, unless all are taken or the server stops.
-    pub fn admit(self: &Arc<Self>) -> Option<Place> {
-        let mut guests = self.guests();
-        if guests.count >= CONNECTIONS_MAX || self.stopping.load(Ordering::SeqCst) {
-            return None;
-        }
-        guests.count += 1;
-        Some(Place(self.clone()))
-    }
-
-    /// Told when nobody is there any more; `None` when nobody is.
-    pub fn emptied(&self) -> Option<oneshot::Receiver<()>> {
-        let mut guests = self.guests();
-        if guests.count == 0 {
-            return None;
-        }
-        let (told, emptied) = oneshot::channel();
-        guests.emptied.push(told);
-        Some(emptied)
     }
 
     /// Whether this initiator port has a session of this number.

@@ -1,24 +1,26 @@
 //! A session's way to its logical units: here, on another core, or nowhere.
 //!
 //! Most sessions live on the core of all their volumes, and a command goes straight to the unit. A unit of another core
-//! gets its commands by message, with their data copied both ways: buffers belong to one core. What the initiator sees is
-//! kept in a table that follows the configuration.
+//! gets its commands by message, with their data copied both ways: buffers belong to one core. So does word that a command is no longer
+//! wanted, behind the command itself ([`Errands`]). What the initiator sees is kept in a table that follows the configuration.
 
 use super::access::{Mapping, Volumes};
 use super::execute::{
     Answer, Here, Order, Seat, at_unit, data_in, execute, execute_absent, gather, scatter, unusable, visit,
 };
 use super::unit::{Live, Presence, Units};
+use forebay_base::panics::{Panicked, contain};
 use forebay_iscsi::wire::task_function as function;
 use forebay_iscsi::{Attribute, Command, Completion, TAGS_MAX, Tag, TaskAnswer};
-use forebay_pool::{Ceiling, IoError};
+use forebay_pool::{Cancellation, Ceiling, IoError};
 use forebay_runtime::Rt;
 use forebay_scsi::{
     Attention, BlockFormat, DataIn, DataOut, Lun, Response, SenseBytes, Status, TRANSFER_BYTES_MAX,
     TaskAttribute, parse,
 };
 use futures_channel::oneshot;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,9 +31,21 @@ pub struct Client<V: Volumes> {
     table: RefCell<Vec<Entry<V>>>,
     /// What its host gets at most.
     ceiling: RefCell<Option<Arc<Ceiling>>>,
-    /// By tag: the initiator no longer wants the command.
-    aborted: Vec<Cell<bool>>,
+    /// By tag.
+    running: RefCell<Vec<Running>>,
 }
+
+/// A command that is being carried out.
+#[derive(Clone, Default)]
+struct Running {
+    cancellation: Cancellation,
+    /// The core that it was sent to, if it is not this one.
+    core: Option<usize>,
+}
+
+/// Commands on this core of sessions that live on others, by session and tag.
+#[derive(Default)]
+struct Errands(RefCell<HashMap<(u64, usize), Cancellation>>);
 
 struct Entry<V: Volumes> {
     mapping: Mapping,
@@ -53,7 +67,7 @@ pub enum Work {
 }
 
 pub enum Outcome {
-    Completed { tag: Tag, completion: Completion, held: u64 },
+    Completed { tag: Tag, completion: Completion, held: u64, panicked: Option<Panicked> },
     Managed { id: u32, answer: TaskAnswer, is_cold_reset: bool },
 }
 
@@ -79,9 +93,9 @@ fn attribute(attribute: Attribute) -> TaskAttribute {
 impl<V: Volumes> Client<V> {
     pub fn new(rt: Rt, seat: Seat<V>) -> Client<V> {
         let table = seat.luns().into_iter().map(|mapping| Entry { mapping, here: None }).collect();
-        let aborted = (0..TAGS_MAX).map(|_| Cell::new(false)).collect();
+        let running = RefCell::new(Vec::with_capacity(TAGS_MAX));
         let ceiling = RefCell::new(seat.access.ceiling(&seat.who.initiator));
-        Client { rt, seat, table: RefCell::new(table), ceiling, aborted }
+        Client { rt, seat, table: RefCell::new(table), ceiling, running }
     }
 
     fn place(&self, lun: u64) -> Place<V> {
@@ -97,9 +111,12 @@ impl<V: Volumes> Client<V> {
 
     /// Bytes that a write's CDB asks for: what exceeds this need not be sent.
     pub fn data_out_len(&self, lun: u64, cdb: &[u8; 16]) -> u64 {
-        let Ok(command) = parse(cdb) else { return 0 };
+        // What panics over it now does so again when the command comes, and ends the session then.
+        let Ok(Ok(command)) = contain(|| parse(cdb)) else { return 0 };
         match self.place(lun) {
-            Place::Here((live, _)) => u64::from(live.unit.borrow().data_out_len(&command)),
+            Place::Here((live, _)) => {
+                contain(|| u64::from(live.unit.borrow().data_out_len(&command))).unwrap_or_default()
+            }
             Place::Elsewhere(mapping) => {
                 let block_bytes = match mapping.format {
                     BlockFormat::B512 => 512,
@@ -114,12 +131,44 @@ impl<V: Volumes> Client<V> {
         }
     }
 
-    pub fn set_aborted(&self, tag: Tag) {
-        self.aborted[tag.index()].set(true);
-        // It may wait for its host's ceiling.
-        for (_, presence) in self.table.borrow().iter().filter_map(|entry| entry.here.as_ref()) {
-            presence.bounds.look_again();
+    /// A command begins under this tag, which names no other; `core` if it is sent there.
+    fn begin(&self, tag: Tag, core: Option<usize>) -> Cancellation {
+        let mut running = self.running.borrow_mut();
+        if running.len() <= tag.index() {
+            running.resize_with(tag.index() + 1, Running::default);
         }
+        let entry = &mut running[tag.index()];
+        entry.core = core;
+        if entry.cancellation.is_cancelled() {
+            entry.cancellation = Cancellation::default();
+        }
+        entry.cancellation.clone()
+    }
+
+    /// The initiator no longer wants a command: if it has not begun, it does not.
+    pub fn cancel(&self, tag: Tag) {
+        self.cancel_at(tag.index());
+    }
+
+    fn cancel_at(&self, index: usize) {
+        let running = self.running.borrow().get(index).cloned();
+        let Some(Running { cancellation, core }) = running else { return };
+        cancellation.cancel();
+        if let Some(core) = core {
+            let errand = (self.seat.who.session, index);
+            self.seat.cores.core(core).run(move |rt| {
+                // It may just have been completed.
+                if let Some(cancellation) = rt.local::<Errands>().0.borrow().get(&errand) {
+                    cancellation.cancel();
+                }
+            });
+        }
+    }
+
+    /// The initiator is gone, or will get no answer any more.
+    pub fn cancel_all(&self) {
+        let count = self.running.borrow().len();
+        (0..count).for_each(|index| self.cancel_at(index));
     }
 
     /// Whether this logical unit number, as it travels, means the volume.
@@ -224,16 +273,20 @@ pub async fn work<V: Volumes>(client: Rc<Client<V>>, work: Work) -> Outcome {
 
 async fn run<V: Volumes>(client: Rc<Client<V>>, command: Command) -> Outcome {
     let (tag, held) = (command.tag, held(&command));
-    let aborted = &client.aborted[tag.index()];
-    aborted.set(false);
-    let here = match client.place(command.lun) {
+    let place = client.place(command.lun);
+    let elsewhere = match &place {
+        Place::Elsewhere(mapping) => Some(mapping.core).filter(|core| *core != client.rt.core()),
+        Place::Here(_) | Place::Nowhere => None,
+    };
+    let cancellation = client.begin(tag, elsewhere);
+    let here = match place {
         Place::Here(here) => Ok(here),
-        Place::Elsewhere(mapping) if mapping.core == client.rt.core() => {
+        Place::Elsewhere(mapping) if elsewhere.is_none() => {
             Box::pin(client.open(&mapping)).await.map_err(Some)
         }
         Place::Elsewhere(mapping) => {
-            let completion = Box::pin(run_there(&client, mapping, command)).await;
-            return Outcome::Completed { tag, completion, held };
+            let (completion, panicked) = Box::pin(run_there(&client, mapping, command)).await;
+            return Outcome::Completed { tag, completion, held, panicked };
         }
         Place::Nowhere => Err(None),
     };
@@ -241,19 +294,19 @@ async fn run<V: Volumes>(client: Rc<Client<V>>, command: Command) -> Outcome {
         Ok(here) => {
             let data = DataOut { parts: command.data, announced: u64::from(command.expected_out) };
             let order = Order { cdb: command.cdb, attribute: attribute(command.attribute), data };
-            execute(&client.rt, &client.seat, here, order, || aborted.get()).await
+            execute(&client.rt, &client.seat, here, order, &cancellation).await
         }
-        Err(None) => Box::pin(execute_absent(&client.seat, &command.cdb)).await,
+        Err(None) => execute_absent(&client.seat, &command.cdb),
         Err(Some(error)) => unusable(error),
     };
-    let Answer { response: Response { status, sense, data_in: data }, needed_len } = answer;
+    let Answer { response: Response { status, sense, data_in: data }, needed_len, panicked } = answer;
     let completion = Completion {
         status: status as u8,
         sense: sense.to_vec(),
         data_in: data_in(&client.rt, data),
         needed_len,
     };
-    Outcome::Completed { tag, completion, held }
+    Outcome::Completed { tag, completion, held, panicked }
 }
 
 /// An answer on its way between cores.
@@ -262,43 +315,51 @@ struct Letter {
     sense: SenseBytes,
     data: Vec<u8>,
     needed_len: u64,
+    panicked: Option<Panicked>,
 }
 
-/// Runs a command on the core of its unit. Once sent it runs to its end.
-async fn run_there<V: Volumes>(client: &Client<V>, mapping: Mapping, command: Command) -> Completion {
+/// Runs a command on the core of its unit. Once sent it runs to its end there, or is cancelled there.
+async fn run_there<V: Volumes>(
+    client: &Client<V>,
+    mapping: Mapping,
+    command: Command,
+) -> (Completion, Option<Panicked>) {
     let (done, answer) = oneshot::channel();
     let (seat, core) = (client.seat.clone(), mapping.core);
     let (data, announced) = (gather(&command.data), u64::from(command.expected_out));
     let (cdb, attribute) = (command.cdb, attribute(command.attribute));
+    let errand = (client.seat.who.session, command.tag.index());
     client.seat.cores.core(core).run(move |rt| {
-        let rt = rt.clone();
+        let (rt, cancellation) = (rt.clone(), Cancellation::default());
+        // Before anything is waited for: word that it is not wanted may be next.
+        rt.local::<Errands>().0.borrow_mut().insert(errand, cancellation.clone());
         rt.clone().spawn(async move {
             let answer = match visit(&rt, &seat, &mapping).await {
                 Ok(here) => {
                     let data = DataOut { parts: scatter(&rt, &data), announced };
-                    execute(&rt, &seat, here, Order { cdb, attribute, data }, || false).await
+                    execute(&rt, &seat, here, Order { cdb, attribute, data }, &cancellation).await
                 }
                 Err(error) => unusable(error),
             };
+            rt.local::<Errands>().0.borrow_mut().remove(&errand);
             let data = match answer.response.data_in {
                 DataIn::None => Vec::new(),
                 DataIn::Bytes(bytes) => bytes,
                 DataIn::Parts(parts) => gather(&parts),
             };
             let Response { status, sense, .. } = answer.response;
+            let Answer { needed_len, panicked, .. } = answer;
             // The session may have gone with its core.
-            let _ = done.send(Letter { status, sense, data, needed_len: answer.needed_len });
+            let _ = done.send(Letter { status, sense, data, needed_len, panicked });
         });
     });
     match answer.await {
-        Ok(Letter { status, sense, data, needed_len }) => Completion {
-            status: status as u8,
-            sense: sense.to_vec(),
-            data_in: scatter(&client.rt, &data),
-            needed_len,
-        },
+        Ok(Letter { status, sense, data, needed_len, panicked }) => {
+            let data_in = scatter(&client.rt, &data);
+            (Completion { status: status as u8, sense: sense.to_vec(), data_in, needed_len }, panicked)
+        }
         // That core is being torn down, and this one soon.
-        Err(_) => Completion { status: Status::Busy as u8, ..Completion::default() },
+        Err(_) => (Completion { status: Status::Busy as u8, ..Completion::default() }, None),
     }
 }
 

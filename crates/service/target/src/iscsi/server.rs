@@ -2,38 +2,33 @@
 //!
 //! Core 0 listens and logs in; each session then lives on the core that owns most of its volumes.
 //!
-//! Limits, each with its reason: [`CONNECTIONS_MAX`] at a time, because each costs a descriptor; [`LOGIN_MAX`] for a
-//! login, because a client that connects and says nothing must not keep its place; and [`HALF_OPEN_MAX`] logins at a
-//! time, because a thousand such clients must not keep others out: when all are taken, the oldest makes room. A
-//! login takes milliseconds, so whoever means it is through before that.
+//! Limits, each with its reason: places for connections, shares of them, and logins at a time ([`crate::admission`]); and
+//! [`LOGIN_MAX`] for a login, because a client that connects and says nothing must not keep its place.
 
 use super::access::{Access, Volumes};
 use super::execute::Seat;
 use super::greet::{Door, Greeted, Parted, greet};
 use super::mail::{Farewell, Mail, PostOffice};
-use super::registry::{CONNECTIONS_MAX, IscsiSession, Place, Registry};
+use super::registry::{IscsiSession, Registry};
 use super::route::Client;
 use super::session::{Beginning, Ended, serve};
 use super::unit::Units;
+use crate::admission::{CONNECTIONS_MAX, Listening, Place};
 use crate::event::{Events, Reporter};
-use crate::local::Local;
+use crate::local::{Local, PACE_BYTES, PACE_TIME};
 use crate::server::Stoppers;
-use forebay_iscsi::{Discovered, TargetsWanted};
+use forebay_iscsi::{Algorithm, Discovered, TargetsWanted};
 use forebay_pool::{Error, ErrorKind, Severity};
-use forebay_runtime::{Completer, Cores, Listener, Rt, Stream, completion};
+use forebay_runtime::{Cores, Listener, Rt, Stream};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Logins under way at a time.
-pub const HALF_OPEN_MAX: usize = 128;
 /// Time from connection to full feature phase.
 pub const LOGIN_MAX: Duration = Duration::from_secs(15);
 /// Pause after a failed accept (out of descriptors, say), so that it is not repeated in a loop.
@@ -46,6 +41,23 @@ pub struct Portal {
     pub listen: String,
     /// The tag of its portal group, from 1: initiators see portals of different groups as different paths.
     pub group: u16,
+}
+
+/// How to listen and to serve.
+#[derive(Clone, Debug)]
+pub struct IscsiConfig {
+    pub portals: Vec<Portal>,
+    /// The weakest algorithm by which an initiator may prove its secret.
+    pub chap_minimum: Algorithm,
+    /// Connections at a time, logins under way included.
+    pub connections_max: usize,
+}
+
+/// With any algorithm and as many connections as there may be.
+impl From<Vec<Portal>> for IscsiConfig {
+    fn from(portals: Vec<Portal>) -> IscsiConfig {
+        IscsiConfig { portals, chap_minimum: Algorithm::Md5, connections_max: CONNECTIONS_MAX }
+    }
 }
 
 /// A running server. Dropping it leaves it running; [`IscsiServer::stop`] ends it.
@@ -65,6 +77,7 @@ struct House<V: Volumes> {
     access: Arc<dyn Access>,
     /// As bound, for discovery.
     portals: Arc<Vec<Portal>>,
+    chap_minimum: Algorithm,
 }
 
 impl<V: Volumes> Clone for House<V> {
@@ -75,28 +88,26 @@ impl<V: Volumes> Clone for House<V> {
             volumes: self.volumes.clone(),
             access: self.access.clone(),
             portals: self.portals.clone(),
+            chap_minimum: self.chap_minimum,
         }
     }
 }
 
-/// Logins under way on core 0, oldest first, and what ends them.
-#[derive(Default)]
-struct HalfOpen(RefCell<VecDeque<(u64, Completer<()>)>>);
-
 impl IscsiServer {
-    /// Starts a server for whom `access` lets in, on all of `portals` or on none.
+    /// Starts a server for whom `access` lets in, on all portals of `config` or on none.
     pub async fn start<V: Volumes>(
         cores: Cores,
         volumes: V,
         access: Arc<dyn Access>,
-        portals: Vec<Portal>,
+        config: impl Into<IscsiConfig>,
         events: Events,
     ) -> Result<IscsiServer, Error> {
+        let IscsiConfig { portals, chap_minimum, connections_max } = config.into();
         let addresses: Vec<SocketAddr> = portals.iter().map(check_portal).collect::<Result<_, _>>()?;
         let mut groups: Vec<u16> = portals.iter().map(|portal| portal.group).collect();
         groups.sort_unstable();
         groups.dedup();
-        let registry = Registry::new(Reporter::new(events), groups);
+        let registry = Registry::new(Reporter::new(events), groups, connections_max);
         let (report, listening) = oneshot::channel();
         let (house_registry, house_cores) = (registry.clone(), cores.clone());
         let asked = portals.clone();
@@ -118,10 +129,17 @@ impl IscsiServer {
                 return;
             }
             let portals = Arc::new(bound);
-            let house = House { registry: house_registry, cores: house_cores, volumes, access, portals };
+            let house = House {
+                registry: house_registry,
+                cores: house_cores,
+                volumes,
+                access,
+                portals,
+                chap_minimum,
+            };
             for (listener, portal) in listeners.into_iter().zip(asked) {
-                let place = house.registry.admit().expect("a server that has just begun has room");
-                rt.spawn(welcome(rt.clone(), listener, portal.group, place, house.clone()));
+                let listening = house.registry.admission.listen();
+                rt.spawn(welcome(rt.clone(), listener, portal.group, listening, house.clone()));
             }
         });
         let stopped = || Error::new(ErrorKind::Stopped, "iscsi", "the cores have stopped");
@@ -171,11 +189,11 @@ impl IscsiServer {
     /// Stops listening, tells all initiators, lets commands that run finish, and closes all connections. Returns when the last
     /// one is closed: an initiator that does not take its last PDUs is given 5 s, a disk as long as it needs.
     pub async fn stop(&self) {
-        self.registry.stopping.store(true, Ordering::SeqCst);
+        self.registry.admission.stop();
         let id = self.registry.id;
         self.cores.core(0).run(move |rt| rt.local::<Stoppers>().stop(id));
         self.tell_all(Mail::End(Farewell::Stopping));
-        if let Some(emptied) = self.registry.emptied() {
+        if let Some(emptied) = self.registry.admission.emptied() {
             // An error means that the registry is gone, and with it every connection.
             let _ = emptied.await;
         }
@@ -211,11 +229,11 @@ fn check_portal(portal: &Portal) -> Result<SocketAddr, Error> {
 }
 
 /// Accepts clients on one portal until the server stops.
-async fn welcome<V: Volumes>(rt: Rt, listener: Listener, group: u16, place: Place, house: House<V>) {
+async fn welcome<V: Volumes>(rt: Rt, listener: Listener, group: u16, listening: Listening, house: House<V>) {
     accept(&rt, &listener, group, &house).await;
     // In this order: who hears that nobody listens may use the address again.
     drop(listener);
-    drop(place);
+    drop(listening);
 }
 
 async fn accept<V: Volumes>(rt: &Rt, listener: &Listener, group: u16, house: &House<V>) {
@@ -227,18 +245,19 @@ async fn accept<V: Volumes>(rt: &Rt, listener: &Listener, group: u16, house: &Ho
             Either::Right(_) => return,
         };
         match accepted {
-            Ok(stream) => match registry.admit() {
-                Some(place) => {
-                    rt.spawn(log_in(rt.clone(), stream, group, house.clone(), place));
+            Ok(stream) => {
+                let peer = stream.peer();
+                match registry.admission.admit(&peer) {
+                    Ok(place) => {
+                        rt.spawn(log_in(rt.clone(), stream, group, house.clone(), place));
+                    }
+                    Err(full) => {
+                        let (code, message) = ("iscsi.client.refused", full.to_string());
+                        registry.reporter.report(rt, Severity::Warning, code, &peer, message);
+                        stream.shutdown();
+                    }
                 }
-                None => {
-                    let message =
-                        format!("refused: {CONNECTIONS_MAX} clients are connected, or the server stops");
-                    let peer = stream.peer();
-                    registry.reporter.report(rt, Severity::Warning, "iscsi.client.refused", &peer, message);
-                    stream.shutdown();
-                }
-            },
+            }
             Err(error) => {
                 let why = error.os.map(std::io::Error::from_raw_os_error);
                 let why = why.map_or("an unknown error".into(), |why| why.to_string());
@@ -254,9 +273,10 @@ async fn accept<V: Volumes>(rt: &Rt, listener: &Listener, group: u16, house: &Ho
 }
 
 /// Logs one client in and hands it to its core.
-async fn log_in<V: Volumes>(rt: Rt, stream: Stream, group: u16, house: House<V>, place: Place) {
-    let peer = stream.peer();
-    if let Some(greeted) = greet_in_time(&rt, stream, group, &house, &peer).await {
+async fn log_in<V: Volumes>(rt: Rt, stream: Stream, group: u16, house: House<V>, mut place: Place) {
+    if let Some(greeted) = greet_in_time(&rt, stream, group, &house, &mut place).await
+        && place.settle()
+    {
         hand_over(greeted, house, place);
     }
 }
@@ -266,43 +286,37 @@ async fn greet_in_time<V: Volumes>(
     stream: Stream,
     group: u16,
     house: &House<V>,
-    peer: &str,
+    place: &mut Place,
 ) -> Option<Greeted> {
-    let half_open = rt.local::<HalfOpen>();
-    let id = crate::server::next_id();
-    let (evict, evicted) = completion();
-    {
-        let mut open = half_open.0.borrow_mut();
-        if open.len() >= HALF_OPEN_MAX
-            && let Some((_, oldest)) = open.pop_front()
-        {
-            oldest.complete(());
-        }
-        open.push_back((id, evict));
-    }
+    let peer = stream.peer();
     let stopped = rt.local::<Stoppers>().watch(house.registry.id);
     let (access, registry, cores) = (&*house.access, &house.registry, &house.cores);
-    let greeting = pin!(greet(rt, Door { access, registry, cores, portal_group: group }, stream));
-    let limits = select(select(rt.sleep(LOGIN_MAX), evicted), stopped);
+    let door = Door { access, registry, cores, portal_group: group, chap_minimum: house.chap_minimum };
+    let greeting = pin!(greet(rt, door, stream));
+    let displaced = poll_fn(|context| place.poll_displaced(context));
+    let limits = select(select(rt.sleep(LOGIN_MAX), displaced), stopped);
     let outcome = select(greeting, limits).await;
-    half_open.0.borrow_mut().retain(|(other, _)| *other != id);
     let seconds = LOGIN_MAX.as_secs();
+    let named =
+        |initiator: Option<String>| initiator.map_or(peer.to_owned(), |name| format!("{name} at {peer}"));
     let (code, object, message) = match outcome {
         Either::Left((Ok(greeted), _)) => return Some(greeted),
         Either::Left((Err(Parted::ByClient), _)) => return None,
-        Either::Left((Err(Parted::Refused(violation, initiator)), _)) => {
-            let object = initiator.as_ref().map_or(peer.to_owned(), |name| format!("{name} at {peer}"));
-            ("iscsi.login.refused", object, format!("disconnected: {violation}"))
+        Either::Left((Err(Parted::Refused { violation, initiator, cause }), _)) => {
+            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+            ("iscsi.login.refused", named(initiator), format!("disconnected: {violation}{cause}"))
         }
-        Either::Right((Either::Left((Either::Left(_), _)), _)) => (
-            "iscsi.client.slow",
-            peer.to_owned(),
-            format!("disconnected: it did not log in within {seconds} s"),
-        ),
+        Either::Left((Err(Parted::Panicked(panicked, initiator)), _)) => {
+            let object = named(initiator);
+            house.registry.reporter.panicked(rt, "iscsi.session.panicked", &object, &panicked);
+            return None;
+        }
+        Either::Right((Either::Left((Either::Left(_), _)), _)) => {
+            ("iscsi.client.slow", peer, format!("disconnected: it did not log in within {seconds} s"))
+        }
         Either::Right((Either::Left((Either::Right(_), _)), _)) => {
-            let message =
-                format!("disconnected: {HALF_OPEN_MAX} others began to log in after it and it was not done");
-            ("iscsi.client.slow", peer.to_owned(), message)
+            let message = "disconnected: others began to log in after it and it was not done".into();
+            ("iscsi.client.slow", peer, message)
         }
         Either::Right((Either::Right(_), _)) => return None,
     };
@@ -314,14 +328,14 @@ async fn greet_in_time<V: Volumes>(
 fn hand_over<V: Volumes>(greeted: Greeted, house: House<V>, place: Place) {
     let Greeted { stream, established, leftover, listed } = greeted;
     let detached = stream.detach();
-    let House { registry, cores, volumes, access, portals } = house;
+    let House { registry, cores, volumes, access, portals, .. } = house;
     let home = listed.who.home;
     cores.clone().core(home).run(move |rt| {
         let who = listed.who.clone();
-        let member = rt.local::<Local>().join(rt, registry.id, who.session);
+        let member = rt.local::<Local>().join(rt, registry.id, who.session, &who.peer);
         let address = rt.local::<PostOffice>().open(registry.id, who.session);
         // Looked at after opening the mailbox: either this sees the flag, or the mail finds the session.
-        if registry.stopping.load(Ordering::SeqCst) || listed.farewell().is_some() {
+        if registry.admission.is_stopping() || listed.farewell().is_some() {
             return;
         }
         let (rt, stream) = (rt.clone(), rt.attach(detached));
@@ -334,8 +348,10 @@ fn hand_over<V: Volumes>(greeted: Greeted, house: House<V>, place: Place) {
             let beginning = Beginning { client, stream, established, leftover, member, address, counters };
             let ended = serve(beginning, tell).await;
             drop(listed);
-            if let Some(message) = obituary(ended) {
-                let object = format!("{} at {}", who.initiator, who.peer);
+            let object = format!("{} at {}", who.initiator, who.peer);
+            if let Ended::Panicked(panicked) = &ended {
+                registry.reporter.panicked(&rt, "iscsi.session.panicked", &object, panicked);
+            } else if let Some(message) = obituary(ended) {
                 let message = match &who.target[..] {
                     "" => format!("its discovery session ended: {message}"),
                     target => format!("its session with {target} ended: {message}"),
@@ -368,14 +384,19 @@ fn discover(
 /// What the administrator should hear of a session's end.
 fn obituary(ended: Ended) -> Option<String> {
     Some(match ended {
-        Ended::Logout | Ended::Told(_) => return None,
+        // A panic has an event of its own.
+        Ended::Logout | Ended::Told(_) | Ended::Panicked(_) => return None,
         Ended::Lost(None) => "it closed the connection without logging out".into(),
         Ended::Lost(Some(os)) => {
             format!("the connection broke: {}", std::io::Error::from_raw_os_error(os))
         }
         Ended::Violation(violation) => violation.to_string(),
         Ended::Silent => forebay_iscsi::Closed::Silent.to_string(),
-        Ended::Stalled => "it neither sent nor received while others waited for its memory".into(),
+        Ended::Stalled => format!(
+            "it sent or took less than {} KiB of what it had begun in {} s",
+            PACE_BYTES >> 10,
+            PACE_TIME.as_secs()
+        ),
         Ended::ColdReset => "it asked for a cold reset of the target".into(),
         Ended::Revoked => "it is no longer allowed to use the target".into(),
     })

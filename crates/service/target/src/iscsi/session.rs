@@ -4,22 +4,31 @@
 //! to the protocol, start what came of it, receive, send. Commands run concurrently in reusable slots; while one
 //! batch of PDUs is being sent the next one collects.
 //!
-//! **Memory.** Commands that run, and answers that wait for the initiator, hold at most [`BYTES_MAX`] before more input is
-//! looked at, and all sessions of a core share what [`crate::local`] gives them. Data that writes still gather are
-//! bounded by the command window; more is asked for only while that share lasts ([`Session::solicit`]). Input goes on
-//! being read while a write gathers data, for only input can end that.
+//! **Memory.** Commands that run, and answers that wait for the initiator, hold at most [`BYTES_MAX`] and one command more,
+//! and all sessions of a core share what [`crate::local`] gives them. Commands beyond that wait in their order, and the command window
+//! is closed. Input goes on being read: it may say that commands are aborted, or that the initiator is gone, and only input can end the
+//! gathering of a write's data. More data is asked for only while that share lasts ([`Session::solicit`]). An initiator that does not take
+//! its answers is not listened to.
 //!
-//! However a session ends, commands that run are finished first: a write that the engine has begun is never dropped.
+//! However a session ends, commands that run are finished first: a write that the engine has begun is never dropped. Those that still wait
+//! for a limit or their turn are cancelled: their initiator gets no answers any more. Should the protocol panic, the session ends in the same way.
 
 use super::access::Volumes;
 use super::mail::{Address, Farewell, Mail};
 use super::route::{Client, Outcome, Work, held, work};
-use crate::local::{Member, STALL_MAX, Stop};
+use crate::contained::Contained;
+use crate::local::{BYTES_RESERVED, Member, Stop};
 use crate::session::{BYTES_MAX, Counters};
 use crate::slots::Slots;
+use crate::transport::Outbox;
 use forebay_base::Nanos;
-use forebay_iscsi::{Action, Closed, Command, Discovered, Established, Tag, TargetsWanted, Violation};
+use forebay_base::panics::Panicked;
+use forebay_iscsi::{
+    Action, Closed, Command, Completion as Completed, Discovered, Established, Session as Protocol, Tag,
+    TargetsWanted, Violation,
+};
 use forebay_runtime::{Arena, BufMut, Completion, NetError, Rt, Sleep, Stream};
+use forebay_scsi::Status;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -40,7 +49,7 @@ const RECEIVED_MAX: usize = 256 << 10;
 const LINGER: Duration = Duration::from_secs(5);
 
 /// How a session ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
     Logout,
     /// The connection broke, or the initiator closed it, without a logout.
@@ -55,6 +64,8 @@ pub enum Ended {
     /// The initiator is not to see this target any more.
     Revoked,
     Told(Farewell),
+    /// A bug in the protocol or the device server.
+    Panicked(Panicked),
 }
 
 /// What a session begins with.
@@ -85,7 +96,7 @@ pub async fn serve<V: Volumes>(
         start: |asked| work(client.clone(), asked),
         client: &client,
         discover,
-        protocol: forebay_iscsi::Session::new(&established, rt.now()),
+        protocol: Contained::new(Protocol::new(&established, rt.now())),
         arena,
         now: rt.now(),
         rt: rt.clone(),
@@ -93,14 +104,16 @@ pub async fn serve<V: Volumes>(
         slots: Slots::new(),
         finished: Vec::new(),
         asking: VecDeque::new(),
+        postponed: VecDeque::new(),
         input,
         receive_len: RECEIVED_MIN,
+        outbox: Outbox::default(),
         sending: None,
         running: 0,
         held_by_output: 0,
         held_by_sending: 0,
         held_by_gathering: 0,
-        stall: None,
+        solicited: false,
         keepalive: None,
         member,
         address,
@@ -128,6 +141,10 @@ enum Input {
     Over,
 }
 
+fn data_len(command: &Command) -> u64 {
+    command.data.iter().map(|part| part.len() as u64).sum()
+}
+
 /// Counted in a round, published at its end.
 #[derive(Default)]
 struct Done {
@@ -140,7 +157,7 @@ struct Session<'a, V: Volumes, F: Future<Output = Outcome>, S: Fn(Work) -> F, T>
     start: S,
     client: &'a Client<V>,
     discover: T,
-    protocol: forebay_iscsi::Session,
+    protocol: Contained<Protocol>,
     arena: Arena,
     rt: Rt,
     /// When this round began.
@@ -151,8 +168,11 @@ struct Session<'a, V: Volumes, F: Future<Output = Outcome>, S: Fn(Work) -> F, T>
     finished: Vec<Outcome>,
     /// Writes that want to know how much of their data to ask for, and how much that is.
     asking: VecDeque<(Tag, u64)>,
+    /// Commands that wait for memory: at most a window of them.
+    postponed: VecDeque<Command>,
     input: Input,
     receive_len: usize,
+    outbox: Outbox,
     sending: Option<Completion<Result<(), NetError>>>,
     /// Bytes held by commands that run, by data in the output, by the batch being sent, and by data of writes that are not
     /// complete.
@@ -160,8 +180,8 @@ struct Session<'a, V: Volumes, F: Future<Output = Outcome>, S: Fn(Work) -> F, T>
     held_by_output: u64,
     held_by_sending: u64,
     held_by_gathering: u64,
-    /// Runs while this session waits for the core's memory.
-    stall: Option<Sleep>,
+    /// Data that were asked for may not have come.
+    solicited: bool,
     /// Fires when the protocol wants to know the time, or before.
     keepalive: Option<(Nanos, Sleep)>,
     member: Member,
@@ -191,6 +211,10 @@ where
         loop {
             self.finish_work(context);
             self.feed(context);
+            self.start_commands(context);
+            if let Some(panicked) = self.protocol.panicked().filter(|_| self.ending.is_none()) {
+                self.cut(Ended::Panicked(panicked.clone()));
+            }
             let received = self.receive(context);
             let sent = self.send(context);
             if !received && !sent {
@@ -198,7 +222,7 @@ where
             }
         }
         self.publish();
-        let Some(ended) = self.ending else { return Poll::Pending };
+        let Some(ended) = self.ending.clone() else { return Poll::Pending };
         if self.slots.len() == 0 && self.sending.is_none() {
             return Poll::Ready(ended);
         }
@@ -215,15 +239,23 @@ where
 
     /// Takes no more, and ends when what runs is finished and what is queued is sent. The first reason stands.
     fn end(&mut self, why: Ended) {
-        self.ending.get_or_insert(why);
+        if self.ending.is_none() {
+            self.ending = Some(why);
+            self.client.cancel_all();
+        }
         self.input = Input::Over;
+        for command in std::mem::take(&mut self.postponed) {
+            self.drop_postponed(&command);
+        }
     }
 
     /// Ends without a further word.
     fn cut(&mut self, why: Ended) {
         self.end(why);
         self.stream.shutdown();
-        drop(self.protocol.take_batch(&self.arena));
+        self.outbox.clear();
+        let arena = &self.arena;
+        drop(self.protocol.call(|protocol| protocol.take_batch(arena)));
         self.member.release(std::mem::take(&mut self.held_by_output));
     }
 
@@ -232,17 +264,17 @@ where
             match mail {
                 Mail::Abort(volume) => {
                     let client = self.client;
-                    self.protocol.abort(|lun| client.is_volume(lun, volume));
+                    self.protocol.call(|protocol| protocol.abort(|lun| client.is_volume(lun, volume)));
                 }
                 Mail::AccessChanged => {
                     if self.ending.is_none() && !self.client.access_changed() {
-                        self.protocol.drop_session();
+                        self.protocol.call(Protocol::drop_session);
                         self.end(Ended::Revoked);
                     }
                 }
                 Mail::End(farewell) => {
                     if self.ending.is_none() {
-                        self.protocol.drop_session();
+                        self.protocol.call(Protocol::drop_session);
                         self.end(Ended::Told(farewell));
                     }
                 }
@@ -259,9 +291,9 @@ where
                 Some(_) => {
                     // An initiator is not silent whose words wait here to be heard.
                     if matches!(self.input, Input::Holding { .. }) {
-                        self.protocol.set_heard(now);
+                        self.protocol.call(|protocol| protocol.set_heard(now));
                     }
-                    self.protocol.handle_timeout(now);
+                    self.protocol.call(|protocol| protocol.handle_timeout(now));
                     // It may have given the initiator up.
                     self.keepalive = None;
                     self.act();
@@ -269,7 +301,7 @@ where
                 }
                 None => {}
             }
-            let at = self.protocol.next_timeout();
+            let Some(at) = self.protocol.call(|protocol| Some(protocol.next_timeout())) else { break };
             let (_, timer) = self.keepalive.insert((at, self.rt.sleep_until(at)));
             if Pin::new(timer).poll(context).is_pending() {
                 return;
@@ -290,7 +322,7 @@ where
 
     fn answer(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::Completed { tag, completion, held } => {
+            Outcome::Completed { tag, completion, held, panicked } => {
                 self.running -= held;
                 let answer: u64 = completion.data_in.iter().map(|part| part.len() as u64).sum();
                 let kept = answer.min(held);
@@ -298,72 +330,121 @@ where
                 self.member.release(held - kept);
                 // Held on, until it has been sent.
                 self.held_by_output += kept;
-                self.protocol.complete(tag, completion);
+                self.protocol.call(|protocol| protocol.complete(tag, completion));
+                if let Some(panicked) = panicked {
+                    self.cut(Ended::Panicked(panicked));
+                }
             }
             Outcome::Managed { id, answer, is_cold_reset } => {
-                self.protocol.managed(id, answer);
+                self.protocol.call(|protocol| protocol.managed(id, answer));
                 if is_cold_reset && self.ending.is_none() {
-                    self.protocol.drop_session();
+                    self.protocol.call(Protocol::drop_session);
                     self.end(Ended::ColdReset);
                 }
             }
         }
     }
 
-    /// Gives received bytes to the protocol, unless too much is held already.
-    fn feed(&mut self, context: &mut Context) {
-        let has_room = self.member.has_room(context.waker());
-        let short = !has_room || self.running + self.held_by_output + self.held_by_sending >= BYTES_MAX;
-        self.protocol.set_memory_short(short);
-        let held = self.running + self.held_by_output + self.held_by_sending;
-        let busy = held >= BYTES_MAX || self.protocol.output_bytes() >= OUTPUT_MAX;
-        // A write that gathers data goes on doing so: only input can end it.
-        let starved = !has_room && self.held_by_gathering == 0;
-        let mut waits = false;
-        if let Input::Holding { buffer, from, to } = &mut self.input {
-            if busy || starved {
-                // What finishes or is sent wakes the task; for the core's memory there is a limit.
-                waits = !busy;
-            } else {
-                let mut bytes = &buffer[*from..*to];
-                self.protocol.handle_input(self.now, &mut bytes, &self.arena);
-                self.input = Input::Idle;
-                self.act();
-            }
-        }
-        self.solicit(has_room);
-        if waits || !has_room && !self.asking.is_empty() {
-            self.watch_stall(context);
-        } else {
-            self.stall = None;
-        }
+    /// Bytes that commands and their answers hold.
+    fn held(&self) -> u64 {
+        self.running + self.held_by_output + self.held_by_sending
     }
 
-    /// Lets writes ask for their data, as far as there is memory for them; one always may.
-    fn solicit(&mut self, has_room: bool) {
-        while let Some(&(tag, wanted)) = self.asking.front() {
-            let expected = self.protocol.memory() + self.protocol.awaited();
-            if expected > 0 && (!has_room || expected + wanted > BYTES_MAX) {
+    /// Gives received bytes to the protocol, unless too much is held already. What finishes or is sent wakes the task, and so
+    /// does memory that others release.
+    fn feed(&mut self, context: &mut Context) {
+        let has_room = self.member.has_room(0, context.waker());
+        let full = self.held() >= BYTES_MAX;
+        let is_short = !has_room || full || !self.postponed.is_empty();
+        let output_bytes = self.protocol.call(|protocol| {
+            protocol.set_memory_short(is_short);
+            protocol.output_bytes()
+        });
+        let unsent = self.held_by_output + self.held_by_sending;
+        let busy = unsent >= BYTES_MAX || output_bytes >= OUTPUT_MAX;
+        // A write that gathers data goes on doing so: only input can end it. And commands that run or wait can be aborted.
+        let starved =
+            !has_room && self.held_by_gathering == 0 && self.postponed.is_empty() && self.running == 0;
+        if let Input::Holding { buffer, from, to } = &mut self.input
+            && !busy
+            && !starved
+        {
+            let mut bytes = &buffer[*from..*to];
+            let (now, arena) = (self.now, &self.arena);
+            self.protocol.call(|protocol| protocol.handle_input(now, &mut bytes, arena));
+            self.input = Input::Idle;
+            self.act();
+        }
+        self.solicit(context);
+    }
+
+    /// Lets writes ask for their data, as far as there is memory for them; a small one always may.
+    fn solicit(&mut self, context: &mut Context) {
+        while let Some(&(tag, wanted)) = self.asking.front().filter(|_| self.ending.is_none()) {
+            let taken = self.held_by_gathering + self.running;
+            let is_small = taken == 0 && wanted <= BYTES_RESERVED;
+            let fits = taken == 0 || taken + wanted <= BYTES_MAX;
+            let may_ask = is_small || fits && self.member.has_room(wanted, context.waker());
+            if !may_ask {
                 return;
             }
             self.asking.pop_front();
-            self.protocol.solicit(tag, wanted);
+            self.protocol.call(|protocol| protocol.solicit(tag, wanted));
+            self.solicited = true;
             self.act();
         }
     }
 
+    /// Starts commands in the order in which they came, as far as there is memory for what they will answer.
+    fn start_commands(&mut self, context: &mut Context) {
+        while let Some(command) = self.postponed.front() {
+            let answer = held(command) - data_len(command);
+            let fits = self.held() < BYTES_MAX && self.member.has_room(answer, context.waker());
+            if answer > 0 && !fits {
+                return;
+            }
+            let command = self.postponed.pop_front().expect("it is the front one");
+            self.running += answer;
+            self.member.hold(answer);
+            self.launch(Work::Command(command));
+            self.act();
+        }
+    }
+
+    /// Ends a command that nobody wants any more: at once if it waits for memory, else as soon as it can be.
+    fn abort(&mut self, tag: Tag) {
+        match self.postponed.iter().position(|command| command.tag == tag) {
+            None => self.client.cancel(tag),
+            Some(index) => {
+                let command = self.postponed.remove(index).expect("it was found just now");
+                self.drop_postponed(&command);
+                let completion = Completed { status: Status::TaskAborted as u8, ..Completed::default() };
+                self.protocol.call(|protocol| protocol.complete(tag, completion));
+            }
+        }
+    }
+
+    fn drop_postponed(&mut self, command: &Command) {
+        let data = data_len(command);
+        self.running -= data;
+        self.member.release(data);
+    }
+
     /// Does what the protocol wants done.
     fn act(&mut self) {
-        while let Some(action) = self.protocol.poll_action() {
+        while let Some(action) = self.protocol.call(Protocol::poll_action) {
             match action {
                 Action::Command(command) => self.begin(command),
                 Action::Solicit { tag, lun, cdb, .. } => {
                     self.asking.push_back((tag, self.client.data_out_len(lun, &cdb)));
                 }
                 Action::Forget(tag) => self.asking.retain(|(asked, _)| *asked != tag),
-                Action::Abort(tag) => self.client.set_aborted(tag),
+                Action::Abort(tag) => self.abort(tag),
                 Action::Manage { id, function, lun } => self.launch(Work::Manage { id, function, lun }),
-                Action::FindTargets(wanted) => self.protocol.targets(&(self.discover)(&wanted)),
+                Action::FindTargets(wanted) => {
+                    let targets = (self.discover)(&wanted);
+                    self.protocol.call(|protocol| protocol.targets(&targets));
+                }
                 Action::Close(Closed::Logout) => self.end(Ended::Logout),
                 Action::Close(Closed::Silent) => self.cut(Ended::Silent),
                 Action::Close(Closed::Violation(violation)) => self.end(Ended::Violation(violation)),
@@ -371,7 +452,11 @@ where
                 Action::Close(Closed::Dropped) => {}
             }
         }
-        let gathering = self.protocol.memory();
+        // What was asked for will come, and counts from then on.
+        let (memory, awaited) = self.protocol.call(|protocol| (protocol.memory(), protocol.awaited()));
+        let awaited = if self.solicited { awaited } else { 0 };
+        self.solicited = awaited > 0;
+        let gathering = memory + awaited;
         if gathering > self.held_by_gathering {
             self.member.hold(gathering - self.held_by_gathering);
         } else {
@@ -380,28 +465,22 @@ where
         self.held_by_gathering = gathering;
     }
 
+    /// Takes a command over with its data; it starts in its turn.
     fn begin(&mut self, command: Command) {
+        let data = data_len(&command);
         self.done.commands += 1;
-        self.done.bytes_written += command.data.iter().map(|part| part.len() as u64).sum::<u64>();
-        let held = held(&command);
-        self.running += held;
-        self.member.hold(held);
-        self.launch(Work::Command(command));
+        self.done.bytes_written += data;
+        self.running += data;
+        self.member.hold(data);
+        if self.ending.is_some() {
+            return self.drop_postponed(&command);
+        }
+        self.postponed.push_back(command);
     }
 
     fn launch(&mut self, work: Work) {
         if let Some(outcome) = self.slots.start((self.start)(work)) {
             self.answer(outcome);
-        }
-    }
-
-    /// Ends others that keep memory without need, when this session has waited long enough for it.
-    fn watch_stall(&mut self, context: &mut Context) {
-        let rt = &self.rt;
-        let stall = self.stall.get_or_insert_with(|| rt.sleep(STALL_MAX));
-        while Pin::new(&mut *stall).poll(context).is_ready() {
-            self.member.end_stalled(self.now);
-            *stall = self.rt.sleep(STALL_MAX);
         }
     }
 
@@ -416,7 +495,7 @@ where
             Ok(0) => self.end(Ended::Lost(None)),
             Err(error) => self.cut(Ended::Lost(error.os)),
             Ok(count) => {
-                self.member.control.progressed(self.now);
+                self.member.control.input.moved(count as u64);
                 if count == buffer.len() {
                     self.receive_len = (buffer.len() * 2).min(RECEIVED_MAX);
                 } else if count < buffer.len() / 4 {
@@ -428,35 +507,47 @@ where
         true
     }
 
-    /// Sends everything that is ready in one batch, one batch at a time; true when one went out.
+    /// Sends everything that is ready in one batch, one batch at a time; true when something went out.
     fn send(&mut self, context: &mut Context) -> bool {
         let mut sent = false;
         loop {
             if let Some(sending) = &mut self.sending {
-                let Poll::Ready(result) = Pin::new(sending).poll(context) else { return sent };
+                let Poll::Ready(result) = Pin::new(sending).poll(context) else {
+                    self.member.control.output.begin();
+                    return sent;
+                };
                 self.sending = None;
-                self.member.release(std::mem::take(&mut self.held_by_sending));
-                self.member.control.progressed(self.now);
+                self.member.control.output.end();
                 sent = true;
                 if let Err(error) = result {
                     // Nobody listens any more.
                     self.cut(Ended::Lost(error.os));
                 }
+                let done = if self.outbox.is_empty() { u64::MAX } else { self.outbox.piece_bytes() };
+                let released = self.held_by_sending.min(done);
+                self.held_by_sending -= released;
+                self.member.release(released);
             }
-            if !self.protocol.has_output() {
-                // What was held for answers that are not sent (of aborted commands) is held no longer.
-                let unsent = std::mem::take(&mut self.held_by_output);
-                self.member.release(unsent);
-                return sent || unsent > 0;
+            if self.outbox.is_empty() {
+                if !self.protocol.call(|protocol| protocol.has_output()) {
+                    // What was held for answers that are not sent (of aborted commands) is held no longer.
+                    let unsent = std::mem::take(&mut self.held_by_output);
+                    self.member.release(unsent);
+                    return sent || unsent > 0;
+                }
+                self.held_by_sending = std::mem::take(&mut self.held_by_output);
+                let arena = &self.arena;
+                self.outbox.fill(self.protocol.call(|protocol| protocol.take_batch(arena)));
             }
-            self.held_by_sending = std::mem::take(&mut self.held_by_output);
-            self.sending = Some(self.stream.send(self.protocol.take_batch(&self.arena)));
+            self.sending = self.outbox.take_piece().map(|piece| self.stream.send(piece));
         }
     }
 
     fn publish(&mut self) {
-        let awaits_client = self.sending.is_some() || self.held_by_gathering > 0;
-        self.member.control.set_awaits_client(awaits_client);
+        match self.held_by_gathering {
+            0 => self.member.control.input.end(),
+            _ => self.member.control.input.begin(),
+        }
         let done = std::mem::take(&mut self.done);
         if done.commands > 0 || done.bytes_read > 0 {
             self.counters.requests.fetch_add(done.commands, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use super::access::{Access, Disk, Mapping, Volumes};
 use super::mail::{Mail, Who, post};
 use crate::facts::{Protocol, Watched, watched};
 use forebay_base::Id;
-use forebay_pool::{Bounds, Ceiling, IoError, Level};
+use forebay_pool::{Bounds, Cancellation, Ceiling, IoError, Level};
 use forebay_runtime::{Completer, Rt, completion};
 use forebay_scsi::{
     Admission, Alignment, Attention, Nexus, NexusId, TaskAttribute, TaskSet, Unit, UnitConfig,
@@ -92,24 +92,40 @@ impl<D: Disk> Drop for Turn<D> {
     }
 }
 
-/// Too many commands wait for an ordered one.
-pub struct SetFull;
+/// Why a command does not get its turn.
+pub enum NoTurn {
+    /// Too many commands wait for an ordered one.
+    SetFull,
+    /// It was cancelled while it waited.
+    Cancelled,
+}
 
 impl<D: Disk> Live<D> {
-    /// Waits for a command's turn.
-    pub async fn turn(self: &Rc<Self>, attribute: TaskAttribute) -> Result<Turn<D>, SetFull> {
+    /// Waits for a command's turn, unless it is cancelled before.
+    pub async fn turn(
+        self: &Rc<Self>,
+        attribute: TaskAttribute,
+        cancellation: &Cancellation,
+    ) -> Result<Turn<D>, NoTurn> {
         let number = self.number_next.get();
         self.number_next.set(number + 1);
         let admission = self.tasks.borrow_mut().add(attribute, number);
         match admission {
             Admission::Run(_) => {}
-            Admission::Full(_) => return Err(SetFull),
+            Admission::Full(_) => return Err(NoTurn::SetFull),
             Admission::Waits => {
                 let (done, turn) = completion();
                 self.waiting.borrow_mut().insert(number, done);
-                turn.await;
+                let has_turn = cancellation.unless_cancelled(turn).await.is_some();
+                if !has_turn && self.waiting.borrow_mut().remove(&number).is_some() {
+                    self.tasks.borrow_mut().abort(|waits| *waits == number);
+                    // Those behind it may have waited for it alone.
+                    self.release();
+                    return Err(NoTurn::Cancelled);
+                }
             }
         }
+        // One that was cancelled when its turn had come has it, and looks itself whether it is still wanted.
         Ok(Turn { live: self.clone(), attribute })
     }
 
@@ -119,7 +135,7 @@ impl<D: Disk> Live<D> {
             let next = self.tasks.borrow_mut().next_ready();
             let Some((_, number)) = next else { return };
             let done = self.waiting.borrow_mut().remove(&number);
-            // Commands are finished, never dropped: whoever waited still does.
+            // Commands are finished, never dropped, and a cancelled one leaves both lists at once.
             done.expect("a command that waits is listed").complete(());
         }
     }

@@ -26,14 +26,14 @@ fn nobody_comes_in_who_was_not_told_of() {
     for (initiator, target, expected) in [
         (HOST, TARGET, 0),
         ("IQN.1993-08.org.EXAMPLE:host", TARGET, 0),
-        ("iqn.stranger", TARGET, 0x0202),
-        (HOST, "iqn.2026-11.io.forebay:other", 0x0203),
+        ("iqn.stranger", TARGET, 0x0201),
+        (HOST, "iqn.2026-11.io.forebay:other", 0x0201),
     ] {
         let wanted = Wanted { purpose: Purpose::Normal { target: target.into() }, ..wanted(initiator) };
         assert_eq!(status(Client::log_in(served.address(0), wanted)), expected, "{initiator} {target}");
     }
     let discovery = |initiator| Wanted { purpose: Purpose::Discovery, ..wanted(initiator) };
-    assert_eq!(status(Client::log_in(served.address(0), discovery("iqn.stranger"))), 0x0202);
+    assert_eq!(status(Client::log_in(served.address(0), discovery("iqn.stranger"))), 0x0201);
     assert!(served.event("iscsi.login.refused").contains("iqn.stranger"));
     let mut client = Client::log_in(served.address(0), discovery(HOST)).unwrap();
     client.session.text(b"SendTargets=All\0");

@@ -1,7 +1,7 @@
 //! Disks in memory, and a table of who may use them: what stands behind an iSCSI server in tests.
 
 use forebay_base::Id;
-use forebay_pool::{Ceiling, Extent, IoError, SyncPolicy};
+use forebay_pool::{Cancellation, Ceiling, Extent, IoError, SyncPolicy};
 use forebay_runtime::{Buf, Rt};
 use forebay_scsi::{BlockFormat, Lun};
 use forebay_target::{Access, Device, Disk, Mapping, Proof, Unknown, Volumes};
@@ -23,6 +23,8 @@ pub struct MemoryDisk {
     pub gone: AtomicBool,
     /// Nanoseconds for which the next read waits; later ones do not.
     pub slow_read: AtomicU64,
+    /// The same for the next write.
+    pub slow_write: AtomicU64,
     pub flushes: AtomicU64,
 }
 
@@ -36,6 +38,7 @@ impl MemoryDisk {
             reservations: Mutex::default(),
             gone: AtomicBool::new(false),
             slow_read: AtomicU64::new(0),
+            slow_write: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
         });
         disk.grow(size);
@@ -98,6 +101,10 @@ pub struct Handle {
 }
 
 impl Device for Handle {
+    /// Nothing here waits before it begins.
+    fn cancellable(&self, _: &Cancellation) -> Handle {
+        self.clone()
+    }
     fn block_size(&self) -> u32 {
         BLOCK as u32
     }
@@ -114,6 +121,10 @@ impl Device for Handle {
     async fn write(&self, at: u64, data: Vec<Buf>, _fua: bool) -> Result<(), IoError> {
         let len: usize = data.iter().map(|part| part.len()).sum();
         self.disk.check(at, len as u64)?;
+        match self.disk.slow_write.swap(0, Ordering::SeqCst) {
+            0 => {}
+            nanos => self.rt.sleep(Duration::from_nanos(nanos)).await,
+        }
         let mut place = at;
         for part in &data {
             self.disk.copy_in(place, part);

@@ -2,10 +2,10 @@
 
 use crate::house::{BLOCK, Disks, Host, MemoryDisk, TARGET, Table, mapping};
 use forebay_iscsi::initiator::{Connected, Event, Login, LoginError, Residual, ScsiRequest, Session, Wanted};
-use forebay_iscsi::{Chap, Credentials, Parameters, Purpose, Secret};
+use forebay_iscsi::{Algorithm, Chap, Credentials, Parameters, Purpose, Secret};
 use forebay_pool::Event as PoolEvent;
 use forebay_runtime::{Arena, Buf, Cores, uring};
-use forebay_target::{IscsiServer, Portal, Proof};
+use forebay_target::{IscsiConfig, IscsiServer, Portal, Proof};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
@@ -46,6 +46,10 @@ impl Served {
     }
 
     pub fn with(proof: Proof) -> Served {
+        Served::with_minimum(proof, Algorithm::Md5)
+    }
+
+    pub fn with_minimum(proof: Proof, chap_minimum: Algorithm) -> Served {
         let (cores, running) = uring::start(2).expect("io_uring works here");
         let disks: Vec<_> = (0..3).map(|n| MemoryDisk::new(n + 1, usize::from(n) % 2, SIZE)).collect();
         let luns = disks.iter().enumerate().map(|(lun, disk)| mapping(lun as u16, disk)).collect();
@@ -57,10 +61,11 @@ impl Served {
             Arc::new(move |event| events.lock().unwrap().push(event))
         };
         let portals = [1, 2].map(|group| Portal { listen: "127.0.0.1:0".into(), group }).to_vec();
+        let config = IscsiConfig { chap_minimum, ..IscsiConfig::from(portals) };
         let volumes = Disks(Arc::new(disks.clone()));
         let starting = {
             let (table, cores) = (table.clone(), cores.clone());
-            async move { IscsiServer::start(cores, volumes, table, portals, sink).await }
+            async move { IscsiServer::start(cores, volumes, table, config, sink).await }
         };
         let server = Arc::new(wait(starting).unwrap());
         Served { server, disks, table, events, cores, _running: running }

@@ -1,14 +1,16 @@
-//! Do initiators that fall silent lose their place, and only they?
+//! Do initiators that fall silent lose their place, and only they? Are guesses slowed, and only they?
 //! Method: the server on an executor whose network is in memory and whose clock jumps to the next timer.
 
 use crate::house::{Disks, Host, MemoryDisk, Table, mapping};
 use crate::network::World;
 use crate::support::{HOST, read, wanted, write};
-use forebay_iscsi::initiator::{Event, Login, ScsiRequest, Session};
+use forebay_iscsi::initiator::{Event, Login, LoginError, ScsiRequest, Session, Wanted};
+use forebay_iscsi::wire::task_function;
 use forebay_iscsi::{KEEPALIVE_AFTER, KEEPALIVE_LIMIT, Parameters};
 use forebay_pool::Event as PoolEvent;
 use forebay_runtime::{Cores, Executor, Rt, Stream};
-use forebay_target::{IscsiServer, LOGIN_MAX, Portal, Proof};
+use forebay_target::{BYTES_MAX, IscsiServer, LOGIN_MAX, PACE_TIME, Portal, Proof};
+use futures_util::future::{join, join_all};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -48,16 +50,25 @@ struct Client {
 
 impl Client {
     async fn open(rt: &Rt, number: u8) -> Client {
-        let stream = rt.connect("127.0.0.1:1").await.unwrap();
+        Client::open_from(rt, &format!("10.0.{}.1:1", number / 2), number).await
+    }
+
+    async fn open_from(rt: &Rt, address: &str, number: u8) -> Client {
         let mut wanted = wanted(HOST);
         wanted.isid[5] = number;
         wanted.parameters = Parameters { header_digest: false, data_digest: false, ..Parameters::TARGET };
+        Client::log_in(rt, address, wanted).await.unwrap()
+    }
+
+    async fn log_in(rt: &Rt, address: &str, wanted: Wanted) -> Result<Client, LoginError> {
+        let stream = rt.connect(address).await.unwrap();
         let mut login = Login::new(wanted);
         loop {
             stream.send(login.take_batch(rt.arena())).await.unwrap();
             let (bytes, count) = stream.recv(rt.buffer(4096)).await;
-            if let Some(connected) = login.handle_input(&mut &bytes[..count.unwrap()]).unwrap() {
-                return Client { rt: rt.clone(), stream, session: Session::new(&connected) };
+            let Ok(count @ 1..) = count else { return Err(LoginError::Nonsense("nothing: it hung up")) };
+            if let Some(connected) = login.handle_input(&mut &bytes[..count])? {
+                return Ok(Client { rt: rt.clone(), stream, session: Session::new(&connected) });
             }
         }
     }
@@ -103,6 +114,43 @@ fn a_client_that_does_not_log_in_is_disconnected_in_time() {
         assert_eq!(count, Ok(0));
         assert_eq!(rt.now().since(begun), LOGIN_MAX.as_nanos() as u64);
         assert!(events.lock().unwrap()[0].message.contains("did not log in within 15 s"));
+    });
+}
+
+const GUESSER: &str = "127.0.0.1:1";
+
+/// Of guesses that come all at once ten are looked at, and from then on one a second. A host that has been in from there comes in at once.
+#[test]
+fn guesses_are_slowed_and_hosts_are_not() {
+    with_server(|rt, _, events| async move {
+        let _host = Client::open_from(&rt, GUESSER, 1).await;
+        let begun = rt.now();
+        let guess = |number: u64| {
+            let rt = rt.clone();
+            async move {
+                // The server accepts one at a time.
+                rt.sleep(Duration::from_micros(number)).await;
+                let result = Client::log_in(&rt, GUESSER, wanted(&format!("iqn.guess{number}"))).await;
+                let seconds = rt.now().since(begun) / 1_000_000_000;
+                matches!(result, Err(LoginError::Refused(0x0201))).then_some(seconds)
+            }
+        };
+        let host = async {
+            for number in 2..9 {
+                rt.sleep(Duration::from_millis(1700)).await;
+                let before = rt.now();
+                let _again = Client::open_from(&rt, GUESSER, number).await;
+                assert_eq!(rt.now(), before);
+            }
+        };
+        let (guesses, ()) = join(join_all((0..30).map(guess)), host).await;
+        let looked_at: Vec<u64> = guesses.into_iter().flatten().collect();
+        let per_second = |second| looked_at.iter().filter(|at| **at == second).count();
+        assert_eq!(per_second(0), 10, "{looked_at:?}");
+        assert!((1..LOGIN_MAX.as_secs()).all(|second| per_second(second) == 1), "{looked_at:?}");
+        assert!(looked_at.len() <= 10 + 15, "the limit of a login's time ends the others");
+        let events = events.lock().unwrap();
+        assert_eq!(events.iter().filter(|event| event.code == "iscsi.login.slowed").count(), 1);
     });
 }
 
@@ -159,5 +207,90 @@ fn memory_that_is_kept_without_progress_is_taken_back() {
         assert!((Duration::from_secs(29)..Duration::from_secs(100)).contains(&waited), "{waited:?}");
         assert_eq!(server.sessions().len(), 1, "those that kept it have gone, by whichever limit");
         assert!(!events.lock().unwrap().is_empty());
+    });
+}
+
+/// An initiator asks for 64 MiB and takes nothing: what it is answered waits in the disk, not in memory. One that waits can be
+/// aborted, the others come in their order, and an initiator that does not go on taking them is disconnected.
+#[test]
+fn answers_wait_for_their_initiator_on_the_disk() {
+    const READS: usize = 16;
+    const LEN: usize = 4 << 20;
+    with_server(|rt, server, events| async move {
+        let mut client = Client::open(&rt, 1).await;
+        assert_eq!(client.call(ScsiRequest::default()).await, 2, "POWER ON");
+        let before = rt.arena().bytes_out();
+        let itts: Vec<u32> = (0..READS).map(|_| client.session.command(read(0, LEN)).unwrap()).collect();
+        client.send().await;
+        rt.sleep(Duration::from_secs(1)).await;
+        let held = rt.arena().bytes_out() - before;
+        assert!(held as u64 <= BYTES_MAX + LEN as u64 + (1 << 20), "{held}");
+        // Of the last two, which wait, one is not wanted any more.
+        let (last, aborted) = (itts[READS - 1], itts[READS - 2]);
+        let cmd_sn = client.session.next_cmd_sn().wrapping_sub(2);
+        let asked = client.session.manage(task_function::ABORT_TASK, 0, aborted, cmd_sn);
+        client.send().await;
+        let mut answered = Vec::new();
+        while answered.last() != Some(&last) {
+            match client.event().await.expect("the server goes on") {
+                Event::Completed { itt, status: 0, data_in, .. } => {
+                    assert_eq!(data_in.iter().map(|part| part.len()).sum::<usize>(), LEN);
+                    answered.push(itt);
+                }
+                Event::TaskAnswered { itt, response: 0 } if itt == asked => {}
+                Event::Pinged => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let expected: Vec<u32> = itts.iter().copied().filter(|&itt| itt != aborted).collect();
+        assert_eq!(answered, expected);
+        let begun = rt.now();
+        for _ in 0..READS {
+            client.session.command(read(0, LEN)).unwrap();
+        }
+        client.send().await;
+        while !server.sessions().is_empty() {
+            rt.sleep(Duration::from_secs(1)).await;
+        }
+        // By whichever limit: it does not answer pings either.
+        assert!(Duration::from_nanos(rt.now().since(begun)) <= PACE_TIME + Duration::from_secs(7));
+        assert_eq!(events.lock().unwrap().len(), 1);
+    });
+}
+
+/// A write is asked for its data, and they do not come, but for a byte now and then and answers to pings.
+#[test]
+fn an_initiator_that_trickles_data_is_disconnected() {
+    with_server(|rt, server, events| async move {
+        let mut client = Client::open(&rt, 1).await;
+        assert_eq!(client.call(ScsiRequest::default()).await, 2, "POWER ON");
+        let announced = forebay_iscsi::pdu::ScsiCommand {
+            flags: 0xa1,
+            itt: client.session.next_cmd_sn(),
+            expected_len: 8 << 20,
+            cmd_sn: client.session.next_cmd_sn(),
+            cdb: crate::support::cdb(0x8a, 0, 8 << 20),
+            ..Default::default()
+        };
+        client.session.set_next_cmd_sn(announced.cmd_sn.wrapping_add(1));
+        client.session.raw().bytes(announced.encode(), &[]);
+        client.send().await;
+        let begun = rt.now();
+        // It is asked for its data, which this side does not know of, and answers pings.
+        let mut bytes = rt.buffer(64 << 10);
+        loop {
+            let (received, count) = client.stream.recv(bytes).await;
+            bytes = received;
+            match count {
+                Ok(1..) => client.session.ping(&[]),
+                _ => break,
+            };
+            rt.sleep(Duration::from_secs(10)).await;
+            client.send().await;
+        }
+        let took = Duration::from_nanos(rt.now().since(begun));
+        assert!(took <= PACE_TIME + Duration::from_secs(15), "{took:?}");
+        assert!(server.sessions().is_empty());
+        assert!(events.lock().unwrap()[0].message.contains("less than 1024 KiB"));
     });
 }

@@ -1,6 +1,7 @@
-//! The NBD server on real sockets: exact bytes in [`sessions`], the clients that people have in [`tools`], and on a network in memory: [`timeouts`].
+//! The NBD server on real sockets: exact bytes in [`sessions`], bugs in the protocol in [`panics`], the clients that people have in [`tools`], and on a network in memory: [`timeouts`].
 
 mod network;
+mod panics;
 mod sessions;
 mod support;
 mod timeouts;

@@ -53,6 +53,8 @@ type SharedPipe = Rc<RefCell<Pipe>>;
 
 struct End {
     world: Rc<World>,
+    /// The client's address, at both ends.
+    peer: Rc<str>,
     receives: SharedPipe,
     sends: SharedPipe,
 }
@@ -76,11 +78,11 @@ impl StreamBackend for End {
         }
     }
     fn peer(&self) -> String {
-        "memory".into()
+        self.peer.to_string()
     }
     fn detach(&self) -> Detached {
         let mut moving = self.world.moving.borrow_mut();
-        moving.push((self.receives.clone(), self.sends.clone()));
+        moving.push((self.receives.clone(), self.sends.clone(), self.peer.clone()));
         Detached(Box::new(moving.len() - 1))
     }
 }
@@ -98,7 +100,7 @@ impl Drop for End {
 #[derive(Default)]
 pub struct World {
     now: Cell<u64>,
-    moving: RefCell<Vec<(SharedPipe, SharedPipe)>>,
+    moving: RefCell<Vec<(SharedPipe, SharedPipe, Rc<str>)>>,
     accepting: RefCell<Option<Completer<Result<Stream, NetError>>>>,
     myself: RefCell<std::rc::Weak<World>>,
 }
@@ -112,8 +114,9 @@ impl World {
     fn myself(&self) -> Rc<World> {
         self.myself.borrow().upgrade().expect("the world is there while it is used")
     }
-    fn end(&self, receives: &SharedPipe, sends: &SharedPipe) -> Stream {
-        Stream::new(Rc::new(End { world: self.myself(), receives: receives.clone(), sends: sends.clone() }))
+    fn end(&self, receives: &SharedPipe, sends: &SharedPipe, peer: &Rc<str>) -> Stream {
+        let (receives, sends, peer) = (receives.clone(), sends.clone(), peer.clone());
+        Stream::new(Rc::new(End { world: self.myself(), peer, receives, sends }))
     }
 }
 
@@ -158,15 +161,18 @@ impl Backend for World {
     fn listen(&self, _: &str) -> Result<Listener, NetError> {
         Ok(Listener::new(Rc::new(Door(self.myself()))))
     }
-    fn connect(&self, _: &str) -> Completion<Result<Stream, NetError>> {
+    /// There is one listener: what is given is the address from which the client comes.
+    fn connect(&self, from: &str) -> Completion<Result<Stream, NetError>> {
+        let peer = from.into();
         let (there, back) = (SharedPipe::default(), SharedPipe::default());
         let accepting = self.accepting.borrow_mut().take().expect("the server accepts");
-        accepting.complete(Ok(self.end(&there, &back)));
-        Completion::ready(Ok(self.end(&back, &there)))
+        accepting.complete(Ok(self.end(&there, &back, &peer)));
+        Completion::ready(Ok(self.end(&back, &there, &peer)))
     }
     fn attach(&self, stream: Detached) -> Stream {
         let index = *stream.0.downcast::<usize>().expect("what detach gave");
-        let (receives, sends) = std::mem::take(&mut self.moving.borrow_mut()[index]);
-        self.end(&receives, &sends)
+        let nothing = (SharedPipe::default(), SharedPipe::default(), "".into());
+        let (receives, sends, peer) = std::mem::replace(&mut self.moving.borrow_mut()[index], nothing);
+        self.end(&receives, &sends, &peer)
     }
 }

@@ -5,8 +5,12 @@ use crate::support::{BLOCK, Client, House, Served, eventually, start, wait};
 use forebay_nbd::client::Answer;
 use forebay_nbd::wire::{command, command_flag, option, option_reply};
 use forebay_nbd::{REQUEST_MAX, Style, client};
-use forebay_target::{NbdConfig, Operation, PLACES, Protocol, REQUESTS_MAX, take_facts};
+use forebay_target::{
+    ADDRESS_SHARE, CONNECTIONS_MAX, HALF_OPEN_MAX, NbdConfig, Operation, PLACES, Protocol, REQUESTS_MAX,
+    take_facts,
+};
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 
 const SIZE: u64 = 1 << 30;
@@ -256,6 +260,46 @@ fn stopping_does_not_wait_for_a_client_that_does_not_read() {
     served.stop();
 }
 
+/// Thousands of strangers that say nothing, or agree and then say nothing: clients with something to do come in as if they
+/// were not there, also from the same address, and those that are in stay.
+#[test]
+fn strangers_keep_nobody_out() {
+    let served = Served::new(SIZE, None);
+    let address = served.server.address().to_owned();
+    let mut first = Client::open(&address, "pool/a", Style::Simple);
+    assert_eq!(first.call(command::WRITE, 0, 0, 4, b"here"), Ok(Answer::Done));
+    let mut silent: Vec<TcpStream> = (0..1000).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    let mut second = Client::open(&address, "pool/b", Style::Simple);
+    assert_eq!(second.call(command::READ, 0, 0, 4, &[]), Ok(Answer::Data(vec![0; 4])));
+    // The oldest have been sent away.
+    for stream in &mut silent[..1000 - HALF_OPEN_MAX] {
+        assert!(stream.read_to_end(&mut Vec::new()).is_ok());
+    }
+    assert!(served.event("nbd.client.slow").contains("agreed on no export"));
+    drop(silent);
+    let mut agreed: Vec<Client> = (0..CONNECTIONS_MAX / ADDRESS_SHARE + 50)
+        .map(|number| Client::open(&address, ["pool/a", "pool/b"][number % 2], Style::Simple))
+        .collect();
+    let mut third = Client::open(&address, "pool/b", Style::Simple);
+    // Twice: with the second answer the server knows that the first was taken.
+    let settle = |client: &mut Client| {
+        for _ in 0..2 {
+            assert!(matches!(client.call(command::READ, 0, 0, 4, &[]), Ok(Answer::Data(_))));
+        }
+    };
+    [&mut first, &mut second, &mut third].into_iter().for_each(settle);
+    for client in &mut agreed[..50] {
+        assert!(client.reply().is_none(), "it has made room");
+    }
+    // And whoever has done something stays: an address's share is what it gets.
+    let share = CONNECTIONS_MAX / ADDRESS_SHARE;
+    agreed.iter_mut().rev().take(share - 3).for_each(settle);
+    let mut refused = TcpStream::connect(&address).unwrap();
+    assert_eq!(refused.read(&mut [0]).unwrap_or(0), 0);
+    assert!(served.event("nbd.client.refused").contains("256 connections of its address"));
+    served.stop();
+}
+
 #[test]
 fn violations_close_the_connection_and_are_reported() {
     let served = Served::new(SIZE, None);
@@ -306,7 +350,7 @@ fn stopping_finishes_what_runs() {
     assert_eq!(busy.reply().unwrap().result, Ok(Answer::Data(vec![0; 4096])));
     assert!(busy.reply().is_none() && idle.reply().is_none());
     assert_eq!(greeted.stream.read(&mut [0]).unwrap_or(0), 0);
-    assert!(std::net::TcpStream::connect(&address).is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(&address).is_err(), "nobody listens any more");
 }
 
 #[test]
@@ -319,7 +363,7 @@ fn unsafe_addresses_are_refused() {
         ("nonsense", "literal address"),
         (served.server.address(), "cannot listen"),
     ] {
-        let config = NbdConfig { listen: listen.into(), tls: None };
+        let config = NbdConfig::plain(listen);
         let house = House(served.disks.clone().into());
         let error = start(&served.cores, house, config, &served.events).err().expect("it is refused");
         assert!(error.message.contains(why) && !error.remedy.is_empty(), "{listen}: {error}");

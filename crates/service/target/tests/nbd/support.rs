@@ -5,7 +5,7 @@ use forebay_base::Id;
 use forebay_nbd::client::{self, OptionReply, Reply, RequestHeader};
 use forebay_nbd::wire::{info, option, option_reply};
 use forebay_nbd::{Export, Style};
-use forebay_pool::{Error, ErrorKind, Event, Extent, IoError};
+use forebay_pool::{Cancellation, Error, ErrorKind, Event, Extent, IoError};
 use forebay_runtime::{Buf, Cores, Rt, uring};
 use forebay_target::{Catalog, Device, Found, NbdConfig, NbdServer, TlsFiles};
 use std::collections::HashMap;
@@ -110,6 +110,10 @@ impl Drop for Running<'_> {
 }
 
 impl Device for MemoryDevice {
+    /// Nothing here waits before it begins.
+    fn cancellable(&self, _: &Cancellation) -> MemoryDevice {
+        self.clone()
+    }
     fn block_size(&self) -> u32 {
         BLOCK as u32
     }
@@ -242,7 +246,7 @@ impl Served {
         let (cores, running) = uring::start(2).expect("io_uring works here");
         let disks = vec![MemoryDisk::new("pool/a", 0, size), MemoryDisk::new("pool/b", 1, size)];
         let events = Arc::new(Mutex::default());
-        let config = NbdConfig { listen: "127.0.0.1:0".into(), tls };
+        let config = NbdConfig { tls, ..NbdConfig::plain("127.0.0.1:0") };
         let server = start(&cores, House(Arc::new(disks.clone())), config, &events).unwrap();
         Served { server, disks, events, cores, _running: running }
     }

@@ -8,7 +8,7 @@ use forebay_nbd::wire::{command, option};
 use forebay_nbd::{REQUEST_MAX, Style};
 use forebay_pool::Event;
 use forebay_runtime::{Cores, Executor, Rt, Stream};
-use forebay_target::{HANDSHAKE_MAX, NbdConfig, NbdServer};
+use forebay_target::{BYTES_MAX_ADDRESS, HANDSHAKE_MAX, NbdConfig, NbdServer, PACE_BYTES, PACE_TIME};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ fn with_server_over<F: Future<Output = ()> + 'static>(
         let sink = events.clone();
         let sink = Arc::new(move |event| sink.lock().unwrap().push(event));
         let house = House(Arc::new(vec![disk]));
-        let config = NbdConfig { listen: "127.0.0.1:1".into(), tls: None };
+        let config = NbdConfig::plain("127.0.0.1:1");
         let server = Rc::new(NbdServer::start(cores, house, config, sink).await.unwrap());
         test(rt, server.clone(), events).await;
         server.stop().await;
@@ -58,7 +58,11 @@ async fn receive(rt: &Rt, stream: &Stream, len: usize) -> usize {
 
 /// A client in the transmission phase, in simple style.
 async fn open(rt: &Rt) -> Stream {
-    let stream = rt.connect("127.0.0.1:1").await.unwrap();
+    open_from(rt, "10.0.0.1:1").await
+}
+
+async fn open_from(rt: &Rt, address: &str) -> Stream {
+    let stream = rt.connect(address).await.unwrap();
     assert_eq!(receive(rt, &stream, 18).await, 18);
     send(rt, &stream, &3u32.to_be_bytes()).await;
     send(rt, &stream, &client::option(option::EXPORT_NAME, b"pool/a")).await;
@@ -83,7 +87,7 @@ fn read_of(cookie: u64, len: u64) -> Vec<u8> {
 #[test]
 fn a_client_that_does_not_agree_is_disconnected_in_time() {
     with_server(|rt, _, events| async move {
-        let silent = rt.connect("127.0.0.1:1").await.unwrap();
+        let silent = rt.connect("10.0.0.1:1").await.unwrap();
         let begun = rt.now();
         assert_eq!(receive(&rt, &silent, 19).await, 18);
         assert_eq!(rt.now().since(begun), HANDSHAKE_MAX.as_nanos() as u64);
@@ -96,28 +100,116 @@ fn a_client_that_does_not_agree_is_disconnected_in_time() {
     });
 }
 
-/// Eight clients take the whole memory of the core and do not read; a ninth waits, and they go, not it.
+/// A write's header and nothing more.
+fn write(cookie: u64, len: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let (flags, kind) = (0, command::WRITE);
+    RequestHeader { flags, kind, cookie, offset: 0, len }.encode(Style::Simple, &mut bytes);
+    bytes
+}
+
+/// Whether the server hangs up, sooner or later.
+async fn is_hung_up(rt: &Rt, stream: &Stream) -> bool {
+    while let Ok(1..) = stream.recv(rt.buffer(PIPE_MAX)).await.1 {}
+    true
+}
+
+fn slow(events: &Mutex<Vec<Event>>) -> usize {
+    events.lock().unwrap().iter().filter(|event| event.code == "nbd.client.slow").count()
+}
+
+/// Eight clients of two addresses take the whole memory of the core, half by writes whose end does not come, half by answers
+/// that they do not take. Small requests of others are served at once, large ones when those have been sent away.
 #[test]
-fn who_keeps_memory_that_others_wait_for_is_disconnected() {
+fn memory_that_is_kept_is_taken_back_and_small_requests_do_not_need_it() {
     with_server(|rt, server, events| async move {
+        let begun = rt.now();
         let mut greedy = Vec::new();
-        for _ in 0..8 {
-            let stream = open(&rt).await;
-            send(&rt, &stream, &[read(1), read(2)].concat()).await;
+        for number in 0..8 {
+            let stream = open_from(&rt, ["10.0.0.2:1", "10.0.0.3:1"][number % 2]).await;
+            if number < 4 {
+                send(&rt, &stream, &[read(1), read(2)].concat()).await;
+            } else {
+                send(&rt, &stream, &write(1, REQUEST_MAX.into())).await;
+                send(&rt, &stream, &[5; 100_000]).await;
+            }
             greedy.push(stream);
         }
-        // They may keep it while nobody else needs it.
-        rt.sleep(Duration::from_secs(1000)).await;
-        assert_eq!(server.sessions().len(), 8);
-        assert!(events.lock().unwrap().is_empty());
         let modest = open(&rt).await;
+        for cookie in 0..1000 {
+            send(&rt, &modest, &short_read(cookie)).await;
+            assert_eq!(receive(&rt, &modest, 16 + 512).await, 16 + 512);
+        }
+        assert_eq!(rt.now(), begun, "no time has passed");
+        assert_eq!((server.sessions().len(), slow(&events)), (9, 0));
         send(&rt, &modest, &read(1)).await;
         let len = 16 + REQUEST_MAX as usize;
         assert_eq!(receive(&rt, &modest, len).await, len);
-        let stalled = events.lock().unwrap().iter().filter(|event| event.code == "nbd.client.slow").count();
-        assert!((1..=8).contains(&stalled), "{stalled}");
-        send(&rt, &modest, &read(2)).await;
-        assert_eq!(receive(&rt, &modest, len).await, len, "it goes on being served");
+        assert!(rt.now() > begun, "the memory was all taken");
+        for stream in &greedy {
+            assert!(is_hung_up(&rt, stream).await);
+        }
+        let took = Duration::from_nanos(rt.now().since(begun));
+        assert!(took <= PACE_TIME + Duration::from_secs(5), "{took:?}");
+        assert_eq!((server.sessions().len(), slow(&events)), (1, 8));
+    });
+}
+
+/// A byte now and then is no progress; a megabyte in time is. Nor is silence between requests a fault.
+#[test]
+fn who_trickles_is_disconnected_and_who_is_slow_is_not() {
+    with_server(|rt, server, events| async move {
+        let quiet = open(&rt).await;
+        let trickling = open(&rt).await;
+        send(&rt, &trickling, &write(1, REQUEST_MAX.into())).await;
+        for _ in 0..3 {
+            rt.sleep(Duration::from_secs(14)).await;
+            // The last one may find nobody.
+            let _ = trickling.send(vec![rt.arena().copy(&[1]).freeze()]).await;
+        }
+        assert!(is_hung_up(&rt, &trickling).await);
+        assert_eq!(slow(&events), 1);
+
+        let slow_one = open(&rt).await;
+        let len = 4 * PACE_BYTES;
+        send(&rt, &slow_one, &write(2, len)).await;
+        let step = PACE_TIME - Duration::from_secs(6);
+        for _ in 0..4 {
+            rt.sleep(step).await;
+            send(&rt, &slow_one, &vec![7; PACE_BYTES as usize]).await;
+        }
+        assert_eq!(receive(&rt, &slow_one, 16).await, 16);
+        send(&rt, &slow_one, &read_of(3, len)).await;
+        for _ in 0..4 {
+            rt.sleep(step).await;
+            let part = PACE_BYTES as usize;
+            assert_eq!(receive(&rt, &slow_one, part).await, part);
+        }
+        assert_eq!((receive(&rt, &slow_one, 16).await, slow(&events)), (16, 1));
+        send(&rt, &quiet, &short_read(1)).await;
+        assert_eq!((receive(&rt, &quiet, 528).await, server.sessions().len()), (528, 2));
+    });
+}
+
+/// One address asks for all the memory of a core, and reads nothing; another gets large answers without waiting.
+#[test]
+fn an_address_leaves_memory_to_others() {
+    with_server(|rt, _, _| async move {
+        let begun = rt.now();
+        let mut greedy = Vec::new();
+        for port in 0..100 {
+            let stream = open_from(&rt, &format!("10.0.0.2:{port}")).await;
+            send(&rt, &stream, &read(1)).await;
+            greedy.push(stream);
+        }
+        let modest = open(&rt).await;
+        let answers = BYTES_MAX_ADDRESS / u64::from(REQUEST_MAX);
+        for cookie in 0..2 * answers {
+            send(&rt, &modest, &read(cookie)).await;
+            let len = 16 + REQUEST_MAX as usize;
+            assert_eq!(receive(&rt, &modest, len).await, len);
+        }
+        assert_eq!(rt.now(), begun, "no time has passed");
     });
 }
 

@@ -2,18 +2,20 @@
 //! Method: libnbd's tools, QEMU's and fio as they come with Debian, against a real server over disks in memory; what
 //! one tool wrote another reads, and the disk's contents are compared with the source.
 
-use crate::support::{Served, TempDir};
-use forebay_target::TlsFiles;
+use crate::support::{House, MemoryDisk, Served, TempDir, start, wait};
+use forebay_runtime::uring;
+use forebay_target::{NbdConfig, TlsFiles};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 const SIZE: u64 = 64 << 20;
 
 /// Runs a tool with a time limit.
 fn run(program: &str, arguments: &[&str]) -> Output {
-    Command::new("timeout").arg("60").arg(program).args(arguments).output().unwrap_or_else(|error| {
+    Command::new("timeout").arg("300").arg(program).args(arguments).output().unwrap_or_else(|error| {
         panic!("{program} cannot be started ({error}); Debian has it in libnbd-bin, qemu-utils or fio")
     })
 }
@@ -38,6 +40,26 @@ fn source(directory: &TempDir) -> String {
     std::fs::write(&path, image).unwrap();
     succeed("fallocate", &["--dig-holes", &path]);
     path
+}
+
+/// Both tools ask about every export of the list on one connection.
+#[test]
+fn ten_thousand_exports_are_listed() {
+    const EXPORTS: usize = 10_000;
+    let (cores, _running) = uring::start(1).expect("io_uring works here");
+    let disks = (0..EXPORTS).map(|number| MemoryDisk::new(&format!("pool/volume-{number:05}"), 0, 1 << 20));
+    let (house, events) = (House(Arc::new(disks.collect())), Arc::default());
+    let server = start(&cores, house, NbdConfig::plain("127.0.0.1:0"), &events).unwrap();
+    let (address, port) = server.address().rsplit_once(':').expect("an address has a port");
+    let listed = succeed("nbdinfo", &["--no-content", "--list", &format!("nbd://{address}:{port}")]);
+    assert_eq!(
+        listed.matches("\nexport=\"pool/volume-").count() + usize::from(listed.starts_with("export")),
+        EXPORTS
+    );
+    let listed = succeed("qemu-nbd", &["-L", "-b", address, "-p", port]);
+    assert_eq!(listed.matches("export: 'pool/volume-").count(), EXPORTS);
+    assert!(events.lock().unwrap().is_empty());
+    wait(async move { server.stop().await });
 }
 
 #[test]
@@ -236,13 +258,13 @@ fn broken_certificates_are_refused_at_the_start() {
         ),
     ];
     for (name, tls, expected) in cases {
-        let config = forebay_target::NbdConfig { listen: "127.0.0.1:0".into(), tls: Some(tls) };
+        let config = NbdConfig { tls: Some(tls), ..NbdConfig::plain("127.0.0.1:0") };
         let house = crate::support::House(served.disks.clone().into());
         let error = crate::support::start(&served.cores, house, config, &served.events).err().expect(name);
         assert!(error.message.contains(expected), "{name}: {error}");
     }
     // With TLS any address will do that this machine has.
-    let config = forebay_target::NbdConfig { listen: "198.51.100.7:0".into(), tls: Some(good) };
+    let config = NbdConfig { tls: Some(good), ..NbdConfig::plain("198.51.100.7:0") };
     let house = crate::support::House(served.disks.clone().into());
     let error =
         crate::support::start(&served.cores, house, config, &served.events).err().expect("no such address");

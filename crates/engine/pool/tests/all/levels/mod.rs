@@ -1,5 +1,6 @@
 //! Do service levels reach the disks, from wherever a volume has them, at once, and whatever happens to the pool?
 
+mod cancelled;
 mod promises;
 
 use forebay_base::{Id, MIB};
@@ -62,7 +63,7 @@ impl Pool {
     }
 
     async fn write(&self, volume: &Volume, block: u64) -> bool {
-        let data = self.rt.arena().copy(&[block as u8 + 1; BLOCK]).freeze();
+        let data = self.rt.arena().copy(&[(block % 255) as u8 + 1; BLOCK]).freeze();
         volume.write(block * BLOCK as u64, vec![data], false).await.is_ok()
     }
 

@@ -1,0 +1,251 @@
+//! What a shard has, by number, and by what else it is asked for: an id, the volume that a snapshot is listed under, the snapshot
+//! that a dataset grew from, and whether it is being deleted. A shard may have twelve thousand of them, so nothing looks through all.
+//!
+//! Invariant: the indexes say what the records say. A change of what they are made of goes through `change`.
+
+use crate::dataset::Dataset;
+use crate::lineage::Snapshot;
+use crate::record::{DatasetRecord, DatasetState};
+use forebay_base::Id;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Deref;
+use std::rc::Rc;
+
+/// The datasets of a shard.
+#[derive(Default)]
+pub(crate) struct Datasets {
+    by_number: BTreeMap<u32, Rc<Dataset>>,
+    index: Index,
+}
+
+/// The snapshots of a shard.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    by_number: BTreeMap<u32, Rc<Snapshot>>,
+    index: Index,
+    /// By the volume that they are listed under, oldest first.
+    by_volume: BTreeSet<(u32, u64, u32)>,
+}
+
+/// The numbers with these properties.
+#[derive(Default)]
+struct Index {
+    by_id: BTreeSet<(Id, u32)>,
+    by_parent: BTreeSet<(u32, u32)>,
+    deleting: BTreeSet<u32>,
+}
+
+impl Index {
+    fn add(&mut self, record: &DatasetRecord) {
+        let number = record.number;
+        self.by_id.insert((record.id, number));
+        self.by_parent.extend(record.parent.map(|parent| (parent, number)));
+        if record.state == DatasetState::Deleting {
+            self.deleting.insert(number);
+        }
+    }
+
+    fn remove(&mut self, record: &DatasetRecord) {
+        let number = record.number;
+        self.by_id.remove(&(record.id, number));
+        record.parent.map(|parent| self.by_parent.remove(&(parent, number)));
+        self.deleting.remove(&number);
+    }
+
+    fn of_id(&self, id: Id) -> impl Iterator<Item = u32> {
+        self.by_id.range((id, 0)..=(id, u32::MAX)).map(|(_, number)| *number)
+    }
+
+    fn with_parent(&self, parent: u32) -> impl Iterator<Item = u32> {
+        self.by_parent.range((parent, 0)..=(parent, u32::MAX)).map(|(_, number)| *number)
+    }
+}
+
+impl Datasets {
+    pub fn insert(&mut self, dataset: Rc<Dataset>) {
+        // What a disk says may have a number twice: the last one counts.
+        self.remove(dataset.number());
+        self.index.add(&dataset.record.borrow());
+        self.by_number.insert(dataset.number(), dataset);
+    }
+
+    pub fn remove(&mut self, number: u32) {
+        if let Some(dataset) = self.by_number.remove(&number) {
+            self.index.remove(&dataset.record.borrow());
+        }
+    }
+
+    /// Changes the record of a dataset that is there.
+    pub fn change(&mut self, number: u32, change: impl FnOnce(&mut DatasetRecord)) {
+        let mut record = self.by_number[&number].record.borrow_mut();
+        self.index.remove(&record);
+        change(&mut record);
+        self.index.add(&record);
+    }
+
+    pub fn of_id(&self, id: Id) -> impl Iterator<Item = &Rc<Dataset>> {
+        self.index.of_id(id).map(|number| &self.by_number[&number])
+    }
+
+    /// Those that grew from a snapshot.
+    pub fn with_parent(&self, parent: u32) -> impl Iterator<Item = &Rc<Dataset>> {
+        self.index.with_parent(parent).map(|number| &self.by_number[&number])
+    }
+
+    pub fn deleting(&self) -> impl Iterator<Item = &Rc<Dataset>> {
+        self.index.deleting.iter().map(|number| &self.by_number[number])
+    }
+}
+
+impl Deref for Datasets {
+    type Target = BTreeMap<u32, Rc<Dataset>>;
+    fn deref(&self) -> &Self::Target {
+        &self.by_number
+    }
+}
+
+impl FromIterator<Rc<Dataset>> for Datasets {
+    fn from_iter<I: IntoIterator<Item = Rc<Dataset>>>(datasets: I) -> Datasets {
+        let mut all = Datasets::default();
+        datasets.into_iter().for_each(|dataset| all.insert(dataset));
+        all
+    }
+}
+
+impl Snapshots {
+    pub fn insert(&mut self, snapshot: Rc<Snapshot>) {
+        self.remove(snapshot.number());
+        self.add(&snapshot.record.borrow());
+        self.by_number.insert(snapshot.number(), snapshot);
+    }
+
+    pub fn remove(&mut self, number: u32) {
+        if let Some(snapshot) = self.by_number.remove(&number) {
+            self.take_out(&snapshot.record.borrow());
+        }
+    }
+
+    /// Changes the record of a snapshot that is there.
+    pub fn change(&mut self, number: u32, change: impl FnOnce(&mut DatasetRecord)) {
+        let snapshot = self.by_number[&number].clone();
+        let mut record = snapshot.record.borrow_mut();
+        self.take_out(&record);
+        change(&mut record);
+        self.add(&record);
+    }
+
+    fn add(&mut self, record: &DatasetRecord) {
+        self.index.add(record);
+        self.by_volume.insert((record.volume, record.epoch, record.number));
+    }
+
+    fn take_out(&mut self, record: &DatasetRecord) {
+        self.index.remove(record);
+        self.by_volume.remove(&(record.volume, record.epoch, record.number));
+    }
+
+    pub fn of_id(&self, id: Id) -> impl Iterator<Item = &Rc<Snapshot>> {
+        self.index.of_id(id).map(|number| &self.by_number[&number])
+    }
+
+    /// Those that are listed under a volume, oldest first; also what is being deleted.
+    pub fn of_volume(&self, volume: u32) -> impl DoubleEndedIterator<Item = &Rc<Snapshot>> {
+        self.of_volume_from(volume, 0)
+    }
+
+    /// Those that ended this epoch or a later one.
+    pub fn of_volume_from(&self, volume: u32, epoch: u64) -> impl DoubleEndedIterator<Item = &Rc<Snapshot>> {
+        let own = self.by_volume.range((volume, epoch, 0)..=(volume, u64::MAX, u32::MAX));
+        own.map(|(.., number)| &self.by_number[number])
+    }
+
+    /// Those that grew from a snapshot.
+    pub fn with_parent(&self, parent: u32) -> impl Iterator<Item = &Rc<Snapshot>> {
+        self.index.with_parent(parent).map(|number| &self.by_number[&number])
+    }
+
+    pub fn deleting(&self) -> impl Iterator<Item = &Rc<Snapshot>> {
+        self.deleting_from(0)
+    }
+
+    /// Those that are being deleted, from a number on.
+    pub fn deleting_from(&self, number: u32) -> impl Iterator<Item = &Rc<Snapshot>> {
+        self.index.deleting.range(number..).map(|number| &self.by_number[number])
+    }
+}
+
+impl Deref for Snapshots {
+    type Target = BTreeMap<u32, Rc<Snapshot>>;
+    fn deref(&self) -> &Self::Target {
+        &self.by_number
+    }
+}
+
+impl FromIterator<Rc<Snapshot>> for Snapshots {
+    fn from_iter<I: IntoIterator<Item = Rc<Snapshot>>>(snapshots: I) -> Snapshots {
+        let mut all = Snapshots::default();
+        snapshots.into_iter().for_each(|snapshot| all.insert(snapshot));
+        all
+    }
+}
+
+/// Numbers that are neither a dataset's nor a snapshot's and yet not free: what has them is being created, or was there until a
+/// checkpoint that an import may still find.
+#[derive(Default)]
+pub(crate) struct Numbers {
+    kept: HashSet<u32>,
+    /// Every number below has been taken: the search begins here.
+    search_from: u32,
+}
+
+impl Numbers {
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Takes the lowest number that is free: not `used`, and not kept here.
+    pub fn take(&mut self, used: impl Fn(u32) -> bool) -> u32 {
+        let is_free = |number: &u32| !used(*number) && !self.kept.contains(number);
+        let number = (self.search_from..).find(is_free).expect("numbers do not run out");
+        self.search_from = number + 1;
+        self.kept.insert(number);
+        number
+    }
+
+    /// Keeps the number of what is gone.
+    pub fn keep(&mut self, number: u32) {
+        self.kept.insert(number);
+    }
+
+    /// A number is no longer kept: it is free, or what it was taken for has it now.
+    pub fn let_go(&mut self, number: u32) {
+        if self.kept.remove(&number) {
+            self.search_from = self.search_from.min(number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_free_number_is_found_without_looking_at_all_below() {
+        let (mut numbers, looks) = (Numbers::default(), std::cell::Cell::new(0));
+        let mut used = HashSet::new();
+        for expected in 0..10_000 {
+            let taken = numbers.take(|number| {
+                looks.set(looks.get() + 1);
+                used.contains(&number)
+            });
+            assert_eq!(taken, expected);
+            used.insert(taken);
+        }
+        assert!(looks.get() <= 20_000, "{} numbers looked at", looks.get());
+        numbers.keep(7);
+        used.remove(&7);
+        assert_eq!(numbers.take(|number| used.contains(&number)), 10_000, "7 is kept");
+        numbers.let_go(7);
+        assert_eq!(numbers.take(|number| used.contains(&number)), 7);
+    }
+}
