@@ -41,7 +41,7 @@ test:
 	  'browser=testing/browser/run --server $(TESTED)' \
 	  'api=testing/api/run --server $(TESTED)' \
 	  'matrix=nice $(SIM) matrix' \
-	  'fresh=nice $(SIM) matrix --fresh 2' \
+	  'fresh=nice $(SIM) matrix --fresh 1' \
 	  'planted=nice $(SIM) planted' \
 	  'numbers=nice $(SIM) numbers' \
 	  'crash=nice $(SIM) crash --images 10000'
