@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Received at a time: options are small.
 const RECEIVED: usize = 4096;
-/// From one look at all volumes to the next: ten thousand take some milliseconds, so a tenth of a core is the most.
+/// From one look at all volumes to the next, however many clients ask for a list.
 const LIST_PAUSE: Duration = Duration::from_millis(100);
 /// Names in one part of an answer: 64 KiB with names of 44 bytes, and 4 MiB with the longest.
 const LIST_PAGE: usize = 1024;
@@ -75,7 +75,7 @@ pub async fn greet<C: Catalog>(rt: &Rt, door: Door<'_, C>, stream: Stream) -> Re
             return Err(Parted::Panicked(panicked.clone()));
         }
         let Some(action) = action else {
-            // libnbd sends an option in parts: its list of ten thousand exports took half an hour.
+            // libnbd sends an option in parts, and holds the next part back until this one is acknowledged.
             transport.acknowledge();
             let (buffer, count) = transport.recv(rt.buffer(RECEIVED)).await;
             match count? {
