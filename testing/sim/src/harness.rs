@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// Virtual time after which a phase without hanging devices counts as stuck. The slowest waits for a disk to be taken out, for minutes.
 pub const LIMIT: Duration = Duration::from_secs(300);
+/// Items that loops may come to in one turn of a task: two of them, one in the other.
+const ITEMS_MAX: u64 = 2 * 4096;
 /// DRAM of the engine under test: little, so that blocks and nodes are evicted and read again.
 const MEMORY: u64 = 4 << 20;
 
@@ -130,6 +132,7 @@ where
     let executor = ManuallyDrop::new(executor);
     let before = CATCHING.replace(true);
     planted::set_strict_turns(conditions.strict_turns);
+    planted::take_longest_turn();
     let result = catch_unwind(AssertUnwindSafe(|| {
         let main = main(executor.rt().clone(), cores);
         world.run(&executor, limit, main)
@@ -150,6 +153,12 @@ where
         Err(_) => Err(Failure::Panic(last_panic())),
     };
     planted::set_strict_turns(false);
+    let result = match planted::take_longest_turn() {
+        longest if longest > ITEMS_MAX && result.is_ok() => {
+            Err(Failure::Stuck(format!("a task had the core for {longest} items in one turn")))
+        }
+        _ => result,
+    };
     CATCHING.set(before);
     result
 }

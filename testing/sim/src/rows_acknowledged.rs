@@ -25,6 +25,8 @@ const NO_ERRORS: Tolerance = Tolerance { errors: false, no_space: true };
 const IMAGES: u64 = 120;
 /// Power losses after one failure of a disk.
 const CRASHES: u64 = 16;
+/// Looks at whether it has failed.
+const LOOKS: usize = 2_000;
 /// What a power loss left, and what clients knew then.
 type Left = (Vec<Image>, History);
 /// The first two copies of a label.
@@ -44,7 +46,8 @@ pub fn policies(setup: &Setup) -> Result<Shown, Failure> {
 /// A disk fails a write, and recording that takes long. The power fails meanwhile; then as many of the *other* disks go as the layout can lose,
 /// and the one that failed is there. An import that knows of its failure refuses; one that does not finds everything that was promised.
 pub fn unrecorded(setup: &Setup) -> Result<Shown, Failure> {
-    let setup = &Setup { groups: 1, second: false, log_disks: 0, ..setup.clone() };
+    let setup =
+        &Setup { groups: 1, second: false, log_disks: 0, shards: setup.shards.max(2), ..setup.clone() };
     let (own, world, victim) = (setup.clone(), scene::world(setup), victim(setup));
     let kept: Rc<RefCell<Vec<Left>>> = Rc::default();
     let crashes = kept.clone();
@@ -54,12 +57,22 @@ pub fn unrecorded(setup: &Setup) -> Result<Shown, Failure> {
         for other in (0..scene.world.disk_count()).filter(|disk| *disk != victim) {
             scene.world.add_rule(Rule::new(other, Action::Slow(60)).on(OpKind::Write).within(LABELS));
         }
+        // The other shards have written to it then, and are about to flush.
+        for disk in 0..scene.world.disk_count() {
+            scene.world.add_rule(Rule::new(disk, Action::Slow(4)).on(OpKind::Flush));
+        }
         let error = Action::Fail(DiskErrorKind::Io);
         let after = scene.clients.below(30);
         scene.world.add_rule(Rule::new(victim, error).on(OpKind::Write).after(after).times(1));
         let crash = async {
+            for _ in 0..LOOKS {
+                if scene.disk(victim).await.is_ok_and(|disk| disk.state == DiskState::Failed) {
+                    break;
+                }
+                scene.rt.sleep(Duration::from_micros(20)).await;
+            }
             for _ in 0..CRASHES {
-                scene.rt.sleep(Duration::from_micros(scene.clients.below(600))).await;
+                scene.rt.sleep(Duration::from_micros(scene.clients.below(200))).await;
                 let images = scene.world.power_loss(|_, _| Fate::Lost);
                 crashes.borrow_mut().push((images, scene.clients.history()));
             }
@@ -92,11 +105,16 @@ pub fn repair_fails(setup: &Setup) -> Result<Shown, Failure> {
         scene.clients.run(own.operations).await?;
         scene.engine.checkpoint(POOL).await.map_err(failed("a checkpoint failed"))?;
         let pages = written_pages(&scene.world.image(victim));
-        for page in pages.into_iter().filter(|page| page * 4096 >= LABELS.end) {
+        let rotten: Vec<u64> = pages.into_iter().filter(|page| page * 4096 >= LABELS.end).collect();
+        for page in &rotten {
             scene.world.rot(victim, page * 4096 + scene.clients.below(4096), &[1]);
         }
-        let error = Action::Fail(DiskErrorKind::Io);
-        scene.world.add_rule(Rule::new(victim, error).on(OpKind::Write));
+        // Only repairs write there; whatever else is written goes to its disk.
+        for page in rotten {
+            let error = Action::Fail(DiskErrorKind::Io);
+            let bytes = page * 4096..(page + 1) * 4096;
+            scene.world.add_rule(Rule::new(victim, error).on(OpKind::Write).within(bytes));
+        }
         scene.clients.mix.set(Mix::READS);
         scene.engine.scrub_start(POOL).await.map_err(failed("starting a scrub failed"))?;
         scene.clients.run(own.operations / 4).await?;

@@ -61,7 +61,7 @@ impl LocalVolume {
             (at, has_cleared) = (to, true);
         }
         // What is a hole in memory may not be one on disk yet.
-        match has_cleared || !self.is_durable(fua) {
+        match has_cleared || !self.is_durable(fua) || active(Bug::HolesTakenForDurable) {
             true => Ok(()),
             false => self.flush_acknowledged().await,
         }

@@ -220,7 +220,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         Box::pin(async move {
             let record = call(&core, move |rt| async move {
                 if let Some(control) = registry(&rt).control(pool) {
-                    control.record_failure(disk).await;
+                    control.disk_failed(disk).await;
                 }
             });
             // The core has ended: so does the process, and nothing more is acknowledged.

@@ -88,6 +88,14 @@ impl Control {
         (0..disks.len()).filter(healthy).filter_map(disk).collect()
     }
 
+    /// A disk has answered a write or a flush with an error. One that its group cannot lose is read from on: the pool suspends.
+    pub async fn disk_failed(&self, disk: u16) {
+        match self.is_lost() {
+            true => self.suspend_lost(),
+            false => self.record_failure(disk).await,
+        }
+    }
+
     /// Records on every disk in service that `disk` is out, so that no import ever takes it for current. Completes when that
     /// is durable: until then nothing that the disk lacks may be acknowledged.
     ///
@@ -274,7 +282,8 @@ impl Control {
     fn suspend_lost(&self) {
         if self.shared.suspend() {
             self.shared.wake_all();
-            let message = "writing has stopped: more disks failed than the layout can lose. Reads go on where copies are left";
+            let message = "writing has stopped: more disks failed than the layout can lose. What they still have can be read. Restore the disks \
+                 (where a file system under them is full, make room), then export and import the pool";
             self.event(Severity::Error, "pool.suspended", self.name(), message.into());
         }
     }

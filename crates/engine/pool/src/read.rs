@@ -238,6 +238,18 @@ impl Shard {
     }
 
     fn lost(&self, owner: Id, what: &str, error: IoError) -> IoError {
+        if self.is_suspended() {
+            let message = format!(
+                "{what}. The pool is suspended: restore its disks, then export and import it; until then nothing says that it is lost"
+            );
+            self.event(
+                Severity::Error,
+                "block.unreadable",
+                &format!("{}/{owner}", self.shared.name),
+                message,
+            );
+            return error;
+        }
         let message = format!("{what}. Restore it from a backup; overwriting the block clears the error");
         self.event(Severity::Error, "block.lost", &format!("{}/{owner}", self.shared.name), message);
         error

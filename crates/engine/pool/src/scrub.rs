@@ -127,6 +127,7 @@ impl Shard {
     /// Checks the shard's trees from where it stands. False when it was halted.
     async fn scrub_trees(self: &Rc<Self>) -> bool {
         let Some((mut number, mut leaf)) = self.scrub.at.get() else { return true };
+        let _throughout = active(Bug::ScrubHoldsThroughout).then(|| self.holds.take());
         loop {
             let Some(next) = self.next_number(number) else { return true };
             if next != number {

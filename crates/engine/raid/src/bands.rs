@@ -158,7 +158,7 @@ impl Array {
                 if !matches!(band.cells[index], Cell::Unread) {
                     continue;
                 }
-                let Some(member) = self.of_slot(&slots[index]) else {
+                let Some(member) = self.to_read(&slots[index]) else {
                     band.cells[index] = Cell::Lost;
                     continue;
                 };

@@ -38,9 +38,9 @@ impl Array {
         }
         let first = lines.extents(offset, len).next().expect("a range that is not empty has a first cell");
         let index = lines.slot_of(first.line, first.role);
-        let member = self.of_slot(&slots[index]);
+        let member = self.to_read(&slots[index]);
         let needs_all =
-            || slots.iter().filter(|slot| self.of_slot(slot).is_some()).count() <= lines.code.data();
+            || slots.iter().filter(|slot| self.to_read(slot).is_some()).count() <= lines.code.data();
         let way = match member {
             Some(member) if member.late.get() && needs_all() => Way::Only,
             _ => Way::Among,

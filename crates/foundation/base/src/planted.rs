@@ -179,6 +179,14 @@ pub enum Bug {
     CheckpointTakesTurns,
     /// A change of the sync policy leaves writes alone that were acknowledged before it, and a flush under `always` does nothing.
     FlushTrustsPolicy,
+    /// Zeros over what is a hole in memory count as durable, whatever is on disk.
+    HolesTakenForDurable,
+    /// A flush passes over a disk that has failed before the others know of it.
+    FlushForgetsFailedDisk,
+    /// A disk stays in service whose repairs fail.
+    RepairErrorIgnored,
+    /// A scrub keeps space from being given back until it has gone through all trees.
+    ScrubHoldsThroughout,
     /// What one disk may have of a core's requests has no limit, and nothing is kept for flushes and labels.
     HungDiskTakesAll,
     /// While the loss of one disk is recorded, no other is looked at.
@@ -197,6 +205,8 @@ pub enum Bug {
     StandstillCounts,
     /// Chunks are granted whether or not a shard's table has room for them.
     GrantsBeyondTable,
+    /// A loop over everything that a shard has keeps the core until it is through.
+    LoopsNeverYield,
     /// A login panics on what an initiator sends.
     LoginPanics,
     /// An iSCSI session panics on a ping.
@@ -211,7 +221,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 80] = [
+    pub const ALL: [Bug; 84] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -289,6 +299,10 @@ impl Bug {
         Bug::SendPrunesByBirth,
         Bug::CheckpointTakesTurns,
         Bug::FlushTrustsPolicy,
+        Bug::HolesTakenForDurable,
+        Bug::FlushForgetsFailedDisk,
+        Bug::RepairErrorIgnored,
+        Bug::ScrubHoldsThroughout,
         Bug::HungDiskTakesAll,
         Bug::EvictsOneByOne,
         Bug::GrantsBeyondTable,
@@ -317,6 +331,9 @@ impl Bug {
     pub const OF_PROTOCOLS: [Bug; 5] =
         [Bug::LoginPanics, Bug::PingPanics, Bug::CommandPanics, Bug::HandshakePanics, Bug::RequestPanics];
 
+    /// What the tests of `forebay-pool` about work that grows must catch.
+    pub const OF_LOOPS: [Bug; 1] = [Bug::LoopsNeverYield];
+
     /// What a test of `forebay-pool` must catch: nobody else looks for zeros.
     pub const OF_RECLAIM: [Bug; 2] = [Bug::ReclaimsUnseen, Bug::ReclaimsAsClient];
 }
@@ -342,6 +359,8 @@ mod state {
         static STRICT_TURNS: Cell<bool> = const { Cell::new(false) };
         static TABLE_LIMITS: Cell<Option<TableLimits>> = const { Cell::new(None) };
         static ITEMS: Cell<u64> = const { Cell::new(0) };
+        static TURN: Cell<u64> = const { Cell::new(0) };
+        static LONGEST_TURN: Cell<u64> = const { Cell::new(0) };
     }
 
     /// Whether `bug` is planted on this thread.
@@ -388,6 +407,17 @@ mod state {
     /// Long loops have come to so many more items.
     pub fn count_items(items: usize) {
         ITEMS.set(ITEMS.get() + items as u64);
+        TURN.set(TURN.get() + items as u64);
+    }
+
+    /// The executor of this thread has polled a task.
+    pub fn turn_ended() {
+        LONGEST_TURN.set(LONGEST_TURN.get().max(TURN.take()));
+    }
+
+    /// The most items that one task has come to in one turn on this thread since this was last asked: how long others waited for it.
+    pub fn take_longest_turn() -> u64 {
+        LONGEST_TURN.take()
     }
 
     /// How many items long loops have come to on this thread since this was last asked: whether work grows as what it is done for.
@@ -421,6 +451,10 @@ mod state {
     /// Nobody asks for the count without the feature `planted`.
     #[inline(always)]
     pub const fn count_items(_: usize) {}
+
+    /// Nobody asks how long turns are without the feature `planted`.
+    #[inline(always)]
+    pub const fn turn_ended() {}
 }
 
 pub use state::*;

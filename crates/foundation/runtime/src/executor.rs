@@ -10,6 +10,7 @@ use crate::completion::{Completion, completion};
 use crate::disk::{Disk, DiskBackend, OpenError, OpenMode, Users};
 use crate::net::{Detached, Listener, NetError, Stream};
 use crate::watch::Watch;
+use forebay_base::planted::turn_ended;
 use forebay_base::{Nanos, WallTime};
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
@@ -494,6 +495,7 @@ impl Executor {
             (future, slot.waker.clone())
         };
         let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        turn_ended();
         if done {
             // Drop outside the borrow: a future's drop may spawn or wake.
             drop(future);

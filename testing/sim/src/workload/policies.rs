@@ -65,18 +65,22 @@ impl Clients {
         }
     }
 
-    /// Zeros over all of a volume that is not large, discarded or written.
+    /// Zeros over all of a volume that is not large, discarded or written. Sometimes they are asked for twice, and only then to be durable: what
+    /// is a hole in memory may not be one on disk yet.
     pub(super) async fn wipe(&self, live: &Live) {
         let size = live.handle.size().min(self.history.borrow().volumes[live.model].size());
         let (to, discard, fua) = ((size / SECTOR as u64) as u32, self.below(2) == 0, self.below(2) == 0);
         if size > WIPED_BYTES_MAX || !live.reserved.borrow().is_empty() {
             return;
         }
-        let (number, _) = self.issue(live, Effect::Zero, 0, to);
-        let result = match discard {
-            true => live.handle.discard(0, size, fua).await,
-            false => live.handle.write_zeroes(0, size, fua).await,
-        };
-        self.end(live, number, result, fua, "zeros over a volume");
+        let first = if fua && self.below(2) == 0 { Some(false) } else { None };
+        for fua in first.into_iter().chain([fua]) {
+            let (number, _) = self.issue(live, Effect::Zero, 0, to);
+            let result = match discard {
+                true => live.handle.discard(0, size, fua).await,
+                false => live.handle.write_zeroes(0, size, fua).await,
+            };
+            self.end(live, number, result, fua, "zeros over a volume");
+        }
     }
 }

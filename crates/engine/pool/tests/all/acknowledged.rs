@@ -3,7 +3,7 @@
 
 use forebay_base::MIB;
 use forebay_pool::{
-    Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, PoolStatus, ProjectChange,
+    Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, PoolState, PoolStatus, ProjectChange,
     ProjectProperties, Setting, SyncPolicy, Volume, VolumeChange, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Buf, DiskErrorKind, Rt};
@@ -214,6 +214,35 @@ fn a_flush_waits_until_the_failure_of_a_disk_is_recorded() {
             Err(error) => assert!(!is_acknowledged, "flushed, and then refused: {error}"),
         }
     });
+}
+
+/// Goal: what a pool has that no disk takes writes for any more can be read, and is there when the disks take writes again.
+#[test]
+fn a_suspended_pool_reads_on() {
+    for kind in [DiskErrorKind::NoSpace, DiskErrorKind::Io] {
+        on_mirror(1, 5, move |pool| async move {
+            let volume = pool.volume("v", MIB, Some(SyncPolicy::Standard)).await;
+            volume.write(0, vec![pool.filled(7, 8 * BLOCK)], true).await.expect("it is written");
+            drop(volume);
+            pool.engine.pool_export(POOL).await.expect("it is exported");
+            let paths = pool.paths.clone();
+            pool.engine.pool_import(POOL, paths, Import::default()).await.expect("it is imported");
+            for disk in 0..2 {
+                pool.world.add_rule(Rule::new(disk, Action::Fail(kind)).on(OpKind::Write));
+            }
+            let id = pool.engine.volume("tank/v").await.expect("it is there").id;
+            let volume = Volume::open(&pool.rt, id).expect("it opens");
+            volume.write(0, vec![pool.filled(8, BLOCK)], true).await.expect_err("no disk takes it");
+            assert_eq!(pool.engine.pools().await[0].state, PoolState::Suspended);
+            assert_eq!(pool.bytes("v", 8 * BLOCK).await.last(), Some(&7));
+            let images: Vec<Image> = (0..2).map(|disk| pool.world.image(disk)).collect();
+            pool.import(&images, &[]).await.expect("it is imported again");
+            let found = pool.bytes("v", 8 * BLOCK).await;
+            assert!(found == [7] || found == [8, 7], "{found:?}");
+            let volume = Volume::open(&pool.rt, id).expect("it opens");
+            volume.write(0, vec![pool.filled(9, BLOCK)], true).await.expect("it goes on");
+        });
+    }
 }
 
 #[test]

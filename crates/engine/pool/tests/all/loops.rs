@@ -6,7 +6,7 @@
 
 use crate::compression::Pool;
 use forebay_base::MIB;
-use forebay_base::planted::take_items;
+use forebay_base::planted::{Bug, plant, take_items, take_longest_turn, times_met};
 use forebay_pool::{
     Compression, Engine, EngineConfig, Extent, Host, Import, Layout, PoolSpec, Setting, SnapshotSchedule,
     Volume, VolumeChange, VolumeDelete,
@@ -59,7 +59,10 @@ fn on_pool<W: Future<Output = ()> + 'static>(
         pool.engine.pool_create(spec).await.expect("created");
         main(pool).await;
     };
+    take_longest_turn();
     world.run(&executor, LIMIT, whole).expect("finishes");
+    let longest = take_longest_turn();
+    assert!(longest <= 2 * ITEMS_MAX, "a task had the core for {longest} items in one turn");
 }
 
 /// The result, and how often it was polled for that.
@@ -269,4 +272,15 @@ fn a_volume_with_many_snapshots_is_given_back() {
         assert!(given_back >= rounds * 3 * BLOCK, "{given_back} bytes given back");
         pool.again().await;
     });
+}
+
+#[test]
+fn planted_bugs_are_caught() {
+    for bug in Bug::OF_LOOPS {
+        plant(Some(bug));
+        let caught = std::panic::catch_unwind(status_yields_and_ends_early).is_err();
+        let met = times_met();
+        plant(None);
+        assert!(caught && met > 0, "{bug:?} was met {met} times and nobody noticed");
+    }
 }
