@@ -10,12 +10,13 @@
 use crate::control::Control;
 use crate::create::invalid;
 use crate::error::{Error, ErrorKind};
-use crate::import::{Probe, open_error, probe_disk};
+use crate::import::{ANSWER_MAX, Probe, open_error, probe_disk};
 use crate::registry::registry;
 use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{DISK_BYTES_MIN, LabelError};
-use forebay_runtime::{Disk, OpenError, OpenMode, Rt};
+use forebay_runtime::{Disk, DiskErrorKind, OpenError, OpenMode, Rt};
+use futures_util::future::{Either, select};
 
 /// What a person does about a disk that is in use.
 const LET_GO: &str = "Have it let go of the disk, or give another disk";
@@ -118,13 +119,12 @@ async fn check_pools(
         let name = control.disk_name(index);
         let joins_again = joins.is_some_and(|joins| joins.id() == control.id());
         if joins_again && through.is_none() && control.shared.healths[index].is_failed() {
-            let owed = control.in_flight(index).await;
-            if owed == 0 {
+            if !control.owes(identity).await {
                 return Ok(());
             }
             // A write that it carries out later would land on what it is given now.
-            let message = format!("{path} is disk {name}, which has not answered {owed} requests");
-            let remedy = "Try again when it has, or export and import the pool first";
+            let message = format!("{path} is disk {name}, which has not answered all requests");
+            let remedy = "Try again when it has, or give another disk";
             return Err(Error::new(ErrorKind::Unsafe, name, message).remedy(remedy));
         }
         let through = through.map_or(String::new(), |other| format!(", through {other}"));
@@ -146,7 +146,14 @@ async fn check_empty(rt: &Rt, path: &str, disk: &Disk) -> Result<(), Error> {
     let size = disk.geometry().size / 4096 * 4096;
     let len = MIB.min(size);
     for at in [0, size - len] {
-        let (_, result) = disk.read(at, rt.buffer(len as usize)).await;
+        let reading = disk.read(at, rt.buffer(len as usize));
+        let result = match select(reading, rt.sleep(ANSWER_MAX)).await {
+            Either::Left(((_, result), _)) => result,
+            Either::Right(_) => {
+                disk.give_up();
+                Err(DiskErrorKind::GivenUp.into())
+            }
+        };
         if let Err(error) = result {
             return Err(unsafe_to(path, format!("it cannot be told what is on the disk: {error}")));
         }

@@ -21,6 +21,7 @@ use crate::record::{DatasetKind, DatasetRecord};
 use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::spec::Severity;
+use crate::steps::ITEMS_MAX;
 use crate::turns::Turn;
 use forebay_base::planted::{Bug, active};
 use forebay_qos::{Task, Work};
@@ -180,7 +181,7 @@ impl Shard {
     async fn drop_staged(self: &Rc<Self>, dataset: &Rc<Dataset>) -> Result<(), IoError> {
         loop {
             let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
-            for &block in dataset.staged.borrow().keys() {
+            for &block in dataset.staged.borrow().keys().take(ITEMS_MAX) {
                 let is_full = runs.len() == RUNS_MAX;
                 match runs.last_mut() {
                     Some(run) if run.end == block => run.end += 1,

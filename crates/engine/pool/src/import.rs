@@ -47,7 +47,7 @@ fn open_member(rt: &Rt, path: &str, read_only: bool) -> Result<Disk, OpenError> 
 }
 
 /// A disk that takes longer to say what it is hangs, and counts as one that is missing.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// What is at a path.
 pub(crate) enum Probe {
@@ -68,6 +68,8 @@ pub(crate) async fn probe_disk(rt: &Rt, path: &str, disk: Disk) -> Probe {
     let labels = match select(pin!(read_labels(rt, &disk)), rt.sleep(ANSWER_MAX)).await {
         Either::Left((labels, _)) => labels,
         Either::Right(_) => {
+            // Nobody looks at what it answers now, and who looks again asks it again.
+            disk.give_up();
             let seconds = ANSWER_MAX.as_secs();
             return Probe::Unopened(OpenError::Io(format!(
                 "the disk has not answered for {seconds} seconds"
@@ -409,7 +411,7 @@ impl Engine {
         let is_news = newly_failed || is_old || control.has_unrecorded();
         if is_news
             && !import.read_only
-            && let Err(error) = control.record_import().await
+            && let Err(error) = control.attended(control.record_import()).await
         {
             Self::drop_shards(&shared, shards).await;
             return Err(error);
@@ -452,7 +454,7 @@ impl Engine {
         let is_cut_short =
             opened.iter().zip(&pool.shards).any(|(now, then)| now.root.needed() < then.needed());
         let roots = opened.into_iter().map(|opened| opened.root).collect();
-        if let Err(error) = control.write_super(generation + 1, roots, false).await {
+        if let Err(error) = control.attended(control.write_super(generation + 1, roots, false)).await {
             Self::drop_shards(&shared, shards).await;
             return Err(error);
         }

@@ -522,6 +522,16 @@ impl Control {
         self.come_back(index, &path).await
     }
 
+    /// Refuses a disk with requests from before: a write that it carries out later would undo what it is given now.
+    async fn check_owed(&self, index: usize, identity: u64) -> Result<(), Error> {
+        if !self.owes(identity).await {
+            return Ok(());
+        }
+        let message = "requests from before it was taken out are still with the disk";
+        let remedy = "Try again when it has answered them, or replace it: 'forebay disk replace'";
+        Err(self.refused(index, message, remedy))
+    }
+
     /// A disk that is out of service is back at `path`: it joins under a new number with what it has.
     pub async fn come_back(self: &Rc<Self>, index: usize, path: &str) -> Result<(), Error> {
         let old = self.label.borrow().disks[index];
@@ -533,12 +543,9 @@ impl Control {
                 "Remove it, and add it again with 'forebay pool add --force'",
             ));
         }
-        let owed = self.in_flight(index).await;
-        if owed > 0 {
-            // A write that it carries out later would undo what it is given now.
-            let message = format!("{owed} requests from before it was taken out are still with the disk");
-            let remedy = "Try again when it has answered them, or export and import the pool";
-            return Err(self.refused(index, message, remedy));
+        let known = self.disks.borrow()[index].disk.as_ref().map(|disk| disk.geometry().identity);
+        if let Some(identity) = known {
+            self.check_owed(index, identity).await?;
         }
         let found = match probe(&self.rt, path, OpenMode::ReadWrite).await {
             Probe::Labelled(found) => found,
@@ -553,6 +560,8 @@ impl Control {
             let message = format!("{path} is another disk: {}/{}", found.label.pool_name, found.label.disk);
             return Err(self.refused(index, message, "Give the path where the disk is now"));
         }
+        // After an import it is known by its label only.
+        self.check_owed(index, found.disk.geometry().identity).await?;
         if found.disk.geometry().size < old.size {
             let message = format!(
                 "{path} has shrunk: {} bytes where {} are in use",

@@ -3,6 +3,7 @@
 use crate::control::Control;
 use crate::error::{Error, ErrorKind};
 use crate::format::{ShardRoot, Super};
+use crate::import::ANSWER_MAX;
 use crate::spec::Severity;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{
@@ -10,7 +11,8 @@ use forebay_device::{
     write_superblock,
 };
 use forebay_runtime::{Disk, DiskError, DiskErrorKind};
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -112,6 +114,27 @@ impl Control {
             self.suspend_lost();
         }
         self.end_relabel();
+    }
+
+    /// The result of `work`, which waits for disks that nobody watches yet: one that keeps it waiting for [`ANSWER_MAX`] has failed.
+    pub async fn attended<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            match select(work.as_mut(), self.rt.sleep(ANSWER_MAX)).await {
+                Either::Left((result, _)) => return result,
+                Either::Right(_) => {
+                    for (index, disk) in self.online() {
+                        if disk.watch().in_flight() > 0 {
+                            let seconds = ANSWER_MAX.as_secs();
+                            let message = format!("the disk has not answered for {seconds} seconds");
+                            self.event(Severity::Error, "disk.evicted", &self.disk_name(index), message);
+                            self.shared.healths[index].fail();
+                            disk.give_up();
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// Records what an import has found: disks that are missing, and those that failed while it was under way. A disk that does not

@@ -519,10 +519,13 @@ impl Shard {
 
     /// Asks the coordinator for a chunk. True when space of the kind may be there now.
     pub async fn grant(self: &Rc<Self>, kind: ChunkKind, need: Need) -> bool {
-        if self.granting.get() {
-            // Someone else's chunk may serve this caller too.
+        while self.granting.get() {
+            // Someone else's chunk may serve this caller too. Whoever may take what others may not asks for himself.
             self.grants.until(|| !self.granting.get()).await;
-            return !self.space.borrow().is_scarce();
+            let is_scarce = self.space.borrow().is_scarce();
+            if need != Need::Urgent || !is_scarce {
+                return !is_scarce;
+            }
         }
         if !self.has_table_room(kind, need) {
             return false;

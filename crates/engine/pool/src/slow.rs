@@ -12,6 +12,7 @@
 //! paused, the watch comes late by that time, and no disk has kept it waiting ([`Standstills`]).
 
 use crate::control::Control;
+use crate::registry::call;
 use crate::shard::Shard;
 use crate::spec::Severity;
 use forebay_base::Nanos;
@@ -296,15 +297,13 @@ impl Control {
         let _ = join_all(giving_up).await;
     }
 
-    /// Requests that a disk has not answered, given up or not.
-    pub async fn in_flight(&self, index: usize) -> usize {
-        let own = self.disks.borrow()[index].disk.as_ref().map_or(0, |disk| disk.watch().in_flight());
-        let asking = (0..self.shard_count()).map(|shard| {
-            self.on_shard(shard, move |shard| async move {
-                shard.disk(index as u16).map_or(0, |disk| disk.watch().in_flight())
-            })
-        });
-        join_all(asking).await.into_iter().flatten().sum::<usize>() + own
+    /// Whether a device still has requests that it may carry out, also those that were given up, and those from before an import.
+    pub async fn owes(&self, identity: u64) -> bool {
+        let cores = &self.shared.cores;
+        let asking = (0..cores.count())
+            .map(|core| call(cores.core(core), move |rt| async move { rt.owed(identity) > 0 }));
+        // A core that has ended waits for nothing, and neither does the process go on.
+        join_all(asking).await.into_iter().any(|owes| owes.unwrap_or(false))
     }
 }
 

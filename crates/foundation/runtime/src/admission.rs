@@ -61,10 +61,13 @@ impl Limits {
 pub struct HandleId {
     handle: usize,
     device: usize,
+    /// The n-th that was opened: another may have its place when it is forgotten.
+    number: u64,
 }
 
 #[derive(Default)]
 struct Handle {
+    number: u64,
     is_open: bool,
     is_given_up: bool,
     /// Requests that the device has, by class.
@@ -94,6 +97,8 @@ pub struct Admission<T> {
     held: usize,
     /// What they have not been given.
     waiting: usize,
+    /// Handles that were ever opened.
+    opened: u64,
 }
 
 impl<T> Admission<T> {
@@ -106,6 +111,7 @@ impl<T> Admission<T> {
             ordinary: 0,
             held: 0,
             waiting: 0,
+            opened: 0,
         }
     }
 
@@ -121,7 +127,9 @@ impl<T> Admission<T> {
             })
         });
         self.devices[device].handles += 1;
-        HandleId { handle: self.handles.insert(Handle { is_open: true, ..Handle::default() }), device }
+        self.opened += 1;
+        let handle = Handle { number: self.opened, is_open: true, ..Handle::default() };
+        HandleId { handle: self.handles.insert(handle), device, number: self.opened }
     }
 
     /// The handle's owner is gone: it is forgotten with its last request.
@@ -136,7 +144,7 @@ impl<T> Admission<T> {
         debug_assert!(!self.is_given_up(id), "nothing is asked of a handle that was given up");
         let is_first = self.waiting == 0 || self.devices[id.device].waiting[class as usize].is_empty();
         if is_first && self.has_room(id.device, class) {
-            self.hold(id, class);
+            self.hold(id.handle, id.device, class);
             return Some(request);
         }
         self.waiting += 1;
@@ -173,7 +181,7 @@ impl<T> Admission<T> {
                 let (handle, request) = waiting.pop_front().expect("there is one");
                 self.handles[handle].waiting -= 1;
                 self.waiting -= 1;
-                self.hold(HandleId { handle, device: id.device }, class);
+                self.hold(handle, id.device, class);
                 return Some(request);
             }
         }
@@ -206,8 +214,15 @@ impl<T> Admission<T> {
         never
     }
 
+    /// Whether nothing more is asked through this handle: also when its owner is gone, and the last request was answered.
     pub fn is_given_up(&self, id: HandleId) -> bool {
-        self.handles[id.handle].is_given_up
+        self.handles.get(id.handle).is_none_or(|handle| handle.number != id.number || handle.is_given_up)
+    }
+
+    /// How many requests the device of this identity has not answered, through whatever handle they came, given up or not.
+    pub fn owed(&self, identity: u64) -> usize {
+        let device = self.by_identity.get(&identity).map(|device| &self.devices[*device]);
+        device.map_or(0, |device| device.held.iter().chain(&device.lost).sum())
     }
 
     /// Whether the devices have no request but those that were given up.
@@ -233,9 +248,9 @@ impl<T> Admission<T> {
         }
     }
 
-    fn hold(&mut self, id: HandleId, class: Class) {
-        self.handles[id.handle].held[class as usize] += 1;
-        self.devices[id.device].held[class as usize] += 1;
+    fn hold(&mut self, handle: usize, device: usize, class: Class) {
+        self.handles[handle].held[class as usize] += 1;
+        self.devices[device].held[class as usize] += 1;
         self.held += 1;
         self.ordinary += usize::from(class == Class::Ordinary);
     }
@@ -313,6 +328,20 @@ mod tests {
                 assert_eq!(next(&mut admission, healthy), [request]);
             }
         }
+    }
+
+    /// The device answers in part what its owner no longer waits for: nothing is asked for the rest of it.
+    #[test]
+    fn a_handle_that_is_forgotten_asks_for_nothing_more() {
+        let mut admission = Admission::new(Limits::CORE);
+        let gone = admission.open(1);
+        assert_eq!(ask(&mut admission, gone, Class::Ordinary, 0, 1), [0]);
+        admission.close(gone);
+        assert!(!admission.is_given_up(gone) && admission.owed(1) == 1, "its request is under way");
+        admission.answered(gone, Class::Ordinary);
+        assert!(admission.is_given_up(gone) && admission.owed(1) == 0);
+        let other = admission.open(2);
+        assert!(admission.is_given_up(gone) && !admission.is_given_up(other), "though it has its place");
     }
 
     #[test]

@@ -54,6 +54,11 @@ pub trait Backend {
     fn turn(&self, wait: Wait);
     fn unparker(&self) -> Arc<dyn Unpark>;
     fn open_disk(&self, path: &str, mode: OpenMode) -> Result<Rc<dyn DiskBackend>, OpenError>;
+    /// How many requests the device of this identity has from this executor and has not answered, whoever asked for them and
+    /// whether or not somebody still waits.
+    fn owed(&self, _identity: u64) -> usize {
+        0
+    }
     /// Looks who uses the disk at `path`; the answer comes when that is known, an error says why it cannot be.
     fn find_users(&self, _path: &str) -> Receiver<Result<Users, String>> {
         unknown()
@@ -200,6 +205,11 @@ impl Rt {
     }
     pub fn open_disk(&self, path: &str, mode: OpenMode) -> Result<Disk, OpenError> {
         self.0.backend.open_disk(path, mode).map(|disk| Disk::new(disk, self.watch()))
+    }
+    /// How many requests the device of this identity ([`crate::Geometry`]) has from this executor and has not answered, those
+    /// included that were given up and those of handles that are gone.
+    pub fn owed(&self, identity: u64) -> usize {
+        self.0.backend.owed(identity)
     }
     /// Who uses the disk at `path` beside this process, whatever name they have for it. An error says why that cannot be told.
     pub async fn find_users(&self, path: &str) -> Result<Users, String> {

@@ -79,6 +79,10 @@ impl Backend for WorldBackend {
         Ok(Rc::new(WorldDisk { world: self.0.clone(), index, handle }))
     }
 
+    fn owed(&self, identity: u64) -> usize {
+        self.0.admission.borrow().owed(identity)
+    }
+
     /// Only this process is there, and it has one name for each disk.
     fn find_users(&self, _: &str) -> Receiver<Result<Users, String>> {
         answer(Users::default())

@@ -188,6 +188,60 @@ fn failures_of_an_import_are_recorded() {
     }
 }
 
+/// Goal: a disk that answers what it is asked and takes no writes keeps no pool from being imported that can lose it.
+#[test]
+fn an_import_waits_for_no_disk_that_takes_no_writes() {
+    for (kind, is_missing) in
+        [(OpKind::Write, false), (OpKind::Flush, false), (OpKind::Write, true), (OpKind::Flush, true)]
+    {
+        on_disks((3, 3), 7, move |bench| async move {
+            bench.create(Layout::Mirror3).await;
+            let volume = bench.volume(SyncPolicy::Always).await;
+            for nth in 0..20 {
+                volume.write(nth * BLOCK as u64, vec![bench.block(nth)], true).await.expect("written");
+            }
+            bench.engine.pool_export("tank").await.expect("exported");
+            // Then the label says something new, and is written.
+            bench.world.set_gone(2, is_missing);
+            bench.world.add_rule(Rule::new(1, Action::Hang).on(kind));
+            assert_eq!(bench.import().await.expect("one copy is whole").state, PoolState::Degraded);
+            let volume = bench.opened().await;
+            for nth in 0..20 {
+                bench.check(&volume, nth * BLOCK as u64, nth).await;
+            }
+            bench.world.take_rules();
+            bench.world.release(1);
+        });
+    }
+}
+
+/// Goal: a disk that may still carry out writes from before is not taken back, also when its pool was exported and imported meanwhile.
+#[test]
+fn a_disk_that_owes_answers_stays_out() {
+    on_disks((2, 2), 9, |bench| async move {
+        bench.create(Layout::Mirror).await;
+        let volume = bench.volume(SyncPolicy::Always).await;
+        volume.write(0, vec![bench.block(1)], true).await.expect("written");
+        bench.world.add_rule(Rule::new(1, Action::Hang).on(OpKind::Write));
+        volume.write(0, vec![bench.block(2)], true).await.expect("the disk that hangs is taken out");
+        drop(volume);
+        bench.world.take_rules();
+        for is_imported in [false, true] {
+            if is_imported {
+                bench.engine.pool_export("tank").await.expect("exported");
+                bench.import().await.expect("imported");
+            }
+            let owes =
+                bench.engine.disk_online("tank", "1", Some("sim1")).await.expect_err("it owes answers");
+            assert!(owes.message.contains("still with the disk"), "{owes}");
+        }
+        bench.world.release(1);
+        bench.rt.sleep(Duration::from_secs(1)).await;
+        bench.engine.disk_online("tank", "1", Some("sim1")).await.expect("it has answered");
+        bench.check(&bench.opened().await, 0, 2).await;
+    });
+}
+
 /// Goal: a disk that has become shorter is one that failed, at the import and while the pool runs; it comes back whole.
 #[test]
 fn a_disk_that_has_shrunk_is_one_that_failed() {

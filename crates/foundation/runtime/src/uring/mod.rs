@@ -134,6 +134,9 @@ impl Backend for UringBackend {
     fn open_disk(&self, path: &str, mode: OpenMode) -> Result<Rc<dyn DiskBackend>, OpenError> {
         Ok(Rc::new(disk::UringDisk::open(self.ring.clone(), path, mode)?))
     }
+    fn owed(&self, identity: u64) -> usize {
+        self.ring.owed(identity)
+    }
     fn find_users(&self, path: &str) -> mpsc::Receiver<Result<Users, String>> {
         on_a_thread(path, usage::find)
     }

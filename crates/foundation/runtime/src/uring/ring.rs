@@ -228,6 +228,11 @@ impl Ring {
         self.io.borrow().admission.is_idle()
     }
 
+    /// Requests that the disk of this identity has not answered.
+    pub(super) fn owed(&self, identity: u64) -> usize {
+        self.io.borrow().admission.owed(identity)
+    }
+
     /// A handle to the disk of this identity.
     pub(super) fn open(&self, identity: u64) -> HandleId {
         self.io.borrow_mut().admission.open(identity)
