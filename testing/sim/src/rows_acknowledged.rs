@@ -25,6 +25,8 @@ const NO_ERRORS: Tolerance = Tolerance { errors: false, no_space: true };
 const IMAGES: u64 = 120;
 /// Power losses after one failure of a disk.
 const CRASHES: u64 = 16;
+/// Pages that rot and cannot be written again.
+const ROTTEN_MAX: usize = 200;
 /// Looks at whether it has failed.
 const LOOKS: usize = 2_000;
 /// What a power loss left, and what clients knew then.
@@ -105,7 +107,10 @@ pub fn repair_fails(setup: &Setup) -> Result<Shown, Failure> {
         scene.clients.run(own.operations).await?;
         scene.engine.checkpoint(POOL).await.map_err(failed("a checkpoint failed"))?;
         let pages = written_pages(&scene.world.image(victim));
-        let rotten: Vec<u64> = pages.into_iter().filter(|page| page * 4096 >= LABELS.end).collect();
+        let mut rotten: Vec<u64> = pages.into_iter().filter(|page| page * 4096 >= LABELS.end).collect();
+        while rotten.len() > ROTTEN_MAX {
+            rotten.swap_remove(scene.clients.below(rotten.len() as u64) as usize);
+        }
         for page in &rotten {
             scene.world.rot(victim, page * 4096 + scene.clients.below(4096), &[1]);
         }

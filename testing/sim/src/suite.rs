@@ -128,6 +128,8 @@ fn shaped(bug: Bug, mut setup: Setup) -> Setup {
     match bug {
         // These concern volumes whose clients ask for durability themselves.
         Bug::FuaIgnored => setup.sync = Some(SyncPolicy::Standard),
+        // Whatever another one has flushed covers it.
+        Bug::HolesTakenForDurable => (setup.clients, setup.shards, setup.operations) = (1, 1, 400),
         Bug::ResizeNotLogged | Bug::CatalogBeforeTree => setup.management = true,
         Bug::SkipLogFlush | Bug::SkipDataFlush | Bug::AckBeforeFlush | Bug::ReplaySkipsLastFrame => {
             setup.sync = Some(SyncPolicy::Always);

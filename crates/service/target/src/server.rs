@@ -34,8 +34,9 @@ use std::time::Duration;
 
 /// Time from connection to agreement, TLS included.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
-/// Time to ask about one export of a list: five questions and answers over a network of 20 ms.
-pub const PER_EXPORT: Duration = Duration::from_millis(100);
+/// Time to ask about one export of a list: five questions and answers over a network of 20 ms, and what holds the last part of a question
+/// back in the client's kernel (libnbd sends it with MSG_MORE, which Linux waits 200 ms for).
+pub const PER_EXPORT: Duration = Duration::from_millis(500);
 /// Pause after a failed accept (out of descriptors, say), so that it is not repeated in a loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

@@ -1,4 +1,4 @@
-//! Policies that change under load: of a volume, and of a project on whatever shards its volumes are; and zeros over whole volumes, which empty
+//! Policies that change under load: of a volume, and of a project on whatever shards its volumes are; and zeros over much of a volume, which empty
 //! their leaves. Each acknowledgement is judged by the policy that was in force then.
 
 use super::{Clients, Live, MIB, POOL, SECTOR};
@@ -10,7 +10,7 @@ use forebay_pool::{ProjectChange, ProjectProperties, Setting, SyncPolicy, Volume
 pub(super) const PROJECT: &str = "p";
 const POLICIES: [SyncPolicy; 4] =
     [SyncPolicy::Always, SyncPolicy::Standard, SyncPolicy::Standard, SyncPolicy::Disabled];
-/// The largest volume that is zeroed whole.
+/// As much of a volume is zeroed from its start: more than a leaf.
 const WIPED_BYTES_MAX: u64 = 4 * MIB;
 
 impl Clients {
@@ -65,12 +65,13 @@ impl Clients {
         }
     }
 
-    /// Zeros over all of a volume that is not large, discarded or written. Sometimes they are asked for twice, and only then to be durable: what
+    /// Zeros over all of a volume, or much of it, discarded or written. Sometimes they are asked for twice, and only then to be durable: what
     /// is a hole in memory may not be one on disk yet.
     pub(super) async fn wipe(&self, live: &Live) {
         let size = live.handle.size().min(self.history.borrow().volumes[live.model].size());
+        let size = size.min(WIPED_BYTES_MAX);
         let (to, discard, fua) = ((size / SECTOR as u64) as u32, self.below(2) == 0, self.below(2) == 0);
-        if size > WIPED_BYTES_MAX || !live.reserved.borrow().is_empty() {
+        if !live.reserved.borrow().is_empty() {
             return;
         }
         let first = if fua && self.below(2) == 0 { Some(false) } else { None };
