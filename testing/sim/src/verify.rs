@@ -290,7 +290,10 @@ async fn contents(
     if !possible || (demand.judge.durability && info.size < granted.unwrap_or(0)) {
         return Err(outcome(format!("has {} bytes, was granted {granted:?}", info.size)));
     }
-    if info.block_size != model.block_size || !model.may_have(info.sync, at, demand.judge.durability) {
+    // A forced import may have lost the project that it had its policy from.
+    let is_default = demand.force && info.project.is_none() && info.sync == SyncPolicy::Always;
+    let has_policy = is_default || model.may_have(info.sync, at, demand.judge.durability);
+    if info.block_size != model.block_size || !has_policy {
         return Err(outcome(format!("came back with other properties: {info:?}")));
     }
     let (sectors, block) = ((info.size / SECTOR as u64) as u32, info.block_size / SECTOR as u32);
