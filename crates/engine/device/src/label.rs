@@ -6,7 +6,8 @@
 use crate::layout::{DiskLayout, LABEL_REGION};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::successors;
 
 /// Encoded size in bytes; the region is larger to leave room for pools with more disks.
 pub const LABEL_BYTES: usize = 20 * 1024;
@@ -128,12 +129,12 @@ pub struct DiskEntry {
     pub enclosure: Enclosure,
 }
 
-/// The most slots that one chunk can lack when these disks (each by its enclosure) are out, if no chunk has more than `crowd`
-/// slots in one enclosure.
-pub fn most_lacking(out: impl Iterator<Item = Enclosure>, crowd: usize) -> usize {
+/// The most slots that one chunk can lack when these disks (each by its line and its enclosure) are out, if no chunk has more than
+/// `crowd` slots in one enclosure. See [`Label::line`].
+pub fn most_lacking(out: impl Iterator<Item = (u16, Enclosure)>, crowd: usize) -> usize {
     let mut boxes: BTreeMap<Enclosure, usize> = BTreeMap::new();
-    let mut lacking = 0;
-    for enclosure in out {
+    let (mut lines, mut lacking) = (BTreeSet::new(), 0);
+    for (_, enclosure) in out.filter(|(line, _)| lines.insert(*line)) {
         let there = boxes.entry(enclosure).or_default();
         *there += 1;
         lacking += usize::from(!enclosure.is_named() || *there <= crowd);
@@ -142,6 +143,14 @@ pub fn most_lacking(out: impl Iterator<Item = Enclosure>, crowd: usize) -> usize
 }
 
 impl Label {
+    /// The first of the numbers that a disk has had, of those that may still have slots. No chunk has slots under two of them, so
+    /// that all of them together are one loss.
+    pub fn line(&self, disk: u16) -> u16 {
+        let heir_of = |disk: u16| self.disks.get(usize::from(disk)).and_then(|entry| entry.heir_of);
+        // A circle, which only a forged label has, ends somewhere.
+        successors(Some(disk), |disk| heir_of(*disk)).take(self.disks.len()).last().unwrap_or(disk)
+    }
+
     /// Whether a group has disks; the number of one that has none may be given to another.
     pub fn is_inhabited(&self, group: usize) -> bool {
         self.disks.iter().any(|disk| usize::from(disk.group) == group && disk.status != DiskStatus::Removed)

@@ -162,11 +162,7 @@ fn place(
         refuse(name, message, "Decide which side to keep and import only its disks; nothing was changed")
     };
     if !entry.status.in_service() && !active(Bug::StaleDiskAccepted) {
-        let own_view = disk.label.disks.iter().zip(&label.disks);
-        let contradicts = |(own, newest): (&forebay_device::DiskEntry, &forebay_device::DiskEntry)| {
-            own.status == DiskStatus::Failed && newest.status == DiskStatus::Online
-        };
-        if own_view.clone().any(contradicts) {
+        if has_parted(&disk.label, label) {
             return Err(parted());
         }
         stale.push((index, disk.path));
@@ -178,6 +174,15 @@ fn place(
     }
     disks[index] = Some(disk);
     Ok(())
+}
+
+/// Whether a disk that these no longer have in service went on without one of them that they have.
+pub(crate) fn has_parted(own: &Label, others: &Label) -> bool {
+    let is_out = |entry: &DiskEntry| matches!(entry.status, DiskStatus::Failed | DiskStatus::Offline);
+    own.disks
+        .iter()
+        .zip(&others.disks)
+        .any(|(own, there)| own.id == there.id && is_out(own) && there.status == DiskStatus::Online)
 }
 
 /// Refuses a pool of which more is missing than a chunk can lose that has at most `crowd` slots, by its group, in one enclosure.
@@ -192,7 +197,10 @@ pub(crate) fn check_tolerance(
         let is_member = |(_, disk): &(usize, &DiskEntry)| usize::from(disk.group) == index && disk.counts();
         let members = label.disks.iter().enumerate().filter(is_member);
         let missing: Vec<(usize, &DiskEntry)> = members.filter(|(nth, _)| !is_there[*nth]).collect();
-        let lacking = most_lacking(missing.iter().map(|(_, disk)| disk.enclosure), crowd(index));
+        let lacking = most_lacking(
+            missing.iter().map(|(nth, disk)| (label.line(*nth as u16), disk.enclosure)),
+            crowd(index),
+        );
         if lacking > usize::from(group.redundancy) {
             if import.is_rescue() {
                 return check_newest(name, label, is_there);

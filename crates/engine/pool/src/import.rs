@@ -135,9 +135,14 @@ pub(crate) fn build_array(
     for (index, disk) in disks.into_iter().enumerate().filter(|(index, _)| label.disks[*index].has_slots()) {
         let entry = &label.disks[index];
         let disk = disk.map(|disk| (disk, layout_of(label, entry)));
-        array.add_disk(index as u16, (entry.group, entry.enclosure), healths[index].clone(), disk);
+        array.add_disk(index as u16, place_of(label, index as u16), healths[index].clone(), disk);
     }
     array
+}
+
+pub(crate) fn place_of(label: &Label, disk: u16) -> forebay_raid::Place {
+    let DiskEntry { group, enclosure, .. } = label.disks[usize::from(disk)];
+    forebay_raid::Place { group, line: label.line(disk), enclosure }
 }
 
 pub(crate) fn layout_of(label: &Label, disk: &DiskEntry) -> DiskLayout {

@@ -5,11 +5,12 @@
 //! chunks that changed since are copied ([`forebay_device::DiskEntry::heir_of`]). What is written first is the label of the
 //! disk that joins: until the others know it, it is nobody's.
 
+use crate::assembly::has_parted;
 use crate::candidate::{check_new, open_disk};
 use crate::control::{Control, ControlDisk};
 use crate::create::{check_cache_disk, describe, slots_of};
 use crate::error::{Error, ErrorKind};
-use crate::import::{Probe, lanes, layout_of, open_error, probe};
+use crate::import::{Probe, lanes, layout_of, open_error, place_of, probe};
 use crate::sectors::sector_of;
 use crate::shard::Shard;
 use crate::spec::Severity;
@@ -267,19 +268,14 @@ impl Control {
     /// Opens a disk on every core, as `label` describes it.
     pub async fn attach(&self, label: &Label, index: u16, path: &str) -> Result<(), Error> {
         let entry = label.disks[usize::from(index)];
-        let (layout, lanes) = (layout_of(label, &entry), lanes(label));
+        let (layout, place, lanes) = (layout_of(label, &entry), place_of(label, index), lanes(label));
         let mut attached = Ok(());
         for shard in 0..self.shard_count() {
             let (path, health) = (path.to_string(), self.shared.healths[usize::from(index)].clone());
             let attach = move |shard: Rc<Shard>| async move {
                 let opened = shard.rt.open_disk(&path, OpenMode::ReadWrite);
                 let result = opened.as_ref().map(drop).map_err(|error| open_error(&path, error));
-                shard.array.add_disk(
-                    index,
-                    (entry.group, entry.enclosure),
-                    health,
-                    opened.ok().map(|disk| (disk, layout)),
-                );
+                shard.array.add_disk(index, place, health, opened.ok().map(|disk| (disk, layout)));
                 shard.space.borrow_mut().set_lanes(lanes);
                 result
             };
@@ -494,6 +490,7 @@ impl Control {
             (entry.status, entry.stale_since) = (DiskStatus::Offline, self.generation.get());
             self.shared.healths[index].fail();
         }
+        self.tell_offline(index).await;
         self.record_failure(index as u16).await;
         if self.shared.is_suspended() {
             return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
@@ -569,6 +566,13 @@ impl Control {
                 old.size
             );
             return Err(self.refused(index, message, "Put in another with 'forebay disk replace'"));
+        }
+        if has_parted(&found.label, &self.label.borrow()) {
+            let message =
+                format!("{path} and the pool each went on without the other: their contents have parted");
+            let remedy = "If it has what is wanted, export the pool, and import from this disk without those that went on. \
+                          Otherwise put it in as new with 'forebay disk replace --force'";
+            return Err(self.refused(index, message, remedy));
         }
         let heir_of = (old.status != DiskStatus::Empty).then_some(index as u16);
         let id = Id::from_random(self.rt.random(), self.rt.random());

@@ -15,6 +15,7 @@ use futures_util::future::{Either, join_all, select};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Disks that carry each superblock: enough that no three failures lose it, few enough to write at every checkpoint.
 const SUPERBLOCK_DISKS_MAX: usize = 8;
@@ -34,6 +35,9 @@ pub(crate) fn superblock_disks(label: &Label, mut disks: Vec<usize>) -> Vec<usiz
     disks.truncate(SUPERBLOCK_DISKS_MAX);
     disks
 }
+
+/// What a disk that is taken out of service has for taking note of it.
+const TOLD_MAX: Duration = Duration::from_secs(5);
 
 impl Control {
     /// Writes a superblock to its disks and makes it durable.
@@ -96,6 +100,23 @@ impl Control {
             true => self.suspend_lost(),
             false => self.record_failure(disk).await,
         }
+    }
+
+    /// Tells a disk that is taken out of service, and answers, that it is: found alone, it is not taken for the pool.
+    pub async fn tell_offline(&self, index: usize) {
+        self.begin_relabel().await;
+        let label = {
+            let mut label = self.label.borrow_mut();
+            label.generation += 1;
+            Label { disk: index as u16, ..label.clone() }
+        };
+        let disk = self.disks.borrow()[index].disk.clone();
+        if let Some(disk) = disk {
+            // What it does not take is recorded on the others all the same.
+            let writing = pin!(write_label(&self.rt, &disk, Some(&label)));
+            let _ = select(writing, self.rt.sleep(TOLD_MAX)).await;
+        }
+        self.end_relabel();
     }
 
     /// Records on every disk in service that `disk` is out, so that no import ever takes it for current. Completes when that
@@ -317,7 +338,7 @@ impl Control {
 
     /// Whether some chunk may have lost more slots than it can; or would have, without this disk.
     pub fn is_lost_without(&self, disk: Option<usize>) -> bool {
-        let label = self.label.borrow();
+        let label = &*self.label.borrow();
         let crowd = |group: usize| usize::from(self.shared.crowds[group].load(Ordering::Acquire));
         let out = |group: usize| {
             let disks = label.disks.iter().zip(&self.shared.healths).enumerate();
@@ -325,7 +346,7 @@ impl Control {
                 let out = health.is_failed() || disk == Some(*index);
                 usize::from(entry.group) == group && entry.counts() && out
             };
-            disks.filter(is_out).map(|(_, (entry, _))| entry.enclosure)
+            disks.filter(is_out).map(move |(index, (entry, _))| (label.line(index as u16), entry.enclosure))
         };
         let mut groups = label.groups.iter().enumerate();
         groups.any(|(nth, group)| most_lacking(out(nth), crowd(nth)) > usize::from(group.redundancy))

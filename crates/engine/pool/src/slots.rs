@@ -8,6 +8,7 @@ use forebay_device::{DiskEntry, DiskStatus, Enclosure, GROUPS_MAX, GroupEntry, L
 use forebay_space::{Bits, ChunkEntry, ChunkId, ChunkKind};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::iter::successors;
 
 /// Any kind of data: the class does not change a chunk's shape.
 pub(crate) const DATA: ChunkKind = ChunkKind::Data { class: 0 };
@@ -147,6 +148,12 @@ impl SlotMap {
             .map(|heir| heir as u16)
     }
 
+    /// As [`Label::line`]: a chunk has a slot on one disk of a line.
+    fn line(&self, disk: u16) -> u16 {
+        let heir_of = |disk: u16| self.disks.get(usize::from(disk)).and_then(|known| known.heir_of);
+        successors(Some(disk), |disk| heir_of(*disk)).take(self.disks.len()).last().unwrap_or(disk)
+    }
+
     /// Slots with data, and slots in all, of a chunk of a kind: nodes and the log are mirrored even where data has parity, since
     /// they are written in small pieces and must survive as many losses.
     fn shape(&self, group: u16, kind: ChunkKind) -> (usize, usize) {
@@ -258,8 +265,9 @@ impl SlotMap {
         let mut chosen: Vec<u16> = Vec::with_capacity(width);
         for crowded in [false, true] {
             for disk in &candidates {
+                let is_kin = chosen.iter().any(|other| self.line(*other) == self.line(*disk));
                 let fits = crowded || self.beside(*disk, &chosen) < width - data || width == data;
-                if chosen.len() < width && !chosen.contains(disk) && fits {
+                if chosen.len() < width && !is_kin && fits {
                     chosen.push(*disk);
                 }
             }
@@ -359,7 +367,7 @@ impl SlotMap {
                 && disk.is_open()
                 && disk.used.zeros() > 0
                 && *index != old.disk
-                && !others.contains(index)
+                && !others.iter().any(|other| self.line(*other) == self.line(*index))
                 && only.is_none_or(|only| only == *index)
         };
         let best = (0..self.disks.len() as u16).filter(fits).min_by_key(|index| {

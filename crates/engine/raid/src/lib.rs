@@ -79,10 +79,17 @@ pub type Recorded = Pin<Box<dyn Future<Output = ()>>>;
 /// By group, the most slots that any chunk of it has in one enclosure.
 pub type Crowds = Arc<[AtomicU8; GROUPS_MAX]>;
 
+/// Where a disk belongs: its group, its line ([`forebay_device::Label::line`]) and its enclosure.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub group: u16,
+    pub line: u16,
+    pub enclosure: Enclosure,
+}
+
 /// A disk of the pool, there or not.
 struct Known {
-    group: u16,
-    enclosure: Enclosure,
+    place: Place,
     health: Arc<Health>,
     /// Absent when the disk was not found.
     member: Option<Rc<Member>>,
@@ -151,18 +158,12 @@ impl Array {
     ///
     /// # Panics
     /// When there is one of this index.
-    pub fn add_disk(
-        &self,
-        index: u16,
-        (group, enclosure): (u16, Enclosure),
-        health: Arc<Health>,
-        disk: Option<(Disk, DiskLayout)>,
-    ) {
+    pub fn add_disk(&self, index: u16, place: Place, health: Arc<Health>, disk: Option<(Disk, DiskLayout)>) {
         let member = disk.map(|(disk, layout)| Rc::new(Member::new(disk, layout, health.clone())));
         if let Some(member) = &member {
-            self.hedge.add(group, member.clone());
+            self.hedge.add(place.group, member.clone());
         }
-        let known = Known { group, enclosure, health, member };
+        let known = Known { place, health, member };
         assert!(self.disks[usize::from(index)].set(known).is_ok(), "disk {index} is there already");
     }
 
@@ -211,9 +212,11 @@ impl Array {
         let out = |group: usize| {
             let known = self.disks.iter().filter_map(OnceCell::get);
             let is_out = move |known: &&Known| {
-                usize::from(known.group) == group && known.health.is_failed() && !known.health.is_empty()
+                usize::from(known.place.group) == group
+                    && known.health.is_failed()
+                    && !known.health.is_empty()
             };
-            known.filter(is_out).map(|known| known.enclosure)
+            known.filter(is_out).map(|known| (known.place.line, known.place.enclosure))
         };
         let crowd = |group: usize| usize::from(self.crowds[group].load(Ordering::Acquire));
         let mut groups = (0..GROUPS_MAX).filter_map(|nth| Some((nth, self.groups[nth].get()?)));
@@ -227,7 +230,7 @@ impl Array {
 
     /// How the chunk on `slots` is divided, when it is one with parity.
     fn lines(&self, slots: &[SlotRef]) -> Option<&Lines> {
-        let group = self.known(slots.first()?.disk)?.group;
+        let group = self.known(slots.first()?.disk)?.place.group;
         let lines = self.groups[usize::from(group)].get()?.lines.as_ref()?;
         (slots.len() == lines.code.width()).then_some(lines)
     }

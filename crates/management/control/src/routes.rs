@@ -17,6 +17,7 @@ use crate::{Shared, static_files};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
+use axum::http::header;
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
@@ -262,16 +263,23 @@ async fn while_admitted(
     // What is in memory already is on its way.
     match response.body().size_hint().exact() {
         Some(_) => response,
-        None => response.map(|body| Body::new(WhileAdmitted { body, dismissed })),
+        None => {
+            let is_endless = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == EVENTS);
+            response.map(|body| Body::new(WhileAdmitted { body, dismissed, is_endless }))
+        }
     }
 }
 
 type Dismissed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A body that breaks off, and its connection with it, when whoever gets it is no longer admitted.
+/// What ends at any time, and is whole then.
+const EVENTS: &str = "text/event-stream";
+
+/// A body that breaks off, and its connection with it, when whoever gets it is no longer admitted; one that is endless ends.
 struct WhileAdmitted {
     body: Body,
     dismissed: Dismissed,
+    is_endless: bool,
 }
 
 impl hyper::body::Body for WhileAdmitted {
@@ -283,7 +291,8 @@ impl hyper::body::Body for WhileAdmitted {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
         if this.dismissed.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Some(Err(axum::Error::new(std::io::Error::other("no longer admitted")))));
+            let broken = || Err(axum::Error::new(std::io::Error::other("no longer admitted")));
+            return Poll::Ready((!this.is_endless).then(broken));
         }
         Pin::new(&mut this.body).poll_frame(context)
     }

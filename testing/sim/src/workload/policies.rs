@@ -5,6 +5,8 @@ use super::{Clients, Live, MIB, POOL, SECTOR};
 use crate::harness::Failure;
 use crate::oracle::{Effect, NEVER};
 use forebay_pool::{ProjectChange, ProjectProperties, Setting, SyncPolicy, VolumeChange};
+use futures_util::future::join;
+use std::time::Duration;
 
 /// The project that every other volume is in.
 pub(super) const PROJECT: &str = "p";
@@ -70,18 +72,32 @@ impl Clients {
     pub(super) async fn wipe(&self, live: &Live) {
         let size = live.handle.size().min(self.history.borrow().volumes[live.model].size());
         let size = size.min(WIPED_BYTES_MAX);
-        let (to, discard, fua) = ((size / SECTOR as u64) as u32, self.below(2) == 0, self.below(2) == 0);
+        let (discard, fua) = (self.below(2) == 0, self.below(2) == 0);
         if !live.reserved.borrow().is_empty() {
             return;
         }
-        let first = if fua && self.below(2) == 0 { Some(false) } else { None };
-        for fua in first.into_iter().chain([fua]) {
-            let (number, _) = self.issue(live, Effect::Zero, 0, to);
-            let result = match discard {
-                true => live.handle.discard(0, size, fua).await,
-                false => live.handle.write_zeroes(0, size, fua).await,
-            };
-            self.end(live, number, result, fua, "zeros over a volume");
+        if !fua || self.below(2) == 0 {
+            return self.zero_from_start(live, size, discard, fua).await;
         }
+        self.zero_from_start(live, size, discard, false).await;
+        // A checkpoint forgets the leaves before it is durable.
+        let checkpoint = async {
+            let result = self.engine.checkpoint(POOL).await;
+            self.outcome("a checkpoint", result.map(drop));
+        };
+        let again = async {
+            self.rt.sleep(Duration::from_micros(self.below(400))).await;
+            self.zero_from_start(live, size, discard, true).await;
+        };
+        join(checkpoint, again).await;
+    }
+
+    async fn zero_from_start(&self, live: &Live, size: u64, discard: bool, fua: bool) {
+        let (number, _) = self.issue(live, Effect::Zero, 0, (size / SECTOR as u64) as u32);
+        let result = match discard {
+            true => live.handle.discard(0, size, fua).await,
+            false => live.handle.write_zeroes(0, size, fua).await,
+        };
+        self.end(live, number, result, fua, "zeros over a volume");
     }
 }

@@ -242,6 +242,101 @@ fn a_disk_that_owes_answers_stays_out() {
     });
 }
 
+/// Goal: a disk that comes back and fails again is one loss, under however many numbers.
+#[test]
+fn a_disk_that_fails_again_takes_nobody_along() {
+    for (layout, disks) in [(Layout::Mirror, 2), (Layout::Parity { data: 2, parity: 1 }, 3)] {
+        on_disks((disks, disks), 11, move |bench| async move {
+            bench.create(layout).await;
+            let volume = bench.volume(SyncPolicy::Always).await;
+            for nth in 0..40 {
+                volume.write(nth * BLOCK as u64, vec![bench.block(nth)], true).await.expect("written");
+            }
+            for number in [1, disks, disks + 1] {
+                bench.world.add_rule(Rule::new(1, Action::Fail(DiskErrorKind::NoSpace)).on(OpKind::Write));
+                for nth in 0..40 {
+                    let block = vec![bench.block(100 + nth)];
+                    volume.write(nth * BLOCK as u64, block, true).await.expect("the layout can lose one");
+                }
+                assert_eq!(bench.status().await.state, PoolState::Degraded, "number {number}");
+                bench.world.take_rules();
+                bench
+                    .engine
+                    .disk_online("tank", &number.to_string(), Some("sim1"))
+                    .await
+                    .expect("it is back");
+            }
+            for _ in 0..100 {
+                bench.rt.sleep(Duration::from_secs(1)).await;
+            }
+            assert_eq!(bench.status().await.state, PoolState::Online);
+            // What it has now is all of it.
+            bench.engine.pool_export("tank").await.expect("exported");
+            bench.world.set_gone(0, true);
+            bench.import().await.expect("the layout can lose one");
+            let volume = bench.opened().await;
+            for nth in 0..40 {
+                bench.check(&volume, nth * BLOCK as u64, 100 + nth).await;
+            }
+        });
+    }
+}
+
+/// Goal: a disk that was taken out of service knows it, and is not imported alone with what it had then.
+#[test]
+fn a_disk_taken_offline_is_not_taken_for_the_pool() {
+    on_disks((2, 2), 13, |bench| async move {
+        bench.create(Layout::Mirror).await;
+        let volume = bench.volume(SyncPolicy::Always).await;
+        volume.write(0, vec![bench.block(1)], true).await.expect("written");
+        bench.engine.disk_offline("tank", "1").await.expect("the other is whole");
+        volume.write(0, vec![bench.block(2)], true).await.expect("written");
+        drop(volume);
+        bench.engine.pool_export("tank").await.expect("exported");
+        bench.world.set_gone(0, true);
+        let refused = bench.import().await.expect_err("what is there is old");
+        assert!(refused.message.contains("missing or stale"), "{refused}");
+        bench.world.set_gone(0, false);
+        bench.import().await.expect("the newest is there");
+        bench.check(&bench.opened().await, 0, 2).await;
+        bench.engine.disk_online("tank", "1", Some("sim1")).await.expect("it comes back");
+        bench.rt.sleep(Duration::from_secs(20)).await;
+        assert_eq!(bench.status().await.state, PoolState::Online);
+    });
+}
+
+/// Goal: two halves of a mirror that each went on without the other are never made one, at an import or by taking one back.
+#[test]
+fn halves_that_have_parted_stay_apart() {
+    on_disks((2, 2), 15, |bench| async move {
+        bench.create(Layout::Mirror).await;
+        let volume = bench.volume(SyncPolicy::Always).await;
+        volume.write(0, vec![bench.block(1)], true).await.expect("written");
+        bench.world.add_rule(Rule::new(1, Action::Fail(DiskErrorKind::Io)).on(OpKind::Write));
+        volume.write(0, vec![bench.block(2)], true).await.expect("the other takes it");
+        drop(volume);
+        bench.world.take_rules();
+        bench.engine.pool_export("tank").await.expect("exported");
+        // Nothing on the disk that failed says that it did.
+        bench.world.set_gone(0, true);
+        bench.import().await.expect("one of two");
+        let volume = bench.opened().await;
+        bench.check(&volume, 0, 1).await;
+        volume.write(0, vec![bench.block(3)], true).await.expect("written");
+        drop(volume);
+        bench.world.set_gone(0, false);
+        let refused =
+            bench.engine.disk_online("tank", "0", Some("sim0")).await.expect_err("it has newer data");
+        assert!(refused.message.contains("have parted"), "{refused}");
+        bench.engine.pool_export("tank").await.expect("exported");
+        let refused = bench.import().await.expect_err("both at once");
+        assert!(refused.message.contains("have parted"), "{refused}");
+        bench.world.set_gone(1, true);
+        bench.import().await.expect("the side that is wanted");
+        bench.check(&bench.opened().await, 0, 2).await;
+    });
+}
+
 /// Goal: a disk that has become shorter is one that failed, at the import and while the pool runs; it comes back whole.
 #[test]
 fn a_disk_that_has_shrunk_is_one_that_failed() {

@@ -6,7 +6,7 @@
 
 use forebay_base::{Checksum, MIB, Nanos, Random};
 use forebay_device::{DiskLayout, ErrorCounts, GroupEntry, Health, Member, SlotRef};
-use forebay_raid::{Array, Code, DiskSet, Subset};
+use forebay_raid::{Array, Code, DiskSet, Place, Subset};
 use forebay_runtime::{Buf, OpenMode, Rt};
 use forebay_simulation::{Image, World};
 use std::cell::RefCell;
@@ -70,7 +70,8 @@ impl Rig {
         array.add_group(0, &group);
         for disk in 0..disks {
             let handle = rt.open_disk(&format!("sim{disk}"), OpenMode::ReadWrite).expect("it was added");
-            array.add_disk(disk as u16, Default::default(), Default::default(), Some((handle, layout)));
+            let place = Place { group: 0, line: disk as u16, enclosure: Default::default() };
+            array.add_disk(disk as u16, place, Default::default(), Some((handle, layout)));
         }
         Rig {
             world: world.clone(),
