@@ -7,7 +7,7 @@ use crate::support::{HOST, read, wanted, write};
 use forebay_iscsi::initiator::{Event, Login, LoginError, ScsiRequest, Session, Wanted};
 use forebay_iscsi::wire::task_function;
 use forebay_iscsi::{KEEPALIVE_AFTER, KEEPALIVE_LIMIT, Parameters};
-use forebay_pool::Event as PoolEvent;
+use forebay_pool::{Ceiling, Event as PoolEvent, Rate};
 use forebay_runtime::{Cores, Executor, Rt, Stream};
 use forebay_target::{BYTES_MAX, IscsiServer, LOGIN_MAX, PACE_TIME, Portal, Proof};
 use futures_util::future::{join, join_all};
@@ -21,6 +21,14 @@ type Events = Arc<Mutex<Vec<PoolEvent>>>;
 fn with_server<F: Future<Output = ()> + 'static>(
     test: impl FnOnce(Rt, Rc<IscsiServer>, Events) -> F + 'static,
 ) {
+    with_host(|_| (), |rt, server, events, _| test(rt, server, events));
+}
+
+/// The same for another kind of [`HOST`], and with the disks.
+fn with_host<F: Future<Output = ()> + 'static>(
+    change: impl FnOnce(&mut Host) + 'static,
+    test: impl FnOnce(Rt, Rc<IscsiServer>, Events, Vec<Arc<MemoryDisk>>) -> F + 'static,
+) {
     let executor = Executor::new(0, World::new());
     let rt = executor.rt().clone();
     let cores = Cores::new(vec![rt.remote()]);
@@ -28,15 +36,17 @@ fn with_server<F: Future<Output = ()> + 'static>(
         let disks: Vec<_> = (0..3).map(|n| MemoryDisk::new(n + 1, 0, 1 << 30)).collect();
         let luns = disks.iter().enumerate().map(|(lun, disk)| mapping(lun as u16, disk)).collect();
         let table = Table::default();
-        table.0.lock().unwrap().insert(HOST.into(), Host { proof: Proof::Name, luns, ceiling: None });
+        let mut host = Host { proof: Proof::Name, luns, ceiling: None };
+        change(&mut host);
+        table.0.lock().unwrap().insert(HOST.into(), host);
         let events = Events::default();
         let sink = events.clone();
         let sink = Arc::new(move |event| sink.lock().unwrap().push(event));
         let portals = vec![Portal { listen: "127.0.0.1:1".into(), group: 1 }];
-        let disks = Disks(Arc::new(disks));
-        let server = IscsiServer::start(cores, disks, Arc::new(table), portals, sink).await.unwrap();
+        let volumes = Disks(Arc::new(disks.clone()));
+        let server = IscsiServer::start(cores, volumes, Arc::new(table), portals, sink).await.unwrap();
         let server = Rc::new(server);
-        test(rt, server.clone(), events).await;
+        test(rt, server.clone(), events, disks).await;
         server.stop().await;
     });
 }
@@ -119,7 +129,7 @@ fn a_client_that_does_not_log_in_is_disconnected_in_time() {
 
 const GUESSER: &str = "127.0.0.1:1";
 
-/// Of guesses that come all at once ten are looked at, and from then on one a second. A host that has been in from there comes in at once.
+/// Of guesses that come all at once ten are answered, and from then on one a second. A host that has been in from there comes in at once.
 #[test]
 fn guesses_are_slowed_and_hosts_are_not() {
     with_server(|rt, _, events| async move {
@@ -144,11 +154,11 @@ fn guesses_are_slowed_and_hosts_are_not() {
             }
         };
         let (guesses, ()) = join(join_all((0..30).map(guess)), host).await;
-        let looked_at: Vec<u64> = guesses.into_iter().flatten().collect();
-        let per_second = |second| looked_at.iter().filter(|at| **at == second).count();
-        assert_eq!(per_second(0), 10, "{looked_at:?}");
-        assert!((1..LOGIN_MAX.as_secs()).all(|second| per_second(second) == 1), "{looked_at:?}");
-        assert!(looked_at.len() <= 10 + 15, "the limit of a login's time ends the others");
+        let answered: Vec<u64> = guesses.into_iter().flatten().collect();
+        let per_second = |second| answered.iter().filter(|at| **at == second).count();
+        assert_eq!(per_second(0), 10, "{answered:?}");
+        assert!((1..LOGIN_MAX.as_secs()).all(|second| per_second(second) == 1), "{answered:?}");
+        assert!(answered.len() <= 10 + 15, "the limit of a login's time ends the others");
         let events = events.lock().unwrap();
         assert_eq!(events.iter().filter(|event| event.code == "iscsi.login.slowed").count(), 1);
     });
@@ -207,6 +217,35 @@ fn memory_that_is_kept_without_progress_is_taken_back() {
         assert!((Duration::from_secs(29)..Duration::from_secs(100)).contains(&waited), "{waited:?}");
         assert_eq!(server.sessions().len(), 1, "those that kept it have gone, by whichever limit");
         assert!(!events.lock().unwrap().is_empty());
+    });
+}
+
+/// A disk takes a minute for each write, and the initiator is not asked for the data of all of them. That is no fault of its: it waits, and all are
+/// carried out.
+#[test]
+fn an_initiator_waits_for_a_slow_disk_as_long_as_it_takes() {
+    const WRITES: usize = 40;
+    const LEN: usize = 1 << 20;
+    let ceiling = Ceiling::new(Rate { iops: 0, bytes: LEN as u64 / 64 }, Duration::ZERO);
+    let change = |host: &mut Host| host.ceiling = Some(Arc::new(ceiling));
+    with_host(change, |rt, server, events, _| async move {
+        let mut client = Client::open(&rt, 1).await;
+        assert_eq!(client.call(ScsiRequest::default()).await, 2, "POWER ON");
+        let begun = rt.now();
+        for nth in 0..WRITES {
+            let write = write(rt.arena(), (nth * LEN) as u64, &vec![nth as u8; LEN]);
+            client.session.command(write).unwrap();
+        }
+        let mut answered = 0;
+        while answered < WRITES {
+            match client.event().await.expect("the session goes on") {
+                Event::Completed { status: 0, .. } => answered += 1,
+                Event::Pinged => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(rt.now().since(begun) > (WRITES as u64 - 2) * 64_000_000_000);
+        assert_eq!((server.sessions().len(), events.lock().unwrap().len()), (1, 0));
     });
 }
 
