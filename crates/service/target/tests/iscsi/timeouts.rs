@@ -3,7 +3,7 @@
 
 use crate::house::{Disks, Host, MemoryDisk, Table, mapping};
 use crate::network::World;
-use crate::support::{HOST, read, wanted, write};
+use crate::support::{HOST, chap, credentials, read, wanted, write};
 use forebay_iscsi::initiator::{Event, Login, LoginError, ScsiRequest, Session, Wanted};
 use forebay_iscsi::wire::task_function;
 use forebay_iscsi::{KEEPALIVE_AFTER, KEEPALIVE_LIMIT, Parameters};
@@ -161,6 +161,33 @@ fn guesses_are_slowed_and_hosts_are_not() {
         assert!(answered.len() <= 10 + 15, "the limit of a login's time ends the others");
         let events = events.lock().unwrap();
         assert_eq!(events.iter().filter(|event| event.code == "iscsi.login.slowed").count(), 1);
+    });
+}
+
+/// Guesses at a host's name go on all the while from one address. From others, where it has never been, the host comes in at once.
+#[test]
+fn guesses_at_a_name_do_not_keep_its_host_out() {
+    const SECRET: &str = "the host's secret";
+    let change = |host: &mut Host| host.proof = chap("host", SECRET, None);
+    with_host(change, |rt, _, _, _| async move {
+        let guess = |number: u64| {
+            let rt = rt.clone();
+            async move {
+                rt.sleep(Duration::from_micros(number)).await;
+                Client::log_in(&rt, GUESSER, wanted(HOST)).await.is_err()
+            }
+        };
+        let host = async {
+            for number in 1..5 {
+                rt.sleep(Duration::from_secs(2)).await;
+                let before = rt.now();
+                let own = Wanted { credentials: Some(credentials("host", SECRET)), ..wanted(HOST) };
+                Client::log_in(&rt, &format!("10.0.0.{number}:1"), own).await.unwrap();
+                assert_eq!(rt.now(), before);
+            }
+        };
+        let (guesses, ()) = join(join_all((0..30).map(guess)), host).await;
+        assert!(guesses.into_iter().all(|is_refused| is_refused));
     });
 }
 
