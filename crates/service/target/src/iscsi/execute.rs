@@ -16,8 +16,8 @@ use forebay_base::panics::{Panicked, contain};
 use forebay_pool::{Cancellation, IoError, Severity, Work};
 use forebay_runtime::{Buf, Cores, Rt};
 use forebay_scsi::{
-    Command, CopyUnit, DataIn, DataOut, Designator, Direction, Op, Outcome, Response, Sense, Status, Step,
-    TaskAttribute, Verdict, asc, begin_absent, parse, resume_absent,
+    Attention, Command, CopyUnit, DataIn, DataOut, Designator, Direction, Op, Outcome, Response, Sense,
+    Status, Step, TaskAttribute, Unit, Verdict, asc, begin_absent, parse, resume_absent,
 };
 use futures_channel::oneshot;
 use std::rc::Rc;
@@ -105,12 +105,14 @@ pub async fn execute<V: Volumes>(
         Answer::new(response, needed_len)
     };
     let aborted = || done(Response::status(Status::TaskAborted));
-    let _turn = match live.turn(attribute, cancellation).await {
+    // From here on, whoever aborts it waits for it.
+    let running = presence.run();
+    let turn = match live.turn(attribute, cancellation).await {
         Ok(turn) => turn,
         Err(NoTurn::SetFull) => return done(Response::status(Status::TaskSetFull)),
         Err(NoTurn::Cancelled) => return aborted(),
     };
-    let mut running = Some(presence.run());
+    let mut under_way = Some((running, turn));
     if cancellation.is_cancelled() || presence.is_detached.get() {
         return aborted();
     }
@@ -129,7 +131,7 @@ pub async fn execute<V: Volumes>(
     loop {
         let (op, task) = match step {
             Step::Done(response) => {
-                drop(running);
+                drop(under_way);
                 if let Some((operation, at, bytes)) = asked {
                     let is_ok = response.status == Status::Good;
                     let asked = Asked { operation, at, bytes, since };
@@ -149,9 +151,9 @@ pub async fn execute<V: Volumes>(
         if cancellation.is_cancelled() && !matches!(op, Op::Persist(_)) {
             return aborted();
         }
-        // Whoever waits for others to finish is not waited for, or two that abort each other would wait for ever.
+        // Whoever waits for others to finish is not waited for, by those that it aborts or that wait for its turn, or they would wait for ever.
         if matches!(op, Op::Abort(_)) {
-            running = None;
+            under_way = None;
         }
         let result = perform(rt, seat, (&live, &disk), op, &mut copied, cancellation).await;
         match &result {
@@ -298,7 +300,10 @@ async fn perform_rare<V: Volumes>(
         }
         Op::Persist(state) => disk.store_reservations(state).await?,
         Op::Abort(nexuses) => {
-            live.abort(rt, &seat.cores, |presence| nexuses.contains(&presence.nexus)).await;
+            // It was told with the reservations; a command that is aborted now may have taken it along.
+            let is_preempted = |nexus| nexuses.contains(&nexus);
+            let tell = |unit: &mut Unit| unit.raise_to(Attention::RegistrationsPreempted, is_preempted);
+            live.abort(rt, &seat.cores, |presence| is_preempted(presence.nexus), tell).await;
         }
         Op::Luns => return Ok(numbers(&seat.luns())),
         Op::Resolve(designators) => {

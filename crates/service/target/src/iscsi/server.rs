@@ -170,7 +170,7 @@ impl IscsiServer {
     /// To be called after what [`Access`] answers has changed: sessions of initiators that may not be there any more end, the
     /// others are told with a unit attention when what they see has changed.
     pub fn access_changed(&self) {
-        self.tell_all(Mail::AccessChanged);
+        self.tell_all(|| Mail::AccessChanged);
     }
 
     /// Tells how full the space behind a target is, in thousandths, and from where on its initiators are told.
@@ -178,11 +178,10 @@ impl IscsiServer {
         (self.set_fill)(&self.cores, target, fill_permille, threshold_permille);
     }
 
-    fn tell_all(&self, mail: Mail) {
+    fn tell_all(&self, mail: fn() -> Mail) {
         let id = self.registry.id;
         for core in 0..self.cores.count() {
-            let mail = mail.clone();
-            self.cores.core(core).run(move |rt| rt.local::<PostOffice>().deliver_all(id, &mail));
+            self.cores.core(core).run(move |rt| rt.local::<PostOffice>().deliver_all(id, mail));
         }
     }
 
@@ -192,7 +191,7 @@ impl IscsiServer {
         self.registry.admission.stop();
         let id = self.registry.id;
         self.cores.core(0).run(move |rt| rt.local::<Stoppers>().stop(id));
-        self.tell_all(Mail::End(Farewell::Stopping));
+        self.tell_all(|| Mail::End(Farewell::Stopping));
         if let Some(emptied) = self.registry.admission.emptied() {
             // An error means that the registry is gone, and with it every connection.
             let _ = emptied.await;

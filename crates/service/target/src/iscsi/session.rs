@@ -262,9 +262,12 @@ where
     fn read_mail(&mut self, context: &mut Context) {
         for mail in self.address.mailbox.take(context.waker()) {
             match mail {
-                Mail::Abort(volume) => {
+                Mail::Abort(volume, receipt) => {
                     let client = self.client;
                     self.protocol.call(|protocol| protocol.abort(|lun| client.is_volume(lun, volume)));
+                    // Before anything else is begun here, and before the receipt: none of those commands begins behind it.
+                    self.act();
+                    receipt.give_back(&client.seat.cores, &self.rt);
                 }
                 Mail::AccessChanged => {
                     if self.ending.is_none() && !self.client.access_changed() {
