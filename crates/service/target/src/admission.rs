@@ -10,6 +10,9 @@
 //! - At most [`HALF_OPEN_MAX`] connections are opening. They are the ones that a stranger gets for nothing.
 //! - The address with most connections of that kind loses one. A flood from one address displaces itself.
 //!
+//! A connection that has proven itself and takes the place of an older one is *replacing* until that has left. It is not displaced, and not
+//! counted in its address's share: when all connections of a host come again at once, the share has room for them.
+//!
 //! Settled connections are not displaced: a cut connection is an I/O error for somebody's file system. One whose client stops
 //! in the middle of what it has begun is silent again, see [`crate::local`].
 //!
@@ -79,10 +82,11 @@ struct Holder {
 enum Stage {
     Opening,
     Silent,
+    Replacing,
     Settled,
 }
 
-const STAGES: usize = 3;
+const STAGES: usize = 4;
 const DISPLACEABLE: &[Stage] = &[Stage::Opening, Stage::Silent];
 
 /// Why there is no place.
@@ -131,7 +135,9 @@ impl Admission {
         if taken.stopping {
             return Err(Full::Stopping);
         }
-        let own: usize = taken.tallies.get(&origin).map_or(0, |tally| tally.iter().sum());
+        let counted =
+            |tally: &[usize; STAGES]| tally.iter().sum::<usize>() - tally[Stage::Replacing as usize];
+        let own = taken.tallies.get(&origin).map_or(0, counted);
         if origin.is_some() && own >= self.per_address {
             if !taken.displace(DISPLACEABLE, |from| from == origin) {
                 return Err(Full::Address(self.per_address));
@@ -263,6 +269,11 @@ impl Place {
         stays
     }
 
+    /// It stays, and until [`Place::settle`] it has the part in its address's share of an older one, which leaves.
+    pub fn replace(&self) {
+        self.admission.taken().advance(self.id, Stage::Replacing);
+    }
+
     /// The client has stopped in the middle of something: the connection may be displaced again.
     pub fn unsettle(&mut self) {
         let (displace, displaced) = oneshot::channel();
@@ -356,6 +367,25 @@ mod tests {
         assert!(!is_displaced(&mut silent[1]));
         let _fifth = admission.admit(&peer(1, 5)).expect("one that has stopped makes room");
         assert!(is_displaced(&mut silent[1]) && !is_displaced(&mut fourth));
+    }
+
+    #[test]
+    fn those_that_replace_others_stay_and_do_not_count() {
+        let admission = Admission::new(16);
+        let older: Vec<_> = (0..3).map(|_| settled(&admission, 1)).collect();
+        let mut replacing: Vec<_> = (0..3)
+            .map(|_| {
+                let place = admission.admit(&peer(1, 2)).expect("those that replace others do not count");
+                place.replace();
+                place
+            })
+            .collect();
+        let _silent: Vec<_> = (0..20).map(|port| admission.admit(&peer(1, port)).expect("room")).collect();
+        assert!(!replacing.iter_mut().any(is_displaced));
+        drop(older);
+        assert!(replacing.iter_mut().all(Place::settle));
+        let _fourth = settled(&admission, 1);
+        assert_eq!(admission.admit(&peer(1, 9)).err(), Some(Full::Address(4)));
     }
 
     /// A flood from one address, and then from as many as there are places.

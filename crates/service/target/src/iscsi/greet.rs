@@ -11,6 +11,7 @@
 use super::access::{Access, Proof};
 use super::guesses::{Claim, FREE, Guesses};
 use super::registry::{Listed, Newcomer, Registry};
+use crate::admission::Place;
 use crate::contained::Contained;
 use forebay_base::panics::Panicked;
 use forebay_iscsi::{
@@ -20,6 +21,7 @@ use forebay_iscsi::{
 use forebay_pool::Severity;
 use forebay_runtime::{Cores, NetError, Rt, Stream};
 use forebay_scsi::InitiatorPort;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Received at a time: a login's text is small.
@@ -54,6 +56,8 @@ impl From<NetError> for Parted {
 
 /// What a login needs to know.
 pub struct Door<'a> {
+    /// The newcomer's, which stays from when it has proven itself.
+    pub place: &'a RefCell<Place>,
     pub access: &'a dyn Access,
     pub registry: &'a Arc<Registry>,
     pub cores: &'a Cores,
@@ -109,6 +113,8 @@ pub async fn greet(rt: &Rt, door: Door<'_>, stream: Stream) -> Result<Greeted, P
                     LoginAction::Join { isid, tsih } => {
                         let newcomer = newcomer.as_ref().expect("an initiator that joins was authorized");
                         rt.local::<Guesses>().proven(rt.now(), &newcomer.claim);
+                        // Should it have been displaced just now, that ends it.
+                        door.place.borrow_mut().settle();
                         let joined = join(rt, &door, &stream, &newcomer.request, isid, tsih).await;
                         login.call(|login| {
                             login.joined(joined.as_ref().map(Listed::tsih).map_err(|&status| status))
@@ -245,7 +251,9 @@ async fn join(
     let home = target.as_ref().map_or(0, |target| home_of(&door.access.luns(&initiator, target)));
     let newcomer =
         Newcomer { initiator, port, target, portal_group: door.portal_group, home, peer: stream.peer() };
-    Registry::join(door.registry, rt, door.cores, newcomer).await.ok_or(LoginStatus::OutOfResources)
+    Registry::join(door.registry, rt, door.cores, newcomer, door.place)
+        .await
+        .ok_or(LoginStatus::OutOfResources)
 }
 
 /// The core that owns most of what the initiator sees.

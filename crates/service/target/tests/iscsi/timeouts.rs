@@ -9,9 +9,10 @@ use forebay_iscsi::wire::task_function;
 use forebay_iscsi::{KEEPALIVE_AFTER, KEEPALIVE_LIMIT, Parameters};
 use forebay_pool::{Ceiling, Event as PoolEvent, Rate};
 use forebay_runtime::{Cores, Executor, Rt, Stream};
-use forebay_target::{BYTES_MAX, IscsiServer, LOGIN_MAX, PACE_TIME, Portal, Proof};
+use forebay_target::{BYTES_MAX, HALF_OPEN_MAX, IscsiServer, LOGIN_MAX, PACE_TIME, Portal, Proof};
 use futures_util::future::{join, join_all};
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -189,6 +190,35 @@ fn guesses_at_a_name_do_not_keep_its_host_out() {
         let (guesses, ()) = join(join_all((0..30).map(guess)), host).await;
         assert!(guesses.into_iter().all(|is_refused| is_refused));
     });
+}
+
+/// A host's session comes again while its disk still works for the old one, and others of its address with it. What has proven itself and waits for
+/// the old one to leave is not displaced by them.
+#[test]
+fn a_login_that_waits_for_the_session_that_it_replaces_stays() {
+    with_host(
+        |_| (),
+        |rt, server, _, disks| async move {
+            let mut old = Client::open(&rt, 1).await;
+            assert_eq!(old.call(ScsiRequest::default()).await, 2, "POWER ON");
+            disks[0].slow_read.store(10_000_000_000, Ordering::SeqCst);
+            old.session.command(read(0, 512)).unwrap();
+            old.send().await;
+            rt.sleep(Duration::from_secs(1)).await;
+            let others = async {
+                rt.sleep(Duration::from_secs(1)).await;
+                let mut streams = Vec::new();
+                for _ in 0..2 * HALF_OPEN_MAX {
+                    streams.push(rt.connect("10.0.0.1:1").await.unwrap());
+                    rt.sleep(Duration::from_millis(1)).await;
+                }
+                streams
+            };
+            let (mut again, _others) = join(Client::open(&rt, 1), others).await;
+            assert_eq!(server.sessions().len(), 1);
+            assert_eq!(again.call(ScsiRequest::default()).await, 2, "POWER ON");
+        },
+    );
 }
 
 #[test]
