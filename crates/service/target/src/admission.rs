@@ -50,6 +50,10 @@ impl Origin {
     }
 }
 
+/// Connections for each place, displaced ones included. One that is displaced has its descriptor and its memory until what it has begun is finished,
+/// and on a disk that stands still that may be long.
+const PRESENT_FACTOR: usize = 2;
+
 /// The places of one server.
 pub struct Admission {
     places: usize,
@@ -96,6 +100,8 @@ pub enum Full {
     Address(usize),
     /// So many connections are in use.
     Server(usize),
+    /// So many connections are there, most of which have lost their places and have not ended.
+    Leaving(usize),
     Stopping,
 }
 
@@ -109,6 +115,10 @@ impl fmt::Display for Full {
                 )
             }
             Full::Server(count) => write!(f, "refused: all {count} connections are in use"),
+            Full::Leaving(count) => write!(
+                f,
+                "refused: of {count} connections most have lost their places and wait for the disks to finish"
+            ),
             Full::Stopping => f.write_str("refused: the server stops"),
         }
     }
@@ -134,6 +144,9 @@ impl Admission {
         let mut taken = self.taken();
         if taken.stopping {
             return Err(Full::Stopping);
+        }
+        if taken.present >= PRESENT_FACTOR * self.places {
+            return Err(Full::Leaving(taken.present));
         }
         let counted =
             |tally: &[usize; STAGES]| tally.iter().sum::<usize>() - tally[Stage::Replacing as usize];
@@ -393,25 +406,39 @@ mod tests {
     fn a_flood_displaces_itself() {
         let admission = Admission::new(1024);
         let mut modest = admission.admit(&peer(1, 1)).expect("room");
-        let mut flood: Vec<_> =
-            (0..5000).map(|port| admission.admit(&peer(2, port)).expect("the oldest made room")).collect();
-        assert!(!is_displaced(&mut modest));
-        let stay = |places: &mut [Place]| {
-            places.iter_mut().map(|place| usize::from(!is_displaced(place))).sum::<usize>()
+        // Those that stay of as many as are let in; what is displaced ends at once.
+        let flood = |admit: &dyn Fn(usize) -> Place| {
+            let mut stay: Vec<Place> = Vec::new();
+            for number in 0..5000 {
+                stay.push(admit(number));
+                stay.retain_mut(|place| !is_displaced(place));
+            }
+            stay
         };
-        assert_eq!(stay(&mut flood), HALF_OPEN_MAX - 1);
+        let one = |port| admission.admit(&peer(2, port)).expect("the oldest made room");
+        let stay = flood(&one);
+        assert!(!is_displaced(&mut modest));
+        assert_eq!(stay.len(), HALF_OPEN_MAX - 1);
         assert!(modest.settle());
-        drop(flood);
-        let mut flood: Vec<_> = (0..5000)
-            .map(|number| {
-                let place = admission.admit(&peer(2 + number, 1)).expect("the oldest made room");
-                place.agree();
-                place
-            })
-            .collect();
-        assert_eq!(stay(&mut flood), 1023);
+        drop(stay);
+        let many = |number| {
+            let place = admission.admit(&peer(2 + number, 1)).expect("the oldest made room");
+            place.agree();
+            place
+        };
+        let stay = flood(&many);
+        assert_eq!(stay.len(), 1023);
         let mut late = admission.admit(&peer(1, 2)).expect("a silent one makes room");
         assert!(late.settle() && !is_displaced(&mut modest));
+    }
+
+    #[test]
+    fn those_that_have_been_displaced_and_do_not_end_are_bounded() {
+        let admission = Admission::new(8);
+        let mut present: Vec<_> = (0..16).map(|n| admission.admit(&peer(n, 1)).expect("room")).collect();
+        assert_eq!(admission.admit(&peer(20, 1)).err(), Some(Full::Leaving(16)));
+        present.remove(0);
+        assert!(admission.admit(&peer(20, 1)).is_ok());
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! sees, and for copies on units of other cores, too, where it reads and writes by message.
 //!
 //! A command waits for its turn in the unit's task set, for its host's ceiling and for its volume's. As long as it waits it can be cancelled at
-//! once; an operation that the volume has begun is carried through. So an aborted write has changed nothing, or is there whole.
+//! once; an operation that the volume has begun is carried through. So an aborted write has changed nothing, or is there whole. A command of several
+//! operations (WRITE SAME, UNMAP, ORWRITE, copies) ends between two of them, and what those before have written stays.
 
 use super::access::{Access, Disk, Mapping, Volumes};
 use super::mail::Who;
@@ -91,14 +92,23 @@ pub async fn execute<V: Volumes>(
     cancellation: &Cancellation,
 ) -> Answer {
     let since = rt.now();
-    live.refresh();
-    let command = match contain(|| parse(&cdb)) {
-        Ok(Ok(command)) => command,
-        Ok(Err(sense)) => return Answer::new(live.unit.borrow_mut().refuse(presence.nexus, sense), 0),
-        Err(panicked) => return Answer::of_panic(panicked),
+    // What a panic leaves of the unit is not used again: it is opened anew, with the reservations that are stored.
+    let broken = |panicked| {
+        rt.local::<Units<V::Disk>>().forget(&live);
+        Answer::of_panic(panicked)
     };
-    let block_bytes = live.unit.borrow().block_bytes();
-    let needed_out = command.data_out_len(block_bytes);
+    let understand = || {
+        live.refresh();
+        let mut unit = live.unit.borrow_mut();
+        let command = parse(&cdb).map_err(|sense| unit.refuse(presence.nexus, sense))?;
+        let block_bytes = unit.block_bytes();
+        Ok((command.data_out_len(block_bytes), command, block_bytes))
+    };
+    let (needed_out, command, block_bytes) = match contain(understand) {
+        Ok(Ok(understood)) => understood,
+        Ok(Err(refusal)) => return Answer::new(refusal, 0),
+        Err(panicked) => return broken(panicked),
+    };
     let done = |response: Response| {
         let needed_len =
             if command.direction() == Direction::In { response.data_in.len() as u64 } else { needed_out };
@@ -117,11 +127,6 @@ pub async fn execute<V: Volumes>(
         return aborted();
     }
     note_alignment(rt, seat, &live, &presence, &command, block_bytes);
-    // What a panic leaves of the unit is not used again: it is opened anew, with the reservations that are stored.
-    let broken = |panicked| {
-        rt.local::<Units<V::Disk>>().forget(&live);
-        Answer::of_panic(panicked)
-    };
     let disk = live.disk.cancellable(cancellation);
     let (mut copied, mut asked) = (Vec::new(), None);
     let mut step = match contain(|| live.unit.borrow_mut().begin(presence.nexus, &command, data)) {
@@ -386,7 +391,9 @@ async fn resolve<V: Volumes>(
         let asked = designator.clone();
         let found = at_unit(rt, seat, mapping, move |_, live, presence| async move {
             let unit = live.unit.borrow();
-            unit.is_designated(&asked).then(|| unit.admit_copy(presence.nexus, &asked))
+            let look = || unit.is_designated(&asked).then(|| unit.admit_copy(presence.nexus, &asked));
+            // Looking changes nothing: a unit that panics over it is not found, and the copy is refused.
+            contain(look).unwrap_or_default()
         });
         if let Some(Some(unit)) = found.await {
             return Some((mapping.clone(), unit));

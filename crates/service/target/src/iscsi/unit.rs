@@ -4,6 +4,9 @@
 //! when the first session opens it, with the reservations that the volume keeps, and stays until the volume is gone:
 //! registrations outlive sessions. A session that uses it has a [`Presence`] there: its nexus, how many of its
 //! commands run, and how to reach it. Sessions of other cores have theirs here, too.
+//!
+//! What an initiator sends is given to a unit within [`contain`](forebay_base::panics::contain). That sessions come and go, and what they are told, is
+//! not: no bytes of an initiator are looked at there, and a panic would be a broken invariant of what all sessions share.
 
 use super::access::{Access, Disk, Mapping, Volumes};
 use super::mail::{Mail, Receipt, Who, post};
