@@ -5,7 +5,7 @@
 //! starts, and what there is is shared out: first to disks and files, then to the API, which mends everything else, and the
 //! rest to NBD and iSCSI alike. A server admits no more clients than its share; see `admission` in `forebay-target`.
 
-use forebay_target::CONNECTIONS_MAX;
+use forebay_target::{ADDRESS_SHARE, CONNECTIONS_MAX};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// For disks, journals and statistics, rings of the cores, and connections on their way out: some three of each disk and each
@@ -41,10 +41,13 @@ impl Descriptors {
     pub fn shortage(&self) -> Option<String> {
         (self.limit < WANTED).then(|| {
             format!(
-                "only {} files may be open, so NBD and iSCSI admit {} clients each instead of {CONNECTIONS_MAX}. \
-                 Raise the limit to {WANTED} before the start: LimitNOFILE= of the service, or ulimit -n",
+                "only {} files may be open, so NBD and iSCSI admit {} clients each, {} of them from one address, instead of \
+                 {CONNECTIONS_MAX} and {}. Raise the limit to {WANTED} before the start: LimitNOFILE= of the service, or \
+                 ulimit -n",
                 self.limit,
-                self.clients()
+                self.clients(),
+                self.clients() / ADDRESS_SHARE,
+                CONNECTIONS_MAX / ADDRESS_SHARE
             )
         })
     }
@@ -67,7 +70,9 @@ mod tests {
         ] {
             let descriptors = Descriptors { limit };
             assert_eq!(descriptors.clients(), clients, "{limit}");
-            assert_eq!(descriptors.shortage().is_none(), limit >= WANTED, "{limit}");
+            let shortage = descriptors.shortage();
+            assert_eq!(shortage.is_none(), limit >= WANTED, "{limit}");
+            assert!(shortage.is_none_or(|text| text.contains(&format!(", {} of them", clients / 4))));
             if limit >= 1024 {
                 assert!(RESERVED + MANAGEMENT + 2 * clients <= limit.max(WANTED));
             }

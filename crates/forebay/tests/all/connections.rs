@@ -112,6 +112,30 @@ fn one_user_does_not_take_all_streams() {
     daemon.stop();
 }
 
+/// Goal: a client that waits for news in many requests leaves connections to others, whatever addresses it has.
+#[test]
+fn one_user_does_not_take_all_connections_by_waiting() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    let [first, second] = ["a", "b"].map(|name| {
+        place.json(&["token", "create", name, "--role", "viewer"])["secret"].as_str().unwrap().to_string()
+    });
+    let path = |seconds: u32| format!("/api/v1/events?after={}&wait_seconds={seconds}", u64::MAX >> 1);
+    let head = format!(
+        "GET {} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {first}\r\n\r\n",
+        path(60),
+        daemon.http
+    );
+    let _waits: Vec<TcpStream> = (0..HELD / 3).map(|_| connect(&daemon, &head)).collect();
+    // They are taken up one after the other.
+    let is_full = (0..30).any(|_| daemon.api(&first).get(&path(1)).status == 429);
+    assert!(is_full);
+    daemon.api(&first).get(&path(1)).problem(429, "busy");
+    assert_eq!(daemon.api(&first).get("/api/v1/events").status, 200, "this does not wait");
+    assert_eq!(daemon.api(&second).get(&path(1)).status, 200);
+    daemon.stop();
+}
+
 /// Goal: what is told after a token was revoked does not reach whoever has it, not even once.
 #[test]
 fn a_revoked_token_is_told_nothing_more() {

@@ -2,14 +2,15 @@
 //!
 //! A listener serves [`CONNECTIONS_MAX`] connections at a time, at most [`CONNECTIONS_PER_ADDRESS_MAX`] of them from one address. A connection that comes when these
 //! are taken is let in, and another ends for it, so that clients that hold connections keep no other client out. The first that makes room is
-//! a stranger's: one on which no request has shown a token or a login yet, whatever it is doing; all that strangers may ask for is quick. Of those it is the one that
-//! came, or was last answered, longest ago. After the strangers come known clients that have no request in progress, the one that has been idle longest. A request of
+//! a stranger's: one on which no request has shown a token or a login yet, whatever it is doing; all that strangers may ask for is quick. Of those it is one of the
+//! address that has most of them, so that an address that comes again and again displaces itself; of these the one that came, or was last answered, longest ago. After the strangers come known clients that have no request in progress, the one that has been idle longest. A request of
 //! a known client in progress, streams included, never makes room; where such requests have all places, the new connection is closed.
 //!
 //! A [`Place`] is held for as long as the connection lasts, also after it has become a WebSocket. Connections on the owner's socket have no address and are known from
 //! the beginning. The age of a connection is its place in the order of events, not a time, so that there are no two of one age.
 
 use crate::attempts::network;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -114,10 +115,17 @@ impl Table {
     /// Ends one of these connections, unless all are in the middle of a known client's request.
     fn make_room(&mut self, among: impl Fn(&Entry) -> bool) -> Option<()> {
         let is_busy = |entry: &Entry| entry.requests > 0 || entry.shared.is_stalled.load(Ordering::Relaxed);
+        let mut strangers: HashMap<Option<IpAddr>, usize> = HashMap::new();
+        for entry in self.entries.values().filter(|entry| !entry.is_known) {
+            *strangers.entry(entry.address).or_default() += 1;
+        }
         let candidates = self.entries.iter().filter(|(_, entry)| among(entry));
         let candidates = candidates.filter(|(_, entry)| !entry.is_known || !is_busy(entry));
-        let oldest = candidates.min_by_key(|(_, entry)| (entry.is_known, entry.since));
-        let number = *oldest?.0;
+        let order = |entry: &Entry| match entry.is_known {
+            true => (true, Reverse(0), entry.since),
+            false => (false, Reverse(strangers[&entry.address]), entry.since),
+        };
+        let number = *candidates.min_by_key(|(_, entry)| order(entry))?.0;
         let entry = self.entries.remove(&number).expect("it was found just now");
         entry.shared.hangup.notify_one();
         Some(())
@@ -268,6 +276,20 @@ mod tests {
         assert_eq!(connections.table().entries.len(), CONNECTIONS_MAX);
         connections.make_room();
         assert!(has_ended(&places[1]));
+    }
+
+    /// Few addresses that come again and again do not displace a client that is about to log in.
+    #[test]
+    fn the_address_with_most_strangers_makes_room() {
+        let connections = Arc::new(Connections::default());
+        let modest = connections.admit(address(9)).unwrap();
+        let mut churn: Vec<Place> = Vec::new();
+        for n in 0..20 * CONNECTIONS_MAX {
+            churn.push(connections.admit(address((n % 4) as u8)).expect("one of those makes room"));
+            churn.retain(|place| !has_ended(place));
+            assert!(!has_ended(&modest), "displaced by number {n}");
+        }
+        assert_eq!(churn.len(), CONNECTIONS_MAX - 1);
     }
 
     #[test]

@@ -132,6 +132,10 @@ pub(crate) struct Shared {
     stopping: watch::Sender<bool>,
     /// For snapshots that are being sent.
     sends: Arc<seats::Seats>,
+    /// For requests that wait for news.
+    waits: Arc<seats::Seats>,
+    /// For reports on their way to clients.
+    downloads: Arc<seats::Seats>,
     /// Told when somebody may no longer be admitted.
     admissions: watch::Sender<()>,
     /// Traces begin and end one at a time: each has all cores or none.
@@ -278,6 +282,8 @@ impl Daemon {
             volume_turn: Mutex::new(()),
             stopping: watch::Sender::new(false),
             sends: handlers::streams::sends(),
+            waits: seats::waits(),
+            downloads: seats::downloads(),
             admissions: watch::Sender::default(),
             trace_turn: Mutex::new(()),
             clients: OnceLock::new(),

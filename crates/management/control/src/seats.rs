@@ -1,9 +1,28 @@
-//! Places for streams: so many in all, and so many for one user, token or the owner, so that none of them takes all.
+//! Places for what lasts: so many in all, and so many for one user, token or the owner, so that none of them takes all.
+//!
+//! A request in progress of a known client keeps its connection, so all that may last has places, and all of these together are fewer than the
+//! [`CONNECTIONS_MAX`](crate::connections::CONNECTIONS_MAX) of a listener: streams of events, of statistics and of snapshots, requests that wait for news, and reports on
+//! their way to a client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Of one kind of stream.
+/// Requests that wait for news (`wait_seconds`) at a time; and of one user, token or the owner.
+const WAITS_MAX: usize = 64;
+const WAITS_EACH_MAX: usize = WAITS_MAX / 2;
+/// Reports on their way to clients, of up to 4 MiB each, which a client that reads slowly keeps in memory.
+const DOWNLOADS_MAX: usize = 16;
+const DOWNLOADS_EACH_MAX: usize = DOWNLOADS_MAX / 2;
+
+pub fn waits() -> Arc<Seats> {
+    Seats::new(WAITS_MAX, WAITS_EACH_MAX)
+}
+
+pub fn downloads() -> Arc<Seats> {
+    Seats::new(DOWNLOADS_MAX, DOWNLOADS_EACH_MAX)
+}
+
+/// Of one kind.
 pub struct Seats {
     most: usize,
     most_each: usize,

@@ -115,6 +115,11 @@ impl Receiver {
         self.segment_max = bytes;
     }
 
+    /// Whether a PDU has begun and is not complete.
+    pub fn is_within_pdu(&self) -> bool {
+        self.have > 0 || !matches!(self.stage, Stage::Header)
+    }
+
     /// Additional headers of the PDU whose header came last.
     pub fn ahs(&self) -> &[u8] {
         &self.header[BHS_LEN..][..usize::from(self.header[4]) * 4]

@@ -10,6 +10,9 @@
 //! - At most [`HALF_OPEN_MAX`] connections are opening. They are the ones that a stranger gets for nothing.
 //! - The address with most connections of that kind loses one. A flood from one address displaces itself.
 //!
+//! A connection that has proven itself and takes the place of an older one is *replacing* until that has left. It is not displaced, and not
+//! counted in its address's share: when all connections of a host come again at once, the share has room for them.
+//!
 //! Settled connections are not displaced: a cut connection is an I/O error for somebody's file system. One whose client stops
 //! in the middle of what it has begun is silent again, see [`crate::local`].
 //!
@@ -47,6 +50,10 @@ impl Origin {
     }
 }
 
+/// Connections for each place, displaced ones included. One that is displaced has its descriptor and its memory until what it has begun is finished,
+/// and on a disk that stands still that may be long.
+const PRESENT_FACTOR: usize = 2;
+
 /// The places of one server.
 pub struct Admission {
     places: usize,
@@ -79,10 +86,11 @@ struct Holder {
 enum Stage {
     Opening,
     Silent,
+    Replacing,
     Settled,
 }
 
-const STAGES: usize = 3;
+const STAGES: usize = 4;
 const DISPLACEABLE: &[Stage] = &[Stage::Opening, Stage::Silent];
 
 /// Why there is no place.
@@ -92,6 +100,8 @@ pub enum Full {
     Address(usize),
     /// So many connections are in use.
     Server(usize),
+    /// So many connections are there, most of which have lost their places and have not ended.
+    Leaving(usize),
     Stopping,
 }
 
@@ -105,6 +115,10 @@ impl fmt::Display for Full {
                 )
             }
             Full::Server(count) => write!(f, "refused: all {count} connections are in use"),
+            Full::Leaving(count) => write!(
+                f,
+                "refused: of {count} connections most have lost their places and wait for the disks to finish"
+            ),
             Full::Stopping => f.write_str("refused: the server stops"),
         }
     }
@@ -131,7 +145,12 @@ impl Admission {
         if taken.stopping {
             return Err(Full::Stopping);
         }
-        let own: usize = taken.tallies.get(&origin).map_or(0, |tally| tally.iter().sum());
+        if taken.present >= PRESENT_FACTOR * self.places {
+            return Err(Full::Leaving(taken.present));
+        }
+        let counted =
+            |tally: &[usize; STAGES]| tally.iter().sum::<usize>() - tally[Stage::Replacing as usize];
+        let own = taken.tallies.get(&origin).map_or(0, counted);
         if origin.is_some() && own >= self.per_address {
             if !taken.displace(DISPLACEABLE, |from| from == origin) {
                 return Err(Full::Address(self.per_address));
@@ -263,6 +282,11 @@ impl Place {
         stays
     }
 
+    /// It stays, and until [`Place::settle`] it has the part in its address's share of an older one, which leaves.
+    pub fn replace(&self) {
+        self.admission.taken().advance(self.id, Stage::Replacing);
+    }
+
     /// The client has stopped in the middle of something: the connection may be displaced again.
     pub fn unsettle(&mut self) {
         let (displace, displaced) = oneshot::channel();
@@ -358,30 +382,63 @@ mod tests {
         assert!(is_displaced(&mut silent[1]) && !is_displaced(&mut fourth));
     }
 
+    #[test]
+    fn those_that_replace_others_stay_and_do_not_count() {
+        let admission = Admission::new(16);
+        let older: Vec<_> = (0..3).map(|_| settled(&admission, 1)).collect();
+        let mut replacing: Vec<_> = (0..3)
+            .map(|_| {
+                let place = admission.admit(&peer(1, 2)).expect("those that replace others do not count");
+                place.replace();
+                place
+            })
+            .collect();
+        let _silent: Vec<_> = (0..20).map(|port| admission.admit(&peer(1, port)).expect("room")).collect();
+        assert!(!replacing.iter_mut().any(is_displaced));
+        drop(older);
+        assert!(replacing.iter_mut().all(Place::settle));
+        let _fourth = settled(&admission, 1);
+        assert_eq!(admission.admit(&peer(1, 9)).err(), Some(Full::Address(4)));
+    }
+
     /// A flood from one address, and then from as many as there are places.
     #[test]
     fn a_flood_displaces_itself() {
         let admission = Admission::new(1024);
         let mut modest = admission.admit(&peer(1, 1)).expect("room");
-        let mut flood: Vec<_> =
-            (0..5000).map(|port| admission.admit(&peer(2, port)).expect("the oldest made room")).collect();
-        assert!(!is_displaced(&mut modest));
-        let stay = |places: &mut [Place]| {
-            places.iter_mut().map(|place| usize::from(!is_displaced(place))).sum::<usize>()
+        // Those that stay of as many as are let in; what is displaced ends at once.
+        let flood = |admit: &dyn Fn(usize) -> Place| {
+            let mut stay: Vec<Place> = Vec::new();
+            for number in 0..5000 {
+                stay.push(admit(number));
+                stay.retain_mut(|place| !is_displaced(place));
+            }
+            stay
         };
-        assert_eq!(stay(&mut flood), HALF_OPEN_MAX - 1);
+        let one = |port| admission.admit(&peer(2, port)).expect("the oldest made room");
+        let stay = flood(&one);
+        assert!(!is_displaced(&mut modest));
+        assert_eq!(stay.len(), HALF_OPEN_MAX - 1);
         assert!(modest.settle());
-        drop(flood);
-        let mut flood: Vec<_> = (0..5000)
-            .map(|number| {
-                let place = admission.admit(&peer(2 + number, 1)).expect("the oldest made room");
-                place.agree();
-                place
-            })
-            .collect();
-        assert_eq!(stay(&mut flood), 1023);
+        drop(stay);
+        let many = |number| {
+            let place = admission.admit(&peer(2 + number, 1)).expect("the oldest made room");
+            place.agree();
+            place
+        };
+        let stay = flood(&many);
+        assert_eq!(stay.len(), 1023);
         let mut late = admission.admit(&peer(1, 2)).expect("a silent one makes room");
         assert!(late.settle() && !is_displaced(&mut modest));
+    }
+
+    #[test]
+    fn those_that_have_been_displaced_and_do_not_end_are_bounded() {
+        let admission = Admission::new(8);
+        let mut present: Vec<_> = (0..16).map(|n| admission.admit(&peer(n, 1)).expect("room")).collect();
+        assert_eq!(admission.admit(&peer(20, 1)).err(), Some(Full::Leaving(16)));
+        present.remove(0);
+        assert!(admission.admit(&peer(20, 1)).is_ok());
     }
 
     #[test]

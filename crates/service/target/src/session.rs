@@ -9,7 +9,7 @@
 //! received until it has been decoded.
 //!
 //! However it ends, requests that run are finished first: a write that the engine has begun is never dropped. When the client is gone without
-//! having asked to disconnect, those that still wait (for a ceiling, say) are cancelled.
+//! having asked to disconnect, or the server stops, those that still wait (for a ceiling, say) are cancelled.
 
 use crate::admission::Place;
 use crate::backing::Device;
@@ -188,7 +188,11 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<'_, F, S> 
         self.member.control.register(context.waker());
         if let Some(why) = self.member.control.stopped() {
             match why {
-                Stop::Server => self.end(Ended::Stopped),
+                Stop::Server => {
+                    self.end(Ended::Stopped);
+                    // What waits for a ceiling is answered now: a stop takes no longer than what the disks are doing.
+                    self.cancellation.cancel();
+                }
                 Stop::Stalled => self.cut(Ended::Stalled),
             }
         }

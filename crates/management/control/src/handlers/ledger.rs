@@ -1,11 +1,12 @@
 //! The ledger of service levels, second by second.
 
-use super::others::until;
+use super::others::{until, waiting};
 use super::pools::imported;
 use crate::Shared;
 use crate::convert::permille;
 use crate::levels::Content;
-use crate::request::{Answered, Ask, ok};
+use crate::request::{Answered, Ask, Principal, ok};
+use axum::Extension;
 use axum::extract::{Path, State};
 use forebay_api::{self as api, Page};
 use forebay_base::Id;
@@ -20,7 +21,13 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Lines of volumes in one answer: some 4 MiB of JSON.
 const LINES_MAX: usize = 5000;
 
-pub async fn list(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
+pub async fn list(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+) -> Answered {
+    let _seat = waiting(&shared, &who, &ask)?;
     let deadline = Instant::now() + ask.wait();
     let pool = imported(&shared, &name).await?;
     loop {

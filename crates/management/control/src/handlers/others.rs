@@ -2,13 +2,14 @@
 
 use crate::events::now_unix_ms;
 use crate::request::{Answered, Ask, Input, Principal, json, ok, plan};
+use crate::seats::Seat;
 use crate::tasks::cannot_cancel;
 use crate::{Shared, blocking};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use forebay_api::{Server, ServerSet, Severity, Task, TokenCreate};
+use forebay_api::{Code, Problem, Server, ServerSet, Severity, Task, TokenCreate};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -64,13 +65,32 @@ pub async fn until<T>(shared: &Shared, happens: impl Future<Output = T>, deadlin
     }
 }
 
+/// A place for a request that may wait; one that asks for what there is needs none.
+pub fn waiting(shared: &Shared, who: &Principal, ask: &Ask) -> Result<Option<Seat>, Problem> {
+    if ask.wait().is_zero() {
+        return Ok(None);
+    }
+    let seat = shared.waits.take(who.unique());
+    seat.map(Some).ok_or_else(|| {
+        Problem::new(Code::Busy, "too many requests wait for news already").remedy(
+            "Wait in one request for each thing, read the stream of events, or ask without `wait_seconds`.",
+        )
+    })
+}
+
 pub async fn task_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     // Newest first, also over pages.
     let key = |task: &Task| format!("{:020} {}", u64::MAX - task.started_unix_ms, task.id);
     ok(&ask.page(shared.tasks.list(), key)?)
 }
 
-pub async fn task_show(State(shared): State<Arc<Shared>>, Path(id): Path<String>, ask: Ask) -> Answered {
+pub async fn task_show(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(id): Path<String>,
+    ask: Ask,
+) -> Answered {
+    let _seat = waiting(&shared, &who, &ask)?;
     let deadline = Instant::now() + ask.wait();
     let mut version = shared.tasks.version();
     loop {
@@ -93,7 +113,12 @@ pub async fn task_cancel(State(shared): State<Arc<Shared>>, Path(id): Path<Strin
     ok(&shared.tasks.cancel(&id)?)
 }
 
-pub async fn event_list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
+pub async fn event_list(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    ask: Ask,
+) -> Answered {
+    let _seat = waiting(&shared, &who, &ask)?;
     let deadline = Instant::now() + ask.wait();
     let mut newest = shared.events.newest();
     loop {

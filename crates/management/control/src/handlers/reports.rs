@@ -5,8 +5,10 @@
 use crate::events::now_unix_ms;
 use crate::reports::{Part, check};
 use crate::request::{Answered, Ask, Input, Principal, made, ok, plan};
+use crate::seats::Seat;
 use crate::{Shared, blocking, rules};
 use axum::Extension;
+use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
@@ -83,8 +85,21 @@ pub struct DownloadAsk {
     format: Option<String>,
 }
 
+/// A report on its way; its place is free when all of it has been sent.
+struct Download {
+    bytes: Vec<u8>,
+    _seat: Seat,
+}
+
+impl AsRef<[u8]> for Download {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 pub async fn download(
     State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
     Path(name): Path<String>,
     Query(ask): Query<DownloadAsk>,
 ) -> Answered {
@@ -99,11 +114,16 @@ pub async fn download(
         }
     };
     let one = find(&shared, &name)?;
+    let seat = shared.downloads.take(who.unique()).ok_or_else(|| {
+        Problem::new(Code::Busy, "too many reports are on their way to clients already")
+            .remedy("Try again when one has arrived.")
+    })?;
     let bytes = blocking(move || shared.reports.read(&one, part)).await?;
+    let body = Bytes::from_owner(Download { bytes, _seat: seat });
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
     ];
-    Ok((headers, bytes).into_response())
+    Ok((headers, body).into_response())
 }

@@ -31,7 +31,7 @@ use crate::login::{Established, Purpose};
 use crate::output::Output;
 use crate::pdu::{AsyncMessage, Bhs, NopIn};
 use crate::receiver::{Receiver, Violation};
-use crate::tasks::{COMMANDS_MAX, Tag, Tasks};
+use crate::tasks::{COMMANDS_MAX, State, Tag, Tasks, Transfer};
 use crate::wire::{Attribute, RejectReason, TAG_NONE, async_event, flag};
 use forebay_base::Nanos;
 use forebay_runtime::{Arena, Buf};
@@ -225,6 +225,20 @@ impl Session {
         let transfers =
             self.tasks.live().map(|(_, task)| &task.transfer).filter(|transfer| transfer.asked > 0);
         transfers.map(|transfer| u64::from(transfer.wanted.saturating_sub(transfer.received))).sum()
+    }
+    /// Bytes of [`Session::memory`] that belong to writes which wait for [`Session::solicit`].
+    pub fn memory_asking(&self) -> u64 {
+        let asking = self.tasks.live().filter(|(_, task)| task.state == State::Asking);
+        asking.map(|(_, task)| task.memory).sum()
+    }
+    /// Whether the initiator has to send the rest of what it has begun: of a PDU, of unsolicited data, of data that were asked for, or a
+    /// request that is missing before others. A write whose data nobody has asked for waits for this side.
+    pub fn awaits_initiator(&self) -> bool {
+        let is_incomplete =
+            |transfer: &Transfer| transfer.unsolicited.is_some() || !transfer.bursts.is_empty();
+        self.receiver.is_within_pdu()
+            || !self.held.is_empty()
+            || self.tasks.live().any(|(_, task)| is_incomplete(&task.transfer))
     }
     /// Commands that have not been answered.
     pub fn commands(&self) -> u32 {

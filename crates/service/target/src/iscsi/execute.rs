@@ -4,7 +4,8 @@
 //! sees, and for copies on units of other cores, too, where it reads and writes by message.
 //!
 //! A command waits for its turn in the unit's task set, for its host's ceiling and for its volume's. As long as it waits it can be cancelled at
-//! once; an operation that the volume has begun is carried through. So an aborted write has changed nothing, or is there whole.
+//! once; an operation that the volume has begun is carried through. So an aborted write has changed nothing, or is there whole. A command of several
+//! operations (WRITE SAME, UNMAP, ORWRITE, copies) ends between two of them, and what those before have written stays.
 
 use super::access::{Access, Disk, Mapping, Volumes};
 use super::mail::Who;
@@ -16,8 +17,8 @@ use forebay_base::panics::{Panicked, contain};
 use forebay_pool::{Cancellation, IoError, Severity, Work};
 use forebay_runtime::{Buf, Cores, Rt};
 use forebay_scsi::{
-    Command, CopyUnit, DataIn, DataOut, Designator, Direction, Op, Outcome, Response, Sense, Status, Step,
-    TaskAttribute, Verdict, asc, begin_absent, parse, resume_absent,
+    Attention, Command, CopyUnit, DataIn, DataOut, Designator, Direction, Op, Outcome, Response, Sense,
+    Status, Step, TaskAttribute, Unit, Verdict, asc, begin_absent, parse, resume_absent,
 };
 use futures_channel::oneshot;
 use std::rc::Rc;
@@ -91,35 +92,41 @@ pub async fn execute<V: Volumes>(
     cancellation: &Cancellation,
 ) -> Answer {
     let since = rt.now();
-    live.refresh();
-    let command = match contain(|| parse(&cdb)) {
-        Ok(Ok(command)) => command,
-        Ok(Err(sense)) => return Answer::new(live.unit.borrow_mut().refuse(presence.nexus, sense), 0),
-        Err(panicked) => return Answer::of_panic(panicked),
+    // What a panic leaves of the unit is not used again: it is opened anew, with the reservations that are stored.
+    let broken = |panicked| {
+        rt.local::<Units<V::Disk>>().forget(&live);
+        Answer::of_panic(panicked)
     };
-    let block_bytes = live.unit.borrow().block_bytes();
-    let needed_out = command.data_out_len(block_bytes);
+    let understand = || {
+        live.refresh();
+        let mut unit = live.unit.borrow_mut();
+        let command = parse(&cdb).map_err(|sense| unit.refuse(presence.nexus, sense))?;
+        let block_bytes = unit.block_bytes();
+        Ok((command.data_out_len(block_bytes), command, block_bytes))
+    };
+    let (needed_out, command, block_bytes) = match contain(understand) {
+        Ok(Ok(understood)) => understood,
+        Ok(Err(refusal)) => return Answer::new(refusal, 0),
+        Err(panicked) => return broken(panicked),
+    };
     let done = |response: Response| {
         let needed_len =
             if command.direction() == Direction::In { response.data_in.len() as u64 } else { needed_out };
         Answer::new(response, needed_len)
     };
     let aborted = || done(Response::status(Status::TaskAborted));
-    let _turn = match live.turn(attribute, cancellation).await {
+    // From here on, whoever aborts it waits for it.
+    let running = presence.run();
+    let turn = match live.turn(attribute, cancellation).await {
         Ok(turn) => turn,
         Err(NoTurn::SetFull) => return done(Response::status(Status::TaskSetFull)),
         Err(NoTurn::Cancelled) => return aborted(),
     };
-    let mut running = Some(presence.run());
+    let mut under_way = Some((running, turn));
     if cancellation.is_cancelled() || presence.is_detached.get() {
         return aborted();
     }
     note_alignment(rt, seat, &live, &presence, &command, block_bytes);
-    // What a panic leaves of the unit is not used again: it is opened anew, with the reservations that are stored.
-    let broken = |panicked| {
-        rt.local::<Units<V::Disk>>().forget(&live);
-        Answer::of_panic(panicked)
-    };
     let disk = live.disk.cancellable(cancellation);
     let (mut copied, mut asked) = (Vec::new(), None);
     let mut step = match contain(|| live.unit.borrow_mut().begin(presence.nexus, &command, data)) {
@@ -129,7 +136,7 @@ pub async fn execute<V: Volumes>(
     loop {
         let (op, task) = match step {
             Step::Done(response) => {
-                drop(running);
+                drop(under_way);
                 if let Some((operation, at, bytes)) = asked {
                     let is_ok = response.status == Status::Good;
                     let asked = Asked { operation, at, bytes, since };
@@ -149,9 +156,9 @@ pub async fn execute<V: Volumes>(
         if cancellation.is_cancelled() && !matches!(op, Op::Persist(_)) {
             return aborted();
         }
-        // Whoever waits for others to finish is not waited for, or two that abort each other would wait for ever.
+        // Whoever waits for others to finish is not waited for, by those that it aborts or that wait for its turn, or they would wait for ever.
         if matches!(op, Op::Abort(_)) {
-            running = None;
+            under_way = None;
         }
         let result = perform(rt, seat, (&live, &disk), op, &mut copied, cancellation).await;
         match &result {
@@ -298,7 +305,10 @@ async fn perform_rare<V: Volumes>(
         }
         Op::Persist(state) => disk.store_reservations(state).await?,
         Op::Abort(nexuses) => {
-            live.abort(rt, &seat.cores, |presence| nexuses.contains(&presence.nexus)).await;
+            // It was told with the reservations; a command that is aborted now may have taken it along.
+            let is_preempted = |nexus| nexuses.contains(&nexus);
+            let tell = |unit: &mut Unit| unit.raise_to(Attention::RegistrationsPreempted, is_preempted);
+            live.abort(rt, &seat.cores, |presence| is_preempted(presence.nexus), tell).await;
         }
         Op::Luns => return Ok(numbers(&seat.luns())),
         Op::Resolve(designators) => {
@@ -381,7 +391,9 @@ async fn resolve<V: Volumes>(
         let asked = designator.clone();
         let found = at_unit(rt, seat, mapping, move |_, live, presence| async move {
             let unit = live.unit.borrow();
-            unit.is_designated(&asked).then(|| unit.admit_copy(presence.nexus, &asked))
+            let look = || unit.is_designated(&asked).then(|| unit.admit_copy(presence.nexus, &asked));
+            // Looking changes nothing: a unit that panics over it is not found, and the copy is refused.
+            contain(look).unwrap_or_default()
         });
         if let Some(Some(unit)) = found.await {
             return Some((mapping.clone(), unit));

@@ -11,6 +11,7 @@
 use super::access::{Access, Proof};
 use super::guesses::{Claim, FREE, Guesses};
 use super::registry::{Listed, Newcomer, Registry};
+use crate::admission::Place;
 use crate::contained::Contained;
 use forebay_base::panics::Panicked;
 use forebay_iscsi::{
@@ -20,6 +21,7 @@ use forebay_iscsi::{
 use forebay_pool::Severity;
 use forebay_runtime::{Cores, NetError, Rt, Stream};
 use forebay_scsi::InitiatorPort;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Received at a time: a login's text is small.
@@ -54,6 +56,8 @@ impl From<NetError> for Parted {
 
 /// What a login needs to know.
 pub struct Door<'a> {
+    /// The newcomer's, which stays from when it has proven itself.
+    pub place: &'a RefCell<Place>,
     pub access: &'a dyn Access,
     pub registry: &'a Arc<Registry>,
     pub cores: &'a Cores,
@@ -80,9 +84,6 @@ pub async fn greet(rt: &Rt, door: Door<'_>, stream: Stream) -> Result<Greeted, P
         loop {
             let mut actions = take_actions(&mut login);
             if actions.is_empty() {
-                if let Some(newcomer) = newcomer.as_ref().filter(|_| listed.is_none()) {
-                    newcomer.wait(rt).await;
-                }
                 login.call(|login| login.handle_input(&mut input));
                 actions = take_actions(&mut login);
             }
@@ -93,25 +94,27 @@ pub async fn greet(rt: &Rt, door: Door<'_>, stream: Stream) -> Result<Greeted, P
             if actions.is_empty() {
                 break;
             }
-            // Before it is sent, and so before anything else can be looked at.
-            if let Some(newcomer) = newcomer.as_ref().filter(|_| actions.iter().any(is_refusal)) {
-                newcomer.count_refusal(rt, &door, &stream.peer());
+            // Once for each login: before it is let in or refused, and before anybody learns which.
+            if let Some(newcomer) = newcomer.as_ref().filter(|_| actions.iter().any(is_verdict)) {
+                newcomer.wait(rt).await;
+                if actions.iter().any(is_refusal) {
+                    newcomer.count_refusal(rt, &door, &stream.peer());
+                }
             }
             for action in actions {
                 match action {
                     LoginAction::Send(parts) => stream.send(parts).await?,
                     LoginAction::Authorize(request) => {
                         let claim = Claim::new(&request.initiator, &stream.peer());
-                        let mut asks = Claimant { request, claim, cause: None };
-                        asks.wait(rt).await;
-                        let (authorization, cause) = decide(rt, door.access, &asks.request);
-                        asks.cause = cause;
-                        newcomer = Some(asks);
+                        let (authorization, cause) = decide(rt, door.access, &request);
+                        newcomer = Some(Claimant { request, claim, cause });
                         login.call(|login| login.authorize(Ok(authorization)));
                     }
                     LoginAction::Join { isid, tsih } => {
                         let newcomer = newcomer.as_ref().expect("an initiator that joins was authorized");
                         rt.local::<Guesses>().proven(rt.now(), &newcomer.claim);
+                        // Should it have been displaced just now, that ends it.
+                        door.place.borrow_mut().settle();
                         let joined = join(rt, &door, &stream, &newcomer.request, isid, tsih).await;
                         login.call(|login| {
                             login.joined(joined.as_ref().map(Listed::tsih).map_err(|&status| status))
@@ -150,6 +153,11 @@ fn is_refusal(action: &LoginAction) -> bool {
     matches!(action, LoginAction::Close(violation) if *violation == UNPROVEN)
 }
 
+/// Whether an initiator has shown who it is, or failed to.
+fn is_verdict(action: &LoginAction) -> bool {
+    is_refusal(action) || matches!(action, LoginAction::Join { .. })
+}
+
 /// An initiator that has said who it is, and has not shown it.
 struct Claimant {
     request: Request,
@@ -159,11 +167,11 @@ struct Claimant {
 }
 
 impl Claimant {
-    /// Waits until what it says next may be looked at. What comes of that is known before anything else can be looked at.
+    /// Waits until it may be answered. A refusal is counted at once then, before anybody else's turn can come.
     async fn wait(&self, rt: &Rt) {
         let guesses = rt.local::<Guesses>();
         loop {
-            let ready = guesses.ready(&self.claim);
+            let ready = guesses.ready(rt.now(), &self.claim);
             if ready <= rt.now() {
                 return;
             }
@@ -175,8 +183,8 @@ impl Claimant {
         if rt.local::<Guesses>().refused(rt.now(), &self.claim) {
             let object = format!("{} at {peer}", self.request.initiator);
             let message = format!(
-                "{FREE} logins of this initiator name or from this address were refused: those that follow are looked at \
-                 one a second. If no host of yours is set up wrongly, names or secrets are being guessed"
+                "{FREE} logins of this initiator name or from this address were refused. From an address with so many, those \
+                 that follow are answered one a second. If no host of yours is set up wrongly, names or secrets are being guessed"
             );
             door.registry.reporter.report(rt, Severity::Warning, "iscsi.login.slowed", &object, message);
         }
@@ -243,7 +251,9 @@ async fn join(
     let home = target.as_ref().map_or(0, |target| home_of(&door.access.luns(&initiator, target)));
     let newcomer =
         Newcomer { initiator, port, target, portal_group: door.portal_group, home, peer: stream.peer() };
-    Registry::join(door.registry, rt, door.cores, newcomer).await.ok_or(LoginStatus::OutOfResources)
+    Registry::join(door.registry, rt, door.cores, newcomer, door.place)
+        .await
+        .ok_or(LoginStatus::OutOfResources)
 }
 
 /// The core that owns most of what the initiator sees.

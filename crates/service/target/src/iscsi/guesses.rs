@@ -1,13 +1,14 @@
 //! Logins that were refused for who they claimed to be, and how long the next ones wait.
 //!
 //! A login that is refused before authentication may be a guess: of a secret, or of a name for which none is asked. Each counts against
-//! its initiator name, known or not, and against its address. [`FREE`] are free; from then on one of that name, and one from that address, is
-//! looked at each [`INTERVAL`], in the order in which they came; the limit of a login's time ends what waits too long. Right answers wait as
-//! wrong ones do, or waiting would tell them apart; once in, they cost nothing.
+//! its initiator name, known or not, and against its address. [`FREE`] from an address are free; from then on one from that address is answered each
+//! [`INTERVAL`], and it waits for those of its name from other such addresses, too. They are answered in the order in which they came; the limit of a
+//! login's time ends what waits too long. Right answers wait as wrong ones do, or waiting would tell them apart; once in, they cost nothing.
 //!
-//! Guessing at a host's name must not keep that host out. So a name that has logged in from an address counts apart from then on:
-//! it waits for its own wrong answers only. Such pairs, names and addresses are kept in tables of [`ENTRIES_MAX`]; of those that wait,
-//! the one that waits least makes room.
+//! Guessing at a host's name must not keep that host out. So an address that has had no more than its free ones does not wait for anybody's guesses
+//! at the name: the free ones of any number of addresses do not find a secret of 12 bytes. And a name that has logged in from an address counts apart
+//! from then on: it waits for its own wrong answers only, whatever comes from that address. Such pairs, names and addresses are kept in tables of
+//! [`ENTRIES_MAX`]; of those that wait, the one that waits least makes room.
 //!
 //! Lives on core 0, where all logins are.
 
@@ -55,7 +56,7 @@ struct Debt {
 }
 
 impl Debt {
-    /// When the next may be looked at.
+    /// When the next may be answered.
     fn ready(self) -> Nanos {
         Nanos(self.paid.0.saturating_sub(u64::from(FREE - 1) * INTERVAL.as_nanos() as u64))
     }
@@ -93,16 +94,18 @@ fn charge<K: Clone + Hash + Eq>(table: &mut HashMap<K, Debt>, key: K, now: Nanos
 }
 
 impl Guesses {
-    /// When a login with this claim may be looked at: in the past, for nearly all.
-    pub fn ready(&self, claim: &Claim) -> Nanos {
+    /// When a login with this claim may be answered: in the past, for nearly all.
+    pub fn ready(&self, now: Nanos, claim: &Claim) -> Nanos {
         let tables = self.0.borrow();
-        match tables.proven.get(claim) {
-            Some((debt, _)) => debt.ready(),
-            None => {
-                let debts = [tables.initiators.get(&claim.initiator), tables.addresses.get(&claim.address)];
-                debts.into_iter().flatten().map(|debt| debt.ready()).max().unwrap_or_default()
-            }
+        if let Some((debt, _)) = tables.proven.get(claim) {
+            return debt.ready();
         }
+        let ready = |debt: Option<&Debt>| debt.map(|debt| debt.ready()).unwrap_or_default();
+        let by_address = ready(tables.addresses.get(&claim.address));
+        if by_address <= now {
+            return by_address;
+        }
+        by_address.max(ready(tables.initiators.get(&claim.initiator)))
     }
 
     /// A login with this claim was refused; whether that is the first that makes others wait.
@@ -129,13 +132,13 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Guesses as fast as may be until `end`; how many were looked at.
+    /// Guesses as fast as may be until `end`; how many were answered.
     fn guess(guesses: &Guesses, claim: &Claim, begin: Nanos, end: Nanos) -> u64 {
         let (mut now, mut count) = (begin, 0);
         while now < end {
             guesses.refused(now, claim);
             count += 1;
-            now = now.max(guesses.ready(claim));
+            now = now.max(guesses.ready(now, claim));
         }
         count
     }
@@ -145,20 +148,36 @@ mod tests {
         let guesses = Guesses::default();
         let claim = Claim::new("iqn.a", "10.0.0.1:5000");
         assert_eq!(guess(&guesses, &claim, Nanos(0), Nanos(60 * SECOND)), 9 + 60);
-        // Another port is the same address; another address does not help, nor does another name.
+        // Another port is the same address, and another name does not help. An address that has guessed at another name waits for those at this one.
         let now = Nanos(60 * SECOND - 1);
+        guess(&guesses, &Claim::new("iqn.c", "10.0.0.3:5000"), Nanos(55 * SECOND), now);
         for (initiator, peer, expected) in [
             ("iqn.a", "10.0.0.1:6000", true),
-            ("iqn.a", "10.0.0.2:5000", true),
+            ("iqn.a", "10.0.0.3:5000", true),
             ("iqn.b", "10.0.0.1:5000", true),
             ("iqn.b", "[::ffff:10.0.0.1]:5000", true),
             ("iqn.b", "10.0.0.2:5000", false),
         ] {
-            assert_eq!(guesses.ready(&Claim::new(initiator, peer)) > now, expected, "{initiator} {peer}");
+            let claim = Claim::new(initiator, peer);
+            assert_eq!(guesses.ready(now, &claim) > now, expected, "{initiator} {peer}");
         }
         assert_eq!(Claim::new("iqn.a", "[fe80::1]:1"), Claim::new("iqn.a", "[fe80::2:3]:9"));
         // Time is paid back.
-        assert!(guesses.ready(&claim) <= Nanos(62 * SECOND));
+        assert!(guesses.ready(now, &claim) <= Nanos(62 * SECOND));
+    }
+
+    #[test]
+    fn an_address_without_guesses_does_not_wait_for_those_at_its_name() {
+        let guesses = Guesses::default();
+        let now = Nanos(30 * SECOND);
+        guess(&guesses, &Claim::new("iqn.host", "10.6.6.6:1"), Nanos(0), now);
+        let host = Claim::new("iqn.host", "10.0.0.1:1");
+        assert!(guesses.ready(now, &host) <= now);
+        // It has some free ones of its own: a mistyped secret is no reason yet.
+        (0..FREE - 1).for_each(|_| drop(guesses.refused(now, &host)));
+        assert!(guesses.ready(now, &host) <= now);
+        guesses.refused(now, &host);
+        assert!(guesses.ready(now, &host) > Nanos(now.0 + SECOND), "from here on its name counts, too");
     }
 
     #[test]
@@ -169,7 +188,7 @@ mod tests {
         for stranger in [Claim::new("iqn.host", "10.6.6.6:1"), Claim::new("iqn.x", "10.0.0.1:1")] {
             guess(&guesses, &stranger, Nanos(0), Nanos(30 * SECOND));
         }
-        assert!(guesses.ready(&host) <= Nanos(0));
+        assert!(guesses.ready(Nanos(0), &host) <= Nanos(0));
         // It is slowed by its own.
         assert_eq!(guess(&guesses, &host, Nanos(30 * SECOND), Nanos(40 * SECOND)), 9 + 10);
     }
@@ -180,7 +199,7 @@ mod tests {
         let mut now = Nanos(0);
         let tell = |now: &mut Nanos| {
             let told = (0..20).map(|_| {
-                *now = guesses.ready(&claim).max(*now);
+                *now = guesses.ready(*now, &claim).max(*now);
                 guesses.refused(*now, &claim)
             });
             told.collect::<Vec<bool>>()
@@ -209,6 +228,6 @@ mod tests {
         let sizes = [tables.initiators.len(), tables.addresses.len(), tables.proven.len()];
         assert_eq!(sizes, [ENTRIES_MAX; 3]);
         drop(tables);
-        assert!(guesses.ready(&worst) >= Nanos(30 * SECOND));
+        assert!(guesses.ready(Nanos(0), &worst) >= Nanos(30 * SECOND));
     }
 }

@@ -6,6 +6,7 @@
 use forebay_base::Id;
 use forebay_runtime::{Cores, Rt};
 use forebay_scsi::InitiatorPort;
+use futures_channel::oneshot;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -28,13 +29,39 @@ pub struct Who {
     pub peer: String,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Mail {
     /// Another session had the commands on this volume aborted.
-    Abort(Id),
+    Abort(Id, Receipt),
     /// What the initiator may see has changed.
     AccessChanged,
     End(Farewell),
+}
+
+/// To be returned when mail has been acted on. It is dropped with mail to a session that has gone, which says as much.
+#[derive(Debug)]
+pub struct Receipt {
+    /// The sender's core.
+    core: usize,
+    done: oneshot::Sender<()>,
+}
+
+impl Receipt {
+    /// For the sender, on this core, and what it waits for.
+    pub fn new(rt: &Rt) -> (Receipt, oneshot::Receiver<()>) {
+        let (done, returned) = oneshot::channel();
+        (Receipt { core: rt.core(), done }, returned)
+    }
+
+    /// Returns it behind all that this core has sent to the sender's.
+    pub fn give_back(self, cores: &Cores, rt: &Rt) {
+        let Receipt { core, done } = self;
+        let tell = move |_: &Rt| {
+            // Whoever waited may have gone with its core.
+            let _ = done.send(());
+        };
+        if core == rt.core() { tell(rt) } else { cores.core(core).run(tell) }
+    }
 }
 
 /// Why a session is ended from outside.
@@ -67,12 +94,13 @@ impl Mailbox {
     }
 
     fn put(&self, mail: Mail) {
-        // As many as there are volumes and ways to end: what is said twice is said once.
+        // What is said twice is said once; each that aborts waits for its receipt, so there are no more of those than commands.
         let mut waiting = self.mail.borrow_mut();
-        let is_same = |known: &Mail| match (known, &mail) {
-            (Mail::Abort(a), Mail::Abort(b)) => a == b,
-            (Mail::AccessChanged, Mail::AccessChanged) | (Mail::End(_), Mail::End(_)) => true,
-            _ => false,
+        let is_same = |known: &Mail| {
+            matches!(
+                (known, &mail),
+                (Mail::AccessChanged, Mail::AccessChanged) | (Mail::End(_), Mail::End(_))
+            )
         };
         if !waiting.iter().any(is_same) {
             waiting.push(mail);
@@ -109,9 +137,9 @@ impl PostOffice {
     }
 
     /// To all sessions of a server on this core.
-    pub fn deliver_all(&self, server: u64, mail: &Mail) {
+    pub fn deliver_all(&self, server: u64, mail: impl Fn() -> Mail) {
         for mailbox in self.0.borrow().values().filter(|mailbox| mailbox.server == server) {
-            mailbox.put(mail.clone());
+            mailbox.put(mail());
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A list behind a lock that is taken when an initiator comes and goes, never per command.
 
 use super::mail::{Farewell, Mail, Who, post};
-use crate::admission::{Admission, CONNECTIONS_MAX};
+use crate::admission::{Admission, CONNECTIONS_MAX, Origin, Place};
 use crate::event::Reporter;
 use crate::server::next_id;
 use crate::session::Counters;
@@ -11,6 +11,7 @@ use forebay_base::WallTime;
 use forebay_runtime::{Cores, Rt};
 use forebay_scsi::InitiatorPort;
 use futures_channel::oneshot;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -119,9 +120,15 @@ impl Registry {
         self.guests().sessions.values().any(|entry| entry.tsih == tsih && entry.who.port == *port)
     }
 
-    /// Lists a session. One with the same initiator port and target port is ended first (RFC 7143, 6.3.5). `None`
+    /// Lists a session, which has a place. One with the same initiator port and target port is ended first (RFC 7143, 6.3.5). `None`
     /// when there are no numbers left.
-    pub async fn join(self: &Arc<Self>, rt: &Rt, cores: &Cores, newcomer: Newcomer) -> Option<Listed> {
+    pub async fn join(
+        self: &Arc<Self>,
+        rt: &Rt,
+        cores: &Cores,
+        newcomer: Newcomer,
+        place: &RefCell<Place>,
+    ) -> Option<Listed> {
         let Newcomer { initiator, port, target, portal_group, home, peer } = newcomer;
         let is_discovery = target.is_none();
         let who = Arc::new(Who {
@@ -135,7 +142,7 @@ impl Registry {
             peer,
         });
         loop {
-            let (older, left) = {
+            let (older, left, is_first) = {
                 let mut guests = self.guests();
                 let same = guests.sessions.values_mut().find(|entry| {
                     !entry.is_discovery
@@ -149,9 +156,14 @@ impl Registry {
                 };
                 entry.farewell.get_or_insert(Farewell::Replaced);
                 let (told, left) = oneshot::channel();
+                let is_first = entry.left.is_empty();
                 entry.left.push(told);
-                (entry.who.clone(), left)
+                (entry.who.clone(), left, is_first)
             };
+            // One for each that leaves, and from the same address, so that no address gets more than its share for long.
+            if is_first && Origin::of(&older.peer) == Origin::of(&who.peer) {
+                place.borrow().replace();
+            }
             post(cores, rt, &older, Mail::End(Farewell::Replaced));
             // An error means that it left just now.
             let _ = left.await;

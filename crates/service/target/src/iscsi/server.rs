@@ -22,6 +22,7 @@ use forebay_pool::{Error, ErrorKind, Severity};
 use forebay_runtime::{Cores, Listener, Rt, Stream};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -170,7 +171,7 @@ impl IscsiServer {
     /// To be called after what [`Access`] answers has changed: sessions of initiators that may not be there any more end, the
     /// others are told with a unit attention when what they see has changed.
     pub fn access_changed(&self) {
-        self.tell_all(Mail::AccessChanged);
+        self.tell_all(|| Mail::AccessChanged);
     }
 
     /// Tells how full the space behind a target is, in thousandths, and from where on its initiators are told.
@@ -178,11 +179,10 @@ impl IscsiServer {
         (self.set_fill)(&self.cores, target, fill_permille, threshold_permille);
     }
 
-    fn tell_all(&self, mail: Mail) {
+    fn tell_all(&self, mail: fn() -> Mail) {
         let id = self.registry.id;
         for core in 0..self.cores.count() {
-            let mail = mail.clone();
-            self.cores.core(core).run(move |rt| rt.local::<PostOffice>().deliver_all(id, &mail));
+            self.cores.core(core).run(move |rt| rt.local::<PostOffice>().deliver_all(id, mail));
         }
     }
 
@@ -192,7 +192,7 @@ impl IscsiServer {
         self.registry.admission.stop();
         let id = self.registry.id;
         self.cores.core(0).run(move |rt| rt.local::<Stoppers>().stop(id));
-        self.tell_all(Mail::End(Farewell::Stopping));
+        self.tell_all(|| Mail::End(Farewell::Stopping));
         if let Some(emptied) = self.registry.admission.emptied() {
             // An error means that the registry is gone, and with it every connection.
             let _ = emptied.await;
@@ -273,11 +273,12 @@ async fn accept<V: Volumes>(rt: &Rt, listener: &Listener, group: u16, house: &Ho
 }
 
 /// Logs one client in and hands it to its core.
-async fn log_in<V: Volumes>(rt: Rt, stream: Stream, group: u16, house: House<V>, mut place: Place) {
-    if let Some(greeted) = greet_in_time(&rt, stream, group, &house, &mut place).await
-        && place.settle()
+async fn log_in<V: Volumes>(rt: Rt, stream: Stream, group: u16, house: House<V>, place: Place) {
+    let place = RefCell::new(place);
+    if let Some(greeted) = greet_in_time(&rt, stream, group, &house, &place).await
+        && place.borrow_mut().settle()
     {
-        hand_over(greeted, house, place);
+        hand_over(greeted, house, place.into_inner());
     }
 }
 
@@ -286,14 +287,14 @@ async fn greet_in_time<V: Volumes>(
     stream: Stream,
     group: u16,
     house: &House<V>,
-    place: &mut Place,
+    place: &RefCell<Place>,
 ) -> Option<Greeted> {
     let peer = stream.peer();
     let stopped = rt.local::<Stoppers>().watch(house.registry.id);
     let (access, registry, cores) = (&*house.access, &house.registry, &house.cores);
-    let door = Door { access, registry, cores, portal_group: group, chap_minimum: house.chap_minimum };
+    let door = Door { place, access, registry, cores, portal_group: group, chap_minimum: house.chap_minimum };
     let greeting = pin!(greet(rt, door, stream));
-    let displaced = poll_fn(|context| place.poll_displaced(context));
+    let displaced = poll_fn(|context| place.borrow_mut().poll_displaced(context));
     let limits = select(select(rt.sleep(LOGIN_MAX), displaced), stopped);
     let outcome = select(greeting, limits).await;
     let seconds = LOGIN_MAX.as_secs();

@@ -4,11 +4,11 @@
 //! to the protocol, start what came of it, receive, send. Commands run concurrently in reusable slots; while one
 //! batch of PDUs is being sent the next one collects.
 //!
-//! **Memory.** Commands that run, and answers that wait for the initiator, hold at most [`BYTES_MAX`] and one command more,
-//! and all sessions of a core share what [`crate::local`] gives them. Commands beyond that wait in their order, and the command window
+//! **Memory.** Commands that run, data that were asked for, and answers that wait for the initiator, hold at most [`BYTES_MAX`] and one command
+//! more; data that came unasked are bounded by the command window. All sessions of a core share what [`crate::local`] gives them. Commands beyond that wait in their order, and the command window
 //! is closed. Input goes on being read: it may say that commands are aborted, or that the initiator is gone, and only input can end the
-//! gathering of a write's data. More data is asked for only while that share lasts ([`Session::solicit`]). An initiator that does not take
-//! its answers is not listened to.
+//! gathering of a write's data. More data is asked for only while that share lasts ([`Session::solicit`]); until then it is not the initiator's turn,
+//! and it may take as long as it takes. An initiator that does not take its answers is not listened to.
 //!
 //! However a session ends, commands that run are finished first: a write that the engine has begun is never dropped. Those that still wait
 //! for a limit or their turn are cancelled: their initiator gets no answers any more. Should the protocol panic, the session ends in the same way.
@@ -17,7 +17,7 @@ use super::access::Volumes;
 use super::mail::{Address, Farewell, Mail};
 use super::route::{Client, Outcome, Work, held, work};
 use crate::contained::Contained;
-use crate::local::{BYTES_RESERVED, Member, Stop};
+use crate::local::{Member, Stop};
 use crate::session::{BYTES_MAX, Counters};
 use crate::slots::Slots;
 use crate::transport::Outbox;
@@ -262,9 +262,12 @@ where
     fn read_mail(&mut self, context: &mut Context) {
         for mail in self.address.mailbox.take(context.waker()) {
             match mail {
-                Mail::Abort(volume) => {
+                Mail::Abort(volume, receipt) => {
                     let client = self.client;
                     self.protocol.call(|protocol| protocol.abort(|lun| client.is_volume(lun, volume)));
+                    // Before anything else is begun here, and before the receipt: none of those commands begins behind it.
+                    self.act();
+                    receipt.give_back(&client.seat.cores, &self.rt);
                 }
                 Mail::AccessChanged => {
                     if self.ending.is_none() && !self.client.access_changed() {
@@ -378,14 +381,14 @@ where
         self.solicit(context);
     }
 
-    /// Lets writes ask for their data, as far as there is memory for them; a small one always may.
+    /// Lets writes ask for their data, as far as there is memory for them. While nothing else of this session moves, one always may: what came
+    /// unasked of those that wait is never given back otherwise, and all sessions could wait for each other.
     fn solicit(&mut self, context: &mut Context) {
         while let Some(&(tag, wanted)) = self.asking.front().filter(|_| self.ending.is_none()) {
-            let taken = self.held_by_gathering + self.running;
-            let is_small = taken == 0 && wanted <= BYTES_RESERVED;
-            let fits = taken == 0 || taken + wanted <= BYTES_MAX;
-            let may_ask = is_small || fits && self.member.has_room(wanted, context.waker());
-            if !may_ask {
+            let waiting = self.protocol.call(|protocol| protocol.memory_asking());
+            let moving = self.held_by_gathering - waiting + self.running;
+            let fits = moving + wanted <= BYTES_MAX;
+            if moving > 0 && !(fits && self.member.has_room(wanted, context.waker())) {
                 return;
             }
             self.asking.pop_front();
@@ -544,9 +547,12 @@ where
     }
 
     fn publish(&mut self) {
-        match self.held_by_gathering {
-            0 => self.member.control.input.end(),
-            _ => self.member.control.input.begin(),
+        // Only while this side listens, and it is the initiator that has to go on. A slow disk is not its fault.
+        let is_listening = self.held_by_gathering > 0 && matches!(self.input, Input::Receiving(_));
+        if is_listening && self.protocol.call(|protocol| protocol.awaits_initiator()) {
+            self.member.control.input.begin();
+        } else {
+            self.member.control.input.end();
         }
         let done = std::mem::take(&mut self.done);
         if done.commands > 0 || done.bytes_read > 0 {

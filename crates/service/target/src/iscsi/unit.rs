@@ -4,13 +4,16 @@
 //! when the first session opens it, with the reservations that the volume keeps, and stays until the volume is gone:
 //! registrations outlive sessions. A session that uses it has a [`Presence`] there: its nexus, how many of its
 //! commands run, and how to reach it. Sessions of other cores have theirs here, too.
+//!
+//! What an initiator sends is given to a unit within [`contain`](forebay_base::panics::contain). That sessions come and go, and what they are told, is
+//! not: no bytes of an initiator are looked at there, and a panic would be a broken invariant of what all sessions share.
 
 use super::access::{Access, Disk, Mapping, Volumes};
-use super::mail::{Mail, Who, post};
+use super::mail::{Mail, Receipt, Who, post};
 use crate::facts::{Protocol, Watched, watched};
 use forebay_base::Id;
 use forebay_pool::{Bounds, Cancellation, Ceiling, IoError, Level};
-use forebay_runtime::{Completer, Rt, completion};
+use forebay_runtime::{Completer, Completion, Rt, completion};
 use forebay_scsi::{
     Admission, Alignment, Attention, Nexus, NexusId, TaskAttribute, TaskSet, Unit, UnitConfig,
 };
@@ -23,9 +26,11 @@ use std::sync::Arc;
 pub struct Presence {
     pub nexus: NexusId,
     pub who: Arc<Who>,
-    /// Commands that the volume works for.
-    running: Cell<u32>,
-    idle: RefCell<Vec<Completer<()>>>,
+    /// Its commands here, by number: those that wait for their turn, and those that the volume works for.
+    running: RefCell<Vec<u64>>,
+    number_next: Cell<u64>,
+    /// Those who wait until all commands below a number have ended.
+    idle: RefCell<Vec<(u64, Completer<()>)>>,
     pub alignment: RefCell<Alignment>,
     pub watched: Rc<Watched>,
     /// What its commands have to pass before they begin.
@@ -35,31 +40,45 @@ pub struct Presence {
 }
 
 /// Counts a command of a presence as running until it is dropped.
-pub struct Running(Rc<Presence>);
+pub struct Running {
+    presence: Rc<Presence>,
+    number: u64,
+}
 
 impl Presence {
     pub fn run(self: &Rc<Self>) -> Running {
-        self.running.set(self.running.get() + 1);
-        Running(self.clone())
+        let number = self.number_next.get();
+        self.number_next.set(number + 1);
+        self.running.borrow_mut().push(number);
+        Running { presence: self.clone(), number }
     }
 
-    /// Waits until none of its commands runs.
-    async fn idle(&self) {
-        if self.running.get() > 0 {
+    fn runs_below(&self, number: u64) -> bool {
+        self.running.borrow().iter().any(|&running| running < number)
+    }
+
+    /// Until none of the commands that run now does; `None` when there are none. An initiator that goes on sending is not waited for.
+    fn idle(&self) -> Option<Completion<()>> {
+        let next = self.number_next.get();
+        self.runs_below(next).then(|| {
             let (done, idle) = completion();
-            self.idle.borrow_mut().push(done);
-            idle.await;
-        }
+            self.idle.borrow_mut().push((next, done));
+            idle
+        })
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let left = self.0.running.get() - 1;
-        self.0.running.set(left);
-        if left == 0 {
-            self.0.idle.take().into_iter().for_each(|done| done.complete(()));
+        let Running { presence, number } = self;
+        presence.running.borrow_mut().retain(|running| running != number);
+        if presence.idle.borrow().is_empty() {
+            return;
         }
+        let (waiting, idle): (Vec<_>, Vec<_>) =
+            presence.idle.take().into_iter().partition(|(next, _)| presence.runs_below(*next));
+        presence.idle.replace(waiting);
+        idle.into_iter().for_each(|(_, done)| done.complete(()));
     }
 }
 
@@ -159,7 +178,8 @@ impl<D: Disk> Live<D> {
         let presence = Rc::new(Presence {
             nexus,
             who: who.clone(),
-            running: Cell::new(0),
+            running: RefCell::default(),
+            number_next: Cell::new(0),
             idle: RefCell::default(),
             alignment: RefCell::default(),
             watched: watched(rt, Protocol::Iscsi, &who.initiator, self.id),
@@ -199,29 +219,47 @@ impl<D: Disk> Live<D> {
         }
     }
 
-    /// Aborts the commands of the sessions that `which` names, and waits until what the volume does for them is done.
-    pub async fn abort(&self, rt: &Rt, cores: &forebay_runtime::Cores, which: impl Fn(&Presence) -> bool) {
+    /// Aborts the commands of the sessions that `which` names, tells them with `tell`, and waits until what the volume does for them is done.
+    ///
+    /// Sessions cancel their commands and then return a receipt, behind all that they have sent here. So when all receipts have come, none of
+    /// these commands begins any more: a unit attention that is raised now is told with a command that the initiator gets an answer to. What
+    /// comes later finds the attention, and is not waited for.
+    pub async fn abort(
+        &self,
+        rt: &Rt,
+        cores: &forebay_runtime::Cores,
+        which: impl Fn(&Presence) -> bool,
+        tell: impl FnOnce(&mut Unit),
+    ) {
         let all = self.presences.borrow().clone();
         let concerned: Vec<_> = all.into_iter().filter(|presence| which(presence)).collect();
+        let mut receipts = Vec::with_capacity(concerned.len());
         for presence in &concerned {
-            post(cores, rt, &presence.who, Mail::Abort(self.id));
+            let (receipt, returned) = Receipt::new(rt);
+            post(cores, rt, &presence.who, Mail::Abort(self.id, receipt));
+            receipts.push(returned);
         }
-        for presence in concerned {
-            presence.idle().await;
+        for returned in receipts {
+            // An error means that the session has gone, and its commands before it.
+            let _ = returned.await;
+        }
+        tell(&mut self.unit.borrow_mut());
+        let idle: Vec<_> = concerned.iter().filter_map(|presence| presence.idle()).collect();
+        for idle in idle {
+            idle.await;
         }
     }
 
     /// LOGICAL UNIT RESET, asked for by `session`, which looks after its own commands.
     pub async fn reset(&self, rt: &Rt, cores: &forebay_runtime::Cores, session: u64) {
-        self.abort(rt, cores, |presence| presence.who.session != session).await;
-        self.unit.borrow_mut().reset();
+        self.abort(rt, cores, |presence| presence.who.session != session, Unit::reset).await;
     }
 
     /// CLEAR TASK SET, asked for by `session`.
     pub async fn clear(&self, rt: &Rt, cores: &forebay_runtime::Cores, session: u64) {
         let own = self.presence(session).map(|presence| presence.nexus);
-        self.unit.borrow_mut().raise_to(Attention::CommandsCleared, |nexus| Some(nexus) != own);
-        self.abort(rt, cores, |presence| presence.who.session != session).await;
+        let tell = |unit: &mut Unit| unit.raise_to(Attention::CommandsCleared, |nexus| Some(nexus) != own);
+        self.abort(rt, cores, |presence| presence.who.session != session, tell).await;
     }
 }
 

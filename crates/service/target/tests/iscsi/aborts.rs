@@ -189,3 +189,35 @@ fn commands_of_an_initiator_that_has_gone_are_dropped() {
         held.served.stop();
     }
 }
+
+/// Another initiator clears the task set while commands are on their way between the session's core and the unit's. Whether they are answered or not,
+/// the initiator is told: the attention does not go with a command that is not answered.
+#[test]
+fn what_a_clear_tells_is_heard_also_between_cores() {
+    let served = Served::new();
+    let host = Host { proof: Proof::Name, luns: vec![mapping(9, &served.disks[1])], ceiling: None };
+    served.table.0.lock().unwrap().insert("iqn.other".into(), host);
+    let mut other = Client::log_in(served.address(0), wanted("iqn.other")).unwrap();
+    assert_eq!(other.call(9, test_unit_ready()).sense, Some((6, 0x2900)));
+    let mut client = Client::open(served.address(0));
+    for round in 0..300 {
+        let mut itts: Vec<u32> = (0..64).map(|_| client.start(1, test_unit_ready())).collect();
+        client.flush();
+        other.session.manage(task_function::CLEAR_TASK_SET, 9 << 48, u32::MAX, 0);
+        assert!(matches!(other.event(), Some(Event::TaskAnswered { response: 0, .. })));
+        // Behind all of them: what was not answered before it will not be.
+        let last = client.start(1, ScsiRequest { attribute: Attribute::Ordered, ..test_unit_ready() });
+        let mut is_told = false;
+        loop {
+            let answer = client.answer();
+            is_told |= answer.sense == Some((6, 0x2f00));
+            itts.retain(|itt| *itt != answer.itt);
+            if answer.itt == last {
+                break;
+            }
+        }
+        assert!(is_told, "round {round}");
+        itts.into_iter().for_each(|itt| client.session.forget(itt));
+    }
+    served.stop();
+}

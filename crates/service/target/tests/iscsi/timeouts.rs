@@ -3,15 +3,16 @@
 
 use crate::house::{Disks, Host, MemoryDisk, Table, mapping};
 use crate::network::World;
-use crate::support::{HOST, read, wanted, write};
+use crate::support::{HOST, chap, credentials, read, wanted, write};
 use forebay_iscsi::initiator::{Event, Login, LoginError, ScsiRequest, Session, Wanted};
 use forebay_iscsi::wire::task_function;
 use forebay_iscsi::{KEEPALIVE_AFTER, KEEPALIVE_LIMIT, Parameters};
-use forebay_pool::Event as PoolEvent;
+use forebay_pool::{Ceiling, Event as PoolEvent, Rate};
 use forebay_runtime::{Cores, Executor, Rt, Stream};
-use forebay_target::{BYTES_MAX, IscsiServer, LOGIN_MAX, PACE_TIME, Portal, Proof};
+use forebay_target::{BYTES_MAX, HALF_OPEN_MAX, IscsiServer, LOGIN_MAX, PACE_TIME, Portal, Proof};
 use futures_util::future::{join, join_all};
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,6 +22,14 @@ type Events = Arc<Mutex<Vec<PoolEvent>>>;
 fn with_server<F: Future<Output = ()> + 'static>(
     test: impl FnOnce(Rt, Rc<IscsiServer>, Events) -> F + 'static,
 ) {
+    with_host(|_| (), |rt, server, events, _| test(rt, server, events));
+}
+
+/// The same for another kind of [`HOST`], and with the disks.
+fn with_host<F: Future<Output = ()> + 'static>(
+    change: impl FnOnce(&mut Host) + 'static,
+    test: impl FnOnce(Rt, Rc<IscsiServer>, Events, Vec<Arc<MemoryDisk>>) -> F + 'static,
+) {
     let executor = Executor::new(0, World::new());
     let rt = executor.rt().clone();
     let cores = Cores::new(vec![rt.remote()]);
@@ -28,15 +37,17 @@ fn with_server<F: Future<Output = ()> + 'static>(
         let disks: Vec<_> = (0..3).map(|n| MemoryDisk::new(n + 1, 0, 1 << 30)).collect();
         let luns = disks.iter().enumerate().map(|(lun, disk)| mapping(lun as u16, disk)).collect();
         let table = Table::default();
-        table.0.lock().unwrap().insert(HOST.into(), Host { proof: Proof::Name, luns, ceiling: None });
+        let mut host = Host { proof: Proof::Name, luns, ceiling: None };
+        change(&mut host);
+        table.0.lock().unwrap().insert(HOST.into(), host);
         let events = Events::default();
         let sink = events.clone();
         let sink = Arc::new(move |event| sink.lock().unwrap().push(event));
         let portals = vec![Portal { listen: "127.0.0.1:1".into(), group: 1 }];
-        let disks = Disks(Arc::new(disks));
-        let server = IscsiServer::start(cores, disks, Arc::new(table), portals, sink).await.unwrap();
+        let volumes = Disks(Arc::new(disks.clone()));
+        let server = IscsiServer::start(cores, volumes, Arc::new(table), portals, sink).await.unwrap();
         let server = Rc::new(server);
-        test(rt, server.clone(), events).await;
+        test(rt, server.clone(), events, disks).await;
         server.stop().await;
     });
 }
@@ -119,7 +130,7 @@ fn a_client_that_does_not_log_in_is_disconnected_in_time() {
 
 const GUESSER: &str = "127.0.0.1:1";
 
-/// Of guesses that come all at once ten are looked at, and from then on one a second. A host that has been in from there comes in at once.
+/// Of guesses that come all at once ten are answered, and from then on one a second. A host that has been in from there comes in at once.
 #[test]
 fn guesses_are_slowed_and_hosts_are_not() {
     with_server(|rt, _, events| async move {
@@ -144,14 +155,70 @@ fn guesses_are_slowed_and_hosts_are_not() {
             }
         };
         let (guesses, ()) = join(join_all((0..30).map(guess)), host).await;
-        let looked_at: Vec<u64> = guesses.into_iter().flatten().collect();
-        let per_second = |second| looked_at.iter().filter(|at| **at == second).count();
-        assert_eq!(per_second(0), 10, "{looked_at:?}");
-        assert!((1..LOGIN_MAX.as_secs()).all(|second| per_second(second) == 1), "{looked_at:?}");
-        assert!(looked_at.len() <= 10 + 15, "the limit of a login's time ends the others");
+        let answered: Vec<u64> = guesses.into_iter().flatten().collect();
+        let per_second = |second| answered.iter().filter(|at| **at == second).count();
+        assert_eq!(per_second(0), 10, "{answered:?}");
+        assert!((1..LOGIN_MAX.as_secs()).all(|second| per_second(second) == 1), "{answered:?}");
+        assert!(answered.len() <= 10 + 15, "the limit of a login's time ends the others");
         let events = events.lock().unwrap();
         assert_eq!(events.iter().filter(|event| event.code == "iscsi.login.slowed").count(), 1);
     });
+}
+
+/// Guesses at a host's name go on all the while from one address. From others, where it has never been, the host comes in at once.
+#[test]
+fn guesses_at_a_name_do_not_keep_its_host_out() {
+    const SECRET: &str = "the host's secret";
+    let change = |host: &mut Host| host.proof = chap("host", SECRET, None);
+    with_host(change, |rt, _, _, _| async move {
+        let guess = |number: u64| {
+            let rt = rt.clone();
+            async move {
+                rt.sleep(Duration::from_micros(number)).await;
+                Client::log_in(&rt, GUESSER, wanted(HOST)).await.is_err()
+            }
+        };
+        let host = async {
+            for number in 1..5 {
+                rt.sleep(Duration::from_secs(2)).await;
+                let before = rt.now();
+                let own = Wanted { credentials: Some(credentials("host", SECRET)), ..wanted(HOST) };
+                Client::log_in(&rt, &format!("10.0.0.{number}:1"), own).await.unwrap();
+                assert_eq!(rt.now(), before);
+            }
+        };
+        let (guesses, ()) = join(join_all((0..30).map(guess)), host).await;
+        assert!(guesses.into_iter().all(|is_refused| is_refused));
+    });
+}
+
+/// A host's session comes again while its disk still works for the old one, and others of its address with it. What has proven itself and waits for
+/// the old one to leave is not displaced by them.
+#[test]
+fn a_login_that_waits_for_the_session_that_it_replaces_stays() {
+    with_host(
+        |_| (),
+        |rt, server, _, disks| async move {
+            let mut old = Client::open(&rt, 1).await;
+            assert_eq!(old.call(ScsiRequest::default()).await, 2, "POWER ON");
+            disks[0].slow_read.store(10_000_000_000, Ordering::SeqCst);
+            old.session.command(read(0, 512)).unwrap();
+            old.send().await;
+            rt.sleep(Duration::from_secs(1)).await;
+            let others = async {
+                rt.sleep(Duration::from_secs(1)).await;
+                let mut streams = Vec::new();
+                for _ in 0..2 * HALF_OPEN_MAX {
+                    streams.push(rt.connect("10.0.0.1:1").await.unwrap());
+                    rt.sleep(Duration::from_millis(1)).await;
+                }
+                streams
+            };
+            let (mut again, _others) = join(Client::open(&rt, 1), others).await;
+            assert_eq!(server.sessions().len(), 1);
+            assert_eq!(again.call(ScsiRequest::default()).await, 2, "POWER ON");
+        },
+    );
 }
 
 #[test]
@@ -207,6 +274,35 @@ fn memory_that_is_kept_without_progress_is_taken_back() {
         assert!((Duration::from_secs(29)..Duration::from_secs(100)).contains(&waited), "{waited:?}");
         assert_eq!(server.sessions().len(), 1, "those that kept it have gone, by whichever limit");
         assert!(!events.lock().unwrap().is_empty());
+    });
+}
+
+/// A disk takes a minute for each write, and the initiator is not asked for the data of all of them. That is no fault of its: it waits, and all are
+/// carried out.
+#[test]
+fn an_initiator_waits_for_a_slow_disk_as_long_as_it_takes() {
+    const WRITES: usize = 40;
+    const LEN: usize = 1 << 20;
+    let ceiling = Ceiling::new(Rate { iops: 0, bytes: LEN as u64 / 64 }, Duration::ZERO);
+    let change = |host: &mut Host| host.ceiling = Some(Arc::new(ceiling));
+    with_host(change, |rt, server, events, _| async move {
+        let mut client = Client::open(&rt, 1).await;
+        assert_eq!(client.call(ScsiRequest::default()).await, 2, "POWER ON");
+        let begun = rt.now();
+        for nth in 0..WRITES {
+            let write = write(rt.arena(), (nth * LEN) as u64, &vec![nth as u8; LEN]);
+            client.session.command(write).unwrap();
+        }
+        let mut answered = 0;
+        while answered < WRITES {
+            match client.event().await.expect("the session goes on") {
+                Event::Completed { status: 0, .. } => answered += 1,
+                Event::Pinged => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(rt.now().since(begun) > (WRITES as u64 - 2) * 64_000_000_000);
+        assert_eq!((server.sessions().len(), events.lock().unwrap().len()), (1, 0));
     });
 }
 

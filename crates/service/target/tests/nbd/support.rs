@@ -26,6 +26,8 @@ pub struct MemoryDisk {
     pub gone: AtomicBool,
     /// Nanoseconds for which the next read waits; later ones do not.
     pub slow_read: AtomicU64,
+    /// Nanoseconds that each read waits before it begins, unless it is cancelled.
+    pub ceiling: AtomicU64,
     pub running: AtomicU64,
     pub running_most: AtomicU64,
     pub writes: AtomicU64,
@@ -42,6 +44,7 @@ impl MemoryDisk {
             blocks: Mutex::default(),
             gone: AtomicBool::new(false),
             slow_read: AtomicU64::new(0),
+            ceiling: AtomicU64::new(0),
             running: AtomicU64::new(0),
             running_most: AtomicU64::new(0),
             writes: AtomicU64::new(0),
@@ -93,6 +96,7 @@ impl MemoryDisk {
 pub struct MemoryDevice {
     rt: Rt,
     disk: Arc<MemoryDisk>,
+    cancellation: Cancellation,
 }
 
 struct Running<'a>(&'a MemoryDisk);
@@ -110,14 +114,15 @@ impl Drop for Running<'_> {
 }
 
 impl Device for MemoryDevice {
-    /// Nothing here waits before it begins.
-    fn cancellable(&self, _: &Cancellation) -> MemoryDevice {
-        self.clone()
+    fn cancellable(&self, cancellation: &Cancellation) -> MemoryDevice {
+        MemoryDevice { cancellation: cancellation.clone(), ..self.clone() }
     }
     fn block_size(&self) -> u32 {
         BLOCK as u32
     }
     async fn read(&self, at: u64, len: usize) -> Result<Vec<Buf>, IoError> {
+        let ceiling = self.rt.sleep(Duration::from_nanos(self.disk.ceiling.load(Ordering::SeqCst)));
+        self.cancellation.unless_cancelled(ceiling).await.ok_or(IoError::Cancelled)?;
         let _running = Running::new(&self.disk);
         self.disk.check(at, len as u64)?;
         match self.disk.slow_read.swap(0, Ordering::SeqCst) {
@@ -201,7 +206,11 @@ impl Catalog for House {
     }
     fn open(&self, rt: &Rt, id: Id) -> Result<MemoryDevice, IoError> {
         assert_eq!(rt.core(), self.0[id.0 as usize].core, "opened on the core that owns it");
-        Ok(MemoryDevice { rt: rt.clone(), disk: self.0[id.0 as usize].clone() })
+        Ok(MemoryDevice {
+            rt: rt.clone(),
+            disk: self.0[id.0 as usize].clone(),
+            cancellation: Cancellation::default(),
+        })
     }
 }
 

@@ -255,3 +255,22 @@ fn a_server_that_stops_says_so() {
         stopped.await;
     });
 }
+
+/// Requests at a ceiling are answered at once, and do not begin: a stop does not wait until they might.
+#[test]
+fn a_server_that_stops_does_not_wait_for_requests_at_a_ceiling() {
+    const READS: u64 = 256;
+    let disk = MemoryDisk::new("pool/a", 0, 1 << 30);
+    disk.ceiling.store(3600 * 1_000_000_000, Ordering::SeqCst);
+    with_server_over(disk, |rt, server, _| async move {
+        let stream = open(&rt).await;
+        send(&rt, &stream, &(0..READS).flat_map(short_read).collect::<Vec<u8>>()).await;
+        rt.sleep(Duration::from_secs(1)).await;
+        let begun = rt.now();
+        let stopped = rt.spawn(async move { server.stop().await });
+        assert_eq!(receive(&rt, &stream, 99999).await, READS as usize * 16, "errors without data");
+        drop(stream);
+        stopped.await;
+        assert!(rt.now().since(begun) <= 5_000_000_000, "no longer than it takes to hear the last replies");
+    });
+}
