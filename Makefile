@@ -101,6 +101,7 @@ nightly:
 	  'long=$(SIM) matrix --operations 2000 --seed 100' \
 	  "fresh=$(SIM) matrix --minutes 180 --seed $$(date +%s)000" \
 	  'fuzz=scripts/fuzz 600' \
+	  'strangers=scripts/fuzz 3600 iscsi_login iscsi_chap iscsi_keys iscsi_text nbd_handshake' \
 	  'e2e=$(E2E)' \
 	  'api=testing/api/run --server $(FOREBAY) --examples 200 --seed 2' \
 	  'guest=$(E2E) guest-long' \

@@ -24,7 +24,6 @@ pub struct Caught {
 /// What became of one bug.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    pub bug: Bug,
     pub caught: Option<Caught>,
     /// Images and runs judged in all.
     pub cases: u64,
@@ -161,7 +160,7 @@ pub fn hunt(bug: Bug) -> Verdict {
     let verdict = |caught: Option<Caught>, cases: u64| {
         let met = if caught.is_some() { 1 } else { planted::times_met() };
         planted::plant(None);
-        Verdict { bug, caught, cases, met }
+        Verdict { caught, cases, met }
     };
     planted::plant(Some(bug));
     let first = rows_first(bug);

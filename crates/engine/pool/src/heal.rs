@@ -427,10 +427,8 @@ impl Control {
     fn return_targets(&self, moves: &[Move], unused: impl Fn(&Move) -> bool) {
         let mut slots = self.slots.borrow_mut();
         for one in moves.iter().filter(|one| unused(one)) {
-            // The place under a disk's new number stays kept while the old one has it.
-            if one.holds.is_none() {
-                slots.vacate(one.target);
-            }
+            // The place under a disk's new number is kept while the old one has it.
+            slots.vacate(one.target);
         }
     }
 
@@ -445,11 +443,10 @@ impl Control {
         }
         self.relabel(|label| {
             label.disks[index].status = status;
-            label
-                .disks
-                .iter_mut()
-                .filter(|other| other.heir_of == Some(disk))
-                .for_each(|other| other.heir_of = None);
+            // Of what an even earlier number has, if there is one.
+            let earlier = label.disks[index].heir_of.take();
+            let heirs = label.disks.iter_mut().filter(|other| other.heir_of == Some(disk));
+            heirs.for_each(|other| other.heir_of = earlier);
         })
         .await?;
         let path = self.disks.borrow()[index].path.clone();

@@ -9,7 +9,7 @@ use crate::open::OpenShard;
 use crate::projects::Projects;
 use crate::registry::{PoolShared, call, registry};
 use crate::slots::SlotMap;
-use crate::spec::{Import, PoolFound, Severity};
+use crate::spec::{Event, Import, PoolFound, Severity};
 use crate::{Engine, EngineConfig};
 use forebay_base::{Id, WallTime};
 use forebay_device::{
@@ -17,7 +17,7 @@ use forebay_device::{
     SuperblockSlot, UNIT, read_labels, read_superblocks,
 };
 use forebay_raid::{Array, Crowds};
-use forebay_runtime::{Cores, Disk, OpenError, OpenMode, Rt};
+use forebay_runtime::{Cores, Disk, Kind, OpenError, OpenMode, Rt};
 use forebay_space::{ChunkEntry, Lines};
 use futures_util::future::{Either, select};
 use std::collections::BTreeMap;
@@ -200,6 +200,32 @@ struct Opened {
     root: ShardRoot,
 }
 
+/// The result of `work`, which waits for disks that nobody watches yet: one that has owed it an answer for [`ANSWER_MAX`] has failed.
+async fn attended<T>(
+    rt: &Rt,
+    shared: &PoolShared,
+    disks: &[(usize, Disk)],
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    loop {
+        match select(work.as_mut(), rt.sleep(ANSWER_MAX / 6)).await {
+            Either::Left((result, _)) => return result,
+            Either::Right(_) => {}
+        }
+        let limit = ANSWER_MAX.as_nanos() as u64;
+        for (index, disk) in disks.iter().filter(|(_, disk)| disk.watch().waits(&Kind::ALL) > limit) {
+            if shared.healths[*index].fail() {
+                let message = format!("the disk has not answered for {} seconds", ANSWER_MAX.as_secs());
+                let object = format!("{}/{index}", shared.name);
+                let (severity, code, at) = (Severity::Error, "disk.evicted", rt.wall());
+                (shared.events)(Event { at, severity, code, object, message });
+            }
+            disk.give_up();
+        }
+    }
+}
+
 async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
     let mut disks = Vec::with_capacity(order.paths.len());
     for path in &order.paths {
@@ -218,6 +244,8 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
             }
         });
     }
+    let handles: Vec<(usize, Disk)> =
+        disks.iter().enumerate().filter_map(|(index, disk)| Some((index, disk.clone()?))).collect();
     let shared = order.shared.clone();
     let failed = Box::new(move |disk: u16| -> forebay_raid::Recorded {
         if shared.recorded[usize::from(disk)].load(Ordering::Acquire) {
@@ -249,7 +277,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
     let healths = order.shared.healths.clone();
     let opening = OpenShard {
         rt: rt.clone(),
-        shared: order.shared,
+        shared: order.shared.clone(),
         index,
         array,
         data_in_log,
@@ -258,7 +286,7 @@ async fn open_shard(rt: Rt, order: ShardOrder) -> Result<Opened, Error> {
         incarnation,
         epoch,
     };
-    let (shard, root) = opening.open().await?;
+    let (shard, root) = attended(&rt, &order.shared, &handles, opening.open()).await?;
     for (disk, handle) in cache {
         shard.add_flash(disk as u16, handle, healths[disk].clone(), order.label.shards.into());
     }
@@ -416,7 +444,7 @@ impl Engine {
         let is_news = newly_failed || is_old || control.has_unrecorded();
         if is_news
             && !import.read_only
-            && let Err(error) = control.attended(control.record_import()).await
+            && let Err(error) = attended(&rt, &shared, &control.online(), control.record_import()).await
         {
             Self::drop_shards(&shared, shards).await;
             return Err(error);
@@ -459,7 +487,8 @@ impl Engine {
         let is_cut_short =
             opened.iter().zip(&pool.shards).any(|(now, then)| now.root.needed() < then.needed());
         let roots = opened.into_iter().map(|opened| opened.root).collect();
-        if let Err(error) = control.attended(control.write_super(generation + 1, roots, false)).await {
+        let writing = control.write_super(generation + 1, roots, false);
+        if let Err(error) = attended(&rt, &shared, &control.online(), writing).await {
             Self::drop_shards(&shared, shards).await;
             return Err(error);
         }

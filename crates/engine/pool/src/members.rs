@@ -574,10 +574,11 @@ impl Control {
                           Otherwise put it in as new with 'forebay disk replace --force'";
             return Err(self.refused(index, message, remedy));
         }
-        let heir_of = (old.status != DiskStatus::Empty).then_some(index as u16);
+        let is_empty = old.status == DiskStatus::Empty;
+        let heir_of = if is_empty { old.heir_of } else { Some(index as u16) };
         let id = Id::from_random(self.rt.random(), self.rt.random());
         let new = DiskEntry { id, status: DiskStatus::Online, heir_of, stale_since: 0, ..old };
-        let gone = if heir_of.is_some() { DiskStatus::Failed } else { DiskStatus::Removed };
+        let gone = if is_empty { DiskStatus::Removed } else { DiskStatus::Failed };
         self.disks.borrow_mut()[index].disk = None;
         self.join(new, path, found.disk, |label| label.disks[index].status = gone).await?;
         self.wake_healer();

@@ -3,7 +3,6 @@
 use crate::control::Control;
 use crate::error::{Error, ErrorKind};
 use crate::format::{ShardRoot, Super};
-use crate::import::ANSWER_MAX;
 use crate::spec::Severity;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{
@@ -11,7 +10,7 @@ use forebay_device::{
     write_superblock,
 };
 use forebay_runtime::{Disk, DiskError, DiskErrorKind};
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::{join_all, select};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -135,27 +134,6 @@ impl Control {
             self.suspend_lost();
         }
         self.end_relabel();
-    }
-
-    /// The result of `work`, which waits for disks that nobody watches yet: one that keeps it waiting for [`ANSWER_MAX`] has failed.
-    pub async fn attended<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        loop {
-            match select(work.as_mut(), self.rt.sleep(ANSWER_MAX)).await {
-                Either::Left((result, _)) => return result,
-                Either::Right(_) => {
-                    for (index, disk) in self.online() {
-                        if disk.watch().in_flight() > 0 {
-                            let seconds = ANSWER_MAX.as_secs();
-                            let message = format!("the disk has not answered for {seconds} seconds");
-                            self.event(Severity::Error, "disk.evicted", &self.disk_name(index), message);
-                            self.shared.healths[index].fail();
-                            disk.give_up();
-                        }
-                    }
-                }
-            }
-        }
     }
 
     /// Records what an import has found: disks that are missing, and those that failed while it was under way. A disk that does not

@@ -39,6 +39,8 @@ struct DiskSlots {
     status: DiskStatus,
     enclosure: Enclosure,
     used: Bits,
+    /// Those of its earlier numbers that it does not use itself: they are on the same disk, and move here one by one.
+    kept: Bits,
     /// The disk that has the same slots under another number and gives them up one by one.
     heir_of: Option<u16>,
 }
@@ -47,7 +49,13 @@ impl DiskSlots {
     fn of(disk: &DiskEntry) -> DiskSlots {
         let slots = if disk.has_slots() { disk.slots } else { 0 };
         let DiskEntry { group, status, enclosure, heir_of, .. } = *disk;
-        DiskSlots { group, status, enclosure, used: Bits::new(slots), heir_of }
+        DiskSlots { group, status, enclosure, used: Bits::new(slots), kept: Bits::new(slots), heir_of }
+    }
+    fn free(&self) -> u32 {
+        self.used.zeros() - self.kept.ones()
+    }
+    fn is_free(&self, slot: u32) -> bool {
+        !self.used.get(slot) && !self.kept.get(slot)
     }
     /// Whether chunks may have slots on it.
     fn is_there(&self) -> bool {
@@ -113,32 +121,55 @@ impl SlotMap {
         })
     }
 
-    /// Keeps, on disks that came back under another number, the places of what their old numbers still have.
+    /// Keeps, on disks that came back under another number, the places of what their earlier numbers still have.
     pub fn reserve_heirs(&mut self) {
-        for index in 0..self.disks.len() {
-            let Some(old) = self.disks[index].heir_of else { continue };
-            let runs: Vec<_> = self.disks[usize::from(old)].used.runs().collect();
-            for run in runs {
-                self.disks[index].used.set(run.start, run.end - run.start);
+        for index in 0..self.disks.len() as u16 {
+            let runs: Vec<_> =
+                self.earlier(index).flat_map(|old| self.disks[usize::from(old)].used.runs()).collect();
+            for slot in runs.into_iter().flatten() {
+                self.keep(index, slot);
             }
         }
+    }
+
+    /// The earlier numbers of a disk that may still have slots.
+    fn earlier(&self, disk: u16) -> impl Iterator<Item = u16> {
+        let heir_of = |disk: u16| self.disks.get(usize::from(disk)).and_then(|known| known.heir_of);
+        successors(heir_of(disk), move |disk| heir_of(*disk)).take(self.disks.len())
+    }
+
+    /// Keeps a slot of a disk, or no longer, as its earlier numbers have it and it does not.
+    fn keep(&mut self, disk: u16, slot: u32) {
+        let has = |disk: u16| {
+            let used = &self.disks[usize::from(disk)].used;
+            slot < used.len() && used.get(slot)
+        };
+        let is_kept = !has(disk) && self.earlier(disk).any(has);
+        let kept = &mut self.disks[usize::from(disk)].kept;
+        match is_kept && slot < kept.len() {
+            true => _ = kept.set(slot, 1),
+            false => _ = kept.clear(slot, 1),
+        }
+    }
+
+    /// A slot has changed hands: all numbers of its disk take note.
+    fn note_slot(&mut self, SlotRef { disk, slot }: SlotRef) {
+        let heirs =
+            (0..self.disks.len() as u16).filter(|index| self.disks[usize::from(*index)].heir_of.is_some());
+        let kin: Vec<u16> = heirs.filter(|index| self.line(*index) == self.line(disk)).collect();
+        kin.into_iter().for_each(|index| self.keep(index, slot));
     }
 
     pub fn release(&mut self, chunk: &ChunkEntry) {
         self.ids.remove(&chunk.id);
         self.lowest = self.lowest.min(chunk.id);
-        for slot in &chunk.slots {
-            self.vacate(*slot);
-            // Nobody will move there any more.
-            if let Some(heir) = self.heir_of(slot.disk) {
-                self.vacate(SlotRef { disk: heir, slot: slot.slot });
-            }
-        }
+        chunk.slots.iter().for_each(|slot| self.vacate(*slot));
     }
 
     /// A slot is free again.
     pub fn vacate(&mut self, slot: SlotRef) {
         self.disks[usize::from(slot.disk)].used.clear(slot.slot, 1);
+        self.note_slot(slot);
     }
 
     fn heir_of(&self, disk: u16) -> Option<u16> {
@@ -150,8 +181,7 @@ impl SlotMap {
 
     /// As [`Label::line`]: a chunk has a slot on one disk of a line.
     fn line(&self, disk: u16) -> u16 {
-        let heir_of = |disk: u16| self.disks.get(usize::from(disk)).and_then(|known| known.heir_of);
-        successors(Some(disk), |disk| heir_of(*disk)).take(self.disks.len()).last().unwrap_or(disk)
+        self.earlier(disk).last().unwrap_or(disk)
     }
 
     /// Slots with data, and slots in all, of a chunk of a kind: nodes and the log are mirrored even where data has parity, since
@@ -189,7 +219,7 @@ impl SlotMap {
         let kept = spare.div_ceil(width as u64);
         let count = |slots: Vec<u64>| most_chunks(slots, width).saturating_sub(kept);
         let total = count(counted().map(|disk| u64::from(disk.used.len())).collect());
-        (total, count(counted().map(|disk| u64::from(disk.used.zeros())).collect()))
+        (total, count(counted().map(|disk| u64::from(disk.free())).collect()))
     }
 
     /// How many groups there are, for whatever.
@@ -254,12 +284,12 @@ impl SlotMap {
                 let disk = &self.disks[usize::from(*index)];
                 // What came back under another number gets nothing under the old one.
                 let is_last_resort = disk.is_last_resort() && self.heir_of(*index).is_none();
-                disk.group == group && disk.used.zeros() > 0 && (disk.is_open() || is_last_resort)
+                disk.group == group && disk.free() > 0 && (disk.is_open() || is_last_resort)
             })
             .collect();
         candidates.sort_by_key(|index| {
             let disk = &self.disks[usize::from(*index)];
-            (!disk.is_open(), disk.status != DiskStatus::Leaving, Reverse(disk.used.zeros()), *index)
+            (!disk.is_open(), disk.status != DiskStatus::Leaving, Reverse(disk.free()), *index)
         });
         let (data, width) = self.shape(group, kind);
         let mut chosen: Vec<u16> = Vec::with_capacity(width);
@@ -334,9 +364,12 @@ impl SlotMap {
     }
 
     fn take_slot(&mut self, disk: u16) -> Option<SlotRef> {
-        let used = &mut self.disks[usize::from(disk)].used;
-        let slot = used.find_free(0, 1)?;
-        used.set(slot, 1);
+        let known = &mut self.disks[usize::from(disk)];
+        let slot = match known.kept.is_empty() {
+            true => known.used.find_free(0, 1)?,
+            false => (0..known.used.len()).find(|slot| known.is_free(*slot))?,
+        };
+        known.used.set(slot, 1);
         Some(SlotRef { disk, slot })
     }
 
@@ -344,8 +377,8 @@ impl SlotMap {
     pub fn take_free(&mut self, disk: u16, from: u32, most: u32) -> Vec<SlotRef> {
         let known = self.disks.get_mut(usize::from(disk)).filter(|known| known.status != DiskStatus::Empty);
         let Some(known) = known else { return Vec::new() };
-        let free = (from..known.used.len()).filter(|slot| !known.used.get(*slot));
-        let taken: Vec<u32> = free.take(most.min(known.used.zeros() / 8) as usize).collect();
+        let free = (from..known.used.len()).filter(|slot| known.is_free(*slot));
+        let taken: Vec<u32> = free.take(most.min(known.free() / 8) as usize).collect();
         taken.iter().for_each(|slot| _ = known.used.set(*slot, 1));
         taken.into_iter().map(|slot| SlotRef { disk, slot }).collect()
     }
@@ -358,22 +391,25 @@ impl SlotMap {
         let others: Vec<u16> =
             (0..chunk.slots.len()).filter(|nth| *nth != index).map(|nth| chunk.slots[nth].disk).collect();
         if let Some(heir) = self.heir_of(old.disk).filter(|heir| !others.contains(heir)) {
-            return Some(SlotRef { disk: heir, slot: old.slot });
+            let place = SlotRef { disk: heir, slot: old.slot };
+            self.disks[usize::from(heir)].used.set(place.slot, 1);
+            self.note_slot(place);
+            return Some(place);
         }
         let (data, width) = self.shape(chunk.group, chunk.kind);
         let fits = |index: &u16| {
             let disk = &self.disks[usize::from(*index)];
             disk.group == chunk.group
                 && disk.is_open()
-                && disk.used.zeros() > 0
+                && disk.free() > 0
                 && *index != old.disk
                 && !others.iter().any(|other| self.line(*other) == self.line(*index))
                 && only.is_none_or(|only| only == *index)
         };
         let best = (0..self.disks.len() as u16).filter(fits).min_by_key(|index| {
-            let used = &self.disks[usize::from(*index)].used;
+            let disk = &self.disks[usize::from(*index)];
             let crowded = width > data && self.beside(*index, &others) >= width - data;
-            (crowded, Reverse(u64::from(used.zeros()) * 1000 / u64::from(used.len())), *index)
+            (crowded, Reverse(u64::from(disk.free()) * 1000 / u64::from(disk.used.len())), *index)
         })?;
         self.note_crowd(chunk.group, &others.into_iter().chain([best]).collect::<Vec<u16>>());
         self.take_slot(best)

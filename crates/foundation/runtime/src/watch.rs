@@ -25,6 +25,10 @@ pub enum Kind {
     Discard,
 }
 
+impl Kind {
+    pub const ALL: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Flush, Kind::Discard];
+}
+
 /// Requests of one kind that a device answered, what they moved, and how long they took, together and each.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Served {

@@ -295,7 +295,7 @@ fn a_disk_taken_offline_is_not_taken_for_the_pool() {
         bench.engine.pool_export("tank").await.expect("exported");
         bench.world.set_gone(0, true);
         let refused = bench.import().await.expect_err("what is there is old");
-        assert!(refused.message.contains("missing or stale"), "{refused}");
+        assert!(refused.message.contains("no superblock can be read"), "{refused}");
         bench.world.set_gone(0, false);
         bench.import().await.expect("the newest is there");
         bench.check(&bench.opened().await, 0, 2).await;

@@ -11,6 +11,7 @@ use forebay_pool::{
     Compression, Engine, EngineConfig, Extent, Host, Import, Layout, PoolSpec, Setting, SnapshotSchedule,
     Volume, VolumeChange, VolumeDelete,
 };
+use forebay_runtime::yield_now;
 use forebay_simulation::{Fate, Image, World, WorldConfig};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -88,6 +89,7 @@ async fn whole_status(volume: &Volume, extents_max: usize) -> Vec<Extent> {
     let (mut all, mut at): (Vec<Extent>, u64) = (Vec::new(), 0);
     while at < volume.size() {
         let extents = volume.status(at, volume.size() - at, extents_max).await.expect("told");
+        yield_now().await;
         assert!(!extents.is_empty() && extents.len() <= extents_max);
         for extent in extents {
             at += extent.len;

@@ -174,7 +174,7 @@ mod tests {
         let host = Claim::new("iqn.host", "10.0.0.1:1");
         assert!(guesses.ready(now, &host) <= now);
         // It has some free ones of its own: a mistyped secret is no reason yet.
-        (0..FREE - 1).for_each(|_| drop(guesses.refused(now, &host)));
+        (0..FREE - 1).for_each(|_| _ = guesses.refused(now, &host));
         assert!(guesses.ready(now, &host) <= now);
         guesses.refused(now, &host);
         assert!(guesses.ready(now, &host) > Nanos(now.0 + SECOND), "from here on its name counts, too");
