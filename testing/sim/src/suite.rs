@@ -31,8 +31,9 @@ pub struct Verdict {
     pub met: u64,
 }
 
-/// Mistakes that matter only while a block is the oldest in the log and has come in two parts: a test of the pool (`parts.rs`) sees to that, and catches them.
-const ELSEWHERE: [Bug; 1] = [Bug::PartsForgetOlderFrame];
+/// Mistakes that matter for a moment which tests of the pool bring about, and catch them: while a block is the oldest in the log and has come in two parts
+/// (`parts.rs`), while a checkpoint has forgotten a leaf and is not durable yet (`acknowledged.rs`).
+const ELSEWHERE: [Bug; 2] = [Bug::PartsForgetOlderFrame, Bug::HolesTakenForDurable];
 
 /// Those that are to be caught here.
 pub fn all() -> Vec<Bug> {
@@ -58,7 +59,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::RepairWritesWrongCopy => &["rot-repaired"],
         Bug::FlashUnchecked | Bug::FlashAwaited => &["cache"],
         Bug::CheckpointTakesTurns => &["lineage"],
-        Bug::FlushTrustsPolicy | Bug::HolesTakenForDurable => &["policies"],
+        Bug::FlushTrustsPolicy => &["policies"],
         Bug::FlushForgetsFailedDisk => &["unrecorded"],
         Bug::RepairErrorIgnored => &["repair-fails"],
         Bug::ScrubHoldsThroughout => &["scrub-beside"],
@@ -127,8 +128,6 @@ fn shaped(bug: Bug, mut setup: Setup) -> Setup {
     match bug {
         // These concern volumes whose clients ask for durability themselves.
         Bug::FuaIgnored => setup.sync = Some(SyncPolicy::Standard),
-        // Whatever another one has flushed covers it.
-        Bug::HolesTakenForDurable => (setup.clients, setup.shards, setup.operations) = (1, 1, 400),
         Bug::ResizeNotLogged | Bug::CatalogBeforeTree => setup.management = true,
         Bug::SkipLogFlush | Bug::SkipDataFlush | Bug::AckBeforeFlush | Bug::ReplaySkipsLastFrame => {
             setup.sync = Some(SyncPolicy::Always);

@@ -493,6 +493,10 @@ impl Engine {
             return Err(error);
         }
         registry(&rt).add_control(control.clone());
+        // What is held for reserved volumes comes before what the work of shards takes.
+        for index in 0..shards {
+            control.on_shard(index, |shard| async move { shard.make_up(false).await }).await?;
+        }
         for index in 0..shards {
             control.on_shard(index, |shard| async move { shard.start() }).await?;
         }

@@ -74,6 +74,9 @@ impl Own {
     }
 }
 
+/// Checkpoints after which an import's own work has given back what it took.
+const CHECKPOINTS_MAX: usize = 3;
+
 /// Allocation units of chunks of a kind.
 pub(crate) type Units = (ChunkKind, u64);
 
@@ -598,8 +601,15 @@ impl Control {
             let made_up = |beyond_doubt| {
                 self.on_shard(index, move |shard| async move { shard.make_up(beyond_doubt).await })
             };
-            // What the log frees comes back with a checkpoint.
-            if !made_up(false).await? && (self.checkpoint().await.is_err() || !made_up(true).await?) {
+            // What the log frees comes back with a checkpoint, and what that replaces with the next one.
+            let mut is_there = made_up(false).await?;
+            for _ in 0..CHECKPOINTS_MAX {
+                if is_there || self.checkpoint().await.is_err() {
+                    break;
+                }
+                is_there = made_up(true).await?;
+            }
+            if !is_there {
                 let message = "less is free than is held for reserved volumes: writes to them may fail. Add disks, or delete volumes or \
                                snapshots";
                 self.event(Severity::Error, "pool.reservation_short", self.name(), message.into());

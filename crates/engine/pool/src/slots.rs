@@ -282,8 +282,9 @@ impl SlotMap {
         let mut candidates: Vec<u16> = (0..self.disks.len() as u16)
             .filter(|index| {
                 let disk = &self.disks[usize::from(*index)];
-                // What came back under another number gets nothing under the old one.
-                let is_last_resort = disk.is_last_resort() && self.heir_of(*index).is_none();
+                // What came back under another number gets nothing under an old one, also if it failed again: places would be given twice.
+                let has_heir = self.disks.iter().any(|other| other.heir_of == Some(*index));
+                let is_last_resort = disk.is_last_resort() && !has_heir;
                 disk.group == group && disk.free() > 0 && (disk.is_open() || is_last_resort)
             })
             .collect();

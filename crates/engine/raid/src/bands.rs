@@ -7,7 +7,7 @@
 use crate::hedge::avoids;
 use crate::lines::{Extent, Lines};
 use crate::subset::Subset;
-use crate::{Array, SlotRef, Way};
+use crate::{Array, SlotRef, Way, Whose};
 use forebay_device::Member;
 use forebay_runtime::{BufMut, DiskError, DiskErrorKind};
 use futures_util::future::join_all;
@@ -149,7 +149,7 @@ impl Array {
         &self,
         slots: &[SlotRef],
         bands: &mut [Band],
-        way: Way,
+        (way, whose): (Way, Whose),
         which: impl Fn(&Band) -> Subset,
     ) {
         let mut reading = Vec::new();
@@ -158,7 +158,7 @@ impl Array {
                 if !matches!(band.cells[index], Cell::Unread) {
                     continue;
                 }
-                let Some(member) = self.to_read(&slots[index]) else {
+                let Some(member) = self.of(whose, &slots[index]) else {
                     band.cells[index] = Cell::Lost;
                     continue;
                 };
@@ -184,7 +184,7 @@ impl Array {
         lines: &Lines,
         slots: &[SlotRef],
         bands: &mut [Band],
-        way: Way,
+        from: (Way, Whose),
         which: impl Fn(&Band) -> bool,
     ) {
         let more = |band: &Band| -> Subset {
@@ -195,7 +195,7 @@ impl Array {
             unread.take(missing).collect()
         };
         while bands.iter().any(|band| !more(band).is_empty()) {
-            self.fetch(slots, bands, way, more).await;
+            self.fetch(slots, bands, from, more).await;
         }
     }
 

@@ -13,7 +13,7 @@ use crate::bands::{Band, Cell};
 use crate::hedge::avoids;
 use crate::lines::Lines;
 use crate::subset::Subset;
-use crate::{Array, ArrayError, Good, SlotRef, Way};
+use crate::{Array, ArrayError, Good, SlotRef, Way, Whose};
 use forebay_base::KIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::Member;
@@ -27,6 +27,7 @@ const SEARCH_BYTES_MAX: usize = 128 * KIB as usize;
 impl Array {
     pub(crate) async fn read_lines(
         &self,
+        whose: Whose,
         lines: &Lines,
         slots: &[SlotRef],
         offset: u64,
@@ -38,9 +39,9 @@ impl Array {
         }
         let first = lines.extents(offset, len).next().expect("a range that is not empty has a first cell");
         let index = lines.slot_of(first.line, first.role);
-        let member = self.to_read(&slots[index]);
+        let member = self.of(whose, &slots[index]);
         let needs_all =
-            || slots.iter().filter(|slot| self.to_read(slot).is_some()).count() <= lines.code.data();
+            || slots.iter().filter(|slot| self.of(whose, slot).is_some()).count() <= lines.code.data();
         let way = match member {
             Some(member) if member.late.get() && needs_all() => Way::Only,
             _ => Way::Among,
@@ -63,13 +64,13 @@ impl Array {
             if let Some((index, cell)) = known {
                 bands[0].cells[index] = cell;
             }
-            let read = self.read_bands(lines, slots, range.clone(), &mut bands, way, &check).await;
+            let read = self.read_bands(lines, slots, range.clone(), &mut bands, (way, whose), &check).await;
             if read.is_ok() || !is_late(&bands) {
                 return read;
             }
             // Without the disks that are late it cannot be done.
             let mut bands = Band::covering(lines, &extents);
-            self.read_bands(lines, slots, range, &mut bands, Way::Only, &check).await
+            self.read_bands(lines, slots, range, &mut bands, (Way::Only, whose), &check).await
         })
         .await
     }
@@ -81,11 +82,11 @@ impl Array {
         slots: &[SlotRef],
         range: Range<u64>,
         bands: &mut [Band],
-        way: Way,
+        from: (Way, Whose),
         check: impl Fn(&[u8]) -> bool,
     ) -> Result<Good, ArrayError> {
         let (offset, len) = (range.start, (range.end - range.start) as usize);
-        self.fetch(slots, bands, way, |band| band.touched).await;
+        self.fetch(slots, bands, from, |band| band.touched).await;
         let mut bytes = self.rt.buffer(len);
         let mut refused = false;
         let suspects_max = if len <= SEARCH_BYTES_MAX { lines.code.parity() } else { 0 };
@@ -98,10 +99,10 @@ impl Array {
                 continue; // What was read, as it is, has been refused.
             }
             if suspects.is_empty() {
-                self.fetch_enough(lines, slots, bands, way, is_computed).await;
+                self.fetch_enough(lines, slots, bands, from, is_computed).await;
             } else {
                 let all = |band: &Band| if is_computed(band) { band.all() } else { Subset::default() };
-                self.fetch(slots, bands, way, all).await;
+                self.fetch(slots, bands, from, all).await;
             }
             if !self.assemble(lines, bands, suspects, offset, &mut bytes) {
                 continue;

@@ -126,6 +126,16 @@ pub(crate) enum Way {
     Among,
 }
 
+/// Whose slots may be read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// Those of disks in service.
+    Serving,
+    /// Also those of disks that are out, when nothing else is left: by a reader who checks what he gets. When more disks are out than a
+    /// group can lose, its pool is suspended, and nothing was acknowledged that the last of them lack.
+    Readable,
+}
+
 /// A read that passed its check.
 pub struct Good {
     pub bytes: BufMut,
@@ -199,12 +209,12 @@ impl Array {
         self.member(slot.disk).filter(|member| slot.slot < member.layout.slots)
     }
 
-    /// The disk of a slot, when it can be read: also one that is out, when its group cannot lose it. Then the pool is suspended, and nothing was
-    /// acknowledged that the disk lacks; whoever reads checks what he gets.
-    fn to_read(&self, slot: &SlotRef) -> Option<&Rc<Member>> {
-        let attached = self.attached(slot.disk).filter(|member| slot.slot < member.layout.slots)?;
-        let serves = !attached.health.is_failed() || (self.is_lost() && !attached.health.is_shrunk());
-        serves.then_some(attached)
+    /// The disk of a slot, when it may be read.
+    fn of(&self, whose: Whose, slot: &SlotRef) -> Option<&Rc<Member>> {
+        match whose {
+            Whose::Serving => self.of_slot(slot),
+            Whose::Readable => self.attached(slot.disk).filter(|member| slot.slot < member.layout.slots),
+        }
     }
 
     /// Whether some chunk may have lost more slots than it can.
@@ -261,8 +271,25 @@ impl Array {
         if !is_aligned(offset, len) {
             return Err(ArrayError::Corrupt);
         }
+        match self.read_of(Whose::Serving, slots, offset, len, &check).await {
+            // Of a suspended pool, disks that failed may have what no other has.
+            Err(_) if self.is_lost() => {
+                Box::pin(self.read_of(Whose::Readable, slots, offset, len, check)).await
+            }
+            read => read,
+        }
+    }
+
+    async fn read_of(
+        &self,
+        whose: Whose,
+        slots: &[SlotRef],
+        offset: u64,
+        len: usize,
+        check: impl Fn(&[u8]) -> bool,
+    ) -> Result<Good, ArrayError> {
         if let Some(lines) = self.lines(slots) {
-            return self.read_lines(lines, slots, offset, len, check).await;
+            return self.read_lines(whose, lines, slots, offset, len, check).await;
         }
         let first = self.preferred(slots);
         let mut buffer = self.rt.buffer(len);
@@ -276,7 +303,7 @@ impl Array {
             Some(slot) => Some((slot, Way::Among)),
             None => late.pop().map(|slot| (slot, Way::Only)),
         } {
-            let Some(member) = self.to_read(&slot) else { continue };
+            let Some(member) = self.of(whose, &slot) else { continue };
             let (bytes, result) = self.read_slot(member, &slot, offset, buffer, way).await;
             buffer = bytes;
             match result {
@@ -521,7 +548,7 @@ impl Array {
             return None;
         }
         let (good, bad) = match self.lines(slots) {
-            Some(lines) => match self.read_lines(lines, slots, offset, len, check).await {
+            Some(lines) => match self.read_lines(Whose::Serving, lines, slots, offset, len, check).await {
                 Ok(Good { bytes, bad }) => (bytes, bad),
                 Err(_) => return None,
             },

@@ -10,7 +10,7 @@
 use crate::bands::{Band, Cell};
 use crate::lines::Lines;
 use crate::subset::Subset;
-use crate::{Array, ArrayError, DiskSet, SlotRef, Way, Writing};
+use crate::{Array, ArrayError, DiskSet, SlotRef, Way, Whose, Writing};
 use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{Member, UNIT};
@@ -59,7 +59,8 @@ impl Array {
             for window in windows(line * lines.cell..(line + 1) * lines.cell, window_bytes(slots.len())) {
                 let mut bands = [Band::new(lines, window.start, (window.end - window.start) as usize)];
                 let parity = bands[0].parity(lines);
-                self.fetch(slots, &mut bands, Way::Only, |band| band.all().without(parity)).await;
+                self.fetch(slots, &mut bands, (Way::Only, Whose::Serving), |band| band.all().without(parity))
+                    .await;
                 let Some(cells) = self.compute(lines, &bands[0], Subset::default(), parity) else {
                     left.push(line);
                     break;
@@ -152,7 +153,7 @@ impl Array {
         };
         let mut bands = [Band::new(lines, window.start, len)];
         bands[0].cells[missing] = Cell::Lost;
-        self.fetch_enough(lines, slots, &mut bands, Way::Only, |_| true).await;
+        self.fetch_enough(lines, slots, &mut bands, (Way::Only, Whose::Serving), |_| true).await;
         let mut wanted = Subset::default();
         wanted.insert(missing);
         Some(self.compute(lines, &bands[0], Subset::default(), wanted)?.remove(0))
@@ -195,7 +196,7 @@ impl Array {
         while let Some(some) = todo.pop() {
             let len = ((some.end - some.start) * lines.cell) as usize;
             let mut bands = [Band::new(lines, some.start * lines.cell, len)];
-            self.fetch(slots, &mut bands, Way::Only, Band::all).await;
+            self.fetch(slots, &mut bands, (Way::Only, Whose::Serving), Band::all).await;
             let [band] = &bands;
             if band.lost().is_empty() {
                 found.mismatched.extend(self.mismatched(lines, band));

@@ -14,7 +14,7 @@ use crate::bands::{Band, Cell};
 use crate::code::add;
 use crate::lines::{Extent, Lines};
 use crate::subset::Subset;
-use crate::{Array, ArrayError, SlotRef, Way, Writing};
+use crate::{Array, ArrayError, SlotRef, Way, Whose, Writing};
 use forebay_base::planted::{Bug, active};
 use forebay_device::{Member, UNIT};
 use forebay_runtime::{Buf, BufMut};
@@ -133,11 +133,14 @@ impl Array {
         // Columns in which all data is new need nothing of the old.
         let is_whole = |band: &Band| band.touched.len() == lines.code.data();
         let changed = |band: &Band| band.touched.union(band.parity(lines));
-        self.fetch(slots, &mut bands, Way::Only, |band| {
+        self.fetch(slots, &mut bands, (Way::Only, Whose::Serving), |band| {
             if is_whole(band) { Subset::default() } else { changed(band) }
         })
         .await;
-        self.fetch_enough(lines, slots, &mut bands, Way::Only, |band| !band.lost().is_empty()).await;
+        self.fetch_enough(lines, slots, &mut bands, (Way::Only, Whose::Serving), |band| {
+            !band.lost().is_empty()
+        })
+        .await;
         let mut pieces: Vec<Piece> = extents
             .iter()
             .zip(&data)

@@ -481,6 +481,7 @@ mod tests {
             .chain(Bug::OF_STREAMS)
             .chain(Bug::OF_MOVES)
             .chain(Bug::OF_RECLAIM)
+            .chain(Bug::OF_LOOPS)
             .chain(Bug::OF_DISKS)
             .chain(Bug::OF_PROTOCOLS)
             .collect();

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) const PROJECT: &str = "p";
 const POLICIES: [SyncPolicy; 4] =
     [SyncPolicy::Always, SyncPolicy::Standard, SyncPolicy::Standard, SyncPolicy::Disabled];
-/// As much of a volume is zeroed from its start: more than a leaf.
+/// As much of a volume is zeroed from its start: more than a leaf of small blocks.
 const WIPED_BYTES_MAX: u64 = 4 * MIB;
 
 impl Clients {

@@ -2,6 +2,7 @@
 //! covered, and what was promised is there.
 
 use forebay_base::MIB;
+use forebay_base::planted::{Bug, plant, times_met};
 use forebay_pool::{
     Compression, Engine, EngineConfig, Host, Import, Layout, PoolSpec, PoolState, PoolStatus, ProjectChange,
     ProjectProperties, Setting, SyncPolicy, Volume, VolumeChange, VolumeFormat, VolumeSpec,
@@ -271,4 +272,14 @@ fn what_is_kept_with_a_volume_is_read_whole() {
         };
         join(writer, reader).await;
     });
+}
+
+#[test]
+fn a_planted_bug_is_caught() {
+    plant(Some(Bug::HolesTakenForDurable));
+    let caught =
+        std::panic::catch_unwind(zeros_with_fua_over_a_hole_that_is_only_in_memory_are_durable).is_err();
+    let met = times_met();
+    plant(None);
+    assert!(caught && met > 0, "it was met {met} times and nobody noticed");
 }

@@ -343,7 +343,11 @@ fn more_losses_than_parity_are_an_error_and_never_something_else() {
             let lost = 1 + shape.parity;
             let from = random.below(rig.width() as u64) as usize;
             let out: Vec<usize> = (0..lost).map(|n| (from + n) % rig.width()).collect();
-            out.iter().for_each(|index| assert!(rig.health(*index).fail()));
+            for index in &out {
+                assert!(rig.health(*index).fail());
+                // They cannot be read either.
+                rig.world.set_gone(usize::from(rig.slots[*index].disk), true);
+            }
             assert!(rig.array.is_lost());
             for offset in (0..rig.bytes.len() as u64).step_by(UNIT as usize) {
                 let read =
