@@ -38,8 +38,7 @@ const LABELS: std::ops::Range<u64> = 0..128 << 10;
 pub fn policies(setup: &Setup) -> Result<Shown, Failure> {
     let setup = Setup { policies: true, sync: None, volumes: setup.volumes.max(2), ..setup.clone() };
     let run = crash::record(&setup)?;
-    // What is at stake here is over in a moment: many of them, and few images of each.
-    let plan = Plan { images: IMAGES, per_moment: 2, ..Plan::default() };
+    let plan = Plan { images: IMAGES, ..Plan::default() };
     match crash::explore(&run, plan, None) {
         Ok(cases) => Ok(Shown { cases, ..Shown::default() }),
         Err(found) => Err(found.failure.because(&found.story)),
