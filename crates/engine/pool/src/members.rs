@@ -19,7 +19,7 @@ use forebay_device::{
     DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, Label, SUPERBLOCK_BYTES,
     SUPERBLOCK_SLOTS, write_label,
 };
-use forebay_raid::DiskSet;
+use forebay_raid::{DiskSet, Place};
 use forebay_runtime::{Disk, OpenMode};
 use std::rc::Rc;
 use std::time::Duration;
@@ -275,6 +275,9 @@ impl Control {
             let attach = move |shard: Rc<Shard>| async move {
                 let opened = shard.rt.open_disk(&path, OpenMode::ReadWrite);
                 let result = opened.as_ref().map(drop).map_err(|error| open_error(&path, error));
+                // The first number may have left the label since the earlier one was added.
+                let line = entry.heir_of.and_then(|old| shard.array.line(old)).unwrap_or(place.line);
+                let place = Place { line, ..place };
                 shard.array.add_disk(index, place, health, opened.ok().map(|disk| (disk, layout)));
                 shard.space.borrow_mut().set_lanes(lanes);
                 result

@@ -199,6 +199,11 @@ impl Array {
         attached.map(|(disk, member)| (disk, member.disk.watch().take_vitals())).collect()
     }
 
+    /// The line that a disk was added to.
+    pub fn line(&self, disk: u16) -> Option<u16> {
+        self.known(disk).map(|known| known.place.line)
+    }
+
     /// The disk, when it is in service.
     pub fn member(&self, disk: u16) -> Option<&Rc<Member>> {
         self.attached(disk).filter(|member| !member.health.is_failed())
