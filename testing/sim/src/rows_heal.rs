@@ -15,6 +15,7 @@ use crate::workload::{History, Tolerance};
 use forebay_base::Random;
 use forebay_pool::{DiskAdd, DiskReplace, DiskState, PoolState, PoolStatus, Purpose, ScrubState};
 use forebay_simulation::{DiscardEffect, Fate, Image, World};
+use futures_util::FutureExt;
 use futures_util::future::join3;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -308,9 +309,10 @@ pub fn group_removed(setup: &Setup) -> Result<Shown, Failure> {
                     status = scene.engine.pool_healed(POOL).await;
                 }
             }
-            over.set(true);
             status.map_err(failed("healing failed"))
         };
+        // However it ends: what the power left is kept until then.
+        let leave = leave.inspect(|_| over.set(true));
         let (ran, left, ()) = join3(scene.clients.run(2 * own.operations), leave, crash).await;
         ran?;
         let status = left?;
