@@ -443,8 +443,11 @@ impl Control {
         }
         self.relabel(|label| {
             label.disks[index].status = status;
-            // Of what an even earlier number has, if there is one.
-            let earlier = label.disks[index].heir_of.take();
+            // Of what an even earlier number has, if there is one. An empty disk may come back, and still is the heir of that.
+            let earlier = label.disks[index].heir_of;
+            if status == DiskStatus::Removed {
+                label.disks[index].heir_of = None;
+            }
             let heirs = label.disks.iter_mut().filter(|other| other.heir_of == Some(disk));
             heirs.for_each(|other| other.heir_of = earlier);
         })

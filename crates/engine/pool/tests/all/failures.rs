@@ -242,6 +242,46 @@ fn a_disk_that_owes_answers_stays_out() {
     });
 }
 
+/// Goal: a disk that comes back and fails again is one loss, under however many numbers.
+#[test]
+fn a_disk_that_fails_again_takes_nobody_along() {
+    for (layout, disks) in [(Layout::Mirror, 2), (Layout::Parity { data: 2, parity: 1 }, 3)] {
+        on_disks((disks, disks), 11, move |bench| async move {
+            bench.create(layout).await;
+            let volume = bench.volume(SyncPolicy::Always).await;
+            for nth in 0..40 {
+                volume.write(nth * BLOCK as u64, vec![bench.block(nth)], true).await.expect("written");
+            }
+            for number in [1, disks, disks + 1] {
+                bench.world.add_rule(Rule::new(1, Action::Fail(DiskErrorKind::NoSpace)).on(OpKind::Write));
+                for nth in 0..40 {
+                    let block = vec![bench.block(100 + nth)];
+                    volume.write(nth * BLOCK as u64, block, true).await.expect("the layout can lose one");
+                }
+                assert_eq!(bench.status().await.state, PoolState::Degraded, "number {number}");
+                bench.world.take_rules();
+                bench
+                    .engine
+                    .disk_online("tank", &number.to_string(), Some("sim1"))
+                    .await
+                    .expect("it is back");
+            }
+            for _ in 0..100 {
+                bench.rt.sleep(Duration::from_secs(1)).await;
+            }
+            assert_eq!(bench.status().await.state, PoolState::Online);
+            // What it has now is all of it.
+            bench.engine.pool_export("tank").await.expect("exported");
+            bench.world.set_gone(0, true);
+            bench.import().await.expect("the layout can lose one");
+            let volume = bench.opened().await;
+            for nth in 0..40 {
+                bench.check(&volume, nth * BLOCK as u64, 100 + nth).await;
+            }
+        });
+    }
+}
+
 /// Goal: a disk that was taken out of service knows it, and is not imported alone with what it had then.
 #[test]
 fn a_disk_taken_offline_is_not_taken_for_the_pool() {
