@@ -494,9 +494,7 @@ impl Engine {
         }
         registry(&rt).add_control(control.clone());
         // What is held for reserved volumes comes before what the work of shards takes.
-        for index in 0..shards {
-            control.on_shard(index, |shard| async move { shard.make_up(false).await }).await?;
-        }
+        control.make_up(false).await?;
         for index in 0..shards {
             control.on_shard(index, |shard| async move { shard.start() }).await?;
         }

@@ -424,30 +424,26 @@ impl Shard {
             || (held > 0 && self.nodes_of_tables() + held > self.space.borrow().nodes_free())
     }
 
-    /// Gets chunks for what is held and not there, as after the loss of a chunk's record. False when there are none; with `beyond_doubt` only if it
-    /// is short of them.
-    pub async fn make_up(self: &Rc<Self>, beyond_doubt: bool) -> bool {
+    /// Gets chunks for places that are held and not there, as after a crash or the loss of a chunk's record.
+    async fn make_up_places(self: &Rc<Self>) {
         for class in 0..CLASSES as u8 {
-            loop {
-                let kind = match self.lacks(class) {
-                    (0, 0) => break,
-                    (0, _) => ChunkKind::Node,
-                    _ => ChunkKind::Data { class },
-                };
-                if !self.grant(kind, Need::Ordinary).await {
-                    break;
-                }
-            }
-            // While a checkpoint writes, what it replaces is there twice.
-            if beyond_doubt && self.between_checkpoints().await.is_err() {
-                return true;
-            }
-            let is_short = if beyond_doubt { self.is_short(class) } else { self.lacks(class) != (0, 0) };
-            if is_short {
-                return false;
-            }
+            while self.lacks(class).0 > 0 && self.grant(ChunkKind::Data { class }, Need::Ordinary).await {}
         }
-        true
+    }
+
+    /// The same for nodes. After places: nodes that are dirty seem to be lacking, and are not.
+    async fn make_up_nodes(self: &Rc<Self>) {
+        while self.lacks(0).1 > 0 && self.grant(ChunkKind::Node, Need::Ordinary).await {}
+    }
+
+    /// Whether all that is held is there; with `beyond_doubt` also if it only seems to be lacking.
+    async fn is_made_up(self: &Rc<Self>, beyond_doubt: bool) -> bool {
+        // While a checkpoint writes, what it replaces is there twice.
+        if beyond_doubt && self.between_checkpoints().await.is_err() {
+            return true;
+        }
+        let is_short = |class| if beyond_doubt { self.is_short(class) } else { self.lacks(class) != (0, 0) };
+        !(0..CLASSES as u8).any(is_short)
     }
 
     /// Holds what a new volume, if it is a reserved one, may be written.
@@ -595,25 +591,39 @@ impl Control {
         grown.await?.map_err(|refusal| self.not_reserved(name, "it cannot grow", refusal))
     }
 
+    /// Gets chunks for what is held for reserved volumes and not there; whether all of it is. With `beyond_doubt` also if it only seems
+    /// to be lacking.
+    pub async fn make_up(self: &Rc<Self>, beyond_doubt: bool) -> Result<bool, Error> {
+        let shards = 0..self.shard_count();
+        for index in shards.clone() {
+            self.on_shard(index, |shard| async move { shard.make_up_places().await }).await?;
+        }
+        for index in shards.clone() {
+            self.on_shard(index, |shard| async move { shard.make_up_nodes().await }).await?;
+        }
+        for index in shards {
+            let look = move |shard: Rc<Shard>| async move { shard.is_made_up(beyond_doubt).await };
+            if !self.on_shard(index, look).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// After an import: whether all that is promised is there.
     pub async fn check_reservations(self: &Rc<Self>) -> Result<(), Error> {
-        for index in 0..self.shard_count() {
-            let made_up = |beyond_doubt| {
-                self.on_shard(index, move |shard| async move { shard.make_up(beyond_doubt).await })
-            };
-            // What the log frees comes back with a checkpoint, and what that replaces with the next one.
-            let mut is_there = made_up(false).await?;
-            for _ in 0..CHECKPOINTS_MAX {
-                if is_there || self.checkpoint().await.is_err() {
-                    break;
-                }
-                is_there = made_up(true).await?;
+        // What the log frees comes back with a checkpoint, and what that replaces with the next one.
+        let mut is_there = self.make_up(false).await?;
+        for _ in 0..CHECKPOINTS_MAX {
+            if is_there || self.checkpoint().await.is_err() {
+                break;
             }
-            if !is_there {
-                let message = "less is free than is held for reserved volumes: writes to them may fail. Add disks, or delete volumes or \
-                               snapshots";
-                self.event(Severity::Error, "pool.reservation_short", self.name(), message.into());
-            }
+            is_there = self.make_up(true).await?;
+        }
+        if !is_there {
+            let message = "less is free than is held for reserved volumes: writes to them may fail. Add disks, or delete volumes or \
+                           snapshots";
+            self.event(Severity::Error, "pool.reservation_short", self.name(), message.into());
         }
         Ok(())
     }
