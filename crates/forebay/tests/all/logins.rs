@@ -2,8 +2,10 @@
 //!
 //! Method: what a browser sends, in plain bytes, against the real daemon.
 
-use crate::common::{Daemon, Place, Reply};
+use crate::common::{Daemon, PATIENCE, Place, Reply};
 use serde_json::{Value, json};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const PASSWORD: &str = "a pass phrase of some length";
 
@@ -281,7 +283,16 @@ fn guessing_is_slowed_down_and_written_down() {
     assert_eq!(anna.get("/api/v1/login").status, 200);
     let made = anna.change("POST", "/api/v1/tokens", Some(json!({"name": "ci", "role": "viewer"})));
     assert_eq!(made.status, 201);
-    let audit = anna.get("/api/v1/audit").json();
+    // It is shown when it is in the file.
+    let begun = Instant::now();
+    let audit = loop {
+        let audit = anna.get("/api/v1/audit").json();
+        if audit.to_string().contains("TokenCreate") {
+            break audit;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{audit}");
+        thread::sleep(Duration::from_millis(20));
+    };
     let lines: Vec<(String, String, u64)> = audit["items"]
         .as_array()
         .unwrap()
