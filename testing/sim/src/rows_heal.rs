@@ -393,7 +393,7 @@ pub(crate) async fn scrub(scene: &Scene, operations: u64) -> Result<u64, Failure
     Ok(repaired)
 }
 
-/// A third of what one disk holds rots, or some of it becomes unreadable; a scrub puts it right while clients work, and a second one finds nothing; then others go.
+/// Two thirds of what one disk holds rot, or some of it becomes unreadable; a scrub puts it right while clients work, and a second one finds nothing; then others go.
 pub fn scrubbed(setup: &Setup) -> Result<Shown, Failure> {
     // Enough that the wrong places would make a disk unfit, if they were unreadable.
     let is_rot = setup.seed.is_multiple_of(2);
@@ -406,7 +406,7 @@ pub fn scrubbed(setup: &Setup) -> Result<Shown, Failure> {
         let image = scene.world.image(victim);
         let pages: Vec<u64> = (0..image.size() / 4096).filter(|page| image.page(*page).is_some()).collect();
         if is_rot {
-            for page in pages.iter().filter(|_| scene.clients.below(3) == 0) {
+            for page in pages.iter().filter(|_| scene.clients.below(3) > 0) {
                 let at = page * 4096 + scene.clients.below(4096);
                 scene.world.rot(victim, at, &[1 << scene.clients.below(8)]);
                 rot.set(rot.get() + 1);
