@@ -81,7 +81,7 @@ pub enum IoError {
 impl fmt::Display for IoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            IoError::OutOfRange => "outside the volume",
+            IoError::OutOfRange => "outside the volume, or longer than a request may be",
             IoError::NoSpace => "no space left in the pool",
             IoError::Corrupt => "stored data is damaged beyond repair",
             IoError::Io => "a disk failed the request",

@@ -359,9 +359,9 @@ impl Shard {
         self.promises.borrow_mut().insert(number, promise);
         let pledge = Pledge { shard: self.clone(), number };
         self.settle_debts();
-        match self.lacks(promise.class) {
+        match (self.places_lacking(promise.class), self.nodes_lacking()) {
             (0, 0) => Ok(pledge),
-            lacks => Err(lacks),
+            lacking => Err(lacking),
         }
     }
 
@@ -384,22 +384,33 @@ impl Shard {
         waited < 2 && self.space.borrow().is_easing()
     }
 
-    /// Places of a class, and nodes, that are held and not there. What is on its way to its place takes nothing that is held for others.
-    fn lacks(&self, class: u8) -> (u64, u64) {
+    /// Places of a class that are held and not there. What is on its way to its place takes nothing that is held for others.
+    fn places_lacking(&self, class: u8) -> u64 {
         let on_the_way = self.in_transit(class);
-        let space = self.space.borrow();
-        let nodes = (self.nodes_needed() + space.nodes_held()).saturating_sub(space.nodes_free());
-        (space.lacking(class).saturating_sub(on_the_way), if space.nodes_held() == 0 { 0 } else { nodes })
+        self.space.borrow().lacking(class).saturating_sub(on_the_way)
     }
 
-    /// Places that blocks of reserved volumes have which are durable in the log only: as many come back, or are owed no longer, when they get
-    /// there. And what they have for themselves beyond their size: that many were replaced, and come back with the next checkpoint.
+    /// Nodes that are held and not there.
+    fn nodes_lacking(&self) -> u64 {
+        let space = self.space.borrow();
+        match space.nodes_held() {
+            0 => 0,
+            held => (self.nodes_needed() + held).saturating_sub(space.nodes_free()),
+        }
+    }
+
+    /// Places of a class that blocks of reserved volumes have which are durable in the log only: as many come back, or are owed no longer, when
+    /// they get there. And what they have for themselves beyond their size: that many were replaced, and come back with the next checkpoint.
+    /// A block that goes among those of another class gives back a place that it is then owed: that is none.
     pub fn in_transit(&self, class: u8) -> u64 {
-        let datasets = self.datasets.borrow();
+        let (datasets, space) = (self.datasets.borrow(), self.space.borrow());
         let reserved =
             datasets.values().filter(|dataset| dataset.reserved.get() > 0 && dataset.class() == class);
+        let is_at_home = |place: &Ptr| place.units() == 1 << class && space.is_at_home(place, class);
         let coming_back = |dataset: &Rc<Dataset>| {
-            let placed = dataset.staged.borrow().values().filter(|staged| staged.place.is_some()).count();
+            let staged = dataset.staged.borrow();
+            let placed =
+                staged.values().filter(|staged| staged.place.as_ref().is_some_and(is_at_home)).count();
             placed as u64 + dataset.own.get().blocks.saturating_sub(dataset.reserved.get())
         };
         reserved.map(coming_back).sum()
@@ -420,30 +431,32 @@ impl Shard {
     /// Whether less is free than is held, beyond doubt. Dirty nodes take the places of others, which come back.
     fn is_short(&self, class: u8) -> bool {
         let held = self.space.borrow().nodes_held().saturating_sub(self.nodes_had());
-        self.lacks(class).0 > 0
+        self.places_lacking(class) > 0
             || (held > 0 && self.nodes_of_tables() + held > self.space.borrow().nodes_free())
     }
 
     /// Gets chunks for places that are held and not there, as after a crash or the loss of a chunk's record.
     async fn make_up_places(self: &Rc<Self>) {
         for class in 0..CLASSES as u8 {
-            while self.lacks(class).0 > 0 && self.grant(ChunkKind::Data { class }, Need::Ordinary).await {}
+            while self.places_lacking(class) > 0
+                && self.grant(ChunkKind::Data { class }, Need::Ordinary).await
+            {}
         }
     }
 
     /// The same for nodes. After places: nodes that are dirty seem to be lacking, and are not.
     async fn make_up_nodes(self: &Rc<Self>) {
-        while self.lacks(0).1 > 0 && self.grant(ChunkKind::Node, Need::Ordinary).await {}
+        while self.nodes_lacking() > 0 && self.grant(ChunkKind::Node, Need::Ordinary).await {}
     }
 
-    /// Whether all that is held is there; with `beyond_doubt` also if it only seems to be lacking.
+    /// Whether all that is held is there; with `beyond_doubt`, only what surely is not there counts.
     async fn is_made_up(self: &Rc<Self>, beyond_doubt: bool) -> bool {
-        // While a checkpoint writes, what it replaces is there twice.
-        if beyond_doubt && self.between_checkpoints().await.is_err() {
-            return true;
+        let mut classes = 0..CLASSES as u8;
+        if !beyond_doubt {
+            return self.nodes_lacking() == 0 && classes.all(|class| self.places_lacking(class) == 0);
         }
-        let is_short = |class| if beyond_doubt { self.is_short(class) } else { self.lacks(class) != (0, 0) };
-        !(0..CLASSES as u8).any(is_short)
+        // While a checkpoint writes, what it replaces is there twice.
+        self.between_checkpoints().await.is_err() || !classes.any(|class| self.is_short(class))
     }
 
     /// Holds what a new volume, if it is a reserved one, may be written.
@@ -591,8 +604,7 @@ impl Control {
         grown.await?.map_err(|refusal| self.not_reserved(name, "it cannot grow", refusal))
     }
 
-    /// Gets chunks for what is held for reserved volumes and not there; whether all of it is. With `beyond_doubt` also if it only seems
-    /// to be lacking.
+    /// Gets chunks for what is held for reserved volumes and not there; whether all of it is, as [`Shard::is_made_up`] has it.
     pub async fn make_up(self: &Rc<Self>, beyond_doubt: bool) -> Result<bool, Error> {
         let shards = 0..self.shard_count();
         for index in shards.clone() {

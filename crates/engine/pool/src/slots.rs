@@ -146,9 +146,11 @@ impl SlotMap {
         };
         let is_kept = !has(disk) && self.earlier(disk).any(has);
         let kept = &mut self.disks[usize::from(disk)].kept;
-        // An empty disk has no slots.
+        if slot >= kept.len() {
+            // An empty disk has no slots.
+            return;
+        }
         match is_kept {
-            _ if slot >= kept.len() => {}
             true => _ = kept.set(slot, 1),
             false => _ = kept.clear(slot, 1),
         }

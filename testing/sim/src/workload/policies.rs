@@ -1,16 +1,18 @@
-//! Policies that change under load: of a volume, and of a project on whatever shards its volumes are; and zeros over whole volumes, which empty
+//! Policies that change under load: of a volume, and of a project on whatever shards its volumes are; and zeros over much of a volume, which empty
 //! their leaves. Each acknowledgement is judged by the policy that was in force then.
 
 use super::{Clients, Live, MIB, POOL, SECTOR};
 use crate::harness::Failure;
 use crate::oracle::{Effect, NEVER};
 use forebay_pool::{ProjectChange, ProjectProperties, Setting, SyncPolicy, VolumeChange};
+use futures_util::future::join;
+use std::time::Duration;
 
 /// The project that every other volume is in.
 pub(super) const PROJECT: &str = "p";
 const POLICIES: [SyncPolicy; 4] =
     [SyncPolicy::Always, SyncPolicy::Standard, SyncPolicy::Standard, SyncPolicy::Disabled];
-/// The largest volume that is zeroed whole.
+/// As much of a volume is zeroed from its start: more than a leaf of small blocks.
 const WIPED_BYTES_MAX: u64 = 4 * MIB;
 
 impl Clients {
@@ -65,14 +67,33 @@ impl Clients {
         }
     }
 
-    /// Zeros over all of a volume that is not large, discarded or written.
+    /// Zeros over all of a volume, or much of it, discarded or written. Sometimes they are asked for twice, and only then to be durable: what
+    /// is a hole in memory may not be one on disk yet.
     pub(super) async fn wipe(&self, live: &Live) {
         let size = live.handle.size().min(self.history.borrow().volumes[live.model].size());
-        let (to, discard, fua) = ((size / SECTOR as u64) as u32, self.below(2) == 0, self.below(2) == 0);
-        if size > WIPED_BYTES_MAX || !live.reserved.borrow().is_empty() {
+        let size = size.min(WIPED_BYTES_MAX);
+        let (discard, fua) = (self.below(2) == 0, self.below(2) == 0);
+        if !live.reserved.borrow().is_empty() {
             return;
         }
-        let (number, _) = self.issue(live, Effect::Zero, 0, to);
+        if !fua || self.below(2) == 0 {
+            return self.zero_from_start(live, size, discard, fua).await;
+        }
+        self.zero_from_start(live, size, discard, false).await;
+        // A checkpoint forgets the leaves before it is durable.
+        let checkpoint = async {
+            let result = self.engine.checkpoint(POOL).await;
+            self.outcome("a checkpoint", result.map(drop));
+        };
+        let again = async {
+            self.rt.sleep(Duration::from_micros(self.below(400))).await;
+            self.zero_from_start(live, size, discard, true).await;
+        };
+        join(checkpoint, again).await;
+    }
+
+    async fn zero_from_start(&self, live: &Live, size: u64, discard: bool, fua: bool) {
+        let (number, _) = self.issue(live, Effect::Zero, 0, (size / SECTOR as u64) as u32);
         let result = match discard {
             true => live.handle.discard(0, size, fua).await,
             false => live.handle.write_zeroes(0, size, fua).await,
