@@ -209,7 +209,14 @@ impl SlotMap {
         let width = self.shape(group, DATA).1;
         let members = || self.disks.iter().filter(move |disk| disk.group == group);
         let open = members().filter(|disk| disk.is_open()).count();
-        let counted = || members().filter(|disk| disk.is_open() || (open < width && disk.is_last_resort()));
+        // A disk that came back has its room once, under its last number.
+        let came_back =
+            |index: u16| self.disks.iter().any(|heir| heir.heir_of == Some(index) && heir.is_there());
+        let counts = |(index, disk): &(u16, &DiskSlots)| {
+            disk.group == group
+                && (disk.is_open() || (open < width && disk.is_last_resort() && !came_back(*index)))
+        };
+        let counted = || (0..).zip(&self.disks).filter(counts).map(|(_, disk)| disk);
         let vacating = || members().filter(|disk| disk.is_vacating());
         let to_move: u64 = vacating().map(|disk| u64::from(disk.used.ones())).sum();
         let largest = members().filter(|disk| disk.is_open()).map(|disk| u64::from(disk.used.len())).max();

@@ -252,13 +252,16 @@ fn a_disk_that_fails_again_takes_nobody_along() {
             for nth in 0..40 {
                 volume.write(nth * BLOCK as u64, vec![bench.block(nth)], true).await.expect("written");
             }
+            let size = bench.status().await.size;
             for number in [1, disks, disks + 1] {
                 bench.world.add_rule(Rule::new(1, Action::Fail(DiskErrorKind::NoSpace)).on(OpKind::Write));
                 for nth in 0..40 {
                     let block = vec![bench.block(100 + nth)];
                     volume.write(nth * BLOCK as u64, block, true).await.expect("the layout can lose one");
                 }
-                assert_eq!(bench.status().await.state, PoolState::Degraded, "number {number}");
+                let status = bench.status().await;
+                assert_eq!(status.state, PoolState::Degraded, "number {number}");
+                assert!(status.size <= size, "number {number}: {} bytes of {size}", status.size);
                 bench.world.take_rules();
                 bench
                     .engine
