@@ -21,6 +21,7 @@ mod oracle_test;
 mod rows_acknowledged;
 mod rows_cache;
 mod rows_combined;
+mod rows_damage;
 mod rows_disk;
 mod rows_faulty;
 mod rows_heal;

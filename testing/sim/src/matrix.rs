@@ -12,6 +12,7 @@ use crate::lineage;
 use crate::rows_acknowledged as acknowledged;
 use crate::rows_cache as cache;
 use crate::rows_combined as combined;
+use crate::rows_damage as damage;
 use crate::rows_disk as disk;
 use crate::rows_faulty as faulty;
 use crate::rows_heal as heal;
@@ -393,6 +394,14 @@ pub const ROWS: &[Row] = &[
         holds: "D W R",
         applies: redundant,
         run: heal::scrubbed,
+        strikes: true,
+    },
+    Row {
+        name: "damaged",
+        fault: "blocks rot on every disk that has them; a scrub finds them, a restart forgets none, and writing them anew ends it",
+        holds: "W",
+        applies: damage::can_lose,
+        run: damage::damaged,
         strikes: true,
     },
     Row {

@@ -75,6 +75,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::ParityWrongRotation => &["gone", "rot"],
         Bug::DegradedReadUnchecked => &["rot-same-place", "gone"],
         Bug::ResilverMissesChunk => &["returned"],
+        Bug::LossForgotten | Bug::DamageOutlivesItsBlock => &["damaged"],
         Bug::ScrubOnlyLooks | Bug::ScrubLeavesUnread => &["scrubbed"],
         Bug::JoiningDisksDecide => &["group-added"],
         Bug::TrimsOpenChunk => &["trimmed"],

@@ -37,7 +37,7 @@ struct Record {
     wrong: Places,
 }
 
-/// What is held against a disk, since this import or since it was cleared.
+/// What is held against a disk since it was cleared; of late, since this import.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ErrorCounts {
     /// Requests that the device failed.
@@ -96,6 +96,18 @@ impl Health {
     /// Bytes that were unreadable or wrong were rewritten.
     pub fn repaired(&self) {
         self.record().totals.repaired += 1;
+    }
+
+    /// What earlier imports held against it, unless somebody has cleared it.
+    pub fn seen(&self, errors: &ErrorCounts) {
+        let mut record = self.record();
+        record.totals = ErrorCounts {
+            read: record.totals.read + errors.read,
+            write: record.totals.write + errors.write,
+            checksum: record.totals.checksum + errors.checksum,
+            repaired: record.totals.repaired + errors.repaired,
+            ..record.totals
+        };
     }
 
     pub fn errors(&self, now: Nanos) -> ErrorCounts {

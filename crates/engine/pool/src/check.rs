@@ -12,7 +12,7 @@ use crate::assembly::assemble;
 use crate::error::Error;
 use crate::format::ShardRoot;
 use crate::import::{Found, Probe, build_array, lines, open_error, probe};
-use crate::open::{FrameReader, log_ring, read_catalog, read_chunk_table};
+use crate::open::{FrameReader, log_ring, read_catalog, read_chunk_table, read_damage};
 use forebay_base::Id;
 use forebay_compress::Codec;
 use forebay_device::{Health, UNIT};
@@ -151,6 +151,13 @@ impl Checker {
         };
         for ptr in catalog {
             self.reach(&mut space, &ptr, "a catalogue block");
+        }
+        let slots = |ptr: &Ptr| space.slots(ptr);
+        match read_damage(&self.array, (self.pool, index), root.damage, slots).await {
+            Ok((_, blocks)) => blocks.iter().for_each(|ptr| {
+                self.reach(&mut space, ptr, "a block of the table of what is lost");
+            }),
+            Err(error) => self.report.problem(format!("shard {index}: the table of what is lost: {error}")),
         }
         self.trees(&mut space, &records).await;
         self.bitmaps(index, &space, &entries).await;

@@ -148,6 +148,7 @@ impl Shard {
             Some(early) => early,
             None => self.write_catalog(&mut writer, &records).await?,
         };
+        let damage = self.write_damage(&mut writer).await?;
         writer.write().await?;
         let old = std::mem::take(&mut *self.tables.borrow_mut());
         old.iter().for_each(|ptr| self.space.borrow_mut().freed_frozen(ptr));
@@ -161,7 +162,7 @@ impl Shard {
         self.frozen_tail.set(tail);
         let cut = if active(Bug::LogCutTooFar) { cut + 1 } else { cut };
         let (sealed, scrub) = (self.sealed.get(), self.scrub.at.get());
-        Ok(ShardRoot { catalog, table, table_chunk, tail, cut, sealed, scrub })
+        Ok(ShardRoot { catalog, table, table_chunk, tail, cut, sealed, scrub, damage })
     }
 
     /// Writes what is frozen of a dataset, or of who has its tree now, and says in its record what became of it. What it lets go of is
@@ -277,18 +278,46 @@ impl Shard {
         writer: &mut NodeWriter<'_>,
         records: &[DatasetRecord],
     ) -> Result<(Ptr, Vec<Ptr>), IoError> {
-        if records.is_empty() {
+        self.write_table(writer, Table::Catalog, encode_catalog(records)).await
+    }
+
+    /// Writes a table that is found through the chunk table; gives its index and all its blocks.
+    async fn write_table(
+        &self,
+        writer: &mut NodeWriter<'_>,
+        table: Table,
+        bodies: Vec<Vec<u8>>,
+    ) -> Result<(Ptr, Vec<Ptr>), IoError> {
+        if bodies.is_empty() {
             return Ok((Ptr::HOLE, Vec::new()));
         }
         let mut blocks = Vec::new();
-        for (nth, body) in encode_catalog(records).into_iter().enumerate() {
-            let header = header(self.shared.id, self.index, Table::Catalog, nth as u64 + 1);
+        for (nth, body) in bodies.into_iter().enumerate() {
+            let header = header(self.shared.id, self.index, table, nth as u64 + 1);
             blocks.push(writer.add(&header, &body).await?);
         }
-        let header = header(self.shared.id, self.index, Table::Catalog, 0);
+        let header = header(self.shared.id, self.index, table, 0);
         let index = writer.add(&header, &encode_index(&[], &blocks)).await?;
         blocks.push(index);
         Ok((index, blocks))
+    }
+
+    /// Forgets what is lost where the checkpoint frees it, and writes the table of the rest if it has changed; gives its index.
+    async fn write_damage(&self, writer: &mut NodeWriter<'_>) -> Result<Ptr, IoError> {
+        let bodies = {
+            let (mut damage, space) = (self.damage.borrow_mut(), self.space.borrow());
+            if !active(Bug::DamageOutlivesItsBlock) {
+                damage.freed(space.frees());
+            }
+            if !damage.is_changed() {
+                return Ok(damage.stored);
+            }
+            damage.encode()
+        };
+        let (index, blocks) = self.write_table(writer, Table::Damage, bodies).await?;
+        let old = self.damage.borrow_mut().now_at(index, blocks);
+        old.iter().for_each(|ptr| self.space.borrow_mut().freed_frozen(ptr));
+        Ok(index)
     }
 
     /// Writes the chunk records and the chunk table; gives its index and the chunk that is in.

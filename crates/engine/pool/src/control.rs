@@ -423,12 +423,14 @@ impl Control {
             units.into_iter().for_each(|(group, units)| *busy.entry(group).or_insert(0) += units * UNIT);
             fill = fill.max(permille);
         }
+        let damage = self.damage_status().await?;
         let (scrub, scrub_next) = (self.scrub_status().await?, self.next_scrub());
         let label = self.label.borrow();
         let lacks = |disk: &DiskEntry| {
             matches!(disk.status, device::DiskStatus::Failed | device::DiskStatus::Offline)
         };
-        let state = match (self.shared.is_suspended() || self.is_lost(), label.disks.iter().any(lacks)) {
+        let is_suspended = self.shared.is_suspended() || self.is_lost();
+        let state = match (is_suspended, label.disks.iter().any(lacks)) {
             (true, _) => PoolState::Suspended,
             (false, true) => PoolState::Degraded,
             (false, false) => PoolState::Online,
@@ -460,6 +462,7 @@ impl Control {
             log_fill_permille: fill as u32,
             created: label.created,
             healing: self.healer.status(),
+            damage,
             scrub,
             scrubs: self.scrub.schedule.get(),
             scrub_next,

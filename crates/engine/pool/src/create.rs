@@ -2,6 +2,7 @@
 
 use crate::EngineConfig;
 use crate::candidate::{check_new, open_disk};
+use crate::damage::Damage;
 use crate::error::{Error, ErrorKind};
 use crate::flash::bytes_min;
 use crate::format::{SHARDS_MAX, ShardRoot, Super};
@@ -259,6 +260,8 @@ pub(crate) async fn create(
         scrubs: ScrubSchedule::default(),
         trash_keep_seconds: TRASH_KEEP_SECONDS,
         speed: None,
+        scrub: None,
+        errors: Vec::new(),
         host: config.host.clone(),
         shards: roots,
     };
@@ -348,6 +351,7 @@ async fn format_shards(
         let ring = Ring { chunk_bytes, chunks: ring_chunks.len() };
         let log = Log::new(ring, ring_chunks, start, 0);
         let parts = ShardParts {
+            damage: Damage::default(),
             space,
             datasets: Datasets::default(),
             snapshots: Snapshots::default(),

@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::error::Error;
 use crate::groups::GroupAdd;
 use crate::members::{DiskAdd, DiskReplace};
-use crate::spec::PoolStatus;
+use crate::spec::{Damaged, PoolStatus};
 use crate::trim::Trimmed;
 use std::rc::Rc;
 use std::time::Duration;
@@ -137,6 +137,20 @@ impl Engine {
     /// Ends a scrub, running or paused.
     pub async fn scrub_stop(&self, pool: &str) -> Result<(), Error> {
         self.on_writable_pool(pool, |control| async move { control.scrub_stop().await }).await
+    }
+
+    /// Which bytes of which volumes and snapshots are lost.
+    pub async fn damage(&self, pool: &str) -> Result<Vec<Damaged>, Error> {
+        self.on_pool(pool, |control| async move { control.damaged().await }).await
+    }
+
+    /// Somebody knows of all that is lost so far, and has no more to be told of it.
+    pub async fn damage_accept(&self, pool: &str) -> Result<PoolStatus, Error> {
+        self.on_writable_pool(pool, |control| async move {
+            control.accept_damage().await?;
+            control.status().await
+        })
+        .await
     }
 
     /// Has scrubs begin by themselves, so many seconds after the last was through; never with 0.

@@ -1,34 +1,41 @@
 //! The superblock's payload: the roots of the shards, and what is the pool's as a whole.
 //!
 //! ```text
-//! superblock payload: 128 bytes, then 288 per shard
+//! superblock payload: 128 bytes, then 320 per shard
 //!   0 version 2   2 shards 2   4 flags 4 (bit 0: exported)   8 incarnation 8   16 epoch 8   24 label generation 8
 //!   32 last whole scrub 8   40 seconds between scrubs 4   44 seconds in the trash 4
 //!   48 host that has it, or had it last 16   64 that host's name 64
 //!   shard: 0 catalogue index 32   32 chunk table index 32   64 entry of the chunk that holds the latter 160
 //!          224 tail position 8   232 tail sequence 8   240 tail link 16   256 cut sequence 8   264 sealed sequence 8
-//!          272 scrub: dataset number plus one 4, leaf 8   284 zero 4
+//!          272 scrub: dataset number plus one 4, leaf 8   284 zero 4   288 index of what is lost 32
 //!   after the shards: when it was measured 8, small reads 8 and writes 8 a second, bytes read 8 and written 8 a second, window in ns 8,
 //!          one small read and write in ns 8 and 8
+//!   then the last scrub: state 1 (0: none, 1 running, 2 paused, 3 done, 4 stopped), zero 1, disks 2, zero 4, since 8, ended 8, bytes read 8,
+//!          bytes in use 8, repaired 8, lost 8
+//!   then of each disk: failed reads 4, failed writes 4, wrong reads 4, repaired 4
 //! ```
 
 use crate::scrub::ScrubPosition;
-use crate::spec::{Host, PoolSpeed, ScrubSchedule, TRASH_KEEP_SECONDS};
+use crate::spec::{Host, PoolSpeed, Scrub, ScrubSchedule, ScrubState, TRASH_KEEP_SECONDS};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
-use forebay_device::SUPERBLOCK_PAYLOAD_MAX;
+use forebay_device::{DISKS_MAX, ErrorCounts, SUPERBLOCK_PAYLOAD_MAX};
 use forebay_log::Chain;
 use forebay_space::{CHUNK_ENTRY_BYTES, ChunkEntry, Ptr};
 use std::time::Duration;
 
 /// Shards a pool can have: what fits into a superblock.
 pub(crate) const SHARDS_MAX: usize = 32;
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const HEADER: usize = 128;
 const HOST_NAME_BYTES: usize = 64;
-const SHARD_BYTES: usize = 288;
+const SHARD_BYTES: usize = 320;
 const SPEED_BYTES: usize = 64;
-const _: () = assert!(HEADER + SHARDS_MAX * SHARD_BYTES + SPEED_BYTES <= SUPERBLOCK_PAYLOAD_MAX);
+const SCRUB_BYTES: usize = 56;
+const ERRORS_BYTES: usize = 16;
+const FOUND_BYTES_MAX: usize = SCRUB_BYTES + DISKS_MAX * ERRORS_BYTES;
+const _: () =
+    assert!(HEADER + SHARDS_MAX * SHARD_BYTES + SPEED_BYTES + FOUND_BYTES_MAX <= SUPERBLOCK_PAYLOAD_MAX);
 const FLAG_EXPORTED: u32 = 1;
 /// Of the time in the trash: what nobody has set yet, and that nothing gets there.
 const TRASH_DEFAULT: u32 = 0;
@@ -49,6 +56,8 @@ pub(crate) struct ShardRoot {
     pub sealed: u64,
     /// How far a scrub has come that is under way.
     pub scrub: Option<ScrubPosition>,
+    /// The table of what is lost.
+    pub damage: Ptr,
 }
 
 /// A checkpoint of the pool.
@@ -66,13 +75,18 @@ pub(crate) struct Super {
     pub host: Host,
     /// What the disks were measured to do.
     pub speed: Option<PoolSpeed>,
+    /// The last scrub, as far as it had come.
+    pub scrub: Option<Scrub>,
+    /// What is held against each disk, without what was so of late.
+    pub errors: Vec<ErrorCounts>,
     pub shards: Vec<ShardRoot>,
 }
 
 impl Super {
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.shards.len() <= SHARDS_MAX);
-        let mut bytes = vec![0; HEADER + self.shards.len() * SHARD_BYTES + SPEED_BYTES];
+        let found_bytes = SCRUB_BYTES + self.errors.len() * ERRORS_BYTES;
+        let mut bytes = vec![0; HEADER + self.shards.len() * SHARD_BYTES + SPEED_BYTES + found_bytes];
         let mut w = Writer::new(&mut bytes);
         w.u16(VERSION).u16(self.shards.len() as u16).u32(u32::from(self.exported) * FLAG_EXPORTED);
         w.u64(self.incarnation).u64(self.epoch).u64(self.label_generation);
@@ -92,14 +106,15 @@ impl Super {
             w.u64(shard.tail.position).u64(shard.tail.sequence).u128(shard.tail.previous.0);
             w.u64(shard.cut).u64(shard.sealed);
             let (number, leaf) = shard.scrub.map_or((0, 0), |(number, leaf)| (number + 1, leaf));
-            w.u32(number).u64(leaf);
+            w.u32(number).u64(leaf).u32(0);
+            shard.damage.encode(&mut w);
             w.zeros(SHARD_BYTES - (w.position() - start));
         }
-        if let Some(speed) = self.speed {
-            w.u64(speed.measured.0).u64(speed.read_iops).u64(speed.write_iops);
-            w.u64(speed.read_bytes).u64(speed.write_bytes).u64(speed.window.as_nanos() as u64);
-            w.u64(speed.read_latency.as_nanos() as u64).u64(speed.write_latency.as_nanos() as u64);
+        match self.speed {
+            Some(speed) => encode_speed(&mut w, speed),
+            None => drop(w.zeros(SPEED_BYTES)),
         }
+        encode_found(&mut w, &self.scrub, &self.errors);
         bytes
     }
 
@@ -126,16 +141,14 @@ impl Super {
             let Some(table_chunk) = ChunkEntry::decode(&mut r)? else { return Ok(None) };
             let tail = Chain { position: r.u64()?, sequence: r.u64()?, previous: Checksum(r.u128()?) };
             let (cut, sealed) = (r.u64()?, r.u64()?);
-            let (number, leaf) = (r.u32()?, r.u64()?);
+            let (number, leaf, _) = (r.u32()?, r.u64()?, r.u32()?);
+            let damage = Ptr::decode(&mut r)?;
             let scrub = number.checked_sub(1).map(|number| (number, leaf));
-            roots.push(ShardRoot { catalog, table, table_chunk, tail, cut, sealed, scrub });
+            roots.push(ShardRoot { catalog, table, table_chunk, tail, cut, sealed, scrub, damage });
         }
         let exported = flags & FLAG_EXPORTED != 0;
-        let speed = match r.bytes(SPEED_BYTES) {
-            Ok(bytes) => decode_speed(&mut Reader::new(bytes))?,
-            // From before there was a measurement.
-            Err(Truncated) => None,
-        };
+        let speed = decode_speed(&mut Reader::new(r.bytes(SPEED_BYTES)?))?;
+        let (scrub, errors) = decode_found(&mut r)?;
         let scrubs = ScrubSchedule { last, every_seconds };
         Ok(Some(Super {
             incarnation,
@@ -146,9 +159,56 @@ impl Super {
             trash_keep_seconds,
             host,
             speed,
+            scrub,
+            errors,
             shards: roots,
         }))
     }
+}
+
+fn encode_speed(w: &mut Writer<'_>, speed: PoolSpeed) {
+    w.u64(speed.measured.0).u64(speed.read_iops).u64(speed.write_iops);
+    w.u64(speed.read_bytes).u64(speed.write_bytes).u64(speed.window.as_nanos() as u64);
+    w.u64(speed.read_latency.as_nanos() as u64).u64(speed.write_latency.as_nanos() as u64);
+}
+
+fn encode_found(w: &mut Writer<'_>, scrub: &Option<Scrub>, errors: &[ErrorCounts]) {
+    let state = scrub.as_ref().map_or(0, |scrub| match scrub.state {
+        ScrubState::Running => 1,
+        ScrubState::Paused => 2,
+        ScrubState::Done => 3,
+        ScrubState::Stopped => 4,
+    });
+    let scrub = scrub.clone().unwrap_or_default();
+    w.u8(state).u8(0).u16(errors.len() as u16).u32(0);
+    w.u64(scrub.since.0).u64(scrub.ended.unwrap_or_default().0);
+    w.u64(scrub.bytes_done).u64(scrub.bytes_total).u64(scrub.repaired).u64(scrub.lost);
+    let few = |count: u64| count.min(u64::from(u32::MAX)) as u32;
+    for disk in errors {
+        w.u32(few(disk.read)).u32(few(disk.write)).u32(few(disk.checksum)).u32(few(disk.repaired));
+    }
+}
+
+/// The last scrub, and what is held against each disk.
+fn decode_found(r: &mut Reader<'_>) -> Result<(Option<Scrub>, Vec<ErrorCounts>), Truncated> {
+    let (state, _, disks, _) = (r.u8()?, r.u8()?, r.u16()?, r.u32()?);
+    let (since, ended) = (WallTime(r.u64()?), WallTime(r.u64()?));
+    let (bytes_done, bytes_total, repaired, lost) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+    let ended = (ended.0 > 0).then_some(ended);
+    let state = match state {
+        1 => Some(ScrubState::Running),
+        2 => Some(ScrubState::Paused),
+        3 => Some(ScrubState::Done),
+        4 => Some(ScrubState::Stopped),
+        _ => None,
+    };
+    let scrub = state.map(|state| Scrub { state, bytes_done, bytes_total, repaired, lost, since, ended });
+    let mut errors = Vec::with_capacity(usize::from(disks));
+    for _ in 0..disks {
+        let [read, write, checksum, repaired] = [r.u32()?, r.u32()?, r.u32()?, r.u32()?].map(u64::from);
+        errors.push(ErrorCounts { read, write, checksum, repaired, ..ErrorCounts::default() });
+    }
+    Ok((scrub, errors))
 }
 
 /// Nothing when it was never measured.
@@ -193,6 +253,7 @@ mod tests {
             cut: 10,
             sealed: 9,
             scrub: Some((4, 5)),
+            damage: ptr,
         };
         let pool = Super {
             incarnation: 2,
@@ -212,14 +273,23 @@ mod tests {
                 window: Duration::from_nanos(5),
                 measured: WallTime(6),
             }),
+            scrub: Some(Scrub {
+                state: ScrubState::Done,
+                bytes_done: 1,
+                bytes_total: 2,
+                repaired: 3,
+                lost: 4,
+                since: WallTime(5),
+                ended: Some(WallTime(6)),
+            }),
+            errors: (0..DISKS_MAX as u64)
+                .map(|nth| ErrorCounts { read: nth, write: 1, ..Default::default() })
+                .collect(),
             shards: vec![root; SHARDS_MAX],
         };
         assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool.clone())));
-        let unmeasured = Super { speed: None, ..pool.clone() };
-        let bytes = unmeasured.encode();
-        assert_eq!(Super::decode(&bytes), Ok(Some(unmeasured.clone())));
-        let before = &bytes[..bytes.len() - SPEED_BYTES];
-        assert_eq!(Super::decode(before), Ok(Some(unmeasured)), "as it was written before there was one");
+        let new = Super { speed: None, scrub: None, errors: Vec::new(), ..pool.clone() };
+        assert_eq!(Super::decode(&new.encode()), Ok(Some(new)));
         for trash_keep_seconds in [0, TRASH_KEEP_SECONDS] {
             let pool = Super { trash_keep_seconds, ..pool.clone() };
             assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool)));

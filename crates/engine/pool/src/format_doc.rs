@@ -1,18 +1,22 @@
 //! Holds `docs/disk-format.md` against the code: every row of its tables must find the field's value where it says.
 
 use crate::added::Added;
+use crate::damage::{Damage, Lost};
 use crate::flash_segment::{Cached, Segment};
 use crate::format::{ShardRoot, Super};
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::reserve::Own;
-use crate::spec::{Host, PoolSpeed, ScrubSchedule, SnapshotSchedule, SyncPolicy, VolumeFormat};
+use crate::spec::{
+    Host, PoolSpeed, Scrub, ScrubSchedule, ScrubState, SnapshotSchedule, SyncPolicy, VolumeFormat,
+};
 use forebay_base::checksum::hash_64;
 use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_compress::{Codec, Compression, Kind};
 use forebay_device::{
-    DiskEntry, DiskStatus, Enclosure, FEATURES, GroupEntry, LABEL_BYTES, Label, SlotRef, SuperblockSlot,
+    DiskEntry, DiskStatus, Enclosure, ErrorCounts, FEATURES, GroupEntry, LABEL_BYTES, Label, SlotRef,
+    SuperblockSlot,
 };
 use forebay_log::{Chain, FRAME_HEADER, FrameContext, encode_frame};
 use forebay_qos::Rate;
@@ -264,6 +268,7 @@ fn payload_dataset_node_and_frame() {
         cut: 0x44,
         sealed: 0x45,
         scrub: Some((0x45, 0x47)),
+        damage: table,
     };
     let speed = PoolSpeed {
         measured: WallTime(0x31),
@@ -284,6 +289,22 @@ fn payload_dataset_node_and_frame() {
         scrubs,
         trash_keep_seconds: 0x58,
         speed: Some(speed),
+        scrub: Some(Scrub {
+            state: ScrubState::Done,
+            since: WallTime(0x81),
+            ended: Some(WallTime(0x82)),
+            bytes_done: 0x83,
+            bytes_total: 0x84,
+            repaired: 0x85,
+            lost: 0x86,
+        }),
+        errors: vec![ErrorCounts {
+            read: 0x87,
+            write: 0x88,
+            checksum: 0x89,
+            repaired: 0x8a,
+            ..Default::default()
+        }],
         host: Host { id: Id(0x56), name: "W".into() },
         shards: vec![root],
     };
@@ -292,7 +313,7 @@ fn payload_dataset_node_and_frame() {
         "payload",
         &bytes,
         &[
-            ("version", &[1]),
+            ("version", &[2]),
             ("shards", &[1]),
             ("flags", &[1]),
             ("incarnation", &[0x51]),
@@ -319,11 +340,12 @@ fn payload_dataset_node_and_frame() {
             ("sealed", &[0x45]),
             ("scrub's dataset", &[0x46]),
             ("scrub's leaf", &[0x47]),
+            ("index of what is lost", &encoded(PTR_BYTES, |w| table.encode(w))),
         ],
     );
     check(
         "speed",
-        &bytes[128 + 288..],
+        &bytes[128 + 320..],
         &[
             ("when it was measured", &[0x31]),
             ("reads of 8 KiB", &[0x32]),
@@ -333,6 +355,53 @@ fn payload_dataset_node_and_frame() {
             ("window", &[0x36]),
             ("one read", &[0x37]),
             ("one durable write", &[0x38]),
+        ],
+    );
+    check(
+        "last scrub",
+        &bytes[128 + 320 + 64..],
+        &[
+            ("state", &[3]),
+            ("disks", &[1]),
+            ("since", &[0x81]),
+            ("ended", &[0x82]),
+            ("bytes read", &[0x83]),
+            ("bytes in use", &[0x84]),
+            ("repaired", &[0x85]),
+            ("lost", &[0x86]),
+        ],
+    );
+    check(
+        "errors of a disk",
+        &bytes[128 + 320 + 64 + 56..],
+        &[
+            ("failed reads", &[0x87]),
+            ("failed writes", &[0x88]),
+            ("wrong reads", &[0x89]),
+            ("repaired", &[0x8a]),
+        ],
+    );
+    let lost = Lost {
+        family: Id(0x91),
+        level: 0,
+        index: 0x92,
+        bytes: 0x4000,
+        found: WallTime(0x93),
+        accepted: true,
+    };
+    let mut damage = Damage::default();
+    damage.note(Addr(0x94), lost);
+    check(
+        "lost",
+        &damage.encode()[0],
+        &[
+            ("place", &[0x94]),
+            ("bytes", &le::<4>(0x4000)),
+            ("level", &[0]),
+            ("flags", &[1]),
+            ("family", &[0x91]),
+            ("index", &[0x92]),
+            ("found", &[0x93]),
         ],
     );
     let record = DatasetRecord {

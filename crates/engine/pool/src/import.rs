@@ -451,6 +451,8 @@ impl Engine {
         }
         control.tell_shrunk(&shrunk);
         control.scrub.schedule.set(pool.scrubs);
+        *control.scrub.state.borrow_mut() = pool.scrub.clone();
+        pool.errors.iter().zip(&shared.healths).for_each(|(errors, health)| health.seen(errors));
         control.trash.keep_seconds.set(pool.trash_keep_seconds);
         control.set_speed(pool.speed);
         control.tell_forced(&pool);
@@ -515,7 +517,9 @@ impl Engine {
             control.checkpoint().await.ok();
             control.scrub_start().await?;
         } else if is_scrubbing {
-            control.scrub_on(true).await?;
+            control.scrub_on(false).await?;
+        } else {
+            control.scrub_gone();
         }
         for (index, path) in stale {
             // One that was taken out waits to be taken back; one that left is left out.

@@ -19,6 +19,7 @@ mod clear;
 mod commit;
 mod control;
 mod create;
+mod damage;
 mod data;
 mod dataset;
 mod deletion;

@@ -46,7 +46,11 @@ impl Control {
         shards: Vec<ShardRoot>,
         exported: bool,
     ) -> Result<(), Error> {
-        let label_generation = self.label.borrow().generation;
+        let (label_generation, disks) = {
+            let label = self.label.borrow();
+            (label.generation, label.disks.len())
+        };
+        let errors = self.shared.healths[..disks].iter().map(|health| health.errors(self.rt.now())).collect();
         let pool = Super {
             incarnation: self.incarnation,
             epoch: self.epoch.get(),
@@ -55,6 +59,8 @@ impl Control {
             scrubs: self.scrub.schedule.get(),
             trash_keep_seconds: self.trash.keep_seconds.get(),
             speed: self.speed.get(),
+            scrub: self.scrub_status().await?,
+            errors,
             host: self.shared.host.clone(),
             shards,
         };

@@ -1,5 +1,6 @@
 //! Opening a shard: from its root in the superblock to trees, space and the end of the log.
 
+use crate::damage::Damage;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind};
 use crate::format::ShardRoot;
@@ -91,14 +92,7 @@ pub(crate) async fn read_catalog(
     catalog: Ptr,
     slots: impl Fn(&Ptr) -> Option<Vec<SlotRef>>,
 ) -> Result<(Vec<DatasetRecord>, Vec<Ptr>), String> {
-    if catalog.is_hole() {
-        return Ok((Vec::new(), Vec::new()));
-    }
-    let missing = "the catalogue is in a chunk that the table lacks";
-    let index_header = header(pool, shard, Table::Catalog, 0);
-    let body = read_stored_node(array, &slots(&catalog).ok_or(missing)?, &index_header, catalog).await?;
-    let (_, blocks) = decode_index(&body).ok().flatten().ok_or("the catalogue's index is impossible")?;
-    let bodies = read_blocks(array, (pool, shard, Table::Catalog), &blocks, slots, missing).await?;
+    let (bodies, blocks) = read_table(array, (pool, shard, Table::Catalog), catalog, slots).await?;
     let mut records = Vec::new();
     for (nth, body) in bodies.iter().enumerate() {
         let impossible = |_| {
@@ -106,7 +100,38 @@ pub(crate) async fn read_catalog(
         };
         records.extend(decode_catalog(body).map_err(impossible)?);
     }
-    Ok((records, [catalog].into_iter().chain(blocks).collect()))
+    Ok((records, blocks))
+}
+
+/// What a shard knows to be lost, and the blocks of the table that says so.
+pub(crate) async fn read_damage(
+    array: &Array,
+    (pool, shard): (Id, usize),
+    index: Ptr,
+    slots: impl Fn(&Ptr) -> Option<Vec<SlotRef>>,
+) -> Result<(Damage, Vec<Ptr>), String> {
+    let (bodies, blocks) = read_table(array, (pool, shard, Table::Damage), index, slots).await?;
+    let damage = Damage::load(&bodies, index, blocks.clone());
+    let damage = damage.map_err(|_| "it has a record that is impossible, or of a newer version")?;
+    Ok((damage, blocks))
+}
+
+/// The bodies of a table that is found through the chunk table, and its blocks with its index.
+async fn read_table(
+    array: &Array,
+    (pool, shard, table): (Id, usize, Table),
+    index: Ptr,
+    slots: impl Fn(&Ptr) -> Option<Vec<SlotRef>>,
+) -> Result<(Vec<Vec<u8>>, Vec<Ptr>), String> {
+    if index.is_hole() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let missing = "it is in a chunk that the chunk table lacks";
+    let index_header = header(pool, shard, table, 0);
+    let body = read_stored_node(array, &slots(&index).ok_or(missing)?, &index_header, index).await?;
+    let (_, blocks) = decode_index(&body).ok().flatten().ok_or("its index is impossible")?;
+    let bodies = read_blocks(array, (pool, shard, table), &blocks, slots, missing).await?;
+    Ok((bodies, [index].into_iter().chain(blocks).collect()))
 }
 
 /// The bodies of a table's blocks, some read at a time.
@@ -371,8 +396,21 @@ impl OpenShard<'_> {
         }
         let (space, lost) = self.load_space(entries).await;
         let slots = |ptr: &Ptr| space.chunk(ptr.addr().chunk()).map(|chunk| chunk.entry.slots.clone());
-        let (records, catalog) = read_catalog(&self.array, pool, index, root.catalog, slots).await?;
+        let (records, catalog) = read_catalog(&self.array, pool, index, root.catalog, slots)
+            .await
+            .map_err(|error| format!("the catalogue: {error}"))?;
         tables.extend(catalog);
+        let damage = match read_damage(&self.array, (pool, index), root.damage, slots).await {
+            Ok((damage, _)) => damage,
+            Err(error) => {
+                let message = format!(
+                    "what was known to be lost on shard {index} is not known any more: {error}. 'forebay pool scrub {}' finds it again",
+                    self.shared.name
+                );
+                self.tell("damage.unknown", message);
+                Damage::default()
+            }
+        };
         let is_snapshot = |record: &DatasetRecord| record.kind == DatasetKind::Snapshot;
         let (snapshots, records): (Vec<_>, Vec<_>) = records.into_iter().partition(is_snapshot);
         let snapshots = snapshots.into_iter().map(Snapshot::new).collect();
@@ -385,7 +423,7 @@ impl OpenShard<'_> {
         let datasets = loading.try_collect::<Vec<_>>().await?.into_iter().collect();
         let log = Log::new(ring, log_chunks, root.tail, self.incarnation);
         let (sealed, epoch) = (root.sealed, self.epoch);
-        let parts = ShardParts { space, datasets, snapshots, log, tables, sealed, epoch };
+        let parts = ShardParts { space, datasets, snapshots, log, tables, damage, sealed, epoch };
         Ok((root, parts, lost))
     }
 
@@ -398,6 +436,7 @@ impl OpenShard<'_> {
             snapshots: Snapshots::default(),
             log: Log::new(ring, vec![Vec::new()], self.root.tail, self.incarnation),
             tables: Vec::new(),
+            damage: Damage::default(),
             sealed: self.root.sealed,
             epoch: self.epoch,
         }

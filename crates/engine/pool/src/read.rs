@@ -5,6 +5,7 @@
 //! the pointer has changed, the read starts over; only if it has not is the copy bad.
 
 use crate::cache::ReadFrom;
+use crate::damage::BLOCK;
 use crate::dataset::{Dataset, Newest};
 use crate::error::IoError;
 use crate::pack::Block;
@@ -200,8 +201,7 @@ impl Shard {
                 Err(_) if !still() => return Ok(None),
                 Err(_) if self.has_moved(&ptr, &slots) => {}
                 Err(error) => {
-                    let what = format!("tree node {} of level {}", header.index, header.level);
-                    return Err(self.report_loss(header.owner, &what, error));
+                    return Err(self.report_loss(header.owner, (header.level, header.index), &ptr, error));
                 }
             }
         }
@@ -221,47 +221,55 @@ impl Shard {
             let _hold = self.holds.take();
             let bad: Vec<SlotRef> = good.bad;
             let repaired = self.array.repair(slots, &bad, ptr.addr().offset(), &bytes).await;
-            let disks: Vec<String> = bad.iter().map(|slot| slot.disk.to_string()).collect();
-            let message =
-                format!("a bad copy on disk {} was found on reading; {repaired} rewritten", disks.join(", "));
-            self.event(Severity::Warning, "block.repaired", &self.shared.name, message);
+            // A disk that does not take what is right is out, which is told.
+            if repaired > 0 {
+                let disks: Vec<String> = bad.iter().map(|slot| slot.disk.to_string()).collect();
+                let disks = disks.join(", ");
+                let message =
+                    format!("a bad copy on disk {disks} was found on reading; {repaired} rewritten");
+                self.event(Severity::Warning, "block.repaired", &self.shared.name, message);
+            }
         }
         bytes
     }
 
-    fn report_loss(&self, owner: Id, what: &str, error: ArrayError) -> IoError {
+    /// Node `index` of a level, or a block, that `ptr` leads to is lost.
+    fn report_loss(&self, owner: Id, (level, index): (u8, u64), ptr: &Ptr, error: ArrayError) -> IoError {
         let (why, error) = match error {
             ArrayError::Corrupt => ("fails its checksum on every copy", IoError::Corrupt),
             ArrayError::Io => ("cannot be read from any disk", IoError::Io),
         };
-        self.lost(owner, &format!("{what} {why}"), error)
+        let what = match level {
+            BLOCK => format!("block {index}"),
+            level => format!("tree node {index} of level {level}"),
+        };
+        self.lost(owner, (level, index), ptr, &format!("{what} {why}"), error)
     }
 
-    fn lost(&self, owner: Id, what: &str, error: IoError) -> IoError {
+    fn lost(&self, owner: Id, (level, index): (u8, u64), ptr: &Ptr, what: &str, error: IoError) -> IoError {
+        let object = format!("{}/{}", self.shared.name, self.name_of(owner));
         if self.is_suspended() {
             let message = format!(
                 "{what}. The pool is suspended: restore its disks, then export and import it; until then nothing says that it is lost"
             );
-            self.event(
-                Severity::Error,
-                "block.unreadable",
-                &format!("{}/{owner}", self.shared.name),
-                message,
-            );
+            self.event(Severity::Error, "block.unreadable", &object, message);
             return error;
         }
-        let message = format!("{what}. Restore it from a backup; overwriting the block clears the error");
-        self.event(Severity::Error, "block.lost", &format!("{}/{owner}", self.shared.name), message);
+        if self.note_lost(owner, level, index, ptr) {
+            let pool = &self.shared.name;
+            let message = format!(
+                "{what}, and what is beside it may be lost as well. 'forebay pool scrub {pool}' finds all of it, and 'forebay pool status {pool} \
+                 --errors' lists it. Restore it from a backup; what is written anew is right again"
+            );
+            self.event(Severity::Error, "block.lost", &object, message);
+        }
         error
     }
 
     /// A block that is stored in part, with the rest lost: whoever wants all of it is told so.
-    pub fn lost_in_part(&self, owner: Id, block: u64) -> IoError {
-        self.lost(
-            owner,
-            &format!("block {block} is known in part only: the rest of it was lost"),
-            IoError::Corrupt,
-        )
+    pub fn lost_in_part(&self, owner: Id, block: u64, ptr: &Ptr) -> IoError {
+        let what = format!("block {block} is known in part only: the rest of it was lost");
+        self.lost(owner, (BLOCK, block), ptr, &what, IoError::Corrupt)
     }
 
     /// Takes note of where blocks came from, if a client asked for them.
@@ -371,8 +379,7 @@ impl Shard {
             // While a checkpoint has the leaf, it is not kept, and nobody knows. Who has looked again and found the same pointer does.
             let is_unknown = matches!(dataset.tree.borrow().lookup(block), Found::Unloaded { .. });
             if doubted.replace(ptr) == Some(ptr) && is_unknown {
-                let what = format!("block {block}");
-                return Err(self.report_loss(dataset.id(), &what, ArrayError::Corrupt));
+                return Err(self.report_loss(dataset.id(), (BLOCK, block), &ptr, ArrayError::Corrupt));
             }
             return Ok(None);
         };
@@ -380,7 +387,7 @@ impl Shard {
             return Ok(Some((stored, data)));
         }
         if ptr.kind() == IN_PART {
-            return Err(self.lost_in_part(dataset.id(), block));
+            return Err(self.lost_in_part(dataset.id(), block, &ptr));
         }
         let what = format!(
             "block {block} is as it was stored, but its {} bytes of kind {} do not expand to what was written: it was damaged in memory, or \
@@ -388,7 +395,7 @@ impl Shard {
             ptr.bytes(),
             ptr.kind()
         );
-        Err(self.lost(dataset.id(), &what, IoError::Corrupt))
+        Err(self.lost(dataset.id(), (BLOCK, block), &ptr, &what, IoError::Corrupt))
     }
 
     /// A block of `owner` as it is stored; nothing when it could not be verified and `still` says that the pointer is stale.
@@ -399,7 +406,7 @@ impl Shard {
         ptr: Ptr,
         still: impl Fn() -> bool,
     ) -> Result<Option<Buf>, IoError> {
-        let lost = |error| Err(self.report_loss(owner, &format!("block {block}"), error));
+        let lost = |error| Err(self.report_loss(owner, (BLOCK, block), &ptr, error));
         loop {
             let Some(slots) = self.slots(&ptr) else {
                 return if still() { lost(ArrayError::Corrupt) } else { Ok(None) };

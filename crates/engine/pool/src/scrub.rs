@@ -10,10 +10,12 @@
 //! worked whenever somebody was served meanwhile.
 
 use crate::control::Control;
+use crate::damage::BLOCK;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::heal::as_task;
 use crate::lineage::Snapshot;
+use crate::parts::IN_PART;
 use crate::shard::Shard;
 use crate::spec::{Scrub, ScrubSchedule, ScrubState, Severity};
 use forebay_base::planted::{Bug, active};
@@ -23,6 +25,7 @@ use forebay_qos::{Task, Work};
 use forebay_raid::ArrayError;
 use forebay_runtime::yield_now;
 use forebay_space::{ChunkId, ChunkKind, Ptr, decode_record};
+use forebay_tree::FANOUT;
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -67,6 +70,16 @@ pub(crate) struct Found {
     pub lost: u64,
 }
 
+const LOST: Found = Found { bytes: 0, repaired: 0, lost: 1 };
+
+/// What became of a block or a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Right,
+    /// Nothing can be made of it, or it is known in part only.
+    Lost,
+}
+
 impl AddAssign for Found {
     fn add_assign(&mut self, other: Found) {
         self.bytes += other.bytes;
@@ -78,6 +91,7 @@ impl AddAssign for Found {
 /// The coordinator's part.
 #[derive(Default)]
 pub(crate) struct PoolScrub {
+    /// What it had found before this import is in it; what it has found since, the shards know.
     pub state: RefCell<Option<Scrub>>,
     pub running: Cell<bool>,
     pub schedule: Cell<ScrubSchedule>,
@@ -137,7 +151,7 @@ impl Shard {
             let mut above: Vec<Ptr> = Vec::new();
             let known = self.walkable(number).await.unwrap_or_else(|_| {
                 // It has been told which node.
-                self.scrub_found(Found { lost: 1, ..Found::default() });
+                self.scrub_found(LOST);
                 None
             });
             while let Some(walkable) = &known {
@@ -201,7 +215,9 @@ impl Shard {
             if from == 0 {
                 let path = dataset.tree.borrow().path(leaf);
                 for node in path.iter().filter(|node| !above.contains(node) && walkable.has(node)) {
-                    self.scrub_block(node).await;
+                    if self.scrub_block(node).await == Outcome::Lost {
+                        self.tell_lost_node(dataset, leaf, node);
+                    }
                 }
                 *above = path;
                 // A node above may be its own all the same: leaves beside this one went.
@@ -226,8 +242,13 @@ impl Shard {
                 }
                 count /= 2;
             };
-            join_all(runs(&some).map(|run| self.scrub_run(run))).await;
+            let lost = join_all(runs(&some).map(|run| self.scrub_run(run))).await;
             drop(hold);
+            for (block, ptr) in (leaf * FANOUT..).zip(&ptrs).skip(from).take(count) {
+                if lost.iter().flatten().any(|lost| lost == ptr) {
+                    self.tell_lost(dataset, (BLOCK, block), ptr);
+                }
+            }
             from += count;
             if from >= ptrs.len() || self.is_scrub_halted() {
                 return;
@@ -236,9 +257,9 @@ impl Shard {
         }
     }
 
-    /// Checks blocks of one size that follow each other, on every disk that has them.
-    async fn scrub_run(self: &Rc<Self>, run: &[Ptr]) {
-        let Some(slots) = self.slots(&run[0]) else { return };
+    /// Checks blocks of one size that follow each other, on every disk that has them; gives those that are lost.
+    async fn scrub_run(self: &Rc<Self>, run: &[Ptr]) -> Vec<Ptr> {
+        let Some(slots) = self.slots(&run[0]) else { return Vec::new() };
         let block = run[0].bytes() as usize;
         let has_lines = self.array.cell_bytes(&slots).is_some();
         let copies: Vec<Vec<SlotRef>> = match has_lines {
@@ -267,37 +288,80 @@ impl Shard {
             }
         }
         self.scrub_found(Found { bytes: read, ..Found::default() });
+        let mut lost = Vec::new();
         if active(Bug::ScrubOnlyLooks) {
+            return lost;
+        }
+        for (nth, ptr) in run.iter().enumerate() {
+            if suspects.contains(&nth) {
+                if self.scrub_block(ptr).await == Outcome::Lost {
+                    lost.push(*ptr);
+                }
+            } else if ptr.kind() == IN_PART {
+                self.scrub_found(LOST);
+                lost.push(*ptr);
+            } else {
+                self.damage.borrow_mut().mended(ptr.addr());
+            }
+        }
+        lost
+    }
+
+    /// Something of a dataset's tree is lost: the first of a stretch is told.
+    fn tell_lost(&self, dataset: &Dataset, (level, index): (u8, u64), ptr: &Ptr) {
+        if !self.note_lost(dataset.id(), level, index, ptr) {
             return;
         }
-        for nth in suspects {
-            self.scrub_block(&run[nth]).await;
+        let what = match level {
+            BLOCK => format!("bytes from {} on", index * dataset.block_bytes() as u64),
+            level => format!("a node of level {level} of the tree that says where its blocks are"),
+        };
+        let pool = &self.shared.name;
+        let message = format!(
+            "the scrub found that no disk has {what} right: reading it fails until it is written anew or restored from a backup. 'forebay pool \
+             status {pool} --errors' lists all that is lost, also in snapshots and clones"
+        );
+        self.event(Severity::Error, "scrub.lost", &format!("{pool}/{}", self.name_of(dataset.id())), message);
+    }
+
+    /// The same of a node above a leaf, or of the leaf.
+    fn tell_lost_node(&self, dataset: &Dataset, leaf: u64, node: &Ptr) {
+        let at = {
+            let tree = dataset.tree.borrow();
+            let index = |level: u8| leaf / FANOUT.pow(u32::from(level));
+            let is_it = |level: &u8| tree.stored_at(*level, index(*level)).0 == *node;
+            (0..=tree.height()).find(is_it).map(|level| (level, index(level)))
+        };
+        if let Some(at) = at {
+            self.tell_lost(dataset, at, node);
         }
     }
 
     /// Makes every copy of one block or node right; counts it when one was not.
-    async fn scrub_block(self: &Rc<Self>, ptr: &Ptr) {
+    async fn scrub_block(self: &Rc<Self>, ptr: &Ptr) -> Outcome {
         let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
         loop {
-            let Some(slots) = self.slots(ptr) else { return };
+            let Some(slots) = self.slots(ptr) else { return Outcome::Right };
             let plugs = self.plugs.get();
             let mended = self.array.mend(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await;
             match mended {
-                Some(0) => {
-                    return self.scrub_found(Found { bytes: u64::from(ptr.bytes()), ..Found::default() });
+                Some(repaired) => {
+                    let found = match repaired {
+                        0 => Found { bytes: u64::from(ptr.bytes()), ..Found::default() },
+                        _ => Found { repaired: 1, ..Found::default() },
+                    };
+                    self.scrub_found(found);
+                    if ptr.kind() != IN_PART {
+                        self.damage.borrow_mut().mended(ptr.addr());
+                        return Outcome::Right;
+                    }
+                    self.scrub_found(LOST);
+                    return Outcome::Lost;
                 }
-                Some(_) => return self.scrub_found(Found { repaired: 1, ..Found::default() }),
                 None if self.has_moved(ptr, &slots) || self.was_plugged(plugs).await => {}
                 None => {
-                    let place = format!("{}/chunk {}", self.shared.name, ptr.addr().chunk().0);
-                    let message = format!(
-                        "the scrub found {} bytes at {} that no disk has right; reading what is there fails until it is \
-                         overwritten or restored from a backup",
-                        ptr.bytes(),
-                        ptr.addr().offset()
-                    );
-                    self.event(Severity::Error, "scrub.lost", &place, message);
-                    return self.scrub_found(Found { lost: 1, ..Found::default() });
+                    self.scrub_found(LOST);
+                    return Outcome::Lost;
                 }
             }
         }
@@ -408,15 +472,12 @@ impl Shard {
                     continue;
                 }
                 let Ok(ptrs) = self.leaf_pointers(dataset, leaf).await else { return };
-                let is_there = |ptr: &&Ptr| walkable.has(ptr) && ptr.addr().chunk() == id;
-                for ptr in ptrs.iter().filter(is_there) {
+                let is_there = |ptr: &Ptr| walkable.has(ptr) && ptr.addr().chunk() == id;
+                for (block, ptr) in (leaf * FANOUT..).zip(&ptrs).filter(|(_, ptr)| is_there(ptr)) {
                     let own = self.space.borrow().lines_of(ptr).into_iter().flatten();
                     let own: Vec<u64> = own.filter(|line| lines.contains(line)).collect();
-                    let lost = self.scrub.found.get().lost;
-                    if !own.is_empty() {
-                        self.scrub_block(ptr).await;
-                    }
-                    if self.scrub.found.get().lost > lost {
+                    if !own.is_empty() && self.scrub_block(ptr).await == Outcome::Lost {
+                        self.tell_lost(dataset, (BLOCK, block), ptr);
                         // Its parity may be all that is left of it.
                         lines.retain(|line| !own.contains(line));
                     }
@@ -489,6 +550,7 @@ impl Control {
             for index in 0..self.shard_count() {
                 let begin = |shard: Rc<Shard>| async move {
                     shard.scrub.found.set(Found::default());
+                    shard.damage.borrow_mut().count_anew();
                     shard.scrub.at.set(Some((0, 0)));
                 };
                 self.on_shard(index, begin).await?;
@@ -606,8 +668,17 @@ impl Control {
         self.checkpoint().await.map(|_| true)
     }
 
+    /// What an import found to be running, no shard knows of: it was ended by a forced import.
+    pub fn scrub_gone(&self) {
+        if let Some(scrub) = self.scrub.state.borrow_mut().as_mut()
+            && matches!(scrub.state, ScrubState::Running | ScrubState::Paused)
+        {
+            scrub.state = ScrubState::Stopped;
+        }
+    }
+
     async fn scrub_ended(&self, result: Result<bool, Error>) {
-        let Ok(found) = self.scrub_progress().await else { return };
+        let Ok(Some(found)) = self.scrub_status().await else { return };
         let mut state = self.scrub.state.borrow_mut();
         let Some(scrub) = state.as_mut() else { return };
         scrub.state = match result {
@@ -622,7 +693,7 @@ impl Control {
         let severity = if found.lost > 0 { Severity::Error } else { Severity::Info };
         let message = format!(
             "a scrub read {} MiB: {} bad places were put right, {} could not be",
-            found.bytes / MIB,
+            found.bytes_done / MIB,
             found.repaired,
             found.lost
         );
@@ -642,9 +713,9 @@ impl Control {
         let found = self.scrub_progress().await?;
         let state = self.scrub.state.borrow();
         Ok(state.clone().map(|scrub| Scrub {
-            bytes_done: found.bytes,
-            repaired: found.repaired,
-            lost: found.lost,
+            bytes_done: scrub.bytes_done + found.bytes,
+            repaired: scrub.repaired + found.repaired,
+            lost: scrub.lost + found.lost,
             ..scrub
         }))
     }

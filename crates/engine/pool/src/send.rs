@@ -259,8 +259,8 @@ impl Shard {
     /// The blocks of a run of a snapshot, each as it is stored.
     async fn run_data(self: &Rc<Self>, snapshot: Id, first: u64, ptrs: &[Ptr]) -> Result<Vec<Buf>, IoError> {
         let in_part = (first..).zip(ptrs).find(|(_, ptr)| ptr.kind() == IN_PART);
-        if let Some((block, _)) = in_part {
-            return Err(self.lost_in_part(snapshot, block));
+        if let Some((block, ptr)) = in_part {
+            return Err(self.lost_in_part(snapshot, block, ptr));
         }
         let mut runs: Vec<Vec<Ptr>> = Vec::new();
         for ptr in ptrs {

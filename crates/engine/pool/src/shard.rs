@@ -9,6 +9,7 @@ use crate::cache::{BlockCache, BlockWeight, Doorkeeper, ReadFrom};
 use crate::calibrate::Sample;
 use crate::commit::Entry;
 use crate::control::Control;
+use crate::damage::Damage;
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
 use crate::flash::Flash;
@@ -242,6 +243,7 @@ pub(crate) struct Shard {
     /// Held (as range 0) while attributes are stored.
     pub attribute_locks: RangeLocks,
     pub scrub: ShardScrub,
+    pub damage: RefCell<Damage>,
     /// How far it has come in emptying a group that leaves: the number of the dataset and its leaf.
     pub vacated: Cell<(u32, u64)>,
     /// Client operations so far.
@@ -281,6 +283,7 @@ pub(crate) struct ShardParts {
     pub snapshots: Snapshots,
     pub log: Log,
     pub tables: Vec<Ptr>,
+    pub damage: Damage,
     pub sealed: u64,
     pub epoch: u64,
 }
@@ -382,6 +385,7 @@ impl Shard {
             reserved_turn: RangeLocks::default(),
             attribute_locks: RangeLocks::default(),
             scrub: ShardScrub::default(),
+            damage: RefCell::new(parts.damage),
             vacated: Cell::default(),
             served: Cell::new(0),
             gathers: Cell::new(false),

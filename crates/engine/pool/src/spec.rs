@@ -367,6 +367,8 @@ pub struct VolumeInfo {
     /// lists.
     pub snapshots: u32,
     pub snapshot_bytes: Option<u64>,
+    /// Bytes that read as errors, as far as is known.
+    pub damaged: u64,
     pub schedule: SnapshotSchedule,
 }
 
@@ -517,7 +519,9 @@ pub struct PoolStatus {
     pub created: WallTime,
     /// Slots of disks on their way to other disks, if any are.
     pub healing: Option<Healing>,
-    /// The last scrub of this run.
+    /// What is lost.
+    pub damage: DamageStatus,
+    /// The last scrub.
     pub scrub: Option<Scrub>,
     pub scrubs: ScrubSchedule,
     /// When the next one begins by itself, unless the pool has something more urgent to do.
@@ -531,6 +535,30 @@ pub struct PoolStatus {
     pub promised: u64,
     /// Nothing without cache disks.
     pub cache: Option<CacheStatus>,
+}
+
+/// What a pool knows to be lost: places on its disks that something points to and that nothing can be made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DamageStatus {
+    /// Blocks, and nodes of trees, below which there may be many.
+    pub places: u64,
+    /// Those that nobody has accepted.
+    pub open: u64,
+    /// What the places hold, as it is stored.
+    pub bytes: u64,
+}
+
+/// A stretch of a volume, of one in the trash, or of a snapshot that reads as an error until it is written anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// `VOLUME` or `VOLUME@SNAPSHOT`, within the pool.
+    pub name: String,
+    pub id: Id,
+    /// In bytes.
+    pub first: u64,
+    pub bytes: u64,
+    pub found: WallTime,
+    pub accepted: bool,
 }
 
 /// What a pool's cache disks hold.

@@ -1,12 +1,12 @@
-//! Tables: the catalogue of a shard's datasets and the table of its chunks.
+//! Tables: the catalogue of a shard's datasets, the table of its chunks, and that of what is lost.
 //!
-//! Both are lists of fixed-size records in node-sized blocks, with an index block of pointers to them; both are
-//! written anew by every checkpoint. The index of the chunk table begins with the entries of the chunks that hold the
+//! All are lists of fixed-size records in node-sized blocks, with an index block of pointers to them. The first two are
+//! written anew by every checkpoint, the last ([`crate::damage`]) when it has changed. The index of the chunk table begins with the entries of the chunks that hold the
 //! table's own blocks, so that it can be read before any chunk is known.
 //!
 //! ```text
 //! chunk table index: 0 chunks 4   4 blocks 4   8 zero 8   16 chunks × 160 …   then blocks × 32
-//! catalogue index:   0 zero 4     4 blocks 4   8 zero 8   16 blocks × 32
+//! other indexes:     0 zero 4     4 blocks 4   8 zero 8   16 blocks × 32
 //! ```
 //!
 //! An index is one block, so a table has a limit. No checkpoint may meet it: one that fails ends the pool. So chunks are refused before
@@ -40,11 +40,12 @@ const CHUNKS_KEPT_MIN: usize = 16;
 /// Percent of a limit from which on an event tells of it.
 pub(crate) const LIMIT_NEAR_PERCENT: usize = 80;
 
-/// Which of a shard's two tables.
+/// Which of a shard's tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Table {
     Catalog,
     Chunks,
+    Damage,
 }
 
 /// What block `index` of a table (0 is its index block) says of itself.
@@ -52,6 +53,7 @@ pub(crate) fn header(pool: Id, shard: usize, table: Table, index: u64) -> NodeHe
     let kind: u128 = match table {
         Table::Catalog => 1,
         Table::Chunks => 2,
+        Table::Damage => 3,
     };
     NodeHeader { pool, owner: Id((kind << 64) | shard as u128), level: TABLE_LEVEL, index }
 }

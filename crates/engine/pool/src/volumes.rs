@@ -68,6 +68,7 @@ pub(crate) fn check_size(object: &str, size: u64, block_size: u32) -> Result<(),
 impl Shard {
     pub(crate) async fn info(&self, dataset: &Dataset) -> VolumeInfo {
         let staged = dataset.blocks_staged().await;
+        let damaged = self.damaged_bytes(dataset.id()).await;
         let (record, tree) = (dataset.record.borrow(), dataset.tree.borrow().mapped());
         let shift = record.block_shift;
         let mapped = (tree.blocks as u64 + staged) << shift;
@@ -103,6 +104,7 @@ impl Shard {
             origin: self.origin_of(dataset),
             snapshots: self.count_snapshots(record.number),
             snapshot_bytes: None,
+            damaged,
             schedule: dataset.schedule(),
         }
     }

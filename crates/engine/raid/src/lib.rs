@@ -541,7 +541,7 @@ impl Array {
     }
 
     /// Rewrites every slot whose part of the range is bad, of a mirror every copy, if some way to read it passes `check`: how
-    /// many that were; nothing when no way does. Nothing else writes there meanwhile.
+    /// many are right again; nothing when no way does. Nothing else writes there meanwhile.
     pub async fn mend(
         &self,
         slots: &[SlotRef],
@@ -579,8 +579,7 @@ impl Array {
         if bad.is_empty() {
             return Some(0);
         }
-        self.repair(slots, &bad, offset, &good.freeze()).await;
-        Some(bad.len())
+        Some(self.repair(slots, &bad, offset, &good.freeze()).await)
     }
 }
 

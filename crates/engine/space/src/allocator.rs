@@ -308,6 +308,11 @@ impl Space {
         self.current.freed.iter().chain(&self.frozen.freed).map(|run| (run.addr, run.units))
     }
 
+    /// What the running checkpoint frees.
+    pub fn frees(&self) -> impl Iterator<Item = (Addr, u32)> {
+        self.frozen.freed.iter().map(|run| (run.addr, run.units))
+    }
+
     /// Closes the period: what follows belongs to the next checkpoint.
     pub fn freeze(&mut self) {
         assert!(self.frozen.allocated.is_empty() && self.frozen.freed.is_empty(), "one checkpoint at a time");

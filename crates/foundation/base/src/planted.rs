@@ -111,6 +111,10 @@ pub enum Bug {
     MovedSlotReusedEarly,
     /// A scrub finds what is bad and leaves it as it is.
     ScrubOnlyLooks,
+    /// What is found to be lost is told, and forgotten.
+    LossForgotten,
+    /// What is known to be lost stays so when it is written anew.
+    DamageOutlivesItsBlock,
     /// A rebuild leaves out the last line of its range.
     RebuildSkipsLine,
     /// The label on the first disk of a group that joins makes it a part of the pool, before the others have theirs.
@@ -221,7 +225,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 84] = [
+    pub const ALL: [Bug; 86] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -271,6 +275,8 @@ impl Bug {
         Bug::ResilverMissesChunk,
         Bug::MovedSlotReusedEarly,
         Bug::ScrubOnlyLooks,
+        Bug::LossForgotten,
+        Bug::DamageOutlivesItsBlock,
         Bug::JoiningDisksDecide,
         Bug::TrimsOpenChunk,
         Bug::FailureNotRecorded,
