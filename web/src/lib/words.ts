@@ -10,6 +10,7 @@ export const POOL_STATE: Record<Schemas["PoolState"], [Tone, string]> = {
   degraded: ["warn", "Degraded"],
   suspended: ["bad", "Suspended"],
   unavailable: ["bad", "Unavailable"],
+  damaged: ["bad", "Damaged"],
 };
 
 export const DISK_STATE: Record<Schemas["DiskState"], [Tone, string]> = {
@@ -95,6 +96,23 @@ export function layoutSurvives(layout: string): string {
   if (facts.survives === 0) return "Survives the loss of no disk: when one fails, everything is lost.";
   if (facts.survives === 1) return "Survives the loss of any one disk.";
   return `Survives the loss of any ${facts.survives === 2 ? "two" : "three"} disks at once.`;
+}
+
+const GONE: Schemas["DiskState"][] = ["failed", "missing", "offline"];
+
+/** What a pool survives with the disks that it has now, in a sentence. */
+export function poolSurvives(pool: Schemas["Pool"]): string {
+  const left = pool.status.groups.map((group) => {
+    const gone = group.disks.filter((disk) => GONE.includes(disk.status.state)).length;
+    return { survives: (layoutFacts(group.layout)?.survives ?? 0) - gone, gone };
+  });
+  const gone = left.reduce((sum, group) => sum + group.gone, 0);
+  if (gone === 0) return pool.spec.layout ? layoutSurvives(pool.spec.layout) : "";
+  const survives = Math.min(...left.map((group) => group.survives));
+  const without = `Without ${plural(gone, "disk")}, it survives`;
+  if (survives < 0) return `${without} nothing: what they alone have cannot be read.`;
+  if (survives === 0) return `${without} the loss of no other disk.`;
+  return survives === 1 ? `${without} the loss of one more disk.` : `${without} the loss of ${survives} more disks.`;
 }
 
 export function layoutTitle(layout: string): string {

@@ -6,6 +6,7 @@ mod candidates;
 mod command_line;
 mod common;
 mod connections;
+mod damage;
 mod disks;
 mod doors;
 mod full;

@@ -73,6 +73,7 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::PoolAdd>(&mut schemas);
     all::<crate::PoolSet>(&mut schemas);
     all::<crate::PoolScrub>(&mut schemas);
+    all::<crate::DamagedRange>(&mut schemas);
     all::<crate::PoolTrimmed>(&mut schemas);
     all::<crate::PoolImport>(&mut schemas);
     all::<crate::DiskPaths>(&mut schemas);

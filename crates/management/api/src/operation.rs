@@ -76,7 +76,8 @@ macro_rules! operations {
 
 operations! {
     ServerShow, ServerSet, DocumentShow, PoolList, PoolCreate, PoolShow, PoolSet, PoolDestroy, PoolImport,
-    PoolExport, PoolAdd, PoolScrub, PoolTrim, PoolCalibrate, PoolLedger, GroupRemove, DiskList, DiskScan,
+    PoolExport, PoolAdd, PoolScrub, PoolTrim, PoolCalibrate, PoolLedger, DamageList, DamageAccept,
+    GroupRemove, DiskList, DiskScan,
     DiskShow, DiskReplace, DiskRemove, DiskOffline, DiskOnline, DiskClear, DiskLocate, VolumeList,
     VolumeCreate, VolumeShow, VolumeSet, VolumeDelete, VolumePromote, VolumeReclaim, VolumeMove, VolumeTrace, MoveList,
     MoveKeep, MoveAbandon, ProjectList, ProjectCreate, ProjectShow, ProjectSet, ProjectDelete, TrashList,
@@ -103,7 +104,7 @@ impl Operation {
             PoolCreate | PoolImport | PoolExport | DiskScan | VolumeCreate | TaskCancel | TokenCreate => {
                 Method::Post
             }
-            PoolAdd | PoolScrub | PoolTrim | PoolCalibrate => Method::Post,
+            PoolAdd | PoolScrub | PoolTrim | PoolCalibrate | DamageAccept => Method::Post,
             DiskReplace | DiskOffline | DiskOnline | DiskClear | DiskLocate => Method::Post,
             VolumePromote | VolumeReclaim | VolumeMove | MoveKeep => Method::Post,
             TrashRestore | ProjectCreate => Method::Post,
@@ -138,6 +139,8 @@ impl Operation {
             PoolTrim => "/api/v1/pools/{pool}/trim",
             PoolCalibrate => "/api/v1/pools/{pool}/calibrate",
             PoolLedger => "/api/v1/pools/{pool}/ledger",
+            DamageList => "/api/v1/pools/{pool}/damage",
+            DamageAccept => "/api/v1/pools/{pool}/damage/accept",
             GroupRemove => "/api/v1/groups/{group}",
             DiskList => "/api/v1/disks",
             DiskScan => "/api/v1/disks/scan",
@@ -235,6 +238,7 @@ impl Operation {
             }
             PoolCreate | PoolDestroy | PoolImport | PoolExport | DiskScan => Access::Admin,
             PoolSet | PoolAdd | PoolScrub | PoolTrim | PoolCalibrate | GroupRemove => Access::Admin,
+            DamageAccept => Access::Admin,
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => Access::Admin,
             TokenList | TokenCreate | TokenDelete => Access::Admin,
             ServerSet | SetupLink | UserList | UserCreate | UserDelete | AuditList => Access::Admin,
@@ -311,7 +315,8 @@ impl Operation {
             DiskList => ReplyBody::Page("Disk"),
             DiskScan => ReplyBody::Object("PoolsFound"),
             DiskShow => ReplyBody::Object("Disk"),
-            PoolAdd | PoolScrub | PoolTrim | PoolCalibrate | GroupRemove => ReplyBody::Task,
+            PoolAdd | PoolScrub | PoolTrim | PoolCalibrate | GroupRemove | DamageAccept => ReplyBody::Task,
+            DamageList => ReplyBody::Page("DamagedRange"),
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => ReplyBody::Task,
             VolumeList => ReplyBody::Page("Volume"),
             VolumeCreate => ReplyBody::Created("Volume"),
@@ -386,6 +391,7 @@ impl Operation {
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
             PoolList | TaskList | TokenList | MoveList | UserList | AlertList | StatisticList => LIST,
+            DamageList => LIST,
             HostList | HostGroupList | LevelList | WorksheetList | ReportList => LIST,
             WorksheetCreate | WorksheetSet | WorksheetDelete => &[Parameter::DryRun],
             ServerSet | ReportCreate | ReportDelete => &[Parameter::DryRun],
@@ -433,6 +439,7 @@ impl Operation {
             TaskShow => &[Parameter::WaitSeconds],
             PoolCreate | PoolDestroy | PoolImport | PoolExport | GroupRemove => &[Parameter::DryRun],
             PoolAdd | DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear => &[Parameter::DryRun],
+            DamageAccept => &[Parameter::DryRun],
             VolumeCreate | VolumeSet | SnapshotClone => &[Parameter::DryRun, Parameter::BestEffort],
             ProjectSet | LevelSet => &[Parameter::DryRun, Parameter::BestEffort],
             VolumePromote | ProjectCreate | ProjectDelete => &[Parameter::DryRun],

@@ -128,6 +128,8 @@ pub enum PoolState {
     Degraded,
     Suspended,
     Unavailable,
+    /// Something is lost that nobody has accepted yet, whatever else there is: its conditions say that.
+    Damaged,
 }
 
 /// A pool.
@@ -205,7 +207,10 @@ pub struct PoolStatus {
     /// What restores or spreads redundancy in the background; absent when there is nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healing: Option<Healing>,
-    /// The last scrub since the pool was imported.
+    /// What is lost.
+    #[serde(default)]
+    pub damage: PoolDamage,
+    /// The last scrub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub: Option<Scrub>,
     /// When the pool is scrubbed by itself.
@@ -233,6 +238,29 @@ pub struct PoolCache {
     /// In thousandths, how much came from cache disks of what clients read from these or from the data disks in the last minute; absent when that was nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hits_permille: Option<u32>,
+}
+
+/// Places on a pool's disks that something points to and that nothing can be made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct PoolDamage {
+    /// Blocks, and nodes of trees, below which there may be many.
+    pub places: u64,
+    /// Those that nobody has accepted.
+    pub open_places: u64,
+    /// What they hold, as it is stored.
+    pub stored_bytes: u64,
+}
+
+/// A stretch of a volume or a snapshot that reads as an error until it is written anew, or all who have it are deleted or put back.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DamagedRange {
+    /// `POOL/VOLUME` or `POOL/VOLUME@SNAPSHOT`; a volume in the trash has its own name, too.
+    pub name: String,
+    pub offset_bytes: u64,
+    pub length_bytes: u64,
+    pub found_unix_ms: u64,
+    /// Somebody has said that he knows.
+    pub accepted: bool,
 }
 
 /// Scrubs that begin by themselves: one pool at a time, and not while something has to heal.

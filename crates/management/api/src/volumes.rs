@@ -90,6 +90,9 @@ pub struct VolumeStatus {
     /// Bytes of blocks that only its snapshots still have; absent in lists, where they are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_bytes: Option<u64>,
+    /// Bytes that read as errors, as far as is known; `damage` of its pool says which.
+    #[serde(default)]
+    pub damaged_bytes: u64,
     pub shard: u32,
     /// The name under which NBD clients find it.
     pub nbd_export: String,

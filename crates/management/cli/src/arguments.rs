@@ -25,7 +25,7 @@ use std::path::PathBuf;
     disable_help_subcommand = true,
     after_help = "Sizes take K, M, G, T and P, powers of 1024: 8K, 100G, 1.5T.\n\
                   Exit status: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict, 5 refused as unsafe, 6 degraded, \
-                  7 unreachable.\n\
+                  7 unreachable, 8 data is lost that nobody has accepted.\n\
                   Environment: FOREBAY_DATA (the daemon's directory), FOREBAY_URL and FOREBAY_TOKEN (a daemon \
                   elsewhere), FOREBAY_CA (a file with the authorities that its https:// is trusted by), NO_COLOR."
 )]
@@ -325,14 +325,26 @@ pub enum Pool {
     },
     /// List pools
     List,
-    /// Show pools with their groups and disks; exit 6 when one has lost redundancy
+    /// Show pools with their groups and disks; exit 6 when one has lost redundancy, 8 when one has lost data
     Status {
         /// Name or UUID; all pools without it
         name: Option<String>,
+        /// Show what is lost: which bytes of which volumes and snapshots
+        #[arg(long)]
+        errors: bool,
+    },
+    /// Say that all that a pool has lost so far is known: it is called damaged for it no longer
+    AcceptDamage {
+        /// The pool's name or UUID
+        name: String,
+        #[command(flatten)]
+        dry_run: DryRun,
+        #[command(flatten)]
+        wait: Wait,
     },
     /// Change a pool's properties
     Set(trash::Settings),
-    /// Read everything that a pool stores, on every disk, and put right what is bad
+    /// Read everything that a pool stores, on every disk, and put right what is bad; exit 8 when data is lost
     Scrub {
         /// The pool's name or UUID
         name: String,

@@ -300,11 +300,23 @@ impl Client {
         operation: Operation,
         query: &[(&'static str, String)],
     ) -> Result<Vec<T>, Failure> {
+        self.pages(|| {
+            let mut call = Call::new(operation);
+            call.query.extend_from_slice(query);
+            call
+        })
+    }
+
+    /// All items of a list that belongs to an object.
+    pub fn all_of<T: DeserializeOwned>(&self, operation: Operation, name: &str) -> Result<Vec<T>, Failure> {
+        self.pages(|| Call::of(operation, name))
+    }
+
+    fn pages<'a, T: DeserializeOwned>(&self, call: impl Fn() -> Call<'a>) -> Result<Vec<T>, Failure> {
         let mut items = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
-            let mut call = Call::new(operation).query("limit", PAGE_ITEMS);
-            call.query.extend_from_slice(query);
+            let mut call = call().query("limit", PAGE_ITEMS);
             if let Some(cursor) = &cursor {
                 call = call.query("cursor", cursor);
             }

@@ -83,6 +83,16 @@ impl Session {
         Ok(task)
     }
 
+    /// What of these pools is lost.
+    fn damage(&self, pools: &[api::Pool]) -> Result<Exit, Failure> {
+        let mut ranges: Vec<api::DamagedRange> = Vec::new();
+        for pool in pools.iter().filter(|pool| pool.status.damage.places > 0) {
+            ranges.extend(self.client.all_of(Operation::DamageList, &pool.name)?);
+        }
+        self.list(&ranges, show::damaged)?;
+        Ok(health(pools))
+    }
+
     /// Asks before data or redundancy is lost: `what` is a sentence. Without a terminal only `--yes` is an answer.
     pub fn confirm(&self, yes: bool, what: &str, name: &str) -> Result<(), Failure> {
         if yes {
@@ -152,11 +162,14 @@ impl Session {
                 Ok(Exit::Ok)
             }
             Pool::List => self.list(&self.client.all(Operation::PoolList, &[])?, show::pools),
-            Pool::Status { name } => {
+            Pool::Status { name, errors } => {
                 let pools: Vec<api::Pool> = match name {
                     Some(name) => vec![self.client.get(Call::of(Operation::PoolShow, &name))?],
                     None => self.client.all(Operation::PoolList, &[])?,
                 };
+                if errors {
+                    return self.damage(&pools);
+                }
                 self.list(&pools, |pools| {
                     if pools.is_empty() {
                         show::pools(pools);
@@ -170,18 +183,35 @@ impl Session {
                 })?;
                 Ok(health(&pools))
             }
+            Pool::AcceptDamage { name, dry_run, wait } => {
+                let call = Call::of(Operation::DamageAccept, &name).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                self.task(call, wait, |task| {
+                    format!("What pool {} has lost so far counts as known.", task.object)
+                })?;
+                Ok(Exit::Ok)
+            }
             Pool::Set(set) => self.pool_set(set),
             Pool::Scrub { name, pause, stop, every, wait } => {
                 let (action, done) = match (pause, stop, every) {
                     (true, ..) => (ScrubAction::Pause, "is paused"),
                     (_, true, _) => (ScrubAction::Stop, "has ended"),
                     (.., Some(_)) => (ScrubAction::Schedule, "is scheduled"),
-                    _ => (ScrubAction::Start, "is done"),
+                    _ => (ScrubAction::Start, "has begun"),
                 };
                 let body = PoolScrub { action, every_seconds: every };
                 let call = Call::of(Operation::PoolScrub, &name).body(&body);
-                self.task(call, wait, |task| format!("The scrub of pool {} {done}.", task.object))?;
-                Ok(Exit::Ok)
+                let pool = |task: &api::Task| -> Option<api::Pool> {
+                    task.result.clone().and_then(|result| serde_json::from_value(result).ok())
+                };
+                let task = self.task(call, wait, |task| match pool(task) {
+                    Some(pool) => show::scrubbed(&pool),
+                    None => format!("The scrub of pool {} {done}.", task.object),
+                })?;
+                let is_lossy = |pool: api::Pool| pool.status.scrub.is_some_and(|scrub| scrub.lost > 0);
+                Ok(if pool(&task).is_some_and(is_lossy) { Exit::Lost } else { Exit::Ok })
             }
             Pool::Trim { name, wait } => {
                 self.task(Call::of(Operation::PoolTrim, &name), wait, show::trimmed)?;
@@ -486,7 +516,11 @@ pub fn of_pool(pool: Option<String>) -> Vec<(&'static str, String)> {
 }
 
 fn health(pools: &[api::Pool]) -> Exit {
-    match pools.iter().all(|pool| pool.status.state == api::PoolState::Online) {
+    let is = |state: api::PoolState| move |pool: &api::Pool| pool.status.state == state;
+    if pools.iter().any(is(api::PoolState::Damaged)) {
+        return Exit::Lost;
+    }
+    match pools.iter().all(is(api::PoolState::Online)) {
         true => Exit::Ok,
         false => Exit::Degraded,
     }

@@ -22,6 +22,8 @@ pub enum Exit {
     Degraded = 6,
     /// The daemon does not answer.
     Unreachable = 7,
+    /// Something is lost that nobody has accepted.
+    Lost = 8,
 }
 
 impl Exit {

@@ -5,9 +5,10 @@ use crate::levels::rate;
 use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
-    Condition, Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool, PoolFound,
-    PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Reception, Role, Scrub, ScrubSchedule, Session, Severity,
-    Snapshot, Source, Task, TaskState, Token, TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
+    Condition, DamagedRange, Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool,
+    PoolFound, PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Reception, Role, Scrub, ScrubSchedule,
+    ScrubState, Session, Severity, Snapshot, Source, Task, TaskState, Token, TrashedVolume, Volume,
+    VolumeReclaimed, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
 use serde::Serialize;
@@ -41,7 +42,7 @@ fn pool_state(status: &PoolStatus) -> Cell {
     let tone = match status.state {
         PoolState::Online => Tone::Good,
         PoolState::Degraded => Tone::Warning,
-        PoolState::Suspended | PoolState::Unavailable => Tone::Bad,
+        PoolState::Suspended | PoolState::Unavailable | PoolState::Damaged => Tone::Bad,
     };
     let how = if status.read_only { ", read-only" } else { "" };
     Cell::text(format!("{}{how}", word(&status.state))).tone(tone)
@@ -190,9 +191,48 @@ pub fn trimmed(task: &Task) -> String {
     }
 }
 
+fn found_words(scrub: &Scrub) -> String {
+    format!("{} repaired, {} lost", scrub.repaired, scrub.lost)
+}
+
+/// What came of a scrub, in a sentence.
+pub fn scrubbed(pool: &Pool) -> String {
+    let name = printable(&pool.name);
+    let Some(scrub) = &pool.status.scrub else { return format!("No scrub of pool {name} is known.") };
+    let found = found_words(scrub);
+    match scrub.state {
+        ScrubState::Done if scrub.lost > 0 => format!(
+            "The scrub of pool {name} is done: {found}. Data is lost; see whose with: forebay pool status {name} --errors"
+        ),
+        ScrubState::Done => format!("The scrub of pool {name} is done: {found}."),
+        ScrubState::Running => format!("The scrub of pool {name} is still running: {found} so far."),
+        ScrubState::Paused => format!(
+            "The scrub of pool {name} was paused: {found} so far. It goes on with: forebay pool scrub {name}"
+        ),
+        ScrubState::Stopped => {
+            format!("The scrub of pool {name} was ended before it was through: {found} so far.")
+        }
+    }
+}
+
+/// Which bytes of which volumes and snapshots are lost.
+pub fn damaged(ranges: &[DamagedRange]) {
+    let row = |range: &DamagedRange| {
+        vec![
+            Cell::text(&range.name),
+            Cell::number(range.offset_bytes.to_string()),
+            Cell::number(range.length_bytes.to_string()),
+            Cell::text(format!("{} UTC", show_time(range.found_unix_ms))),
+            Cell::text(if range.accepted { "yes" } else { "no" }),
+        ]
+    };
+    let titles = ["NAME", "OFFSET", "LENGTH", "FOUND", "ACCEPTED"];
+    table(&titles, ranges.iter().map(row).collect(), "Nothing is known to be lost.");
+}
+
 fn scrub_words(scrub: &Scrub) -> String {
     let (state, done) = (word(&scrub.state), show_size(scrub.done_bytes));
-    let found = format!("{} repaired, {} lost", scrub.repaired, scrub.lost);
+    let found = found_words(scrub);
     format!("{state}, {done} read, {found}, since {} UTC", show_time(scrub.since_unix_ms))
 }
 

@@ -258,6 +258,7 @@ pub mod tests {
             origin: None,
             snapshots: 0,
             snapshot_bytes: None,
+            damaged: 0,
             schedule: Default::default(),
         }
     }

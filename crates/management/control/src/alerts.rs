@@ -105,10 +105,33 @@ pub fn found(view: &View) -> Vec<Alert> {
     found.certificate(view.certificate_ends_unix_ms);
     found.directory(view.directory.as_ref());
     let mut alerts = found.alerts;
-    alerts.sort_by(|a, b| (a.severity, &a.id).cmp(&(b.severity, &b.id)));
+    alerts.sort_by(|a, b| order(a).cmp(&order(b)));
     alerts.dedup_by(|a, b| a.id == b.id);
     alerts.truncate(ALERTS_MAX);
     alerts
+}
+
+/// The worst comes first: by severity, and of one severity by what is at stake: what is lost, redundancy, service, space, and the rest.
+pub fn order(alert: &Alert) -> (AlertSeverity, usize, &str) {
+    const STAKES: [&[&str]; 4] = [
+        &["pool.data_lost"],
+        &["pool.unavailable", "pool.suspended", "pool.degraded", "pool.healing_blocked", "disk."],
+        &["level.", "volume."],
+        &["pool.reservation_short", "pool.filling", "pool.full_soon", "project."],
+    ];
+    let is_at = |stake: &&[&str]| stake.iter().any(|prefix| alert.id.starts_with(prefix));
+    let stake = STAKES.iter().position(|stake| is_at(&stake)).unwrap_or(STAKES.len());
+    (alert.severity, stake, &alert.id)
+}
+
+/// A pool that has lost something is in some other state as well.
+fn state_beside_loss(pool: &Pool) -> PoolState {
+    let is = |reason: &str| pool.conditions.iter().any(|condition| condition.reason == reason);
+    match pool.status.state {
+        PoolState::Damaged if is("Suspended") => PoolState::Suspended,
+        PoolState::Damaged if is("Degraded") => PoolState::Degraded,
+        state => state,
+    }
 }
 
 /// What is wrong, in words.
@@ -141,8 +164,9 @@ impl Found {
     fn pool(&mut self, pool: &Pool) {
         let name = &pool.name;
         let status = format!("forebay pool status {name}");
-        match pool.status.state {
-            PoolState::Online => {}
+        self.damage(pool);
+        match state_beside_loss(pool) {
+            PoolState::Online | PoolState::Damaged => {}
             PoolState::Suspended => self.add(
                 "pool.suspended",
                 Critical,
@@ -169,24 +193,6 @@ impl Found {
             });
         }
         self.space(pool);
-        if let Some(scrub) = pool.status.scrub.as_ref().filter(|scrub| scrub.lost > 0) {
-            let places = if scrub.lost == 1 { "place" } else { "places" };
-            self.add(
-                "pool.data_lost",
-                Critical,
-                "pools",
-                name,
-                Words {
-                    cause: format!(
-                        "The last scrub of pool {name} found {} {places} that no disk has right.",
-                        scrub.lost
-                    ),
-                    impact: "Reads of these blocks fail.",
-                    action: "Restore what the events name from a backup, or overwrite it; then scrub again.",
-                    command: "forebay event list --limit 1000".into(),
-                },
-            );
-        }
         if pool.status.read_only {
             self.add(
                 "pool.read_only",
@@ -201,6 +207,28 @@ impl Found {
                 },
             );
         }
+    }
+
+    fn damage(&mut self, pool: &Pool) {
+        let (name, damage) = (&pool.name, pool.status.damage);
+        if damage.places == 0 {
+            return;
+        }
+        let are = if damage.places == 1 { "place" } else { "places" };
+        let (severity, what) =
+            if damage.open_places > 0 { (Critical, "lost") } else { (Info, "lost, as is known") };
+        self.add(
+            "pool.data_lost",
+            severity,
+            "pools",
+            name,
+            Words {
+                cause: format!("Pool {name} has {} {are} that no disk has right: their data is {what}.", damage.places),
+                impact: "Reading what lies there fails until it is written anew.",
+                action: "See which bytes of which volumes and snapshots these are, and restore them from a backup.",
+                command: format!("forebay pool status {name} --errors"),
+            },
+        );
     }
 
     fn unavailable(&mut self, pool: &Pool) {

@@ -1,6 +1,7 @@
 //! Is each kind of trouble told, as bad as it is, and nothing when all is well?
 
 use super::*;
+use forebay_api::PoolDamage;
 use serde_json::json;
 
 fn disk(number: u16, state: &str) -> serde_json::Value {
@@ -92,15 +93,29 @@ fn pools_tell_what_is_wrong_with_them() {
         );
     });
     assert_eq!(blocked, one("pool.healing_blocked:tank", Warning));
-    let scrubbed = |lost: u64| {
+    let damaged = |places: u64, open_places: u64| {
         of_pool(|pool| {
-            let scrub = json!({"state": "done", "done_bytes": 1, "used_bytes": 1, "repaired": 1, "lost": lost, "since_unix_ms": 0});
-            pool.status.scrub = Some(serde_json::from_value(scrub).unwrap());
+            pool.status.damage = PoolDamage { places, open_places, stored_bytes: places * 4096 };
+            pool.status.state = if open_places > 0 { PoolState::Damaged } else { PoolState::Online };
         })
     };
-    assert_eq!(scrubbed(0), []);
-    assert_eq!(scrubbed(2), one("pool.data_lost:tank", Critical));
+    assert_eq!(damaged(0, 0), []);
+    assert_eq!(damaged(2, 1), one("pool.data_lost:tank", Critical));
+    assert_eq!(damaged(2, 0), one("pool.data_lost:tank", Info));
     assert_eq!(of_pool(|pool| pool.status.read_only = true), one("pool.read_only:tank", Info));
+}
+
+/// Goal: what is lost hides nothing else that is wrong, and comes before it, also before what began earlier.
+#[test]
+fn what_is_lost_comes_first_and_hides_nothing() {
+    let mut full = pool("mirror", &["online", "failed"]);
+    full.status.free_bytes = 0;
+    full.status.state = PoolState::Damaged;
+    full.status.damage = PoolDamage { places: 1, open_places: 1, stored_bytes: 4096 };
+    full.conditions.push(crate::convert::condition("Ready", true, "Degraded", ""));
+    let ids: Vec<String> =
+        ids(&View { pools: vec![full], ..View::default() }).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ids[..3], ["pool.data_lost:tank", "pool.degraded:tank", "pool.filling:tank"], "{ids:?}");
 }
 
 #[test]

@@ -267,6 +267,28 @@ fn healing(healing: &engine::Healing) -> (api::Healing, api::Condition) {
     (healing, condition)
 }
 
+fn damaged_condition(pool: &engine::PoolStatus) -> api::Condition {
+    let (places, name) = (pool.damage.places, &pool.name);
+    let reason = if pool.damage.open > 0 { "DataLost" } else { "LossAccepted" };
+    let are = if places == 1 { "place is" } else { "places are" };
+    let message = format!(
+        "{places} {are} lost: no disk has them right, and reading them fails. 'forebay pool status {name} --errors' lists whose they are. \
+         Restore them from a backup; what is written anew is right again."
+    );
+    condition("Intact", false, reason, message)
+}
+
+/// Within its pool, as the engine tells it.
+pub fn damaged(pool: &str, range: &engine::Damaged) -> api::DamagedRange {
+    api::DamagedRange {
+        name: format!("{pool}/{}", range.name),
+        offset_bytes: range.first,
+        length_bytes: range.bytes,
+        found_unix_ms: range.found.0,
+        accepted: range.accepted,
+    }
+}
+
 pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
     let lost = pool.groups.iter().flat_map(|group| &group.disks);
     let is_lost = |state: engine::DiskState| {
@@ -301,6 +323,10 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
             )],
         ),
     };
+    let state = if pool.damage.open > 0 { api::PoolState::Damaged } else { state };
+    if pool.damage.places > 0 {
+        conditions.insert(0, damaged_condition(pool));
+    }
     let (healing, healed) = pool.healing.as_ref().map(healing).unzip();
     conditions.extend(healed);
     if pool.read_only {
@@ -349,6 +375,11 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                 })
                 .collect(),
             healing,
+            damage: api::PoolDamage {
+                places: pool.damage.places,
+                open_places: pool.damage.open,
+                stored_bytes: pool.damage.bytes,
+            },
             scrub: pool.scrub.as_ref().map(scrub),
             speed: pool.speed.as_ref().map(speed),
             promisable_permille: pool.promisable.map(permille),
@@ -398,6 +429,7 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
             created_unix_ms: 0,
             groups: Vec::new(),
             healing: None,
+            damage: api::PoolDamage::default(),
             scrub: None,
             speed: None,
             promisable_permille: None,
@@ -477,18 +509,30 @@ fn volume_with(
             origin: volume.origin.as_ref().map(|origin| format!("{}/{origin}", volume.pool)),
             snapshots: volume.snapshots,
             snapshot_bytes: volume.snapshot_bytes,
+            damaged_bytes: volume.damaged,
             shard: volume.shard as u32,
             nbd_export: name.clone(),
             iscsi_target: crate::iscsi_names::target_name(&volume.pool),
             created_unix_ms: volume.created.0,
         },
-        name,
         conditions: [condition("Ready", true, "Online", "")]
             .into_iter()
+            .chain(damaged_volume(volume))
             .chain(unknown)
             .chain(volume.standing.map(standing))
             .collect(),
+        name,
     }
+}
+
+fn damaged_volume(volume: &engine::VolumeInfo) -> Option<api::Condition> {
+    let message = format!(
+        "{} of it are lost, and reading them fails. 'forebay pool status {} --errors' says which. Restore them from a backup, or put the volume \
+         back to a snapshot from before.",
+        api::show_size(volume.damaged),
+        volume.pool
+    );
+    (volume.damaged > 0).then(|| condition("Intact", false, "DataLost", message))
 }
 
 /// Whether the floor of a volume's level is kept.

@@ -7,9 +7,9 @@ use crate::audit::Attempt;
 use crate::authentication::{Identity, Peer, Transport, authenticate, unauthenticated};
 use crate::changes::touched;
 use crate::handlers::{
-    alerts, calibrate, disks, hosts, ledger, levels, logins, mappings, moves, others, pools, projects,
-    reclaim, reports, sessions, snapshots, statistics, streams, trace, trash, users, volumes, watch,
-    worksheets,
+    alerts, calibrate, damage, disks, hosts, ledger, levels, logins, mappings, moves, others, pools,
+    projects, reclaim, reports, sessions, snapshots, statistics, streams, trace, trash, users, volumes,
+    watch, worksheets,
 };
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{BODY_BYTES_MAX, By, Failure, Principal, REPORT_BODY_BYTES_MAX, collect};
@@ -66,6 +66,8 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::PoolTrim => post(disks::trim),
         Operation::PoolCalibrate => post(calibrate::begin),
         Operation::PoolLedger => get(ledger::list),
+        Operation::DamageList => get(damage::list),
+        Operation::DamageAccept => post(damage::accept),
         Operation::DiskList => get(disks::list),
         Operation::DiskScan => post(disks::scan),
         Operation::DiskShow => get(disks::show),

@@ -450,6 +450,18 @@ impl<S: Read + Write> Nbd<S> {
         self.request(3, 0, 0, &[], &mut []);
     }
 
+    /// The bytes, or the error number with which the read ends.
+    pub fn try_read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, u32> {
+        match self.ask(0, offset, len as u64, &[]) {
+            0 => {
+                let mut answer = vec![0; len];
+                self.stream.read_exact(&mut answer).expect("the reply's data");
+                Ok(answer)
+            }
+            error => Err(error),
+        }
+    }
+
     pub fn read(&mut self, offset: u64, len: usize) -> Vec<u8> {
         let mut answer = vec![0; len];
         self.request(0, offset, len as u64, &[], &mut answer);

@@ -19,6 +19,10 @@ impl Operation {
             PoolAdd => "Add disks to a pool while it serves, to a group or as another group",
             PoolScrub => "Read all that a pool stores and put right what is bad",
             PoolTrim => "Tell the disks of a pool which of their space is free",
+            DamageList => "What of a pool is lost: which bytes of which volumes and snapshots",
+            DamageAccept => {
+                "Say that all that is lost so far is known: the pool is called damaged for it no longer"
+            }
             PoolLedger => "What volumes were promised, asked for and got, second by second",
             PoolCalibrate => "Measure what a pool can do; it is busy with that for some seconds",
             GroupRemove => "Have a group of disks leave its pool: what is in it moves to the others first",

@@ -1,7 +1,7 @@
 //! What is wrong now: gathers what alerts come from, and looks now and then by itself, so that it is known since when something is wrong.
 
 use super::pools;
-use crate::alerts::{Exposed, Quota, TOLD_MS, Told, View, Violation, found};
+use crate::alerts::{Exposed, Quota, TOLD_MS, Told, View, Violation, found, order};
 use crate::directory::Trouble;
 use crate::events::now_unix_ms;
 use crate::request::{Answered, Ask, ok};
@@ -21,7 +21,11 @@ const EVENTS: usize = 1000;
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let alerts = look(&shared).await;
     // The worst first, also over pages.
-    ok(&ask.page(alerts, |alert| format!("{} {}", alert.severity as u8, alert.id))?)
+    let key = |alert: &Alert| {
+        let (severity, stake, id) = order(alert);
+        format!("{} {stake} {id}", severity as u8)
+    };
+    ok(&ask.page(alerts, key)?)
 }
 
 /// What is wrong now, the worst first; whoever watches is told when it is not what it was.

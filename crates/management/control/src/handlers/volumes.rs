@@ -371,6 +371,7 @@ mod tests {
                 origin: None,
                 snapshots: 0,
                 snapshot_bytes: None,
+                damaged_bytes: 0,
                 shard: 0,
                 nbd_export: "tank/a".into(),
                 iscsi_target: "iqn.2026-11.io.forebay:tank".into(),
