@@ -8,10 +8,12 @@
 //! Large writes bring their data to disk before they queue ([`Shard::write_ahead`]): their commit is a frame and a flush, and
 //! the device goes on with the data of the next ones meanwhile.
 
+use crate::damage::BLOCK;
 use crate::dataset::{Dataset, Staged};
 use crate::destage::LogClaim;
 use crate::error::IoError;
 use crate::pack::Block;
+use crate::parts::IN_PART;
 use crate::places::PlacesClaim;
 use crate::record::DatasetRecord;
 use crate::shard::{NodesClaim, Shard};
@@ -576,6 +578,11 @@ impl Shard {
                     freed.clear();
                 }
                 self.account(&dataset, &ptrs, &freed);
+                if destage {
+                    // What it was a part of is lost, and the place of that forgotten.
+                    let in_part = (first..).zip(&ptrs).filter(|(_, ptr)| ptr.kind() == IN_PART);
+                    in_part.for_each(|(block, ptr)| _ = self.note_lost(dataset.id(), BLOCK, block, ptr));
+                }
                 if active(Bug::FreesNewPointer) {
                     freed.clone_from(&ptrs);
                 }

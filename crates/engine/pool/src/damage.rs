@@ -97,7 +97,7 @@ impl Damage {
             self.more = index;
             return Some(());
         }
-        let is_possible = place.0 != 0 && bytes > 0 && flags & !FLAG_ACCEPTED == 0;
+        let is_possible = place.0 != 0 && bytes > 0 && flags & !FLAG_ACCEPTED == 0 && index < u64::MAX;
         let lost = Lost { family, level, index, bytes, found, accepted: flags & FLAG_ACCEPTED != 0 };
         is_possible.then(|| _ = self.note(place, lost))
     }
@@ -330,11 +330,11 @@ impl Shard {
         for (level, index, addr) in lost {
             let Some(lost) = self.damage.borrow().places.get(&addr).copied() else { continue };
             if level != BLOCK {
-                let is_there = dataset.tree.borrow().height() >= level
-                    && dataset.tree.borrow().stored_at(level, index).0.addr() == addr;
-                let below = FANOUT.pow(u32::from(level) + 1);
-                if is_there {
-                    found.push((index * below..size.min((index + 1) * below), lost));
+                let tree = dataset.tree.borrow();
+                if tree.height() >= level && tree.stored_at(level, index).0.addr() == addr {
+                    let below = FANOUT.saturating_pow(u32::from(level) + 1);
+                    let blocks = index.saturating_mul(below)..size.min((index + 1).saturating_mul(below));
+                    found.extend((!blocks.is_empty()).then_some((blocks, lost)));
                 }
                 continue;
             }

@@ -428,10 +428,12 @@ impl Shard {
         datasets.values().map(had).sum()
     }
 
-    /// Whether less is free than is held, beyond doubt. Dirty nodes take the places of others, which come back.
+    /// Whether less is free than is held, beyond doubt. What is owed no longer comes back with a checkpoint; dirty nodes take the places of
+    /// others, which come back, too.
     fn is_short(&self, class: u8) -> bool {
         let held = self.space.borrow().nodes_held().saturating_sub(self.nodes_had());
-        self.places_lacking(class) > 0
+        let places = self.space.borrow().lacking_owed(class);
+        places > self.in_transit(class)
             || (held > 0 && self.nodes_of_tables() + held > self.space.borrow().nodes_free())
     }
 
