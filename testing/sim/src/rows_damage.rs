@@ -177,7 +177,7 @@ pub fn damaged(setup: &Setup) -> Result<Shown, Failure> {
             import_again(scene, &own).await?;
             let lost = scrub(scene).await?;
             let known = agree(scene, "after a scrub").await?;
-            if (lost > 0) != !known.is_empty() {
+            if (lost > 0) == known.is_empty() {
                 return Err(wrong(format!("the scrub found {lost}, and {} blocks are lost", known.len())));
             }
             scene.export().await?;
@@ -200,7 +200,7 @@ pub fn damaged(setup: &Setup) -> Result<Shown, Failure> {
             }
             // Half of it is written anew, and then what has the rest goes.
             for (name, at) in
-                known.iter().filter(|(name, at)| !name.contains('@') && at / PAGE as u64 % 2 == 0)
+                known.iter().filter(|(name, at)| !name.contains('@') && (at / PAGE as u64).is_multiple_of(2))
             {
                 let info = scene
                     .engine

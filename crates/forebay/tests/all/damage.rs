@@ -58,9 +58,7 @@ fn lost_data_is_told_until_it_is_restored() {
     let place = Place::new();
     let mut daemon = Daemon::start(&place);
     let disks = place.disks();
-    place
-        .run(&["pool", "create", "tank", "--layout", "mirror", &disks[0], &disks[1], "--no-calibrate"])
-        .expect(0);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", &disks[0], &disks[1]]).expect(0);
     place
         .run(&["volume", "create", "tank/vm", "--size", "64M", "--block-size", "8K", "--compression", "off"])
         .expect(0);

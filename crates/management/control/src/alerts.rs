@@ -120,7 +120,7 @@ pub fn order(alert: &Alert) -> (AlertSeverity, usize, &str) {
         &["pool.reservation_short", "pool.filling", "pool.full_soon", "project."],
     ];
     let is_at = |stake: &&[&str]| stake.iter().any(|prefix| alert.id.starts_with(prefix));
-    let stake = STAKES.iter().position(|stake| is_at(&stake)).unwrap_or(STAKES.len());
+    let stake = STAKES.iter().position(is_at).unwrap_or(STAKES.len());
     (alert.severity, stake, &alert.id)
 }
 
