@@ -9,6 +9,9 @@ use forebay_simulation::{Image, World, WorldConfig};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// What fills a pool whose blocks come back one checkpoint after the other takes some three million turns; who spins takes any number.
+const TURNS_MAX: u64 = 8_000_000;
+
 /// Everything a scenario's script can reach.
 pub struct Scene {
     pub world: World,
@@ -67,6 +70,7 @@ pub fn world(setup: &Setup) -> World {
     config.shuffle = setup.shuffle;
     config.trace_contents = true;
     config.limits = setup.limits();
+    config.turns_max = TURNS_MAX;
     let world = World::new(config);
     setup.paths().iter().for_each(|_| {
         world.add_disk(Image::new(setup.disk_bytes()));

@@ -18,7 +18,7 @@ use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::record::DatasetRecord;
 use crate::shard::Shard;
-use crate::spec::{DamageStatus, Damaged};
+use crate::spec::Severity;
 use crate::steps::Steps;
 use crate::tables::Impossible;
 use forebay_base::codec::{Reader, Writer};
@@ -45,6 +45,30 @@ const PLACES_MAX: usize = 65_536;
 const BYTES_KEPT: Duration = Duration::from_secs(10);
 /// Ranges that are told at once.
 const RANGES_MAX: usize = 10_000;
+
+/// What a pool knows to be lost: places on its disks that something points to and that nothing can be made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DamageStatus {
+    /// Blocks, and nodes of trees, below which there may be many.
+    pub places: u64,
+    /// Those that nobody has accepted.
+    pub open: u64,
+    /// What the places hold, as it is stored.
+    pub bytes: u64,
+}
+
+/// A stretch of a volume, of one in the trash, or of a snapshot that reads as an error until it is written anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// `VOLUME` or `VOLUME@SNAPSHOT`, within the pool.
+    pub name: String,
+    pub id: Id,
+    /// In bytes.
+    pub first: u64,
+    pub bytes: u64,
+    pub found: WallTime,
+    pub accepted: bool,
+}
 
 /// What is lost at a place: node `index` of a level of a family's trees, or a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -227,6 +251,36 @@ impl Shard {
         let (family, found) = (self.family_of(owner), self.rt.wall());
         let lost = Lost { family, level, index, bytes: ptr.bytes(), found, accepted: false };
         self.damage.borrow_mut().note(ptr.addr(), lost)
+    }
+
+    /// A scrub has found that something of a dataset's tree is lost: the first of a stretch is told.
+    pub fn tell_lost(&self, dataset: &Dataset, (level, index): (u8, u64), ptr: &Ptr) {
+        if !self.note_lost(dataset.id(), level, index, ptr) {
+            return;
+        }
+        let what = match level {
+            BLOCK => format!("bytes from {} on", index * dataset.block_bytes() as u64),
+            level => format!("a node of level {level} of the tree that says where its blocks are"),
+        };
+        let pool = &self.shared.name;
+        let message = format!(
+            "the scrub found that no disk has {what} right: reading it fails until it is written anew or restored from a backup. 'forebay pool \
+             status {pool} --errors' lists all that is lost, also in snapshots and clones"
+        );
+        self.event(Severity::Error, "scrub.lost", &format!("{pool}/{}", self.name_of(dataset.id())), message);
+    }
+
+    /// The same of a node above a leaf, or of the leaf.
+    pub fn tell_lost_node(&self, dataset: &Dataset, leaf: u64, node: &Ptr) {
+        let at = {
+            let tree = dataset.tree.borrow();
+            let index = |level: u8| leaf / FANOUT.pow(u32::from(level));
+            let is_it = |level: &u8| tree.stored_at(*level, index(*level)).0 == *node;
+            (0..=tree.height()).find(is_it).map(|level| (level, index(level)))
+        };
+        if let Some(at) = at {
+            self.tell_lost(dataset, at, node);
+        }
     }
 
     /// What the nodes of a volume's or a snapshot's tree say that they belong to.

@@ -2,10 +2,11 @@
 
 use crate::Engine;
 use crate::control::Control;
+use crate::damage::Damaged;
 use crate::error::Error;
 use crate::groups::GroupAdd;
 use crate::members::{DiskAdd, DiskReplace};
-use crate::spec::{Damaged, PoolStatus};
+use crate::spec::PoolStatus;
 use crate::trim::Trimmed;
 use std::rc::Rc;
 use std::time::Duration;

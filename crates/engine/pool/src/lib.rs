@@ -99,6 +99,7 @@ pub use attributes::ATTRIBUTES_BYTES_MAX;
 pub use bounds::Bounds;
 pub use cache::ReadFrom;
 pub use cancellation::Cancellation;
+pub use damage::{DamageStatus, Damaged};
 pub use error::{Error, ErrorKind, IoError};
 pub use forebay_compress::Compression;
 pub use forebay_device::ErrorCounts;

@@ -307,36 +307,6 @@ impl Shard {
         lost
     }
 
-    /// Something of a dataset's tree is lost: the first of a stretch is told.
-    fn tell_lost(&self, dataset: &Dataset, (level, index): (u8, u64), ptr: &Ptr) {
-        if !self.note_lost(dataset.id(), level, index, ptr) {
-            return;
-        }
-        let what = match level {
-            BLOCK => format!("bytes from {} on", index * dataset.block_bytes() as u64),
-            level => format!("a node of level {level} of the tree that says where its blocks are"),
-        };
-        let pool = &self.shared.name;
-        let message = format!(
-            "the scrub found that no disk has {what} right: reading it fails until it is written anew or restored from a backup. 'forebay pool \
-             status {pool} --errors' lists all that is lost, also in snapshots and clones"
-        );
-        self.event(Severity::Error, "scrub.lost", &format!("{pool}/{}", self.name_of(dataset.id())), message);
-    }
-
-    /// The same of a node above a leaf, or of the leaf.
-    fn tell_lost_node(&self, dataset: &Dataset, leaf: u64, node: &Ptr) {
-        let at = {
-            let tree = dataset.tree.borrow();
-            let index = |level: u8| leaf / FANOUT.pow(u32::from(level));
-            let is_it = |level: &u8| tree.stored_at(*level, index(*level)).0 == *node;
-            (0..=tree.height()).find(is_it).map(|level| (level, index(level)))
-        };
-        if let Some(at) = at {
-            self.tell_lost(dataset, at, node);
-        }
-    }
-
     /// Makes every copy of one block or node right; counts it when one was not.
     async fn scrub_block(self: &Rc<Self>, ptr: &Ptr) -> Outcome {
         let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;

@@ -1,5 +1,6 @@
 //! What callers ask for and what they are told: plain values, `Send`, in base units.
 
+use crate::damage::DamageStatus;
 use crate::promises::Standing;
 use forebay_base::{Id, WallTime};
 use forebay_compress::Compression;
@@ -535,30 +536,6 @@ pub struct PoolStatus {
     pub promised: u64,
     /// Nothing without cache disks.
     pub cache: Option<CacheStatus>,
-}
-
-/// What a pool knows to be lost: places on its disks that something points to and that nothing can be made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DamageStatus {
-    /// Blocks, and nodes of trees, below which there may be many.
-    pub places: u64,
-    /// Those that nobody has accepted.
-    pub open: u64,
-    /// What the places hold, as it is stored.
-    pub bytes: u64,
-}
-
-/// A stretch of a volume, of one in the trash, or of a snapshot that reads as an error until it is written anew.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damaged {
-    /// `VOLUME` or `VOLUME@SNAPSHOT`, within the pool.
-    pub name: String,
-    pub id: Id,
-    /// In bytes.
-    pub first: u64,
-    pub bytes: u64,
-    pub found: WallTime,
-    pub accepted: bool,
 }
 
 /// What a pool's cache disks hold.

@@ -9,6 +9,7 @@
 //! No I/O, and nothing of the engine: a client in another language sees exactly this.
 
 mod alerts;
+mod damage;
 mod document;
 mod hosts;
 mod ledger;
@@ -19,6 +20,7 @@ mod problem;
 mod projects;
 mod receptions;
 mod reports;
+mod scrub;
 mod server;
 mod snapshots;
 mod statistics;
@@ -28,6 +30,7 @@ mod users;
 mod volumes;
 
 pub use alerts::*;
+pub use damage::{DamagedRange, PoolDamage};
 pub use document::document;
 pub use hosts::*;
 pub use ledger::*;
@@ -38,6 +41,7 @@ pub use problem::{Code, Problem};
 pub use projects::*;
 pub use receptions::Reception;
 pub use reports::*;
+pub use scrub::{PoolScrub, Scrub, ScrubAction, ScrubSchedule, ScrubState};
 pub use server::*;
 pub use snapshots::*;
 pub use statistics::*;

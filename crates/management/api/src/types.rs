@@ -3,7 +3,7 @@
 //! Sizes are bytes, times are milliseconds since 1970-01-01 UTC, both in the field's name. What a client sends
 //! refuses unknown fields, so that a misspelt option is an error and not silence; what it receives may grow.
 
-use crate::PoolSpeed;
+use crate::{PoolDamage, PoolSpeed, Scrub, ScrubSchedule};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -238,91 +238,6 @@ pub struct PoolCache {
     /// In thousandths, how much came from cache disks of what clients read from these or from the data disks in the last minute; absent when that was nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hits_permille: Option<u32>,
-}
-
-/// Places on a pool's disks that something points to and that nothing can be made of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct PoolDamage {
-    /// Blocks, and nodes of trees, below which there may be many.
-    pub places: u64,
-    /// Those that nobody has accepted.
-    pub open_places: u64,
-    /// What they hold, as it is stored.
-    pub stored_bytes: u64,
-}
-
-/// A stretch of a volume or a snapshot that reads as an error until it is written anew, or all who have it are deleted or put back.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct DamagedRange {
-    /// `POOL/VOLUME` or `POOL/VOLUME@SNAPSHOT`; a volume in the trash has its own name, too.
-    pub name: String,
-    pub offset_bytes: u64,
-    pub length_bytes: u64,
-    pub found_unix_ms: u64,
-    /// Somebody has said that he knows.
-    pub accepted: bool,
-}
-
-/// Scrubs that begin by themselves: one pool at a time, and not while something has to heal.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct ScrubSchedule {
-    /// From the end of one to the next; 0 for never.
-    pub every_seconds: u32,
-    /// When one was last through.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_unix_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_unix_ms: Option<u64>,
-}
-
-/// Everything that is stored, on every disk, is read and checked, and what is bad put right.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Scrub {
-    pub state: ScrubState,
-    /// Bytes of disk that were read and checked; every copy counts.
-    pub done_bytes: u64,
-    /// Bytes in use when it began.
-    pub used_bytes: u64,
-    /// Bad places that are right again, and those that no disk had right.
-    pub repaired: u64,
-    pub lost: u64,
-    pub since_unix_ms: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_unix_ms: Option<u64>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ScrubState {
-    Running,
-    /// It goes on where it was when it is started again, or when the pool is next imported.
-    Paused,
-    Done,
-    /// Ended before it was through.
-    Stopped,
-}
-
-/// What to do about a pool's scrub.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PoolScrub {
-    #[serde(default)]
-    pub action: ScrubAction,
-    /// With `schedule`: scrubs begin by themselves so long after the last was through, an hour to ten years; 0 for never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub every_seconds: Option<u32>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ScrubAction {
-    /// Begin, or go on with one that was paused.
-    #[default]
-    Start,
-    Pause,
-    Stop,
-    /// Say when scrubs begin by themselves.
-    Schedule,
 }
 
 /// What came of a trim: the result of its task.

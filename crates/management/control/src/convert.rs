@@ -1,6 +1,7 @@
 //! The engine's values as the API shows them, and the other way round. Nothing is decided here.
 
 use crate::Known;
+use crate::handlers::damage;
 use forebay_api as api;
 use forebay_base::Id;
 use forebay_pool as engine;
@@ -234,24 +235,6 @@ pub fn blocked(healing: &engine::Healing) -> String {
     format!("data that has to move stays where it is: {why}")
 }
 
-fn scrub(scrub: &engine::Scrub) -> api::Scrub {
-    let state = match scrub.state {
-        engine::ScrubState::Running => api::ScrubState::Running,
-        engine::ScrubState::Paused => api::ScrubState::Paused,
-        engine::ScrubState::Done => api::ScrubState::Done,
-        engine::ScrubState::Stopped => api::ScrubState::Stopped,
-    };
-    api::Scrub {
-        state,
-        done_bytes: scrub.bytes_done,
-        used_bytes: scrub.bytes_total,
-        repaired: scrub.repaired,
-        lost: scrub.lost,
-        since_unix_ms: scrub.since.0,
-        ended_unix_ms: scrub.ended.map(|ended| ended.0),
-    }
-}
-
 fn healing(healing: &engine::Healing) -> (api::Healing, api::Condition) {
     let blocked = Some(&healing.blocked).filter(|why| !why.is_empty()).map(|_| blocked(healing));
     let condition = match &blocked {
@@ -265,28 +248,6 @@ fn healing(healing: &engine::Healing) -> (api::Healing, api::Condition) {
         blocked,
     };
     (healing, condition)
-}
-
-fn damaged_condition(pool: &engine::PoolStatus) -> api::Condition {
-    let (places, name) = (pool.damage.places, &pool.name);
-    let reason = if pool.damage.open > 0 { "DataLost" } else { "LossAccepted" };
-    let are = if places == 1 { "place is" } else { "places are" };
-    let message = format!(
-        "{places} {are} lost: no disk has them right, and reading them fails. 'forebay pool status {name} --errors' lists whose they are. \
-         Restore them from a backup; what is written anew is right again."
-    );
-    condition("Intact", false, reason, message)
-}
-
-/// Within its pool, as the engine tells it.
-pub fn damaged(pool: &str, range: &engine::Damaged) -> api::DamagedRange {
-    api::DamagedRange {
-        name: format!("{pool}/{}", range.name),
-        offset_bytes: range.first,
-        length_bytes: range.bytes,
-        found_unix_ms: range.found.0,
-        accepted: range.accepted,
-    }
 }
 
 pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
@@ -325,7 +286,7 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
     };
     let state = if pool.damage.open > 0 { api::PoolState::Damaged } else { state };
     if pool.damage.places > 0 {
-        conditions.insert(0, damaged_condition(pool));
+        conditions.insert(0, damage::of_pool(pool));
     }
     let (healing, healed) = pool.healing.as_ref().map(healing).unzip();
     conditions.extend(healed);
@@ -380,7 +341,7 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                 open_places: pool.damage.open,
                 stored_bytes: pool.damage.bytes,
             },
-            scrub: pool.scrub.as_ref().map(scrub),
+            scrub: pool.scrub.as_ref().map(damage::of_scrub),
             speed: pool.speed.as_ref().map(speed),
             promisable_permille: pool.promisable.map(permille),
             promised_permille: permille(pool.promised),
@@ -517,22 +478,12 @@ fn volume_with(
         },
         conditions: [condition("Ready", true, "Online", "")]
             .into_iter()
-            .chain(damaged_volume(volume))
+            .chain(damage::of_volume(volume))
             .chain(unknown)
             .chain(volume.standing.map(standing))
             .collect(),
         name,
     }
-}
-
-fn damaged_volume(volume: &engine::VolumeInfo) -> Option<api::Condition> {
-    let message = format!(
-        "{} of it are lost, and reading them fails. 'forebay pool status {} --errors' says which. Restore them from a backup, or put the volume \
-         back to a snapshot from before.",
-        api::show_size(volume.damaged),
-        volume.pool
-    );
-    (volume.damaged > 0).then(|| condition("Intact", false, "DataLost", message))
 }
 
 /// Whether the floor of a volume's level is kept.

@@ -1,15 +1,18 @@
 //! What of a pool is lost, and that somebody knows of it.
 
 use super::pools::{accepted, imported, result};
+use crate::convert::condition;
 use crate::request::{Answered, Ask, ok, plan};
 use crate::{Shared, convert};
 use axum::extract::{Path, State};
+use forebay_api as api;
+use forebay_pool as engine;
 use std::sync::Arc;
 
 pub async fn list(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
     let pool = imported(&shared, &name).await?;
     let ranges = shared.engine.damage(&pool.id.to_string()).await?;
-    let ranges = ranges.iter().map(|range| convert::damaged(&pool.name, range)).collect();
+    let ranges = ranges.iter().map(|range| self::range(&pool.name, range)).collect();
     ok(&ask.page(ranges, |range| format!("{} {:020}", range.name, range.offset_bytes))?)
 }
 
@@ -26,4 +29,57 @@ pub async fn accept(State(shared): State<Arc<Shared>>, Path(name): Path<String>,
     let (object, id, by) = (pool.name.clone(), pool.id.to_string(), shared.clone());
     let work = async move { result(&by.engine.damage_accept(&id).await.map_err(convert::problem)?) };
     accepted(shared.tasks.start("pool.damage_accept", &object, work))
+}
+
+/// What a pool says of it.
+pub fn of_pool(pool: &engine::PoolStatus) -> api::Condition {
+    let (places, name) = (pool.damage.places, &pool.name);
+    let reason = if pool.damage.open > 0 { "DataLost" } else { "LossAccepted" };
+    let are = if places == 1 { "place is" } else { "places are" };
+    let message = format!(
+        "{places} {are} lost: no disk has them right, and reading them fails. 'forebay pool status {name} --errors' lists whose they are. \
+         Restore them from a backup; what is written anew is right again."
+    );
+    condition("Intact", false, reason, message)
+}
+
+/// Within its pool, as the engine tells it.
+fn range(pool: &str, lost: &engine::Damaged) -> api::DamagedRange {
+    api::DamagedRange {
+        name: format!("{pool}/{}", lost.name),
+        offset_bytes: lost.first,
+        length_bytes: lost.bytes,
+        found_unix_ms: lost.found.0,
+        accepted: lost.accepted,
+    }
+}
+
+/// What a volume says of it.
+pub fn of_volume(volume: &engine::VolumeInfo) -> Option<api::Condition> {
+    let message = format!(
+        "{} of it are lost, and reading them fails. 'forebay pool status {} --errors' says which. Restore them from a backup, or put the volume \
+         back to a snapshot from before.",
+        api::show_size(volume.damaged),
+        volume.pool
+    );
+    (volume.damaged > 0).then(|| condition("Intact", false, "DataLost", message))
+}
+
+/// What a scrub has found.
+pub fn of_scrub(scrub: &engine::Scrub) -> api::Scrub {
+    let state = match scrub.state {
+        engine::ScrubState::Running => api::ScrubState::Running,
+        engine::ScrubState::Paused => api::ScrubState::Paused,
+        engine::ScrubState::Done => api::ScrubState::Done,
+        engine::ScrubState::Stopped => api::ScrubState::Stopped,
+    };
+    api::Scrub {
+        state,
+        done_bytes: scrub.bytes_done,
+        used_bytes: scrub.bytes_total,
+        repaired: scrub.repaired,
+        lost: scrub.lost,
+        since_unix_ms: scrub.since.0,
+        ended_unix_ms: scrub.ended.map(|ended| ended.0),
+    }
 }
