@@ -106,7 +106,7 @@ fn lost_data_is_told_until_it_is_restored() {
     daemon = Daemon::start(&place);
     expect("after the daemon was killed");
     place.run(&["pool", "export", "tank"]).expect(0);
-    place.run(&["pool", "import", "tank", &disks[0], &disks[1]]).expect(0);
+    place.run(&["pool", "import", "tank", &disks[0], &disks[1]]).expect(8);
     expect("after an export and an import");
     place.run(&["pool", "accept-damage", "tank"]).expect(0);
     assert_eq!(state(&place), "online");
