@@ -143,7 +143,7 @@ impl Examiner {
                     }
                     Silence::TooLong => "there is too much".into(),
                     Silence::Abandoned => "an earlier query still hangs".into(),
-                    Silence::NotAsked => "other disks hang".into(),
+                    Silence::NotAsked => "there was no time for it, or other disks hang".into(),
                     Silence::Failed(why) => why,
                 };
                 Contents { source: ContentsSource::Failed(why), ..disk.contents.clone() }
@@ -224,6 +224,8 @@ impl Examiner {
         run(program, arguments, limits).map_err(|error| match error {
             RunError::NotFound => Silence::NotInstalled,
             RunError::Failed(why) => Silence::Failed(clean(why.as_bytes())),
+            // Cut short by the caller's budget: nothing is held against the disk.
+            RunError::TimedOut if left < self.options.time_max => Silence::NotAsked,
             RunError::TimedOut => Silence::TimedOut,
             RunError::TooLong => Silence::TooLong,
             RunError::Stuck(child) => {

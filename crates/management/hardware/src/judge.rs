@@ -4,12 +4,12 @@
 //! |---|---|---|
 //! | failing | the disk's own verdict is "failed" (ATA, SCSI) | ATA8-ACS `SMART RETURN STATUS`; SPC-4 informational exceptions |
 //! | failing | a pre-failure attribute is at or below its threshold now | SFF-8035i: failure is expected within 24 hours |
-//! | failing | NVMe: spare below threshold, reliability degraded, read-only, backup of the cache failed | NVMe Base 2.0, 5.16.1.3, critical warning bits 0, 2, 3, 4 |
-//! | failing | the latest self-test failed | ACS-3 table 140, SPC-4 table 441, NVMe figure 217 |
+//! | failing | NVMe: spare below threshold, reliability degraded, read-only, backup of the cache failed | NVMe Base 2.0, SMART / Health Information log, critical warning bits 0, 2, 3, 4 |
+//! | failing | the latest self-test failed | ACS-3, SPC-4 and NVMe: self-test results |
 //! | warning | NVMe: temperature, persistent memory, unknown bits | the same, bits 1, 5, 6, 7 |
 //! | warning | sectors pending (197) or uncorrectable (198), any | Backblaze, "What SMART stats tell us about hard drives" (2016): five attributes, 5, 187, 188, 197, 198, of which any above 0 predicts failure |
 //! | warning | errors reported to the host (187; SCSI uncorrected errors; NVMe media errors), any | the same; data was lost to the host |
-//! | warning | reallocated sectors (5) or grown defects: more than before, or [`REALLOCATED_MANY`] and more | the same, with Google, "Failure trends in a large disk drive population" (2007): it is the first ones and growth that predict. A few that stay are what spare sectors are for |
+//! | warning | reallocated sectors (5) or grown defects: more than before, or [`REALLOCATED_MANY`] and more | the same, with Google, "Failure trends in a large disk drive population" (2007): failures gather in the weeks after new ones, and most disks with a few that stay live on |
 //! | warning | command timeouts (188): more than before | Backblaze; a constant number is from a power cut long ago |
 //! | warning | CRC errors (199): more than before | ATA: the cable, the backplane or the controller, seldom the disk |
 //! | warning | wear of [`WEAR_HIGH`] % and more | ACS-4 and NVMe: 100 is the rated endurance, and no failure by itself |

@@ -4,8 +4,8 @@
 //!    class by capacity holds the data, and the others are named as left over.
 //! 2. Where the data disks turn, flash helps: as many of one flash class as a log group needs to lose what the data group can lose become log disks, and
 //!    others become cache disks, which hold copies only. Too few for a safe log: they are all cache disks.
-//! 3. The group has to be able to lose two disks where a rebuild is long or losses are many: disks that turn of [`LARGE_DISK`] bytes and more (a day and more of
-//!    reading at 200 MB/s, in which another may fail), or [`MANY_DISKS`] disks and more. Otherwise one. One disk alone loses nothing only as long as it lives.
+//! 3. The group has to be able to lose two disks where a rebuild is long or losses are many: disks that turn of [`LARGE_DISK`] bytes and more (hours of reading at best and a day in use, in which another may
+//!    fail), or [`MANY_DISKS`] disks and more. Otherwise one. One disk alone loses nothing only as long as it lives.
 //! 4. A group is at least one disk larger than its width where there are enough, so that it can rebuild onto spare space at once.
 //! 5. The order: parity first from six disks on, since the engine writes whole stripes and parity costs less space; mirrors first below, where parity would
 //!    save little.

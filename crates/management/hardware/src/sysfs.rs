@@ -180,7 +180,7 @@ fn sector(bytes: Option<u64>) -> Option<u32> {
     bytes.filter(|bytes| bytes.is_power_of_two() && (512..=1 << 20).contains(bytes)).map(|bytes| bytes as u32)
 }
 
-/// The disk's own serial number. SCSI: vital product data page 80h (SPC-4, 7.8.18): four bytes of header, the length in the last two.
+/// The disk's own serial number. SCSI: vital product data page 80h (SPC-4, Unit Serial Number): four bytes of header, the length in the last two.
 fn serial(tree: Tree, directory: &str, udev: &Properties) -> Option<String> {
     let page = tree.bytes(&format!("{directory}/device/vpd_pg80"), 4 + 255);
     let from_page = page.and_then(|page| {

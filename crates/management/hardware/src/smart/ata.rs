@@ -1,4 +1,4 @@
-//! ATA: attributes (ATA8-ACS and makers' habits), device statistics (ACS-4, 9.5), self-test and error logs.
+//! ATA: attributes (ATA8-ACS and makers' habits), device statistics (ACS-4, log 04h), self-test and error logs.
 //!
 //! An attribute has a normalised value, which falls from 100 or so towards its threshold, and a raw value, which means what the maker likes.
 //! smartctl knows for most models how to print the raw value, so its text goes first. What Seagate packs into one number is taken
@@ -108,7 +108,7 @@ fn failed(attribute: &Value) -> Option<FailedAttribute> {
 /// The latest self-test of the log, or the one that runs.
 fn self_test(document: &Value) -> Option<SelfTest> {
     let status = &document["ata_smart_data"]["self_test"]["status"];
-    // ACS-3, table 140: the upper four bits are the result, 15 for one in progress.
+    // ACS-3, self-test execution status: the upper four bits are the result, 15 for one in progress.
     if count(&status["value"]).is_some_and(|value| value >> 4 == 15) {
         let text = text(&status["string"]).unwrap_or_else(|| "in progress".into());
         return Some(SelfTest { result: SelfTestResult::Running, text, power_on_hours: None });

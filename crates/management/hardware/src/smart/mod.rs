@@ -54,7 +54,7 @@ pub enum NoReading {
     TimedOut(u64),
     /// An earlier query hangs in the kernel and cannot be ended; the disk is not asked again until it has.
     Abandoned,
-    /// Too many queries hang on other disks, or the time for all of them is over.
+    /// The time for all disks was over before it answered, or too many queries hang on other disks.
     NotAsked,
     /// smartctl failed for another reason.
     Failed(String),
@@ -81,7 +81,9 @@ impl fmt::Display for NoReading {
             NoReading::TooLong => f.write_str("The answer of smartctl is too long."),
             NoReading::TimedOut(seconds) => write!(f, "The disk did not answer for {seconds} seconds."),
             NoReading::Abandoned => f.write_str("An earlier query still hangs on the disk."),
-            NoReading::NotAsked => f.write_str("The disk was not asked, because other disks hang."),
+            NoReading::NotAsked => {
+                f.write_str("The disk was not asked: there was no time for it, or other disks hang.")
+            }
             NoReading::Failed(why) => write!(f, "smartctl failed: {why}."),
         }
     }
@@ -155,7 +157,7 @@ pub struct Counters {
     pub grown_defects: Option<u64>,
 }
 
-/// A bit of the critical warning (NVM Express Base Specification 2.0, figure 208, byte 0).
+/// A bit of the critical warning (NVM Express Base Specification 2.0, SMART / Health Information log, byte 0).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NvmeWarning {

@@ -1,4 +1,4 @@
-//! NVMe: the SMART / Health Information log (NVM Express Base Specification 2.0, 5.16.1.3, log 02h) and the self-test log (06h).
+//! NVMe: the SMART / Health Information log (NVM Express Base Specification 2.0, log 02h) and the self-test log (06h).
 
 use super::{NvmeWarning, SelfTest, SelfTestResult, Smart, celsius, count, latest, percent, text};
 use serde_json::Value;
@@ -36,7 +36,7 @@ fn warnings(bits: u64) -> Vec<NvmeWarning> {
     set.map(|bit| NAMED.get(usize::from(bit)).copied().unwrap_or(NvmeWarning::Unknown(bit))).collect()
 }
 
-/// Results: figure 217 of the specification.
+/// Results: the Device Self-test log of the specification.
 fn self_test(log: &Value) -> Option<SelfTest> {
     let now = &log["current_self_test_operation"];
     if count(&now["value"]).is_some_and(|value| value & 0xf != 0) {

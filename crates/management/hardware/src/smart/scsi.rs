@@ -23,7 +23,7 @@ pub(super) fn read(document: &Value, smart: &mut Smart) -> bool {
     uncorrected.is_some() || smart.counters.grown_defects.is_some() || smart.wear_percent.is_some()
 }
 
-/// Entry 0 is the latest of twenty. Results: SPC-4, table 441.
+/// Entry 0 is the latest of twenty. Results: SPC-4, Self-Test Results log page.
 fn self_test(document: &Value) -> Option<SelfTest> {
     latest((0..20).filter_map(|number| {
         let entry = document.get(format!("scsi_self_test_{number}"))?;

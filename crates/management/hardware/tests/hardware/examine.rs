@@ -122,6 +122,15 @@ fn answers_without_end_and_absent_programs_are_told() {
     assert_eq!(Examiner::new(absent).read_health(disk), Reading::None(NoReading::NotInstalled));
 }
 
+#[test]
+fn a_query_that_the_budget_cuts_short_is_not_held_against_the_disk() {
+    let machine = machine(1);
+    machine.write("smart/sda.hang", "");
+    let readings =
+        Examiner::new(options(&machine)).read_health_of(&machine.read().disks, Duration::from_millis(300));
+    assert_eq!(readings, [Reading::None(NoReading::NotAsked)]);
+}
+
 fn read_contents(machine: &Machine) -> Inventory {
     let mut inventory = machine.read();
     Examiner::new(options(machine)).read_contents(&mut inventory, Duration::from_secs(60));

@@ -19,6 +19,7 @@ fn this_machine_has_a_disk_that_is_not_free_where_it_runs_from_one() {
         assert!(!disk.is_system() || !disk.is_free());
     }
     let mut identities: Vec<_> = inventory.disks.iter().map(|disk| &disk.identity).collect();
+    identities.sort();
     identities.dedup();
     assert_eq!(identities.len(), inventory.disks.len());
     let root = std::fs::read_to_string("/proc/self/mountinfo").expect("there is procfs");
