@@ -79,6 +79,7 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::DiskPaths>(&mut schemas);
     all::<crate::PoolsFound>(&mut schemas);
     all::<crate::Disk>(&mut schemas);
+    all::<crate::MachineDisk>(&mut schemas);
     all::<crate::DiskReplace>(&mut schemas);
     all::<crate::DiskOnline>(&mut schemas);
     all::<crate::DiskLocate>(&mut schemas);

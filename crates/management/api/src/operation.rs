@@ -77,7 +77,7 @@ macro_rules! operations {
 operations! {
     ServerShow, ServerSet, DocumentShow, PoolList, PoolCreate, PoolShow, PoolSet, PoolDestroy, PoolImport,
     PoolExport, PoolAdd, PoolScrub, PoolTrim, PoolCalibrate, PoolLedger, DamageList, DamageAccept,
-    GroupRemove, DiskList, DiskScan,
+    GroupRemove, DiskList, MachineDiskList, DiskScan,
     DiskShow, DiskReplace, DiskRemove, DiskOffline, DiskOnline, DiskClear, DiskLocate, VolumeList,
     VolumeCreate, VolumeShow, VolumeSet, VolumeDelete, VolumePromote, VolumeReclaim, VolumeMove, VolumeTrace, MoveList,
     MoveKeep, MoveAbandon, ProjectList, ProjectCreate, ProjectShow, ProjectSet, ProjectDelete, TrashList,
@@ -143,6 +143,7 @@ impl Operation {
             DamageAccept => "/api/v1/pools/{pool}/damage/accept",
             GroupRemove => "/api/v1/groups/{group}",
             DiskList => "/api/v1/disks",
+            MachineDiskList => "/api/v1/machine/disks",
             DiskScan => "/api/v1/disks/scan",
             DiskShow | DiskRemove => "/api/v1/disks/{disk}",
             DiskReplace => "/api/v1/disks/{disk}/replace",
@@ -313,6 +314,7 @@ impl Operation {
             PoolShow | PoolSet => ReplyBody::Object("Pool"),
             PoolCreate | PoolDestroy | PoolImport | PoolExport => ReplyBody::Task,
             DiskList => ReplyBody::Page("Disk"),
+            MachineDiskList => ReplyBody::Page("MachineDisk"),
             DiskScan => ReplyBody::Object("PoolsFound"),
             DiskShow => ReplyBody::Object("Disk"),
             PoolAdd | PoolScrub | PoolTrim | PoolCalibrate | GroupRemove | DamageAccept => ReplyBody::Task,
@@ -391,7 +393,7 @@ impl Operation {
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
             PoolList | TaskList | TokenList | MoveList | UserList | AlertList | StatisticList => LIST,
-            DamageList => LIST,
+            DamageList | MachineDiskList => LIST,
             HostList | HostGroupList | LevelList | WorksheetList | ReportList => LIST,
             WorksheetCreate | WorksheetSet | WorksheetDelete => &[Parameter::DryRun],
             ServerSet | ReportCreate | ReportDelete => &[Parameter::DryRun],

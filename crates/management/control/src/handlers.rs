@@ -9,6 +9,7 @@ pub mod inherited;
 pub mod ledger;
 pub mod levels;
 pub mod logins;
+pub mod machine;
 pub mod mappings;
 pub mod moves;
 pub mod others;

@@ -34,6 +34,7 @@ mod journal;
 mod levels;
 mod lists;
 mod logins;
+mod machine;
 mod numbers;
 mod pace;
 mod passwords;
@@ -105,6 +106,8 @@ pub(crate) struct Shared {
     setup: setup::Setup,
     audit: audit::Audit,
     changes: changes::Changes,
+    /// The machine's disks.
+    machine: Arc<machine::Machine>,
     /// Since when what is wrong is wrong.
     alerts: Lock<alerts::Since>,
     /// There before anything is served.
@@ -269,6 +272,7 @@ impl Daemon {
                     .remedy("Check that the directory is writable and has space.")
             })?,
             changes: changes::Changes::default(),
+            machine: Arc::default(),
             alerts: Lock::default(),
             front: OnceLock::new(),
             tasks: tasks::Tasks::new(events.clone()),

@@ -7,7 +7,7 @@ use crate::audit::Attempt;
 use crate::authentication::{Identity, Peer, Transport, authenticate, unauthenticated};
 use crate::changes::touched;
 use crate::handlers::{
-    alerts, calibrate, damage, disks, hosts, ledger, levels, logins, mappings, moves, others, pools,
+    alerts, calibrate, damage, disks, hosts, ledger, levels, logins, machine, mappings, moves, others, pools,
     projects, reclaim, reports, sessions, snapshots, statistics, streams, trace, trash, users, volumes,
     watch, worksheets,
 };
@@ -69,6 +69,7 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::DamageList => get(damage::list),
         Operation::DamageAccept => post(damage::accept),
         Operation::DiskList => get(disks::list),
+        Operation::MachineDiskList => get(machine::disks),
         Operation::DiskScan => post(disks::scan),
         Operation::DiskShow => get(disks::show),
         Operation::GroupRemove => delete(disks::group_remove),

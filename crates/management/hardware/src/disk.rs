@@ -4,6 +4,7 @@
 //! control characters and bounded (256 characters), but not escaped for HTML or a shell. Absent values are `None`: most hardware leaves something out.
 
 use crate::judge::Health;
+use crate::usage::signature_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -61,6 +62,23 @@ impl Disk {
     /// Whether the machine itself lives on it.
     pub fn is_system(&self) -> bool {
         !self.system.is_empty()
+    }
+    /// What was found on it, one sentence each: signatures, partitions and what those hold.
+    pub fn contents_in_words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let what = |found: &Signature| {
+            let label = found.label.as_ref().map_or(String::new(), |label| format!(", labelled {label}"));
+            format!("{}{label}", signature_text(found.usage, &found.kind))
+        };
+        words.extend(self.contents.signatures.iter().map(|found| format!("It holds {}.", what(found))));
+        if let (Some(table), []) = (&self.contents.partition_table, &*self.partitions) {
+            words.push(format!("It has an empty partition table ({table})."));
+        }
+        words.extend(self.partitions.iter().map(|partition| match &partition.signature {
+            Some(found) => format!("Partition {} holds {}.", partition.name, what(found)),
+            None => format!("Partition {} holds nothing that is known.", partition.name),
+        }));
+        words
     }
     /// Where it sits, as precisely as is known: enclosure and slot, the port, or SCSI numbers.
     pub fn place(&self) -> Option<String> {
