@@ -10,15 +10,23 @@ use crate::show;
 use crate::size::parse_sector_size;
 use clap::{Args, Subcommand};
 use forebay_api as api;
-use forebay_api::{DiskLocate, DiskOnline, DiskReplace, Operation};
+use forebay_api::{DiskLocate, DiskOnline, DiskReplace, MachineDisk, Operation};
+
+const NONE_FREE: &str = "No disk of the machine is free. What uses each says: forebay disk list --machine";
 
 #[derive(Subcommand, Debug)]
 pub enum Disk {
-    /// List the disks of all pools
+    /// List the disks of all pools, or of the machine
     List {
         /// Only this pool's
         #[arg(long)]
         pool: Option<String>,
+        /// The machine's disks that a pool may take: DEVICE is the path to give it
+        #[arg(long, conflicts_with = "pool")]
+        free: bool,
+        /// All disks of the machine, who uses them, and how they are
+        #[arg(long, conflicts_with_all = ["pool", "free"])]
+        machine: bool,
     },
     /// Put another disk in a disk's place: what is on it moves, or is rebuilt, and then it leaves the pool
     Replace {
@@ -114,7 +122,16 @@ pub struct DiskModel {
 impl Session {
     pub fn disk(&self, command: Disk) -> Outcome {
         match command {
-            Disk::List { pool } => {
+            Disk::List { free: true, .. } => {
+                let free = [("filter", "free=true".to_string())];
+                let disks: Vec<MachineDisk> = self.client.all(Operation::MachineDiskList, &free)?;
+                self.list(&disks, |disks| show::machine_disks(disks, NONE_FREE))
+            }
+            Disk::List { machine: true, .. } => {
+                let disks: Vec<MachineDisk> = self.client.all(Operation::MachineDiskList, &[])?;
+                self.list(&disks, |disks| show::machine_disks(disks, "The machine has no disks."))
+            }
+            Disk::List { pool, .. } => {
                 let disks: Vec<api::Disk> = self.client.all(Operation::DiskList, &of_pool(pool))?;
                 self.list(&disks, show::disks)
             }

@@ -6,7 +6,10 @@
 
 use crate::directory::Trouble;
 use forebay_api::AlertSeverity::{self, Critical, Info, Warning};
-use forebay_api::{Alert, AlertObject, Disk, DiskState, Layout, Pool, PoolState, Volume, show_size};
+use forebay_api::{
+    Alert, AlertObject, Disk, DiskHealth, DiskHealthState, DiskState, Layout, Pool, PoolState, Volume,
+    show_size,
+};
 use std::collections::BTreeMap;
 
 /// A disk that reads so many places wrong is told of in an event, too.
@@ -40,6 +43,13 @@ pub struct Told {
     pub at_unix_ms: u64,
 }
 
+/// How a disk of a pool is, as it says itself.
+pub struct PoolDiskHealth {
+    /// `POOL/NUMBER`.
+    pub disk: String,
+    pub health: DiskHealth,
+}
+
 /// Hosts without a secret, and the portals at which other machines can use their names.
 #[derive(Default)]
 pub struct Exposed {
@@ -62,6 +72,7 @@ pub struct View {
     pub quotas: Vec<Quota>,
     pub violations: Vec<Violation>,
     pub told: Vec<Told>,
+    pub health: Vec<PoolDiskHealth>,
     pub exposed: Exposed,
     /// The end of the certificate that was given.
     pub certificate_ends_unix_ms: Option<u64>,
@@ -96,7 +107,10 @@ pub fn found(view: &View) -> Vec<Alert> {
     for pool in &view.pools {
         found.pool(pool);
         let disks = pool.status.groups.iter().flat_map(|group| &group.disks);
-        disks.for_each(|disk| found.disk(pool, disk, &view.told));
+        disks.for_each(|disk| {
+            found.disk(pool, disk, &view.told);
+            found.health(pool, disk, &view.health);
+        });
     }
     found.volumes(&view.volumes);
     view.violations.iter().for_each(|violation| found.violation(violation));
@@ -402,6 +416,52 @@ impl Found {
                     self.alerts.last_mut().expect("it was added just now").since_unix_ms = last.at_unix_ms;
                 }
             }
+        }
+    }
+
+    /// Of disks in service; the others are to be replaced or removed already.
+    fn health(&mut self, pool: &Pool, disk: &Disk, known: &[PoolDiskHealth]) {
+        use DiskState::{Cache, Leaving, Online, Spare};
+        let short = format!("{}/{}", pool.name, disk.status.number);
+        let known = known.iter().find(|one| one.disk == short);
+        let Some(PoolDiskHealth { health, .. }) = known else { return };
+        if !matches!(disk.status.state, Online | Leaving | Spare | Cache) {
+            return;
+        }
+        let name = if disk.name.is_empty() { short.clone() } else { format!("{short} ({})", disk.name) };
+        let why = health.reasons.first().map_or(String::new(), |reason| format!(" {}", sentence(reason)));
+        let impact = match disk.status.state {
+            Spare => "It may fail as soon as it takes the place of another disk.",
+            Cache => "It holds copies only: when it fails, reads are slower and nothing is lost.",
+            _ => "When it fails, the other disks of its group hold the data, if its layout protects it.",
+        };
+        match health.state {
+            DiskHealthState::Failing => {
+                let action = match disk.status.state {
+                    Spare | Cache => {
+                        format!("Add a free disk in its place, and remove it: `forebay disk remove {short}`.")
+                    }
+                    _ => format!(
+                        "Choose a free disk, and replace it while it works: `forebay disk replace {short} DISK`."
+                    ),
+                };
+                let command = "forebay disk list --free".into();
+                let cause = format!("Disk {name} is about to fail.{why}");
+                self.add(
+                    "disk.health",
+                    Warning,
+                    "disks",
+                    &short,
+                    Words { cause, impact, action: &action, command },
+                );
+            }
+            DiskHealthState::Warning => {
+                let cause = format!("Disk {name} is not well.{why}");
+                let action = "Watch it: check its cable and its cooling, and have another disk ready.";
+                let command = "forebay disk list --machine".into();
+                self.add("disk.health", Info, "disks", &short, Words { cause, impact, action, command });
+            }
+            DiskHealthState::Good | DiskHealthState::Unknown => {}
         }
     }
 

@@ -230,3 +230,32 @@ fn a_data_directory_that_cannot_be_written_is_told_with_the_reason() {
     assert!(alert.cause.contains("/var/lib/forebay/tokens: Operation not permitted"), "{}", alert.cause);
     assert_eq!(alert.action, "Take the attribute off.");
 }
+
+#[test]
+fn a_disk_of_a_pool_that_is_not_well_is_told_while_it_is_in_service() {
+    let told = |state: DiskState, health: DiskHealthState| {
+        let mut pool = pool("mirror", &["online", "online"]);
+        pool.status.groups[0].disks[1].status.state = state;
+        let health = DiskHealth {
+            state: health,
+            reasons: vec!["The disk itself says that it fails.".into()],
+            read_unix_ms: None,
+            temperature_celsius: None,
+            power_on_hours: None,
+            wear_percent: None,
+        };
+        let health = vec![PoolDiskHealth { disk: "tank/1".into(), health }];
+        let view = View { pools: vec![pool], health, ..View::default() };
+        let told = ids(&view);
+        let alert = found(&view).into_iter().find(|alert| alert.id == "disk.health:tank/1");
+        assert!(alert.iter().all(|alert| alert.cause.contains("/dev/sd1") && alert.cause.contains("says")));
+        told.into_iter().find(|(id, _)| id == "disk.health:tank/1").map(|(_, severity)| severity)
+    };
+    use DiskHealthState::{Failing, Good, Unknown};
+    for state in [DiskState::Online, DiskState::Leaving, DiskState::Spare, DiskState::Cache] {
+        assert_eq!(told(state, Failing), Some(Warning), "{state:?}");
+        assert_eq!(told(state, DiskHealthState::Warning), Some(Info), "{state:?}");
+        assert_eq!((told(state, Good), told(state, Unknown)), (None, None), "{state:?}");
+    }
+    assert_eq!(told(DiskState::Failed, Failing), None, "it is replaced already");
+}

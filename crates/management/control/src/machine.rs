@@ -10,8 +10,8 @@ use crate::blocking;
 use crate::events::now_unix_ms;
 use forebay_api::{DiskHealth, DiskHealthState, DiskTransport, MachineDisk, Problem};
 use forebay_hardware::{
-    Disk, Examiner, Health, HealthState, History, Identity, Inventory, NotFree, NotFreeKind, Options, Reading,
-    Transport,
+    Disk, Examiner, Health, HealthState, History, Identity, Inventory, NotFree, NotFreeKind, Options,
+    Reading, Transport,
 };
 use std::collections::HashMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ const HEALTH_KEPT: Duration = Duration::from_secs(600);
 const HEALTH_PAUSE: Duration = Duration::from_secs(30);
 /// Of one look at all disks.
 const HEALTH_BUDGET: Duration = Duration::from_secs(120);
-/// The first answer waits so long for the first look.
+/// An answer waits so long for a look that it began.
 const HEALTH_WAIT: Duration = Duration::from_secs(2);
 
 /// Asks the disks; one for the daemon's life, because it remembers which of them hang.
@@ -80,8 +80,9 @@ impl Machine {
         let inventory = self.inventory(pools).await?;
         self.examine_if_old(Some(&inventory));
         let mut examined = self.examined.subscribe();
-        // Without it by then, the disks' health is unknown for now.
-        let _ = timeout(HEALTH_WAIT, examined.wait_for(|examined| examined.at.is_some())).await;
+        let is_recent = |examined: &Arc<Examined>| examined.at.is_some_and(|at| at.elapsed() < HEALTH_KEPT);
+        // Without it by then, the disks' health is what it was, or unknown.
+        let _ = timeout(HEALTH_WAIT, examined.wait_for(is_recent)).await;
         let examined = examined.borrow().clone();
         Ok(describe(&inventory, &examined.health, pools, follow_link))
     }
@@ -243,9 +244,8 @@ fn describe(
 
 fn machine_disk(disk: &Disk, users: &[&PoolDisk], health: DiskHealth) -> MachineDisk {
     // A pool says more than the label that it has written.
-    let is_said = |one: &&NotFree| {
-        users.is_empty() || !matches!(one.kind, NotFreeKind::Forebay | NotFreeKind::Unread)
-    };
+    let is_said =
+        |one: &&NotFree| users.is_empty() || !matches!(one.kind, NotFreeKind::Forebay | NotFreeKind::Unread);
     let used = users.iter().map(|used| format!("It is disk {} of pool {}.", used.number, used.pool));
     let others = disk.not_free.iter().filter(is_said).map(|one| one.text.clone());
     let not_free: Vec<String> = used.chain(others).collect();

@@ -1,9 +1,10 @@
 //! What is wrong now: gathers what alerts come from, and looks now and then by itself, so that it is known since when something is wrong.
 
 use super::pools;
-use crate::alerts::{Exposed, Quota, TOLD_MS, Told, View, Violation, found, order};
+use crate::alerts::{Exposed, PoolDiskHealth, Quota, TOLD_MS, Told, View, Violation, found, order};
 use crate::directory::Trouble;
 use crate::events::now_unix_ms;
+use crate::machine::PoolDisk;
 use crate::request::{Answered, Ask, ok};
 use crate::{Shared, convert};
 use axum::extract::State;
@@ -69,12 +70,23 @@ async fn view(shared: &Shared) -> View {
         let (disk, message, at_unix_ms) = (event.object, event.message, event.at_unix_ms);
         is_recent.then_some(Told { disk, hangs, message, at_unix_ms })
     });
+    let disks = pools.iter().flat_map(|pool| {
+        let disks = pool.status.groups.iter().flat_map(|group| &group.disks);
+        disks.map(|disk| PoolDisk {
+            pool: pool.name.clone(),
+            number: disk.status.number,
+            path: disk.name.clone(),
+        })
+    });
+    let disks: Vec<PoolDisk> = disks.collect();
+    let health = shared.machine.health_of(&disks).into_iter();
     View {
         now_unix_ms,
         volumes: convert::volumes(&volumes, &known),
         quotas: quotas.collect(),
         violations,
         told: told.collect(),
+        health: health.map(|(disk, health)| PoolDiskHealth { disk, health }).collect(),
         exposed: Exposed {
             portals: shared.iscsi.get().map(|iscsi| iscsi.portals_beyond_loopback()).unwrap_or_default(),
             hosts: shared.access.hosts_without_secret(),
