@@ -136,6 +136,10 @@ pub fn severity(severity: engine::Severity) -> api::Severity {
 }
 
 /// An engine error as a problem document, with the same texts.
+/// For paths that lead to no disk.
+const DISKS_LISTED: &str =
+    "`forebay disk list --free` lists the machine's disks that a pool may take, `--machine` all of them.";
+
 pub fn problem(error: engine::Error) -> api::Problem {
     let (code, field) = match error.kind {
         engine::ErrorKind::Invalid(field) => (api::Code::Invalid, field),
@@ -148,7 +152,13 @@ pub fn problem(error: engine::Error) -> api::Problem {
         engine::ErrorKind::Suspended => (api::Code::Suspended, ""),
         engine::ErrorKind::Stopped => (api::Code::Stopped, ""),
     };
-    api::Problem::new(code, error.message).object(error.object).field(field).remedy(error.remedy)
+    let is_no_disk =
+        matches!(code, api::Code::NotFound | api::Code::Invalid) && error.object.starts_with('/');
+    let remedy = match error.remedy.is_empty() {
+        true if is_no_disk => DISKS_LISTED.into(),
+        _ => error.remedy,
+    };
+    api::Problem::new(code, error.message).object(error.object).field(field).remedy(remedy)
 }
 
 pub fn condition(kind: &str, status: bool, reason: &str, message: impl Into<String>) -> api::Condition {

@@ -241,7 +241,7 @@ pub fn disks(field: &str, disks: &[String]) -> Result<(), Problem> {
             return Err(invalid(
                 field,
                 format!("`{}` is not an absolute path", shown(disk)),
-                "Paths are the daemon's, not yours: write them from the root, like /dev/sdb.",
+                "Paths are the daemon's, not yours: write them from the root, like /dev/sdb. `forebay disk list --free` lists the disks that a pool may take.",
             ));
         }
         if disks[..index].contains(disk) {
