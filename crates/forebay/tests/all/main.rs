@@ -15,6 +15,7 @@ mod iscsi;
 mod levels;
 mod life;
 mod logins;
+mod machine;
 mod moving;
 mod project_hosts;
 mod projects;

@@ -27,7 +27,9 @@ impl Operation {
             PoolCalibrate => "Measure what a pool can do; it is busy with that for some seconds",
             GroupRemove => "Have a group of disks leave its pool: what is in it moves to the others first",
             DiskList => "The disks of all pools",
-            MachineDiskList => "The disks of the machine: what each is, where it sits, what uses it and how it is",
+            MachineDiskList => {
+                "The disks of the machine: what each is, where it sits, what uses it and how it is"
+            }
             DiskScan => "Look for pools on disks",
             DiskShow => "One disk",
             DiskReplace => "Put another disk in a disk's place",
