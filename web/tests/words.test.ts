@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { command, quote } from "../src/lib/commands";
 import { verdict } from "../src/lib/verdict";
-import { causeWords, layoutsFor, layoutShare, layoutSurvives, levelWords } from "../src/lib/words";
+import { causeWords, layoutsFor, layoutShare, layoutSurvives, levelWords, pathsOf, withPath } from "../src/lib/words";
 
 describe("layouts", () => {
   it("recommends what survives, and never what the disks do not suffice for", () => {
@@ -55,5 +55,15 @@ describe("levels", () => {
   it("says what is promised and what is bounded", () => {
     expect(levelWords({ class: "non-critical" }, String, String)).toBe("No promise and no bound");
     expect(levelWords({ class: "mission-critical", floor_iops: 500, latency_us: 10_000, ceiling_iops: 1000 }, String, String)).toBe("Gets 500 requests/s whenever it asks; 99 of 100 requests within 10 ms; never more than 1000 requests/s");
+  });
+});
+
+describe("paths of disks", () => {
+  it("are each once, and come and go without touching what else is written", () => {
+    expect(pathsOf(" /dev/sda,/dev/sdb\n/dev/sda ")).toEqual(["/dev/sda", "/dev/sdb"]);
+    expect(withPath("/srv/file", "/dev/sda", true)).toBe("/srv/file\n/dev/sda");
+    expect(withPath("/dev/sda /srv/file", "/dev/sda", true)).toBe("/srv/file\n/dev/sda");
+    expect(withPath("/dev/sda\n/srv/file", "/dev/sda", false)).toBe("/srv/file");
+    expect(withPath("/dev/sda", "/dev/sda", false)).toBe("");
   });
 });

@@ -85,6 +85,12 @@ const list = <T>(name: string, also: readonly string[] = [], seconds = 20): Reso
   new Resource((signal) => all<T>(`/api/v1/${name}`, {}, signal), [name, ...also], seconds);
 
 export const pools = list<Schemas["Pool"]>("pools", ["disks", "groups"], 5);
+/** The machine's disks that a pool may take. Each answer reads what is on them, so it is asked for seldom. */
+export const freeDisks = new Resource<Schemas["MachineDisk"][]>(
+  (signal) => all<Schemas["MachineDisk"]>("/api/v1/machine/disks", { filter: "free=true" }, signal),
+  ["pools", "disks"],
+  30,
+);
 export const volumes = list<Schemas["Volume"]>("volumes", ["mappings", "snapshots", "projects", "levels"], 10);
 export const projects = list<Schemas["Project"]>("projects", ["volumes"]);
 export const snapshots = list<Schemas["Snapshot"]>("snapshots", ["volumes"]);

@@ -24,6 +24,22 @@ export const DISK_STATE: Record<Schemas["DiskState"], [Tone, string]> = {
   cache: ["ok", "Cache"],
 };
 
+export const DISK_HEALTH: Record<Schemas["DiskHealthState"], [Tone, string]> = {
+  good: ["ok", "Good"],
+  unknown: ["none", "Health unknown"],
+  warning: ["warn", "Worth watching"],
+  failing: ["bad", "About to fail"],
+};
+
+/** The paths in a text that somebody wrote: with spaces, commas or lines between them, each once. */
+export const pathsOf = (text: string): string[] => [...new Set(text.split(/[\s,]+/).filter(Boolean))];
+
+/** The text with a path more, or without it; one on a line. */
+export const withPath = (text: string, path: string, isIn: boolean): string => {
+  const others = pathsOf(text).filter((one) => one !== path);
+  return [...others, ...(isIn ? [path] : [])].join("\n");
+};
+
 export const TASK_STATE: Record<Schemas["TaskState"], [Tone, string]> = {
   queued: ["none", "Waiting"],
   running: ["info", "Running"],
