@@ -6,11 +6,12 @@ use crate::arguments::{DryRun, Wait, Yes};
 use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure};
-use crate::show;
+use crate::show::{self, table, word};
 use crate::size::parse_sector_size;
+use crate::table::{Cell, Tone};
 use clap::{Args, Subcommand};
 use forebay_api as api;
-use forebay_api::{DiskLocate, DiskOnline, DiskReplace, MachineDisk, Operation};
+use forebay_api::{DiskHealthState, DiskLocate, DiskOnline, DiskReplace, MachineDisk, Operation, show_size};
 
 const NONE_FREE: &str = "No disk of the machine is free. What uses each says: forebay disk list --machine";
 
@@ -125,11 +126,11 @@ impl Session {
             Disk::List { free: true, .. } => {
                 let free = [("filter", "free=true".to_string())];
                 let disks: Vec<MachineDisk> = self.client.all(Operation::MachineDiskList, &free)?;
-                self.list(&disks, |disks| show::machine_disks(disks, NONE_FREE))
+                self.list(&disks, |disks| machine_disks(disks, NONE_FREE))
             }
             Disk::List { machine: true, .. } => {
                 let disks: Vec<MachineDisk> = self.client.all(Operation::MachineDiskList, &[])?;
-                self.list(&disks, |disks| show::machine_disks(disks, "The machine has no disks."))
+                self.list(&disks, |disks| machine_disks(disks, "The machine has no disks."))
             }
             Disk::List { pool, .. } => {
                 let disks: Vec<api::Disk> = self.client.all(Operation::DiskList, &of_pool(pool))?;
@@ -211,6 +212,41 @@ impl Session {
             }
             _ => Ok(name.to_string()),
         }
+    }
+}
+
+fn machine_disks(disks: &[MachineDisk], empty: &str) {
+    let text = |text: &Option<String>| Cell::text(text.as_deref().unwrap_or("-"));
+    let rows = disks.iter().map(|disk| {
+        let kind = if disk.rotational { "HDD" } else { "SSD" };
+        let health = match disk.health.state {
+            DiskHealthState::Good => Tone::Good,
+            DiskHealthState::Unknown => Tone::Plain,
+            DiskHealthState::Warning => Tone::Warning,
+            DiskHealthState::Failing => Tone::Bad,
+        };
+        vec![
+            Cell::text(&disk.device),
+            text(&disk.model),
+            text(&disk.serial),
+            Cell::number(show_size(disk.size_bytes)),
+            Cell::text(format!("{kind} {}", disk.transport.title())),
+            text(&disk.place),
+            Cell::text(word(&disk.health.state)).tone(health),
+            Cell::text(used_by(disk)),
+        ]
+    });
+    let titles = ["DEVICE", "MODEL", "SERIAL", "SIZE", "KIND", "PLACE", "HEALTH", "USED BY"];
+    table(&titles, rows.collect(), empty);
+}
+
+/// In as many words as a line has room for: `--json` has all reasons.
+fn used_by(disk: &MachineDisk) -> String {
+    match (&disk.pool, disk.number, disk.not_free.first()) {
+        (Some(pool), Some(number), _) => format!("{pool}/{number}"),
+        _ if disk.free => "FREE".into(),
+        (_, _, Some(why)) => why.trim_end_matches('.').into(),
+        _ => "-".into(),
     }
 }
 

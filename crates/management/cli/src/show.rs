@@ -5,10 +5,10 @@ use crate::levels::rate;
 use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
-    Condition, DamagedRange, Disk, DiskHealthState, DiskState, Event, Healing, Host, HostGroup, MachineDisk,
-    Mapping, MoveLeft, Plan, Pool, PoolFound, PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Reception, Role,
-    Scrub, ScrubSchedule, ScrubState, Session, Severity, Snapshot, Source, Task, TaskState, Token,
-    TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
+    Condition, DamagedRange, Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool,
+    PoolFound, PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Reception, Role, Scrub, ScrubSchedule,
+    ScrubState, Session, Severity, Snapshot, Source, Task, TaskState, Token, TrashedVolume, Volume,
+    VolumeReclaimed, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
 use serde::Serialize;
@@ -297,41 +297,6 @@ pub fn disks(disks: &[Disk]) {
         disk_row(Cell::text(name), Some(Cell::text(word(&disk.spec.role))), disk)
     });
     table(&disk_titles(Some("ROLE")), rows.collect(), "No pool is imported, so no disk is in use.");
-}
-
-pub fn machine_disks(disks: &[MachineDisk], empty: &str) {
-    let text = |text: &Option<String>| Cell::text(text.as_deref().unwrap_or("-"));
-    let rows = disks.iter().map(|disk| {
-        let kind = if disk.rotational { "HDD" } else { "SSD" };
-        let health = match disk.health.state {
-            DiskHealthState::Good => Tone::Good,
-            DiskHealthState::Unknown => Tone::Plain,
-            DiskHealthState::Warning => Tone::Warning,
-            DiskHealthState::Failing => Tone::Bad,
-        };
-        vec![
-            Cell::text(&disk.device),
-            text(&disk.model),
-            text(&disk.serial),
-            Cell::number(show_size(disk.size_bytes)),
-            Cell::text(format!("{kind} {}", disk.transport.title())),
-            text(&disk.place),
-            Cell::text(word(&disk.health.state)).tone(health),
-            Cell::text(used_by(disk)),
-        ]
-    });
-    let titles = ["DEVICE", "MODEL", "SERIAL", "SIZE", "KIND", "PLACE", "HEALTH", "USED BY"];
-    table(&titles, rows.collect(), empty);
-}
-
-/// In as many words as a line has room for: `--json` has all reasons.
-fn used_by(disk: &MachineDisk) -> String {
-    match (&disk.pool, disk.number, disk.not_free.first()) {
-        (Some(pool), Some(number), _) => format!("{pool}/{number}"),
-        _ if disk.free => "FREE".into(),
-        (_, _, Some(why)) => why.trim_end_matches('.').into(),
-        _ => "-".into(),
-    }
 }
 
 pub fn found(pools: &[PoolFound]) {
