@@ -23,6 +23,7 @@ pub mod outbox;
 #[cfg(test)]
 mod outbox_tests;
 pub mod quiet;
+pub mod rate;
 mod reporter;
 #[cfg(test)]
 mod samples;

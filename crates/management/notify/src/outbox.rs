@@ -10,10 +10,11 @@
 //!
 //! Memory is bounded by [`PENDING_MAX`] and by the length of texts ([`Change::new`]). Whatever is lost is counted and told with the next delivery.
 
-use crate::channel::{Channel, Delivery, Kind};
+use crate::channel::{Channel, Kind};
 use crate::failure::{Failure, Retry};
 use crate::notice::{Change, Content, Message, Standing, Tally};
 use crate::quiet::{CriticalAlerts, QuietHours};
+use crate::rate::{Bucket, Limits, backoff, mix};
 use forebay_api::{AlertSeverity, AuditEntry};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -34,8 +35,6 @@ const TOLD_MAX: usize = 4096;
 pub const ATTEMPTS_MAX: u32 = 5;
 /// What could not be delivered for so long is given up: a long weekend.
 pub const GIVE_UP: Duration = Duration::from_secs(96 * 3600);
-const BACKOFF_FIRST: Duration = Duration::from_secs(5);
-const BACKOFF_MAX: Duration = Duration::from_secs(600);
 /// What a receiver may ask for with Retry-After.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// The host's clock may be set: what waits for a time of day looks again.
@@ -46,26 +45,6 @@ const CLOCK_LOOK: Duration = Duration::from_secs(60);
 pub struct Now {
     pub at: Instant,
     pub unix_ms: u64,
-}
-
-/// How fast a channel may send: `burst` at once, and then one each `pace`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    pub burst: u32,
-    pub pace: Duration,
-}
-
-impl Limits {
-    /// People read mail; programs read the rest.
-    pub fn of(delivery: &Delivery) -> Limits {
-        match delivery {
-            Delivery::Mail(_) => Limits { burst: 10, pace: Duration::from_secs(120) },
-            Delivery::Webhook(_) => Limits { burst: 30, pace: Duration::from_secs(5) },
-            Delivery::Syslog(_) | Delivery::SnmpTrap(_) => {
-                Limits { burst: 100, pace: Duration::from_secs(1) }
-            }
-        }
-    }
 }
 
 /// What of a channel's settings the queue needs.
@@ -151,29 +130,6 @@ struct Flight {
     attempts: u32,
 }
 
-/// Tokens, refilled at a pace.
-#[derive(Debug)]
-struct Bucket {
-    tokens: u32,
-    refilled: Instant,
-}
-
-impl Bucket {
-    fn refill(&mut self, limits: Limits, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.refilled);
-        let pace_ms = limits.pace.as_millis().max(1);
-        let gained = elapsed.as_millis() / pace_ms;
-        if gained >= u128::from(limits.burst) {
-            (self.tokens, self.refilled) = (limits.burst, now);
-            return;
-        }
-        // Fewer than a burst, so they fit.
-        let gained = gained as u32;
-        self.tokens = (self.tokens + gained).min(limits.burst);
-        self.refilled += limits.pace * gained;
-    }
-}
-
 /// The queue of a channel.
 #[derive(Debug)]
 pub struct Outbox {
@@ -195,7 +151,7 @@ pub struct Outbox {
 
 impl Outbox {
     pub fn new(policy: Policy, seed: u64, now: Now) -> Outbox {
-        let bucket = Bucket { tokens: policy.limits.burst, refilled: now.at };
+        let bucket = Bucket::full(policy.limits, now.at);
         Outbox {
             policy,
             seed,
@@ -354,7 +310,7 @@ impl Outbox {
                 let places = alerts.into_iter().map(|(_, at)| at).collect();
                 return self.take_alerts(places, now);
             }
-            wake_at(self.bucket.refilled + self.policy.limits.pace);
+            wake_at(self.bucket.next(self.policy.limits));
         }
         if !audit.is_empty() {
             audit.truncate(AUDIT_BATCH_MAX);
@@ -496,20 +452,4 @@ impl Outbox {
 
 fn find<'a>(pending: &'a mut VecDeque<Entry>, id: &str) -> Option<&'a mut Entry> {
     pending.iter_mut().find(|entry| matches!(&entry.what, What::Alert(change) if change.alert.id == id))
-}
-
-/// How long to wait after so many failures in a row: doubled each time, and between half and all of that, so that appliances that lost the same
-/// receiver do not come back together. `random` decides where in between.
-pub fn backoff(failures: u32, random: u64) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    let full_ms = BACKOFF_FIRST.saturating_mul(1 << doublings).min(BACKOFF_MAX).as_millis() as u64;
-    Duration::from_millis(full_ms / 2 + random % (full_ms / 2 + 1))
-}
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): jitter needs to differ, not to be secret.
-fn mix(seed: u64) -> u64 {
-    let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -6,6 +6,7 @@ use crate::failure::{Failure, Retry};
 use crate::notice::{Change, Content, Message, Standing, Tally};
 use crate::outbox::*;
 use crate::quiet::{CriticalAlerts, Day, QuietHours};
+use crate::rate::Limits;
 use crate::samples::{alert, cleared, raised};
 use forebay_api::AlertSeverity::{self, Critical, Info, Warning};
 use forebay_api::AuditEntry;
