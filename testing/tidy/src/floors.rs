@@ -14,7 +14,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("foundation", &["base", "probe", "runtime", "simulation"]),
     ("engine", &["compress", "device", "raid", "space", "log", "tree", "qos", "pool"]),
     ("service", &["qos", "scsi", "iscsi", "nbd", "nfs", "nvme", "target"]),
-    ("management", &["analytics", "api", "hardware", "control", "cli"]),
+    ("management", &["analytics", "api", "hardware", "notify", "control", "cli"]),
     ("validate", &["workload", "reference", "live", "sizing"]),
 ];
 /// The first floor on which tokio, HTTP and serde_json may be used.
