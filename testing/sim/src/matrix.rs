@@ -405,6 +405,14 @@ pub const ROWS: &[Row] = &[
         strikes: true,
     },
     Row {
+        name: "taken-back",
+        fault: "what a disk has that was out rots on all others; a scrub finds that, and the disk is taken back",
+        holds: "W R",
+        applies: damage::has_copies,
+        run: damage::taken_back,
+        strikes: true,
+    },
+    Row {
         name: "trimmed",
         fault: "free space is discarded under load, and reads as zeros, as before or as garbage; power loss meanwhile",
         holds: "D A",

@@ -1,4 +1,4 @@
-//! The row of the matrix about what is lost for good: told whose it is, known after a restart, and forgotten when it is written anew.
+//! The rows of the matrix about what is lost: told whose it is, known after a restart, and forgotten when it is written anew.
 
 use crate::content::SECTOR;
 use crate::harness::Failure;
@@ -18,6 +18,10 @@ const LOST: u64 = 12;
 
 /// Where each block is that reads as an error: the volume or snapshot, within the pool, and the byte it begins at.
 type Failing = BTreeSet<(String, u64)>;
+
+pub fn has_copies(setup: &Setup) -> bool {
+    matches!(setup.layout, Layout::Mirror | Layout::Mirror3)
+}
 
 /// Blocks whose every copy rots can be told from what is on the disks only where they are stored as they are.
 pub fn can_lose(setup: &Setup) -> bool {
@@ -125,6 +129,92 @@ async fn scrub(scene: &Scene) -> Result<u64, Failure> {
     }
 }
 
+/// The first page of each block of these volumes.
+async fn first_pages(scene: &Scene, paths: &[String]) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut pages = Vec::new();
+    for path in paths {
+        pages.extend(read_through(scene, path).await?.0.into_values());
+    }
+    Ok(pages)
+}
+
+fn choose(scene: &Scene, pages: &[Vec<u8>]) -> BTreeSet<Vec<u8>> {
+    let any = |_| pages.get(scene.clients.below(pages.len().max(1) as u64) as usize).cloned();
+    (0..LOST).filter_map(any).collect()
+}
+
+/// These pages change on these disks, wherever they are.
+fn rot(scene: &Scene, disks: impl Iterator<Item = usize>, chosen: &BTreeSet<Vec<u8>>) {
+    for disk in disks {
+        let image = scene.world.image(disk);
+        for page in 0..image.size() / PAGE as u64 {
+            if image.page(page).is_some_and(|known| chosen.contains(&known[..])) {
+                scene.world.rot(disk, page * PAGE as u64 + scene.clients.below(PAGE as u64), &[1]);
+            }
+        }
+    }
+}
+
+/// What a disk has that was out of service rots on all others meanwhile. As soon as a scrub has found that, the disk is taken back: what it missed is
+/// copied to it, and what it alone has right is right everywhere after one more scrub.
+pub fn taken_back(setup: &Setup) -> Result<Shown, Failure> {
+    let setup = &Setup {
+        groups: 1,
+        second: false,
+        cache_disks: 0,
+        log_disks: 0,
+        disks: None,
+        volumes: 2,
+        compression: Some(Compression::Off),
+        management: false,
+        policies: false,
+        ..setup.clone()
+    };
+    let own = setup.clone();
+    let world = scene::world(setup);
+    let ended = scene::play(
+        &world,
+        setup,
+        Tolerance { errors: false, no_space: true },
+        async move |scene: &Scene| {
+            scene.clients.run(own.operations).await?;
+            let volumes = scene.engine.volumes(Some(POOL)).await.map_err(failed("listing volumes failed"))?;
+            let paths: Vec<String> = volumes.iter().map(path).collect();
+            // Everything is in its place, on all disks.
+            scene.export().await?;
+            import_again(scene, &own).await?;
+            let old: BTreeSet<Vec<u8>> = first_pages(scene, &paths).await?.into_iter().collect();
+            let last = scene.world.disk_count() - 1;
+            let disk = last.to_string();
+            scene.engine.disk_offline(POOL, &disk).await.map_err(failed("taking a disk out failed"))?;
+            scene.clients.run(own.operations / 2).await?;
+            let now = first_pages(scene, &paths).await?;
+            scene.export().await?;
+            let image = scene.world.image(last);
+            let held: BTreeSet<&[u8]> =
+                (0..image.size() / PAGE as u64).filter_map(|page| Some(&image.page(page)?[..])).collect();
+            let kept: Vec<Vec<u8>> =
+                now.into_iter().filter(|page| old.contains(page) && held.contains(&page[..])).collect();
+            let chosen = choose(scene, &kept);
+            rot(scene, 0..last, &chosen);
+            import_again(scene, &own).await?;
+            let lost = scrub(scene).await?;
+            if (lost > 0) == chosen.is_empty() {
+                return Err(wrong(format!("{} blocks rotted, and the scrub found {lost}", chosen.len())));
+            }
+            scene.engine.disk_online(POOL, &disk, None).await.map_err(failed("taking it back failed"))?;
+            scene.engine.pool_healed(POOL).await.map_err(failed("waiting failed"))?;
+            let left = scrub(scene).await?;
+            let known = agree(scene, "after the disk was taken back").await?;
+            if left > 0 || !known.is_empty() {
+                return Err(wrong(format!("the disk had all that was lost, and {left} are lost: {known:?}")));
+            }
+            scene.export().await
+        },
+    )?;
+    Ok(Shown { cases: 1, faults: world.faults_fired().max(1), errors: ended.excused, ..Shown::default() })
+}
+
 /// Blocks rot on every disk that has them, of volumes, snapshots and clones. A scrub finds all of them; a restart forgets none, nor what the scrub
 /// said; those that are written anew, or go with what had them, are forgotten.
 pub fn damaged(setup: &Setup) -> Result<Shown, Failure> {
@@ -157,23 +247,11 @@ pub fn damaged(setup: &Setup) -> Result<Shown, Failure> {
                 .await
                 .map_err(failed("a clone failed"))?;
             scene.clients.run(own.operations / 2).await?;
-            let mut pages: Vec<Vec<u8>> = Vec::new();
-            for path in &paths {
-                pages.extend(read_through(scene, path).await?.0.into_values());
-            }
+            let pages = first_pages(scene, &paths).await?;
             // Nothing of it is in memory after that.
             scene.export().await?;
-            let chosen: BTreeSet<Vec<u8>> = (0..LOST)
-                .filter_map(|_| pages.get(scene.clients.below(pages.len().max(1) as u64) as usize).cloned())
-                .collect();
-            for disk in 0..scene.world.disk_count() {
-                let image = scene.world.image(disk);
-                for page in 0..image.size() / PAGE as u64 {
-                    if image.page(page).is_some_and(|known| chosen.contains(&known[..])) {
-                        scene.world.rot(disk, page * PAGE as u64 + scene.clients.below(PAGE as u64), &[1]);
-                    }
-                }
-            }
+            let all = 0..scene.world.disk_count();
+            rot(scene, all, &choose(scene, &pages));
             import_again(scene, &own).await?;
             let lost = scrub(scene).await?;
             let known = agree(scene, "after a scrub").await?;

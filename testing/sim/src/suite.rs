@@ -76,6 +76,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::DegradedReadUnchecked => &["rot-same-place", "gone"],
         Bug::ResilverMissesChunk => &["returned"],
         Bug::LossForgotten | Bug::DamageOutlivesItsBlock => &["damaged"],
+        Bug::ResilverCopiesLost => &["taken-back"],
         Bug::ScrubOnlyLooks | Bug::ScrubLeavesUnread => &["scrubbed"],
         Bug::JoiningDisksDecide => &["group-added"],
         Bug::TrimsOpenChunk => &["trimmed"],

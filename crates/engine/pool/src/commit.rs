@@ -634,8 +634,8 @@ impl Shard {
             Change::Grant { chunk } => self.space.borrow_mut().grant_logged(chunk.id),
             Change::Plug { .. } | Change::Plugged => {}
         }
-        let mut space = self.space.borrow_mut();
-        freed.iter().for_each(|ptr| space.freed(ptr));
+        freed.iter().for_each(|ptr| self.space.borrow_mut().freed(ptr));
+        self.settle_damage();
     }
 
     /// Puts blocks that are durable in frame `sequence` of the log where reads find them.

@@ -179,6 +179,20 @@ impl Control {
         Err(error.remedy("To change it, export it and import it without --read-only"))
     }
 
+    /// Why nothing can be changed in a pool that is suspended.
+    pub fn has_stopped(&self) -> Error {
+        let remedy = format!(
+            "'forebay pool status {}' says why. When its disks are back, export it and import it again",
+            self.name()
+        );
+        self.error(ErrorKind::Suspended, "the pool has stopped writing after a failure").remedy(remedy)
+    }
+
+    /// Refuses what would begin a change that a suspended pool cannot finish.
+    pub fn check_writes(&self) -> Result<(), Error> {
+        if self.shared.is_suspended() { Err(self.has_stopped()) } else { Ok(()) }
+    }
+
     pub fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
         Error::new(kind, self.name(), message)
     }
@@ -327,7 +341,7 @@ impl Control {
         let has_ended = || self.ended.get() >= goal;
         self.turnstile.until(|| has_ended() || self.shared.is_suspended() || self.closed.get()).await;
         if self.shared.is_suspended() {
-            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+            return Err(self.has_stopped());
         }
         if !has_ended() {
             return Err(self.error(ErrorKind::Stopped, "the pool is being closed"));
@@ -354,7 +368,7 @@ impl Control {
     async fn run_checkpoint(&self, is_last: bool) -> Result<(), Error> {
         if self.shared.is_suspended() {
             // What a failed checkpoint froze is still frozen: there is no second one before the next import.
-            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+            return Err(self.has_stopped());
         }
         let shards = self.shard_count();
         let generation = self.generation.get() + 1;

@@ -25,10 +25,12 @@ use forebay_base::codec::{Reader, Writer};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, Nanos, WallTime};
 use forebay_device::UNIT;
-use forebay_space::{Addr, Ptr};
+use forebay_space::{Addr, ChunkId, Ptr};
 use forebay_tree::{FANOUT, NODE_BODY};
+use futures_util::future::select;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -45,6 +47,8 @@ const PLACES_MAX: usize = 65_536;
 const BYTES_KEPT: Duration = Duration::from_secs(10);
 /// Ranges that are told at once.
 const RANGES_MAX: usize = 10_000;
+/// So long after a write a pool that knows of losses makes a checkpoint, which forgets what was written anew, also if nobody writes any more.
+const SETTLING_DELAY: Duration = Duration::from_secs(5);
 
 /// What a pool knows to be lost: places on its disks that something points to and that nothing can be made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,6 +191,17 @@ impl Damage {
         is_alone
     }
 
+    /// Nothing is known of the shard's volumes: at least one place is lost, and nobody can say whose it is.
+    pub fn note_catalog(&mut self) {
+        self.more += 1;
+    }
+
+    /// What is lost of a chunk: where in it, and how many bytes.
+    pub fn of_chunk(&self, id: ChunkId) -> impl Iterator<Item = (u64, u32)> {
+        let all = Addr::new(id, 0)..Addr::new(ChunkId(id.0 + 1), 0);
+        self.places.range(all).map(|(place, lost)| (place.offset(), lost.bytes))
+    }
+
     /// Forgets a place that is right after all.
     pub fn mended(&mut self, place: Addr) {
         if let Some(lost) = self.places.remove(&place) {
@@ -251,6 +266,23 @@ impl Shard {
         let (family, found) = (self.family_of(owner), self.rt.wall());
         let lost = Lost { family, level, index, bytes: ptr.bytes(), found, accepted: false };
         self.damage.borrow_mut().note(ptr.addr(), lost)
+    }
+
+    /// Something was written: if it takes the place of what is lost, that is soon to be told no longer.
+    pub fn settle_damage(self: &Rc<Self>) {
+        if self.damage.borrow().places.is_empty() || self.damage_settles.replace(true) {
+            return;
+        }
+        let shard = self.clone();
+        self.spawn(async move {
+            let rest = pin!(shard.rt.sleep(SETTLING_DELAY));
+            let is_ending = pin!(shard.progress.until(|| shard.stopping.get() || shard.is_suspended()));
+            drop(select(rest, is_ending).await);
+            shard.damage_settles.set(false);
+            if !shard.stopping.get() {
+                shard.want_checkpoint();
+            }
+        });
     }
 
     /// A scrub has found that something of a dataset's tree is lost: the first of a stretch is told.
@@ -392,7 +424,7 @@ impl Shard {
                 }
                 continue;
             }
-            if index >= size || dataset.has_newer(index, index + 1) {
+            if index >= size || dataset.is_written_anew(index) {
                 continue;
             }
             if leaf.as_ref().is_none_or(|(known, _)| *known != index / FANOUT) {

@@ -372,7 +372,14 @@ impl Dataset {
         staged.into_iter().chain(self.pending.borrow().first_of(first, end)).min()
     }
 
-    /// Whether there is one.
+    /// Whether what was written of a block since it was stored is all of it.
+    pub fn is_written_anew(&self, block: u64) -> bool {
+        let is_whole = |staged: &Staged| staged.parts.is_none();
+        self.pending.borrow().overlaps(block, block + 1)
+            || self.staged.borrow().get(&block).is_some_and(is_whole)
+    }
+
+    /// Whether there is something of the blocks `first..end` whose newest contents may be in memory outside the cache.
     pub fn has_newer(&self, first: u64, end: u64) -> bool {
         self.pending.borrow().overlaps(first, end) || self.staged.borrow().range(first..end).next().is_some()
     }

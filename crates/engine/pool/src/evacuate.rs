@@ -443,7 +443,7 @@ impl Control {
         self.reclaiming.set(false);
         self.turnstile.changed();
         if self.shared.is_suspended() {
-            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+            return Err(self.has_stopped());
         }
         Ok(self.chunks_free().saturating_sub(before))
     }

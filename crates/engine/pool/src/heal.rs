@@ -10,7 +10,7 @@
 //! When nothing is left on a disk, it is *empty* if it had failed, and no part of the pool any more if it was leaving.
 
 use crate::control::Control;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::relocate::{Move, Moved, Rank, Search};
 use crate::shard::Shard;
 use crate::signal::Signal;
@@ -407,7 +407,7 @@ impl Control {
             }
         }
         if !is_known {
-            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+            return Err(self.has_stopped());
         }
         let all = || moved.iter().flat_map(|(_, moved)| moved);
         let bytes: u64 = all().map(|moved| moved.copied).sum();

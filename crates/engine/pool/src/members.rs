@@ -155,6 +155,8 @@ impl Control {
 
     /// Opens a disk that is not one of the pool's in service.
     pub async fn open_new(&self, path: &str, force: bool) -> Result<Disk, Error> {
+        // Before anything is written to the disk: it may be somebody's.
+        self.check_writes()?;
         open_disk(&self.rt, path, force, Some(self)).await
     }
 
@@ -496,7 +498,7 @@ impl Control {
         self.tell_offline(index).await;
         self.record_failure(index as u16).await;
         if self.shared.is_suspended() {
-            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+            return Err(self.has_stopped());
         }
         let message = format!("disk {index} was taken out of service; what is written now it will miss");
         self.event(Severity::Warning, "disk.offline", &self.disk_name(index), message);
@@ -534,6 +536,7 @@ impl Control {
 
     /// A disk that is out of service is back at `path`: it joins under a new number with what it has.
     pub async fn come_back(self: &Rc<Self>, index: usize, path: &str) -> Result<(), Error> {
+        self.check_writes()?;
         let old = self.label.borrow().disks[index];
         if old.slots == 0 {
             let message = "it was a spare or a cache disk, and nothing was on it";

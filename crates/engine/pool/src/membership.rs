@@ -183,7 +183,7 @@ impl Control {
         }
         self.end_relabel();
         if self.shared.is_suspended() {
-            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+            return Err(self.has_stopped());
         }
         Ok(())
     }

@@ -339,7 +339,10 @@ pub(crate) struct OpenShard<'a> {
 impl OpenShard<'_> {
     fn corrupt(&self, message: String) -> Error {
         Error::new(ErrorKind::Corrupt, self.shared.name.clone(), format!("shard {} cannot be read: {message}", self.index))
-            .remedy("Bring back every disk of the pool and import again; 'forebay check --offline' on its disks shows the extent")
+            .remedy(
+                "Bring back every disk of the pool that is missing and import again. If none is, import it with --read-only --force, and copy \
+                 elsewhere what can be read; 'forebay check --offline' on its disks shows the extent",
+            )
     }
 
     /// Reads the shard's state and replays its log. The root is as the shard now stands.
@@ -364,6 +367,7 @@ impl OpenShard<'_> {
         let incarnation = self.incarnation;
         let shard = Rc::new(Shard::new(self.rt, self.shared, index, self.array, self.data_in_log, parts));
         if !is_there {
+            shard.damage.borrow_mut().note_catalog();
             return Ok((shard, root));
         }
         for chunk in lost.into_iter().filter(|_| !shard.shared.import.is_rescue()) {

@@ -24,7 +24,7 @@ use forebay_space::{Chunk, ChunkEntry, ChunkId, ChunkKind};
 use futures_util::stream::{self, StreamExt};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -55,6 +55,26 @@ impl Search {
         let lost = entry.slots.iter().filter(|slot| self.failed.contains(slot.disk)).count();
         (Reverse(lost), entry.id)
     }
+}
+
+/// What of `ranges` is in none of `others`, which are in order.
+fn without(ranges: Vec<Range<u64>>, others: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut left = Vec::with_capacity(ranges.len());
+    for mut range in ranges {
+        for other in others.iter().take_while(|other| other.start < range.end) {
+            if other.end <= range.start {
+                continue;
+            }
+            if other.start > range.start {
+                left.push(range.start..other.start);
+            }
+            range.start = range.end.min(other.end);
+        }
+        if range.start < range.end {
+            left.push(range);
+        }
+    }
+    left
 }
 
 fn is_on(entry: &ChunkEntry, disks: &DiskSet) -> bool {
@@ -272,6 +292,16 @@ impl Shard {
         false
     }
 
+    /// Which bytes of each slot of a chunk have something to do with what is known to be lost, in order.
+    fn lost_parts(&self, id: ChunkId, slots: &[SlotRef]) -> Vec<Range<u64>> {
+        let damage = self.damage.borrow();
+        let lost = damage.of_chunk(id);
+        let mut parts: Vec<Range<u64>> =
+            lost.flat_map(|(offset, bytes)| self.array.slot_parts(slots, offset, bytes as usize)).collect();
+        parts.sort_unstable_by_key(|part| part.start);
+        parts
+    }
+
     /// Copies what a slot holds. False when it could not be written.
     async fn copy_slot(self: &Rc<Self>, one: &Move, moved: &mut Moved) -> bool {
         let (id, slots) = (one.chunk.id, &one.chunk.slots);
@@ -285,6 +315,11 @@ impl Shard {
         if one.holds.is_some() && !is_missed {
             return true;
         }
+        let ranges = match one.holds {
+            // What is known to be lost elsewhere may be right where it comes back, and a scrub will find it there.
+            Some(_) if !active(Bug::ResilverCopiesLost) => without(ranges, &self.lost_parts(id, slots)),
+            _ => ranges,
+        };
         let (mut touched, mut pace) = (DiskSet::default(), self.pace(Task::Rebuild));
         for range in ranges {
             let steps = range.clone().step_by(COPY_BYTES as usize);
@@ -321,5 +356,20 @@ impl Shard {
         }
         drop((space, log));
         self.progress.changed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without;
+
+    #[test]
+    fn what_is_left_out_of_ranges_is_just_that() {
+        let others = [2..4, 3..6, 10..12, 20..30];
+        let whole = |ranges: &[(u64, u64)]| without(ranges.iter().map(|(a, b)| *a..*b).collect(), &others);
+        assert_eq!(whole(&[(0, 8), (8, 16)]), [0..2, 6..8, 8..10, 12..16]);
+        assert_eq!(whole(&[(3, 5), (10, 12), (12, 20)]), [12..20]);
+        assert_eq!(whole(&[(25, 40)]), [30..40]);
+        assert_eq!(without(vec![1..2], &[]), [1..2]);
     }
 }

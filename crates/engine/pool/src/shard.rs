@@ -176,6 +176,8 @@ pub(crate) struct Shard {
     pub checkpoints: Cell<u64>,
     pub progress: Turnstile,
     pub checkpoint_wanted: Cell<bool>,
+    /// One is about to be wanted, since something was written while something is lost.
+    pub damage_settles: Cell<bool>,
     /// Nodes that changed in this period, over all datasets, and the memory that the changes hold.
     pub nodes_dirty: Cell<u64>,
     pub dirty_bytes: Cell<u64>,
@@ -349,6 +351,7 @@ impl Shard {
             checkpoints: Cell::new(0),
             progress: Turnstile::default(),
             checkpoint_wanted: Cell::new(false),
+            damage_settles: Cell::new(false),
             nodes_dirty: Cell::new(dirty),
             dirty_bytes: Cell::new(0),
             nodes_frozen: Cell::new(0),

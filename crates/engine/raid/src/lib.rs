@@ -402,6 +402,16 @@ impl Array {
         slots.iter().find_map(|slot| self.attached(slot.disk)).map(|member| member.layout.slot_bytes)
     }
 
+    /// Which bytes of each of a chunk's slots are in the same lines as a range of the chunk: of a mirror, where the range is.
+    pub fn slot_parts(&self, slots: &[SlotRef], offset: u64, len: usize) -> Vec<Range<u64>> {
+        match self.lines(slots) {
+            None => vec![offset..offset + len as u64],
+            Some(lines) => {
+                lines.extents(offset, len).map(|extent| extent.at..extent.at + extent.len as u64).collect()
+            }
+        }
+    }
+
     /// Tells the disk of a slot that these bytes of the slot hold nothing; nothing when it is out of service.
     pub async fn discard(&self, slot: SlotRef, bytes: Range<u64>) -> Option<Result<(), DiskError>> {
         let member = self.of_slot(&slot)?;

@@ -107,6 +107,8 @@ pub enum Bug {
     CopiesOpenChunk,
     /// A disk that came back is not given what it missed.
     ResilverMissesChunk,
+    /// What is known to be lost is copied over what a disk that came back still has.
+    ResilverCopiesLost,
     /// The old slot is free before a checkpoint names the new one.
     MovedSlotReusedEarly,
     /// A scrub finds what is bad and leaves it as it is.
@@ -225,7 +227,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 86] = [
+    pub const ALL: [Bug; 87] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -273,6 +275,7 @@ impl Bug {
         Bug::DegradedReadUnchecked,
         Bug::CopiesOpenChunk,
         Bug::ResilverMissesChunk,
+        Bug::ResilverCopiesLost,
         Bug::MovedSlotReusedEarly,
         Bug::ScrubOnlyLooks,
         Bug::LossForgotten,
