@@ -3,6 +3,7 @@
 
 mod aborts;
 mod candidates;
+mod channels;
 mod command_line;
 mod common;
 mod connections;

@@ -138,6 +138,10 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::WorksheetCreate>(&mut schemas);
     all::<crate::WorksheetSet>(&mut schemas);
     all::<crate::WorksheetExport>(&mut schemas);
+    all::<crate::Channel>(&mut schemas);
+    all::<crate::ChannelCreate>(&mut schemas);
+    all::<crate::ChannelSet>(&mut schemas);
+    all::<crate::ChannelTested>(&mut schemas);
     all::<crate::Report>(&mut schemas);
     all::<crate::ReportCreate>(&mut schemas);
     all::<crate::Plan>(&mut schemas);

@@ -88,7 +88,7 @@ operations! {
     MappingList, MappingCreate, MappingShow, MappingDelete, SessionList, SessionDrop, TaskList, TaskShow,
     TaskCancel, EventList, TokenList, TokenCreate, TokenDelete, SetupShow, SetupFinish, SetupLink,
     LoginShow, LoginCreate, LoginEnd, UserList, UserCreate, UserShow, UserSet, UserDelete, AuditList,
-    AlertList, EventStream, StatisticList, StatisticQuery, StatisticStream, WorksheetList, WorksheetCreate,
+    AlertList, ChannelList, ChannelCreate, ChannelShow, ChannelSet, ChannelDelete, ChannelTest, EventStream, StatisticList, StatisticQuery, StatisticStream, WorksheetList, WorksheetCreate,
     WorksheetShow, WorksheetSet, WorksheetDelete, WorksheetExport, ReportList, ReportCreate, ReportShow,
     ReportDelete, ReportDownload, MetricsShow,
 }
@@ -110,17 +110,16 @@ impl Operation {
             TrashRestore | ProjectCreate => Method::Post,
             SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
             HostCreate | HostGroupCreate | LevelCreate | MappingCreate => Method::Post,
-            SetupFinish | SetupLink | LoginCreate | UserCreate | WorksheetCreate | ReportCreate => {
-                Method::Post
-            }
+            SetupFinish | SetupLink | LoginCreate | UserCreate | WorksheetCreate | ReportCreate
+            | ChannelCreate | ChannelTest => Method::Post,
             ServerSet | PoolSet | VolumeSet | ProjectSet | SnapshotSet | UserSet => Method::Patch,
-            HostSet | HostGroupSet | LevelSet | WorksheetSet => Method::Patch,
+            HostSet | HostGroupSet | LevelSet | WorksheetSet | ChannelSet => Method::Patch,
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
                 Method::Delete
             }
             TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
             ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon => Method::Delete,
-            LoginEnd | UserDelete | WorksheetDelete | ReportDelete => Method::Delete,
+            LoginEnd | UserDelete | WorksheetDelete | ReportDelete | ChannelDelete => Method::Delete,
             _ => Method::Get,
         }
     }
@@ -200,6 +199,9 @@ impl Operation {
             StatisticList => "/api/v1/statistics",
             StatisticQuery => "/api/v1/statistics/query",
             StatisticStream => "/api/v1/statistics/stream",
+            ChannelList | ChannelCreate => "/api/v1/channels",
+            ChannelShow | ChannelSet | ChannelDelete => "/api/v1/channels/{channel}",
+            ChannelTest => "/api/v1/channels/{channel}/test",
             WorksheetList | WorksheetCreate => "/api/v1/worksheets",
             WorksheetShow | WorksheetSet | WorksheetDelete => "/api/v1/worksheets/{worksheet}",
             WorksheetExport => "/api/v1/worksheets/{worksheet}/export",
@@ -242,6 +244,7 @@ impl Operation {
             DamageAccept => Access::Admin,
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => Access::Admin,
             TokenList | TokenCreate | TokenDelete => Access::Admin,
+            ChannelCreate | ChannelSet | ChannelDelete | ChannelTest => Access::Admin,
             ServerSet | SetupLink | UserList | UserCreate | UserDelete | AuditList => Access::Admin,
             _ => Access::Viewer,
         }
@@ -259,7 +262,8 @@ impl Operation {
 
     /// Whether an `Idempotency-Key` is taken. What holds a secret is not kept for repeats, neither in requests nor in answers, and a stream is not repeated.
     pub fn is_repeatable(self) -> bool {
-        let is_secret = matches!(self, TokenCreate | UserCreate | LoginCreate | SetupFinish | SetupLink);
+        let is_secret =
+            matches!(self, TokenCreate | UserCreate | LoginCreate | SetupFinish | SetupLink | ChannelCreate);
         self.method() == Method::Post && !is_secret && !self.takes_stream()
     }
 
@@ -302,6 +306,8 @@ impl Operation {
             UserSet => Some("UserSet"),
             WorksheetCreate => Some("WorksheetCreate"),
             WorksheetSet => Some("WorksheetSet"),
+            ChannelCreate => Some("ChannelCreate"),
+            ChannelSet => Some("ChannelSet"),
             _ => None,
         }
     }
@@ -376,6 +382,11 @@ impl Operation {
             StatisticList => ReplyBody::Page("Statistic"),
             StatisticQuery => ReplyBody::Object("StatisticAnswer"),
             StatisticStream => ReplyBody::WebSocket,
+            ChannelList => ReplyBody::Page("Channel"),
+            ChannelCreate => ReplyBody::Created("Channel"),
+            ChannelShow | ChannelSet => ReplyBody::Object("Channel"),
+            ChannelDelete => ReplyBody::Nothing,
+            ChannelTest => ReplyBody::Object("ChannelTested"),
             WorksheetList => ReplyBody::Page("Worksheet"),
             WorksheetCreate => ReplyBody::Created("Worksheet"),
             WorksheetShow | WorksheetSet => ReplyBody::Object("Worksheet"),
@@ -393,9 +404,10 @@ impl Operation {
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
             PoolList | TaskList | TokenList | MoveList | UserList | AlertList | StatisticList => LIST,
-            DamageList | MachineDiskList => LIST,
+            DamageList | MachineDiskList | ChannelList => LIST,
             HostList | HostGroupList | LevelList | WorksheetList | ReportList => LIST,
             WorksheetCreate | WorksheetSet | WorksheetDelete => &[Parameter::DryRun],
+            ChannelCreate | ChannelSet | ChannelDelete => &[Parameter::DryRun],
             ServerSet | ReportCreate | ReportDelete => &[Parameter::DryRun],
             WorksheetExport => &[Parameter::Format],
             ReportDownload => &[Parameter::Form],
@@ -501,6 +513,10 @@ impl Operation {
                 | WorksheetCreate
                 | WorksheetSet
                 | WorksheetDelete
+                | ChannelShow
+                | ChannelCreate
+                | ChannelSet
+                | ChannelDelete
         )
     }
 }

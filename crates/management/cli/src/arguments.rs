@@ -1,5 +1,6 @@
 //! The command line as clap sees it. What it says is committed as `docs/cli.md`.
 
+use crate::channels::ChannelCommand;
 use crate::disks::Disk;
 use crate::hosts::{Host, SessionCommand};
 use crate::levels::Level;
@@ -94,6 +95,9 @@ pub enum Noun {
     /// What is wrong now, and what to do about it
     #[command(subcommand)]
     Alert(AlertCommand),
+    /// Who is told of alerts: mail, webhooks, syslog, SNMP traps
+    #[command(subcommand)]
+    Channel(ChannelCommand),
     /// Who may log in
     #[command(subcommand)]
     User(User),

@@ -5,6 +5,7 @@
 //! base units; the exit status is one of [`Exit`].
 
 mod arguments;
+mod channels;
 mod client;
 mod commands;
 mod daemon;
@@ -153,6 +154,7 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
         Noun::Clone(command) => session(data_given)?.clone_command(command),
         Noun::Host(command) => session(data_given)?.host(command),
         Noun::Level(command) => session(data_given)?.level(command),
+        Noun::Channel(command) => session(data_given)?.channel(command),
         Noun::Session(command) => session(data_given)?.session(command),
         Noun::Top(command) => session(data_given)?.top(command),
         Noun::Stat(command) => session(data_given)?.stat(command),

@@ -16,7 +16,7 @@ const SUBSCRIBERS_MAX: usize = 64;
 const SUBSCRIBERS_EACH_MAX: usize = SUBSCRIBERS_MAX / 2;
 
 /// All resources that change by the API.
-pub const ALL: [&str; 19] = [
+pub const ALL: [&str; 20] = [
     "pools",
     "groups",
     "disks",
@@ -35,6 +35,7 @@ pub const ALL: [&str; 19] = [
     "users",
     "worksheets",
     "reports",
+    "channels",
     "server",
 ];
 
@@ -90,6 +91,7 @@ pub fn touched(operation: Operation) -> &'static [&'static str] {
         SetupFinish | UserCreate | UserSet | UserDelete | LoginCreate => &["users"],
         WorksheetCreate | WorksheetSet | WorksheetDelete => &["worksheets"],
         ReportCreate | ReportDelete => &["reports"],
+        ChannelCreate | ChannelSet | ChannelDelete | ChannelTest => &["channels"],
         ServerSet => &["server"],
         _ => &[],
     }

@@ -2,6 +2,7 @@
 
 pub mod alerts;
 pub mod calibrate;
+pub mod channels;
 pub mod damage;
 pub mod disks;
 pub mod hosts;

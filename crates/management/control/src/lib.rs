@@ -19,6 +19,7 @@ mod audit;
 mod authentication;
 mod capture;
 mod changes;
+mod channels;
 mod collect;
 mod configuration;
 mod connections;
@@ -121,6 +122,10 @@ pub(crate) struct Shared {
     /// Whether statistics are counted.
     counts: watch::Sender<bool>,
     reports: reports::Reports,
+    channels: channels::Channels,
+    /// Channels change one at a time: what is remembered last is what the reporter goes by.
+    channel_turn: Mutex<()>,
+    reporter: forebay_notify::Reporter,
     /// Worksheets, and what they pin, change one at a time.
     worksheet_turn: Mutex<()>,
     access: Arc<access::AccessMap>,
@@ -247,6 +252,8 @@ impl Daemon {
             .enable_all()
             .build()
             .map_err(|error| Problem::new(Code::Io, format!("threads cannot be started: {error}")))?;
+        let channels = channels::Channels::open(dir.clone())?;
+        let reporter = reporter(&channels)?;
         let worksheets = statistics::worksheets::Worksheets::open(dir.clone())?;
         let kept = forebay_analytics::Options::default();
         let pinned = worksheets.content().pinned();
@@ -257,6 +264,9 @@ impl Daemon {
             worksheets,
             counts: watch::Sender::new(true),
             reports: reports::Reports::open(dir.clone())?,
+            channels,
+            channel_turn: Mutex::new(()),
+            reporter,
             worksheet_turn: Mutex::new(()),
             configuration: configuration::Configuration::open(dir.clone())?,
             filling: filling::Filling::default(),
@@ -298,6 +308,7 @@ impl Daemon {
         });
         // Before there is a volume that has one.
         runtime.block_on(handlers::levels::apply(&shared))?;
+        runtime.block_on(handlers::channels::begin(shared.clone()))?;
         let (listener_http, http) = runtime.block_on(server::bind_http(&options.listen))?;
         let (listener_socket, socket) = {
             let _context = runtime.enter();
@@ -492,7 +503,8 @@ async fn watch_fill(shared: Arc<Shared>) {
             }
             told.insert(pool.name, fill);
         }
-        handlers::alerts::look(&shared).await;
+        let alerts = handlers::alerts::look(&shared).await;
+        shared.reporter.standing(&alerts);
     }
 }
 
@@ -510,6 +522,20 @@ fn tls_of(
             tls::Tls::own(dir, names, events::now_unix_ms()).map(Some)
         }
     }
+}
+
+/// Who calls for help, once more.
+fn reporter(channels: &channels::Channels) -> Result<forebay_notify::Reporter, Problem> {
+    let started = |content: &mut channels::Content| {
+        content.boots = content.boots.saturating_add(1);
+        Ok((content.appliance.clone(), content.boots))
+    };
+    // Pools are served also where the directory is full: then some receivers take no traps of this life.
+    let (id, boots) = channels.change(started).or_else(|_| channels.plan(started))?;
+    let appliance = forebay_notify::Appliance { name: host_name(), id };
+    let clock = Arc::new(events::now_unix_ms);
+    forebay_notify::Reporter::new(forebay_notify::Setup { appliance, boots, clock })
+        .map_err(|error| Problem::new(Code::Internal, format!("the system gives no random numbers: {error}")))
 }
 
 fn host_name() -> String {

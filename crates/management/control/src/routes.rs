@@ -7,9 +7,9 @@ use crate::audit::Attempt;
 use crate::authentication::{Identity, Peer, Transport, authenticate, unauthenticated};
 use crate::changes::touched;
 use crate::handlers::{
-    alerts, calibrate, damage, disks, hosts, ledger, levels, logins, machine, mappings, moves, others, pools,
-    projects, reclaim, reports, sessions, snapshots, statistics, streams, trace, trash, users, volumes,
-    watch, worksheets,
+    alerts, calibrate, channels, damage, disks, hosts, ledger, levels, logins, machine, mappings, moves,
+    others, pools, projects, reclaim, reports, sessions, snapshots, statistics, streams, trace, trash, users,
+    volumes, watch, worksheets,
 };
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{BODY_BYTES_MAX, By, Failure, Principal, REPORT_BODY_BYTES_MAX, collect};
@@ -152,6 +152,12 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::UserDelete => delete(users::delete),
         Operation::AuditList => get(others::audit_list),
         Operation::AlertList => get(alerts::list),
+        Operation::ChannelList => get(channels::list),
+        Operation::ChannelCreate => post(channels::create),
+        Operation::ChannelShow => get(channels::show),
+        Operation::ChannelSet => patch(channels::set),
+        Operation::ChannelDelete => delete(channels::delete),
+        Operation::ChannelTest => post(channels::test),
         Operation::EventStream => get(watch::stream),
         Operation::StatisticList => get(statistics::list),
         Operation::StatisticQuery => get(statistics::show),

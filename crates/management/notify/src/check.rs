@@ -3,12 +3,14 @@
 //! This is also the wall against header injection: no name, address or password with a line break gets past it, and [`Reporter`](crate::Reporter)
 //! takes only channels that passed. The formats clean or encode what they are given nevertheless.
 
-use crate::channel::{Channel, Delivery, Kind, Mail, MailSecurity, SnmpLevel, SnmpTrap, Syslog, Webhook};
+use crate::channel::Channel;
 use crate::connect;
 use crate::failure::Problem;
-use crate::quiet::{DAY_MINUTES, QuietHours};
-use crate::secret::Secret;
+use crate::quiet::{DAY_MINUTES, covers_everything};
 use crate::webhook::{Target, signing_key};
+use forebay_api::{
+    Delivery, Mail, MailSecurity, NoticeKind, QuietHours, Secret, SnmpLevel, SnmpTrap, Syslog, Webhook,
+};
 
 /// A heartbeat that is rarer than once a month proves little.
 const HEARTBEAT_HOURS_MAX: u32 = 31 * 24;
@@ -43,35 +45,46 @@ impl Channel {
                 format!("Write a name of 1 to {NAME_CHARS_MAX} characters, such as \"operators by mail\"."),
             );
         }
-        if self.kinds.is_empty() {
+        if self.spec.kinds.is_empty() {
             found.add(
                 "kinds",
                 "The channel is told nothing.",
                 "List at least one of raised, cleared, heartbeat and audit, or disable the channel.",
             );
         }
-        if self.kinds.contains(&Kind::Audit) && !matches!(self.delivery, Delivery::Syslog(_)) {
+        if self.spec.kinds.contains(&NoticeKind::Audit) && !matches!(self.spec.delivery, Delivery::Syslog(_))
+        {
             found.add(
                 "kinds",
                 "Lines of the audit log go to syslog only.",
                 "Remove audit here, and add a syslog channel with it.",
             );
         }
-        if self.heartbeat_hours == 0 || self.heartbeat_hours > HEARTBEAT_HOURS_MAX {
+        if self.spec.heartbeat_hours == 0 || self.spec.heartbeat_hours > HEARTBEAT_HOURS_MAX {
             found.add(
                 "heartbeat_hours",
-                format!("{} hours between heartbeats cannot be used.", self.heartbeat_hours),
+                format!("{} hours between heartbeats cannot be used.", self.spec.heartbeat_hours),
                 format!("Write a number from 1 to {HEARTBEAT_HOURS_MAX}, such as 24."),
             );
         }
-        if let Some(quiet) = &self.quiet_hours {
+        if let Some(quiet) = &self.spec.quiet_hours {
             check_quiet_hours(&mut found, quiet);
         }
-        match &self.delivery {
+        match &self.spec.delivery {
             Delivery::Mail(mail) => check_mail(&mut found, mail),
             Delivery::Webhook(webhook) => check_webhook(&mut found, webhook),
             Delivery::Syslog(syslog) => check_syslog(&mut found, syslog),
             Delivery::SnmpTrap(trap) => check_snmp(&mut found, trap),
+        }
+        let delivery = self.spec.delivery.name();
+        for problem in &mut found.0 {
+            // As it is in JSON.
+            if let Some(field) = problem.field.strip_prefix("delivery.") {
+                problem.field = format!("delivery.{delivery}.{field}");
+            }
+            if problem.field != "name" {
+                problem.field.insert_str(0, "spec.");
+            }
         }
         if found.0.is_empty() { Ok(()) } else { Err(found.0) }
     }
@@ -91,7 +104,7 @@ fn check_quiet_hours(found: &mut Complaints, quiet: &QuietHours) {
             "The minutes are not within a day.",
             "Write minutes after midnight in UTC: 0 to 1439 for from_minute, 0 to 1440 for to_minute; 22:00 is 1320.",
         );
-    } else if quiet.covers_everything() {
+    } else if covers_everything(quiet) {
         found.add(
             "quiet_hours",
             "It would be quiet all the time, so that only critical alerts are ever delivered.",
@@ -214,7 +227,7 @@ fn check_webhook(found: &mut Complaints, webhook: &Webhook) {
         found.add(
             "delivery.secret",
             "The signing secret is not whsec_ and the base64 of 24 to 64 bytes.",
-            "Let the appliance make one, or write whsec_ and what `openssl rand -base64 32` prints.",
+            "Leave it out for one that the appliance makes, or write whsec_ and what `openssl rand -base64 32` prints.",
         );
     }
 }

@@ -1,10 +1,10 @@
 //! One message over one channel, whichever kind it is, within a time limit.
 
-use crate::channel::Delivery;
 use crate::failure::Failure;
 use crate::notice::{Appliance, Message};
 use crate::snmp::{self, Engine};
 use crate::{smtp, syslog, webhook};
+use forebay_api::Delivery;
 use std::time::Duration;
 use tokio::time::timeout;
 

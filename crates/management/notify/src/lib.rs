@@ -22,12 +22,11 @@ pub mod notice;
 pub mod outbox;
 #[cfg(test)]
 mod outbox_tests;
-pub mod quiet;
+mod quiet;
 pub mod rate;
 mod reporter;
 #[cfg(test)]
 mod samples;
-mod secret;
 #[cfg(test)]
 mod settings_tests;
 mod smtp;
@@ -37,10 +36,8 @@ mod text;
 mod tracker;
 pub mod webhook;
 
-pub use channel::{Channel, Delivery, Kind};
+pub use channel::Channel;
 pub use delivery::Delivered;
 pub use failure::{Failure, Problem, Retry};
 pub use notice::Appliance;
-pub use quiet::QuietHours;
 pub use reporter::{CHANNELS_MAX, ChannelError, ChannelState, Clock, Reporter, Setup};
-pub use secret::Secret;

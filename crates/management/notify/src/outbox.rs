@@ -10,12 +10,12 @@
 //!
 //! Memory is bounded by [`PENDING_MAX`] and by the length of texts ([`Change::new`]). Whatever is lost is counted and told with the next delivery.
 
-use crate::channel::{Channel, Kind};
+use crate::channel::Channel;
 use crate::failure::{Failure, Retry};
 use crate::notice::{Change, Content, Message, Standing, Tally};
-use crate::quiet::{CriticalAlerts, QuietHours};
+use crate::quiet;
 use crate::rate::{Bucket, Limits, backoff, mix};
-use forebay_api::{AlertSeverity, AuditEntry};
+use forebay_api::{AlertSeverity, AuditEntry, CriticalAlerts, NoticeKind, QuietHours};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -51,7 +51,7 @@ pub struct Now {
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub severity_min: AlertSeverity,
-    pub kinds: BTreeSet<Kind>,
+    pub kinds: BTreeSet<NoticeKind>,
     pub heartbeat: Duration,
     pub quiet_hours: Option<QuietHours>,
     pub limits: Limits,
@@ -59,17 +59,18 @@ pub struct Policy {
 
 impl Policy {
     pub fn of(channel: &Channel) -> Policy {
+        let spec = &channel.spec;
         Policy {
-            severity_min: channel.severity_min,
-            kinds: channel.kinds.clone(),
-            heartbeat: Duration::from_secs(u64::from(channel.heartbeat_hours.max(1)) * 3600),
-            quiet_hours: channel.quiet_hours.clone(),
-            limits: Limits::of(&channel.delivery),
+            severity_min: spec.severity_min,
+            kinds: spec.kinds.clone(),
+            heartbeat: Duration::from_secs(u64::from(spec.heartbeat_hours.max(1)) * 3600),
+            quiet_hours: spec.quiet_hours.clone(),
+            limits: Limits::of(&spec.delivery),
         }
     }
 
     fn quiet_until(&self, now: Now) -> Option<u64> {
-        self.quiet_hours.as_ref().and_then(|quiet| quiet.end_unix_ms(now.unix_ms))
+        self.quiet_hours.as_ref().and_then(|quiet| quiet::end_unix_ms(quiet, now.unix_ms))
     }
 
     fn passes_quiet_hours(&self, severity: AlertSeverity) -> bool {
@@ -194,8 +195,8 @@ impl Outbox {
             return;
         }
         let kind = match change.standing {
-            Standing::Standing => Kind::Raised,
-            Standing::Cleared => Kind::Cleared,
+            Standing::Standing => NoticeKind::Raised,
+            Standing::Cleared => NoticeKind::Cleared,
         };
         if !self.policy.kinds.contains(&kind) {
             return;
@@ -206,7 +207,7 @@ impl Outbox {
 
     /// A line of the audit log, which quiet hours do not concern: a log without gaps is the point of it.
     pub fn push_audit(&mut self, entry: AuditEntry, now: Now) {
-        if self.policy.kinds.contains(&Kind::Audit) {
+        if self.policy.kinds.contains(&NoticeKind::Audit) {
             self.push(Entry {
                 what: What::Audit(entry),
                 since: now.at,
@@ -288,7 +289,7 @@ impl Outbox {
         let mut wake: Option<Instant> = None;
         let mut wake_at = |at: Instant| wake = Some(wake.map_or(at, |wake| wake.min(at)));
         if let Some(end) = quiet_until
-            && (!self.pending.is_empty() || self.policy.kinds.contains(&Kind::Heartbeat))
+            && (!self.pending.is_empty() || self.policy.kinds.contains(&NoticeKind::Heartbeat))
         {
             wake_at(now.at + Duration::from_millis(end.saturating_sub(now.unix_ms)).min(CLOCK_LOOK));
         }
@@ -316,7 +317,7 @@ impl Outbox {
             audit.truncate(AUDIT_BATCH_MAX);
             return self.take(&audit, now);
         }
-        if self.policy.kinds.contains(&Kind::Heartbeat) {
+        if self.policy.kinds.contains(&NoticeKind::Heartbeat) {
             if self.heartbeat_at > now.at {
                 wake_at(self.heartbeat_at);
             } else if quiet_until.is_none() {

@@ -1,15 +1,14 @@
 //! Does a channel's queue keep a person informed, neither flooded nor left alone? Each test plays a course of events against the clock and looks at what
 //! would go out.
 
-use crate::channel::Kind;
 use crate::failure::{Failure, Retry};
 use crate::notice::{Change, Content, Message, Standing, Tally};
 use crate::outbox::*;
-use crate::quiet::{CriticalAlerts, Day, QuietHours};
+use crate::quiet::WEEK;
 use crate::rate::Limits;
 use crate::samples::{alert, cleared, raised};
 use forebay_api::AlertSeverity::{self, Critical, Info, Warning};
-use forebay_api::AuditEntry;
+use forebay_api::{AuditEntry, CriticalAlerts, NoticeKind, QuietHours};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -27,7 +26,7 @@ struct Course {
 fn policy() -> Policy {
     Policy {
         severity_min: Warning,
-        kinds: [Kind::Raised, Kind::Cleared].into(),
+        kinds: [NoticeKind::Raised, NoticeKind::Cleared].into(),
         heartbeat: 24 * HOUR,
         quiet_hours: None,
         limits: Limits { burst: 10, pace: 2 * MINUTE },
@@ -35,7 +34,7 @@ fn policy() -> Policy {
 }
 
 fn night(critical: CriticalAlerts) -> Option<QuietHours> {
-    Some(QuietHours { days: Day::ALL.into(), from_minute: 22 * 60, to_minute: 6 * 60, critical })
+    Some(QuietHours { days: WEEK.into(), from_minute: 22 * 60, to_minute: 6 * 60, critical })
 }
 
 fn failure(retry: Retry) -> Failure {
@@ -123,7 +122,7 @@ fn an_alert_goes_out_at_once_and_so_does_its_end() {
 
 #[test]
 fn what_the_channel_does_not_want_is_not_told() {
-    let mut course = Course::new(Policy { kinds: [Kind::Raised].into(), ..policy() });
+    let mut course = Course::new(Policy { kinds: [NoticeKind::Raised].into(), ..policy() });
     course.raise("info", Info);
     course.clear("a", Critical);
     assert_eq!(course.delivered(), Vec::<String>::new());
@@ -329,7 +328,7 @@ fn memory_is_bounded_and_the_oldest_that_is_not_critical_goes() {
         path: "/v1/volumes".into(),
         status: 202,
     };
-    let kinds = [Kind::Raised, Kind::Audit].into();
+    let kinds = [NoticeKind::Raised, NoticeKind::Audit].into();
     let mut course = Course::new(Policy { kinds, ..policy() });
     course.outbox.push_audit(audit.clone(), course.now());
     course.raise("critical", Critical);
@@ -353,7 +352,7 @@ fn memory_is_bounded_and_the_oldest_that_is_not_critical_goes() {
 
 #[test]
 fn audit_lines_go_together_and_in_order_whatever_the_hour() {
-    let kinds = [Kind::Audit].into();
+    let kinds = [NoticeKind::Audit].into();
     let quiet_hours = night(CriticalAlerts::HoldBack);
     let mut course = Course::new(Policy { kinds, quiet_hours, ..policy() });
     for sequence in 0..300 {
@@ -376,14 +375,14 @@ fn audit_lines_go_together_and_in_order_whatever_the_hour() {
 
 #[test]
 fn heartbeats_come_at_the_start_and_then_regularly_but_not_at_night() {
-    let kinds = [Kind::Heartbeat].into();
+    let kinds = [NoticeKind::Heartbeat].into();
     let mut course = Course::new(Policy { kinds, heartbeat: 12 * HOUR, ..policy() });
     assert_eq!(course.delivered(), ["heartbeat"]);
     assert_eq!(course.wait(), Some(12 * HOUR));
     course.pass(12 * HOUR);
     assert_eq!(course.delivered(), ["heartbeat"]);
     course.outbox.set_policy(Policy {
-        kinds: [Kind::Heartbeat].into(),
+        kinds: [NoticeKind::Heartbeat].into(),
         heartbeat: 12 * HOUR,
         quiet_hours: night(CriticalAlerts::Deliver),
         ..policy()

@@ -4,100 +4,62 @@
 //! "Friday from 22:00 to 06:00" ends on Saturday morning.
 
 use crate::text::DAY_MS;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use forebay_api::{Day, QuietHours};
 
 /// Minutes of a day.
 pub const DAY_MINUTES: u16 = 24 * 60;
 const MINUTE_MS: u64 = 60_000;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Day {
-    Monday,
-    Tuesday,
-    Wednesday,
-    Thursday,
-    Friday,
-    Saturday,
-    Sunday,
+pub const WEEK: [Day; 7] =
+    [Day::Monday, Day::Tuesday, Day::Wednesday, Day::Thursday, Day::Friday, Day::Saturday, Day::Sunday];
+
+fn day_of(days_since_1970: u64) -> Day {
+    // 1970-01-01 was a Thursday.
+    WEEK[((days_since_1970 + 3) % 7) as usize]
 }
 
-impl Day {
-    pub const ALL: [Day; 7] =
-        [Day::Monday, Day::Tuesday, Day::Wednesday, Day::Thursday, Day::Friday, Day::Saturday, Day::Sunday];
-
-    fn of(days_since_1970: u64) -> Day {
-        // 1970-01-01 was a Thursday.
-        Day::ALL[((days_since_1970 + 3) % 7) as usize]
-    }
+/// How long a span lasts, in minutes: from one to a whole day.
+fn minutes(quiet: &QuietHours) -> u64 {
+    let (from, to) = (u64::from(quiet.from_minute), u64::from(quiet.to_minute));
+    if to > from { to - from } else { to + u64::from(DAY_MINUTES) - from }
 }
 
-/// What happens to critical alerts in quiet hours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CriticalAlerts {
-    #[default]
-    Deliver,
-    HoldBack,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct QuietHours {
-    /// Days on which a span begins.
-    pub days: BTreeSet<Day>,
-    /// Minutes after midnight in UTC, 0 to 1439.
-    pub from_minute: u16,
-    /// Minutes after midnight in UTC, 0 to 1440; at or before `from_minute`: on the next day.
-    pub to_minute: u16,
-    #[serde(default)]
-    pub critical: CriticalAlerts,
-}
-
-impl QuietHours {
-    /// How long a span lasts, in minutes: from one to a whole day.
-    fn minutes(&self) -> u64 {
-        let (from, to) = (u64::from(self.from_minute), u64::from(self.to_minute));
-        if to > from { to - from } else { to + u64::from(DAY_MINUTES) - from }
-    }
-
-    /// When the span ends that covers this moment, or `None` if it is not quiet. Spans that touch are one.
-    pub fn end_unix_ms(&self, unix_ms: u64) -> Option<u64> {
-        let mut end = self.span_end(unix_ms)?;
-        // A week of touching spans has no end; what asks comes back before.
-        for _ in 0..Day::ALL.len() {
-            match self.span_end(end) {
-                Some(later) => end = later,
-                None => break,
-            }
+/// When the span ends that covers this moment, or `None` if it is not quiet. Spans that touch are one.
+pub fn end_unix_ms(quiet: &QuietHours, unix_ms: u64) -> Option<u64> {
+    let mut end = span_end(quiet, unix_ms)?;
+    // A week of touching spans has no end; what asks comes back before.
+    for _ in 0..WEEK.len() {
+        match span_end(quiet, end) {
+            Some(later) => end = later,
+            None => break,
         }
-        Some(end)
     }
+    Some(end)
+}
 
-    fn span_end(&self, unix_ms: u64) -> Option<u64> {
-        let today = unix_ms / DAY_MS;
-        // Yesterday's span may go on today.
-        [today.checked_sub(1), Some(today)]
-            .into_iter()
-            .flatten()
-            .filter_map(|day| {
-                let begin = day * DAY_MS + u64::from(self.from_minute) * MINUTE_MS;
-                let end = begin + self.minutes() * MINUTE_MS;
-                (self.days.contains(&Day::of(day)) && (begin..end).contains(&unix_ms)).then_some(end)
-            })
-            .max()
-    }
+fn span_end(quiet: &QuietHours, unix_ms: u64) -> Option<u64> {
+    let today = unix_ms / DAY_MS;
+    // Yesterday's span may go on today.
+    [today.checked_sub(1), Some(today)]
+        .into_iter()
+        .flatten()
+        .filter_map(|day| {
+            let begin = day * DAY_MS + u64::from(quiet.from_minute) * MINUTE_MS;
+            let end = begin + minutes(quiet) * MINUTE_MS;
+            (quiet.days.contains(&day_of(day)) && (begin..end).contains(&unix_ms)).then_some(end)
+        })
+        .max()
+}
 
-    /// Whether there is no moment outside quiet hours.
-    pub fn covers_everything(&self) -> bool {
-        self.days.len() == Day::ALL.len() && self.minutes() == u64::from(DAY_MINUTES)
-    }
+/// Whether there is no moment outside quiet hours.
+pub fn covers_everything(quiet: &QuietHours) -> bool {
+    quiet.days.len() == WEEK.len() && minutes(quiet) == u64::from(DAY_MINUTES)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_api::CriticalAlerts;
 
     const HOUR_MS: u64 = 3_600_000;
     /// Thursday, 1970-01-08.
@@ -124,7 +86,7 @@ mod tests {
             (&night, 30, None),
             (&night, 46, None),
         ] {
-            let found = quiet.end_unix_ms(THURSDAY + hour * HOUR_MS);
+            let found = end_unix_ms(quiet, THURSDAY + hour * HOUR_MS);
             assert_eq!(found, end.map(|end: u64| THURSDAY + end * HOUR_MS), "{quiet:?} at {hour}");
         }
     }
@@ -133,11 +95,11 @@ mod tests {
     fn a_weekend_is_one_span() {
         let weekend = hours(&[Day::Saturday, Day::Sunday], 0, 24);
         let friday = THURSDAY + DAY_MS;
-        assert_eq!(weekend.end_unix_ms(friday + 23 * HOUR_MS), None);
-        assert_eq!(weekend.end_unix_ms(friday + 24 * HOUR_MS), Some(friday + 3 * DAY_MS));
-        assert!(!weekend.covers_everything());
-        assert!(hours(&Day::ALL, 5, 5).covers_everything());
-        assert!(hours(&Day::ALL, 0, 24).covers_everything());
-        assert!(hours(&Day::ALL, 5, 5).end_unix_ms(THURSDAY).is_some());
+        assert_eq!(end_unix_ms(&weekend, friday + 23 * HOUR_MS), None);
+        assert_eq!(end_unix_ms(&weekend, friday + 24 * HOUR_MS), Some(friday + 3 * DAY_MS));
+        assert!(!covers_everything(&weekend));
+        assert!(covers_everything(&hours(&WEEK, 5, 5)));
+        assert!(covers_everything(&hours(&WEEK, 0, 24)));
+        assert!(end_unix_ms(&hours(&WEEK, 5, 5), THURSDAY).is_some());
     }
 }

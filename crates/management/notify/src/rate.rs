@@ -1,6 +1,6 @@
 //! How often a channel sends, and how long it waits after a failure: pure functions of time.
 
-use crate::channel::Delivery;
+use forebay_api::Delivery;
 use std::time::Duration;
 use tokio::time::Instant;
 

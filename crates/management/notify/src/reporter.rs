@@ -192,7 +192,7 @@ impl Reporter {
 
     fn start(&self, channel: Channel, seed: u64, standing: &[Change]) -> Worker {
         let outbox = Outbox::new(Policy::of(&channel), seed, self.common.now());
-        let enabled = channel.enabled;
+        let enabled = channel.spec.enabled;
         let shared =
             Shared { outbox, channel, delivered: 0, delivered_at_unix_ms: None, note: None, error: None };
         let line = Arc::new(Line { shared: Mutex::new(shared), changed: Notify::new() });
@@ -210,11 +210,11 @@ impl Reporter {
             drop(shared);
             return worker;
         }
-        if !channel.enabled || !shared.channel.enabled {
+        if !channel.spec.enabled || !shared.channel.spec.enabled {
             drop(shared);
             return self.start(channel, seed, standing);
         }
-        let is_moved = shared.channel.delivery != channel.delivery;
+        let is_moved = shared.channel.spec.delivery != channel.spec.delivery;
         shared.outbox.set_policy(Policy::of(&channel));
         shared.channel = channel;
         drop(shared);
@@ -290,7 +290,7 @@ impl Reporter {
             content: Content::Test,
             lost: 0,
         };
-        self.common.sender.deliver(&channel.delivery, &message, now_unix_ms).await
+        self.common.sender.deliver(&channel.spec.delivery, &message, now_unix_ms).await
     }
 
     /// How the channels are, by name.
@@ -303,11 +303,15 @@ impl Reporter {
 fn state(shared: &Shared, now: Now) -> ChannelState {
     let channel = &shared.channel;
     let retry_at = shared.outbox.retry_at().filter(|at| *at > now.at);
-    let is_quiet = channel.quiet_hours.as_ref().is_some_and(|quiet| quiet.end_unix_ms(now.unix_ms).is_some());
+    let is_quiet = channel
+        .spec
+        .quiet_hours
+        .as_ref()
+        .is_some_and(|quiet| crate::quiet::end_unix_ms(quiet, now.unix_ms).is_some());
     ChannelState {
         name: channel.name.clone(),
-        delivery: channel.delivery.name().into(),
-        enabled: channel.enabled,
+        delivery: channel.spec.delivery.name().into(),
+        enabled: channel.spec.enabled,
         delivered_at_unix_ms: shared.delivered_at_unix_ms,
         delivered: shared.delivered,
         note: shared.note.clone(),
@@ -356,7 +360,7 @@ async fn work(line: Arc<Line>, common: Arc<Common>) {
         let (next, delivery) = {
             let mut shared = line.lock();
             let next = shared.outbox.next(common.tally(), common.now());
-            (next, shared.channel.delivery.clone())
+            (next, shared.channel.spec.delivery.clone())
         };
         match next {
             Next::Deliver(message) => {

@@ -6,12 +6,12 @@
 //!
 //! A recipient that the server refuses does not keep the mail from the others: an operator who left must not silence the appliance.
 
-use crate::channel::{Mail, MailSecurity};
 use crate::connect::{self, Io, io_failure};
 use crate::failure::{Failure, Retry};
 use crate::mail::compose;
 use crate::notice::{Appliance, Message};
 use crate::text::line;
+use forebay_api::{Mail, MailSecurity};
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, AsyncTokioStream};
 use lettre::transport::smtp::commands::{Data, Mail as MailFrom, Rcpt};

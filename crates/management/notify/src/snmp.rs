@@ -9,10 +9,10 @@ pub mod ber;
 pub mod trap;
 pub mod usm;
 
-use crate::channel::SnmpTrap;
 use crate::failure::Failure;
 use crate::notice::{Appliance, Message};
 use crate::syslog::send_datagrams;
+use forebay_api::SnmpTrap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::time::Instant;
 

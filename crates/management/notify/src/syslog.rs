@@ -6,13 +6,13 @@
 //!
 //! UDP confirms nothing: a line counts as delivered when the network took it and no "port unreachable" came back shortly after.
 
-use crate::channel::{Syslog, SyslogTransport};
 use crate::connect::{self, Io, io_failure};
 use crate::failure::Failure;
 use crate::notice::{Appliance, Change, Content, Message, Standing};
 use crate::snmp::ENTERPRISE;
 use crate::text::{clip, rfc3339};
 use forebay_api::{AlertSeverity, AuditEntry};
+use forebay_api::{Syslog, SyslogTransport};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -18,14 +18,14 @@
 //! 2xx is success. 429, 5xx and failures of the network are tried again, not before Retry-After. All else is final: a redirect is not followed, because it
 //! could lead the signed content, or the appliance, anywhere.
 
-use crate::channel::Webhook;
 use crate::connect::{self, Io, io_failure};
 use crate::failure::{Failure, Retry};
 use crate::notice::{Appliance, Change, Content, Message, Standing};
-use crate::secret::Secret;
 use crate::text::{line, rfc3339};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use forebay_api::Secret;
+use forebay_api::Webhook;
 use hmac::{Hmac, KeyInit, Mac};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};

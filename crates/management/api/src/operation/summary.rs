@@ -116,6 +116,12 @@ impl Operation {
             }
             UserDelete => "Remove a user, and end his logins",
             AuditList => "Who changed what over the API, or tried to",
+            ChannelList => "Where notices go, and how that goes",
+            ChannelCreate => "Send notices by mail, webhook, syslog or SNMP trap",
+            ChannelShow => "One channel, without its secrets",
+            ChannelSet => "Change a channel; secrets that are null stay as they are",
+            ChannelDelete => "Send no notices there any more",
+            ChannelTest => "Send a test message at once, and say how it went",
             AlertList => "What is wrong now, and what to do about it",
             EventStream => "Events, changes of objects and of tasks as they happen, as server-sent events",
             StatisticList => "What is counted, and by what it breaks down",

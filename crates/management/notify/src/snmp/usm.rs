@@ -6,9 +6,9 @@
 use super::ENTERPRISE;
 use super::Engine;
 use super::ber::{SEQUENCE, element, integer, octets, sequence};
-use crate::channel::{SnmpLevel, SnmpTrap};
 use aes::Aes128;
 use aes::cipher::KeyIvInit;
+use forebay_api::{SnmpLevel, SnmpTrap};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 

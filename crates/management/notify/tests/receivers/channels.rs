@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UdpSocket};
 
 fn udp(name: &str, port: u16) -> Channel {
-    channel(name, json!({ "type": "syslog", "host": "127.0.0.1", "port": port, "transport": "udp" }))
+    channel(name, json!({ "syslog": { "host": "127.0.0.1", "port": port, "transport": "udp" } }))
 }
 
 async fn receive(socket: &UdpSocket) -> String {
@@ -23,9 +23,9 @@ async fn a_receiver_that_hangs_delays_neither_the_daemon_nor_another_channel() {
     let hangs = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = hangs.local_addr().unwrap().port();
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let hanging = json!({
-        "type": "mail", "host": "127.0.0.1", "port": port, "security": "none", "from": "a@b.example", "to": ["c@d.example"],
-    });
+    let hanging = json!({ "mail": {
+        "host": "127.0.0.1", "port": port, "security": "none", "from": "a@b.example", "to": ["c@d.example"],
+    } });
     let reporter = reporter(1);
     reporter.configure(vec![channel("a", hanging), udp("z", socket.local_addr().unwrap().port())]).unwrap();
     let begin = Instant::now();
@@ -52,7 +52,7 @@ async fn a_receiver_that_hangs_delays_neither_the_daemon_nor_another_channel() {
 async fn a_state_says_what_is_wrong_and_what_to_do() {
     let port = free_tcp_port();
     let reporter = reporter(1);
-    let tcp = json!({ "type": "syslog", "host": "127.0.0.1", "port": port, "transport": "tcp" });
+    let tcp = json!({ "syslog": { "host": "127.0.0.1", "port": port, "transport": "tcp" } });
     reporter.configure(vec![channel("log", tcp.clone())]).unwrap();
     reporter.standing(&[alert("a", Warning)]);
     let state =
@@ -64,7 +64,7 @@ async fn a_state_says_what_is_wrong_and_what_to_do() {
     assert!(state.retry_at_unix_ms.is_some());
     let failure = reporter.test(&channel("log", tcp)).await.unwrap_err();
     assert!(failure.to_string().contains("did not accept a connection"), "{failure}");
-    let unknown = json!({ "type": "syslog", "host": "nowhere.invalid", "transport": "tcp" });
+    let unknown = json!({ "syslog": { "host": "nowhere.invalid", "transport": "tcp" } });
     let failure = reporter.test(&channel("log", unknown)).await.unwrap_err();
     assert!(failure.message.contains("nowhere.invalid"), "{failure}");
     assert!(failure.remedy.contains("DNS"), "{failure}");
@@ -98,7 +98,7 @@ async fn a_new_channel_and_one_that_moved_are_told_what_stands() {
     assert!(receive(&second).await.contains("state=\"cleared\""));
     assert!(first.try_recv(&mut [0; 10]).is_err(), "once is enough");
     let mut disabled = udp("log", ports[1]);
-    disabled.enabled = false;
+    disabled.spec.enabled = false;
     reporter.configure(vec![disabled]).unwrap();
     reporter.standing(&[alert("b", Critical)]);
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -111,7 +111,7 @@ async fn settings_that_cannot_work_change_nothing() {
     let reporter = reporter(1);
     reporter.configure(vec![udp("log", 9)]).unwrap();
     let mut wrong = udp("log", 9);
-    wrong.heartbeat_hours = 0;
+    wrong.spec.heartbeat_hours = 0;
     let problems = reporter.configure(vec![udp("log", 9), wrong]).unwrap_err();
     let fields: Vec<&str> = problems.iter().map(|problem| &*problem.field).collect();
     assert_eq!(fields, ["channels[1].heartbeat_hours", "channels[1].name"]);
@@ -124,7 +124,7 @@ async fn settings_that_cannot_work_change_nothing() {
 async fn the_first_heartbeat_tells_what_stands() {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let mut heartbeat = udp("log", socket.local_addr().unwrap().port());
-    heartbeat.kinds = [forebay_notify::Kind::Heartbeat].into();
+    heartbeat.spec.kinds = [forebay_api::NoticeKind::Heartbeat].into();
     let reporter = reporter(1);
     reporter.standing(&[alert("a", Warning), alert("b", Critical)]);
     reporter.configure(vec![heartbeat]).unwrap();
@@ -142,7 +142,7 @@ async fn states_are_plain_data() {
     let url = "http://127.0.0.1:9/";
     let hook = channel(
         "hook",
-        json!({ "type": "webhook", "url": url, "secret": "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX" }),
+        json!({ "webhook": { "url": url, "secret": "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX" } }),
     );
     reporter.configure(vec![hook]).unwrap();
     let shown: Value = serde_json::to_value(reporter.states()).unwrap();

@@ -145,8 +145,7 @@ pub fn alert(id: &str, severity: AlertSeverity) -> Alert {
 
 /// A channel from the JSON that a person would write.
 pub fn channel(name: &str, delivery: serde_json::Value) -> Channel {
-    let json = serde_json::json!({
-        "name": name, "delivery": delivery, "severity_min": "info", "kinds": ["raised", "cleared"],
-    });
-    serde_json::from_value(json).unwrap()
+    let spec =
+        serde_json::json!({ "delivery": delivery, "severity_min": "info", "kinds": ["raised", "cleared"] });
+    Channel { name: name.into(), spec: serde_json::from_value(spec).unwrap() }
 }

@@ -48,10 +48,10 @@ impl Server {
             "plain" => "none",
             mode => mode,
         };
-        let mut delivery = json!({
-            "type": "mail", "host": "127.0.0.1", "port": self.port, "security": security,
+        let mut delivery = json!({ "mail": {
+            "host": "127.0.0.1", "port": self.port, "security": security,
             "from": "Storage <nas@example.com>", "to": to, "ca_pem": self.certificates.authority,
-        });
+        } });
         if self.mode != "plain" {
             delivery["login"] = json!({ "user": "ann", "password": "pass word" });
         }
@@ -133,8 +133,8 @@ async fn a_recipient_that_is_gone_does_not_keep_the_mail_from_others() {
 async fn a_wrong_password_is_told_and_tried_again_later() {
     let Some(server) = server("tls", "127.0.0.1") else { return };
     let mut channel = server.channel(&["a@example.com"]);
-    if let forebay_notify::Delivery::Mail(mail) = &mut channel.delivery {
-        mail.login.as_mut().unwrap().password = forebay_notify::Secret::new("wrong horse");
+    if let forebay_api::Delivery::Mail(mail) = &mut channel.spec.delivery {
+        mail.login.as_mut().unwrap().password = forebay_api::Secret::new("wrong horse");
     }
     let failure = reporter(1).test(&channel).await.unwrap_err();
     assert!(failure.message.contains("did not accept the login"), "{failure}");
@@ -153,8 +153,8 @@ async fn a_server_that_cannot_be_trusted_learns_nothing() {
     // One that does not offer STARTTLS is not used without it.
     let Some(server) = server("plain", "127.0.0.1") else { return };
     let mut channel = server.channel(&["a@example.com"]);
-    if let forebay_notify::Delivery::Mail(mail) = &mut channel.delivery {
-        mail.security = forebay_notify::channel::MailSecurity::StartTls;
+    if let forebay_api::Delivery::Mail(mail) = &mut channel.spec.delivery {
+        mail.security = forebay_api::MailSecurity::StartTls;
     }
     let failure = reporter(1).test(&channel).await.unwrap_err();
     assert!(failure.message.contains("does not offer STARTTLS"), "{failure}");

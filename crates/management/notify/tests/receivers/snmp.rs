@@ -44,10 +44,10 @@ impl Receiver {
 fn trap(port: u16) -> Channel {
     channel(
         "traps",
-        json!({
-            "type": "snmp_trap", "host": "127.0.0.1", "port": port, "user": "ops",
+        json!({ "snmp_trap": {
+            "host": "127.0.0.1", "port": port, "user": "ops",
             "authentication_password": "authentication one", "privacy_password": "privacy two",
-        }),
+        } }),
     )
 }
 
@@ -93,10 +93,10 @@ async fn a_user_without_privacy_is_signed_only() {
     let Some((reporter, receiver)) = set_up(1) else { return };
     let plain = channel(
         "plain",
-        json!({
-            "type": "snmp_trap", "host": "127.0.0.1", "port": receiver.port, "user": "plain", "level": "auth_no_priv",
+        json!({ "snmp_trap": {
+            "host": "127.0.0.1", "port": receiver.port, "user": "plain", "level": "auth_no_priv",
             "authentication_password": "authentication one",
-        }),
+        } }),
     );
     reporter.test(&plain).await.unwrap();
     receiver.later(".1.3.6.1.6.3.1.1.4.1.0 = OID: .1.3.6.1.4.1.32473.1.0.4").await;
@@ -111,10 +111,10 @@ async fn a_wrong_password_is_not_believed() {
     {
         let wrong = channel(
             "wrong",
-            json!({
-                "type": "snmp_trap", "host": "127.0.0.1", "port": receiver.port, "user": "ops",
+            json!({ "snmp_trap": {
+                "host": "127.0.0.1", "port": receiver.port, "user": "ops",
                 "authentication_password": authentication, "privacy_password": privacy,
-            }),
+            } }),
         );
         reporter.test(&wrong).await.unwrap();
     }

@@ -87,7 +87,7 @@ impl Receiver {
         let ca = &self.certificates.authority;
         channel(
             transport,
-            json!({ "type": "syslog", "host": "127.0.0.1", "port": port, "transport": transport, "facility": 16, "ca_pem": ca }),
+            json!({ "syslog": { "host": "127.0.0.1", "port": port, "transport": transport, "facility": 16, "ca_pem": ca } }),
         )
     }
 
@@ -164,7 +164,7 @@ async fn audit_lines_come_in_order_and_alone_where_only_they_are_wanted() {
     let Some(receiver) = receiver() else { return };
     let reporter = reporter(1);
     let mut audit = receiver.syslog("tls");
-    audit.kinds = [forebay_notify::Kind::Audit].into();
+    audit.spec.kinds = [forebay_api::NoticeKind::Audit].into();
     reporter.configure(vec![audit]).unwrap();
     reporter.standing(&[alert("a", Critical)]);
     for sequence in 0..400 {
@@ -207,7 +207,7 @@ async fn a_receiver_without_a_trusted_certificate_gets_nothing() {
     let other = tempfile::tempdir().unwrap();
     let stranger = certificates(other.path(), "127.0.0.1").authority;
     let mut channel = receiver.syslog("tls");
-    if let forebay_notify::Delivery::Syslog(syslog) = &mut channel.delivery {
+    if let forebay_api::Delivery::Syslog(syslog) = &mut channel.spec.delivery {
         syslog.ca_pem = Some(stranger);
     }
     let failure = reporter(1).test(&channel).await.unwrap_err();

@@ -85,7 +85,7 @@ fn status(code: u16) -> Response<Full<Bytes>> {
 }
 
 fn hook(url: String) -> Channel {
-    channel("hook", json!({ "type": "webhook", "url": url, "secret": SECRET }))
+    channel("hook", json!({ "webhook": { "url": url, "secret": SECRET } }))
 }
 
 /// As the documentation tells a receiver to do it.
@@ -174,12 +174,12 @@ async fn https_is_verified_against_the_authority_of_the_channel() {
     let mut channel = hook(format!("https://localhost:{port}/"));
     let failure = reporter(1).test(&channel).await.unwrap_err();
     assert!(failure.message.contains("not trusted here"), "{failure}");
-    if let forebay_notify::Delivery::Webhook(webhook) = &mut channel.delivery {
+    if let forebay_api::Delivery::Webhook(webhook) = &mut channel.spec.delivery {
         webhook.ca_pem = Some(ours.authority);
     }
     reporter(1).test(&channel).await.unwrap();
     assert_eq!(verify(&log.lock().unwrap()[0])["type"], "test");
-    channel.delivery = hook(format!("https://127.0.0.1:{port}/")).delivery;
+    channel.spec.delivery = hook(format!("https://127.0.0.1:{port}/")).spec.delivery;
     assert!(reporter(1).test(&channel).await.is_err());
     assert_eq!(log.lock().unwrap().len(), 1);
 }

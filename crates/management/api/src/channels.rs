@@ -1,0 +1,454 @@
+//! Channels: where the appliance's notices go, which ones, and when.
+//!
+//! Secrets are hidden by default: an answer has `null` in their place, and what comes back with `null` keeps the one that is stored, as long as it goes to
+//! the same place ([`ChannelSpec::keep_secrets`]). [`ChannelSpec::with_secrets`] is the one way to write them down.
+
+use crate::AlertSeverity;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt;
+use utoipa::ToSchema;
+
+/// Where notices go.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Channel {
+    #[schema(format = "uuid")]
+    pub id: String,
+    pub name: String,
+    pub spec: ChannelSpec,
+    pub status: ChannelStatus,
+    /// Only in the answer to the creation of a webhook that was given none: the secret that its requests are signed with. It is not shown again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook_secret: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ChannelStatus {
+    pub created_unix_ms: u64,
+    pub changed_unix_ms: u64,
+    /// Messages delivered since the daemon started. Over UDP (syslog, traps) that means sent.
+    pub delivered: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_unix_ms: Option<u64>,
+    /// What is worth knowing about the last success: recipients that were refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Of the last attempt, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<ChannelFailure>,
+    /// When the next attempt is made, if one failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_unix_ms: Option<u64>,
+    /// Notices that wait: for the receiver, for quiet hours to end, or because there were many.
+    pub waiting: u64,
+    /// Notices that were lost since the daemon started: refused by the receiver, or without room among those that wait.
+    pub lost: u64,
+    /// Whether quiet hours hold notices back now.
+    pub quiet: bool,
+    /// Traps only: the engine under which the receiver has to know the user, as net-snmp's `createUser -e` takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snmp_engine_id: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ChannelFailure {
+    pub at_unix_ms: u64,
+    /// What happened.
+    pub message: String,
+    /// What to do next.
+    pub remedy: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelCreate {
+    /// 1 to 64 characters; no channel has it yet.
+    pub name: String,
+    pub spec: ChannelSpec,
+}
+
+/// What to change of a channel; what is absent stays. Secrets that are null stay as they are while the delivery goes to the same place.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelSet {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<ChannelSpec>,
+}
+
+/// How a test message went.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ChannelTested {
+    /// Whether the receiver took it. Over UDP (syslog, traps) that means sent.
+    pub delivered: bool,
+    /// What is worth knowing nevertheless: recipients that the mail server refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<ChannelFailure>,
+}
+
+/// What a channel can be told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NoticeKind {
+    /// An alert began, or became more severe.
+    Raised,
+    /// An alert is over.
+    Cleared,
+    /// The appliance is alive; every [`ChannelSpec::heartbeat_hours`].
+    Heartbeat,
+    /// A line of the audit log; syslog only.
+    Audit,
+}
+
+/// What a channel delivers, where and when.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelSpec {
+    #[serde(default = "enabled")]
+    pub enabled: bool,
+    pub delivery: Delivery,
+    /// Alerts of this severity and more severe ones are delivered.
+    #[serde(default = "warning")]
+    pub severity_min: AlertSeverity,
+    #[serde(default = "raised_and_cleared")]
+    pub kinds: BTreeSet<NoticeKind>,
+    /// Hours between heartbeats, 1 to 744.
+    #[serde(default = "daily")]
+    pub heartbeat_hours: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_hours: Option<QuietHours>,
+}
+
+fn enabled() -> bool {
+    true
+}
+fn warning() -> AlertSeverity {
+    AlertSeverity::Warning
+}
+fn raised_and_cleared() -> BTreeSet<NoticeKind> {
+    BTreeSet::from([NoticeKind::Raised, NoticeKind::Cleared])
+}
+fn daily() -> u32 {
+    24
+}
+
+/// How messages are delivered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    Mail(Mail),
+    Webhook(Webhook),
+    Syslog(Syslog),
+    SnmpTrap(SnmpTrap),
+}
+
+impl Delivery {
+    /// As in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Delivery::Mail(_) => "mail",
+            Delivery::Webhook(_) => "webhook",
+            Delivery::Syslog(_) => "syslog",
+            Delivery::SnmpTrap(_) => "snmp_trap",
+        }
+    }
+
+    /// Every secret, with its place as a JSON pointer below the delivery: what is not on this list is neither stored nor kept.
+    pub fn secrets(&mut self) -> Vec<(&'static str, &mut Secret)> {
+        match self {
+            Delivery::Mail(mail) => {
+                mail.login.iter_mut().map(|login| ("/login/password", &mut login.password)).collect()
+            }
+            Delivery::Webhook(webhook) => vec![("/secret", &mut webhook.secret)],
+            Delivery::Syslog(_) => Vec::new(),
+            Delivery::SnmpTrap(trap) => vec![
+                ("/authentication_password", &mut trap.authentication_password),
+                ("/privacy_password", &mut trap.privacy_password),
+            ],
+        }
+    }
+}
+
+/// How a mail connection is protected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MailSecurity {
+    /// TLS is negotiated on the plain connection and required (RFC 3207); port 587.
+    StartTls,
+    /// TLS from the first byte (RFC 8314); port 465.
+    Tls,
+    /// Not protected; port 25. Without a login only.
+    None,
+}
+
+impl MailSecurity {
+    pub fn port(self) -> u16 {
+        match self {
+            MailSecurity::StartTls => 587,
+            MailSecurity::Tls => 465,
+            MailSecurity::None => 25,
+        }
+    }
+}
+
+/// Mail over SMTP (RFC 5321).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mail {
+    /// Name or address of the mail server.
+    pub host: String,
+    /// The standard one of `security` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    #[serde(default = "start_tls")]
+    pub security: MailSecurity,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<MailLogin>,
+    /// `nas@example.com` or `Storage <nas@example.com>`.
+    pub from: String,
+    /// Addresses only, 1 to 32.
+    pub to: Vec<String>,
+    /// PEM of the authorities that are trusted instead of the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_pem: Option<String>,
+}
+
+fn start_tls() -> MailSecurity {
+    MailSecurity::StartTls
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MailLogin {
+    pub user: String,
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub password: Secret,
+}
+
+/// A POST of JSON, signed as the Standard Webhooks specification has it: `webhook-id`, `webhook-timestamp` and `webhook-signature`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Webhook {
+    /// `https://…`, or `http://…` where the network is trusted.
+    pub url: String,
+    /// `whsec_` and the base64 of 24 to 64 random bytes; absent at the creation: the appliance makes one.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub secret: Secret,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_pem: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SyslogTransport {
+    /// RFC 5426, port 514: nothing tells whether a line arrived.
+    Udp,
+    /// RFC 6587 with octet counting, port 514 (as receivers are usually configured: it has no registered one).
+    Tcp,
+    /// RFC 5425, port 6514.
+    Tls,
+}
+
+impl SyslogTransport {
+    pub fn port(self) -> u16 {
+        match self {
+            SyslogTransport::Udp | SyslogTransport::Tcp => 514,
+            SyslogTransport::Tls => 6514,
+        }
+    }
+}
+
+/// Lines as in RFC 5424.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Syslog {
+    pub host: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    pub transport: SyslogTransport,
+    /// 0 to 23 (RFC 5424, table 1); 16 is local0.
+    #[serde(default = "local0")]
+    pub facility: u8,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_pem: Option<String>,
+}
+
+fn local0() -> u8 {
+    16
+}
+
+/// RFC 3414, section 1.4.3.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SnmpLevel {
+    /// Signed and encrypted: usmHMAC192SHA256AuthProtocol (RFC 7860), usmAesCfb128Protocol (RFC 3826).
+    #[default]
+    AuthPriv,
+    /// Signed only.
+    AuthNoPriv,
+}
+
+/// SNMPv3 traps, of the objects in FOREBAY-MIB. The receiver needs the user under the appliance's engine ID
+/// ([`ChannelStatus::snmp_engine_id`]), because the sender of a trap is the authoritative engine (RFC 3414, section 1.5.1).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnmpTrap {
+    pub host: String,
+    /// 162 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// 1 to 32 bytes.
+    pub user: String,
+    #[serde(default)]
+    pub level: SnmpLevel,
+    /// At least 8 characters (RFC 3414, section 11.2).
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub authentication_password: Secret,
+    /// Needed for `auth_priv`, at least 8 characters; not looked at otherwise.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub privacy_password: Secret,
+}
+
+impl ChannelSpec {
+    /// What is told, when and to whom unless somebody says otherwise.
+    pub fn new(delivery: Delivery) -> ChannelSpec {
+        ChannelSpec {
+            enabled: enabled(),
+            delivery,
+            severity_min: warning(),
+            kinds: raised_and_cleared(),
+            heartbeat_hours: daily(),
+            quiet_hours: None,
+        }
+    }
+
+    /// As JSON with the secrets: for a request, or for a file that only the daemon reads.
+    pub fn with_secrets(&self) -> Value {
+        let mut whole = serde_json::to_value(self).expect("a channel is plain data with names for keys");
+        for (place, secret) in self.delivery.clone().secrets() {
+            if !secret.is_hidden()
+                && let Some(value) = whole.pointer_mut(&format!("/delivery/{}{place}", self.delivery.name()))
+            {
+                *value = Value::String(secret.expose().to_owned());
+            }
+        }
+        whole
+    }
+
+    /// Takes over the secrets of `stored` where this channel, which came from a display, has them hidden.
+    ///
+    /// Only while the delivery goes to the same place: otherwise whoever may edit a channel could have its password sent to a host of their own.
+    pub fn keep_secrets(&mut self, stored: &ChannelSpec) {
+        if self.delivery.destination() != stored.delivery.destination() {
+            return;
+        }
+        let mut old = stored.delivery.clone();
+        let old = old.secrets();
+        for (place, secret) in self.delivery.secrets() {
+            if secret.is_hidden()
+                && let Some((_, kept)) = old.iter().find(|(at, _)| *at == place)
+            {
+                *secret = (*kept).clone();
+            }
+        }
+    }
+}
+
+impl Delivery {
+    /// What a secret is entrusted to: kind, host and port, how the connection is protected, and whom it trusts.
+    fn destination(&self) -> (&'static str, &str, u16, String) {
+        let (host, port, protection) = match self {
+            Delivery::Mail(mail) => (
+                &*mail.host,
+                mail.port.unwrap_or(mail.security.port()),
+                format!("{:?} {:?}", mail.security, mail.ca_pem),
+            ),
+            Delivery::Webhook(webhook) => (&*webhook.url, 0, format!("{:?}", webhook.ca_pem)),
+            Delivery::Syslog(syslog) => (&*syslog.host, syslog.port.unwrap_or_default(), String::new()),
+            Delivery::SnmpTrap(trap) => {
+                (&*trap.host, trap.port.unwrap_or_default(), format!("{:?}", trap.level))
+            }
+        };
+        (self.name(), host, port, protection)
+    }
+}
+
+/// A secret, or the mark that one is kept elsewhere.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Secret(Option<String>);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(Some(text.into()))
+    }
+
+    /// Whether this came from a display, where secrets are not shown.
+    pub fn is_hidden(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The secret itself; empty when it is hidden, which [`Channel::check`](crate::Channel::check) refuses.
+    pub fn expose(&self) -> &str {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_hidden() { "Secret(kept elsewhere)" } else { "Secret(not shown)" })
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_none()
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
+        Option::<String>::deserialize(deserializer).map(Secret)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Day {
+    Monday,
+    Tuesday,
+    Wednesday,
+    Thursday,
+    Friday,
+    Saturday,
+    Sunday,
+}
+
+/// What happens to critical alerts in quiet hours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CriticalAlerts {
+    #[default]
+    Deliver,
+    HoldBack,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuietHours {
+    /// Days on which a span begins.
+    pub days: BTreeSet<Day>,
+    /// Minutes after midnight in UTC, 0 to 1439.
+    pub from_minute: u16,
+    /// Minutes after midnight in UTC, 0 to 1440; at or before `from_minute`: on the next day.
+    pub to_minute: u16,
+    #[serde(default)]
+    pub critical: CriticalAlerts,
+}
