@@ -138,6 +138,9 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::WorksheetCreate>(&mut schemas);
     all::<crate::WorksheetSet>(&mut schemas);
     all::<crate::WorksheetExport>(&mut schemas);
+    all::<crate::Threshold>(&mut schemas);
+    all::<crate::ThresholdCreate>(&mut schemas);
+    all::<crate::ThresholdSet>(&mut schemas);
     all::<crate::Channel>(&mut schemas);
     all::<crate::ChannelCreate>(&mut schemas);
     all::<crate::ChannelSet>(&mut schemas);

@@ -26,6 +26,7 @@ mod scrub;
 mod server;
 mod snapshots;
 mod statistics;
+mod thresholds;
 mod trash;
 mod types;
 mod users;
@@ -49,6 +50,7 @@ pub use scrub::{PoolScrub, Scrub, ScrubAction, ScrubSchedule, ScrubState};
 pub use server::*;
 pub use snapshots::*;
 pub use statistics::*;
+pub use thresholds::*;
 pub use trash::*;
 pub use types::*;
 pub use users::*;
@@ -109,6 +111,18 @@ pub fn show_duration(seconds: u32) -> String {
     }
 }
 
+/// A time that was measured, `98.3ms`: three digits at most.
+pub fn show_measured(micros: u64) -> String {
+    let (unit, name) = match micros {
+        0..1000 => return format!("{micros}us"),
+        1000..999_500 => (1e3, "ms"),
+        _ => (1e6, "s"),
+    };
+    let number = micros as f64 / unit;
+    let digits = if number < 9.995 { 2 } else { usize::from(number < 99.95) };
+    format!("{number:.digits$}{name}")
+}
+
 /// A short time as texts for people have it and the command line takes it, `10ms`: in the largest unit of which it is a multiple.
 pub fn show_micros(micros: u64) -> String {
     let units = [("s", 1_000_000), ("ms", 1000)];
@@ -121,6 +135,22 @@ pub fn show_micros(micros: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn measured_times_have_three_digits() {
+        for (micros, text) in [
+            (0, "0us"),
+            (999, "999us"),
+            (1500, "1.50ms"),
+            (98_303, "98.3ms"),
+            (393_215, "393ms"),
+            (999_499, "999ms"),
+            (999_500, "1.00s"),
+            (25_165_823, "25.2s"),
+        ] {
+            assert_eq!(show_measured(micros), text);
+        }
+    }
 
     #[test]
     fn a_name_with_slashes_is_one_segment() {

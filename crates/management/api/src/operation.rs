@@ -88,7 +88,8 @@ operations! {
     MappingList, MappingCreate, MappingShow, MappingDelete, SessionList, SessionDrop, TaskList, TaskShow,
     TaskCancel, EventList, TokenList, TokenCreate, TokenDelete, SetupShow, SetupFinish, SetupLink,
     LoginShow, LoginCreate, LoginEnd, UserList, UserCreate, UserShow, UserSet, UserDelete, AuditList,
-    AlertList, ChannelList, ChannelCreate, ChannelShow, ChannelSet, ChannelDelete, ChannelTest, EventStream, StatisticList, StatisticQuery, StatisticStream, WorksheetList, WorksheetCreate,
+    AlertList, ChannelList, ChannelCreate, ChannelShow, ChannelSet, ChannelDelete, ChannelTest, ThresholdList, ThresholdCreate, ThresholdShow, ThresholdSet,
+    ThresholdDelete, EventStream, StatisticList, StatisticQuery, StatisticStream, WorksheetList, WorksheetCreate,
     WorksheetShow, WorksheetSet, WorksheetDelete, WorksheetExport, ReportList, ReportCreate, ReportShow,
     ReportDelete, ReportDownload, MetricsShow,
 }
@@ -109,16 +110,16 @@ impl Operation {
             VolumePromote | VolumeReclaim | VolumeMove | MoveKeep => Method::Post,
             TrashRestore | ProjectCreate => Method::Post,
             SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
-            HostCreate | HostGroupCreate | LevelCreate | MappingCreate => Method::Post,
+            HostCreate | HostGroupCreate | LevelCreate | MappingCreate | ThresholdCreate => Method::Post,
             SetupFinish | SetupLink | LoginCreate | UserCreate | WorksheetCreate | ReportCreate
             | ChannelCreate | ChannelTest => Method::Post,
             ServerSet | PoolSet | VolumeSet | ProjectSet | SnapshotSet | UserSet => Method::Patch,
-            HostSet | HostGroupSet | LevelSet | WorksheetSet | ChannelSet => Method::Patch,
+            HostSet | HostGroupSet | LevelSet | WorksheetSet | ChannelSet | ThresholdSet => Method::Patch,
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
                 Method::Delete
             }
             TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
-            ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon => Method::Delete,
+            ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon | ThresholdDelete => Method::Delete,
             LoginEnd | UserDelete | WorksheetDelete | ReportDelete | ChannelDelete => Method::Delete,
             _ => Method::Get,
         }
@@ -199,6 +200,8 @@ impl Operation {
             StatisticList => "/api/v1/statistics",
             StatisticQuery => "/api/v1/statistics/query",
             StatisticStream => "/api/v1/statistics/stream",
+            ThresholdList | ThresholdCreate => "/api/v1/thresholds",
+            ThresholdShow | ThresholdSet | ThresholdDelete => "/api/v1/thresholds/{threshold}",
             ChannelList | ChannelCreate => "/api/v1/channels",
             ChannelShow | ChannelSet | ChannelDelete => "/api/v1/channels/{channel}",
             ChannelTest => "/api/v1/channels/{channel}/test",
@@ -235,6 +238,7 @@ impl Operation {
             HostCreate | HostSet | HostDelete => Access::Operator,
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
             LevelCreate | LevelSet | LevelDelete => Access::Operator,
+            ThresholdCreate | ThresholdSet | ThresholdDelete => Access::Operator,
             MappingCreate | MappingDelete | SessionDrop => Access::Operator,
             WorksheetCreate | WorksheetSet | WorksheetDelete | ReportCreate | ReportDelete => {
                 Access::Operator
@@ -306,6 +310,8 @@ impl Operation {
             UserSet => Some("UserSet"),
             WorksheetCreate => Some("WorksheetCreate"),
             WorksheetSet => Some("WorksheetSet"),
+            ThresholdCreate => Some("ThresholdCreate"),
+            ThresholdSet => Some("ThresholdSet"),
             ChannelCreate => Some("ChannelCreate"),
             ChannelSet => Some("ChannelSet"),
             _ => None,
@@ -382,6 +388,10 @@ impl Operation {
             StatisticList => ReplyBody::Page("Statistic"),
             StatisticQuery => ReplyBody::Object("StatisticAnswer"),
             StatisticStream => ReplyBody::WebSocket,
+            ThresholdList => ReplyBody::Page("Threshold"),
+            ThresholdCreate => ReplyBody::Created("Threshold"),
+            ThresholdShow | ThresholdSet => ReplyBody::Object("Threshold"),
+            ThresholdDelete => ReplyBody::Nothing,
             ChannelList => ReplyBody::Page("Channel"),
             ChannelCreate => ReplyBody::Created("Channel"),
             ChannelShow | ChannelSet => ReplyBody::Object("Channel"),
@@ -404,10 +414,11 @@ impl Operation {
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
             PoolList | TaskList | TokenList | MoveList | UserList | AlertList | StatisticList => LIST,
-            DamageList | MachineDiskList | ChannelList => LIST,
+            DamageList | MachineDiskList | ChannelList | ThresholdList => LIST,
             HostList | HostGroupList | LevelList | WorksheetList | ReportList => LIST,
             WorksheetCreate | WorksheetSet | WorksheetDelete => &[Parameter::DryRun],
             ChannelCreate | ChannelSet | ChannelDelete => &[Parameter::DryRun],
+            ThresholdCreate | ThresholdSet | ThresholdDelete => &[Parameter::DryRun],
             ServerSet | ReportCreate | ReportDelete => &[Parameter::DryRun],
             WorksheetExport => &[Parameter::Format],
             ReportDownload => &[Parameter::Form],
@@ -513,6 +524,10 @@ impl Operation {
                 | WorksheetCreate
                 | WorksheetSet
                 | WorksheetDelete
+                | ThresholdShow
+                | ThresholdCreate
+                | ThresholdSet
+                | ThresholdDelete
                 | ChannelShow
                 | ChannelCreate
                 | ChannelSet

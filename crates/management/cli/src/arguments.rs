@@ -9,6 +9,7 @@ use crate::reports::ReportCommand;
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
 use crate::statistics::{Stat, WorksheetCommand};
+use crate::thresholds::ThresholdCommand;
 use crate::top::Top;
 use crate::users::{AlertCommand, Audit, SetupCommand, User};
 use crate::validate::Validate;
@@ -95,6 +96,9 @@ pub enum Noun {
     /// What is wrong now, and what to do about it
     #[command(subcommand)]
     Alert(AlertCommand),
+    /// Statistics that raise an alert above or below a limit
+    #[command(subcommand)]
+    Threshold(ThresholdCommand),
     /// Who is told of alerts: mail, webhooks, syslog, SNMP traps
     #[command(subcommand)]
     Channel(ChannelCommand),

@@ -26,6 +26,7 @@ mod snapshots;
 mod statistics;
 mod streams;
 mod table;
+mod thresholds;
 mod tls;
 mod top;
 mod trash;
@@ -154,6 +155,7 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
         Noun::Clone(command) => session(data_given)?.clone_command(command),
         Noun::Host(command) => session(data_given)?.host(command),
         Noun::Level(command) => session(data_given)?.level(command),
+        Noun::Threshold(command) => session(data_given)?.threshold(command),
         Noun::Channel(command) => session(data_given)?.channel(command),
         Noun::Session(command) => session(data_given)?.session(command),
         Noun::Top(command) => session(data_given)?.top(command),

@@ -89,18 +89,6 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is not a duration; write a number with s, m, h or d, like 90d"))
 }
 
-/// A time that was measured, `98.3ms`: three digits at most.
-pub fn show_measured(micros: u64) -> String {
-    let (unit, name) = match micros {
-        0..1000 => return format!("{micros}us"),
-        1000..999_500 => (1e3, "ms"),
-        _ => (1e6, "s"),
-    };
-    let number = micros as f64 / unit;
-    let digits = if number < 9.995 { 2 } else { usize::from(number < 99.95) };
-    format!("{number:.digits$}{name}")
-}
-
 /// `2026-11-20 17:04:05` in UTC. (Howard Hinnant's `civil_from_days`, which is in the public domain as mathematics.)
 pub fn show_time(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000;
@@ -209,18 +197,6 @@ mod tests {
         let more = [or_none(parse_every)("off").map(|_| ()), or_none(parse_size)("0K").map(|_| ())];
         for refused in refused.into_iter().chain(more) {
             assert!(refused.is_err_and(|message| message.contains("none")));
-        }
-        for (micros, text) in [
-            (0, "0us"),
-            (999, "999us"),
-            (1500, "1.50ms"),
-            (98_303, "98.3ms"),
-            (393_215, "393ms"),
-            (999_499, "999ms"),
-            (999_500, "1.00s"),
-            (25_165_823, "25.2s"),
-        ] {
-            assert_eq!(show_measured(micros), text);
         }
         assert_eq!(show_time(0), "1970-01-01 00:00:00");
         assert_eq!(show_time(951_827_696_000), "2000-02-29 12:34:56");

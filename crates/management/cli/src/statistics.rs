@@ -5,10 +5,10 @@ use crate::client::Call;
 use crate::commands::{Outcome, Session};
 use crate::failure::{Exit, Failure, printable};
 use crate::show;
-use crate::size::{show_measured, show_time};
+use crate::size::show_time;
 use crate::table::{Cell, colour};
 use clap::{Args, Subcommand, ValueEnum};
-use forebay_api::{self as api, HeatMap, Operation, StatisticAnswer, StatisticLine, show_size};
+use forebay_api::{self as api, HeatMap, Operation, StatisticAnswer, StatisticLine, show_in_unit};
 use rustix::termios::{Winsize, tcgetwinsize};
 use std::io::stdout;
 
@@ -190,23 +190,6 @@ fn show_statistics(all: &[api::Statistic]) {
     show::table(&["NAME", "KIND", "UNIT", "BRACKETS", "WHAT"], rows.collect(), "Nothing is counted.");
 }
 
-/// A value in its unit, for people.
-fn in_unit(value: f64, unit: &str) -> String {
-    match unit {
-        "bytes" => show_size(value as u64),
-        "bytes-per-second" => format!("{}/s", show_size(value as u64)),
-        "ns" => match value as u64 {
-            nanos @ 0..1000 => format!("{nanos}ns"),
-            nanos => show_measured(nanos / 1000),
-        },
-        // Nanoseconds of each second.
-        "ns-per-second" => format!("{:.1}%", value / 1e7),
-        "thousandths" => format!("{:.1}%", value / 10.0),
-        _ if value >= 100.0 || value == value.trunc() => format!("{value:.0}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
 fn name(line: &StatisticLine) -> String {
     match line.labels.len() {
         0 => "all".into(),
@@ -217,8 +200,9 @@ fn name(line: &StatisticLine) -> String {
 fn show_lines(answer: &StatisticAnswer) {
     let row = |name: String, mean: f64, greatest: Option<f64>, values: &[Option<f64>]| {
         let last = values.iter().rev().flatten().next();
-        let shown =
-            |value: Option<f64>| Cell::number(value.map_or("-".into(), |value| in_unit(value, &answer.unit)));
+        let shown = |value: Option<f64>| {
+            Cell::number(value.map_or("-".into(), |value| show_in_unit(value, &answer.unit)))
+        };
         let spark = spark(values, SPARK_CHARS);
         vec![Cell::text(name), shown(Some(mean)), shown(greatest), shown(last.copied()), Cell::text(spark)]
     };
@@ -272,7 +256,7 @@ fn drawn(answer: &StatisticAnswer, map: &HeatMap, width: usize, colour: bool) ->
     }
     let label = |bound: u64| match map.unit.as_str() {
         "sixty-fourths" => format!("{bound}/64"),
-        unit => in_unit(bound as f64, unit),
+        unit => show_in_unit(bound as f64, unit),
     };
     let labels: Vec<String> = map.bounds.iter().map(|bound| label(*bound)).collect();
     let margin = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0) + 2;
@@ -407,7 +391,7 @@ mod tests {
             (5e8, "ns-per-second", "50.0%"),
             (385.0, "thousandths", "38.5%"),
         ] {
-            assert_eq!(in_unit(value, unit), text);
+            assert_eq!(show_in_unit(value, unit), text);
         }
     }
 }

@@ -5,11 +5,11 @@ use crate::commands::{Outcome, Session};
 use crate::failure::{Failure, printable};
 use crate::screen::{self, Second, Source, View};
 use crate::show::{json_line, permille_words as percent, word};
-use crate::size::show_measured;
 use crate::table::{Cell, Tone};
 use clap::{Args, Subcommand, ValueEnum};
 use forebay_api::{
-    self as api, LedgerSecond, LedgerState, Operation, Page, Standing, StatisticAnswer, show_size,
+    self as api, LedgerSecond, LedgerState, Operation, Page, Standing, StatisticAnswer, show_measured,
+    show_size,
 };
 use serde::Serialize;
 use std::cmp::Reverse;

@@ -57,6 +57,14 @@ pub struct Exposed {
     pub hosts: Vec<String>,
 }
 
+/// A threshold that is crossed.
+pub struct Crossing {
+    pub name: String,
+    pub severity: AlertSeverity,
+    pub expression: String,
+    pub cause: String,
+}
+
 pub struct Quota {
     pub project: String,
     pub used: u64,
@@ -70,6 +78,7 @@ pub struct View {
     pub pools: Vec<Pool>,
     pub volumes: Vec<Volume>,
     pub quotas: Vec<Quota>,
+    pub crossings: Vec<Crossing>,
     pub violations: Vec<Violation>,
     pub told: Vec<Told>,
     pub health: Vec<PoolDiskHealth>,
@@ -115,6 +124,7 @@ pub fn found(view: &View) -> Vec<Alert> {
     found.volumes(&view.volumes);
     view.violations.iter().for_each(|violation| found.violation(violation));
     view.quotas.iter().for_each(|quota| found.quota(quota));
+    view.crossings.iter().for_each(|crossing| found.crossing(crossing));
     found.exposed(&view.exposed);
     found.certificate(view.certificate_ends_unix_ms);
     found.directory(view.directory.as_ref());
@@ -130,7 +140,7 @@ pub fn order(alert: &Alert) -> (AlertSeverity, usize, &str) {
     const STAKES: [&[&str]; 4] = [
         &["pool.data_lost"],
         &["pool.unavailable", "pool.suspended", "pool.degraded", "pool.healing_blocked", "disk."],
-        &["level.", "volume."],
+        &["level.", "threshold."],
         &["pool.reservation_short", "pool.filling", "pool.full_soon", "project."],
     ];
     let is_at = |stake: &&[&str]| stake.iter().any(|prefix| alert.id.starts_with(prefix));
@@ -505,6 +515,22 @@ impl Found {
             action: "Look who has the pool's time, and give him a ceiling or this volume more room.",
             command: "forebay top qos".into(),
         });
+    }
+
+    fn crossing(&mut self, crossing: &Crossing) {
+        let Crossing { name, severity, expression, cause } = crossing;
+        self.add(
+            "threshold.crossed",
+            *severity,
+            "thresholds",
+            name,
+            Words {
+                cause: format!("{cause}."),
+                impact: "Somebody asked to be told of this.",
+                action: "Look what it was in the last hour; if it is as it should be, change the threshold.",
+                command: format!("forebay stat query '{expression}' --from -3600"),
+            },
+        );
     }
 
     fn quota(&mut self, quota: &Quota) {

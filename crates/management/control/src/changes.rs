@@ -16,7 +16,7 @@ const SUBSCRIBERS_MAX: usize = 64;
 const SUBSCRIBERS_EACH_MAX: usize = SUBSCRIBERS_MAX / 2;
 
 /// All resources that change by the API.
-pub const ALL: [&str; 20] = [
+pub const ALL: [&str; 21] = [
     "pools",
     "groups",
     "disks",
@@ -36,6 +36,7 @@ pub const ALL: [&str; 20] = [
     "worksheets",
     "reports",
     "channels",
+    "thresholds",
     "server",
 ];
 
@@ -91,6 +92,7 @@ pub fn touched(operation: Operation) -> &'static [&'static str] {
         SetupFinish | UserCreate | UserSet | UserDelete | LoginCreate => &["users"],
         WorksheetCreate | WorksheetSet | WorksheetDelete => &["worksheets"],
         ReportCreate | ReportDelete => &["reports"],
+        ThresholdCreate | ThresholdSet | ThresholdDelete => &["thresholds"],
         ChannelCreate | ChannelSet | ChannelDelete | ChannelTest => &["channels"],
         ServerSet => &["server"],
         _ => &[],

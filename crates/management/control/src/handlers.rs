@@ -22,6 +22,7 @@ pub mod sessions;
 pub mod snapshots;
 pub mod statistics;
 pub mod streams;
+pub mod thresholds;
 pub mod trace;
 pub mod trash;
 pub mod users;

@@ -52,6 +52,7 @@ mod static_files;
 mod statistics;
 mod store;
 mod tasks;
+mod thresholds;
 mod tls;
 mod tokens;
 mod users;
@@ -122,6 +123,9 @@ pub(crate) struct Shared {
     /// Whether statistics are counted.
     counts: watch::Sender<bool>,
     reports: reports::Reports,
+    thresholds: thresholds::Thresholds,
+    /// Which of them are crossed.
+    crossings: Lock<thresholds::Known>,
     channels: channels::Channels,
     /// Channels change one at a time: what is remembered last is what the reporter goes by.
     channel_turn: Mutex<()>,
@@ -168,6 +172,10 @@ impl Shared {
 
     fn logins(&self) -> MutexGuard<'_, logins::Logins> {
         self.logins.lock().expect("no holder of this lock panics")
+    }
+
+    fn crossings(&self) -> MutexGuard<'_, thresholds::Known> {
+        self.crossings.lock().expect("no holder of this lock panics")
     }
 
     fn attempts(&self) -> MutexGuard<'_, attempts::Attempts> {
@@ -264,6 +272,8 @@ impl Daemon {
             worksheets,
             counts: watch::Sender::new(true),
             reports: reports::Reports::open(dir.clone())?,
+            thresholds: thresholds::Thresholds::open(dir.clone())?,
+            crossings: Lock::default(),
             channels,
             channel_turn: Mutex::new(()),
             reporter,
@@ -503,6 +513,7 @@ async fn watch_fill(shared: Arc<Shared>) {
             }
             told.insert(pool.name, fill);
         }
+        handlers::thresholds::look(&shared).await;
         let alerts = handlers::alerts::look(&shared).await;
         shared.reporter.standing(&alerts);
     }

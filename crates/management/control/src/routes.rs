@@ -8,8 +8,8 @@ use crate::authentication::{Identity, Peer, Transport, authenticate, unauthentic
 use crate::changes::touched;
 use crate::handlers::{
     alerts, calibrate, channels, damage, disks, hosts, ledger, levels, logins, machine, mappings, moves,
-    others, pools, projects, reclaim, reports, sessions, snapshots, statistics, streams, trace, trash, users,
-    volumes, watch, worksheets,
+    others, pools, projects, reclaim, reports, sessions, snapshots, statistics, streams, thresholds, trace,
+    trash, users, volumes, watch, worksheets,
 };
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{BODY_BYTES_MAX, By, Failure, Principal, REPORT_BODY_BYTES_MAX, collect};
@@ -152,6 +152,11 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::UserDelete => delete(users::delete),
         Operation::AuditList => get(others::audit_list),
         Operation::AlertList => get(alerts::list),
+        Operation::ThresholdList => get(thresholds::list),
+        Operation::ThresholdCreate => post(thresholds::create),
+        Operation::ThresholdShow => get(thresholds::show),
+        Operation::ThresholdSet => patch(thresholds::set),
+        Operation::ThresholdDelete => delete(thresholds::delete),
         Operation::ChannelList => get(channels::list),
         Operation::ChannelCreate => post(channels::create),
         Operation::ChannelShow => get(channels::show),

@@ -116,6 +116,11 @@ impl Operation {
             }
             UserDelete => "Remove a user, and end his logins",
             AuditList => "Who changed what over the API, or tried to",
+            ThresholdList => "Thresholds of statistics, and which are crossed",
+            ThresholdCreate => "Have an alert raised as long as a statistic is above or below a limit",
+            ThresholdShow => "One threshold",
+            ThresholdSet => "Change a threshold",
+            ThresholdDelete => "Delete a threshold, and its alert",
             ChannelList => "Where notices go, and how that goes",
             ChannelCreate => "Send notices by mail, webhook, syslog or SNMP trap",
             ChannelShow => "One channel, without its secrets",

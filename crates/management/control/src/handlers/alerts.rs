@@ -84,6 +84,7 @@ async fn view(shared: &Shared) -> View {
         now_unix_ms,
         volumes: convert::volumes(&volumes, &known),
         quotas: quotas.collect(),
+        crossings: super::thresholds::crossed(shared),
         violations,
         told: told.collect(),
         health: health.map(|(disk, health)| PoolDiskHealth { disk, health }).collect(),
