@@ -20,7 +20,7 @@ type Body<O> = O extends { requestBody: { content: { "application/json": infer T
   : O extends { requestBody?: { content: { "application/json": infer T } } }
     ? { body?: T }
     : { body?: undefined };
-type Options<O> = PathParameters<O> & Query<O> & Body<O> & { ifMatch?: string; signal?: AbortSignal };
+type Options<O> = PathParameters<O> & Query<O> & Body<O> & { ifMatch?: string; signal?: AbortSignal; patienceMs?: number };
 
 export type Problem = Omit<Schemas["Problem"], "code" | "type"> & { code: Schemas["Problem"]["code"] | "unreachable" };
 
@@ -64,6 +64,8 @@ interface Loose {
   body?: unknown;
   ifMatch?: string;
   signal?: AbortSignal;
+  /** How long the answer may take, where the appliance itself waits for something. */
+  patienceMs?: number;
 }
 
 /** The address of an operation, with its names as one segment each. */
@@ -83,7 +85,7 @@ async function send(method: Method, path: string, options: Loose): Promise<unkno
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
   if (method !== "get" && csrf) headers["X-CSRF-Token"] = csrf;
   if (options.ifMatch) headers["If-Match"] = options.ifMatch;
-  const patience = AbortSignal.timeout(PATIENCE_MS + waitOf(options.query));
+  const patience = AbortSignal.timeout((options.patienceMs ?? PATIENCE_MS) + waitOf(options.query));
   const signal = options.signal ? AbortSignal.any([options.signal, patience]) : patience;
   let response: Response;
   try {

@@ -104,6 +104,8 @@ export const receptions = list<Schemas["Reception"]>("receptions", [], 5);
 export const moves = list<Schemas["MoveLeft"]>("moves", ["pools"]);
 export const tokens = list<Schemas["Token"]>("tokens");
 export const users = list<Schemas["User"]>("users");
+/** How deliveries go changes without an event. */
+export const channels = list<Schemas["Channel"]>("channels", [], 10);
 export const worksheets = list<Schemas["Worksheet"]>("worksheets");
 export const server = new Resource<Schemas["Server"]>(() => get("/api/v1/server"), [], 60);
 

@@ -80,6 +80,8 @@ export function hrefOf(object: { resource: string; name: string }): string {
       return "#/provision/projects";
     case "tasks":
       return "#/activity/tasks";
+    case "channels":
+      return "#/settings/channels";
     default:
       return "#/activity/alerts";
   }
