@@ -2,6 +2,7 @@
 
 import * as access from "./scenarios/access.js";
 import * as analytics from "./scenarios/analytics.js";
+import * as channels from "./scenarios/channels.js";
 import * as everywhere from "./scenarios/everywhere.js";
 import * as storage from "./scenarios/storage.js";
 
@@ -16,6 +17,7 @@ export const scenarios = [
   { name: "violation", shows: "a broken promise says which volume, and why", run: storage.violation },
   { name: "replace", shows: "a disk fails, is seen, replaced, and the pool is whole again", run: storage.replace },
   { name: "trash", shows: "a snapshot, a clone, a deleted volume and its return", run: storage.trash },
+  { name: "channels", shows: "a channel is created, refused at its field, tested, changed, disabled and deleted", run: channels.channels },
   { name: "stale", shows: "a silent appliance is shown as stale, and what follows by itself", run: everywhere.stale },
   { name: "axe", shows: "no serious finding of axe on any screen, light and dark", run: everywhere.axe },
   { name: "small", shows: "no screen is wider than 1280 pixels", run: everywhere.small },

@@ -7,7 +7,7 @@ import { ADMIN, assert, until } from "../world.js";
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 const ANALYTICS = `analytics?graphs=${encodeURIComponent("nbd.ops[client]~nbd.latency~nbd.ops[latency]~volume.ops[volume]")}`;
-const SCREENS = ["dashboard", "provision", "provision/projects", "provision/snapshots", "provision/start", "provision/volumes/tank%2Fdb", ANALYTICS, "levels", "levels/volumes/tank%2Fdb", "levels/all", "hardware/tank", "protection", "activity", "activity/tasks", "activity/events", "activity/audit", "settings", "settings/sessions", "settings/users", "settings/tokens", "settings/about"];
+const SCREENS = ["dashboard", "provision", "provision/projects", "provision/snapshots", "provision/start", "provision/volumes/tank%2Fdb", ANALYTICS, "levels", "levels/volumes/tank%2Fdb", "levels/all", "hardware/tank", "protection", "activity", "activity/tasks", "activity/events", "activity/audit", "settings", "settings/sessions", "settings/channels", "settings/users", "settings/tokens", "settings/about"];
 
 async function visit(page, world, screen) {
   await page.goto(`${world.url}/#/${screen}`);
