@@ -47,6 +47,8 @@ const PLACES_MAX: usize = 65_536;
 const BYTES_KEPT: Duration = Duration::from_secs(10);
 /// Ranges that are told at once.
 const RANGES_MAX: usize = 10_000;
+/// From one event about repairs to the next.
+const REPAIRS_REST: Duration = Duration::from_secs(60);
 /// So long after a write a pool that knows of losses makes a checkpoint, which forgets what was written anew, also if nobody writes any more.
 const SETTLING_DELAY: Duration = Duration::from_secs(5);
 
@@ -84,6 +86,35 @@ pub(crate) struct Lost {
     pub found: WallTime,
     /// Somebody has said that he knows.
     pub accepted: bool,
+}
+
+/// Bad copies that reads came across and put right, and that no event has told yet: a disk that has rotted would fill the log with them.
+#[derive(Default)]
+pub(crate) struct Repairs {
+    count: u64,
+    disks: BTreeSet<u16>,
+    told: Option<Nanos>,
+}
+
+impl Repairs {
+    /// Adds one; gives what is to be told now, if the last time was long ago.
+    pub fn add(&mut self, disks: impl Iterator<Item = u16>, now: Nanos) -> Option<String> {
+        self.count += 1;
+        self.disks.extend(disks);
+        if self.told.is_some_and(|told| now.since(told) < REPAIRS_REST.as_nanos() as u64) {
+            return None;
+        }
+        self.told = Some(now);
+        let disks: Vec<String> = std::mem::take(&mut self.disks).iter().map(u16::to_string).collect();
+        let places = match std::mem::take(&mut self.count) {
+            1 => "a block".to_string(),
+            count => format!("{count} blocks since this was told last"),
+        };
+        Some(format!(
+            "a bad copy of {places} was found on reading, on disk {}, and written anew",
+            disks.join(", ")
+        ))
+    }
 }
 
 /// What a shard knows to be lost.
@@ -484,5 +515,22 @@ impl Control {
             self.on_shard(index, |shard| async move { shard.damage.borrow_mut().accept() }).await?;
         }
         self.checkpoint().await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_repairs_are_told_once_a_minute() {
+        let mut repairs = Repairs::default();
+        let second = |at: u64| Nanos(at * 1_000_000_000);
+        let first = repairs.add([1].into_iter(), second(1)).unwrap();
+        assert_eq!(first, "a bad copy of a block was found on reading, on disk 1, and written anew");
+        let told = (0..1000).filter(|_| repairs.add([2].into_iter(), second(30)).is_some());
+        assert_eq!(told.count(), 0);
+        let later = repairs.add([1].into_iter(), second(61)).unwrap();
+        assert!(later.contains("1001 blocks since") && later.contains("on disk 1, 2"), "{later}");
     }
 }

@@ -223,11 +223,11 @@ impl Shard {
             let repaired = self.array.repair(slots, &bad, ptr.addr().offset(), &bytes).await;
             // A disk that does not take what is right is out, which is told.
             if repaired > 0 {
-                let disks: Vec<String> = bad.iter().map(|slot| slot.disk.to_string()).collect();
-                let disks = disks.join(", ");
-                let message =
-                    format!("a bad copy on disk {disks} was found on reading; {repaired} rewritten");
-                self.event(Severity::Warning, "block.repaired", &self.shared.name, message);
+                let disks = bad.iter().map(|slot| slot.disk);
+                let told = self.repairs.borrow_mut().add(disks, self.rt.now());
+                if let Some(message) = told {
+                    self.event(Severity::Warning, "block.repaired", &self.shared.name, message);
+                }
             }
         }
         bytes

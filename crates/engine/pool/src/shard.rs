@@ -9,7 +9,7 @@ use crate::cache::{BlockCache, BlockWeight, Doorkeeper, ReadFrom};
 use crate::calibrate::Sample;
 use crate::commit::Entry;
 use crate::control::Control;
-use crate::damage::Damage;
+use crate::damage::{Damage, Repairs};
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
 use crate::flash::Flash;
@@ -246,6 +246,7 @@ pub(crate) struct Shard {
     pub attribute_locks: RangeLocks,
     pub scrub: ShardScrub,
     pub damage: RefCell<Damage>,
+    pub repairs: RefCell<Repairs>,
     /// How far it has come in emptying a group that leaves: the number of the dataset and its leaf.
     pub vacated: Cell<(u32, u64)>,
     /// Client operations so far.
@@ -389,6 +390,7 @@ impl Shard {
             attribute_locks: RangeLocks::default(),
             scrub: ShardScrub::default(),
             damage: RefCell::new(parts.damage),
+            repairs: RefCell::default(),
             vacated: Cell::default(),
             served: Cell::new(0),
             gathers: Cell::new(false),
