@@ -183,6 +183,7 @@ pub fn taken_back(setup: &Setup) -> Result<Shown, Failure> {
             // Everything is in its place, on all disks.
             scene.export().await?;
             import_again(scene, &own).await?;
+            scene.clients.open_again().await?;
             let old: BTreeSet<Vec<u8>> = first_pages(scene, &paths).await?.into_iter().collect();
             let last = scene.world.disk_count() - 1;
             let disk = last.to_string();

@@ -71,10 +71,21 @@ impl Frame {
     /// Length in the ring of the frame that starts here, as its header claims; nothing when it is not the frame `chain` expects.
     /// The contents are not verified yet.
     pub fn peek(bytes: &[u8], context: FrameContext, chain: &Chain) -> Option<u32> {
-        Frame::header(bytes, context, chain).map(|frame| frame.length)
+        Frame::header(bytes, context, Some(chain)).map(|frame| frame.length)
     }
 
-    fn header(bytes: &[u8], context: FrameContext, chain: &Chain) -> Option<Frame> {
+    /// The frame at the start of `bytes` by itself, as its header says: its contents are verified by [`Frame::is_whole`].
+    pub fn alone(bytes: &[u8], context: FrameContext) -> Option<Frame> {
+        Frame::header(bytes, context, None)
+    }
+
+    /// Whether `bytes` begin with all of this frame.
+    pub fn is_whole(&self, bytes: &[u8]) -> bool {
+        let content = bytes.get(..FRAME_HEADER + self.payload as usize);
+        content.is_some_and(|content| Checksum::of_with_hole(content, CHECKSUM_AT) == self.sum)
+    }
+
+    fn header(bytes: &[u8], context: FrameContext, chain: Option<&Chain>) -> Option<Frame> {
         if bytes.len() < FRAME_HEADER || &bytes[..8] != MAGIC {
             return None;
         }
@@ -86,10 +97,11 @@ impl Frame {
         let (incarnation, durable) = (r.u64().ok()?, r.u64().ok()?);
         let (length, payload, previous) = (r.u32().ok()?, r.u32().ok()?, Checksum(r.u128().ok()?));
         let ours = pool == context.pool && shard == context.shard && version == VERSION;
-        let next = sequence == chain.sequence && position == chain.position;
-        let linked = previous == chain.previous;
+        let follows = chain.is_none_or(|chain| {
+            sequence == chain.sequence && position == chain.position && previous == chain.previous
+        });
         let sane = payload < FRAME_MAX && Frame::length_for(payload as usize) == length as usize;
-        (ours && next && linked && sane).then_some(Frame {
+        (ours && follows && sane).then_some(Frame {
             sequence,
             position,
             incarnation,
@@ -103,12 +115,8 @@ impl Frame {
 
     /// The frame at the start of `bytes` and its records, when it is whole and the one that `chain` expects.
     pub fn decode<'a>(bytes: &'a [u8], context: FrameContext, chain: &Chain) -> Option<(Frame, &'a [u8])> {
-        let frame = Frame::header(bytes, context, chain)?;
-        let content = bytes.get(..FRAME_HEADER + frame.payload as usize)?;
-        if Checksum::of_with_hole(content, CHECKSUM_AT) != frame.sum {
-            return None;
-        }
-        Some((frame, &content[FRAME_HEADER..]))
+        let frame = Frame::header(bytes, context, Some(chain))?;
+        frame.is_whole(bytes).then(|| (frame, &bytes[FRAME_HEADER..FRAME_HEADER + frame.payload as usize]))
     }
 }
 

@@ -49,7 +49,7 @@ const BYTES_KEPT: Duration = Duration::from_secs(10);
 const RANGES_MAX: usize = 10_000;
 /// From one event about repairs to the next.
 const REPAIRS_REST: Duration = Duration::from_secs(60);
-/// So long after a write a pool that knows of losses makes a checkpoint, which forgets what was written anew, also if nobody writes any more.
+/// So long after a write, or another loss, a pool that knows of losses makes a checkpoint, which forgets what was written anew, also if nobody writes any more.
 const SETTLING_DELAY: Duration = Duration::from_secs(5);
 
 /// What a pool knows to be lost: places on its disks that something points to and that nothing can be made of.
@@ -227,6 +227,10 @@ impl Damage {
         self.more += 1;
     }
 
+    pub fn has_places(&self) -> bool {
+        !self.places.is_empty()
+    }
+
     /// What is lost of a chunk: where in it, and how many bytes.
     pub fn of_chunk(&self, id: ChunkId) -> impl Iterator<Item = (u64, u32)> {
         let all = Addr::new(id, 0)..Addr::new(ChunkId(id.0 + 1), 0);
@@ -296,12 +300,18 @@ impl Shard {
         }
         let (family, found) = (self.family_of(owner), self.rt.wall());
         let lost = Lost { family, level, index, bytes: ptr.bytes(), found, accepted: false };
-        self.damage.borrow_mut().note(ptr.addr(), lost)
+        let is_told = self.damage.borrow_mut().note(ptr.addr(), lost);
+        // A restart knows of it only from a checkpoint on.
+        self.destage_work.send();
+        is_told
     }
 
-    /// Something was written: if it takes the place of what is lost, that is soon to be told no longer.
+    /// Something was written, or found to be lost: soon it is durable what is lost, and what takes the place of such is told no longer.
     pub fn settle_damage(self: &Rc<Self>) {
-        if self.damage.borrow().places.is_empty() || self.damage_settles.replace(true) {
+        if self.damage.borrow().places.is_empty()
+            || self.shared.import.read_only
+            || self.damage_settles.replace(true)
+        {
             return;
         }
         let shard = self.clone();

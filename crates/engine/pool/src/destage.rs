@@ -221,6 +221,9 @@ impl Shard {
     pub async fn destage_task(self: Rc<Self>) {
         loop {
             self.destage_work.wait().await;
+            if self.damage.borrow().is_changed() {
+                self.settle_damage();
+            }
             while self.should_destage() && !self.stopping.get() && !self.is_suspended() {
                 let has_lines = self.space.borrow().has_lines();
                 let moved = if has_lines { self.destage_lines().await } else { self.destage_some().await };

@@ -72,8 +72,8 @@ impl Control {
 }
 
 impl Shard {
-    /// Tells whose writes are lost with the log, which ended before the frame with this sequence.
-    pub fn tell_cut_short(&self, ends: u64, was: &ShardRoot) {
+    /// Tells whose writes are lost with the log, which ended before the frame with this sequence, and should have reached the other.
+    pub fn tell_cut_short(&self, ends: u64, needed: u64, was: &ShardRoot) {
         let live = self.live();
         let mut names: Vec<String> =
             live.iter().take(NAMES_MAX).map(|dataset| dataset.record.borrow().name.clone()).collect();
@@ -87,7 +87,7 @@ impl Shard {
         let message = format!(
             "the log of shard {} is lost from frame {ends} on, to frame {} at least; volumes {}: the last acknowledged writes are missing, and {what}",
             self.index,
-            was.needed() - 1,
+            needed - 1,
             names.join(", ")
         );
         self.event(Severity::Error, code, &self.shared.name, message);

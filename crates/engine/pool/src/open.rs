@@ -24,13 +24,15 @@ use forebay_tree::{NODE_BODY, NODE_BYTES, NodeHeader, Tree, decode_node, decode_
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Bytes of the ring that replay reads at a time: first and at most. Most logs are short.
 const WINDOW_FIRST: usize = 64 << 10;
 const WINDOW_MAX: usize = 4 << 20;
+/// Bytes behind the end of the log in which frames are looked for that should not be there: more than one bad sector can make unreadable, as frames are mostly short.
+const BEYOND_LOOK: u64 = 4 << 20;
 /// Choices among copies that are tried for one frame: four copies of five parts are a thousand.
 const COMBINATIONS_MAX: u64 = 1024;
 /// Nodes and chunk records that are read at a time: enough for the disks to have something to order, and no more than a disk takes at once.
@@ -245,6 +247,40 @@ impl<'a> FrameReader<'a> {
         Some((frame, payload))
     }
 
+    /// The greatest sequence that a frame behind the end of the log says was durable, if that is not before the end: then the log does not end there, a frame
+    /// in its middle is right on no copy. Frames that were under way together at a crash do not say so of each other.
+    pub async fn durable_beyond(&self) -> Option<u64> {
+        let (unit, end) = (UNIT as usize, self.chain);
+        let look = BEYOND_LOOK.min(self.ring.bytes()) as usize;
+        let found = RefCell::new(BTreeMap::new());
+        let peek = |bytes: &[u8]| {
+            for (nth, bytes) in bytes.chunks(unit).enumerate() {
+                let frame = Frame::alone(bytes, self.context).filter(|frame| {
+                    frame.position == end.position + (nth * unit) as u64
+                        && frame.sequence > end.sequence
+                        && frame.durable >= end.sequence
+                        && frame.incarnation == self.incarnation
+                });
+                if let Some(frame) = frame {
+                    found.borrow_mut().insert(frame.position, frame);
+                }
+            }
+            false
+        };
+        read_ring(self.array, self.ring, self.chunks, end.position, look, peek).await;
+        for (position, frame) in found.take() {
+            let is_whole =
+                |bytes: &[u8]| Frame::alone(bytes, self.context) == Some(frame) && frame.is_whole(bytes);
+            let length = frame.length as usize;
+            if u64::from(frame.length) <= self.ring.bytes()
+                && read_ring(self.array, self.ring, self.chunks, position, length, is_whole).await.is_some()
+            {
+                return Some(frame.durable);
+            }
+        }
+        None
+    }
+
     /// The frame at the chain's position, from whichever copies of its parts make it whole.
     async fn search(&self) -> Option<(Frame, Vec<u8>)> {
         let (unit, position) = (UNIT as usize, self.chain.position);
@@ -380,7 +416,7 @@ impl OpenShard<'_> {
         shard.settle_debts();
         shard.space.borrow_mut().held_since_import();
         if root.needed() < was.needed() {
-            shard.tell_cut_short(root.needed(), &was);
+            shard.tell_cut_short(root.needed(), was.needed(), &was);
         }
         if root.cut < was.cut {
             shard.doubt_arrivals();

@@ -234,8 +234,11 @@ impl Shard {
             };
             let mut count = ptrs[from..].iter().take_while(fits).count().max(1);
             let some = loop {
-                let blocks = ptrs[from..from + count].iter().filter(|ptr| walkable.has(ptr));
-                let mut some: Vec<Ptr> = blocks.copied().collect();
+                let blocks = (leaf * FANOUT..).zip(&ptrs).skip(from).take(count);
+                // What was written anew since, and is in the log, has nothing to lose there.
+                let blocks =
+                    blocks.filter(|(block, ptr)| walkable.has(ptr) && !dataset.is_written_anew(*block));
+                let mut some: Vec<Ptr> = blocks.map(|(_, ptr)| *ptr).collect();
                 some.sort_unstable_by_key(|ptr| ptr.addr());
                 if count == 1 || runs(&some).count() <= RUNS_MAX {
                     break some;

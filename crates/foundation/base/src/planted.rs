@@ -107,6 +107,8 @@ pub enum Bug {
     CopiesOpenChunk,
     /// A disk that came back is not given what it missed.
     ResilverMissesChunk,
+    /// A frame of the log that is right nowhere ends it, whatever comes behind it.
+    GapEndsLog,
     /// What is known to be lost is copied over what a disk that came back still has.
     ResilverCopiesLost,
     /// The old slot is free before a checkpoint names the new one.
@@ -227,7 +229,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 87] = [
+    pub const ALL: [Bug; 88] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -276,6 +278,7 @@ impl Bug {
         Bug::CopiesOpenChunk,
         Bug::ResilverMissesChunk,
         Bug::ResilverCopiesLost,
+        Bug::GapEndsLog,
         Bug::MovedSlotReusedEarly,
         Bug::ScrubOnlyLooks,
         Bug::LossForgotten,
