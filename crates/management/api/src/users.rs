@@ -110,7 +110,7 @@ pub struct AuditEntry {
     pub at_unix_ms: u64,
     /// `user NAME`, `token NAME`, `socket` for the owner on the host itself, or `nobody`.
     pub principal: String,
-    /// Where from: an IP address, or `socket`.
+    /// Where from: an IP address; or `socket`, with the user of the host who is behind it, `socket of anna, as root`.
     pub address: String,
     /// As in this document: `VolumeCreate`.
     pub operation: String,
@@ -118,4 +118,10 @@ pub struct AuditEntry {
     pub path: String,
     /// What it came to: the HTTP status. 202: a task was started.
     pub status: u16,
+    /// What of the object is another now, `size_bytes: 2147483648, was 1073741824`; of a new one, what was decided, and of a task what was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
+    /// How many refused logins of strangers this stands for, if more than one: they are written down once a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
 }

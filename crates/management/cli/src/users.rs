@@ -174,7 +174,11 @@ fn show_audit(entries: &[api::AuditEntry]) {
             Cell::text(&entry.address),
             Cell::text(&entry.operation),
             Cell::text(entry.status.to_string()).tone(tone),
-            Cell::text(&entry.path),
+            Cell::text(match entry.count {
+                Some(count) => format!("{} ({count} times)", entry.path),
+                None if entry.changes.is_empty() => entry.path.clone(),
+                None => format!("{} ({})", entry.path, entry.changes.join("; ")),
+            }),
         ]
     });
     let titles = ["TIME (UTC)", "WHO", "FROM", "OPERATION", "STATUS", "PATH"];

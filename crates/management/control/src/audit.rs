@@ -1,14 +1,18 @@
 //! Who changed what over the API, took down what clients do or read a whole volume, or tried to. A [`Journal`] in `audit.jsonl`.
 //!
-//! Written down is who, what, where and how it ended: never a body, so never a secret. What was refused is in it, too, failed logins as well; of those, the name only when
-//! it is one that exists, because people type passwords into the wrong field. Requests of strangers that reach no operation are
-//! not: they could fill it.
+//! Written down is who, what, where, how it ended, and what of the object is another now ([`crate::audit_words`]): never a secret. What was refused is in it, too, failed
+//! logins as well; of those, the name only when it is one that exists, because people type passwords into the wrong field. Requests of strangers that reach no
+//! operation are not, and refused logins once a minute with their number ([`Strangers`]): they could fill it.
 
-use crate::authentication::{Identity, Peer};
+use crate::authentication::Peer;
 use crate::events::now_unix_ms;
 use crate::journal::{Journal, Record, shorten};
 use crate::request::Principal;
 use forebay_api::{AuditEntry, Operation};
+use std::collections::HashMap;
+
+/// From one entry about refused logins of one name to the next.
+const STRANGERS_MS: u64 = 60_000;
 
 pub type Audit = Journal<AuditEntry>;
 
@@ -26,6 +30,7 @@ impl Record for AuditEntry {
     fn shorten(&mut self) {
         shorten(&mut self.principal);
         shorten(&mut self.path);
+        self.changes.iter_mut().for_each(shorten);
     }
     fn dropped(count: u64) -> AuditEntry {
         AuditEntry {
@@ -34,24 +39,30 @@ impl Record for AuditEntry {
             principal: "nobody".into(),
             address: "socket".into(),
             operation: "AuditDropped".into(),
-            path: format!("{count} entries came faster than they could be written down"),
+            path: format!(
+                "{count} entries are lost: they came faster than they could be written down, or the disk was full for long"
+            ),
             status: 500,
+            changes: Vec::new(),
+            count: None,
         }
     }
 }
 
 /// What is known of a change before it is made.
 pub struct Attempt {
+    operation: Operation,
     entry: AuditEntry,
 }
 
 impl Attempt {
-    pub fn new(who: &Principal, peer: Peer, operation: Operation, path: &str) -> Attempt {
-        let address = match (&who.identity, peer.0) {
-            (Identity::Socket, _) | (_, None) => "socket".into(),
-            (_, Some(address)) => address.to_canonical().to_string(),
+    pub fn new(who: &Principal, peer: &Peer, operation: Operation, path: &str) -> Attempt {
+        let address = match peer {
+            Peer::Socket(behind) => behind.to_string(),
+            Peer::Address(address) => address.to_canonical().to_string(),
         };
         Attempt {
+            operation,
             entry: AuditEntry {
                 sequence: 0,
                 at_unix_ms: now_unix_ms(),
@@ -60,16 +71,92 @@ impl Attempt {
                 operation: format!("{operation:?}"),
                 path: path.into(),
                 status: 0,
+                changes: Vec::new(),
+                count: None,
             },
         }
     }
 
-    /// Writes down how it ended; `by`: who it was, when only the request itself told.
-    pub fn ended(mut self, audit: &Audit, status: u16, by: Option<String>) {
+    pub fn changes(&mut self, changes: Vec<String>) {
+        self.entry.changes = changes;
+    }
+
+    /// What is written down of how it ended; `by`: who it was, when only the request itself told.
+    pub fn ended(mut self, strangers: &mut Strangers, status: u16, by: Option<String>) -> Option<AuditEntry> {
         self.entry.status = status;
         if let Some(by) = by {
             self.entry.principal = by;
         }
-        audit.push(self.entry);
+        match self.operation.is_open() && status >= 400 {
+            true => strangers.refused(self.entry),
+            false => Some(self.entry),
+        }
+    }
+}
+
+/// Refused logins that are not written down yet, by the name that was tried if there is one: of as many names as there are users.
+#[derive(Default)]
+pub struct Strangers(HashMap<String, Refused>);
+
+struct Refused {
+    told_unix_ms: u64,
+    count: u64,
+    last: AuditEntry,
+}
+
+impl Refused {
+    fn tell(&mut self, now_unix_ms: u64) -> AuditEntry {
+        let count = std::mem::take(&mut self.count);
+        self.told_unix_ms = now_unix_ms;
+        AuditEntry { count: Some(count).filter(|count| *count > 1), ..self.last.clone() }
+    }
+}
+
+impl Strangers {
+    fn refused(&mut self, entry: AuditEntry) -> Option<AuditEntry> {
+        let now = entry.at_unix_ms;
+        let of = self.0.entry(entry.principal.clone());
+        let of = of.or_insert_with(|| Refused { told_unix_ms: 0, count: 0, last: entry.clone() });
+        (of.count, of.last) = (of.count + 1, entry);
+        (now.abs_diff(of.told_unix_ms) >= STRANGERS_MS).then(|| of.tell(now))
+    }
+
+    /// What has waited for a minute.
+    pub fn due(&mut self, now_unix_ms: u64) -> Vec<AuditEntry> {
+        self.0.retain(|_, of| of.count > 0 || now_unix_ms.abs_diff(of.told_unix_ms) < STRANGERS_MS);
+        let is_due =
+            |of: &&mut Refused| of.count > 0 && now_unix_ms.abs_diff(of.told_unix_ms) >= STRANGERS_MS;
+        self.0.values_mut().filter(is_due).map(|of| of.tell(now_unix_ms)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(at_unix_ms: u64) -> Attempt {
+        let peer = Peer::Address("192.0.2.7".parse().unwrap());
+        let mut attempt = Attempt::new(&Principal::nobody(), &peer, Operation::LoginCreate, "/api/v1/login");
+        attempt.entry.at_unix_ms = at_unix_ms;
+        attempt
+    }
+
+    #[test]
+    fn a_flood_of_refused_logins_is_one_line_a_minute_with_its_number() {
+        let mut strangers = Strangers::default();
+        let first = attempt(100_000).ended(&mut strangers, 401, None).unwrap();
+        assert_eq!((first.count, &*first.address), (None, "192.0.2.7"), "told at once");
+        for at in 1..5000 {
+            assert_eq!(attempt(100_000 + at).ended(&mut strangers, 401, None), None);
+        }
+        assert_eq!(strangers.due(130_000), []);
+        let other = attempt(130_000).ended(&mut strangers, 401, Some("user anna".into())).unwrap();
+        assert_eq!((&*other.principal, other.count), ("user anna", None), "another name is told by itself");
+        let told = strangers.due(160_000);
+        assert_eq!((told.len(), told[0].count), (1, Some(4999)));
+        assert_eq!(strangers.due(1_000_000), []);
+        assert!(strangers.0.is_empty());
+        let right = attempt(1_000_001).ended(&mut strangers, 200, Some("user anna".into()));
+        assert!(right.is_some_and(|entry| entry.status == 200));
     }
 }

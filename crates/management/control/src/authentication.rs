@@ -41,8 +41,21 @@ pub enum Transport {
 }
 
 /// Where a connection comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer(pub Option<IpAddr>);
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Peer {
+    Address(IpAddr),
+    /// The owner's socket, and who is behind it in words.
+    Socket(Arc<str>),
+}
+
+impl Peer {
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Peer::Address(address) => Some(*address),
+            Peer::Socket(_) => None,
+        }
+    }
+}
 
 /// By what somebody is known.
 #[derive(Clone, PartialEq, Eq, Debug)]

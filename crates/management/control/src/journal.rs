@@ -3,7 +3,7 @@
 //! Records arrive from engine cores and handlers, which must not block: they go into a bounded queue, and one thread numbers
 //! them, appends them to the file (one JSON object a line), and only then shows them to readers. So what was
 //! ever shown is in the file, and after a `kill -9` the numbers go on where they stopped; a torn last line is closed
-//! and skipped. (A power cut may take the newest lines: they are told, not promised.) When the file is full it
+//! and skipped. What a full disk does not take waits in memory, up to [`WAITING_BYTES_MAX`], and is written before anything else when there is room. (A power cut may take the newest lines: they are told, not promised.) When the file is full it
 //! becomes the old one, so at most twice [`FILE_BYTES_MAX`] is kept. The newest [`KEPT`] are also in memory; a
 //! reader who asks for older ones sees the gap in the numbers.
 
@@ -24,6 +24,8 @@ use tokio::sync::watch;
 
 /// Some 20 000 records.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Lines that wait for room on the disk; beyond that the oldest are lost, which is told like other losses.
+const WAITING_BYTES_MAX: usize = 1 << 20;
 /// In memory: with the texts' limit below at most 5 MiB.
 pub const KEPT: usize = 2048;
 pub const TEXT_BYTES_MAX: usize = 1024;
@@ -144,7 +146,8 @@ fn write_all<R: Record>(shared: Arc<Shared<R>>, mut file: LogFile, records: Rece
             serde_json::to_writer(&mut lines, record).expect("a record is plain data");
             lines.push(b'\n');
         }
-        file.append(&lines);
+        let lost = file.append(&lines);
+        shared.dropped.fetch_add(lost, Ordering::Relaxed);
         if !batch.is_empty() {
             let mut kept = shared.kept.lock().expect("no holder of this lock panics");
             kept.extend(batch);
@@ -200,6 +203,8 @@ struct LogFile {
     name_old: &'static str,
     file: File,
     bytes: u64,
+    /// What the disk has not taken yet, in whole lines.
+    waiting: Vec<u8>,
     failed: bool,
 }
 
@@ -223,25 +228,74 @@ impl LogFile {
                 bytes += 1;
             }
         }
-        Ok(LogFile { dir, name, name_old, file, bytes, failed: false })
+        Ok(LogFile { dir, name, name_old, file, bytes, waiting: Vec::new(), failed: false })
     }
 
-    /// A full disk must not stop the daemon: the record stays in memory, and stderr says so once.
-    fn append(&mut self, lines: &[u8]) {
-        let result = self.file.write_all(lines).and_then(|()| {
-            self.bytes += lines.len() as u64;
+    /// A full disk must not stop the daemon: the records stay in memory until there is room, and stderr says so once. Gives how many were lost for want of memory.
+    fn append(&mut self, lines: &[u8]) -> u64 {
+        self.waiting.extend_from_slice(lines);
+        let mut lost = 0;
+        let result = self.file.write_all(&self.waiting).and_then(|()| {
+            self.bytes += std::mem::take(&mut self.waiting).len() as u64;
             if self.bytes >= FILE_BYTES_MAX { self.rotate() } else { Ok(()) }
         });
+        if !self.waiting.is_empty() {
+            // A part of it may be there: the next try begins with a whole line. That frees space, so it does not fail for want of it.
+            let _ = self.file.set_len(self.bytes);
+            while self.waiting.len() > WAITING_BYTES_MAX {
+                let end = self
+                    .waiting
+                    .iter()
+                    .position(|&byte| byte == b'\n')
+                    .map_or(self.waiting.len(), |end| end + 1);
+                self.waiting.drain(..end);
+                lost += 1;
+            }
+        }
         self.dir.note(self.name, &result);
         if let (Err(error), false) = (&result, self.failed) {
             eprintln!("forebay: {} cannot be written: {error}", self.dir.file(self.name).display());
         }
         self.failed = result.is_err();
+        lost
     }
 
     fn rotate(&mut self) -> io::Result<()> {
         fs::rename(self.dir.file(self.name), self.dir.file(self.name_old))?;
         *self = LogFile::open(self.dir.clone(), self.name, self.name_old)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_directory;
+
+    #[test]
+    fn what_a_full_disk_does_not_take_is_written_when_there_is_room() {
+        let temp = test_directory();
+        let dir = Arc::new(DataDir::open(temp.path()).unwrap());
+        let mut log = LogFile::open(dir.clone(), "log", "log.old").unwrap();
+        assert_eq!(log.append(b"one\n"), 0);
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let file = std::mem::replace(&mut log.file, full);
+        assert_eq!(log.append(b"two\n"), 0);
+        assert_eq!(log.append(b"three\n"), 0);
+        assert!(
+            log.failed && log.dir.trouble().is_none(),
+            "it is told, and tried: the directory itself has room"
+        );
+        // A part of it had gone to the disk.
+        let mut torn = OpenOptions::new().append(true).open(dir.file("log")).unwrap();
+        torn.write_all(b"tw").unwrap();
+        let full = std::mem::replace(&mut log.file, file);
+        log.file.set_len(log.bytes).unwrap();
+        assert_eq!(log.append(b"four\n"), 0);
+        assert_eq!(fs::read(dir.file("log")).unwrap(), b"one\ntwo\nthree\nfour\n");
+        log.file = full;
+        let line = [b'x'; 1023].iter().chain(b"\n").copied().collect::<Vec<u8>>();
+        let lost: u64 = (0..2048).map(|_| log.append(&line)).sum();
+        assert_eq!((lost, log.waiting.len()), (1024, WAITING_BYTES_MAX));
     }
 }

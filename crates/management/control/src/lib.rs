@@ -16,6 +16,7 @@ mod access;
 mod alerts;
 mod attempts;
 mod audit;
+mod audit_words;
 mod authentication;
 mod capture;
 mod changes;
@@ -107,6 +108,7 @@ pub(crate) struct Shared {
     logins: Lock<logins::Logins>,
     setup: setup::Setup,
     audit: audit::Audit,
+    strangers: Lock<audit::Strangers>,
     changes: changes::Changes,
     /// The machine's disks.
     machine: Arc<machine::Machine>,
@@ -176,6 +178,10 @@ impl Shared {
 
     fn crossings(&self) -> MutexGuard<'_, thresholds::Known> {
         self.crossings.lock().expect("no holder of this lock panics")
+    }
+
+    fn strangers(&self) -> MutexGuard<'_, audit::Strangers> {
+        self.strangers.lock().expect("no holder of this lock panics")
     }
 
     fn attempts(&self) -> MutexGuard<'_, attempts::Attempts> {
@@ -291,6 +297,7 @@ impl Daemon {
                     .object(dir.path().display().to_string())
                     .remedy("Check that the directory is writable and has space.")
             })?,
+            strangers: Lock::default(),
             changes: changes::Changes::default(),
             machine: Arc::default(),
             alerts: Lock::default(),
@@ -513,6 +520,8 @@ async fn watch_fill(shared: Arc<Shared>) {
             }
             told.insert(pool.name, fill);
         }
+        let refused = shared.strangers().due(events::now_unix_ms());
+        refused.into_iter().for_each(|entry| shared.audit.push(entry));
         handlers::thresholds::look(&shared).await;
         let alerts = handlers::alerts::look(&shared).await;
         shared.reporter.standing(&alerts);

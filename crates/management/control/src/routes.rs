@@ -4,6 +4,7 @@
 //! written into the audit log, and told to whoever watches.
 
 use crate::audit::Attempt;
+use crate::audit_words;
 use crate::authentication::{Identity, Peer, Transport, authenticate, unauthenticated};
 use crate::changes::touched;
 use crate::handlers::{
@@ -14,16 +15,20 @@ use crate::handlers::{
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{BODY_BYTES_MAX, By, Failure, Principal, REPORT_BODY_BYTES_MAX, collect};
 use crate::{Shared, static_files};
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::header;
+use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
-use forebay_api::{Code, Method, Operation, Problem};
+use axum::{Extension, Router};
+use forebay_api::{Code, Method, Operation, Problem, ReplyBody};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Frame, SizeHint};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -210,16 +215,21 @@ async fn guard(
     next: Next,
 ) -> Response {
     let principal = request.extensions().get::<Principal>().expect("authentication is outermost").clone();
-    let peer = *request.extensions().get::<Peer>().expect("the server says where a request comes from");
+    let peer =
+        request.extensions().get::<Peer>().expect("the server says where a request comes from").clone();
     let query = request.uri().query().unwrap_or_default();
     let is_change = operation.method() != Method::Get && !query.split('&').any(|pair| pair == "dry_run=true");
     let is_audited = is_change || operation.reveals_contents();
-    let attempt = is_audited.then(|| Attempt::new(&principal, peer, operation, request.uri().path()));
+    let attempt = is_audited.then(|| Attempt::new(&principal, &peer, operation, request.uri().path()));
     let (by, told) = (shared.clone(), is_change);
-    let response = admitted(shared, operation, principal, request, next).await;
-    if let Some(attempt) = attempt {
+    let mut response = admitted(shared, operation, principal, request, next).await;
+    if let Some(mut attempt) = attempt {
         let who = response.extensions().get::<By>().map(|By(who)| who.clone());
-        attempt.ended(&by.audit, response.status().as_u16(), who);
+        if let Some(Changed(changes)) = response.extensions_mut().remove() {
+            attempt.changes(changes);
+        }
+        let entry = attempt.ended(&mut by.strangers(), response.status().as_u16(), who);
+        entry.into_iter().for_each(|entry| by.audit.push(entry));
     }
     if told && response.status().is_success() {
         by.changes.tell(touched(operation));
@@ -333,8 +343,75 @@ fn check_query(operation: Operation, query: &str) -> Result<(), Problem> {
     Ok(())
 }
 
+/// What a change came to, on its way to the audit log.
+#[derive(Clone)]
+struct Changed(Vec<String>);
+
+/// What is known before a change is made of what the audit log says of it.
+enum Was {
+    Nothing,
+    /// The object as it was.
+    Object(Value),
+    Asked(Value),
+}
+
+impl Was {
+    async fn look(
+        shared: &Arc<Shared>,
+        operation: Operation,
+        principal: &Principal,
+        parts: &Parts,
+        body: &Bytes,
+    ) -> Was {
+        if audit_words::keeps_request(operation) {
+            return serde_json::from_slice(body).map_or(Was::Nothing, Was::Asked);
+        }
+        let Some(shows) = audit_words::shows(operation) else { return Was::Nothing };
+        let mut question = Request::new(Body::empty());
+        // Without what the change has in its query.
+        *question.uri_mut() = parts.uri.path().parse().unwrap_or_default();
+        question.extensions_mut().insert(principal.clone());
+        let router = Router::new().route(shows.path(), handler(shows)).with_state(shared.clone());
+        let answer =
+            TowerToHyperService::new(router).call(question).await.unwrap_or_else(|never| match never {});
+        match answer.status().is_success() {
+            true => Was::Object(json_of(answer.into_body()).await.1),
+            false => Was::Nothing,
+        }
+    }
+
+    /// The answer, with what was changed.
+    async fn told(self, operation: Operation, response: Response) -> Response {
+        if !response.status().is_success() {
+            return response;
+        }
+        let is_object = matches!(operation.reply(), ReplyBody::Object(_) | ReplyBody::Created(_));
+        let (response, changes) = match self {
+            Was::Asked(request) => (response, audit_words::asked(&request)),
+            was if is_object => {
+                let (parts, body) = response.into_parts();
+                let (bytes, object) = json_of(body).await;
+                let changes = match &was {
+                    Was::Object(before) => audit_words::changed(before, &object),
+                    _ => audit_words::made(&object),
+                };
+                (Response::from_parts(parts, Body::from(bytes)), changes)
+            }
+            _ => return response,
+        };
+        (Extension(Changed(changes)), response).into_response()
+    }
+}
+
+/// Our own answers are in memory.
+async fn json_of(body: Body) -> (Bytes, Value) {
+    let bytes = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let value = serde_json::from_slice(&bytes).unwrap_or_default();
+    (bytes, value)
+}
+
 async fn change(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     operation: Operation,
     principal: &Principal,
     request: Request,
@@ -349,11 +426,12 @@ async fn change(
     let place = (operation == Operation::ReportCreate).then(|| shared.reports.begin()).transpose()?;
     let most = if place.is_some() { REPORT_BODY_BYTES_MAX } else { BODY_BYTES_MAX };
     let body = collect(body, most).await?;
+    let was = Was::look(shared, operation, principal, &parts, &body).await;
     let key =
         parts.headers.get("idempotency-key").map(|value| value.to_str().unwrap_or_default().to_string());
     let key = key.filter(|_| operation.is_repeatable());
     let Some(key) = key else {
-        return Ok(next.run(Request::from_parts(parts, Body::from(body))).await);
+        return Ok(was.told(operation, next.run(Request::from_parts(parts, Body::from(body))).await).await);
     };
     let mut hash = Sha256::new();
     hash.update(parts.uri.to_string());
@@ -366,6 +444,7 @@ async fn change(
         Begin::First(ticket) => ticket,
     };
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+    let response = was.told(operation, response).await;
     if !response.status().is_success() {
         return Ok(response);
     }

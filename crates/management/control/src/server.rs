@@ -130,7 +130,7 @@ fn is_shortage(error: &io::Error) -> bool {
 }
 
 enum Connection {
-    Socket(UnixStream),
+    Socket(UnixStream, Arc<str>),
     Http(TcpStream, IpAddr),
     Https(TcpStream, IpAddr, TlsAcceptor),
 }
@@ -153,12 +153,34 @@ async fn accept(listening: &Listening) -> io::Result<Connection> {
         }
         Listening::Socket(listener) => {
             let (stream, _) = listener.accept().await?;
-            let user = stream.peer_cred()?.uid();
+            let credentials = stream.peer_cred()?;
+            let user = credentials.uid();
             if user != 0 && user != rustix::process::geteuid().as_raw() {
                 return Err(io::ErrorKind::PermissionDenied.into());
             }
-            Ok(Connection::Socket(stream))
+            Ok(Connection::Socket(stream, behind(user, credentials.pid()).into()))
         }
+    }
+}
+
+/// `socket of anna, as root`: who has logged in on the host (the audit subsystem's login user), and as whom he acts.
+fn behind(user: u32, process: Option<i32>) -> String {
+    /// What is nobody's login: a service.
+    const UNSET: u32 = u32::MAX;
+    let login = process.and_then(|process| std::fs::read_to_string(format!("/proc/{process}/loginuid")).ok());
+    let login = login.and_then(|text| text.trim().parse().ok()).filter(|login| *login != UNSET);
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = |id: u32| {
+        let of = |line: &str| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)? == id.to_string()).then(|| name.to_string())
+        };
+        users.lines().find_map(of).unwrap_or_else(|| format!("user {id}"))
+    };
+    match login {
+        Some(login) if login != user => format!("socket of {}, as {}", name(login), name(user)),
+        _ => format!("socket of {}", name(user)),
     }
 }
 
@@ -166,15 +188,18 @@ impl Connection {
     /// Where it comes from; the owner's socket is no address.
     fn address(&self) -> Option<IpAddr> {
         match self {
-            Connection::Socket(_) => None,
+            Connection::Socket(..) => None,
             Connection::Http(_, peer) | Connection::Https(_, peer, _) => Some(*peer),
         }
     }
 
     fn spawn(self, router: Router, stopping: watch::Receiver<bool>, place: Place) {
-        let peer = Peer(self.address());
+        let peer = match &self {
+            Connection::Socket(_, behind) => Peer::Socket(behind.clone()),
+            Connection::Http(_, address) | Connection::Https(_, address, _) => Peer::Address(*address),
+        };
         match self {
-            Connection::Socket(stream) => {
+            Connection::Socket(stream, _) => {
                 let stream = Watched::new(stream, place.clone());
                 drop(tokio::spawn(drive(stream, peer, router, stopping, place)));
             }
@@ -205,7 +230,7 @@ where
     let (router, own) = (TowerToHyperService::new(router), place.clone());
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         let in_progress = own.begin_request();
-        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(own.clone());
         let answer = router.call(request);
         async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer { body, _in_progress: in_progress })) }

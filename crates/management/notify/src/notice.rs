@@ -8,6 +8,8 @@ use forebay_api::{Alert, AlertObject, AlertSeverity, AuditEntry};
 /// Longest texts: an identifier or a name, and a sentence.
 const NAME_BYTES_MAX: usize = 256;
 const SENTENCE_BYTES_MAX: usize = 1024;
+/// Of an audit line.
+const CHANGES_MAX: usize = 16;
 
 /// Who speaks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -202,5 +204,7 @@ pub fn clean_audit(entry: &AuditEntry) -> AuditEntry {
         operation: line(&entry.operation, NAME_BYTES_MAX),
         path: line(&entry.path, SENTENCE_BYTES_MAX),
         status: entry.status,
+        changes: entry.changes.iter().take(CHANGES_MAX).map(|one| line(one, NAME_BYTES_MAX)).collect(),
+        count: entry.count,
     }
 }

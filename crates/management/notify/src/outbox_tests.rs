@@ -327,6 +327,8 @@ fn memory_is_bounded_and_the_oldest_that_is_not_critical_goes() {
         operation: "VolumeCreate".into(),
         path: "/v1/volumes".into(),
         status: 202,
+        changes: Vec::new(),
+        count: None,
     };
     let kinds = [NoticeKind::Raised, NoticeKind::Audit].into();
     let mut course = Course::new(Policy { kinds, ..policy() });
@@ -358,7 +360,17 @@ fn audit_lines_go_together_and_in_order_whatever_the_hour() {
     for sequence in 0..300 {
         let text = String::new;
         let (principal, address, operation, path) = (text(), text(), text(), text());
-        let entry = AuditEntry { sequence, at_unix_ms: 0, principal, address, operation, path, status: 200 };
+        let entry = AuditEntry {
+            sequence,
+            at_unix_ms: 0,
+            principal,
+            address,
+            operation,
+            path,
+            status: 200,
+            changes: Vec::new(),
+            count: None,
+        };
         course.outbox.push_audit(entry, course.now());
     }
     let sequences: Vec<u64> = course

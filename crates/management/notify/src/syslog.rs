@@ -127,7 +127,11 @@ fn audit_line(entry: &AuditEntry) -> Line {
         ("operation", entry.operation.clone()),
         ("status", entry.status.to_string()),
     ];
-    let message = format!("{} {} {}: {}", entry.principal, entry.operation, entry.path, entry.status);
+    let times = entry.count.map_or(String::new(), |count| format!(", {count} times"));
+    let changes =
+        if entry.changes.is_empty() { String::new() } else { format!(" ({})", entry.changes.join("; ")) };
+    let AuditEntry { principal, operation, path, status, .. } = entry;
+    let message = format!("{principal} {operation} {path}: {status}{times}{changes}");
     Line { severity: Severity::Notice, at_unix_ms: entry.at_unix_ms, id: "AUDIT", data, message }
 }
 

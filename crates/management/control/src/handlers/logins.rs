@@ -34,7 +34,7 @@ pub async fn create(
     Extension(peer): Extension<Peer>,
     Input(request): Input<LoginCreate>,
 ) -> Answered {
-    if let Err(seconds) = shared.attempts().begin(&request.name, peer.0, shared.uptime_ms()) {
+    if let Err(seconds) = shared.attempts().begin(&request.name, peer.address(), shared.uptime_ms()) {
         return Ok(too_many(&shared, &request.name, seconds));
     }
     let users = shared.users.content();
@@ -46,7 +46,7 @@ pub async fn create(
     if !is_right {
         return Ok((Extension(by), wrong()).into_response());
     }
-    shared.attempts().succeeded(&request.name, peer.0, shared.uptime_ms());
+    shared.attempts().succeeded(&request.name, peer.address(), shared.uptime_ms());
     let id = user.id.clone();
     let shared_too = shared.clone();
     let told = blocking(move || {
@@ -199,7 +199,7 @@ pub async fn check_own(
 ) -> Result<Option<Response>, Failure> {
     let users = shared.users.content();
     let user = find(&users, id)?;
-    if let Err(seconds) = shared.attempts().begin(&user.name, peer.0, shared.uptime_ms()) {
+    if let Err(seconds) = shared.attempts().begin(&user.name, peer.address(), shared.uptime_ms()) {
         return Ok(Some(too_many(shared, &user.name, seconds)));
     }
     let kept = Some(user.password.clone());
@@ -209,6 +209,6 @@ pub async fn check_own(
             .remedy("Send the password that you have logged in with.")
             .into());
     }
-    shared.attempts().succeeded(&user.name, peer.0, shared.uptime_ms());
+    shared.attempts().succeeded(&user.name, peer.address(), shared.uptime_ms());
     Ok(None)
 }

@@ -176,6 +176,8 @@ async fn audit_lines_come_in_order_and_alone_where_only_they_are_wanted() {
             operation: "VolumeCreate".into(),
             path: "/v1/volumes\n<0>1 forged".into(),
             status: 202,
+            changes: vec!["size_bytes: 2, was 1".into()],
+            count: None,
         });
     }
     let lines = receiver.lines("tls", 400).await;
