@@ -477,6 +477,14 @@ pub const ROWS: &[Row] = &[
         strikes: true,
     },
     Row {
+        name: "log-gap",
+        fault: "a frame in the middle of the log lost on all devices",
+        holds: "refused, or D A W",
+        applies: always,
+        run: import::log_gap,
+        strikes: true,
+    },
+    Row {
         name: "no-space",
         fault: "no space left in the pool",
         holds: "H S",

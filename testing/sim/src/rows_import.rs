@@ -169,30 +169,76 @@ fn imported(setup: &Setup, images: Vec<Image>) -> Result<Vec<Image>, Failure> {
     Ok(world.power_loss(|_, _| Fate::Whole))
 }
 
-/// Overwrites the frames of each shard's log from one of the last on, on all disks. How many.
-fn wipe_frames(images: &mut [Image], random: &mut Random) -> u64 {
-    const LAST: u64 = 24;
-    let mut frames: BTreeMap<u16, Vec<(u64, usize, u64)>> = BTreeMap::new();
+/// The head of a frame of a log, as it is on a disk.
+struct Head {
+    sequence: u64,
+    durable: u64,
+    disk: usize,
+    page: u64,
+}
+
+/// All there are, by shard.
+fn heads(images: &[Image]) -> BTreeMap<u16, Vec<Head>> {
+    let mut heads: BTreeMap<u16, Vec<Head>> = BTreeMap::new();
     for (disk, image) in images.iter().enumerate() {
         for page in 0..image.size() / PAGE {
             let Some(bytes) = image.page(page).filter(|bytes| bytes.starts_with(b"FBLOGFRM")) else {
                 continue;
             };
             let shard = u16::from_le_bytes([bytes[40], bytes[41]]);
-            let sequence = u64::from_le_bytes(bytes[48..56].try_into().expect("8 bytes"));
-            frames.entry(shard).or_default().push((sequence, disk, page));
+            let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+            heads.entry(shard).or_default().push(Head {
+                sequence: number(48),
+                durable: number(72),
+                disk,
+                page,
+            });
         }
     }
-    let mut wiped = 0;
-    for frames in frames.values() {
-        let newest = frames.iter().map(|(sequence, ..)| *sequence).max().expect("not empty");
+    heads
+}
+
+/// Frames before the last of each shard's log that are looked at.
+const LAST: u64 = 24;
+
+/// Overwrites those frames of each shard's log, on all disks, for which the function says so of their sequence. How many.
+fn wipe(images: &mut [Image], heads: &[Head], wiped: impl Fn(u64) -> bool) -> u64 {
+    let chosen: Vec<&Head> = heads.iter().filter(|head| wiped(head.sequence)).collect();
+    chosen.iter().for_each(|head| images[head.disk].write(head.page * PAGE, &[0x5a; PAGE as usize]));
+    chosen.len() as u64
+}
+
+/// Overwrites the frames of each shard's log from one of the last on, on all disks. How many.
+fn wipe_frames(images: &mut [Image], random: &mut Random) -> u64 {
+    let mut count = 0;
+    for heads in heads(images).values() {
+        let newest = heads.iter().map(|head| head.sequence).max().expect("not empty");
         let from = newest.saturating_sub(random.below(LAST));
-        for (_, disk, page) in frames.iter().filter(|(sequence, ..)| *sequence >= from) {
-            images[*disk].write(page * PAGE, &[0x5a; PAGE as usize]);
-            wiped += 1;
-        }
+        count += wipe(images, heads, |sequence| sequence >= from);
     }
-    wiped
+    count
+}
+
+/// One of the last frames of each shard's log that others say was durable is lost on every disk. An import that needs it is refused; one that is not has
+/// everything.
+pub fn log_gap(setup: &Setup) -> Result<Shown, Failure> {
+    let run = crash::record(setup)?;
+    let mut random = Random::new(setup.seed ^ 0x9a9);
+    let mut shown = Shown::default();
+    for _ in 0..MOMENTS {
+        let moment = random.below(run.recording.events.len() as u64 + 1) as usize;
+        let (tick, mut images) = stopped_at(&run, moment);
+        for heads in heads(&images).values() {
+            let durable = heads.iter().map(|head| head.durable).max().expect("not empty");
+            let gone = durable.saturating_sub(random.below(LAST));
+            shown.faults += wipe(&mut images, heads, |sequence| sequence == gone);
+        }
+        let demand = Demand { at: tick, import_errors: true, ..Demand::STRICT };
+        let verified = verify(setup, images, &run.history, demand, random.next_u64());
+        verified.map_err(|failure| failure.because(&format!("after event {moment} (tick {tick})")))?;
+        shown.cases += 1;
+    }
+    Ok(shown)
 }
 
 /// Frames of the log are lost on every disk, from some frame on: an import that would need them is refused; forced, it goes on without them,

@@ -77,6 +77,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::ResilverMissesChunk => &["returned"],
         Bug::LossForgotten | Bug::DamageOutlivesItsBlock => &["damaged"],
         Bug::ResilverCopiesLost => &["taken-back"],
+        Bug::GapEndsLog => &["log-gap"],
         Bug::ScrubOnlyLooks | Bug::ScrubLeavesUnread => &["scrubbed"],
         Bug::JoiningDisksDecide => &["group-added"],
         Bug::TrimsOpenChunk => &["trimmed"],
