@@ -573,7 +573,7 @@ pub enum Volume {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Take a volume from a host or host group; it must not be in use there
+    /// Take a volume from a host or host group, at once: what runs on it there gets errors, so end that first
     Unmap {
         /// POOL/NAME or UUID
         name: String,
