@@ -179,6 +179,23 @@ impl Control {
         Err(error.remedy("To change it, export it and import it without --read-only"))
     }
 
+    /// Refuses what needs a pool that writes.
+    pub fn writing(&self) -> Result<(), Error> {
+        match self.shared.is_suspended() {
+            true => Err(self.suspended()),
+            false => Ok(()),
+        }
+    }
+
+    /// Something cannot be done since the pool has stopped writing.
+    fn suspended(&self) -> Error {
+        let remedy = format!(
+            "'forebay alert list' says why. Repair its disks, then: forebay pool export {0}, and forebay pool import {0} DISK…",
+            self.name()
+        );
+        self.error(ErrorKind::Suspended, "the pool has stopped writing after a failure").remedy(remedy)
+    }
+
     pub fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
         Error::new(kind, self.name(), message)
     }
@@ -327,7 +344,7 @@ impl Control {
         let has_ended = || self.ended.get() >= goal;
         self.turnstile.until(|| has_ended() || self.shared.is_suspended() || self.closed.get()).await;
         if self.shared.is_suspended() {
-            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+            return Err(self.suspended());
         }
         if !has_ended() {
             return Err(self.error(ErrorKind::Stopped, "the pool is being closed"));
@@ -354,7 +371,7 @@ impl Control {
     async fn run_checkpoint(&self, is_last: bool) -> Result<(), Error> {
         if self.shared.is_suspended() {
             // What a failed checkpoint froze is still frozen: there is no second one before the next import.
-            return Err(self.error(ErrorKind::Suspended, "writing has stopped after a disk failure"));
+            return Err(self.suspended());
         }
         let shards = self.shard_count();
         let generation = self.generation.get() + 1;
@@ -498,6 +515,7 @@ impl Control {
             DiskStatus {
                 id: disk.id,
                 number: index as u16,
+                joined_as: label.line(index as u16),
                 path: handles[index].path.clone(),
                 size: disk.size,
                 sector_physical: disk.sector_physical,

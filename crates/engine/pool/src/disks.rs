@@ -109,6 +109,14 @@ impl Engine {
         .await
     }
 
+    /// What [`Engine::disk_online`] would refuse, without changing anything.
+    pub async fn disk_online_check(&self, pool: &str, disk: &str, path: Option<&str>) -> Result<(), Error> {
+        let (disk, path) = (disk.to_string(), path.map(str::to_string));
+        let check =
+            |control: Rc<Control>| async move { control.disk_online_check(&disk, path.as_deref()).await };
+        self.on_writable_pool(pool, check).await
+    }
+
     /// Forgets the errors that were counted of a disk.
     pub async fn disk_clear(&self, pool: &str, disk: &str) -> Result<PoolStatus, Error> {
         let disk = disk.to_string();

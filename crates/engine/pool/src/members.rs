@@ -513,13 +513,31 @@ impl Control {
 
     /// Brings a disk back that was out of service, at `path` or where it was.
     pub async fn disk_online(self: &Rc<Self>, disk: &str, path: Option<&str>) -> Result<(), Error> {
+        let (index, path) = self.returning(disk, path)?;
+        self.come_back(index, &path).await
+    }
+
+    /// What [`Control::disk_online`] would refuse, without changing anything.
+    pub async fn disk_online_check(self: &Rc<Self>, disk: &str, path: Option<&str>) -> Result<(), Error> {
+        let (index, path) = self.returning(disk, path)?;
+        self.check_returning(index, &path).await.map(drop)
+    }
+
+    /// A disk that is out of service, and where it is to be found.
+    fn returning(&self, disk: &str, path: Option<&str>) -> Result<(usize, String), Error> {
         let index = self.find_disk(disk)?;
-        let entry = self.label.borrow().disks[index];
-        if entry.status.in_service() {
+        if self.label.borrow().disks[index].status.in_service() {
             return Err(self.error(ErrorKind::Conflict, format!("disk {index} is in service")));
         }
         let path = path.map_or_else(|| self.disks.borrow()[index].path.clone(), str::to_string);
-        self.come_back(index, &path).await
+        if path.is_empty() {
+            let remedy =
+                format!("Say where it is now: forebay disk online {} --path PATH", self.disk_name(index));
+            return Err(self
+                .error(ErrorKind::Conflict, format!("disk {index} was not found when the pool was imported"))
+                .remedy(remedy));
+        }
+        Ok((index, path))
     }
 
     /// Refuses a disk with requests from before: a write that it carries out later would undo what it is given now.
@@ -532,8 +550,8 @@ impl Control {
         Err(self.refused(index, message, remedy))
     }
 
-    /// A disk that is out of service is back at `path`: it joins under a new number with what it has.
-    pub async fn come_back(self: &Rc<Self>, index: usize, path: &str) -> Result<(), Error> {
+    /// Opens a disk that is back at `path`, if it is the one of this number and can serve again.
+    async fn check_returning(&self, index: usize, path: &str) -> Result<Disk, Error> {
         let old = self.label.borrow().disks[index];
         if old.slots == 0 {
             let message = "it was a spare or a cache disk, and nothing was on it";
@@ -577,13 +595,20 @@ impl Control {
                           Otherwise put it in as new with 'forebay disk replace --force'";
             return Err(self.refused(index, message, remedy));
         }
+        Ok(found.disk)
+    }
+
+    /// A disk that is out of service is back at `path`: it joins under a new number with what it has.
+    pub async fn come_back(self: &Rc<Self>, index: usize, path: &str) -> Result<(), Error> {
+        let disk = self.check_returning(index, path).await?;
+        let old = self.label.borrow().disks[index];
         let is_empty = old.status == DiskStatus::Empty;
         let heir_of = if is_empty { old.heir_of } else { Some(index as u16) };
         let id = Id::from_random(self.rt.random(), self.rt.random());
         let new = DiskEntry { id, status: DiskStatus::Online, heir_of, stale_since: 0, ..old };
         let gone = if is_empty { DiskStatus::Removed } else { DiskStatus::Failed };
         self.disks.borrow_mut()[index].disk = None;
-        self.join(new, path, found.disk, |label| label.disks[index].status = gone).await?;
+        self.join(new, path, disk, |label| label.disks[index].status = gone).await?;
         self.wake_healer();
         Ok(())
     }
