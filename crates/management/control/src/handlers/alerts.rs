@@ -1,7 +1,9 @@
 //! What is wrong now: gathers what alerts come from, and looks now and then by itself, so that it is known since when something is wrong.
 
 use super::pools;
-use crate::alerts::{Exposed, PoolDiskHealth, Quota, TOLD_MS, Told, View, Violation, found, order};
+use crate::alerts::{
+    DiskEvent, Exposed, PoolDiskHealth, Quota, TOLD_MS, Told, View, Violation, found, order,
+};
 use crate::directory::Trouble;
 use crate::events::now_unix_ms;
 use crate::machine::PoolDisk;
@@ -61,14 +63,16 @@ async fn view(shared: &Shared) -> View {
     let now_unix_ms = now_unix_ms();
     let events = shared.events.list(None, EVENTS).into_iter();
     let told = events.filter_map(|event| {
-        let hangs = match event.code.as_str() {
-            "disk.slow" => false,
-            "disk.hung" => true,
+        let what = match event.code.as_str() {
+            "disk.slow" => DiskEvent::Slow,
+            "disk.hung" => DiskEvent::Hung,
+            "disk.failed" | "disk.evicted" => DiskEvent::Failed,
             _ => return None,
         };
-        let is_recent = event.at_unix_ms + TOLD_MS > now_unix_ms;
+        // One that has failed stays out until somebody does something.
+        let is_so_still = what == DiskEvent::Failed || event.at_unix_ms + TOLD_MS > now_unix_ms;
         let (disk, message, at_unix_ms) = (event.object, event.message, event.at_unix_ms);
-        is_recent.then_some(Told { disk, hangs, message, at_unix_ms })
+        is_so_still.then_some(Told { disk, what, message, at_unix_ms })
     });
     let disks = pools.iter().flat_map(|pool| {
         let disks = pool.status.groups.iter().flat_map(|group| &group.disks);
