@@ -121,7 +121,7 @@ pub use volume::IO_BYTES_MAX;
 use control::Control;
 use forebay_base::Id;
 use forebay_device::write_label;
-use forebay_runtime::{Cores, Rt};
+use forebay_runtime::{Cores, Disk, Rt};
 use futures_util::future::join_all;
 use registry::{call, registry};
 use reserve::Attempt;
@@ -266,8 +266,9 @@ impl Engine {
     }
 
     /// What [`Engine::pool_create`] would refuse, without making anything: looks at the disks and writes nothing.
-    pub async fn pool_create_check(&self, spec: PoolSpec) -> Result<(), Error> {
-        self.on_core_0(move |rt| async move { create::examine(&rt, &spec).await.map(drop) }).await
+    pub async fn pool_create_check(&self, spec: PoolSpec) -> Result<Vec<u64>, Error> {
+        let sizes = |disks: Vec<Disk>| disks.iter().map(|disk| disk.geometry().size).collect();
+        self.on_core_0(move |rt| async move { create::examine(&rt, &spec).await.map(sizes) }).await
     }
 
     /// Imports the pool called `name` (or with that UUID) from the disks at `paths`.

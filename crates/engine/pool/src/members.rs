@@ -98,14 +98,14 @@ impl Control {
     }
 
     /// What [`Control::disk_add`] would refuse of disks at these paths. Changes nothing.
-    pub async fn disk_add_check(&self, adds: &[(String, DiskAdd)]) -> Result<(), Error> {
+    pub async fn disk_add_check(&self, adds: &[(String, DiskAdd)]) -> Result<Vec<u64>, Error> {
         let mut disks: Vec<Disk> = Vec::new();
         for (path, add) in adds {
             let (disk, _) = self.plan_add(path, add).await?;
             check_new(path, &disk, &disks)?;
             disks.push(disk);
         }
-        Ok(())
+        Ok(disks.iter().map(|disk| disk.geometry().size).collect())
     }
 
     async fn plan_add(&self, path: &str, add: &DiskAdd) -> Result<(Disk, DiskEntry), Error> {
@@ -328,11 +328,14 @@ impl Control {
     }
 
     /// What [`Control::disk_replace`] would refuse. Changes nothing.
-    pub async fn disk_replace_check(&self, old: &str, with: &DiskReplace) -> Result<(), Error> {
+    pub async fn disk_replace_check(&self, old: &str, with: &DiskReplace) -> Result<Option<u64>, Error> {
         let index = self.find_replaced(old)?;
         match &with.new {
-            Some(path) => self.plan_replacement(index, path, with).await.map(drop),
-            None => Ok(()),
+            Some(path) => {
+                let (disk, _) = self.plan_replacement(index, path, with).await?;
+                Ok(Some(disk.geometry().size))
+            }
+            None => Ok(None),
         }
     }
 

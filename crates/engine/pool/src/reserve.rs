@@ -549,12 +549,18 @@ impl Control {
             let Refusal::Failed(error) = refusal else { unreachable!("there are two") };
             return self.io_error(name, error);
         };
-        // What is free is more: some of it is kept for deletions, and a volume's nodes and its longest write need some besides.
-        let message = format!(
-            "{what}: with its metadata {} MiB would have to be held for it, and {} MiB are lacking (some of what is free is kept for deletions)",
-            needed.div_ceil(MIB),
-            lacking.div_ceil(MIB)
-        );
+        // What a shard lacks it would get from the pool, as far as that has chunks beside those that it keeps.
+        let free = self.units_free() * UNIT;
+        let (needed, lacking) = (needed.div_ceil(MIB), lacking.saturating_sub(free).div_ceil(MIB));
+        let kept = "what the pool keeps for metadata and deletions does not count";
+        let message = match lacking {
+            0 => format!(
+                "{what}: {needed} MiB would have to be held for it, and with its metadata they are not free ({kept})"
+            ),
+            _ => format!(
+                "{what}: {needed} MiB would have to be held for it, and {lacking} MiB of them are not free ({kept})"
+            ),
+        };
         let remedy = format!(
             "Add disks, delete snapshots, purge deleted volumes ('forebay volume purge'), or {instead}"
         );

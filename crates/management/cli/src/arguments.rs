@@ -3,7 +3,7 @@
 use crate::disks::Disk;
 use crate::hosts::{Host, SessionCommand};
 use crate::levels::Level;
-use crate::projects::{Project, property};
+use crate::projects::{Project, volume_property};
 use crate::reports::ReportCommand;
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
@@ -250,6 +250,7 @@ pub enum FormatArgument {
     /// Space is taken as it is written
     Thin,
     /// Space for its whole size is held; what is written counts as used
+    #[value(alias = "thick")]
     ZeroedThick,
     /// Space for its whole size is held and counts as used
     EagerZeroedThick,
@@ -532,7 +533,7 @@ pub enum Volume {
         #[command(flatten)]
         best_effort: BestEffort,
         /// What it has from its project again, or by default: sync, compression, snapshot-schedule, hosts, level
-        #[arg(long, value_name = "PROPERTY", value_parser = property, value_delimiter = ',', group = "property")]
+        #[arg(long, value_name = "PROPERTY", value_parser = volume_property, value_delimiter = ',', group = "property")]
         inherit: Vec<Property>,
         #[command(flatten)]
         dry_run: DryRun,

@@ -158,7 +158,8 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                self.task(call, wait, |task| format!("Pool {} is created.", task.object))?;
+                let task = self.task(call, wait, |task| format!("Pool {} is created.", task.object))?;
+                warn_of_spares(&task);
                 Ok(Exit::Ok)
             }
             Pool::List => self.list(&self.client.all(Operation::PoolList, &[])?, show::pools),
@@ -254,7 +255,8 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                self.task(call, wait, |task| format!("Pool {} has the disks.", task.object))?;
+                let task = self.task(call, wait, |task| format!("Pool {} has the disks.", task.object))?;
+                warn_of_spares(&task);
                 Ok(Exit::Ok)
             }
             Pool::Remove { name, group, yes, dry_run, wait } => {
@@ -512,6 +514,14 @@ impl Session {
 
 pub fn of_pool(pool: Option<String>) -> Vec<(&'static str, String)> {
     pool.into_iter().map(|pool| ("pool", pool)).collect()
+}
+
+/// Says of a pool that a task has made or changed which of its spare disks are too small.
+fn warn_of_spares(task: &api::Task) {
+    let pool = task.result.clone().and_then(|result| serde_json::from_value::<api::Pool>(result).ok());
+    for warning in pool.iter().flat_map(show::small_spares) {
+        eprintln!("forebay: {}", printable(&warning));
+    }
 }
 
 /// The first word of an import was taken for the pool's name, and may be a file's.

@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What an event told is still so.
 pub const TOLD_MS: u64 = 15 * 60 * 1000;
+/// Refused logins of one initiator, within [`TOLD_MS`], that are told of.
+const LOGINS_REFUSED: usize = 3;
 /// A certificate of somebody else's has to be replaced by hand.
 const CERTIFICATE_DAYS: u64 = 21;
 const DAY_MS: u64 = 24 * 3600 * 1000;
@@ -55,6 +57,21 @@ pub struct Told {
     pub at_unix_ms: u64,
 }
 
+/// An event about an iSCSI login that was refused.
+pub struct LoginRefused {
+    /// The initiator's name, or its address where it told none.
+    pub initiator: String,
+    pub message: String,
+    /// There were so many that those that follow are answered slowly.
+    pub is_slowed: bool,
+}
+
+/// An event about a deletion that cannot go on, since the last import of its pool.
+pub struct DeletionStuck {
+    pub pool: String,
+    pub message: String,
+}
+
 /// How a disk of a pool is, as it says itself.
 pub struct PoolDiskHealth {
     /// `POOL/NUMBER`.
@@ -84,6 +101,8 @@ pub struct View {
     pub quotas: Vec<Quota>,
     pub violations: Vec<Violation>,
     pub told: Vec<Told>,
+    pub logins_refused: Vec<LoginRefused>,
+    pub deletions_stuck: Vec<DeletionStuck>,
     pub health: Vec<PoolDiskHealth>,
     pub exposed: Exposed,
     /// The end of the certificate that was given.
@@ -128,6 +147,8 @@ pub fn found(view: &View) -> Vec<Alert> {
     found.volumes(&view.volumes);
     view.violations.iter().for_each(|violation| found.violation(violation));
     view.quotas.iter().for_each(|quota| found.quota(quota));
+    found.deletions(&view.deletions_stuck);
+    found.logins(&view.logins_refused);
     found.exposed(&view.exposed);
     found.certificate(view.certificate_ends_unix_ms);
     found.directory(view.directory.as_ref());
@@ -421,6 +442,53 @@ impl Found {
                 command: format!("forebay project show {project}"),
             },
         );
+    }
+
+    fn deletions(&mut self, stuck: &[DeletionStuck]) {
+        for DeletionStuck { pool, message } in stuck {
+            self.add(
+                "pool.deletion_stuck",
+                Warning,
+                "pools",
+                pool,
+                Words {
+                    cause: sentence(message),
+                    impact: "The space of what is left of it stays in use.",
+                    action: "Bring its disks back if some are out, then export the pool and import it again: the deletion is tried anew.",
+                    command: format!("forebay pool status {pool}"),
+                },
+            );
+        }
+    }
+
+    /// One that mistyped a secret once is no news.
+    fn logins(&mut self, refused: &[LoginRefused]) {
+        let mut initiators: BTreeMap<&str, Vec<&LoginRefused>> = BTreeMap::new();
+        for one in refused {
+            initiators.entry(&one.initiator).or_default().push(one);
+        }
+        for (initiator, refused) in initiators {
+            let is_slowed = refused.iter().any(|one| one.is_slowed);
+            let why = refused.iter().rfind(|one| !one.is_slowed);
+            if refused.len() < LOGINS_REFUSED && !is_slowed {
+                continue;
+            }
+            let why =
+                why.map_or(String::new(), |one| format!(" The last: {}", one.message.trim_end_matches('.')));
+            let why = if why.is_empty() { why } else { format!("{why}.") };
+            self.add(
+                "host.logins_refused",
+                Warning,
+                "hosts",
+                initiator,
+                Words {
+                    cause: format!("iSCSI logins of {initiator} are refused again and again.{why}"),
+                    impact: "If it is a host of yours, it does not see its volumes; otherwise somebody tries names or secrets.",
+                    action: "Compare the initiator's name, and the CHAP user and secret that it has, with those of its host here.",
+                    command: "forebay host list".into(),
+                },
+            );
+        }
     }
 
     fn exposed(&mut self, exposed: &Exposed) {

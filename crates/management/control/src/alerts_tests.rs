@@ -239,6 +239,40 @@ fn a_failed_disk_is_told_with_its_reason_and_what_can_be_done() {
     assert!(!suspended.action.contains("disk online"), "the pool refuses it: {}", suspended.action);
 }
 
+#[test]
+fn a_spare_that_is_too_small_is_told_before_it_is_needed() {
+    let mut small = pool("mirror", &["online", "online", "spare"]);
+    small.status.state = PoolState::Online;
+    small.status.groups[0].disks.iter_mut().take(2).for_each(|disk| disk.status.size_bytes = 2);
+    let told = |pool: &Pool| ids(&View { pools: vec![pool.clone()], ..View::default() });
+    assert_eq!(told(&small), one("disk.spare_small:tank/2", Info));
+    small.status.groups[0].disks[2].status.size_bytes = 2;
+    assert_eq!(told(&small), []);
+}
+
+#[test]
+fn refused_logins_are_told_when_they_go_on() {
+    let told = |refused: usize, slowed: usize| {
+        let one = |is_slowed| LoginRefused {
+            initiator: "iqn.a".into(),
+            message: "its CHAP secret is wrong".into(),
+            is_slowed,
+        };
+        let logins = (0..refused).map(|_| one(false)).chain((0..slowed).map(|_| one(true)));
+        ids(&View { logins_refused: logins.collect(), ..View::default() })
+    };
+    assert_eq!(told(2, 0), []);
+    assert_eq!(told(3, 0), one("host.logins_refused:iqn.a", Warning));
+    assert_eq!(told(0, 1), one("host.logins_refused:iqn.a", Warning));
+}
+
+#[test]
+fn a_deletion_that_cannot_go_on_is_told() {
+    let stuck = DeletionStuck { pool: "tank".into(), message: "the deletion of 'a' cannot go on".into() };
+    let view = View { deletions_stuck: vec![stuck], ..View::default() };
+    assert_eq!(ids(&view), one("pool.deletion_stuck:tank", Warning));
+}
+
 /// Goal: two alerts of one pool advise the same.
 #[test]
 fn a_blocked_rebuild_is_not_waited_for() {

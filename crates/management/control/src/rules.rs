@@ -2,6 +2,7 @@
 //!
 //! Pure functions. The engine checks its own limits again; it does not trust this floor.
 
+pub mod disks;
 pub mod projects;
 pub mod snapshots;
 pub mod text;
@@ -13,8 +14,8 @@ use forebay_api::{
     show_size,
 };
 use forebay_base::{Id, KIB, MIB, TIB};
-use forebay_pool::{Compression, DiskState, DiskStatus, GroupStatus, Role, ScrubState, SnapshotInfo};
-use std::collections::{BTreeMap, BTreeSet};
+use forebay_pool::{Compression, GroupStatus, Role, SnapshotInfo};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// A shelf of 24 disks has a few dozen; a request with more than this is a mistake.
@@ -194,22 +195,6 @@ pub fn pool_scrub(request: &PoolScrub) -> Result<u32, Problem> {
             wrong("it belongs to the action `schedule`".into(), "Leave it out, or ask for that action.")
         }
         (_, None) => Ok(0),
-    }
-}
-
-/// Refuses to pause or end a scrub where there is none that could be.
-pub fn scrub_is_there(action: ScrubAction, state: Option<ScrubState>) -> Result<(), Problem> {
-    let (is_possible, what) = match action {
-        ScrubAction::Start | ScrubAction::Schedule => return Ok(()),
-        ScrubAction::Pause => (state == Some(ScrubState::Running), "no scrub is running"),
-        ScrubAction::Stop => {
-            (matches!(state, Some(ScrubState::Running | ScrubState::Paused)), "no scrub is running or paused")
-        }
-    };
-    match is_possible {
-        true => Ok(()),
-        false => Err(Problem::new(Code::Conflict, what)
-            .remedy("`forebay pool status` says when the last one ended, and when the next begins.")),
     }
 }
 
@@ -400,38 +385,6 @@ pub fn enclosure(field: &str, name: &str) -> Result<(), Problem> {
 }
 
 /// Disks of a group with something on them that do not serve.
-fn out_of_service(group: &GroupStatus) -> usize {
-    let is_out = |disk: &&DiskStatus| {
-        matches!(disk.state, DiskState::Failed | DiskState::Missing | DiskState::Offline)
-    };
-    // One that came back and failed again is listed under each of its numbers.
-    group.disks.iter().filter(is_out).map(|disk| disk.joined_as).collect::<BTreeSet<_>>().len()
-}
-
-/// How many disks a group can lose when `disk` is taken out of service.
-pub fn disk_offline(group: &GroupStatus, disk: &DiskStatus) -> Result<usize, Problem> {
-    if !matches!(disk.state, DiskState::Online | DiskState::Leaving) {
-        return Err(Problem::new(Code::Conflict, "the disk is not in service"));
-    }
-    let (out, most) = (out_of_service(group), usize::from(group.layout.redundancy()));
-    if most == 0 {
-        let detail = "its group has no redundancy, and what is on the disk could not be read";
-        let remedy = "Move what is on it to another disk while it works: `forebay disk replace DISK NEW`.";
-        return Err(Problem::new(Code::Unsafe, detail).remedy(remedy));
-    }
-    if out >= most {
-        let disks = if out == 1 {
-            "1 disk of its group is".to_string()
-        } else {
-            format!("{out} disks of its group are")
-        };
-        let detail = format!("{disks} out already, and the layout can lose {most}");
-        let remedy = "Bring the others back, or wait until they are rebuilt.";
-        return Err(Problem::new(Code::Unsafe, detail).remedy(remedy));
-    }
-    Ok(most - out - 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -630,64 +583,5 @@ mod tests {
         assert_eq!(field(pool(&with(&["c"], &[]))), "spare_disks");
         assert_eq!(field(pool(&with(&[], &[("/c", "left")]))), "enclosures");
         assert_eq!(field(pool(&with(&[], &[("/a", "")]))), "enclosures");
-    }
-
-    #[test]
-    fn a_scrub_that_is_not_there_is_not_paused_or_ended() {
-        use ScrubState::{Done, Paused, Running, Stopped};
-        for (action, states) in [
-            (ScrubAction::Pause, &[Running][..]),
-            (ScrubAction::Stop, &[Running, Paused]),
-            (ScrubAction::Start, &[Running, Paused, Done, Stopped]),
-        ] {
-            for state in [Running, Paused, Done, Stopped] {
-                let is_refused = scrub_is_there(action, Some(state)).is_err();
-                assert_eq!(is_refused, !states.contains(&state), "{action:?} {state:?}");
-            }
-        }
-        assert!(scrub_is_there(ScrubAction::Stop, None).is_err());
-    }
-
-    #[test]
-    fn disks_that_are_taken_out() {
-        use DiskState::*;
-        let disk = |number: u16, state| DiskStatus {
-            id: Id::from_random(0, number.into()),
-            number,
-            joined_as: number,
-            path: String::new(),
-            size: 0,
-            sector_physical: 512,
-            sector_reported: None,
-            rotational: false,
-            enclosure: String::new(),
-            state,
-            errors: forebay_pool::ErrorCounts::default(),
-        };
-        // A layout that needs three disks and can lose one.
-        let group = |states: &[DiskState]| GroupStatus {
-            number: 0,
-            leaving: false,
-            size: 0,
-            used: 0,
-            role: forebay_pool::Role::Data,
-            layout: forebay_pool::Layout::Parity { data: 2, parity: 1 },
-            disks: states.iter().enumerate().map(|(number, state)| disk(number as u16, *state)).collect(),
-        };
-        // How many can be lost without the first disk.
-        for (states, offline) in [
-            (&[Online, Online, Online][..], Ok(0)),
-            (&[Leaving, Online, Online, Online], Ok(0)),
-            (&[Online, Online, Online, Empty], Ok(0)),
-            (&[Online, Failed, Online, Online], Err(Code::Unsafe)),
-            (&[Online, Missing, Online, Online, Online], Err(Code::Unsafe)),
-            (&[Online, Offline, Online, Online], Err(Code::Unsafe)),
-            (&[Offline, Online, Online, Online], Err(Code::Conflict)),
-            (&[Spare, Online, Online, Online], Err(Code::Conflict)),
-        ] {
-            let group = group(states);
-            let left = disk_offline(&group, &group.disks[0]).map_err(|problem| problem.code);
-            assert_eq!(left, offline, "{states:?}");
-        }
     }
 }

@@ -3,7 +3,8 @@
 use super::{Cell, printable, table, word};
 use crate::size::show_time;
 use forebay_api::{
-    DamagedRange, Pool, PoolState, Scrub, ScrubAction, ScrubSchedule, ScrubState, show_duration, show_size,
+    DamagedRange, Disk, DiskState, Pool, PoolState, Scrub, ScrubAction, ScrubSchedule, ScrubState,
+    show_duration, show_size,
 };
 
 fn found_words(scrub: &Scrub) -> String {
@@ -53,6 +54,27 @@ pub fn scrub_set(pool: &str, action: ScrubAction, every_seconds: Option<u32>) ->
             format!("Pool {pool} is scrubbed every {}.", show_duration(every))
         }
     }
+}
+
+/// Spare disks that are smaller than those whose place they may take: a sentence for each.
+pub fn small_spares(pool: &Pool) -> Vec<String> {
+    let mut said = Vec::new();
+    for group in &pool.status.groups {
+        let serves = |disk: &&Disk| matches!(disk.status.state, DiskState::Online | DiskState::Leaving);
+        let Some(least) = group.disks.iter().filter(serves).map(|disk| disk.status.size_bytes).min() else {
+            continue;
+        };
+        let is_small = |disk: &&Disk| disk.status.state == DiskState::Spare && disk.status.size_bytes < least;
+        said.extend(group.disks.iter().filter(is_small).map(|disk| {
+            let size = show_size(disk.status.size_bytes);
+            format!(
+                "spare disk {} has {size}, less than the {} of the smallest disk of its group: where it takes another's place, the pool has less room",
+                disk.name,
+                show_size(least)
+            )
+        }));
+    }
+    said
 }
 
 /// What is to be said of a pool that was imported from `disks`, beside that it was.

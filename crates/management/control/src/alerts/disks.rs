@@ -6,7 +6,7 @@
 
 use super::{DiskEvent, Found, PoolDiskHealth, Told, Words, lost, sentence, tolerance};
 use forebay_api::AlertSeverity::{Critical, Info, Warning};
-use forebay_api::{Disk, DiskHealthState, DiskState, Group, Pool};
+use forebay_api::{Disk, DiskHealthState, DiskState, Group, Pool, show_size};
 
 /// A disk that reads so many places wrong is told of in an event, too.
 const ERRORS_RECENT: u64 = 10;
@@ -83,6 +83,7 @@ impl Found {
             ),
             DiskState::Online | DiskState::Leaving | DiskState::Spare | DiskState::Cache => {
                 self.errors(pool, group, disk, &short, &name);
+                self.small_spare(group, disk, &short, &name);
                 self.slow(&short, told);
             }
         }
@@ -166,6 +167,26 @@ impl Found {
         };
         let command = format!("forebay pool scrub {}", pool.name);
         self.add("disk.errors", Warning, "disks", short, Words { cause, impact: &impact, action, command });
+    }
+
+    fn small_spare(&mut self, group: &Group, disk: &Disk, short: &str, name: &str) {
+        let serves = |disk: &&Disk| matches!(disk.status.state, DiskState::Online | DiskState::Leaving);
+        let least = group.disks.iter().filter(serves).map(|disk| disk.status.size_bytes).min();
+        let size = disk.status.size_bytes;
+        let Some(least) = least.filter(|least| disk.status.state == DiskState::Spare && size < *least) else {
+            return;
+        };
+        let words = Words {
+            cause: format!(
+                "Spare disk {name} has {}, less than the {} of the smallest disk of its group.",
+                show_size(size),
+                show_size(least)
+            ),
+            impact: "Where it takes another's place, the pool has less room, or what was there is not rebuilt at all.",
+            action: "Add a spare disk as large as the others, and remove this one.",
+            command: format!("forebay disk remove {short}"),
+        };
+        self.add("disk.spare_small", Info, "disks", short, words);
     }
 
     fn slow(&mut self, short: &str, told: &[Told]) {

@@ -2,7 +2,8 @@
 
 use super::pools;
 use crate::alerts::{
-    DiskEvent, Exposed, PoolDiskHealth, Quota, TOLD_MS, Told, View, Violation, found, order,
+    DeletionStuck, DiskEvent, Exposed, LoginRefused, PoolDiskHealth, Quota, TOLD_MS, Told, View, Violation,
+    found, order,
 };
 use crate::directory::Trouble;
 use crate::events::now_unix_ms;
@@ -10,9 +11,9 @@ use crate::machine::PoolDisk;
 use crate::request::{Answered, Ask, ok};
 use crate::{Shared, convert};
 use axum::extract::State;
-use forebay_api::Alert;
+use forebay_api::{Alert, Event};
 use forebay_pool::{Cause, LedgerSecond, State as Kept};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Of the ledger. A promise is broken when it was in half of them.
@@ -61,8 +62,10 @@ async fn view(shared: &Shared) -> View {
         Some(Quota { project: format!("{}/{}", project.pool, project.name), used: project.used, quota })
     });
     let now_unix_ms = now_unix_ms();
-    let events = shared.events.list(None, EVENTS).into_iter();
-    let told = events.filter_map(|event| {
+    let events = shared.events.list(None, EVENTS);
+    let logins_refused = logins_refused(&events, now_unix_ms);
+    let deletions_stuck = deletions_stuck(&events);
+    let told = events.into_iter().filter_map(|event| {
         let what = match event.code.as_str() {
             "disk.slow" => DiskEvent::Slow,
             "disk.hung" => DiskEvent::Hung,
@@ -90,6 +93,8 @@ async fn view(shared: &Shared) -> View {
         quotas: quotas.collect(),
         violations,
         told: told.collect(),
+        logins_refused,
+        deletions_stuck,
         health: health.map(|(disk, health)| PoolDiskHealth { disk, health }).collect(),
         exposed: Exposed {
             portals: shared.iscsi.get().map(|iscsi| iscsi.portals_beyond_loopback()).unwrap_or_default(),
@@ -99,6 +104,36 @@ async fn view(shared: &Shared) -> View {
         directory: trouble(shared).await,
         pools,
     }
+}
+
+fn logins_refused(events: &[Event], now_unix_ms: u64) -> Vec<LoginRefused> {
+    let recent = events.iter().filter(|event| event.at_unix_ms + TOLD_MS > now_unix_ms);
+    let refused = recent.filter_map(|event| {
+        let is_slowed = match event.code.as_str() {
+            "iscsi.login.refused" => false,
+            "iscsi.login.slowed" => true,
+            _ => return None,
+        };
+        // `INITIATOR at ADDRESS`.
+        let initiator = event.object.split(" at ").next().unwrap_or_default().to_string();
+        Some(LoginRefused { initiator, message: event.message.clone(), is_slowed })
+    });
+    refused.collect()
+}
+
+/// Each pool's last, unless the pool was imported since: then it is tried again.
+fn deletions_stuck(events: &[Event]) -> Vec<DeletionStuck> {
+    let mut stuck: BTreeMap<&str, &Event> = BTreeMap::new();
+    for event in events {
+        match event.code.as_str() {
+            "deletion.stuck" => _ = stuck.insert(&event.object, event),
+            "pool.imported" | "pool.exported" | "pool.destroyed" => _ = stuck.remove(event.object.as_str()),
+            _ => {}
+        }
+    }
+    let told =
+        |(pool, event): (&str, &Event)| DeletionStuck { pool: pool.into(), message: event.message.clone() };
+    stuck.into_iter().map(told).collect()
 }
 
 /// Why the data directory cannot be written. Tries it where it could not be.

@@ -18,7 +18,7 @@ use forebay_api::{
 };
 use forebay_base::Id;
 use forebay_pool::{
-    DiskAdd, DiskReplace, DiskState, DiskStatus, GroupAdd, GroupStatus, PoolState, PoolStatus, Purpose,
+    DiskAdd, DiskReplace, DiskState, DiskStatus, GroupAdd, GroupStatus, PoolState, PoolStatus, Purpose, Role,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ pub async fn add(
     });
     let adds: Vec<(String, DiskAdd)> = adds.collect();
     if ask.dry_run {
-        shared.engine.disk_add_check(&pool.id.to_string(), adds).await?;
+        let sizes = shared.engine.disk_add_check(&pool.id.to_string(), adds).await?;
         let joining =
             format!("{} joins the pool; what was on it is lost.", disks_in_words(request.disks.len()));
         let then = match purpose {
@@ -169,7 +169,18 @@ pub async fn add(
             Purpose::Cache => "It holds copies of what is read from the data disks at random.",
             Purpose::Data => "Data spreads over it in the background.",
         };
-        return plan("pool.add", &pool.name, vec![joining, then.into()]);
+        let mut changes = vec![joining, then.into()];
+        if purpose == Purpose::Spare {
+            let least = pool
+                .groups
+                .iter()
+                .filter(|group| group.role == Role::Data)
+                .filter_map(rules::disks::smallest_disk);
+            let least = least.max();
+            let spares = request.disks.iter().zip(sizes);
+            changes.extend(spares.filter_map(|(path, size)| rules::disks::small_disk(path, size, least)));
+        }
+        return plan("pool.add", &pool.name, changes);
     }
     let (object, id, by) = (pool.name.clone(), pool.id, shared.clone());
     let work = move |running| async move {
@@ -242,7 +253,7 @@ pub async fn replace(
     let with = DiskReplace { new: request.new, sector: request.sector_bytes, force: request.force };
     if ask.dry_run {
         let (pool, disk) = (found.pool.id.to_string(), found.disk.id.to_string());
-        shared.engine.disk_replace_check(&pool, &disk, with).await?;
+        let size = shared.engine.disk_replace_check(&pool, &disk, with).await?;
         let how = if found.is_in_service() { "moves to" } else { "is rebuilt on" };
         let mut changes = vec![
             format!("What is on {} {how} {new}, or on other disks of its group.", found.words()),
@@ -251,6 +262,8 @@ pub async fn replace(
         if is_new {
             changes.insert(0, format!("{new} joins the pool; what was on it is lost."));
         }
+        let least = Some(found.disk.size);
+        changes.extend(size.and_then(|size| rules::disks::small_disk(&new, size, least)));
         return plan("disk.replace", &found.name(), changes);
     }
     let (object, id, old) = (found.name(), found.pool.id, found.disk.id);
@@ -324,7 +337,7 @@ pub async fn group_remove(State(shared): State<Arc<Shared>>, Path(name): Path<St
 pub async fn offline(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
     let found = find(&shared, &name).await?;
     shared.engine.pool_changeable(&found.pool.name).await?;
-    let left = rules::disk_offline(&found.group, &found.disk).map_err(|p| p.object(found.name()))?;
+    let left = rules::disks::disk_offline(&found.group, &found.disk).map_err(|p| p.object(found.name()))?;
     if ask.dry_run {
         let changes = vec![
             format!("{} is taken out of service; what is written then it misses.", found.words()),
@@ -422,7 +435,7 @@ pub async fn scrub(
     let pool = imported(&shared, &name).await?;
     shared.engine.pool_changeable(&pool.name).await?;
     let every_seconds = rules::pool_scrub(&request)?;
-    rules::scrub_is_there(request.action, pool.scrub.as_ref().map(|scrub| scrub.state))
+    rules::disks::scrub_is_there(request.action, pool.scrub.as_ref().map(|scrub| scrub.state))
         .map_err(|problem| problem.object(pool.name.as_str()))?;
     let (object, id, by) = (pool.name.clone(), pool.id.to_string(), shared.clone());
     let work = move |mut running: Running| async move {

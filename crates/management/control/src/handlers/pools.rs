@@ -150,7 +150,7 @@ pub async fn create(
             .into());
     }
     if ask.dry_run {
-        shared.engine.pool_create_check(spec_of(&shared, &request)).await?;
+        let sizes = shared.engine.pool_create_check(spec_of(&shared, &request)).await?;
         let mut changes = vec![format!(
             "A {} pool on {} is created; what they hold is lost.",
             request.layout,
@@ -162,6 +162,10 @@ pub async fn create(
         if !request.spare_disks.is_empty() {
             let spare = disks_in_words(request.spare_disks.len());
             changes.push(format!("In reserve for a disk that fails: {spare}."));
+            let data = sizes.iter().take(request.disks.len()).copied().min();
+            let spares = sizes.iter().skip(request.disks.len() + request.log_disks.len());
+            let spares = request.spare_disks.iter().zip(spares.copied());
+            changes.extend(spares.filter_map(|(path, size)| rules::disks::small_disk(path, size, data)));
         }
         if !request.cache_disks.is_empty() {
             let cache = disks_in_words(request.cache_disks.len());
