@@ -79,9 +79,10 @@ pub fn small_spares(pool: &Pool) -> Vec<String> {
 
 /// What is to be said of a pool that was imported from `disks`, beside that it was.
 pub fn import_warnings(pool: &Pool, disks: &[String]) -> Vec<String> {
+    let state = word(&pool.status.state);
     let amiss = pool.conditions.iter().filter(|condition| !condition.status && !condition.message.is_empty());
     let mut warnings: Vec<String> =
-        amiss.map(|condition| format!("{}: {}", pool.name, condition.message)).collect();
+        amiss.map(|condition| format!("pool {} is {state}: {}", pool.name, condition.message)).collect();
     let own = pool.status.groups.iter().flat_map(|group| &group.disks);
     let own: Vec<&String> = own.map(|disk| &disk.name).collect();
     let others = disks.iter().filter(|disk| !own.contains(disk));
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn an_import_says_what_is_amiss_and_which_disks_were_left_alone() {
         let warnings = import_warnings(&pool("damaged", 1, 1), &["/d0".to_string()]);
-        assert_eq!(warnings[0], "tank: 8 places are lost.");
+        assert_eq!(warnings[0], "pool tank is damaged: 8 places are lost.");
         assert!(
             warnings.len() == 2 && warnings[1].starts_with("/d0: it is not of pool tank"),
             "{warnings:?}"

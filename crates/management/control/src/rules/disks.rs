@@ -46,8 +46,19 @@ fn out_of_service(group: &GroupStatus) -> usize {
 
 /// How many disks a group can lose when `disk` is taken out of service.
 pub fn disk_offline(group: &GroupStatus, disk: &DiskStatus) -> Result<usize, Problem> {
-    if !matches!(disk.state, DiskState::Online | DiskState::Leaving) {
-        return Err(Problem::new(Code::Conflict, "the disk is not in service"));
+    let why = match disk.state {
+        DiskState::Online | DiskState::Leaving => None,
+        DiskState::Cache => Some("the disk holds copies only, and does not have to come back"),
+        DiskState::Spare => Some("the disk is a spare, and holds nothing yet"),
+        DiskState::Failed | DiskState::Missing | DiskState::Offline | DiskState::Empty => {
+            return Err(Problem::new(Code::Conflict, "the disk is out of service already")
+                .remedy("`forebay disk online` takes it back."));
+        }
+    };
+    if let Some(why) = why {
+        return Err(
+            Problem::new(Code::Conflict, why).remedy("Take it out of the pool with `forebay disk remove`.")
+        );
     }
     let (out, most) = (out_of_service(group), usize::from(group.layout.redundancy()));
     if most == 0 {
