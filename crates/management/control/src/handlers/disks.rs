@@ -243,7 +243,7 @@ pub async fn replace(
             let spare = disks.find(|disk| disk.state == DiskState::Spare).ok_or_else(|| {
                 Problem::new(Code::Unsafe, "the pool has no spare disk")
                     .object(found.name())
-                    .remedy("Name the new disk.")
+                    .remedy("Name the new disk after it; `forebay disk list --free` lists those that a pool may take.")
             })?;
             format!("spare disk {}/{}", found.pool.name, spare.number)
         }

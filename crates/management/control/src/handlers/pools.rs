@@ -15,7 +15,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use forebay_api::{Code, Operation, Pool, PoolCreate, PoolImport, PoolSet, Problem, Severity, Task};
 use forebay_base::Id;
-use forebay_pool::{Import, PoolFound, PoolSpec, PoolState, PoolStatus};
+use forebay_pool::{DiskState, Import, PoolFound, PoolSpec, PoolState, PoolStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -541,6 +541,15 @@ async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus, import: Im
         unsettled: None,
         failure: None,
     };
+    for disk in status.groups.iter().flat_map(|group| &group.disks) {
+        if disk.state == DiskState::Missing {
+            let last = entry.places.get(&disk.id.to_string());
+            let last = last.map_or(String::new(), |path| format!("; it was last at {path}"));
+            let message = format!("it was not found when the pool was imported{last}");
+            let object = format!("{}/{}", status.name, disk.number);
+            shared.events.record(Severity::Warning, "disk.missing", &object, &message);
+        }
+    }
     remember(shared, entry).await?;
     mappings::pool_came(shared, status).await
 }
