@@ -10,6 +10,7 @@
 
 use forebay_base::Nanos;
 use forebay_base::planted::{Bug, active};
+use forebay_runtime::{DiskError, DiskErrorKind};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,8 @@ pub struct Health {
     shrunk: AtomicBool,
     /// Locked where something went wrong only.
     record: Mutex<Record>,
+    /// What the write or flush ended with for which the disk was taken out.
+    cause: Mutex<Option<DiskError>>,
 }
 
 #[derive(Default, Debug)]
@@ -58,6 +61,23 @@ impl Health {
     /// Takes the disk out. True for the first caller.
     pub fn fail(&self) -> bool {
         !self.failed.swap(true, Ordering::AcqRel)
+    }
+    /// Takes the disk out for a write or a flush that ended with this error. True for the first caller.
+    pub fn failed_by(&self, error: DiskError) -> bool {
+        if error.kind.is_of_device() {
+            self.failed_write();
+        }
+        if error.kind == DiskErrorKind::Shrunk {
+            self.shrink();
+        }
+        if !self.is_failed() {
+            self.cause.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+        self.fail()
+    }
+    /// The error for which the disk was taken out, if it was one.
+    pub fn cause(&self) -> Option<DiskError> {
+        *self.cause.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Whether nothing points to the disk any more, so that its failure is no loss.
     pub fn is_empty(&self) -> bool {
@@ -182,6 +202,19 @@ mod tests {
         assert_eq!((health.errors(Nanos(0)).read, recent(&health, 0)), (8, (1, 0)));
         health.failed_read(Nanos(0), 304 * KIB..312 * KIB);
         assert_eq!(recent(&health, 0), (2, 0), "what lies beside it is another");
+    }
+
+    #[test]
+    fn the_first_error_is_why_a_disk_is_out() {
+        let health = Health::default();
+        assert_eq!(health.cause(), None);
+        assert!(health.failed_by(DiskErrorKind::NoSpace.into()), "the first");
+        assert!(!health.failed_by(DiskErrorKind::Gone.into()));
+        health.clear();
+        assert_eq!(health.cause().map(|error| error.kind), Some(DiskErrorKind::NoSpace));
+        assert_eq!((health.is_failed(), health.is_shrunk()), (true, false));
+        health.failed_by(DiskErrorKind::Shrunk.into());
+        assert!(health.is_shrunk());
     }
 
     #[test]

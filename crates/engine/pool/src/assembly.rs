@@ -75,12 +75,17 @@ pub(crate) async fn assemble(
     if mine.is_empty() {
         let seen: Vec<String> =
             other.iter().map(|disk| format!("{} ({})", disk.label.pool_name, disk.path)).collect();
-        let message = if seen.is_empty() {
-            "none of the disks given has a pool's label".to_string()
-        } else {
-            format!("none of the disks given belongs to it; they belong to: {}", seen.join(", "))
+        let (message, remedy) = match seen.is_empty() {
+            true => (
+                "none of the disks given has a pool's label that can be read".to_string(),
+                "Give the paths of all its disks",
+            ),
+            false => (
+                format!("none of the disks given belongs to it; they belong to: {}", seen.join(", ")),
+                "Give the name of the pool that they are of, or the paths of this one's",
+            ),
         };
-        return Err(Error::new(ErrorKind::NotFound, name, message).remedy("Give the paths of all its disks"));
+        return Err(Error::new(ErrorKind::NotFound, name, message).remedy(remedy));
     }
     if let Some(foreign) = other.first() {
         let message =

@@ -179,18 +179,21 @@ impl Control {
         Err(error.remedy("To change it, export it and import it without --read-only"))
     }
 
-    /// Why nothing can be changed in a pool that is suspended.
-    pub fn has_stopped(&self) -> Error {
+    /// Refuses what needs a pool that writes.
+    pub fn writing(&self) -> Result<(), Error> {
+        match self.shared.is_suspended() {
+            true => Err(self.suspended()),
+            false => Ok(()),
+        }
+    }
+
+    /// Something cannot be done since the pool has stopped writing.
+    pub fn suspended(&self) -> Error {
         let remedy = format!(
-            "'forebay pool status {}' says why. When its disks are back, export it and import it again",
+            "'forebay alert list' says why. Repair its disks, then: forebay pool export {0}, and forebay pool import {0} DISK…",
             self.name()
         );
         self.error(ErrorKind::Suspended, "the pool has stopped writing after a failure").remedy(remedy)
-    }
-
-    /// Refuses what would begin a change that a suspended pool cannot finish.
-    pub fn check_writes(&self) -> Result<(), Error> {
-        if self.shared.is_suspended() { Err(self.has_stopped()) } else { Ok(()) }
     }
 
     pub fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
@@ -341,7 +344,7 @@ impl Control {
         let has_ended = || self.ended.get() >= goal;
         self.turnstile.until(|| has_ended() || self.shared.is_suspended() || self.closed.get()).await;
         if self.shared.is_suspended() {
-            return Err(self.has_stopped());
+            return Err(self.suspended());
         }
         if !has_ended() {
             return Err(self.error(ErrorKind::Stopped, "the pool is being closed"));
@@ -368,7 +371,7 @@ impl Control {
     async fn run_checkpoint(&self, is_last: bool) -> Result<(), Error> {
         if self.shared.is_suspended() {
             // What a failed checkpoint froze is still frozen: there is no second one before the next import.
-            return Err(self.has_stopped());
+            return Err(self.suspended());
         }
         let shards = self.shard_count();
         let generation = self.generation.get() + 1;
@@ -512,6 +515,7 @@ impl Control {
             DiskStatus {
                 id: disk.id,
                 number: index as u16,
+                joined_as: label.line(index as u16),
                 path: handles[index].path.clone(),
                 size: disk.size,
                 sector_physical: disk.sector_physical,

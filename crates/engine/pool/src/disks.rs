@@ -22,8 +22,8 @@ impl Engine {
         .await
     }
 
-    /// What [`Engine::disk_add`] would refuse of disks at these paths, without adding one.
-    pub async fn disk_add_check(&self, pool: &str, adds: Vec<(String, DiskAdd)>) -> Result<(), Error> {
+    /// What [`Engine::disk_add`] would refuse of disks at these paths, without adding one; how many bytes each has.
+    pub async fn disk_add_check(&self, pool: &str, adds: Vec<(String, DiskAdd)>) -> Result<Vec<u64>, Error> {
         self.on_writable_pool(pool, |control| async move { control.disk_add_check(&adds).await }).await
     }
 
@@ -51,8 +51,13 @@ impl Engine {
         .await
     }
 
-    /// What [`Engine::disk_replace`] would refuse, without changing anything.
-    pub async fn disk_replace_check(&self, pool: &str, old: &str, with: DiskReplace) -> Result<(), Error> {
+    /// What [`Engine::disk_replace`] would refuse, without changing anything; how many bytes the new disk has, if it is named.
+    pub async fn disk_replace_check(
+        &self,
+        pool: &str,
+        old: &str,
+        with: DiskReplace,
+    ) -> Result<Option<u64>, Error> {
         let old = old.to_string();
         let check = |control: Rc<Control>| async move { control.disk_replace_check(&old, &with).await };
         self.on_writable_pool(pool, check).await
@@ -107,6 +112,14 @@ impl Engine {
             control.status().await
         })
         .await
+    }
+
+    /// What [`Engine::disk_online`] would refuse, without changing anything.
+    pub async fn disk_online_check(&self, pool: &str, disk: &str, path: Option<&str>) -> Result<(), Error> {
+        let (disk, path) = (disk.to_string(), path.map(str::to_string));
+        let check =
+            |control: Rc<Control>| async move { control.disk_online_check(&disk, path.as_deref()).await };
+        self.on_writable_pool(pool, check).await
     }
 
     /// Forgets the errors that were counted of a disk.

@@ -443,7 +443,7 @@ impl Control {
         self.reclaiming.set(false);
         self.turnstile.changed();
         if self.shared.is_suspended() {
-            return Err(self.has_stopped());
+            return Err(self.suspended());
         }
         Ok(self.chunks_free().saturating_sub(before))
     }

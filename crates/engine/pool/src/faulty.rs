@@ -67,7 +67,7 @@ impl Control {
                 DiskStatus::Cache => {
                     "It holds copies only. If it goes on, take it out with 'forebay disk remove', and add another"
                 }
-                _ => "Scrub the pool with 'forebay pool scrub'; if it goes on, replace the disk",
+                _ => "Scrub the pool with 'forebay pool scrub POOL'; if it goes on, replace the disk",
             };
             if grade == Grade::Unfit {
                 match self.keeps(index).await {
@@ -82,8 +82,9 @@ impl Control {
             if self.faulty.is_worse(index, grade) {
                 let path = self.disks.borrow()[index].path.clone();
                 let message = format!(
-                    "disk {index} ({path}) {}. {remedy}. 'forebay disk clear' sets its counters back",
-                    words(&errors)
+                    "disk {index} ({path}) {}. {remedy}. 'forebay disk clear {}' sets its counters back",
+                    words(&errors),
+                    self.disk_name(index)
                 );
                 self.event(Severity::Warning, "disk.errors", &self.disk_name(index), message);
             }

@@ -407,7 +407,7 @@ impl Control {
             }
         }
         if !is_known {
-            return Err(self.has_stopped());
+            return Err(self.suspended());
         }
         let all = || moved.iter().flat_map(|(_, moved)| moved);
         let bytes: u64 = all().map(|moved| moved.copied).sum();

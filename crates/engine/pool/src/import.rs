@@ -1,6 +1,6 @@
 //! Import: from paths to a running pool. Everything that speaks against it is found before anything is written.
 
-use crate::assembly::{Assembly, assemble, check_tolerance, refuse};
+use crate::assembly::{Assembly, JOINING, assemble, check_tolerance, refuse};
 use crate::control::{Control, ControlDisk, Place};
 use crate::error::{Error, ErrorKind};
 use crate::forced::check_host;
@@ -87,9 +87,9 @@ pub(crate) async fn probe_disk(rt: &Rt, path: &str, disk: Disk) -> Probe {
     }
 }
 
-/// Pools on the disks at `paths`.
+/// Pools on the disks at `paths`. The newest label of a pool says which disks it has in service: old ones list disks that have left since.
 pub(crate) async fn scan(rt: &Rt, paths: &[String]) -> Vec<PoolFound> {
-    let mut pools: Vec<(PoolFound, usize)> = Vec::new();
+    let mut pools: Vec<(PoolFound, Vec<Label>)> = Vec::new();
     let mut newest: BTreeMap<Id, SuperblockSlot> = BTreeMap::new();
     for path in paths {
         let Probe::Labelled(found) = probe(rt, path, OpenMode::Read).await else { continue };
@@ -98,25 +98,34 @@ pub(crate) async fn scan(rt: &Rt, paths: &[String]) -> Vec<PoolFound> {
                 newest.insert(slot.pool, slot);
             }
         }
-        match pools.iter_mut().find(|(pool, _)| pool.id == found.label.pool) {
-            Some((pool, total)) => {
+        let (id, name) = (found.label.pool, found.label.pool_name.clone());
+        match pools.iter_mut().find(|(pool, _)| pool.id == id) {
+            Some((pool, labels)) => {
                 pool.disks_found.push(path.clone());
-                *total = (*total).max(found.label.disks.len());
+                labels.push(found.label);
             }
             None => {
-                let (id, name) = (found.label.pool, found.label.pool_name.clone());
                 let pool =
                     PoolFound { id, name, disks_found: vec![path.clone()], disks_missing: 0, host: None };
-                pools.push((pool, found.label.disks.len()));
+                pools.push((pool, vec![found.label]));
             }
         }
     }
-    for (pool, total) in &mut pools {
-        pool.disks_missing = total.saturating_sub(pool.disks_found.len());
+    for (pool, labels) in &mut pools {
+        pool.disks_missing = missing(labels);
         let slot = newest.get(&pool.id).map(|slot| Super::decode(&slot.payload));
         pool.host = slot.and_then(|slot| slot.ok()?).filter(|slot| !slot.exported).map(|slot| slot.host);
     }
     pools.into_iter().map(|(pool, _)| pool).collect()
+}
+
+/// How many of the disks that a pool has in service are not among those with these labels.
+fn missing(labels: &[Label]) -> usize {
+    let newest = labels.iter().filter(|label| label.generation != JOINING);
+    let Some(newest) = newest.max_by_key(|label| label.generation) else { return 0 };
+    let own = |label: &Label| label.disks.get(usize::from(label.disk)).map(|entry| entry.id);
+    let is_there = |id: Id| labels.iter().any(|label| own(label) == Some(id));
+    newest.disks.iter().filter(|disk| disk.status.in_service() && !is_there(disk.id)).count()
 }
 
 /// Builds the array of a pool's disks on the core one runs on.
@@ -349,7 +358,16 @@ impl Engine {
             control.name() == name || found.iter().any(|disk| disk.label.pool == control.id())
         });
         if let Some(control) = running {
-            return Err(Error::new(ErrorKind::Conflict, control.name(), "the pool is imported already"));
+            let own = found.iter().find(|disk| disk.label.pool == control.id());
+            let message = match own.filter(|_| control.name() != name) {
+                Some(disk) => format!("the pool is imported already, and {} is its disk", disk.path),
+                None => "the pool is imported already".to_string(),
+            };
+            let remedy = format!(
+                "'forebay pool status {0}' shows it; to take back a disk of it that is out: forebay disk online {0}/NUMBER --path PATH",
+                control.name()
+            );
+            return Err(Error::new(ErrorKind::Conflict, control.name(), message).remedy(remedy));
         }
         let assembly = assemble(&rt, &name, found, import).await?;
         check_host(&assembly.label.pool_name, &assembly.pool, &config.host, import)?;

@@ -121,9 +121,10 @@ pub use volume::IO_BYTES_MAX;
 use control::Control;
 use forebay_base::Id;
 use forebay_device::write_label;
-use forebay_runtime::{Cores, Rt};
+use forebay_runtime::{Cores, Disk, Rt};
 use futures_util::future::join_all;
 use registry::{call, registry};
+use reserve::Attempt;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
@@ -265,8 +266,9 @@ impl Engine {
     }
 
     /// What [`Engine::pool_create`] would refuse, without making anything: looks at the disks and writes nothing.
-    pub async fn pool_create_check(&self, spec: PoolSpec) -> Result<(), Error> {
-        self.on_core_0(move |rt| async move { create::examine(&rt, &spec).await.map(drop) }).await
+    pub async fn pool_create_check(&self, spec: PoolSpec) -> Result<Vec<u64>, Error> {
+        let sizes = |disks: Vec<Disk>| disks.iter().map(|disk| disk.geometry().size).collect();
+        self.on_core_0(move |rt| async move { create::examine(&rt, &spec).await.map(sizes) }).await
     }
 
     /// Imports the pool called `name` (or with that UUID) from the disks at `paths`.
@@ -285,8 +287,13 @@ impl Engine {
         .await
     }
 
-    /// Refuses as every change of the pool would be, when it was imported to be read only.
+    /// Refuses as every change of the pool would be, when it was imported to be read only or has stopped writing.
     pub async fn pool_changeable(&self, pool: &str) -> Result<(), Error> {
+        self.on_writable_pool(pool, |control| async move { control.writing() }).await
+    }
+
+    /// What [`Engine::pool_destroy`] would refuse: it needs no pool that still writes.
+    pub async fn pool_destroy_check(&self, pool: &str) -> Result<(), Error> {
         self.on_writable_pool(pool, |_| async { Ok(()) }).await
     }
 
@@ -341,6 +348,13 @@ impl Engine {
         self.on_writable_pool(&pool, |control| async move { control.volume_create(spec).await }).await
     }
 
+    /// What [`Engine::volume_create`] would refuse, without creating anything.
+    pub async fn volume_create_check(&self, spec: VolumeSpec) -> Result<(), Error> {
+        let pool = spec.pool.clone();
+        let check = |control: Rc<Control>| async move { control.volume_create_check(spec).await };
+        self.on_writable_pool(&pool, check).await
+    }
+
     /// All volumes, of one pool or of all.
     pub async fn volumes(&self, pool: Option<&str>) -> Result<Vec<VolumeInfo>, Error> {
         let pool = pool.map(str::to_string);
@@ -367,18 +381,33 @@ impl Engine {
 
     /// Grows a volume while clients use it; shrinking is refused.
     pub async fn volume_resize(&self, name: &str, size: u64) -> Result<VolumeInfo, Error> {
-        self.on_writable_volume(
-            name,
-            move |control, name| async move { control.volume_resize(&name, size).await },
-        )
+        self.on_writable_volume(name, move |control, name| async move {
+            control.volume_resize(&name, size, Attempt::Real).await
+        })
         .await
+    }
+
+    /// What [`Engine::volume_resize`] would refuse, without changing anything.
+    pub async fn volume_resize_check(&self, name: &str, size: u64) -> Result<(), Error> {
+        let check = move |control: Rc<Control>, name: String| async move {
+            control.volume_resize(&name, size, Attempt::Trial).await.map(drop)
+        };
+        self.on_writable_volume(name, check).await
+    }
+
+    /// What [`Engine::volume_convert`] would refuse, without changing anything.
+    pub async fn volume_convert_check(&self, name: &str, format: VolumeFormat) -> Result<(), Error> {
+        let check = move |control: Rc<Control>, name: String| async move {
+            control.volume_convert(&name, format, Attempt::Trial).await.map(drop)
+        };
+        self.on_writable_volume(name, check).await
     }
 
     /// Gives a volume another format, while clients use it; durable when done. `NoSpace` when the pool cannot hold what it would
     /// reserve.
     pub async fn volume_convert(&self, name: &str, format: VolumeFormat) -> Result<VolumeInfo, Error> {
         self.on_writable_volume(name, move |control, name| async move {
-            control.volume_convert(&name, format).await
+            control.volume_convert(&name, format, Attempt::Real).await
         })
         .await
     }

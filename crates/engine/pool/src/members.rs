@@ -98,14 +98,14 @@ impl Control {
     }
 
     /// What [`Control::disk_add`] would refuse of disks at these paths. Changes nothing.
-    pub async fn disk_add_check(&self, adds: &[(String, DiskAdd)]) -> Result<(), Error> {
+    pub async fn disk_add_check(&self, adds: &[(String, DiskAdd)]) -> Result<Vec<u64>, Error> {
         let mut disks: Vec<Disk> = Vec::new();
         for (path, add) in adds {
             let (disk, _) = self.plan_add(path, add).await?;
             check_new(path, &disk, &disks)?;
             disks.push(disk);
         }
-        Ok(())
+        Ok(disks.iter().map(|disk| disk.geometry().size).collect())
     }
 
     async fn plan_add(&self, path: &str, add: &DiskAdd) -> Result<(Disk, DiskEntry), Error> {
@@ -156,7 +156,7 @@ impl Control {
     /// Opens a disk that is not one of the pool's in service.
     pub async fn open_new(&self, path: &str, force: bool) -> Result<Disk, Error> {
         // Before anything is written to the disk: it may be somebody's.
-        self.check_writes()?;
+        self.writing()?;
         open_disk(&self.rt, path, force, Some(self)).await
     }
 
@@ -330,11 +330,14 @@ impl Control {
     }
 
     /// What [`Control::disk_replace`] would refuse. Changes nothing.
-    pub async fn disk_replace_check(&self, old: &str, with: &DiskReplace) -> Result<(), Error> {
+    pub async fn disk_replace_check(&self, old: &str, with: &DiskReplace) -> Result<Option<u64>, Error> {
         let index = self.find_replaced(old)?;
         match &with.new {
-            Some(path) => self.plan_replacement(index, path, with).await.map(drop),
-            None => Ok(()),
+            Some(path) => {
+                let (disk, _) = self.plan_replacement(index, path, with).await?;
+                Ok(Some(disk.geometry().size))
+            }
+            None => Ok(None),
         }
     }
 
@@ -498,7 +501,7 @@ impl Control {
         self.tell_offline(index).await;
         self.record_failure(index as u16).await;
         if self.shared.is_suspended() {
-            return Err(self.has_stopped());
+            return Err(self.suspended());
         }
         let message = format!("disk {index} was taken out of service; what is written now it will miss");
         self.event(Severity::Warning, "disk.offline", &self.disk_name(index), message);
@@ -515,13 +518,31 @@ impl Control {
 
     /// Brings a disk back that was out of service, at `path` or where it was.
     pub async fn disk_online(self: &Rc<Self>, disk: &str, path: Option<&str>) -> Result<(), Error> {
+        let (index, path) = self.returning(disk, path)?;
+        self.come_back(index, &path).await
+    }
+
+    /// What [`Control::disk_online`] would refuse, without changing anything.
+    pub async fn disk_online_check(self: &Rc<Self>, disk: &str, path: Option<&str>) -> Result<(), Error> {
+        let (index, path) = self.returning(disk, path)?;
+        self.check_returning(index, &path).await.map(drop)
+    }
+
+    /// A disk that is out of service, and where it is to be found.
+    fn returning(&self, disk: &str, path: Option<&str>) -> Result<(usize, String), Error> {
         let index = self.find_disk(disk)?;
-        let entry = self.label.borrow().disks[index];
-        if entry.status.in_service() {
+        if self.label.borrow().disks[index].status.in_service() {
             return Err(self.error(ErrorKind::Conflict, format!("disk {index} is in service")));
         }
         let path = path.map_or_else(|| self.disks.borrow()[index].path.clone(), str::to_string);
-        self.come_back(index, &path).await
+        if path.is_empty() {
+            let remedy =
+                format!("Say where it is now: forebay disk online {} --path PATH", self.disk_name(index));
+            return Err(self
+                .error(ErrorKind::Conflict, format!("disk {index} was not found when the pool was imported"))
+                .remedy(remedy));
+        }
+        Ok((index, path))
     }
 
     /// Refuses a disk with requests from before: a write that it carries out later would undo what it is given now.
@@ -534,9 +555,8 @@ impl Control {
         Err(self.refused(index, message, remedy))
     }
 
-    /// A disk that is out of service is back at `path`: it joins under a new number with what it has.
-    pub async fn come_back(self: &Rc<Self>, index: usize, path: &str) -> Result<(), Error> {
-        self.check_writes()?;
+    /// Opens a disk that is back at `path`, if it is the one of this number and can serve again.
+    async fn check_returning(&self, index: usize, path: &str) -> Result<Disk, Error> {
         let old = self.label.borrow().disks[index];
         if old.slots == 0 {
             let message = "it was a spare or a cache disk, and nothing was on it";
@@ -580,13 +600,21 @@ impl Control {
                           Otherwise put it in as new with 'forebay disk replace --force'";
             return Err(self.refused(index, message, remedy));
         }
+        Ok(found.disk)
+    }
+
+    /// A disk that is out of service is back at `path`: it joins under a new number with what it has.
+    pub async fn come_back(self: &Rc<Self>, index: usize, path: &str) -> Result<(), Error> {
+        self.writing()?;
+        let disk = self.check_returning(index, path).await?;
+        let old = self.label.borrow().disks[index];
         let is_empty = old.status == DiskStatus::Empty;
         let heir_of = if is_empty { old.heir_of } else { Some(index as u16) };
         let id = Id::from_random(self.rt.random(), self.rt.random());
         let new = DiskEntry { id, status: DiskStatus::Online, heir_of, stale_since: 0, ..old };
         let gone = if is_empty { DiskStatus::Removed } else { DiskStatus::Failed };
         self.disks.borrow_mut()[index].disk = None;
-        self.join(new, path, found.disk, |label| label.disks[index].status = gone).await?;
+        self.join(new, path, disk, |label| label.disks[index].status = gone).await?;
         self.wake_healer();
         Ok(())
     }

@@ -9,7 +9,7 @@ use forebay_device::{
     DiskEntry, DiskStatus, Health, Label, SuperblockSlot, most_lacking, read_labels, write_label,
     write_superblock,
 };
-use forebay_runtime::{Disk, DiskError, DiskErrorKind};
+use forebay_runtime::{Disk, DiskError};
 use futures_util::future::{join_all, select};
 use std::pin::pin;
 use std::sync::Arc;
@@ -183,7 +183,7 @@ impl Control {
         }
         self.end_relabel();
         if self.shared.is_suspended() {
-            return Err(self.has_stopped());
+            return Err(self.suspended());
         }
         Ok(())
     }
@@ -255,7 +255,9 @@ impl Control {
             };
             if is_new && disk.status != DiskStatus::Offline {
                 let path = self.disks.borrow()[index].path.clone();
-                let message = format!("disk {index} ({path}) failed and is out of service; {lost}");
+                let why = self.shared.healths[index].cause().map(|error| format!(": {error}"));
+                let why = why.unwrap_or_default();
+                let message = format!("disk {index} ({path}) failed and is out of service{why}; {lost}");
                 self.event(Severity::Error, "disk.failed", &self.disk_name(index), message);
             }
         }
@@ -267,14 +269,7 @@ impl Control {
     /// Takes a disk out that did not take its label or superblock. True when that is new.
     fn write_ended(&self, index: usize, result: Result<(), DiskError>) -> bool {
         let Err(error) = result else { return false };
-        let health = &self.shared.healths[index];
-        if error.kind.is_of_device() {
-            health.failed_write();
-        }
-        if error.kind == DiskErrorKind::Shrunk {
-            health.shrink();
-        }
-        health.fail()
+        self.shared.healths[index].failed_by(error)
     }
 
     /// Writes the label of every disk again of which a copy is bad.

@@ -115,6 +115,15 @@ impl Move {
                 "Delete them first; or copy the volume with its snapshots by 'forebay snapshot send' and 'forebay snapshot receive'",
             ));
         }
+        let damaged = one.source.volume_brief(&one.name).await?.damaged;
+        if damaged > 0 {
+            let message = format!(
+                "{} KiB of it are lost, and cannot be copied to pool {}",
+                damaged.div_ceil(1024),
+                one.target.name()
+            );
+            return Err(one.source.damaged_error(&one.name, message));
+        }
         let status = one.target.status().await?;
         let (stored, free) = (record.mapped.units as u64 * UNIT, status.free.saturating_sub(status.reserved));
         if stored > free {
@@ -124,7 +133,7 @@ impl Move {
                 stored >> 20,
                 free >> 20
             );
-            return Err(one.error(ErrorKind::NoSpace, message).remedy("Add disks there, or delete volumes"));
+            return Err(one.error(ErrorKind::NoSpace, message).remedy("Add disks there, or purge volumes"));
         }
         let held = if record.format == VolumeFormat::Thin { stored } else { record.size };
         one.target.check_quota(&one.name, held).await?;
@@ -199,9 +208,21 @@ impl Move {
             let dataset = shard.create_dataset(record, None).await.map_err(Refusal::Failed)?;
             Ok(dataset.number())
         };
-        let why = format!("it cannot be {} in pool {}", format.name(), self.target.name());
-        let refused = |refusal| self.target.not_reserved(&self.name, &why, refusal);
+        let refused = |refusal| self.not_held(format, refusal);
         self.target.on_shard(self.to, create).await?.map_err(refused)
+    }
+
+    /// What would be held at the target is held and let go of again.
+    async fn check_held(&self, was: &DatasetRecord) -> Result<(), Error> {
+        let (format, shift, size) = (was.format, was.block_shift, was.size);
+        let secure =
+            move |shard: Rc<Shard>| async move { shard.secure_new(format, shift, size).await.map(drop) };
+        self.target.on_shard(self.to, secure).await?.map_err(|refusal| self.not_held(format, refusal))
+    }
+
+    fn not_held(&self, format: VolumeFormat, refusal: Refusal) -> Error {
+        let why = format!("it cannot be {} in pool {}", format.name(), self.target.name());
+        self.target.not_reserved(&self.name, &why, &self.source.make_thin(&self.name), refusal)
     }
 
     /// Runs a part of the move on the core of both places.
@@ -289,7 +310,7 @@ impl Move {
         let failed = |control: &Control, error: IoError| {
             let pool = control.name();
             let error = control.io_error(&self.name, error);
-            let message = format!("the move ended, since pool {pool} failed: {}", error.message);
+            let message = format!("the move ended, since pool {pool} could not go on: {}", error.message);
             Error { object: self.object(), message, ..error }
         };
         match halt {
@@ -407,7 +428,10 @@ impl Engine {
         self.on_writable_volume(volume, |source, name| async move {
             let target = find_pool(&source.rt, &pool)?;
             target.writable()?;
-            Move::claim(source, &name, target, Arc::default()).await.map(drop)
+            source.writing()?;
+            target.writing()?;
+            let (one, record) = Move::claim(source, &name, target, Arc::default()).await?;
+            one.check_held(&record).await
         })
         .await
     }

@@ -102,6 +102,13 @@ impl Drop for Pledge {
     }
 }
 
+/// Whether something is done, or only what it would be refused for is found out: the checks are the same, and what they hold is let go of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Attempt {
+    Trial,
+    Real,
+}
+
 /// Why something cannot be reserved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Refusal {
@@ -536,23 +543,37 @@ impl Shard {
 }
 
 impl Control {
-    /// Says why something is not reserved.
-    pub fn not_reserved(&self, name: &str, what: &str, refusal: Refusal) -> Error {
+    /// Says why something is not reserved, and what can be done `instead` of freeing space.
+    pub fn not_reserved(&self, name: &str, what: &str, instead: &str, refusal: Refusal) -> Error {
         let Refusal::Lacks { needed, lacking } = refusal else {
             let Refusal::Failed(error) = refusal else { unreachable!("there are two") };
             return self.io_error(name, error);
         };
-        let message = format!(
-            "{what}: {} MiB would have to be held for it, and {} MiB of them are not free",
-            needed.div_ceil(MIB),
-            lacking.div_ceil(MIB)
+        // What a shard lacks it would get from the pool, as far as that has chunks beside those that it keeps.
+        let free = self.units_free() * UNIT;
+        let (needed, lacking) = (needed.div_ceil(MIB), lacking.saturating_sub(free).div_ceil(MIB));
+        let kept = "what the pool keeps for metadata and deletions does not count";
+        let message = match lacking {
+            0 => format!(
+                "{what}: {needed} MiB would have to be held for it, and with its metadata they are not free ({kept})"
+            ),
+            _ => format!(
+                "{what}: {needed} MiB would have to be held for it, and {lacking} MiB of them are not free ({kept})"
+            ),
+        };
+        let remedy = format!(
+            "Add disks, delete snapshots, purge deleted volumes ('forebay volume purge'), or {instead}"
         );
-        let remedy = "Add disks, delete volumes or snapshots, or make it thin ('--format thin')";
         Error::new(ErrorKind::NoSpace, self.object(name), message).remedy(remedy)
     }
 
     /// Gives a volume another format while clients use it; durable when done.
-    pub async fn volume_convert(&self, name: &str, format: VolumeFormat) -> Result<VolumeInfo, Error> {
+    pub async fn volume_convert(
+        &self,
+        name: &str,
+        format: VolumeFormat,
+        attempt: Attempt,
+    ) -> Result<VolumeInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
         let more = move |dataset: &Dataset| match format {
             VolumeFormat::Thin => 0,
@@ -573,15 +594,17 @@ impl Control {
                     Err(refusal) => return Ok(Err(refusal)),
                 }
             }
-            LocalVolume::of(shard.clone(), dataset.clone()).put(|record| record.format = format).await?;
+            if attempt == Attempt::Real {
+                LocalVolume::of(shard.clone(), dataset.clone()).put(|record| record.format = format).await?;
+            }
             Ok(Ok(shard.info(&dataset).await))
         });
         let why = format!("it cannot be made {}", format.name());
-        converted.await?.map_err(|refusal| self.not_reserved(name, &why, refusal))
+        converted.await?.map_err(|refusal| self.not_reserved(name, &why, "leave it thin", refusal))
     }
 
     /// Grows a volume; a reserved one by space that is held for it.
-    pub async fn volume_grow(&self, name: &str, size: u64) -> Result<VolumeInfo, Error> {
+    pub async fn volume_grow(&self, name: &str, size: u64, attempt: Attempt) -> Result<VolumeInfo, Error> {
         let more = move |dataset: &Dataset| match dataset.reserved.get() {
             0 => 0,
             _ => dataset.unheld(size >> dataset.record.borrow().block_shift),
@@ -599,11 +622,19 @@ impl Control {
                     }
                 }
             };
-            let volume = LocalVolume::of(shard.clone(), dataset.clone());
-            volume.put(|record| record.size = record.size.max(size)).await?;
+            if attempt == Attempt::Real {
+                let volume = LocalVolume::of(shard.clone(), dataset.clone());
+                volume.put(|record| record.size = record.size.max(size)).await?;
+            }
             Ok(Ok(shard.info(&dataset).await))
         });
-        grown.await?.map_err(|refusal| self.not_reserved(name, "it cannot grow", refusal))
+        let instead = self.make_thin(name);
+        grown.await?.map_err(|refusal| self.not_reserved(name, "it cannot grow", &instead, refusal))
+    }
+
+    /// What can be done with a reserved volume for which there is too little space.
+    pub fn make_thin(&self, name: &str) -> String {
+        format!("make the volume thin ('forebay volume convert {} --format thin')", self.object(name))
     }
 
     /// Gets chunks for what is held for reserved volumes and not there; whether all of it is, as [`Shard::is_made_up`] has it.

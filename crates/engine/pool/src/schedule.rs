@@ -8,6 +8,7 @@ use crate::control::Control;
 use crate::error::Error;
 use crate::lineage::Snapshot;
 use crate::registry::registry;
+use crate::reserve::Attempt;
 use crate::shard::Shard;
 use crate::spec::{ScrubSchedule, ScrubState, Severity, SnapshotSchedule};
 use crate::steps::Steps;
@@ -60,7 +61,7 @@ impl Control {
         // Those of a volume that moves are taken where it arrives.
         due.retain(|volume| self.refuse_while_moving(volume).is_ok());
         if !due.is_empty() {
-            self.snapshot_create(&due, &format!("auto-{}", utc(now)), true).await?;
+            self.snapshot_create(&due, &format!("auto-{}", utc(now)), true, Attempt::Real).await?;
         }
         for old in surplus {
             // One that has got a clone stays.

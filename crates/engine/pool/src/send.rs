@@ -383,9 +383,15 @@ impl SnapshotStream {
             }
         });
         let failed = |error: IoError| {
+            let pool = self.object.split('/').next().unwrap_or_default();
             let remedy = match error {
-                IoError::Gone => "Import the pool again, and have the stream go on where the receiver is",
-                _ => "See the pool's events",
+                IoError::Gone => {
+                    "Import the pool again, and have the stream go on where the receiver is".into()
+                }
+                IoError::Corrupt => {
+                    format!("'forebay pool status {pool} --errors' lists which bytes of what are lost")
+                }
+                _ => format!("'forebay pool status {pool}' says how the pool is"),
             };
             Error::new(ErrorKind::Io, &*self.object, format!("the stream cannot go on: {error}"))
                 .remedy(remedy)

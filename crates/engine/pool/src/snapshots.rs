@@ -7,6 +7,7 @@ use crate::lineage::{Purpose, Rest, SealOrder, Snapshot};
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;
+use crate::reserve::Attempt;
 use crate::shard::Shard;
 use crate::spec::{SnapshotChange, SnapshotInfo, VolumeInfo};
 use crate::steps::Steps;
@@ -308,6 +309,7 @@ impl Control {
         self: &Rc<Self>,
         name: &str,
         orders: Vec<(usize, SealOrder)>,
+        attempt: Attempt,
     ) -> Result<(), Error> {
         let mut secured = Ok(());
         for shard in 0..self.shard_count() {
@@ -319,10 +321,12 @@ impl Control {
             }
         }
         let sealed = match secured {
+            Ok(()) if attempt == Attempt::Trial => Ok(()),
             Ok(()) => self.seal(name, orders).await,
             Err((_, refusal)) => {
                 let what = "no snapshot is taken, since what is reserved must be there although the snapshot keeps what the volume has";
-                Err(self.not_reserved(name, what, refusal))
+                let volume = name.split('@').next().unwrap_or_default();
+                Err(self.not_reserved(name, what, &self.make_thin(volume), refusal))
             }
         };
         for shard in 0..self.shard_count() {
@@ -369,6 +373,7 @@ impl Control {
         volumes: &[String],
         name: &str,
         scheduled: bool,
+        attempt: Attempt,
     ) -> Result<Vec<SnapshotInfo>, Error> {
         let first = format!("{}@{name}", volumes.first().map_or("", |name| name));
         let object = self.object(&first);
@@ -400,9 +405,11 @@ impl Control {
                 self.check_catalog(&object, shard, more).await?;
             }
         }
-        let ids: Vec<String> = orders.iter().map(|(_, order)| order.snapshot.to_string()).collect();
-        let sealed = self.secure_and_seal(&first, orders).await;
-        sealed?;
+        let mut ids: Vec<String> = orders.iter().map(|(_, order)| order.snapshot.to_string()).collect();
+        self.secure_and_seal(&first, orders, attempt).await?;
+        if attempt == Attempt::Trial {
+            ids.clear();
+        }
         let mut all = Vec::with_capacity(ids.len());
         for id in ids {
             all.push(self.snapshot_info(&id).await?);
@@ -548,6 +555,20 @@ impl Engine {
         volumes: Vec<String>,
         name: &str,
     ) -> Result<Vec<SnapshotInfo>, Error> {
+        self.snapshots_of(volumes, name, Attempt::Real).await
+    }
+
+    /// What [`Engine::snapshot_create`] would refuse, without taking any.
+    pub async fn snapshot_create_check(&self, volumes: Vec<String>, name: &str) -> Result<(), Error> {
+        self.snapshots_of(volumes, name, Attempt::Trial).await.map(drop)
+    }
+
+    async fn snapshots_of(
+        &self,
+        volumes: Vec<String>,
+        name: &str,
+        attempt: Attempt,
+    ) -> Result<Vec<SnapshotInfo>, Error> {
         let mut pool = None;
         let mut names = Vec::with_capacity(volumes.len());
         for volume in volumes {
@@ -564,10 +585,9 @@ impl Engine {
             return Err(Error::new(ErrorKind::Invalid("volumes"), name, "no volume is named"));
         };
         let name = name.to_string();
-        self.on_writable_pool(
-            &pool,
-            |control| async move { control.snapshot_create(&names, &name, false).await },
-        )
+        self.on_writable_pool(&pool, move |control| async move {
+            control.snapshot_create(&names, &name, false, attempt).await
+        })
         .await
     }
 

@@ -449,8 +449,9 @@ pub enum DiskState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskStatus {
     pub id: Id,
-    /// Its index in the label, as events name it.
+    /// Its index in the label, as events name it; and the first that it had: one that came back may be listed under both for a while.
     pub number: u16,
+    pub joined_as: u16,
     /// Where it was last found; empty when missing.
     pub path: String,
     pub size: u64,

@@ -281,6 +281,17 @@ impl Control {
                 .error(ErrorKind::NotFound, message)
                 .remedy("See its groups with 'forebay pool status'"));
         };
+        let snapshots = self.snapshot_count().await?;
+        if snapshots > 0 {
+            let are =
+                if snapshots == 1 { "1 snapshot".to_string() } else { format!("{snapshots} snapshots") };
+            let message = format!("the pool has {are}, and what a snapshot has cannot move");
+            return Err(self.group_refused(
+                group,
+                &message,
+                "Delete them ('forebay snapshot list'), then try again",
+            ));
+        }
         let shares = self.shares(group).await?;
         let mut without = self.slots.borrow().without(group);
         let others: Vec<u16> = without.data_groups().collect();
@@ -332,13 +343,9 @@ impl Control {
 
     /// Has a group leave the pool.
     pub async fn group_remove(&self, group: u16) -> Result<(), Error> {
-        let bytes = self.group_remove_check(group).await?;
+        // No snapshot is taken between the look and the mark.
         let _turn = self.lineage.lock(0, 0).await;
-        let snapshots = self.snapshot_count().await?;
-        if snapshots > 0 {
-            let message = format!("the pool has {snapshots} snapshots, and what a snapshot has cannot move");
-            return Err(self.group_refused(group, &message, "Delete them, then try again"));
-        }
+        let bytes = self.group_remove_check(group).await?;
         self.relabel(|label| label.groups[usize::from(group)].leaving = true).await?;
         let message = format!("group {group} is to leave: {} MiB move to other groups", bytes.div_ceil(MIB));
         self.event(Severity::Info, "group.leaving", self.name(), message);

@@ -4,9 +4,10 @@ use crate::commit::{Change, Entry};
 use crate::control::{Control, Place};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
+use crate::locks::RangeGuard;
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
-use crate::reserve::{Claim, Refusal};
+use crate::reserve::{Attempt, Claim, Refusal};
 use crate::shard::Shard;
 use crate::spec::{Setting, Severity, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec};
 use crate::steps::Steps;
@@ -154,11 +155,21 @@ impl Control {
             }
             IoError::ReadOnly => (ErrorKind::Conflict, "Export the pool and import it without --read-only"),
             IoError::Gone => (ErrorKind::NotFound, ""),
-            IoError::OutOfRange | IoError::Corrupt | IoError::Io | IoError::Cancelled => {
-                (ErrorKind::Io, "See the pool's events")
+            IoError::Corrupt => return self.damaged_error(name, error.to_string()),
+            IoError::OutOfRange | IoError::Io | IoError::Cancelled => {
+                (ErrorKind::Io, "See 'forebay event list'")
             }
         };
         Error::new(kind, self.object(name), error.to_string()).remedy(remedy)
+    }
+
+    /// Something cannot be done since stored data is lost.
+    pub fn damaged_error(&self, name: &str, message: String) -> Error {
+        let remedy = format!(
+            "'forebay pool status {} --errors' lists which bytes of what are lost. Restore them from a backup, then try again",
+            self.name()
+        );
+        Error::new(ErrorKind::Io, self.object(name), message).remedy(remedy)
     }
 
     /// A live volume by name or id.
@@ -179,15 +190,11 @@ impl Control {
         self.find(name).ok_or_else(missing)
     }
 
-    pub async fn volume_create(&self, spec: VolumeSpec) -> Result<VolumeInfo, Error> {
+    /// Refuses a volume that cannot be made, as far as that can be said without holding space for it; the shard where it would be.
+    async fn check_create(&self, spec: &VolumeSpec) -> Result<usize, Error> {
         let object = self.object(&spec.name);
         check_block_size(&object, spec.block_size)?;
         check_size(&object, spec.size, spec.block_size)?;
-        // Two that each find all there is would both be refused, or both take what is left of a quota.
-        let _turn = match spec.format {
-            VolumeFormat::Thin => None,
-            _ => Some(self.lineage.lock(0, 0).await),
-        };
         self.check_quota(&spec.name, if spec.format == VolumeFormat::Thin { 0 } else { spec.size }).await?;
         let shard = self.shard_for_volume(&object)?;
         self.check_catalog(&object, shard, 1).await?;
@@ -196,6 +203,37 @@ impl Control {
             return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
                 .remedy("Choose another name"));
         }
+        Ok(shard)
+    }
+
+    /// What [`Control::volume_create`] would refuse; what it would hold is held and let go of again.
+    pub async fn volume_create_check(&self, spec: VolumeSpec) -> Result<(), Error> {
+        let _turn = self.creation_turn(spec.format).await;
+        let shard = self.check_create(&spec).await?;
+        let (format, shift, size) = (spec.format, spec.block_size.trailing_zeros() as u8, spec.size);
+        let secure =
+            move |shard: Rc<Shard>| async move { shard.secure_new(format, shift, size).await.map(drop) };
+        let secured = self.on_shard(shard, secure).await?;
+        secured.map_err(|refusal| self.not_made(&spec.name, format, refusal))
+    }
+
+    fn not_made(&self, name: &str, format: VolumeFormat, refusal: Refusal) -> Error {
+        let thin = "make it thin ('--format thin')";
+        self.not_reserved(name, &format!("it cannot be made {}", format.name()), thin, refusal)
+    }
+
+    /// Two that each find all there is would both be refused, or both take what is left of a quota.
+    async fn creation_turn(&self, format: VolumeFormat) -> Option<RangeGuard<'_>> {
+        match format {
+            VolumeFormat::Thin => None,
+            _ => Some(self.lineage.lock(0, 0).await),
+        }
+    }
+
+    pub async fn volume_create(&self, spec: VolumeSpec) -> Result<VolumeInfo, Error> {
+        let object = self.object(&spec.name);
+        let _turn = self.creation_turn(spec.format).await;
+        let shard = self.check_create(&spec).await?;
         let id = Id::from_random(self.rt.random(), self.rt.random());
         // The name is taken from here on, so that two requests cannot both have it.
         self.names.borrow_mut().insert(spec.name.clone(), Place { shard, id });
@@ -221,9 +259,8 @@ impl Control {
             Ok(shard.info(&dataset).await)
         };
         let created = self.on_shard(shard, create).await;
-        let why = format!("it cannot be made {}", format.name());
         let created =
-            created.and_then(|result| result.map_err(|refusal| self.not_reserved(&spec.name, &why, refusal)));
+            created.and_then(|result| result.map_err(|refusal| self.not_made(&spec.name, format, refusal)));
         if created.is_err() {
             self.names.borrow_mut().remove(&spec.name);
         } else if let Some(message) = self.small_blocks(spec.block_size) {
@@ -303,7 +340,7 @@ impl Control {
         .await
     }
 
-    pub async fn volume_resize(&self, name: &str, size: u64) -> Result<VolumeInfo, Error> {
+    pub async fn volume_resize(&self, name: &str, size: u64, attempt: Attempt) -> Result<VolumeInfo, Error> {
         // A size from before the volume goes back to another would undo that.
         let _turn = self.lineage.lock(0, 0).await;
         let now = self.volume_brief(name).await?;
@@ -313,7 +350,7 @@ impl Control {
             let remedy = "Create a smaller volume and copy what is needed";
             return Err(Error::new(ErrorKind::Unsafe, self.object(name), message).remedy(remedy));
         }
-        self.volume_grow(name, size).await
+        self.volume_grow(name, size, attempt).await
     }
 
     pub async fn volume_set(&self, name: &str, change: VolumeChange) -> Result<VolumeInfo, Error> {

@@ -500,13 +500,7 @@ impl Array {
 
     fn fail(&self, disk: u16, error: DiskError) {
         if let Some(known) = self.known(disk) {
-            if error.kind.is_of_device() {
-                known.health.failed_write();
-            }
-            if error.kind == DiskErrorKind::Shrunk {
-                known.health.shrink();
-            }
-            known.health.fail();
+            known.health.failed_by(error);
         }
     }
 

@@ -231,7 +231,7 @@ fn hosts_groups_and_mappings() {
     );
     place.run(&esx1).expect(4).says("Choose another name");
     let taken = place.run(&["host", "create", "esx2", "--iqn", "eui.02004567a425678d"]).expect(4);
-    taken.says("belongs to host esx1");
+    taken.says("eui.02004567a425678d: hosts esx1 and esx2 would both have it");
     place.run(&["host", "create", "esx2", "--iqn", "esx2"]).expect(2).says("initiatorname.iscsi");
     place.run(&["host", "create", "esx2", "--iqn", "iqn.1998-01.com.vmware:esx2"]).expect(0);
     let chap = ["host", "create", "esx3", "--iqn", "iqn.1998-01.com.vmware:esx3", "--chap", "esx3"];

@@ -99,6 +99,14 @@ fn lost_data_is_told_until_it_is_restored() {
         assert_eq!(alerts["items"][0]["id"], "pool.data_lost:tank", "{when}: {alerts}");
         let volume = place.json(&["volume", "show", "tank/vm"]);
         assert_eq!(volume["status"]["damaged_bytes"], 2 * BLOCK, "{when}: {volume}");
+        for (words, told) in [
+            (&["volume", "show", "tank/vm"][..], "16 KiB of it are lost"),
+            (&["volume", "list"], "16 KiB lost"),
+            (&["snapshot", "rollback", "tank/vm@kept", "--force", "--dry-run"], "24 KiB are lost"),
+        ] {
+            let shown = place.run(words).expect(0).out;
+            assert!(shown.contains(told), "{when}: {words:?}: {shown}");
+        }
     };
     expect("after the scrub");
     drop(nbd);
@@ -106,11 +114,15 @@ fn lost_data_is_told_until_it_is_restored() {
     daemon = Daemon::start(&place);
     expect("after the daemon was killed");
     place.run(&["pool", "export", "tank"]).expect(0);
-    place.run(&["pool", "import", "tank", &disks[0], &disks[1]]).expect(8);
+    place.run(&["pool", "import", "tank", &disks[0], &disks[1]]).expect(8).says("pool status tank --errors");
     expect("after an export and an import");
     place.run(&["pool", "accept-damage", "tank"]).expect(0);
     assert_eq!(state(&place), "online");
     assert_eq!(listed(&place, 0), all, "it is lost all the same");
+    let scrub = place.run(&["pool", "scrub", "tank"]).expect(0).out;
+    assert!(scrub.contains("accepted before"), "{scrub}");
+    let events = place.json(&["event", "list"]).to_string();
+    assert!(events.contains("pool.damage_accepted"), "{events}");
     let mut nbd = Nbd::open(&daemon.nbd, "tank/vm");
     for block in [3, 4] {
         nbd.write(block * BLOCK as u64, &content(1, block));

@@ -146,7 +146,9 @@ fn a_refused_reservation_starves_no_volume() {
         finished.says("not free");
         overwrite(&daemon, &words.join(" "));
     }
-    place.run(&["volume", "create", "tank/big", "--size", "100G", "--format", "zeroedthick", "--dry-run"]);
+    for words in refused {
+        place.run(&[words, &["--dry-run"]].concat()).expect(1).says("not free");
+    }
     overwrite(&daemon, "a dry run");
     daemon.stop();
     daemon = Daemon::start(&place);

@@ -483,6 +483,12 @@ pub struct DiskSpec {
 pub struct DiskStatus {
     /// Unique in its pool while it is there; a disk that returns gets another.
     pub number: u16,
+    /// The number under which it joined, if it has come back since: for a while it may be listed under both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined_as: Option<u16>,
+    /// Where it was when it was last there; of one that is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_path: Option<String>,
     pub state: DiskState,
     pub size_bytes: u64,
     /// What it reads, modifies and writes when it is asked to write less: as it was given, or as it said when it joined.

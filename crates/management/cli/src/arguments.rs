@@ -4,7 +4,7 @@ use crate::channels::ChannelCommand;
 use crate::disks::Disk;
 use crate::hosts::{Host, SessionCommand};
 use crate::levels::Level;
-use crate::projects::{Project, property};
+use crate::projects::{Project, volume_property};
 use crate::reports::ReportCommand;
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
@@ -258,6 +258,7 @@ pub enum FormatArgument {
     /// Space is taken as it is written
     Thin,
     /// Space for its whole size is held; what is written counts as used
+    #[value(alias = "thick")]
     ZeroedThick,
     /// Space for its whole size is held and counts as used
     EagerZeroedThick,
@@ -540,7 +541,7 @@ pub enum Volume {
         #[command(flatten)]
         best_effort: BestEffort,
         /// What it has from its project again, or by default: sync, compression, snapshot-schedule, hosts, level
-        #[arg(long, value_name = "PROPERTY", value_parser = property, value_delimiter = ',', group = "property")]
+        #[arg(long, value_name = "PROPERTY", value_parser = volume_property, value_delimiter = ',', group = "property")]
         inherit: Vec<Property>,
         #[command(flatten)]
         dry_run: DryRun,
@@ -581,7 +582,7 @@ pub enum Volume {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Take a volume from a host or host group; it must not be in use there
+    /// Take a volume from a host or host group, at once: what runs on it there gets errors, so end that first
     Unmap {
         /// POOL/NAME or UUID
         name: String,

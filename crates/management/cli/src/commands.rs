@@ -158,7 +158,8 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                self.task(call, wait, |task| format!("Pool {} is created.", task.object))?;
+                let task = self.task(call, wait, |task| format!("Pool {} is created.", task.object))?;
+                warn_of_spares(&task);
                 Ok(Exit::Ok)
             }
             Pool::List => self.list(&self.client.all(Operation::PoolList, &[])?, show::pools),
@@ -195,11 +196,11 @@ impl Session {
             }
             Pool::Set(set) => self.pool_set(set),
             Pool::Scrub { name, pause, stop, every, wait } => {
-                let (action, done) = match (pause, stop, every) {
-                    (true, ..) => (ScrubAction::Pause, "is paused"),
-                    (_, true, _) => (ScrubAction::Stop, "has ended"),
-                    (.., Some(_)) => (ScrubAction::Schedule, "is scheduled"),
-                    _ => (ScrubAction::Start, "has begun"),
+                let action = match (pause, stop, every) {
+                    (true, ..) => ScrubAction::Pause,
+                    (_, true, _) => ScrubAction::Stop,
+                    (.., Some(_)) => ScrubAction::Schedule,
+                    _ => ScrubAction::Start,
                 };
                 let body = PoolScrub { action, every_seconds: every };
                 let call = Call::of(Operation::PoolScrub, &name).body(&body);
@@ -208,10 +209,9 @@ impl Session {
                 };
                 let task = self.task(call, wait, |task| match pool(task) {
                     Some(pool) => show::scrubbed(&pool),
-                    None => format!("The scrub of pool {} {done}.", task.object),
+                    None => show::scrub_set(&task.object, action, every),
                 })?;
-                let is_lossy = |pool: api::Pool| pool.status.scrub.is_some_and(|scrub| scrub.lost > 0);
-                Ok(if pool(&task).is_some_and(is_lossy) { Exit::Lost } else { Exit::Ok })
+                Ok(pool(&task).map_or(Exit::Ok, |pool| scrubbed(&pool)))
             }
             Pool::Trim { name, wait } => {
                 self.task(Call::of(Operation::PoolTrim, &name), wait, show::trimmed)?;
@@ -255,7 +255,8 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                self.task(call, wait, |task| format!("Pool {} has the disks.", task.object))?;
+                let task = self.task(call, wait, |task| format!("Pool {} has the disks.", task.object))?;
+                warn_of_spares(&task);
                 Ok(Exit::Ok)
             }
             Pool::Remove { name, group, yes, dry_run, wait } => {
@@ -289,13 +290,13 @@ impl Session {
                 let task = self.task(call, wait, |task| {
                     let how = if read_only { " and is only read" } else { "" };
                     format!("Pool {} is imported{how}.", task.object)
-                })?;
+                });
+                let task = task.map_err(|failure| taken_for_a_name(failure, &name))?;
                 let pool = task.result.and_then(|value| serde_json::from_value::<api::Pool>(value).ok());
-                let exit = health(pool.as_slice());
-                if exit == Exit::Degraded {
-                    eprintln!("forebay: the pool is degraded; `forebay pool status` says why");
+                for warning in pool.iter().flat_map(|pool| show::import_warnings(pool, &body.disks)) {
+                    eprintln!("forebay: {}", printable(&warning));
                 }
-                Ok(exit)
+                Ok(health(pool.as_slice()))
             }
             Pool::Export { name, dry_run, wait } => {
                 let call = Call::of(Operation::PoolExport, &name).dry_run(dry_run.dry_run);
@@ -513,6 +514,35 @@ impl Session {
 
 pub fn of_pool(pool: Option<String>) -> Vec<(&'static str, String)> {
     pool.into_iter().map(|pool| ("pool", pool)).collect()
+}
+
+/// Says of a pool that a task has made or changed which of its spare disks are too small.
+fn warn_of_spares(task: &api::Task) {
+    let pool = task.result.clone().and_then(|result| serde_json::from_value::<api::Pool>(result).ok());
+    for warning in pool.iter().flat_map(show::small_spares) {
+        eprintln!("forebay: {}", printable(&warning));
+    }
+}
+
+/// The first word of an import was taken for the pool's name, and may be a file's.
+fn taken_for_a_name(mut failure: Failure, name: &str) -> Failure {
+    if failure.exit != Exit::NotFound || !std::path::Path::new(name).exists() {
+        return failure;
+    }
+    let remedy = format!(
+        "`{name}` was taken for the pool's name, which comes before the disks. If it is a disk, write ./{name}"
+    );
+    failure.remedy = Some(remedy);
+    failure
+}
+
+/// How a scrub ends: what it found that somebody has accepted is no news.
+fn scrubbed(pool: &api::Pool) -> Exit {
+    match health(std::slice::from_ref(pool)) {
+        Exit::Lost => Exit::Lost,
+        _ if pool.status.state == api::PoolState::Suspended => Exit::Degraded,
+        _ => Exit::Ok,
+    }
 }
 
 fn health(pools: &[api::Pool]) -> Exit {

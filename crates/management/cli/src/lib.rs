@@ -294,6 +294,7 @@ mod tests {
             "volume create tank/a --size 100G --block-size 8K --sync standard",
             "volume create tank/a --size 100G --format eagerzeroedthick",
             "volume convert tank/a --format thin --dry-run",
+            "volume convert tank/a --format thick",
             "volume list",
             "volume show tank/a",
             "volume set tank/a --sync disabled --dry-run",
@@ -436,6 +437,10 @@ mod tests {
             ("volume create tank/a --from tank/b@s --block-size 4K", "cannot be used with"),
             ("volume set tank/a", "--snapshot-every"),
             ("volume set tank/a --snapshot-every daily", "is not a duration"),
+            (
+                "volume set tank/a --inherit format",
+                "give some of sync, compression, snapshot-schedule, hosts, level",
+            ),
             ("pool set tank", "--trash-keep"),
             ("volume restore tank/a --as", "--as"),
             ("volume move tank/a", "<POOL>"),

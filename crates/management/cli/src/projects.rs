@@ -101,8 +101,18 @@ pub struct Properties {
 
 /// A property by its name.
 pub fn property(text: &str) -> Result<Property, String> {
-    let names = Property::ALL.map(Property::name);
-    let found = Property::ALL.into_iter().find(|property| property.name() == text);
+    one_of(text, |_| true)
+}
+
+/// One that a volume can have from its project: its block size and format are its own.
+pub fn volume_property(text: &str) -> Result<Property, String> {
+    one_of(text, |property| !matches!(property, Property::BlockSize | Property::Format))
+}
+
+fn one_of(text: &str, is_possible: impl Fn(&Property) -> bool) -> Result<Property, String> {
+    let possible: Vec<Property> = Property::ALL.into_iter().filter(is_possible).collect();
+    let names: Vec<&str> = possible.iter().map(|property| property.name()).collect();
+    let found = possible.iter().copied().find(|property| property.name() == text);
     found.ok_or_else(|| format!("give some of {}", names.join(", ")))
 }
 

@@ -1,16 +1,20 @@
 //! The API's objects as people read them.
 
+mod health;
+
+pub use health::{damaged, import_warnings, scrub_set, scrubbed, small_spares};
+
 use crate::failure::printable;
 use crate::levels::rate;
 use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
-    Condition, DamagedRange, Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool,
-    PoolFound, PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Reception, Role, Scrub, ScrubSchedule,
-    ScrubState, Session, Severity, Snapshot, Source, Task, TaskState, Token, TrashedVolume, Volume,
-    VolumeReclaimed, VolumeSpec,
+    Condition, Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool, PoolFound,
+    PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Reception, Role, Session, Severity, Snapshot, Source,
+    Task, TaskState, Token, TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
+use health::{schedule_words, scrub_words};
 use serde::Serialize;
 
 /// Prints JSON, indented.
@@ -191,57 +195,6 @@ pub fn trimmed(task: &Task) -> String {
     }
 }
 
-fn found_words(scrub: &Scrub) -> String {
-    format!("{} repaired, {} lost", scrub.repaired, scrub.lost)
-}
-
-/// What came of a scrub, in a sentence.
-pub fn scrubbed(pool: &Pool) -> String {
-    let name = printable(&pool.name);
-    let Some(scrub) = &pool.status.scrub else { return format!("No scrub of pool {name} is known.") };
-    let found = found_words(scrub);
-    match scrub.state {
-        ScrubState::Done if scrub.lost > 0 => format!(
-            "The scrub of pool {name} is done: {found}. Data is lost; see whose with: forebay pool status {name} --errors"
-        ),
-        ScrubState::Done => format!("The scrub of pool {name} is done: {found}."),
-        ScrubState::Running => format!("The scrub of pool {name} is still running: {found} so far."),
-        ScrubState::Paused => format!(
-            "The scrub of pool {name} was paused: {found} so far. It goes on with: forebay pool scrub {name}"
-        ),
-        ScrubState::Stopped => {
-            format!("The scrub of pool {name} was ended before it was through: {found} so far.")
-        }
-    }
-}
-
-/// Which bytes of which volumes and snapshots are lost.
-pub fn damaged(ranges: &[DamagedRange]) {
-    let row = |range: &DamagedRange| {
-        vec![
-            Cell::text(&range.name),
-            Cell::number(range.offset_bytes.to_string()),
-            Cell::number(range.length_bytes.to_string()),
-            Cell::text(format!("{} UTC", show_time(range.found_unix_ms))),
-            Cell::text(if range.accepted { "yes" } else { "no" }),
-        ]
-    };
-    let titles = ["NAME", "OFFSET", "LENGTH", "FOUND", "ACCEPTED"];
-    table(&titles, ranges.iter().map(row).collect(), "Nothing is known to be lost.");
-}
-
-fn scrub_words(scrub: &Scrub) -> String {
-    let (state, done) = (word(&scrub.state), show_size(scrub.done_bytes));
-    let found = found_words(scrub);
-    format!("{state}, {done} read, {found}, since {} UTC", show_time(scrub.since_unix_ms))
-}
-
-fn schedule_words(schedule: &ScrubSchedule) -> String {
-    let last = schedule.last_unix_ms.map_or("never".into(), |last| format!("{} UTC", show_time(last)));
-    let next = schedule.next_unix_ms.map_or("none planned".into(), |next| format!("{} UTC", show_time(next)));
-    format!("last {last}, next {next}")
-}
-
 fn healing_words(healing: &Healing) -> String {
     let done = show_size(healing.done_bytes);
     let how = match healing.left_bytes {
@@ -278,7 +231,11 @@ fn disk_row(name: Cell, role: Option<Cell>, disk: &Disk) -> Vec<Cell> {
         Cell::number(read),
         Cell::number(disk.status.errors_write),
         Cell::number(checksum),
-        Cell::text(if disk.name.is_empty() { "-" } else { &disk.name }),
+        Cell::text(match (&disk.name, &status.last_path) {
+            (path, _) if !path.is_empty() => path.clone(),
+            (_, Some(last)) => format!("- (last at {last})"),
+            _ => "-".into(),
+        }),
     ];
     [name].into_iter().chain(role).chain(cells).collect()
 }
@@ -316,6 +273,10 @@ pub fn volumes(volumes: &[Volume]) {
     let rows = volumes.iter().map(|volume| {
         vec![
             Cell::text(&volume.name),
+            match volume.status.damaged_bytes {
+                0 => Cell::text("online").tone(Tone::Good),
+                lost => Cell::text(format!("{} lost", show_size(lost))).tone(Tone::Bad),
+            },
             Cell::number(show_size(volume.spec.size_bytes)),
             Cell::text(word(&volume.spec.format)),
             Cell::number(show_size(volume.status.mapped_bytes)),
@@ -334,6 +295,7 @@ pub fn volumes(volumes: &[Volume]) {
     table(
         &[
             "NAME",
+            "STATE",
             "SIZE",
             "FORMAT",
             "WRITTEN",
@@ -417,8 +379,16 @@ pub fn receptions(receptions: &[Reception]) {
     );
 }
 
+/// What of a volume is lost, if something is.
+fn loss(volume: &Volume) -> Option<&Condition> {
+    volume.conditions.iter().find(|condition| condition.reason == "DataLost" && !condition.status)
+}
+
 pub fn volume(volume: &Volume) {
     println!("{}", printable(&volume.name));
+    if let Some(loss) = loss(volume) {
+        println!("  {}: {}", printable(&loss.reason), printable(&loss.message));
+    }
     println!("  id          {}", printable(&volume.id));
     if let Some(project) = &volume.status.project {
         println!("  project     {}", printable(project));

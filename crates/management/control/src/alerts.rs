@@ -4,21 +4,26 @@
 //! when is remembered ([`Since`]), and that is forgotten with the alert. What is told by events alone (a disk that is slow, but may not be taken
 //! out) counts as long as it was told of late.
 
+mod disks;
+
 use crate::directory::Trouble;
 use forebay_api::AlertSeverity::{self, Critical, Info, Warning};
 use forebay_api::{
-    Alert, AlertObject, Disk, DiskHealth, DiskHealthState, DiskState, Layout, Pool, PoolState, Volume,
-    show_size,
+    Alert, AlertObject, Disk, DiskHealth, DiskState, Group, Layout, Pool, PoolState, Volume, show_size,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A disk that reads so many places wrong is told of in an event, too.
-const ERRORS_RECENT: u64 = 10;
 /// What an event told is still so.
 pub const TOLD_MS: u64 = 15 * 60 * 1000;
+/// Refused logins of one initiator, within [`TOLD_MS`], that are told of.
+const LOGINS_REFUSED: usize = 3;
 /// A certificate of somebody else's has to be replaced by hand.
 const CERTIFICATE_DAYS: u64 = 21;
 const DAY_MS: u64 = 24 * 3600 * 1000;
+/// A 64th of a pool, and more of a small one, is kept for nodes and deletion: where that begins, writes fail.
+const FULL_PERCENT: u128 = 98;
+const FREE_SPACE: &str = "Add disks, delete snapshots that nobody needs, or delete volumes for good: those in the trash use their space until they are \
+                          purged (`forebay volume purge`, or `forebay volume delete --purge`).";
 /// A week to buy disks.
 const FULL_DAYS: u64 = 7;
 /// Of one look; what is beyond is as wrong, and is seen when some of these are mended.
@@ -34,13 +39,37 @@ pub struct Violation {
     pub why: String,
 }
 
+/// What an event says that happened to a disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum DiskEvent {
+    Slow,
+    Hung,
+    /// It was taken out of service.
+    Failed,
+}
+
 /// An event about a disk.
 pub struct Told {
     /// `POOL/NUMBER`.
     pub disk: String,
-    pub hangs: bool,
+    pub what: DiskEvent,
     pub message: String,
     pub at_unix_ms: u64,
+}
+
+/// An event about an iSCSI login that was refused.
+pub struct LoginRefused {
+    /// The initiator's name, or its address where it told none.
+    pub initiator: String,
+    pub message: String,
+    /// There were so many that those that follow are answered slowly.
+    pub is_slowed: bool,
+}
+
+/// An event about a deletion that cannot go on, since the last import of its pool.
+pub struct DeletionStuck {
+    pub pool: String,
+    pub message: String,
 }
 
 /// How a disk of a pool is, as it says itself.
@@ -81,6 +110,8 @@ pub struct View {
     pub crossings: Vec<Crossing>,
     pub violations: Vec<Violation>,
     pub told: Vec<Told>,
+    pub logins_refused: Vec<LoginRefused>,
+    pub deletions_stuck: Vec<DeletionStuck>,
     pub health: Vec<PoolDiskHealth>,
     pub exposed: Exposed,
     /// The end of the certificate that was given.
@@ -115,16 +146,19 @@ pub fn found(view: &View) -> Vec<Alert> {
     let mut found = Found { now: view.now_unix_ms, alerts: Vec::new() };
     for pool in &view.pools {
         found.pool(pool);
-        let disks = pool.status.groups.iter().flat_map(|group| &group.disks);
-        disks.for_each(|disk| {
-            found.disk(pool, disk, &view.told);
-            found.health(pool, disk, &view.health);
-        });
+        for group in &pool.status.groups {
+            for disk in &group.disks {
+                found.disk(pool, group, disk, &view.told);
+                found.health(pool, disk, &view.health);
+            }
+        }
     }
     found.volumes(&view.volumes);
     view.violations.iter().for_each(|violation| found.violation(violation));
     view.quotas.iter().for_each(|quota| found.quota(quota));
     view.crossings.iter().for_each(|crossing| found.crossing(crossing));
+    found.deletions(&view.deletions_stuck);
+    found.logins(&view.logins_refused);
     found.exposed(&view.exposed);
     found.certificate(view.certificate_ends_unix_ms);
     found.directory(view.directory.as_ref());
@@ -201,8 +235,8 @@ impl Found {
                         "Pool {name} has stopped writing after a failure beyond what its layout can lose."
                     ),
                     impact: "Writes to its volumes fail; reads go on where copies are left.",
-                    action: "Bring its disks back, then export the pool and import it again.",
-                    command: status,
+                    action: "Repair its disks (cable, controller, space below a file), then export the pool and import it again.",
+                    command: format!("forebay pool export {name}"),
                 },
             ),
             PoolState::Unavailable => self.unavailable(pool),
@@ -271,18 +305,15 @@ impl Found {
                     failed.message.trim_end_matches('.')
                 ),
                 impact: "Its volumes cannot be used.",
-                action: "Bring its disks back, then import it.",
-                command: format!("forebay pool import {name} DISK…"),
+                action: "Mend what the cause names, then import the pool from all its disks.",
+                command: import_command(pool),
             },
         );
     }
 
     fn degraded(&mut self, pool: &Pool, command: String) {
         // What the group that is worst off may lose besides.
-        let left = pool.status.groups.iter().map(|group| {
-            let lost = group.disks.iter().filter(|disk| is_lost(disk)).count();
-            tolerance(group.layout).saturating_sub(lost)
-        });
+        let left = pool.status.groups.iter().map(|group| tolerance(group.layout).saturating_sub(lost(group)));
         let left = left.min().unwrap_or_default();
         let (severity, impact) = match left {
             0 => (Critical, "Its data is there, but the loss of one more disk may lose some of it."),
@@ -290,9 +321,16 @@ impl Found {
                 (Warning, "Its data is there, and protected against fewer failures than its layout promises.")
             }
         };
-        let action = match pool.status.healing.is_some() {
-            true => "Wait until it has healed by itself, then replace the disk that failed.",
-            false => "Bring the disk back that is out, or replace it.",
+        let healing = pool.status.healing.as_ref();
+        let action = match healing.map(|healing| healing.blocked.is_some()) {
+            Some(false) => {
+                "Wait until what the disk held is rebuilt on the others; then replace the disk that failed."
+            }
+            // What is in the way has an alert of its own.
+            Some(true) => {
+                "Replace the disk that is out, bring it back, or add a disk: the rebuild goes on then."
+            }
+            None => "Bring the disk back that is out, or replace it.",
         };
         let cause = format!("Pool {} is degraded: some of its disks are out.", pool.name);
         self.add("pool.degraded", severity, "pools", &pool.name, Words { cause, impact, action, command });
@@ -313,7 +351,7 @@ impl Found {
                 Words {
                     cause: format!("Pool {name} has {short} less free than it holds for reserved volumes."),
                     impact: "Writes to reserved volumes may fail although space was promised to them.",
-                    action: "Add disks, or delete volumes or snapshots.",
+                    action: FREE_SPACE,
                     command: format!("forebay pool add {name} DISK…"),
                 },
             );
@@ -324,154 +362,28 @@ impl Found {
         let reached = |threshold: &&u8| used_permille >= u128::from(**threshold) * 10;
         let thresholds = &pool.spec.threshold_percents;
         let command = format!("forebay pool status {name}");
-        let impact = "When it is full, writes to thin volumes fail.";
+        let impact = match percent >= FULL_PERCENT {
+            true => {
+                "Writes to thin volumes fail, or are about to: the last of a pool's space is kept for deletions."
+            }
+            false => "When it is full, writes to thin volumes fail.",
+        };
         if thresholds.iter().any(|threshold| reached(&threshold)) {
             let is_last = thresholds.iter().max().is_some_and(|last| reached(&last));
             let severity = if is_last { Critical } else { Warning };
             let cause = format!("Pool {name} is {percent} % full.");
-            let action = "Add disks, or delete volumes or snapshots that nobody needs.";
-            self.add("pool.filling", severity, "pools", name, Words { cause, impact, action, command });
+            self.add(
+                "pool.filling",
+                severity,
+                "pools",
+                name,
+                Words { cause, impact, action: FREE_SPACE, command },
+            );
         } else if let Some(days) = status.full_in_days.filter(|days| *days <= FULL_DAYS) {
             let when = if days == 1 { "a day".to_string() } else { format!("{days} days") };
             let cause = format!("At the rate of late, pool {name} is full in {when}.");
             let action = "Find out what grows, and add disks in time.";
             self.add("pool.full_soon", Warning, "pools", name, Words { cause, impact, action, command });
-        }
-    }
-
-    fn disk(&mut self, pool: &Pool, disk: &Disk, told: &[Told]) {
-        let short = format!("{}/{}", pool.name, disk.status.number);
-        let name = if disk.name.is_empty() { short.clone() } else { format!("{short} ({})", disk.name) };
-        let replace = format!("forebay disk replace {short}");
-        let mut add = |what: &str, severity, words| self.add(what, severity, "disks", &short, words);
-        match disk.status.state {
-            DiskState::Failed => add(
-                "disk.failed",
-                Warning,
-                Words {
-                    cause: format!("Disk {name} failed and was taken out."),
-                    impact: "What was on it is read from the other disks of its group.",
-                    action: "Replace it; after a loose cable, take it back with `disk online`.",
-                    command: replace,
-                },
-            ),
-            DiskState::Missing => add(
-                "disk.missing",
-                Warning,
-                Words {
-                    cause: format!("Disk {name} was not found when the pool was imported."),
-                    impact: "What was on it is read from the other disks of its group.",
-                    action: "Look for it and take it back, or replace it.",
-                    command: format!("forebay disk online {short}"),
-                },
-            ),
-            DiskState::Offline => add(
-                "disk.offline",
-                Info,
-                Words {
-                    cause: format!("Disk {name} was taken out of service by an administrator."),
-                    impact: "It misses what is written, and its group can lose one disk less.",
-                    action: "Take it back when the work on it is done.",
-                    command: format!("forebay disk online {short}"),
-                },
-            ),
-            DiskState::Empty => add(
-                "disk.empty",
-                Info,
-                Words {
-                    cause: format!(
-                        "Disk {name} is out of service; nothing is on it that is not on others, too."
-                    ),
-                    impact: "The pool is whole, with less room or a smaller cache.",
-                    action: "Replace it, or remove it from the pool.",
-                    command: format!("forebay disk remove {short}"),
-                },
-            ),
-            DiskState::Online | DiskState::Leaving | DiskState::Spare | DiskState::Cache => {
-                let status = &disk.status;
-                let errors = status.errors_read_recent + status.errors_checksum_recent;
-                if errors >= ERRORS_RECENT {
-                    let cause = format!(
-                        "Disk {name} could not read, or held wrong data in, {errors} places of late."
-                    );
-                    let words = match disk.status.state {
-                        DiskState::Cache => Words {
-                            cause,
-                            impact: "It holds copies only: the data was read from the pool's other disks.",
-                            action: "If it goes on, remove it from the pool, and add another.",
-                            command: format!("forebay disk remove {short}"),
-                        },
-                        _ => Words {
-                            cause,
-                            impact: "They were put right from the other disks; a disk that goes on so is taken out.",
-                            action: "Scrub the pool, and replace the disk if it goes on.",
-                            command: format!("forebay pool scrub {}", pool.name),
-                        },
-                    };
-                    add("disk.errors", Warning, words);
-                }
-                if let Some(last) = told.iter().rfind(|told| told.disk == short) {
-                    let (what, severity) =
-                        if last.hangs { ("disk.hung", Critical) } else { ("disk.slow", Warning) };
-                    add(
-                        what,
-                        severity,
-                        Words {
-                            cause: sentence(&last.message),
-                            impact: "Requests that need it wait, and its whole group is as slow as it.",
-                            action: "Check its cable and controller; replace the disk if it stays so.",
-                            command: replace,
-                        },
-                    );
-                    self.alerts.last_mut().expect("it was added just now").since_unix_ms = last.at_unix_ms;
-                }
-            }
-        }
-    }
-
-    /// Of disks in service; the others are to be replaced or removed already.
-    fn health(&mut self, pool: &Pool, disk: &Disk, known: &[PoolDiskHealth]) {
-        use DiskState::{Cache, Leaving, Online, Spare};
-        let short = format!("{}/{}", pool.name, disk.status.number);
-        let known = known.iter().find(|one| one.disk == short);
-        let Some(PoolDiskHealth { health, .. }) = known else { return };
-        if !matches!(disk.status.state, Online | Leaving | Spare | Cache) {
-            return;
-        }
-        let name = if disk.name.is_empty() { short.clone() } else { format!("{short} ({})", disk.name) };
-        let why = health.reasons.first().map_or(String::new(), |reason| format!(" {}", sentence(reason)));
-        let impact = match disk.status.state {
-            Spare => "It may fail as soon as it takes the place of another disk.",
-            Cache => "It holds copies only: when it fails, reads are slower and nothing is lost.",
-            _ => "When it fails, the other disks of its group hold the data, if its layout protects it.",
-        };
-        match health.state {
-            DiskHealthState::Failing => {
-                let action = match disk.status.state {
-                    Spare | Cache => {
-                        format!("Add a free disk in its place, and remove it: `forebay disk remove {short}`.")
-                    }
-                    _ => format!(
-                        "Choose a free disk, and replace it while it works: `forebay disk replace {short} DISK`."
-                    ),
-                };
-                let command = "forebay disk list --free".into();
-                let cause = format!("Disk {name} is about to fail.{why}");
-                self.add(
-                    "disk.health",
-                    Warning,
-                    "disks",
-                    &short,
-                    Words { cause, impact, action: &action, command },
-                );
-            }
-            DiskHealthState::Warning => {
-                let cause = format!("Disk {name} is not well.{why}");
-                let action = "Watch it: check its cable and its cooling, and have another disk ready.";
-                let command = "forebay disk list --machine".into();
-                self.add("disk.health", Info, "disks", &short, Words { cause, impact, action, command });
-            }
-            DiskHealthState::Good | DiskHealthState::Unknown => {}
         }
     }
 
@@ -558,6 +470,53 @@ impl Found {
         );
     }
 
+    fn deletions(&mut self, stuck: &[DeletionStuck]) {
+        for DeletionStuck { pool, message } in stuck {
+            self.add(
+                "pool.deletion_stuck",
+                Warning,
+                "pools",
+                pool,
+                Words {
+                    cause: sentence(message),
+                    impact: "The space of what is left of it stays in use.",
+                    action: "Bring its disks back if some are out, then export the pool and import it again: the deletion is tried anew.",
+                    command: format!("forebay pool status {pool}"),
+                },
+            );
+        }
+    }
+
+    /// One that mistyped a secret once is no news.
+    fn logins(&mut self, refused: &[LoginRefused]) {
+        let mut initiators: BTreeMap<&str, Vec<&LoginRefused>> = BTreeMap::new();
+        for one in refused {
+            initiators.entry(&one.initiator).or_default().push(one);
+        }
+        for (initiator, refused) in initiators {
+            let is_slowed = refused.iter().any(|one| one.is_slowed);
+            let why = refused.iter().rfind(|one| !one.is_slowed);
+            if refused.len() < LOGINS_REFUSED && !is_slowed {
+                continue;
+            }
+            let why =
+                why.map_or(String::new(), |one| format!(" The last: {}", one.message.trim_end_matches('.')));
+            let why = if why.is_empty() { why } else { format!("{why}.") };
+            self.add(
+                "host.logins_refused",
+                Warning,
+                "hosts",
+                initiator,
+                Words {
+                    cause: format!("iSCSI logins of {initiator} are refused again and again.{why}"),
+                    impact: "If it is a host of yours, it does not see its volumes; otherwise somebody tries names or secrets.",
+                    action: "Compare the initiator's name, and the CHAP user and secret that it has, with those of its host here.",
+                    command: "forebay host list".into(),
+                },
+            );
+        }
+    }
+
     fn exposed(&mut self, exposed: &Exposed) {
         let Exposed { portals, hosts } = exposed;
         if portals.is_empty() {
@@ -612,6 +571,18 @@ impl Found {
 
 fn is_lost(disk: &Disk) -> bool {
     matches!(disk.status.state, DiskState::Failed | DiskState::Missing | DiskState::Offline)
+}
+
+/// How many disks of a group are out; one that came back and failed again is listed under each of its numbers.
+fn lost(group: &Group) -> usize {
+    let lost = group.disks.iter().filter(|disk| is_lost(disk));
+    lost.map(|disk| disk.status.joined_as.unwrap_or(disk.status.number)).collect::<BTreeSet<_>>().len()
+}
+
+/// How a pool is imported from where its disks were.
+fn import_command(pool: &Pool) -> String {
+    let disks = if pool.spec.disks.is_empty() { "DISK…".to_string() } else { pool.spec.disks.join(" ") };
+    format!("forebay pool import {} {disks}", pool.name)
 }
 
 /// How many disks a group can lose.

@@ -1,7 +1,7 @@
 //! Is each kind of trouble told, as bad as it is, and nothing when all is well?
 
 use super::*;
-use forebay_api::PoolDamage;
+use forebay_api::{DiskHealthState, PoolDamage};
 use serde_json::json;
 
 fn disk(number: u16, state: &str) -> serde_json::Value {
@@ -143,6 +143,16 @@ fn disks_tell_of_errors_and_of_being_slow() {
     };
     assert_eq!(errors(4, 5), []);
     assert_eq!(errors(5, 5), one("disk.errors:tank/1", Warning));
+    // What no disk has right has an alert of its own; what cannot be read is the disk's own doing also then.
+    let beside_loss = |read, checksum| {
+        let alerts = of_pool(|pool| {
+            pool.status.damage = PoolDamage { places: 8, open_places: 0, stored_bytes: 1 << 15 };
+            let status = &mut pool.status.groups[0].disks[1].status;
+            (status.errors_read_recent, status.errors_checksum_recent) = (read, checksum);
+        });
+        alerts.into_iter().any(|(id, _)| id == "disk.errors:tank/1")
+    };
+    assert!(!beside_loss(0, 8) && !beside_loss(0, 17) && beside_loss(0, 18) && beside_loss(10, 0));
     // There is nothing to scrub on a cache disk.
     for (state, command) in [("online", "forebay pool scrub tank"), ("cache", "forebay disk remove tank/1")] {
         let mut pool = pool("single", &["online", state]);
@@ -152,22 +162,152 @@ fn disks_tell_of_errors_and_of_being_slow() {
         let told: Vec<_> = alerts.iter().map(|alert| (alert.id.as_str(), alert.command.as_deref())).collect();
         assert_eq!(told, [("disk.errors:tank/1", Some(command))]);
     }
-    let told = |disk: &str, hangs| Told {
-        disk: disk.into(),
-        hangs,
-        message: "disk 1 is slow".into(),
-        at_unix_ms: 7,
-    };
+    let told =
+        |disk: &str, what| Told { disk: disk.into(), what, message: "disk 1 is slow".into(), at_unix_ms: 7 };
     let view = |told| View {
         pools: vec![pool("mirror", &["online", "online"])],
         now_unix_ms: 9,
         told,
         ..View::default()
     };
-    let slow = view(vec![told("tank/1", false), told("vault/0", false)]);
+    let slow = view(vec![told("tank/1", DiskEvent::Slow), told("vault/0", DiskEvent::Slow)]);
     assert_eq!(ids(&slow), one("disk.slow:tank/1", Warning));
     assert_eq!((found(&slow)[0].since_unix_ms, found(&slow)[0].cause.as_str()), (7, "Disk 1 is slow."));
-    assert_eq!(ids(&view(vec![told("tank/0", true)])), one("disk.hung:tank/0", Critical));
+    assert_eq!(ids(&view(vec![told("tank/0", DiskEvent::Hung)])), one("disk.hung:tank/0", Critical));
+}
+
+fn told_of(view: &View, id: &str) -> Alert {
+    found(view).into_iter().find(|alert| alert.id == id).unwrap_or_else(|| panic!("no alert {id}"))
+}
+
+/// Goal: nothing is said to be repaired or readable that is not.
+#[test]
+fn disks_claim_no_more_than_is_known() {
+    let errors = |layout: &str, lost: u64| {
+        let mut pool = pool(layout, &["online", "online", "online"]);
+        pool.status.damage = PoolDamage { places: lost, open_places: lost, stored_bytes: lost * 4096 };
+        pool.status.groups[0].disks[1].status.errors_checksum_recent = 112;
+        told_of(&View { pools: vec![pool], ..View::default() }, "disk.errors:tank/1")
+    };
+    assert!(errors("mirror", 0).impact.contains("repaired"));
+    assert!(errors("mirror", 12).impact.starts_with("12 places of the pool are unrecoverable"));
+    assert!(errors("single", 0).impact.contains("no redundancy"));
+    assert!(!errors("mirror", 0).action.contains("replace the disk"), "wrong data takes no disk out");
+    let impact = |layout: &str, states: &[&str], id: &str| {
+        told_of(&View { pools: vec![pool(layout, states)], ..View::default() }, id).impact
+    };
+    assert!(impact("mirror", &["online", "failed"], "disk.failed:tank/1").contains("other disks"));
+    assert!(impact("single", &["failed"], "disk.failed:tank/0").contains("cannot lose it"));
+}
+
+/// Goal: what is to be done can be done as it is printed, and names the disk by where it was.
+#[test]
+fn a_disk_that_is_gone_is_named_by_where_it_was() {
+    let mut one = pool("mirror", &["online", "missing"]);
+    let disk = &mut one.status.groups[0].disks[1];
+    (disk.name, disk.status.last_path) = (String::new(), Some("/disks/d3".into()));
+    let alert = told_of(&View { pools: vec![one.clone()], ..View::default() }, "disk.missing:tank/1");
+    assert!(alert.cause.contains("tank/1 (last at /disks/d3)"), "{}", alert.cause);
+    assert_eq!(alert.command.as_deref(), Some("forebay disk online tank/1 --path /disks/d3"));
+    one.status.groups[0].disks[1].status.last_path = None;
+    let alert = told_of(&View { pools: vec![one], ..View::default() }, "disk.missing:tank/1");
+    assert_eq!(alert.command.as_deref(), Some("forebay disk online tank/1 --path PATH"));
+}
+
+#[test]
+fn a_failed_disk_is_told_with_its_reason_and_what_can_be_done() {
+    let failed = |spare: &str, conditions: &[&str]| {
+        let mut pool = pool("mirror", &["online", "failed", spare]);
+        for reason in conditions {
+            pool.conditions.push(crate::convert::condition("Ready", false, reason, ""));
+        }
+        let told = Told {
+            disk: "tank/1".into(),
+            what: DiskEvent::Failed,
+            message: "disk 1 (/d) failed and is out of service: the file system under it is full; its contents are stale".into(),
+            at_unix_ms: 1,
+        };
+        let view = View { pools: vec![pool], told: vec![told], now_unix_ms: 1 << 40, ..View::default() };
+        told_of(&view, "disk.failed:tank/1")
+    };
+    let alert = failed("online", &[]);
+    assert!(alert.cause.contains("the file system under it is full"), "{}", alert.cause);
+    assert_eq!(alert.command.as_deref(), Some("forebay disk replace tank/1 DISK"));
+    assert_eq!(failed("spare", &[]).command.as_deref(), Some("forebay disk replace tank/1"));
+    let suspended = failed("online", &["Suspended"]);
+    assert_eq!(suspended.command.as_deref(), Some("forebay pool export tank"));
+    assert!(!suspended.action.contains("disk online"), "the pool refuses it: {}", suspended.action);
+}
+
+#[test]
+fn a_spare_that_is_too_small_is_told_before_it_is_needed() {
+    let mut small = pool("mirror", &["online", "online", "spare"]);
+    small.status.state = PoolState::Online;
+    small.status.groups[0].disks.iter_mut().take(2).for_each(|disk| disk.status.size_bytes = 2);
+    let told = |pool: &Pool| ids(&View { pools: vec![pool.clone()], ..View::default() });
+    assert_eq!(told(&small), one("disk.spare_small:tank/2", Info));
+    small.status.groups[0].disks[2].status.size_bytes = 2;
+    assert_eq!(told(&small), []);
+}
+
+#[test]
+fn refused_logins_are_told_when_they_go_on() {
+    let told = |refused: usize, slowed: usize| {
+        let one = |is_slowed| LoginRefused {
+            initiator: "iqn.a".into(),
+            message: "its CHAP secret is wrong".into(),
+            is_slowed,
+        };
+        let logins = (0..refused).map(|_| one(false)).chain((0..slowed).map(|_| one(true)));
+        ids(&View { logins_refused: logins.collect(), ..View::default() })
+    };
+    assert_eq!(told(2, 0), []);
+    assert_eq!(told(3, 0), one("host.logins_refused:iqn.a", Warning));
+    assert_eq!(told(0, 1), one("host.logins_refused:iqn.a", Warning));
+}
+
+#[test]
+fn a_deletion_that_cannot_go_on_is_told() {
+    let stuck = DeletionStuck { pool: "tank".into(), message: "the deletion of 'a' cannot go on".into() };
+    let view = View { deletions_stuck: vec![stuck], ..View::default() };
+    assert_eq!(ids(&view), one("pool.deletion_stuck:tank", Warning));
+}
+
+/// Goal: two alerts of one pool advise the same.
+#[test]
+fn a_blocked_rebuild_is_not_waited_for() {
+    let degraded = |blocked: Option<&str>| {
+        let mut pool = pool("mirror", &["online", "failed"]);
+        let healing = json!({"left_bytes": 1, "done_bytes": 0, "since_unix_ms": 0, "blocked": blocked});
+        pool.status.healing = Some(serde_json::from_value(healing).unwrap());
+        told_of(&View { pools: vec![pool], ..View::default() }, "pool.degraded:tank").action
+    };
+    assert!(degraded(None).starts_with("Wait"));
+    assert!(!degraded(Some("no room")).contains("Wait"));
+}
+
+#[test]
+fn a_disk_that_came_back_and_failed_again_is_one_loss() {
+    let mut one = pool("mirror3", &["online", "failed", "failed"]);
+    one.status.groups[0].disks[2].status.joined_as = Some(1);
+    let view = View { pools: vec![one], ..View::default() };
+    assert_eq!(told_of(&view, "pool.degraded:tank").severity, Warning);
+}
+
+#[test]
+fn a_pool_that_cannot_be_imported_names_how_to_try_again() {
+    let mut one = pool("mirror", &[]);
+    one.status.state = PoolState::Unavailable;
+    one.spec.disks = vec!["/disks/a".into(), "/disks/b".into()];
+    one.conditions.push(crate::convert::condition(
+        "Ready",
+        false,
+        "ImportFailed",
+        "/disks/b: permission denied",
+    ));
+    let alert = told_of(&View { pools: vec![one], ..View::default() }, "pool.unavailable:tank");
+    assert!(alert.cause.contains("/disks/b: permission denied"), "{}", alert.cause);
+    assert_eq!(alert.command.as_deref(), Some("forebay pool import tank /disks/a /disks/b"));
 }
 
 #[test]

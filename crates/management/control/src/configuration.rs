@@ -10,8 +10,9 @@
 
 use crate::directory::DataDir;
 use crate::filling::THRESHOLDS;
-use forebay_api::{Code, Problem};
+use forebay_api::{Code, Disk, Problem};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 const FILE: &str = "config";
@@ -45,6 +46,9 @@ pub struct Remembered {
     /// How full it is, in percent, when that is told; empty for what is told of every pool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub threshold_percents: Vec<u8>,
+    /// Where each of its disks was last, by UUID: of a missing one a person is told what to look for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub places: BTreeMap<String, String>,
     /// Paths of disks that were about to join when this was written. They may be the pool's or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joining: Vec<String>,
@@ -59,6 +63,13 @@ pub struct Remembered {
 }
 
 impl Remembered {
+    /// Says of a disk that is not there where it was last.
+    pub fn place(&self, disk: &mut Disk) {
+        if disk.name.is_empty() {
+            disk.status.last_path = self.places.get(&disk.id).cloned();
+        }
+    }
+
     /// How full it is, in percent, when that is told: in order.
     pub fn thresholds(&self) -> &[u8] {
         if self.threshold_percents.is_empty() { &THRESHOLDS } else { &self.threshold_percents }
@@ -158,6 +169,11 @@ impl Configuration {
         self.change(|pools| pools.retain(|p| p.name != name))
     }
 
+    /// Whether the file can be written: a change that could not be remembered is better refused than made. Blocks on the disk.
+    pub fn check(&self) -> Result<(), Problem> {
+        self.change(|_| ())
+    }
+
     /// Notes why a pool could not be imported.
     pub fn note_failure(&self, name: &str, failure: Option<Problem>) {
         if let Some(entry) = self.lock().iter_mut().find(|p| p.name == name) {
@@ -193,6 +209,7 @@ mod tests {
             read_only: false,
             forced: false,
             threshold_percents: Vec::new(),
+            places: BTreeMap::new(),
             joining: Vec::new(),
             unfound: Vec::new(),
             unsettled: id.is_none().then_some(Unsettled::Creating),
@@ -260,6 +277,7 @@ mod tests {
         std::fs::create_dir(temp.path().join(".config.new")).unwrap();
         let problem = configuration.remember(entry("other", Some("2"))).unwrap_err();
         assert_eq!(problem.code, Code::Io);
+        assert!(configuration.check().is_err(), "it is known before anything is done");
         assert_eq!(configuration.pools(), [entry("tank", Some("1"))]);
     }
 

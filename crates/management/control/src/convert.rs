@@ -1,7 +1,12 @@
 //! The engine's values as the API shows them, and the other way round. Nothing is decided here.
 
+mod disks;
+
+pub use disks::{blocked, disk};
+
 use crate::Known;
 use crate::handlers::damage;
+use disks::healing;
 use forebay_api as api;
 use forebay_base::Id;
 use forebay_pool as engine;
@@ -135,11 +140,11 @@ pub fn severity(severity: engine::Severity) -> api::Severity {
     }
 }
 
-/// An engine error as a problem document, with the same texts.
 /// For paths that lead to no disk.
 const DISKS_LISTED: &str =
     "`forebay disk list --free` lists the machine's disks that a pool may take, `--machine` all of them.";
 
+/// An engine error as a problem document, with the same texts.
 pub fn problem(error: engine::Error) -> api::Problem {
     let (code, field) = match error.kind {
         engine::ErrorKind::Invalid(field) => (api::Code::Invalid, field),
@@ -165,68 +170,6 @@ pub fn condition(kind: &str, status: bool, reason: &str, message: impl Into<Stri
     api::Condition { kind: kind.into(), status, reason: reason.into(), message: message.into() }
 }
 
-pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) -> api::Disk {
-    let (state, ready) = match disk.state {
-        engine::DiskState::Online => (api::DiskState::Online, condition("Ready", true, "Online", "")),
-        engine::DiskState::Failed => (
-            api::DiskState::Failed,
-            condition("Ready", false, "Failed", "It was taken out after an error; its contents are stale."),
-        ),
-        engine::DiskState::Missing => (
-            api::DiskState::Missing,
-            condition("Ready", false, "Missing", "It was not found when the pool was imported."),
-        ),
-        engine::DiskState::Offline => (
-            api::DiskState::Offline,
-            condition(
-                "Ready",
-                false,
-                "Offline",
-                "It was taken out by an administrator; what is written now it misses.",
-            ),
-        ),
-        engine::DiskState::Empty => (
-            api::DiskState::Empty,
-            condition(
-                "Ready",
-                false,
-                "Rebuilt",
-                "It is out of service, and nothing is on it that is not elsewhere, too.",
-            ),
-        ),
-        engine::DiskState::Leaving => (
-            api::DiskState::Leaving,
-            condition("Ready", true, "Leaving", "What is on it moves to other disks."),
-        ),
-        engine::DiskState::Spare => (api::DiskState::Spare, condition("Ready", true, "Spare", "")),
-        engine::DiskState::Cache => (api::DiskState::Cache, condition("Ready", true, "Cache", "")),
-    };
-    api::Disk {
-        id: disk.id.to_string(),
-        name: disk.path.clone(),
-        spec: api::DiskSpec {
-            pool: pool.into(),
-            role: role(group.role),
-            enclosure: Some(disk.enclosure.clone()).filter(|name| !name.is_empty()),
-        },
-        status: api::DiskStatus {
-            number: disk.number,
-            state,
-            size_bytes: disk.size,
-            sector_physical_bytes: disk.sector_physical,
-            sector_reported_bytes: disk.sector_reported,
-            rotational: disk.rotational,
-            errors_read: disk.errors.read,
-            errors_write: disk.errors.write,
-            errors_checksum: disk.errors.checksum,
-            repaired: disk.errors.repaired,
-            errors_read_recent: disk.errors.read_recent,
-            errors_checksum_recent: disk.errors.checksum_recent,
-        },
-        conditions: vec![ready],
-    }
-}
-
 /// The disks of one role that are spare, a cache or, without a state, neither, by path; a missing disk has none.
 fn paths(pool: &engine::PoolStatus, role: engine::Role, state: Option<engine::DiskState>) -> Vec<String> {
     let groups = pool.groups.iter().filter(|group| group.role == role);
@@ -236,36 +179,14 @@ fn paths(pool: &engine::PoolStatus, role: engine::Role, state: Option<engine::Di
     disks.map(|disk| disk.path.clone()).filter(|path| !path.is_empty()).collect()
 }
 
-/// A sentence on what keeps a pool from healing.
-pub fn blocked(healing: &engine::Healing) -> String {
-    let why = match healing.blocked.as_str() {
-        "" => "the disks concerned do not do what they are asked",
-        why => why,
-    };
-    format!("data that has to move stays where it is: {why}")
-}
-
-fn healing(healing: &engine::Healing) -> (api::Healing, api::Condition) {
-    let blocked = Some(&healing.blocked).filter(|why| !why.is_empty()).map(|_| blocked(healing));
-    let condition = match &blocked {
-        Some(why) => condition("Healing", false, "Blocked", format!("{why}. It is tried again by itself.")),
-        None => condition("Healing", true, "Moving", ""),
-    };
-    let healing = api::Healing {
-        left_bytes: healing.bytes_left,
-        done_bytes: healing.bytes_done,
-        since_unix_ms: healing.since.0,
-        blocked,
-    };
-    (healing, condition)
-}
-
 pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
     let lost = pool.groups.iter().flat_map(|group| &group.disks);
     let is_lost = |state: engine::DiskState| {
         matches!(state, engine::DiskState::Failed | engine::DiskState::Missing | engine::DiskState::Offline)
     };
-    let lost = lost.filter(|disk| is_lost(disk.state)).count();
+    // One that came back and failed again is listed under each of its numbers.
+    let lost =
+        lost.filter(|disk| is_lost(disk.state)).map(|disk| disk.joined_as).collect::<HashSet<_>>().len();
     let (state, mut conditions) = match pool.state {
         engine::PoolState::Online => (
             api::PoolState::Online,
@@ -279,7 +200,13 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                     "Redundant",
                     false,
                     "DisksLost",
-                    format!("{lost} of its disks are failed or missing; what they held has fewer copies."),
+                    match lost {
+                        1 => "1 of its disks is failed, missing or offline; what it held has fewer copies."
+                            .to_string(),
+                        _ => format!(
+                            "{lost} of its disks are failed, missing or offline; what they held has fewer copies."
+                        ),
+                    },
                 ),
             ],
         ),
@@ -369,7 +296,11 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
 /// A pool that is remembered but not imported.
 pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
     let (reason, message) = match &entry.failure {
-        Some(problem) => ("ImportFailed", problem.detail.clone()),
+        // Most are of one disk, and say so with its path.
+        Some(problem) => match problem.object.as_ref().filter(|object| **object != entry.name) {
+            Some(object) => ("ImportFailed", format!("{object}: {}", problem.detail)),
+            None => ("ImportFailed", problem.detail.clone()),
+        },
         None => ("Importing", "It is being imported.".to_string()),
     };
     api::Pool {

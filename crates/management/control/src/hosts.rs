@@ -408,9 +408,11 @@ impl Kept for Content {
         for host in &self.hosts {
             for initiator in &host.initiators {
                 if let Some(other) = owners.insert(initiator, &host.name) {
-                    let detail = format!("{initiator} belongs to host {other} already");
-                    let remedy = "An initiator name belongs to one host: take it from that one first.";
-                    return Err(conflict(&host.name, "initiators", detail, remedy));
+                    // Which of the two has it and which was to get it is not to be seen here.
+                    let detail = format!("hosts {other} and {} would both have it", host.name);
+                    let remedy = "An initiator name belongs to one host: `forebay host list` shows whose it is; take it from that one first, with \
+                                  `forebay host set HOST --iqn` and its other names.";
+                    return Err(conflict(initiator, "initiators", detail, remedy));
                 }
             }
         }

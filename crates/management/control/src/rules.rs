@@ -2,6 +2,7 @@
 //!
 //! Pure functions. The engine checks its own limits again; it does not trust this floor.
 
+pub mod disks;
 pub mod projects;
 pub mod snapshots;
 pub mod text;
@@ -13,7 +14,7 @@ use forebay_api::{
     show_size,
 };
 use forebay_base::{Id, KIB, MIB, TIB};
-use forebay_pool::{Compression, DiskState, DiskStatus, GroupStatus, Role, SnapshotInfo};
+use forebay_pool::{Compression, GroupStatus, Role, SnapshotInfo};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -384,27 +385,6 @@ pub fn enclosure(field: &str, name: &str) -> Result<(), Problem> {
 }
 
 /// Disks of a group with something on them that do not serve.
-fn out_of_service(group: &GroupStatus) -> usize {
-    let is_out = |disk: &&DiskStatus| {
-        matches!(disk.state, DiskState::Failed | DiskState::Missing | DiskState::Offline)
-    };
-    group.disks.iter().filter(is_out).count()
-}
-
-/// How many disks a group can lose when `disk` is taken out of service.
-pub fn disk_offline(group: &GroupStatus, disk: &DiskStatus) -> Result<usize, Problem> {
-    if !matches!(disk.state, DiskState::Online | DiskState::Leaving) {
-        return Err(Problem::new(Code::Conflict, "the disk is not in service"));
-    }
-    let (out, most) = (out_of_service(group), usize::from(group.layout.redundancy()));
-    if out >= most {
-        let detail = format!("{out} disks of its group are out already, and the layout can lose {most}");
-        let remedy = "Bring the others back, or wait until they are rebuilt.";
-        return Err(Problem::new(Code::Unsafe, detail).remedy(remedy));
-    }
-    Ok(most - out - 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -603,47 +583,5 @@ mod tests {
         assert_eq!(field(pool(&with(&["c"], &[]))), "spare_disks");
         assert_eq!(field(pool(&with(&[], &[("/c", "left")]))), "enclosures");
         assert_eq!(field(pool(&with(&[], &[("/a", "")]))), "enclosures");
-    }
-
-    #[test]
-    fn disks_that_are_taken_out() {
-        use DiskState::*;
-        let disk = |number: u16, state| DiskStatus {
-            id: Id::from_random(0, number.into()),
-            number,
-            path: String::new(),
-            size: 0,
-            sector_physical: 512,
-            sector_reported: None,
-            rotational: false,
-            enclosure: String::new(),
-            state,
-            errors: forebay_pool::ErrorCounts::default(),
-        };
-        // A layout that needs three disks and can lose one.
-        let group = |states: &[DiskState]| GroupStatus {
-            number: 0,
-            leaving: false,
-            size: 0,
-            used: 0,
-            role: forebay_pool::Role::Data,
-            layout: forebay_pool::Layout::Parity { data: 2, parity: 1 },
-            disks: states.iter().enumerate().map(|(number, state)| disk(number as u16, *state)).collect(),
-        };
-        // How many can be lost without the first disk.
-        for (states, offline) in [
-            (&[Online, Online, Online][..], Ok(0)),
-            (&[Leaving, Online, Online, Online], Ok(0)),
-            (&[Online, Online, Online, Empty], Ok(0)),
-            (&[Online, Failed, Online, Online], Err(Code::Unsafe)),
-            (&[Online, Missing, Online, Online, Online], Err(Code::Unsafe)),
-            (&[Online, Offline, Online, Online], Err(Code::Unsafe)),
-            (&[Offline, Online, Online, Online], Err(Code::Conflict)),
-            (&[Spare, Online, Online, Online], Err(Code::Conflict)),
-        ] {
-            let group = group(states);
-            let left = disk_offline(&group, &group.disks[0]).map_err(|problem| problem.code);
-            assert_eq!(left, offline, "{states:?}");
-        }
     }
 }

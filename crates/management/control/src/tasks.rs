@@ -198,7 +198,13 @@ impl Tasks {
             }
         });
         if let Some(Some(task)) = failed {
-            let detail = task.error.map(|problem| problem.detail).unwrap_or_default();
+            // What a problem is of may be another object, such as one disk of a pool.
+            let detail = task.error.map_or(String::new(), |problem| {
+                let object = problem.object.filter(|object| *object != task.object);
+                let object = object.map_or(String::new(), |object| format!("{object}: "));
+                let remedy = problem.remedy.map_or(String::new(), |remedy| format!(". {remedy}"));
+                format!("{object}{}{remedy}", problem.detail)
+            });
             self.events.record(
                 Severity::Warning,
                 "task.failed",

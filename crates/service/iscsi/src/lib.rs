@@ -27,7 +27,7 @@ pub mod wire;
 
 pub use chap::{Algorithm, CHALLENGE_LEN, Challenge, Chap, Credentials, SECRET_MAX, SECRET_MIN, Secret};
 pub use keys::{Broken, Negotiation, Parameters, TaskReporting};
-pub use login::{Authorization, Established, Login, LoginAction, LoginConfig, Purpose, Request};
+pub use login::{Authorization, Established, Login, LoginAction, LoginConfig, Purpose, Request, Unproven};
 pub use output::{Output, Source};
 pub use receiver::{Piece, Receiver, Violation};
 pub use session::{

@@ -146,8 +146,22 @@ pub struct Login {
     stage: Stage,
     asked: Option<Asked>,
     told_portal_group: bool,
+    unproven: Option<Unproven>,
     stat_sn: u32,
     cmd_sn: u32,
+}
+
+/// Why an initiator has not shown who it is. It is told none of this; the administrator is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unproven {
+    /// It did not offer CHAP.
+    Method,
+    /// It offered no algorithm that is allowed.
+    Algorithm,
+    User,
+    Secret,
+    /// The target was to prove itself as well, and cannot, or the initiator sent back what it was sent.
+    Mutual,
 }
 
 impl Login {
@@ -167,6 +181,7 @@ impl Login {
             stage: Stage::Opening,
             asked: None,
             told_portal_group: false,
+            unproven: None,
             stat_sn: 0,
             cmd_sn: 0,
         }
@@ -198,6 +213,11 @@ impl Login {
                 Err(violation) => return self.close(violation),
             }
         }
+    }
+
+    /// Why the initiator has not shown who it is, when it was refused for that.
+    pub fn unproven(&self) -> Option<Unproven> {
+        self.unproven
     }
 
     pub fn poll_action(&mut self) -> Option<LoginAction> {
@@ -354,6 +374,7 @@ impl Login {
                 None
             }
             Stage::Security(Security::Method(_)) if current == stage::OPERATIONAL => {
+                self.unproven = Some(Unproven::Method);
                 return Err(LoginStatus::AuthenticationFailed);
             }
             Stage::Operational if current == stage::OPERATIONAL => None,
@@ -369,7 +390,8 @@ impl Login {
             }
             Some(security) => {
                 let (minimum, negotiation) = (self.config.chap_minimum, &mut self.negotiation);
-                let security = prove(security, &pairs, transit, minimum, negotiation, &mut answers)?;
+                let why = &mut self.unproven;
+                let security = prove(security, &pairs, (transit, minimum), negotiation, &mut answers, why)?;
                 let passed = matches!(security, Security::Passed);
                 self.stage = Stage::Security(security);
                 passed
@@ -421,10 +443,10 @@ fn opening_request(bytes: &[u8]) -> Result<Request, LoginStatus> {
 fn prove(
     mut security: Security,
     pairs: &[(&str, &str)],
-    transit: bool,
-    minimum: Algorithm,
+    (transit, minimum): (bool, Algorithm),
     negotiation: &mut Negotiation,
     answers: &mut Vec<u8>,
+    why: &mut Option<Unproven>,
 ) -> Result<Security, LoginStatus> {
     let find = |key: &str| pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
     let failed = LoginStatus::AuthenticationFailed;
@@ -453,14 +475,20 @@ fn prove(
                 Security::Algorithm(chap, challenge)
             }
             Authorization::Chap { .. } if offered.is_none() && !transit => Security::Method(authorization),
-            _ => return Err(failed),
+            _ => {
+                *why = Some(Unproven::Method);
+                return Err(failed);
+            }
         };
     }
     if let Security::Algorithm(chap, challenge) = security {
         security = match find("CHAP_A") {
             None => Security::Algorithm(chap, challenge),
             Some(list) => {
-                let algorithm = Algorithm::choose(list, minimum).ok_or(failed)?;
+                let Some(algorithm) = Algorithm::choose(list, minimum) else {
+                    *why = Some(Unproven::Algorithm);
+                    return Err(failed);
+                };
                 text::push(answers, "CHAP_A", algorithm as u8);
                 text::push(answers, "CHAP_I", challenge.id);
                 text::push(answers, "CHAP_C", text::hexadecimal(&challenge.bytes));
@@ -477,9 +505,11 @@ fn prove(
                 let proven =
                     algorithm.proves(&answer, challenge.id, &chap.initiator.secret, &challenge.bytes);
                 if !proven || user != chap.initiator.user {
+                    *why = Some(if proven { Unproven::User } else { Unproven::Secret });
                     return Err(failed);
                 }
                 if let Some(theirs) = find("CHAP_C") {
+                    *why = Some(Unproven::Mutual);
                     let id = find("CHAP_I")
                         .and_then(text::number)
                         .and_then(|id| u8::try_from(id).ok())
@@ -496,6 +526,7 @@ fn prove(
                         "CHAP_R",
                         text::hexadecimal(&algorithm.answer(id, &target.secret, &theirs)),
                     );
+                    *why = None;
                 }
                 Security::Passed
             }

@@ -467,14 +467,17 @@ fn force_takes_no_disk_that_is_in_use() {
         let link = || vec!["link".to_string()];
         let forced = || PoolSpec { force: true, ..spec("new", Layout::Single, &link()) };
         refused(engine.pool_create(forced()).await.map(drop), "create");
-        refused(engine.pool_create_check(forced()).await, "a check of create");
+        refused(engine.pool_create_check(forced()).await.map(drop), "a check of create");
         for pool in ["tank", "other"] {
             let add = DiskAdd { force: true, ..DiskAdd::default() };
             refused(engine.disk_add(pool, link(), add.clone()).await.map(drop), "add");
-            refused(engine.disk_add_check(pool, vec![("link".into(), add)]).await, "a check of add");
+            refused(
+                engine.disk_add_check(pool, vec![("link".into(), add)]).await.map(drop),
+                "a check of add",
+            );
             let with = DiskReplace { new: Some("link".into()), force: true, ..DiskReplace::default() };
             refused(engine.disk_replace(pool, "0", with.clone()).await.map(drop), "replace");
-            refused(engine.disk_replace_check(pool, "0", with).await, "a check of replace");
+            refused(engine.disk_replace_check(pool, "0", with).await.map(drop), "a check of replace");
         }
         let group = || GroupAdd {
             layout: Layout::Single,

@@ -1,16 +1,19 @@
 //! What is wrong now: gathers what alerts come from, and looks now and then by itself, so that it is known since when something is wrong.
 
 use super::pools;
-use crate::alerts::{Exposed, PoolDiskHealth, Quota, TOLD_MS, Told, View, Violation, found, order};
+use crate::alerts::{
+    DeletionStuck, DiskEvent, Exposed, LoginRefused, PoolDiskHealth, Quota, TOLD_MS, Told, View, Violation,
+    found, order,
+};
 use crate::directory::Trouble;
 use crate::events::now_unix_ms;
 use crate::machine::PoolDisk;
 use crate::request::{Answered, Ask, ok};
 use crate::{Shared, convert};
 use axum::extract::State;
-use forebay_api::Alert;
+use forebay_api::{Alert, Event};
 use forebay_pool::{Cause, LedgerSecond, State as Kept};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Of the ledger. A promise is broken when it was in half of them.
@@ -59,16 +62,20 @@ async fn view(shared: &Shared) -> View {
         Some(Quota { project: format!("{}/{}", project.pool, project.name), used: project.used, quota })
     });
     let now_unix_ms = now_unix_ms();
-    let events = shared.events.list(None, EVENTS).into_iter();
-    let told = events.filter_map(|event| {
-        let hangs = match event.code.as_str() {
-            "disk.slow" => false,
-            "disk.hung" => true,
+    let events = shared.events.list(None, EVENTS);
+    let logins_refused = logins_refused(&events, now_unix_ms);
+    let deletions_stuck = deletions_stuck(&events);
+    let told = events.into_iter().filter_map(|event| {
+        let what = match event.code.as_str() {
+            "disk.slow" => DiskEvent::Slow,
+            "disk.hung" => DiskEvent::Hung,
+            "disk.failed" | "disk.evicted" => DiskEvent::Failed,
             _ => return None,
         };
-        let is_recent = event.at_unix_ms + TOLD_MS > now_unix_ms;
+        // One that has failed stays out until somebody does something.
+        let is_so_still = what == DiskEvent::Failed || event.at_unix_ms + TOLD_MS > now_unix_ms;
         let (disk, message, at_unix_ms) = (event.object, event.message, event.at_unix_ms);
-        is_recent.then_some(Told { disk, hangs, message, at_unix_ms })
+        is_so_still.then_some(Told { disk, what, message, at_unix_ms })
     });
     let disks = pools.iter().flat_map(|pool| {
         let disks = pool.status.groups.iter().flat_map(|group| &group.disks);
@@ -87,6 +94,8 @@ async fn view(shared: &Shared) -> View {
         crossings: super::thresholds::crossed(shared),
         violations,
         told: told.collect(),
+        logins_refused,
+        deletions_stuck,
         health: health.map(|(disk, health)| PoolDiskHealth { disk, health }).collect(),
         exposed: Exposed {
             portals: shared.iscsi.get().map(|iscsi| iscsi.portals_beyond_loopback()).unwrap_or_default(),
@@ -96,6 +105,36 @@ async fn view(shared: &Shared) -> View {
         directory: trouble(shared).await,
         pools,
     }
+}
+
+fn logins_refused(events: &[Event], now_unix_ms: u64) -> Vec<LoginRefused> {
+    let recent = events.iter().filter(|event| event.at_unix_ms + TOLD_MS > now_unix_ms);
+    let refused = recent.filter_map(|event| {
+        let is_slowed = match event.code.as_str() {
+            "iscsi.login.refused" => false,
+            "iscsi.login.slowed" => true,
+            _ => return None,
+        };
+        // `INITIATOR at ADDRESS`.
+        let initiator = event.object.split(" at ").next().unwrap_or_default().to_string();
+        Some(LoginRefused { initiator, message: event.message.clone(), is_slowed })
+    });
+    refused.collect()
+}
+
+/// Each pool's last, unless the pool was imported since: then it is tried again.
+fn deletions_stuck(events: &[Event]) -> Vec<DeletionStuck> {
+    let mut stuck: BTreeMap<&str, &Event> = BTreeMap::new();
+    for event in events {
+        match event.code.as_str() {
+            "deletion.stuck" => _ = stuck.insert(&event.object, event),
+            "pool.imported" | "pool.exported" | "pool.destroyed" => _ = stuck.remove(event.object.as_str()),
+            _ => {}
+        }
+    }
+    let told =
+        |(pool, event): (&str, &Event)| DeletionStuck { pool: pool.into(), message: event.message.clone() };
+    stuck.into_iter().map(told).collect()
 }
 
 /// Why the data directory cannot be written. Tries it where it could not be.

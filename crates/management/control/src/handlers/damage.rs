@@ -1,11 +1,13 @@
 //! What of a pool is lost, and that somebody knows of it.
 
 use super::pools::{accepted, imported, result};
+use super::told;
 use crate::convert::condition;
-use crate::request::{Answered, Ask, ok, plan};
+use crate::request::{Answered, Ask, Principal, ok, plan};
 use crate::{Shared, convert};
+use axum::Extension;
 use axum::extract::{Path, State};
-use forebay_api as api;
+use forebay_api::{self as api, Problem};
 use forebay_pool as engine;
 use std::sync::Arc;
 
@@ -16,19 +18,54 @@ pub async fn list(State(shared): State<Arc<Shared>>, Path(name): Path<String>, a
     ok(&ask.page(ranges, |range| format!("{} {:020}", range.name, range.offset_bytes))?)
 }
 
-pub async fn accept(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
+pub async fn accept(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+) -> Answered {
     let pool = imported(&shared, &name).await?;
+    shared.engine.pool_changeable(&pool.name).await?;
+    let open = pool.damage.open;
+    let words = if open == 1 {
+        "1 place that is lost counts".to_string()
+    } else {
+        format!("{open} places that are lost count")
+    };
     if ask.dry_run {
-        let open = pool.damage.open;
-        let change = format!(
-            "{open} places that are lost count as known: pool {} is not called damaged for them.",
-            pool.name
-        );
-        return plan("pool.damage_accept", &pool.name, vec![change]);
+        let changes = match open {
+            0 => Vec::new(),
+            _ => vec![format!("{words} as known: pool {} is not called damaged for them.", pool.name)],
+        };
+        return plan("pool.damage_accept", &pool.name, changes);
     }
     let (object, id, by) = (pool.name.clone(), pool.id.to_string(), shared.clone());
-    let work = async move { result(&by.engine.damage_accept(&id).await.map_err(convert::problem)?) };
+    let work = async move {
+        let accepted = by.engine.damage_accept(&id).await.map_err(convert::problem)?;
+        if open > 0 {
+            told(&by, &who, "pool.damage_accepted", &pool.name, &format!("{words} as known"));
+        }
+        result(&accepted)
+    };
     accepted(shared.tasks.start("pool.damage_accept", &object, work))
+}
+
+/// What is lost of a volume or snapshot, in words, if something is; `name` is its full name.
+pub async fn of_named(shared: &Shared, pool: &str, name: &str) -> Result<Option<String>, Problem> {
+    if imported(shared, pool).await?.damage.places == 0 {
+        return Ok(None);
+    }
+    let ranges = shared.engine.damage(pool).await.map_err(convert::problem)?;
+    let own = ranges.iter().filter(|lost| format!("{pool}/{}", lost.name) == name);
+    Ok(in_words(pool, own.map(|lost| lost.bytes).sum()))
+}
+
+/// So many bytes of something in a pool are lost: the end of a sentence.
+fn in_words(pool: &str, bytes: u64) -> Option<String> {
+    let lost = api::show_size(bytes);
+    (bytes > 0).then(|| {
+        format!("{lost} are lost, and reading them fails: `forebay pool status {pool} --errors` says which.")
+    })
 }
 
 /// What a pool says of it.

@@ -18,8 +18,9 @@ use forebay_api::{
 };
 use forebay_base::Id;
 use forebay_pool::{
-    DiskAdd, DiskReplace, DiskState, DiskStatus, GroupAdd, GroupStatus, PoolState, PoolStatus, Purpose,
+    DiskAdd, DiskReplace, DiskState, DiskStatus, GroupAdd, GroupStatus, PoolState, PoolStatus, Purpose, Role,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -84,6 +85,15 @@ async fn find(shared: &Shared, name: &str) -> Result<Found, Problem> {
     Err(Problem::new(Code::NotFound, "no imported pool has such a disk").object(name).remedy(remedy))
 }
 
+/// A disk, with where it was if it is missing.
+fn described(shared: &Shared, pool: &PoolStatus, group: &GroupStatus, disk: &DiskStatus) -> Disk {
+    let mut disk = convert::disk(&pool.name, group, disk);
+    if let Some(entry) = shared.configuration.find(&pool.id.to_string()) {
+        entry.place(&mut disk);
+    }
+    disk
+}
+
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let pools = shared.engine.pools().await;
     if let Some(name) = &ask.pool
@@ -97,7 +107,7 @@ pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let mut disks: Vec<Disk> = Vec::new();
     for pool in pools.iter().filter(wanted) {
         for group in &pool.groups {
-            disks.extend(group.disks.iter().map(|disk| convert::disk(&pool.name, group, disk)));
+            disks.extend(group.disks.iter().map(|disk| described(&shared, pool, group, disk)));
         }
     }
     ok(&ask.page(disks, |disk| format!("{} {:05}", disk.spec.pool, disk.status.number))?)
@@ -111,7 +121,7 @@ pub async fn scan(State(shared): State<Arc<Shared>>, Input(request): Input<DiskP
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
     let found = find(&shared, &name).await?;
-    ok(&convert::disk(&found.pool.name, &found.group, &found.disk))
+    ok(&described(&shared, &found.pool, &found.group, &found.disk))
 }
 
 /// One of them at most is asked for: [`rules::pool_add`].
@@ -151,7 +161,7 @@ pub async fn add(
     });
     let adds: Vec<(String, DiskAdd)> = adds.collect();
     if ask.dry_run {
-        shared.engine.disk_add_check(&pool.id.to_string(), adds).await?;
+        let sizes = shared.engine.disk_add_check(&pool.id.to_string(), adds).await?;
         let joining =
             format!("{} joins the pool; what was on it is lost.", disks_in_words(request.disks.len()));
         let then = match purpose {
@@ -159,7 +169,18 @@ pub async fn add(
             Purpose::Cache => "It holds copies of what is read from the data disks at random.",
             Purpose::Data => "Data spreads over it in the background.",
         };
-        return plan("pool.add", &pool.name, vec![joining, then.into()]);
+        let mut changes = vec![joining, then.into()];
+        if purpose == Purpose::Spare {
+            let least = pool
+                .groups
+                .iter()
+                .filter(|group| group.role == Role::Data)
+                .filter_map(rules::disks::smallest_disk);
+            let least = least.max();
+            let spares = request.disks.iter().zip(sizes);
+            changes.extend(spares.filter_map(|(path, size)| rules::disks::small_disk(path, size, least)));
+        }
+        return plan("pool.add", &pool.name, changes);
     }
     let (object, id, by) = (pool.name.clone(), pool.id, shared.clone());
     let work = move |running| async move {
@@ -222,7 +243,7 @@ pub async fn replace(
             let spare = disks.find(|disk| disk.state == DiskState::Spare).ok_or_else(|| {
                 Problem::new(Code::Unsafe, "the pool has no spare disk")
                     .object(found.name())
-                    .remedy("Name the new disk.")
+                    .remedy("Name the new disk after it; `forebay disk list --free` lists those that a pool may take.")
             })?;
             format!("spare disk {}/{}", found.pool.name, spare.number)
         }
@@ -232,7 +253,7 @@ pub async fn replace(
     let with = DiskReplace { new: request.new, sector: request.sector_bytes, force: request.force };
     if ask.dry_run {
         let (pool, disk) = (found.pool.id.to_string(), found.disk.id.to_string());
-        shared.engine.disk_replace_check(&pool, &disk, with).await?;
+        let size = shared.engine.disk_replace_check(&pool, &disk, with).await?;
         let how = if found.is_in_service() { "moves to" } else { "is rebuilt on" };
         let mut changes = vec![
             format!("What is on {} {how} {new}, or on other disks of its group.", found.words()),
@@ -241,6 +262,8 @@ pub async fn replace(
         if is_new {
             changes.insert(0, format!("{new} joins the pool; what was on it is lost."));
         }
+        let least = Some(found.disk.size);
+        changes.extend(size.and_then(|size| rules::disks::small_disk(&new, size, least)));
         return plan("disk.replace", &found.name(), changes);
     }
     let (object, id, old) = (found.name(), found.pool.id, found.disk.id);
@@ -314,8 +337,8 @@ pub async fn group_remove(State(shared): State<Arc<Shared>>, Path(name): Path<St
 pub async fn offline(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
     let found = find(&shared, &name).await?;
     shared.engine.pool_changeable(&found.pool.name).await?;
+    let left = rules::disks::disk_offline(&found.group, &found.disk).map_err(|p| p.object(found.name()))?;
     if ask.dry_run {
-        let left = rules::disk_offline(&found.group, &found.disk).map_err(|p| p.object(found.name()))?;
         let changes = vec![
             format!("{} is taken out of service; what is written then it misses.", found.words()),
             format!("Until it is back or rebuilt, its group can lose {left} more."),
@@ -341,9 +364,8 @@ pub async fn online(
     let found = find(&shared, &name).await?;
     shared.engine.pool_changeable(&found.pool.name).await?;
     if ask.dry_run {
-        if found.is_in_service() {
-            return Err(Problem::new(Code::Conflict, "it is in service").object(found.name()).into());
-        }
+        let (pool, disk) = (found.pool.id.to_string(), found.disk.id.to_string());
+        shared.engine.disk_online_check(&pool, &disk, request.path.as_deref()).await?;
         let change = "It serves again, under a new number, and gets a copy of what it missed.";
         return plan("disk.online", &found.name(), vec![change.into()]);
     }
@@ -411,7 +433,10 @@ pub async fn scrub(
     Input(request): Input<PoolScrub>,
 ) -> Answered {
     let pool = imported(&shared, &name).await?;
+    shared.engine.pool_changeable(&pool.name).await?;
     let every_seconds = rules::pool_scrub(&request)?;
+    rules::disks::scrub_is_there(request.action, pool.scrub.as_ref().map(|scrub| scrub.state))
+        .map_err(|problem| problem.object(pool.name.as_str()))?;
     let (object, id, by) = (pool.name.clone(), pool.id.to_string(), shared.clone());
     let work = move |mut running: Running| async move {
         let begun = match request.action {
@@ -484,8 +509,21 @@ pub fn paths(status: &PoolStatus, unfound: &[String]) -> Vec<String> {
     paths
 }
 
+/// Where each disk of the pool is, or was `before` it went missing.
+pub fn places(status: &PoolStatus, before: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let disks = status.groups.iter().flat_map(|group| &group.disks);
+    let place = |disk: &DiskStatus| {
+        let id = disk.id.to_string();
+        let path =
+            Some(disk.path.clone()).filter(|path| !path.is_empty()).or_else(|| before.get(&id).cloned());
+        path.map(|path| (id, path))
+    };
+    disks.filter_map(place).collect()
+}
+
 fn follow(entry: &mut Remembered, status: &PoolStatus) {
     entry.disks = paths(status, &entry.unfound);
+    entry.places = places(status, &entry.places);
     entry.joining.clear();
 }
 

@@ -8,11 +8,12 @@
 //! what it was mapped to.
 
 use super::hosts::{self, change};
+use super::sessions::users;
 use super::{inherited, told};
 use crate::events::now_unix_ms;
 use crate::hosts::{Content, Here, Host, Mapping, Moving, NewMapping};
 use crate::request::{Answered, Ask, Failure, Input, Principal, made, ok, plan};
-use crate::{Shared, convert, iscsi_names};
+use crate::{Shared, convert, iscsi_names, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -253,7 +254,12 @@ pub async fn delete(
     }
     if ask.dry_run {
         let lost = format!("{host} loses it, which is LUN {} there.", mapping.lun);
-        let changes = [lost].into_iter().chain(volume.as_ref().and_then(own_in_words)).collect();
+        let users = volume.as_ref().map(|volume| users(&shared, volume)).unwrap_or_default();
+        let used = (!users.is_empty()).then(|| {
+            let by = rules::snapshots::few(&users);
+            format!("It is seen by {by}: what runs on it there gets errors.")
+        });
+        let changes = [lost].into_iter().chain(used).chain(volume.as_ref().and_then(own_in_words)).collect();
         return plan("mapping.delete", &mapping.volume_name, changes);
     }
     if let Some(volume) = &volume {

@@ -3,6 +3,7 @@
 //! Whatever changes a pool is a task, but for its properties, which are changed at once. The daemon's configuration is written before a pool comes to be or ceases to be,
 //! and again afterwards: see [`crate::configuration`].
 
+use super::sessions::users;
 use super::{calibrate, disks, mappings, told};
 use crate::configuration::{Remembered, Unsettled};
 use crate::filling::THRESHOLDS;
@@ -14,7 +15,8 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use forebay_api::{Code, Operation, Pool, PoolCreate, PoolImport, PoolSet, Problem, Severity, Task};
 use forebay_base::Id;
-use forebay_pool::{Import, PoolSpec, PoolState, PoolStatus};
+use forebay_pool::{DiskState, Import, PoolFound, PoolSpec, PoolState, PoolStatus};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +43,9 @@ pub async fn all(shared: &Shared) -> Vec<Pool> {
 fn described(shared: &Shared, status: &PoolStatus) -> Pool {
     let mut pool = convert::pool(status);
     let remembered = shared.configuration.find(&status.name);
+    if let Some(entry) = &remembered {
+        pool.status.groups.iter_mut().flat_map(|group| &mut group.disks).for_each(|disk| entry.place(disk));
+    }
     let thresholds = remembered.as_ref().map_or(&THRESHOLDS[..], |entry| entry.thresholds());
     pool.spec.threshold_percents = thresholds.to_vec();
     pool.status.full_in_days = shared.filling.days_until_full(status);
@@ -145,7 +150,7 @@ pub async fn create(
             .into());
     }
     if ask.dry_run {
-        shared.engine.pool_create_check(spec_of(&shared, &request)).await?;
+        let sizes = shared.engine.pool_create_check(spec_of(&shared, &request)).await?;
         let mut changes = vec![format!(
             "A {} pool on {} is created; what they hold is lost.",
             request.layout,
@@ -157,6 +162,10 @@ pub async fn create(
         if !request.spare_disks.is_empty() {
             let spare = disks_in_words(request.spare_disks.len());
             changes.push(format!("In reserve for a disk that fails: {spare}."));
+            let data = sizes.iter().take(request.disks.len()).copied().min();
+            let spares = sizes.iter().skip(request.disks.len() + request.log_disks.len());
+            let spares = request.spare_disks.iter().zip(spares.copied());
+            changes.extend(spares.filter_map(|(path, size)| rules::disks::small_disk(path, size, data)));
         }
         if !request.cache_disks.is_empty() {
             let cache = disks_in_words(request.cache_disks.len());
@@ -240,6 +249,7 @@ async fn create_now(
         read_only: false,
         forced: false,
         threshold_percents: Vec::new(),
+        places: BTreeMap::new(),
         joining: Vec::new(),
         unfound: Vec::new(),
         unsettled: Some(Unsettled::Creating),
@@ -278,18 +288,21 @@ pub async fn import(
             .remedy("`forebay pool status NAME` shows it.")
             .into());
     }
+    writable(&shared).await?;
     if ask.dry_run {
-        let found = shared.engine.pool_scan(request.disks).await;
-        let pool = found.into_iter().find(|pool| pool.name == name || pool.id.to_string() == name);
-        let pool = pool.ok_or_else(|| {
-            Problem::new(Code::NotFound, "none of these disks belongs to such a pool")
-                .object(name.as_str())
-                .remedy("`forebay pool import DISK…` without a name lists the pools that were found.")
-        })?;
+        let found = shared.engine.pool_scan(request.disks.clone()).await;
+        let pool = found.iter().find(|pool| pool.name == name || pool.id.to_string() == name);
+        let pool = pool.ok_or_else(|| not_found_on(&name, &request.disks, &found))?;
         let mut changes =
             vec![format!("The pool is imported from {}.", disks_in_words(pool.disks_found.len()))];
         if pool.disks_missing > 0 {
             changes.push(format!("Missing: {}.", disks_in_words(pool.disks_missing)));
+        }
+        let others = request.disks.iter().filter(|disk| !pool.disks_found.contains(disk));
+        let others: Vec<String> = others.cloned().collect();
+        if !others.is_empty() {
+            let others = rules::snapshots::few(&others);
+            changes.push(format!("Without a label of this pool that can be read, and left alone: {others}."));
         }
         if let Some(host) = &pool.host {
             let what = if request.force { "is overridden" } else { "is refused, unless it is this one" };
@@ -304,6 +317,30 @@ pub async fn import(
     let import = Import { read_only: request.read_only, force: request.force };
     let work = import_now(shared.clone(), name, request.disks, import);
     accepted(shared.tasks.start("pool.import", &object, work))
+}
+
+/// No pool of this name is on the disks: says which are.
+fn not_found_on(name: &str, disks: &[String], found: &[PoolFound]) -> Problem {
+    let problem =
+        |detail: String, remedy: String| Problem::new(Code::NotFound, detail).object(name).remedy(remedy);
+    match found {
+        [] => problem(
+            "none of these disks has a pool's label that can be read".into(),
+            "Check the paths; `forebay pool import DISK…` without a name lists the pools on disks.".into(),
+        ),
+        [one] => problem(
+            format!("there is no such pool on these disks: they are of pool {}", one.name),
+            format!("forebay pool import {} {}", one.name, disks.join(" ")),
+        ),
+        more => {
+            let of = |pool: &PoolFound| format!("{} ({})", pool.name, pool.disks_found.join(" "));
+            let pools: Vec<String> = more.iter().map(of).collect();
+            problem(
+                format!("there is no such pool on these disks: they are of pools {}", pools.join(", ")),
+                "Import one of them, from its disks.".into(),
+            )
+        }
+    }
 }
 
 async fn import_now(
@@ -401,8 +438,13 @@ async fn settle(
 
 pub async fn export(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
     let pool = find(&shared, &name).await?;
+    writable(&shared).await?;
     if ask.dry_run {
-        let changes = vec!["The pool is closed; clients lose its volumes until it is imported again.".into()];
+        let mut changes =
+            vec!["The pool is closed; clients lose its volumes until it is imported again.".to_string()];
+        if pool.status.state != forebay_api::PoolState::Unavailable {
+            changes.extend(users_in_words(&shared, &pool.name).await?);
+        }
         return plan("pool.export", &pool.name, changes);
     }
     let work = leave(shared.clone(), pool.name.clone(), None);
@@ -416,14 +458,37 @@ pub async fn destroy(
     ask: Ask,
 ) -> Answered {
     let pool = imported(&shared, &name).await?;
-    shared.engine.pool_changeable(&pool.name).await?;
+    shared.engine.pool_destroy_check(&pool.name).await?;
+    writable(&shared).await?;
     if ask.dry_run {
         let volumes = shared.engine.volumes(Some(&pool.name)).await.map_err(convert::problem)?;
-        let changes = vec![format!("The pool, its {} volumes and all their data are lost.", volumes.len())];
+        let mut changes = vec![match volumes.len() {
+            0 => "The pool is lost; it has no volumes.".to_string(),
+            1 => "The pool, its volume and all its data are lost.".to_string(),
+            count => format!("The pool, its {count} volumes and all their data are lost."),
+        }];
+        changes.extend(users_in_words(&shared, &pool.name).await?);
         return plan("pool.destroy", &pool.name, changes);
     }
     let work = leave(shared.clone(), pool.name.clone(), Some(who.name));
     accepted(shared.tasks.start("pool.destroy", &pool.name, work))
+}
+
+/// Who uses volumes of an imported pool now, and loses them with it: a sentence for each volume.
+async fn users_in_words(shared: &Shared, pool: &str) -> Result<Vec<String>, Problem> {
+    let volumes = shared.engine.volumes(Some(pool)).await.map_err(convert::problem)?;
+    let used = volumes.iter().filter_map(|volume| {
+        let users = users(shared, volume);
+        let by = rules::snapshots::few(&users);
+        (!users.is_empty()).then(|| format!("{pool}/{} is in use by {by}.", volume.name))
+    });
+    Ok(used.collect())
+}
+
+/// Refuses what the daemon could do and not remember, before it is done.
+async fn writable(shared: &Arc<Shared>) -> Result<(), Problem> {
+    let shared = shared.clone();
+    crate::blocking(move || shared.configuration.check()).await
 }
 
 /// Exports a pool, or destroys it for `destroyer`.
@@ -460,7 +525,8 @@ async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus, import: Im
     let before = before.map(|entry| [entry.disks, entry.joining].concat()).unwrap_or_default();
     let found = disks::paths(status, &[]);
     let known = shared.configuration.find(&status.name);
-    let threshold_percents = known.map(|entry| entry.threshold_percents).unwrap_or_default();
+    let (threshold_percents, places) =
+        known.map(|entry| (entry.threshold_percents, entry.places)).unwrap_or_default();
     let unfound = before.into_iter().filter(|path| !found.contains(path)).collect::<Vec<_>>();
     let entry = Remembered {
         id: Some(status.id.to_string()),
@@ -469,11 +535,21 @@ async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus, import: Im
         read_only: import.read_only,
         forced: import.is_rescue(),
         threshold_percents,
+        places: disks::places(status, &places),
         joining: Vec::new(),
         unfound,
         unsettled: None,
         failure: None,
     };
+    for disk in status.groups.iter().flat_map(|group| &group.disks) {
+        if disk.state == DiskState::Missing {
+            let last = entry.places.get(&disk.id.to_string());
+            let last = last.map_or(String::new(), |path| format!("; it was last at {path}"));
+            let message = format!("it was not found when the pool was imported{last}");
+            let object = format!("{}/{}", status.name, disk.number);
+            shared.events.record(Severity::Warning, "disk.missing", &object, &message);
+        }
+    }
     remember(shared, entry).await?;
     mappings::pool_came(shared, status).await
 }

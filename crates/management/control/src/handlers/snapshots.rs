@@ -4,7 +4,7 @@
 //! overtaken by them, and then the engine refuses.
 
 use super::sessions::users;
-use super::{told, volumes};
+use super::{damage, told, volumes};
 use crate::request::{
     Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tag_of_spec, tagged,
 };
@@ -84,6 +84,7 @@ pub async fn create(
         count => format!(", one of {count} at one moment"),
     };
     if ask.dry_run {
+        shared.engine.snapshot_create_check(of.iter().map(full).collect(), &request.name).await?;
         let changes = wanted.iter().map(|name| format!("{name} is taken{together}.")).collect();
         return plan("snapshot.create", &rules::few(&wanted), changes);
     }
@@ -195,9 +196,11 @@ pub async fn rollback(
     let (of, users) = (full(&before), users(&shared, &before));
     rules::rollback(&of, &users, request.force)?;
     let name = rules::full(&snapshot);
+    let damage = damage::of_named(&shared, &snapshot.pool, &name).await?;
     if ask.dry_run {
         let mut changes =
             vec![format!("It becomes what it was at {name}; what no snapshot has of it is lost.")];
+        changes.extend(damage.as_ref().map(|damage| format!("Of the snapshot, {damage}")));
         if snapshot.size != before.size {
             let (was, is) = (show_size(before.size), show_size(snapshot.size));
             changes.push(format!("It has {was} and will have {is}."));
@@ -209,7 +212,8 @@ pub async fn rollback(
     }
     let volume = shared.engine.volume_rollback(&name).await?;
     let volume = convert::volume(&volume, &shared.known());
-    told(&shared, &who, "volume.rolled_back", &of, &format!("put back to {name}"));
+    let of_it = damage.map_or(String::new(), |damage| format!("; of that, {damage}"));
+    told(&shared, &who, "volume.rolled_back", &of, &format!("put back to {name}{of_it}"));
     // It may have another size.
     shared.tell_iscsi(|iscsi| iscsi.access_changed());
     ok(&volume)

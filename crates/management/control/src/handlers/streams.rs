@@ -97,7 +97,7 @@ async fn deliver(
             Ok(Some(piece)) => Ok(Bytes::from(piece)),
             Err(error) => {
                 // The status is sent already: the connection ends, and here is why.
-                shared.events.record(Severity::Error, "snapshot.send_failed", &name, &error.to_string());
+                shared.events.record(Severity::Error, "snapshot.send_failed", &name, &in_words(&error));
                 Err(io::Error::other(error))
             }
         };
@@ -155,9 +155,17 @@ async fn take(
     match done {
         Ok(snapshot) => Ok(convert::snapshot(&snapshot)),
         Err(error) => {
-            shared.events.record(Severity::Warning, "snapshot.receive_stopped", name, &error.to_string());
+            shared.events.record(Severity::Warning, "snapshot.receive_stopped", name, &in_words(&error));
             Err(error.into())
         }
+    }
+}
+
+/// Of an event that names the object already.
+fn in_words(error: &Error) -> String {
+    match error.remedy.is_empty() {
+        true => error.message.clone(),
+        false => format!("{}. {}", error.message, error.remedy),
     }
 }
 

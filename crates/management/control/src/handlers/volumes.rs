@@ -86,9 +86,21 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, ask: &Ask, mut request:
     levels::admit(shared, ask, new.pool, promise).await?;
     let wanted = mappings::Wanted::check(shared, &request).await?;
     let size = show_size(new.size);
+    let spec = || VolumeSpec {
+        pool: new.pool.into(),
+        name: new.name.into(),
+        size: new.size,
+        block_size: new.block_size,
+        sync: request.sync.map(convert::sync_in),
+        compression: new.compression,
+        format,
+        level: new.level,
+        own_hosts: !request.hosts.is_empty(),
+    };
     if ask.dry_run {
         let (action, what) = match &source {
             None => {
+                shared.engine.volume_create_check(spec()).await?;
                 let blocks = show_size(u64::from(new.block_size));
                 let what =
                     format!("A volume of {size} with blocks of {blocks} is created, {}.", format.name());
@@ -103,18 +115,7 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, ask: &Ask, mut request:
     }
     match &source {
         None => {
-            let spec = VolumeSpec {
-                pool: new.pool.into(),
-                name: new.name.into(),
-                size: new.size,
-                block_size: new.block_size,
-                sync: request.sync.map(convert::sync_in),
-                compression: new.compression,
-                format,
-                level: new.level,
-                own_hosts: !request.hosts.is_empty(),
-            };
-            shared.engine.volume_create(spec).await?;
+            shared.engine.volume_create(spec()).await?;
             told(shared, who, "volume.created", &request.name, &format!("created with {size}"));
         }
         Some(source) => {
@@ -220,6 +221,12 @@ pub async fn set(
         changes.extend(inherited::returns_in_words(&shared, heir)?);
     }
     if ask.dry_run {
+        if let Some(format) = format {
+            shared.engine.volume_convert_check(&before.name, convert::format_in(format)).await?;
+        }
+        if let Some(size) = size {
+            shared.engine.volume_resize_check(&before.name, size).await?;
+        }
         return plan("volume.set", &before.name, changes);
     }
     // What may not be possible comes before anybody loses it.

@@ -16,7 +16,7 @@ use crate::contained::Contained;
 use forebay_base::panics::Panicked;
 use forebay_iscsi::{
     Algorithm, Authorization, CHALLENGE_LEN, Challenge, Chap, Credentials, Established, Login, LoginAction,
-    LoginConfig, LoginStatus, Parameters, Purpose, Request, Secret, Violation,
+    LoginConfig, LoginStatus, Parameters, Purpose, Request, Secret, Unproven, Violation,
 };
 use forebay_pool::Severity;
 use forebay_runtime::{Cores, NetError, Rt, Stream};
@@ -43,7 +43,7 @@ pub enum Parted {
     Refused {
         violation: Violation,
         initiator: Option<String>,
-        cause: Option<&'static str>,
+        cause: Option<String>,
     },
     Panicked(Panicked, Option<String>),
 }
@@ -126,11 +126,11 @@ pub async fn greet(rt: &Rt, door: Door<'_>, stream: Stream) -> Result<Greeted, P
                         return Ok(Greeted { stream, established, leftover: input.to_vec(), listed });
                     }
                     LoginAction::Close(violation) => {
-                        let is_unproven = violation == UNPROVEN;
-                        let cause = newcomer
-                            .as_ref()
-                            .and_then(|newcomer| newcomer.cause)
-                            .or(is_unproven.then_some(WRONG_ANSWER));
+                        let unproven = login.call(|login| login.unproven());
+                        let known = newcomer.as_mut().and_then(|newcomer| newcomer.cause.take());
+                        let cause = known
+                            .or_else(|| unproven.filter(|_| violation == UNPROVEN).map(wrong_answer))
+                            .or_else(|| unseen(&violation, newcomer.as_ref()?));
                         let initiator = newcomer.map(|newcomer| newcomer.request.initiator);
                         return Err(Parted::Refused { violation, initiator, cause });
                     }
@@ -142,8 +142,37 @@ pub async fn greet(rt: &Rt, door: Door<'_>, stream: Stream) -> Result<Greeted, P
 
 /// What an unproven initiator is told.
 const UNPROVEN: Violation = Violation::LoginFailed(LoginStatus::AuthenticationFailed);
-const WRONG_ANSWER: &str =
-    "its CHAP user name or secret is wrong, or it did not offer CHAP with an algorithm that is allowed";
+
+/// For the administrator: which part of its proof was wrong.
+fn wrong_answer(unproven: Unproven) -> String {
+    let what = match unproven {
+        Unproven::Method => "it did not offer CHAP, which its host has a secret for",
+        Unproven::Algorithm => "it offered CHAP with no algorithm that is allowed",
+        Unproven::User => "its CHAP secret is right, and its CHAP user name is not",
+        Unproven::Secret => "its CHAP secret is wrong",
+        Unproven::Mutual => {
+            "it asked the target to prove itself, and its host has no mutual secret, or the same for both ways"
+        }
+    };
+    what.into()
+}
+
+/// Which target it is that an initiator does not see although it has proven its secret.
+fn unseen(violation: &Violation, newcomer: &Claimant) -> Option<String> {
+    match &newcomer.request.purpose {
+        Purpose::Normal { target } if *violation == Violation::LoginFailed(LoginStatus::NotFound) => {
+            Some(no_volume_at(target))
+        }
+        _ => None,
+    }
+}
+
+fn no_volume_at(target: &str) -> String {
+    format!(
+        "it sees no volume at the target that it asked for, {target}: the target's pool is not imported, or none of its volumes is mapped \
+         to the host"
+    )
+}
 
 fn take_actions(login: &mut Contained<Login>) -> Vec<LoginAction> {
     login.call(|login| std::iter::from_fn(|| login.poll_action()).collect())
@@ -163,7 +192,7 @@ struct Claimant {
     request: Request,
     claim: Claim,
     /// Why it will not be let in, whatever it answers.
-    cause: Option<&'static str>,
+    cause: Option<String>,
 }
 
 impl Claimant {
@@ -192,7 +221,7 @@ impl Claimant {
 }
 
 /// What an initiator has to show, and why it will not be let in whatever that is.
-fn decide(rt: &Rt, access: &dyn Access, request: &Request) -> (Authorization, Option<&'static str>) {
+fn decide(rt: &Rt, access: &dyn Access, request: &Request) -> (Authorization, Option<String>) {
     let Request { initiator, purpose } = request;
     let is_seen = match purpose {
         Purpose::Discovery => true,
@@ -202,8 +231,14 @@ fn decide(rt: &Rt, access: &dyn Access, request: &Request) -> (Authorization, Op
         // Whether it sees the target, it is told when it has proven its secret.
         Ok(Proof::Chap(chap)) => (chap, None),
         Ok(Proof::Name) if is_seen => return (Authorization::Open, None),
-        Ok(Proof::Name) => (unknowable(rt), Some("it sees no volume at the target that it asked for")),
-        Err(_) => (unknowable(rt), Some("no host has this initiator name")),
+        Ok(Proof::Name) => {
+            let target = match purpose {
+                Purpose::Discovery => "discovery",
+                Purpose::Normal { target } => target,
+            };
+            (unknowable(rt), Some(no_volume_at(target)))
+        }
+        Err(_) => (unknowable(rt), Some("no host has this initiator name".into())),
     };
     let challenge = Challenge { id: rt.random() as u8, bytes: random(rt) };
     (Authorization::Chap { chap, challenge }, cause)

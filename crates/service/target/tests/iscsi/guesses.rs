@@ -122,10 +122,10 @@ fn what_a_stranger_is_not_told_is_in_the_event_and_a_host_is_told_when_it_has_pr
     let events = served.events.lock().unwrap();
     let messages: Vec<&str> = events.iter().map(|event| event.message.as_str()).collect();
     for (message, words) in messages.iter().zip([
-        "0x0203",
+        "it sees no volume at the target that it asked for, iqn.",
         "no host has this initiator name",
         "it sees no volume at the target",
-        "CHAP user name or secret is wrong",
+        "its CHAP secret is wrong",
     ]) {
         assert!(message.contains(words), "{messages:?}");
     }

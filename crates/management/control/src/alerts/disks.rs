@@ -1,0 +1,259 @@
+//! What is wrong with the disks of pools.
+//!
+//! An alert says no more than is known. A place that turned out wrong was repaired only where another disk of the group had it right: what
+//! the pool knows to be unrecoverable is told by the alert `pool.data_lost`, and no disk is accused of it a second time. What was on a disk that is out is read from others only
+//! where its group can lose as many as are out.
+
+use super::{DiskEvent, Found, PoolDiskHealth, Told, Words, lost, sentence, tolerance};
+use forebay_api::AlertSeverity::{Critical, Info, Warning};
+use forebay_api::{Disk, DiskHealthState, DiskState, Group, Pool, show_size};
+
+/// A disk that reads so many places wrong is told of in an event, too.
+const ERRORS_RECENT: u64 = 10;
+
+/// As sentences name it: with its path, or where it was last.
+fn name_of(short: &str, disk: &Disk) -> String {
+    match (&disk.name, &disk.status.last_path) {
+        (path, _) if !path.is_empty() => format!("{short} ({path})"),
+        (_, Some(last)) => format!("{short} (last at {last})"),
+        _ => short.to_string(),
+    }
+}
+
+/// The command that takes a disk back; where it was last, if it is not there now.
+fn online(short: &str, disk: &Disk) -> String {
+    match (&disk.name, &disk.status.last_path) {
+        (path, _) if !path.is_empty() => format!("forebay disk online {short}"),
+        (_, Some(last)) => format!("forebay disk online {short} --path {last}"),
+        _ => format!("forebay disk online {short} --path PATH"),
+    }
+}
+
+/// What it means for the data that a disk of this group is out.
+fn impact_of_loss(group: &Group) -> &'static str {
+    match lost(group) <= tolerance(group.layout) {
+        true => "What was on it is read from the other disks of its group.",
+        false => "Its group cannot lose it: what only it has cannot be read until it is back.",
+    }
+}
+
+impl Found {
+    pub(super) fn disk(&mut self, pool: &Pool, group: &Group, disk: &Disk, told: &[Told]) {
+        let short = format!("{}/{}", pool.name, disk.status.number);
+        let name = name_of(&short, disk);
+        match disk.status.state {
+            DiskState::Failed => self.failed(pool, group, &short, &name, told),
+            DiskState::Missing => self.add(
+                "disk.missing",
+                Warning,
+                "disks",
+                &short,
+                Words {
+                    cause: format!("Disk {name} was not found when the pool was imported."),
+                    impact: impact_of_loss(group),
+                    action: "Connect it again and take it back from the path where it is then, or replace it.",
+                    command: online(&short, disk),
+                },
+            ),
+            DiskState::Offline => self.add(
+                "disk.offline",
+                Info,
+                "disks",
+                &short,
+                Words {
+                    cause: format!("Disk {name} was taken out of service by an administrator."),
+                    impact: "It misses what is written, and its group can lose one disk less.",
+                    action: "Take it back when the work on it is done.",
+                    command: online(&short, disk),
+                },
+            ),
+            DiskState::Empty => self.add(
+                "disk.empty",
+                Info,
+                "disks",
+                &short,
+                Words {
+                    cause: format!(
+                        "Disk {name} is out of service; nothing is on it that is not on others, too."
+                    ),
+                    impact: "The pool is whole, with less room or a smaller cache.",
+                    action: "Replace it, or remove it from the pool.",
+                    command: format!("forebay disk remove {short}"),
+                },
+            ),
+            DiskState::Online | DiskState::Leaving | DiskState::Spare | DiskState::Cache => {
+                self.errors(pool, group, disk, &short, &name);
+                self.small_spare(group, disk, &short, &name);
+                self.slow(&short, told);
+            }
+        }
+    }
+
+    fn failed(&mut self, pool: &Pool, group: &Group, short: &str, name: &str, told: &[Told]) {
+        let is_suspended = pool.conditions.iter().any(|condition| condition.reason == "Suspended");
+        let mut disks = pool.status.groups.iter().flat_map(|group| &group.disks);
+        let is_spare = disks.any(|disk| disk.status.state == DiskState::Spare);
+        let why = told.iter().rfind(|told| told.disk == short && told.what == DiskEvent::Failed);
+        let (what, action, command) = match (is_suspended, is_spare) {
+            // The pool has written down no failure: it stopped first.
+            (true, _) => (
+                "failed a write, and the pool has stopped writing",
+                "Mend what is wrong with it (cable, controller, space below a file), then export the pool and import it again.",
+                format!("forebay pool export {}", pool.name),
+            ),
+            (false, true) => (
+                "failed and was taken out",
+                "Replace it by a spare disk; after a loose cable or a lack of space below a file, take it back with `forebay disk online`.",
+                format!("forebay disk replace {short}"),
+            ),
+            (false, false) => (
+                "failed and was taken out",
+                "Replace it by a free disk (`forebay disk list --free`); after a loose cable or a lack of space below a file, take it back with \
+                 `forebay disk online`.",
+                format!("forebay disk replace {short} DISK"),
+            ),
+        };
+        let impact = match is_suspended {
+            true => "Writes to the pool's volumes fail; it is still read from where it answers.",
+            false => impact_of_loss(group),
+        };
+        // The event has the reason, if the disk failed since the daemon keeps its events.
+        let cause = match why {
+            Some(told) if !is_suspended => sentence(&told.message),
+            _ => format!("Disk {name} {what}."),
+        };
+        self.add("disk.failed", Warning, "disks", short, Words { cause, impact, action, command });
+    }
+
+    /// Places that a disk in service could not read, or held wrong data in.
+    fn errors(&mut self, pool: &Pool, group: &Group, disk: &Disk, short: &str, name: &str) {
+        let (unreadable, wrong) = (disk.status.errors_read_recent, disk.status.errors_checksum_recent);
+        let lost = pool.status.damage.places;
+        // Each scrub finds again what no disk has right, also where somebody has accepted it.
+        let wrong_besides = wrong.saturating_sub(lost);
+        if unreadable + wrong_besides < ERRORS_RECENT {
+            return;
+        }
+        let of = |count: u64, what: &str| {
+            let places = if count == 1 { "place" } else { "places" };
+            (count > 0).then(|| format!("{what} {count} {places}"))
+        };
+        let said = [of(unreadable, "could not read"), of(wrong, "held wrong data in")];
+        let said: Vec<String> = said.into_iter().flatten().collect();
+        let cause = format!("Disk {name} {} recently.", said.join(" and "));
+        if disk.status.state == DiskState::Cache {
+            let words = Words {
+                cause,
+                impact: "It holds copies only: the data was read from the pool's other disks.",
+                action: "If it goes on, remove it from the pool, and add another.",
+                command: format!("forebay disk remove {short}"),
+            };
+            return self.add("disk.errors", Warning, "disks", short, words);
+        }
+        let places = if lost == 1 { "place" } else { "places" };
+        let impact = match (lost, tolerance(group.layout)) {
+            (0, 0) => "Its group has no redundancy: what cannot be read again is lost.".to_string(),
+            (0, _) => "What was wrong was read from the other disks of its group, and repaired.".to_string(),
+            (lost, _) => format!(
+                "{lost} {places} of the pool are unrecoverable, which the alert pool.data_lost tells; the others were repaired."
+            ),
+        };
+        let action = match unreadable >= wrong_besides {
+            true => "Scrub the pool to find what else is unreadable; if the errors go on, replace the disk.",
+            false => {
+                "Scrub the pool to find what else is wrong; if it goes on, check what the disk shares with others (cable, controller, memory) \
+                 before you replace it."
+            }
+        };
+        let command = format!("forebay pool scrub {}", pool.name);
+        self.add("disk.errors", Warning, "disks", short, Words { cause, impact: &impact, action, command });
+    }
+
+    fn small_spare(&mut self, group: &Group, disk: &Disk, short: &str, name: &str) {
+        let serves = |disk: &&Disk| matches!(disk.status.state, DiskState::Online | DiskState::Leaving);
+        let least = group.disks.iter().filter(serves).map(|disk| disk.status.size_bytes).min();
+        let size = disk.status.size_bytes;
+        let Some(least) = least.filter(|least| disk.status.state == DiskState::Spare && size < *least) else {
+            return;
+        };
+        let words = Words {
+            cause: format!(
+                "Spare disk {name} has {}, less than the {} of the smallest disk of its group.",
+                show_size(size),
+                show_size(least)
+            ),
+            impact: "Where it takes another's place, the pool has less room, or what was there is not rebuilt at all.",
+            action: "Add a spare disk as large as the others, and remove this one.",
+            command: format!("forebay disk remove {short}"),
+        };
+        self.add("disk.spare_small", Info, "disks", short, words);
+    }
+
+    fn slow(&mut self, short: &str, told: &[Told]) {
+        let is_it = |told: &&Told| told.disk == short && told.what != DiskEvent::Failed;
+        let Some(last) = told.iter().rfind(is_it) else { return };
+        let (what, severity) = match last.what {
+            DiskEvent::Hung => ("disk.hung", Critical),
+            DiskEvent::Slow | DiskEvent::Failed => ("disk.slow", Warning),
+        };
+        self.add(
+            what,
+            severity,
+            "disks",
+            short,
+            Words {
+                cause: sentence(&last.message),
+                impact: "Requests that need it wait, and its whole group is as slow as it.",
+                action: "Check its cable and controller; replace the disk if it stays so.",
+                command: format!("forebay disk replace {short} DISK"),
+            },
+        );
+        self.alerts.last_mut().expect("it was added just now").since_unix_ms = last.at_unix_ms;
+    }
+
+    /// Of disks in service; the others are to be replaced or removed already.
+    pub(super) fn health(&mut self, pool: &Pool, disk: &Disk, known: &[PoolDiskHealth]) {
+        use DiskState::{Cache, Leaving, Online, Spare};
+        let short = format!("{}/{}", pool.name, disk.status.number);
+        let known = known.iter().find(|one| one.disk == short);
+        let Some(PoolDiskHealth { health, .. }) = known else { return };
+        if !matches!(disk.status.state, Online | Leaving | Spare | Cache) {
+            return;
+        }
+        let name = if disk.name.is_empty() { short.clone() } else { format!("{short} ({})", disk.name) };
+        let why = health.reasons.first().map_or(String::new(), |reason| format!(" {}", sentence(reason)));
+        let impact = match disk.status.state {
+            Spare => "It may fail as soon as it takes the place of another disk.",
+            Cache => "It holds copies only: when it fails, reads are slower and nothing is lost.",
+            _ => "When it fails, the other disks of its group hold the data, if its layout protects it.",
+        };
+        match health.state {
+            DiskHealthState::Failing => {
+                let action = match disk.status.state {
+                    Spare | Cache => {
+                        format!("Add a free disk in its place, and remove it: `forebay disk remove {short}`.")
+                    }
+                    _ => format!(
+                        "Choose a free disk, and replace it while it works: `forebay disk replace {short} DISK`."
+                    ),
+                };
+                let command = "forebay disk list --free".into();
+                let cause = format!("Disk {name} is about to fail.{why}");
+                self.add(
+                    "disk.health",
+                    Warning,
+                    "disks",
+                    &short,
+                    Words { cause, impact, action: &action, command },
+                );
+            }
+            DiskHealthState::Warning => {
+                let cause = format!("Disk {name} is not well.{why}");
+                let action = "Watch it: check its cable and its cooling, and have another disk ready.";
+                let command = "forebay disk list --machine".into();
+                self.add("disk.health", Info, "disks", &short, Words { cause, impact, action, command });
+            }
+            DiskHealthState::Good | DiskHealthState::Unknown => {}
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Disks as the API shows them, and what moves between them.
+
+use super::{condition, role};
+use forebay_api as api;
+use forebay_pool as engine;
+
+pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) -> api::Disk {
+    let (state, ready) = match disk.state {
+        engine::DiskState::Online => (api::DiskState::Online, condition("Ready", true, "Online", "")),
+        engine::DiskState::Failed => (
+            api::DiskState::Failed,
+            condition("Ready", false, "Failed", "It was taken out after an error; its contents are stale."),
+        ),
+        engine::DiskState::Missing => (
+            api::DiskState::Missing,
+            condition("Ready", false, "Missing", "It was not found when the pool was imported."),
+        ),
+        engine::DiskState::Offline => (
+            api::DiskState::Offline,
+            condition(
+                "Ready",
+                false,
+                "Offline",
+                "It was taken out by an administrator; what is written now it misses.",
+            ),
+        ),
+        engine::DiskState::Empty => (
+            api::DiskState::Empty,
+            condition(
+                "Ready",
+                false,
+                "Rebuilt",
+                "It is out of service, and nothing is on it that is not elsewhere, too.",
+            ),
+        ),
+        engine::DiskState::Leaving => (
+            api::DiskState::Leaving,
+            condition("Ready", true, "Leaving", "What is on it moves to other disks."),
+        ),
+        engine::DiskState::Spare => (api::DiskState::Spare, condition("Ready", true, "Spare", "")),
+        engine::DiskState::Cache => (api::DiskState::Cache, condition("Ready", true, "Cache", "")),
+    };
+    api::Disk {
+        id: disk.id.to_string(),
+        name: disk.path.clone(),
+        spec: api::DiskSpec {
+            pool: pool.into(),
+            role: role(group.role),
+            enclosure: Some(disk.enclosure.clone()).filter(|name| !name.is_empty()),
+        },
+        status: api::DiskStatus {
+            number: disk.number,
+            joined_as: (disk.joined_as != disk.number).then_some(disk.joined_as),
+            last_path: None,
+            state,
+            size_bytes: disk.size,
+            sector_physical_bytes: disk.sector_physical,
+            sector_reported_bytes: disk.sector_reported,
+            rotational: disk.rotational,
+            errors_read: disk.errors.read,
+            errors_write: disk.errors.write,
+            errors_checksum: disk.errors.checksum,
+            repaired: disk.errors.repaired,
+            errors_read_recent: disk.errors.read_recent,
+            errors_checksum_recent: disk.errors.checksum_recent,
+        },
+        conditions: vec![ready],
+    }
+}
+
+/// A sentence on what keeps a pool from healing.
+pub fn blocked(healing: &engine::Healing) -> String {
+    let why = match healing.blocked.as_str() {
+        "" => "the disks concerned do not do what they are asked",
+        why => why,
+    };
+    format!("data that has to move stays where it is: {why}")
+}
+
+pub(super) fn healing(healing: &engine::Healing) -> (api::Healing, api::Condition) {
+    let blocked = Some(&healing.blocked).filter(|why| !why.is_empty()).map(|_| blocked(healing));
+    let condition = match &blocked {
+        Some(why) => condition("Healing", false, "Blocked", format!("{why}. It is tried again by itself.")),
+        None => condition("Healing", true, "Moving", ""),
+    };
+    let healing = api::Healing {
+        left_bytes: healing.bytes_left,
+        done_bytes: healing.bytes_done,
+        since_unix_ms: healing.since.0,
+        blocked,
+    };
+    (healing, condition)
+}
