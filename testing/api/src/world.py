@@ -33,6 +33,8 @@ NAMES = {
     "tokens": ["spare"],
     "worksheets": ["sheet"],
     "reports": ["sizing"],
+    "channels": ["log"],
+    "thresholds": ["busy"],
     # No request makes one of these alone, so what stands here has to be looked up.
     "tasks": [],
     "mappings": [],
@@ -79,6 +81,8 @@ def bodies(disks):
         "SnapshotSet": {"held": True, "template": False},
         "SnapshotClone": {"name": "tank/copy"},
         "SnapshotRollback": {"force": True},
+        "ThresholdCreate": {"name": "slow", "spec": {"expression": "disk.latency[device]", "above": 5e7, "over_seconds": 60, "severity": "info"}},
+        "ThresholdSet": {"spec": {"expression": "disk.busy", "above": 950}},
         "TokenCreate": {"name": "another", "role": "viewer", "expires_in_seconds": 3600},
         "TrashRestore": {"name": "tank/back"},
         "UserCreate": {"name": "else", "role": "viewer", "password": "correct horse battery"},
@@ -107,7 +111,7 @@ class World:
         self.pools(made)
         mine = {kind: set(names) for kind, names in NAMES.items()}
         # From what holds others back to what is held.
-        for kind in ["mappings", "volumes", "snapshots", "trash", "projects", "levels", "host-groups", "hosts", "tokens", "users", "worksheets", "reports"]:
+        for kind in ["mappings", "volumes", "snapshots", "trash", "projects", "levels", "host-groups", "hosts", "tokens", "users", "worksheets", "reports", "thresholds"]:
             self.thin(kind, mine[kind] | ALWAYS | (set(self.clones()) if kind == "volumes" else set()))
 
         def need(kind, name, body, also=None):
@@ -152,6 +156,9 @@ class World:
         need("users", "somebody", {"role": "viewer", "password": "correct horse battery"})
         need("tokens", "spare", {"role": "viewer"})
         need("worksheets", "sheet", {"spec": {"graphs": [GRAPH], "seconds": 60}})
+        # Where nobody listens, on this machine: nothing that is tried here leaves it.
+        need("channels", "log", {"spec": {"delivery": {"syslog": {"host": "127.0.0.1", "port": 9, "transport": "udp"}}}})
+        need("thresholds", "busy", {"spec": {"expression": "disk.busy[device]", "above": 900}})
         need("reports", "sizing", {"html": "<p>Enough.</p>", "json": "{}"})
         if not owner.call("GET", "/api/v1/mappings?volume=tank%2Fone")["items"]:
             owner.call("POST", "/api/v1/mappings", {"volume": "tank/one", "host": "esx1"})
