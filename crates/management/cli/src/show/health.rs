@@ -87,7 +87,10 @@ pub fn import_warnings(pool: &Pool, disks: &[String]) -> Vec<String> {
     let own: Vec<&String> = own.map(|disk| &disk.name).collect();
     let others = disks.iter().filter(|disk| !own.contains(disk));
     warnings.extend(others.map(|disk| {
-        format!("{disk}: it is not of pool {}, or cannot be read, and was left alone", pool.name)
+        format!(
+            "{disk} does not serve in pool {}: it is not of this pool, cannot be read, or is stale; `forebay event list` says more",
+            pool.name
+        )
     }));
     warnings
 }
@@ -157,7 +160,7 @@ mod tests {
         let warnings = import_warnings(&pool("damaged", 1, 1), &["/d0".to_string()]);
         assert_eq!(warnings[0], "pool tank is damaged: 8 places are lost.");
         assert!(
-            warnings.len() == 2 && warnings[1].starts_with("/d0: it is not of pool tank"),
+            warnings.len() == 2 && warnings[1].starts_with("/d0 does not serve in pool tank"),
             "{warnings:?}"
         );
     }

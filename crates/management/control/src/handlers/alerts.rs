@@ -65,18 +65,7 @@ async fn view(shared: &Shared) -> View {
     let events = shared.events.list(None, EVENTS);
     let logins_refused = logins_refused(&events, now_unix_ms);
     let deletions_stuck = deletions_stuck(&events);
-    let told = events.into_iter().filter_map(|event| {
-        let what = match event.code.as_str() {
-            "disk.slow" => DiskEvent::Slow,
-            "disk.hung" => DiskEvent::Hung,
-            "disk.failed" | "disk.evicted" => DiskEvent::Failed,
-            _ => return None,
-        };
-        // One that has failed stays out until somebody does something.
-        let is_so_still = what == DiskEvent::Failed || event.at_unix_ms + TOLD_MS > now_unix_ms;
-        let (disk, message, at_unix_ms) = (event.object, event.message, event.at_unix_ms);
-        is_so_still.then_some(Told { disk, what, message, at_unix_ms })
-    });
+    let told = told_of_disks(events, now_unix_ms);
     let disks = pools.iter().flat_map(|pool| {
         let disks = pool.status.groups.iter().flat_map(|group| &group.disks);
         disks.map(|disk| PoolDisk {
@@ -93,7 +82,7 @@ async fn view(shared: &Shared) -> View {
         quotas: quotas.collect(),
         crossings: super::thresholds::crossed(shared),
         violations,
-        told: told.collect(),
+        told,
         logins_refused,
         deletions_stuck,
         health: health.map(|(disk, health)| PoolDiskHealth { disk, health }).collect(),
@@ -105,6 +94,31 @@ async fn view(shared: &Shared) -> View {
         directory: trouble(shared).await,
         pools,
     }
+}
+
+/// What was told of disks and is so still.
+fn told_of_disks(events: Vec<Event>, now_unix_ms: u64) -> Vec<Told> {
+    let mut told: Vec<Told> = Vec::new();
+    for event in events {
+        let what = match event.code.as_str() {
+            "disk.slow" => DiskEvent::Slow,
+            "disk.hung" => DiskEvent::Hung,
+            "disk.failed" | "disk.evicted" => DiskEvent::Failed,
+            // It has the name of one from before, and not its disks.
+            "pool.created" => {
+                let of_pool = format!("{}/", event.object);
+                told.retain(|told| !told.disk.starts_with(&of_pool));
+                continue;
+            }
+            _ => continue,
+        };
+        // One that has failed stays out until somebody does something.
+        if what == DiskEvent::Failed || event.at_unix_ms + TOLD_MS > now_unix_ms {
+            let (disk, message, at_unix_ms) = (event.object, event.message, event.at_unix_ms);
+            told.push(Told { disk, what, message, at_unix_ms });
+        }
+    }
+    told
 }
 
 fn logins_refused(events: &[Event], now_unix_ms: u64) -> Vec<LoginRefused> {
@@ -177,5 +191,46 @@ fn why(pool: &str, cause: &Cause<String>) -> String {
         Cause::Disks => "the disks do less than they were measured to do".into(),
         Cause::CacheMiss => "the disks take that long, and little of it was in memory".into(),
         Cause::Itself => "it asks for more than the pool has".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(code: &str, object: &str, at_unix_ms: u64) -> Event {
+        serde_json::from_value(serde_json::json!({
+            "sequence": 1, "at_unix_ms": at_unix_ms, "severity": "warning", "code": code, "object": object, "message": "so",
+        }))
+        .expect("it is an event")
+    }
+
+    #[test]
+    fn what_was_told_of_a_disk_counts_as_long_as_it_is_so() {
+        let told = |events: Vec<Event>| {
+            let told = told_of_disks(events, 2 * TOLD_MS).into_iter();
+            told.map(|told| told.disk).collect::<Vec<_>>()
+        };
+        let events = || {
+            vec![
+                event("disk.failed", "tank/0", 1),
+                event("disk.slow", "tank/1", 1),
+                event("disk.hung", "tank/2", 2 * TOLD_MS),
+                event("disk.failed", "tank2/0", 1),
+            ]
+        };
+        assert_eq!(told(events()), ["tank/0", "tank/2", "tank2/0"], "a failure stays, slowness passes");
+        let again = events().into_iter().chain([event("pool.created", "tank", 3)]);
+        assert_eq!(told(again.collect()), ["tank2/0"], "another pool of this name has other disks");
+    }
+
+    #[test]
+    fn a_deletion_is_tried_again_after_an_import() {
+        let stuck = |codes: &[&str]| {
+            let events: Vec<Event> = codes.iter().map(|code| event(code, "tank", 1)).collect();
+            deletions_stuck(&events).len()
+        };
+        assert_eq!(stuck(&["pool.imported", "deletion.stuck", "deletion.stuck"]), 1);
+        assert_eq!(stuck(&["deletion.stuck", "pool.imported"]), 0);
     }
 }
