@@ -159,7 +159,7 @@ mod tests {
         let (cores, running) = uring::start(2).unwrap();
         assert_eq!(silent_core(&cores, LONG), None);
         let (release, held) = channel::<()>();
-        cores.core(1).run(move |_| drop(held.recv()));
+        cores.core(1).run(move |_| assert!(held.recv().is_err()));
         let silent = silent_core(&cores, PATIENCE).expect("core 1 waits for us");
         assert!(silent.starts_with("core 1 "), "{silent}");
         drop(release);

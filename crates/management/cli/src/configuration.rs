@@ -177,7 +177,7 @@ pub fn example() -> String {
         "# The configuration of the Forebay daemon.\n\
          #\n\
          # Each key is an option of `forebay serve`; a line that begins with # has no effect, and what follows it here is the default or\n\
-         # an example. Options on the command line override this file.\n\
+         # an example. Several values are a list in brackets. Options on the command line override this file.\n\
          #\n\
          #   forebay config check    says whether this file is right\n\
          #   forebay config show     says which values the daemon would start with\n\
@@ -264,6 +264,11 @@ impl File {
 /// The values of a key, as the command line would have them; each has been tried.
 fn values(key: &str, value: &DeValue) -> Result<Vec<String>, Finding> {
     let wrong = |problem: String, allowed: String| Finding { key: key.into(), problem, allowed };
+    if let DeValue::Table(_) = value {
+        let allowed =
+            format!("keys without sections, like `{key}-NAME = \"…\"`, as `forebay serve --help` names them");
+        return Err(wrong("this is a section, and the file has none".into(), allowed));
+    }
     let command = options();
     let Some(arg) = command.get_arguments().find(|arg| arg.get_long() == Some(key)) else {
         let error = options().try_get_matches_from([format!("--{key}")]).err();
