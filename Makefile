@@ -97,6 +97,7 @@ bench:
 package: web
 	@scripts/setup package
 	cargo build --locked --release -p forebay
+	rm -rf $(TARGET)/packages
 	packaging/build $(FOREBAY) $(TARGET)/packages
 
 # The packages on Debian: reproducible, installed, upgraded under load, killed, removed, on a virtual machine with systemd.

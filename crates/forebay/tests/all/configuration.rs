@@ -41,7 +41,13 @@ fn every_mistake_is_found_in_its_line_with_what_is_allowed() {
         ("\nnbd = \"0.0.0.0:10809\"", 2, "nbd", "without TLS", "certificate"),
         ("memory = \"1P\"", 1, "memory", "the machine has", "a quarter"),
         ("http-cert = \"/none\"\nhttp-key = \"/none\"", 1, "http-cert", "No such file", "PEM"),
-        ("nbd-tls-cert = \"/none\"\nnbd-tls-key = \"/none\"", 1, "nbd-tls-cert", "No such file", ""),
+        (
+            "nbd-tls-cert = \"/none\"\nnbd-tls-key = \"/none\"",
+            1,
+            "nbd-tls-cert",
+            "No such file",
+            "FILE: Certificate chain",
+        ),
         ("shards = 2\nlisten = \"127.0.0.1:0", 2, "", "", "listen ="),
         ("shards = 2\nshards = 3", 2, "", "duplicate key", ""),
     ] {

@@ -103,8 +103,13 @@ pub fn check(
     if findings.is_empty() {
         let given = options().get_matches_from(std::iter::empty::<OsString>());
         match merge(Some(&file), &given) {
-            Ok((_, options)) => findings
-                .extend(examine(&options).into_iter().map(|finding| (file.line(&finding.key), finding))),
+            Ok((_, options)) => {
+                let mut found = examine(&options);
+                for finding in found.iter_mut().filter(|finding| finding.allowed.is_empty()) {
+                    finding.allowed = allowed_for(&finding.key);
+                }
+                findings.extend(found.into_iter().map(|finding| (file.line(&finding.key), finding)));
+            }
             Err(finding) => findings.push((None, finding)),
         }
     }
@@ -371,8 +376,7 @@ fn merge(file: Option<&File>, given: &ArgMatches) -> Result<(Vec<Setting>, Serve
             _ => String::new(),
         };
         let key = missing.trim_start_matches('-').split(' ').next().unwrap_or_default().to_string();
-        let arg = command.get_arguments().find(|arg| arg.get_long() == Some(&key));
-        let allowed = arg.map(allowed).unwrap_or_default();
+        let allowed = allowed_for(&key);
         Finding { key, problem: "it is missing, and an option that is set needs it".into(), allowed }
     })?;
     let data = matches.get_one::<PathBuf>("data").expect("it has a default").clone();
@@ -409,6 +413,10 @@ fn allowed(arg: &Arg) -> String {
         false => words.join(" or "),
     };
     format!("{takes}: {help}")
+}
+
+fn allowed_for(key: &str) -> String {
+    options().get_arguments().find(|arg| arg.get_long() == Some(key)).map(allowed).unwrap_or_default()
 }
 
 /// The default, or something that the option takes.
