@@ -27,7 +27,7 @@ pub enum Config {
         file: PathBuf,
     },
     /// Print the value of each option and where it comes from, as `forebay serve` with the same options would start
-    Show(Configured),
+    Show(Box<Configured>),
 }
 
 #[derive(Args, Debug)]
