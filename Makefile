@@ -9,11 +9,12 @@ SIM := $(TARGET)/debug/sim
 TESTED := $(TARGET)/debug/forebay
 TEST_E2E := $(TARGET)/debug/forebay-e2e --server $(TESTED)
 
-.PHONY: run web test check sim fuzz bench e2e nightly clean
+.PHONY: run web test check sim fuzz bench e2e package package-test nightly clean
 
 # Builds the appliance and starts it with a pool on files: something to look at. Ctrl-C stops it.
 run: web
 	@scripts/setup run
+	@[ -e $(FOREBAY) ] || echo "The first build takes some ten minutes on two cores, three on eight; later ones take seconds."
 	cargo build --locked --release -p forebay
 	$(FOREBAY) demo --data .demo
 
@@ -40,6 +41,7 @@ test:
 	  'e2e=$(TEST_E2E)' \
 	  'browser=testing/browser/run --server $(TESTED)' \
 	  'api=testing/api/run --server $(TESTED)' \
+	  'package=testing/package/run --server $(TESTED)' \
 	  'matrix=nice $(SIM) matrix' \
 	  'fresh=nice $(SIM) matrix --fresh 1' \
 	  'planted=nice $(SIM) planted' \
@@ -91,6 +93,19 @@ bench:
 	$(BENCH) --levels
 	$(BENCH) --analytics
 
+# Debian packages of the appliance, in target/packages.
+package: web
+	@scripts/setup package
+	cargo build --locked --release -p forebay
+	rm -rf $(TARGET)/packages
+	packaging/build $(FOREBAY) $(TARGET)/packages
+
+# The packages on Debian: reproducible, installed, upgraded under load, killed, removed, on a virtual machine with systemd.
+package-test: package
+	@scripts/setup test
+	testing/package/run --server $(FOREBAY) --twice
+	testing/package/guest $(TARGET)/packages
+
 # What takes too long for every change. One step after the other: most of them measure.
 nightly:
 	@STEP_SECONDS=20000 scripts/run-steps \
@@ -107,6 +122,7 @@ nightly:
 	  'api=testing/api/run --server $(FOREBAY) --examples 200 --seed 2' \
 	  'guest=$(E2E) guest-long' \
 	  'hostile=$(E2E) hostile' \
+	  'package=make --no-print-directory package-test' \
 	  'instructions=$(BENCH) --instructions-check' \
 	  'import=$(BENCH) --import' \
 	  'bench=$(BENCH) --json $(TARGET)/bench.json' \

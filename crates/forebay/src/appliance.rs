@@ -8,6 +8,7 @@
 
 use crate::descriptors::Descriptors;
 use crate::iscsi;
+use crate::notify::Manager;
 use forebay_api::Severity;
 use forebay_base::{Checksum, GIB, Id, MIB};
 use forebay_cli::{Exit, Failure, ServeOptions};
@@ -16,6 +17,7 @@ use forebay_pool::{Engine, EngineConfig, Host};
 use forebay_runtime::{Cores, uring};
 use forebay_target::{IscsiServer, NbdConfig, NbdServer, TlsFiles};
 use serde_json::json;
+use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,9 +29,16 @@ const MEMORY_BYTES_UNKNOWN: u64 = GIB;
 
 /// `forebay serve`.
 pub fn serve(options: ServeOptions) -> Result<(), Failure> {
+    let manager = Manager::from_environment();
+    manager.starting();
     let mut appliance = Appliance::start(&options)?;
-    appliance.announce(&options)?;
+    let addresses = appliance.announce(&options)?;
+    if let Some(link) = appliance.daemon.setup_link()? {
+        say(&format!("forebay: nobody can log in yet; make the first administrator at {link}"));
+    }
+    manager.ready(&appliance, &addresses);
     appliance.daemon.wait_for_signal();
+    manager.stopping();
     appliance.stop()
 }
 
@@ -70,7 +79,7 @@ impl Appliance {
             options.cores.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
         let (cores, running) =
             uring::start(wanted).map_err(|error| Failure::new(Exit::Failed, error.to_string(), ""))?;
-        let memory = options.memory_bytes.unwrap_or_else(quarter_of_memory).max(MEMORY_BYTES_MIN);
+        let memory = memory_bytes(options)?;
         let engine = Engine::new(cores.clone(), EngineConfig { memory, events: events.sink(), host: host() });
         let control = Options {
             listen: options.listen.clone(),
@@ -95,6 +104,7 @@ impl Appliance {
             iscsi::start(&self.daemon, cores, engine, portals, (minimum, clients), &self.events)?;
         let addresses = Addresses {
             http: self.daemon.http().to_string(),
+            http_url: self.daemon.http_url(),
             nbd,
             iscsi: iscsi.portals().iter().map(|portal| portal.listen.clone()).collect(),
         };
@@ -102,7 +112,7 @@ impl Appliance {
         let socket = self.daemon.socket();
         let file = json!({
             "http": addresses.http,
-            "http_url": self.daemon.http_url(),
+            "http_url": addresses.http_url,
             "nbd": addresses.nbd.as_ref().map(|nbd| &nbd.listen),
             "nbd_uri": addresses.nbd.as_ref().map(|nbd| nbd.uri("")),
             "iscsi": addresses.iscsi,
@@ -112,13 +122,7 @@ impl Appliance {
             Failure::new(Exit::Failed, format!("the addresses cannot be written: {error}"), "")
                 .object(self.dir.file(ADDRESSES).display().to_string())
         })?;
-        say(&format!(
-            "forebay: ready, API {}, NBD {}, iSCSI {}, socket {}",
-            self.daemon.http_url(),
-            addresses.nbd.as_ref().map_or("off".into(), |nbd| nbd.uri("")),
-            addresses.iscsi.join(" "),
-            socket.display()
-        ));
+        say(&format!("forebay: ready, {addresses}, socket {}", socket.display()));
         if let Some(warning) = warning {
             say(&format!("forebay: warning: {warning}"));
         }
@@ -126,20 +130,12 @@ impl Appliance {
             let certificate = certificate.display();
             say(&format!("forebay: HTTPS goes by the authority in {certificate}, SHA-256 {fingerprint}"));
         }
-        if let Some(link) = self.daemon.setup_link()? {
-            say(&format!("forebay: nobody can log in yet; make the first administrator at {link}"));
-        }
         Ok(addresses)
     }
 
     fn start_nbd(&mut self, listen: &str, options: &ServeOptions) -> Result<NbdAddress, Failure> {
-        let tls = options.nbd_tls.as_ref().map(|tls| TlsFiles {
-            certificate: tls.certificate.clone(),
-            key: tls.key.clone(),
-            client_ca: tls.authority.clone(),
-        });
-        let is_tls = tls.is_some();
-        let config = NbdConfig { listen: listen.into(), tls, connections_max: self.descriptors.clients() };
+        let is_tls = options.nbd_tls.is_some();
+        let config = NbdConfig { connections_max: self.descriptors.clients(), ..nbd_config(listen, options) };
         let start = NbdServer::start(self.cores.clone(), self.engine.clone(), config, self.events.sink());
         let waiting = format!("{listen} is in use; waiting in case its owner was killed just now");
         let nbd = Arc::new(self.daemon.block_on_telling(start, &waiting).map_err(problem)?);
@@ -186,10 +182,19 @@ impl Nbd for Desk {
 pub struct Addresses {
     /// `HOST:PORT`.
     pub http: String,
+    /// With scheme, as people write it into a browser.
+    pub http_url: String,
     /// Nothing when NBD is off.
     pub nbd: Option<NbdAddress>,
     /// `HOST:PORT` of each portal.
     pub iscsi: Vec<String>,
+}
+
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let nbd = self.nbd.as_ref().map_or("off".into(), |nbd| nbd.uri(""));
+        write!(f, "API {}, NBD {nbd}, iSCSI {}", self.http_url, self.iscsi.join(" "))
+    }
 }
 
 /// Where NBD clients connect.
@@ -242,9 +247,28 @@ fn host() -> Host {
     Host { id: Id(Checksum::of(format!("forebay {machine}").as_bytes()).0), name }
 }
 
-fn quarter_of_memory() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    memory_total(&text).map_or(MEMORY_BYTES_UNKNOWN, |bytes| bytes / 4)
+/// NBD as the options want it, for as many clients as there may be.
+pub fn nbd_config(listen: &str, options: &ServeOptions) -> NbdConfig {
+    let tls = options.nbd_tls.as_ref().map(|tls| TlsFiles {
+        certificate: tls.certificate.clone(),
+        key: tls.key.clone(),
+        client_ca: tls.authority.clone(),
+    });
+    NbdConfig { tls, ..NbdConfig::plain(listen) }
+}
+
+/// The engine's memory. More than the machine has would end the process as soon as the cache has filled.
+pub fn memory_bytes(options: &ServeOptions) -> Result<u64, Failure> {
+    let machine = memory_total(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default());
+    match (options.memory_bytes, machine) {
+        (Some(wanted), Some(machine)) if wanted > machine => Err(Failure::new(
+            Exit::Usage,
+            format!("--memory is {} MiB, and the machine has {} MiB", wanted / MIB, machine / MIB),
+            "Give it less, or leave it away: then it is a quarter of the machine's",
+        )),
+        (Some(wanted), _) => Ok(wanted.max(MEMORY_BYTES_MIN)),
+        (None, machine) => Ok(machine.map_or(MEMORY_BYTES_UNKNOWN, |bytes| bytes / 4).max(MEMORY_BYTES_MIN)),
+    }
 }
 
 /// `MemTotal` in bytes.

@@ -14,13 +14,18 @@ use forebay_control::{problem, target_name};
 use forebay_pool::{BUILT_IN_LEVELS, ErrorKind, SyncPolicy, VolumeFormat, VolumeSpec};
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::net::TcpListener;
 use std::path::Path;
+use std::time::Duration;
 
 const POOL: &str = "demo";
 const HOST: &str = "demo-host";
 /// What qemu and libiscsi's iscsi-ls call themselves when they are not told otherwise.
 const INITIATORS: [&str; 2] =
     ["iqn.2008-11.org.linux-kvm", "iqn.2007-10.com.github:sahlberg:libiscsi:iscsi-ls"];
+/// Half a second: a process that was killed lets its ports go within milliseconds.
+const PORT_TRIES: u32 = 10;
+const PORT_PAUSE: Duration = Duration::from_millis(50);
 const DISKS: usize = 4;
 const DISK_BYTES: u64 = 2 * GIB;
 
@@ -49,11 +54,19 @@ const VOLUMES: [DemoVolume; 6] = [
 ];
 
 /// `forebay demo`.
-pub fn run(options: ServeOptions) -> Result<(), Failure> {
+pub fn run(mut options: ServeOptions) -> Result<(), Failure> {
+    let moved = avoid_taken_ports(&mut options);
     let mut appliance = Appliance::start(&options)?;
     set_up(&appliance)?;
     let addresses = appliance.announce(&options)?;
+    moved.iter().for_each(|usual| say(&format!("forebay: {usual} is in use; another port is taken instead")));
     say(&guide(&program(), &options.data.display().to_string(), &addresses));
+    match appliance.daemon.setup_link()? {
+        Some(link) => {
+            say(&format!("\nOpen this link in a browser and make the first administrator:\n\n  {link}\n"))
+        }
+        None => say(&format!("\nOpen it in a browser:\n\n  {}\n", addresses.http_url)),
+    }
     let load = match options.nbd_tls {
         // The load's clients speak plainly.
         Some(_) => None,
@@ -65,6 +78,35 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     appliance.daemon.wait_for_signal();
     load.into_iter().for_each(Load::stop);
     appliance.stop()
+}
+
+/// Has the system choose ports where nobody asked for certain ones and the usual ones are taken; says which.
+fn avoid_taken_ports(options: &mut ServeOptions) -> Vec<String> {
+    let is_default = |key: &str| options.defaults.iter().any(|default| default == key);
+    let (http, nbd, iscsi) = (is_default("listen"), is_default("nbd"), is_default("iscsi"));
+    let listens = [(http, Some(&mut options.listen)), (nbd, options.nbd.as_mut())];
+    let portals = options.iscsi.iter_mut().map(|portal| (iscsi, Some(portal)));
+    let mut moved = Vec::new();
+    for listen in listens.into_iter().chain(portals).filter_map(|(usual, listen)| listen.filter(|_| usual)) {
+        if is_taken(listen) {
+            let free = listen.rsplit_once(':').map(|(host, _)| format!("{host}:0"));
+            moved.push(std::mem::replace(listen, free.expect("a default is an address and a port")));
+        }
+    }
+    moved
+}
+
+/// A demonstration that was killed just now may hold its ports for a moment.
+fn is_taken(listen: &str) -> bool {
+    let mut tries = 0;
+    loop {
+        match TcpListener::bind(listen) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries == PORT_TRIES => return true,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => tries += 1,
+            _ => return false,
+        }
+        std::thread::sleep(PORT_PAUSE);
+    }
 }
 
 /// Makes what is missing.
@@ -190,4 +232,42 @@ or with open-iscsi, whose name is in /etc/iscsi/initiatorname.iscsi:
 Pull the plug (kill -9 {pid}) and start it again: everything acknowledged is there. Ctrl-C stops it.",
         pid = std::process::id(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_cli::ChapAlgorithm;
+
+    #[test]
+    fn usual_ports_that_are_taken_are_avoided_and_wanted_ones_are_not() {
+        let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = holder.local_addr().unwrap().to_string();
+        let free = "127.0.0.1:0".to_string();
+        let options = |defaults: &[&str]| ServeOptions {
+            data: "data".into(),
+            listen: taken.clone(),
+            http_names: Vec::new(),
+            http_tls: None,
+            https: false,
+            nbd: None,
+            iscsi: vec![taken.clone(), free.clone()],
+            iscsi_chap_minimum: ChapAlgorithm::Md5,
+            cores: None,
+            memory_bytes: None,
+            nbd_tls: None,
+            defaults: defaults.iter().map(ToString::to_string).collect(),
+        };
+        for (defaults, listen, portal) in [
+            (&["listen", "nbd", "iscsi"][..], &free, &free),
+            (&["listen"], &free, &taken),
+            (&["iscsi"], &taken, &free),
+            (&[], &taken, &taken),
+        ] {
+            let mut options = options(defaults);
+            let moved = avoid_taken_ports(&mut options);
+            assert_eq!((&options.listen, &options.iscsi[0], &options.iscsi[1]), (listen, portal, &free));
+            assert_eq!(moved.len(), defaults.iter().filter(|&&key| key != "nbd").count());
+        }
+    }
 }

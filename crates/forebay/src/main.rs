@@ -6,10 +6,12 @@ mod appliance;
 mod check;
 mod demo;
 mod descriptors;
+mod examine;
 mod iscsi;
 mod live;
 mod load;
 mod model;
+mod notify;
 mod validate;
 
 use std::process::ExitCode;
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
         serve: appliance::serve,
         demo: demo::run,
         check: check::run,
+        examine: examine::examine,
         model: model::model,
         validate: validate::validate,
     };

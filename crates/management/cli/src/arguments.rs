@@ -6,6 +6,7 @@ use crate::hosts::{Host, SessionCommand};
 use crate::levels::Level;
 use crate::projects::{Project, volume_property};
 use crate::reports::ReportCommand;
+use crate::serve::{Config, Configured, Serve};
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
 use crate::statistics::{Stat, WorksheetCommand};
@@ -32,7 +33,7 @@ use std::path::PathBuf;
                   elsewhere), FOREBAY_CA (a file with the authorities that its https:// is trusted by), NO_COLOR."
 )]
 pub struct Arguments {
-    /// The daemon's data directory [default: $FOREBAY_DATA or /var/lib/forebay]
+    /// The daemon's data directory [default: $FOREBAY_DATA, what the configuration file says, or /var/lib/forebay]
     #[arg(long, global = true, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Print JSON: stable names, integers in base units
@@ -45,9 +46,12 @@ pub struct Arguments {
 #[derive(Subcommand, Debug)]
 pub enum Noun {
     /// Run the daemon
-    Serve(Serve),
+    Serve(Configured),
     /// Run the daemon with a pool on files, volumes and a light load to look at; Ctrl-C stops it
     Demo(Serve),
+    /// The daemon's configuration file
+    #[command(subcommand)]
+    Config(Config),
     /// Pools: named sets of disks
     #[command(subcommand)]
     Pool(Pool),
@@ -131,57 +135,6 @@ pub enum Noun {
     },
     /// Print the version
     Version,
-}
-
-#[derive(Args, Debug)]
-pub struct Serve {
-    /// Where the API and the browser interface answer; port 0 takes a free one. Beyond this host over HTTPS
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
-    pub listen: String,
-    /// A name of this host under which the API is reached, besides its addresses; given several times, there are more
-    #[arg(long, value_name = "NAME", action = clap::ArgAction::Append)]
-    pub http_name: Vec<String>,
-    /// Certificate chain for HTTPS, PEM [default: beyond this host, one of its own]
-    #[arg(long, value_name = "FILE", requires = "http_key")]
-    pub http_cert: Option<PathBuf>,
-    /// The certificate's private key, PEM
-    #[arg(long, value_name = "FILE", requires = "http_cert")]
-    pub http_key: Option<PathBuf>,
-    /// HTTPS on this host, too
-    #[arg(long)]
-    pub https: bool,
-    /// Where NBD clients connect: an address, of which port 0 takes a free one, and beyond this host only with TLS; unix:PATH, a
-    /// socket that only the daemon's user can open; or off
-    #[arg(long, value_name = "HOST:PORT|unix:PATH|off", default_value = "127.0.0.1:10809")]
-    pub nbd: String,
-    /// Where iSCSI initiators connect; given several times, each is a path of its own. Only known hosts may log in
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:3260", action = clap::ArgAction::Append)]
-    pub iscsi: Vec<String>,
-    /// The weakest CHAP algorithm that proves an iSCSI host's secret: `sha256` refuses initiators that know MD5 only
-    #[arg(long, value_name = "ALGORITHM", value_enum, default_value_t = ChapAlgorithm::Md5)]
-    pub iscsi_chap_minimum: ChapAlgorithm,
-    /// Engine cores [default: one per CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub shards: Option<u32>,
-    /// Memory for cached blocks [default: a quarter of the machine's]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub memory: Option<u64>,
-    /// Certificate chain for NBD over TLS, PEM
-    #[arg(long, value_name = "FILE", requires = "nbd_tls_key")]
-    pub nbd_tls_cert: Option<PathBuf>,
-    /// The certificate's private key, PEM
-    #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
-    pub nbd_tls_key: Option<PathBuf>,
-    /// Admit only NBD clients with a certificate from this authority, PEM
-    #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
-    pub nbd_tls_ca: Option<PathBuf>,
-}
-
-/// From the weakest to the strongest.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum ChapAlgorithm {
-    Md5,
-    Sha256,
 }
 
 /// Whether a promise may be made that the pool cannot keep.

@@ -8,6 +8,7 @@ mod arguments;
 mod channels;
 mod client;
 mod commands;
+mod configuration;
 mod daemon;
 mod disks;
 mod failure;
@@ -20,6 +21,7 @@ mod projects;
 mod reports;
 mod screen;
 mod secret;
+mod serve;
 mod show;
 mod size;
 mod snapshots;
@@ -33,54 +35,25 @@ mod trash;
 mod users;
 mod validate;
 
-pub use arguments::ChapAlgorithm;
+pub use configuration::{Finding, example};
 pub use daemon::{Daemon, Scratch};
 pub use disks::DiskModel;
 pub use failure::{Exit, Failure};
 pub use help::document;
+pub use serve::{ChapAlgorithm, NbdTls, ServeOptions};
 pub use validate::{Validate, ValidateRun, ValidateSize};
 
 use arguments::{Arguments, Noun};
-use clap::{CommandFactory, Parser};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use client::{Client, Target};
 use commands::Session;
 use serde::Serialize;
+use serve::Config;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// How to run the daemon.
-#[derive(Clone, Debug)]
-pub struct ServeOptions {
-    pub data: PathBuf,
-    /// `HOST:PORT` of the API.
-    pub listen: String,
-    /// Names of this host under which the API is reached, besides its addresses.
-    pub http_names: Vec<String>,
-    /// Certificate and key for HTTPS, PEM files.
-    pub http_tls: Option<(PathBuf, PathBuf)>,
-    /// Also on loopback.
-    pub https: bool,
-    /// `HOST:PORT` of NBD, or `unix:PATH`; `None`: it is off.
-    pub nbd: Option<String>,
-    /// `HOST:PORT` of each iSCSI portal, in the order of their portal groups.
-    pub iscsi: Vec<String>,
-    /// The weakest algorithm of CHAP over iSCSI.
-    pub iscsi_chap_minimum: ChapAlgorithm,
-    /// Engine cores; `None`: one per CPU.
-    pub cores: Option<usize>,
-    /// Bytes for cached blocks; `None`: a quarter of the machine's.
-    pub memory_bytes: Option<u64>,
-    pub nbd_tls: Option<NbdTls>,
-}
-
-/// PEM files.
-#[derive(Clone, Debug)]
-pub struct NbdTls {
-    pub certificate: PathBuf,
-    pub key: PathBuf,
-    /// Clients must show a certificate from this authority.
-    pub authority: Option<PathBuf>,
-}
+/// Where the daemon's data is, unless somebody says otherwise.
+const DATA: &str = "/var/lib/forebay";
 
 /// What an offline check found.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -101,6 +74,8 @@ pub struct Local {
     pub serve: fn(ServeOptions) -> Result<(), Failure>,
     pub demo: fn(ServeOptions) -> Result<(), Failure>,
     pub check: fn(Vec<String>) -> Result<CheckReport, Failure>,
+    /// Looks at what the daemon's options name, and starts nothing; says what is wrong.
+    pub examine: fn(&ServeOptions) -> Vec<Finding>,
     /// Measures a device; prints what it finds, as JSON or for people.
     pub model: fn(DiskModel, json: bool) -> Result<Exit, Failure>,
     /// Prints what it finds, as JSON or for people.
@@ -109,8 +84,8 @@ pub struct Local {
 
 /// Runs one command; returns the exit status. `arguments` begin with the program's name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, local: &Local) -> u8 {
-    let arguments = match Arguments::try_parse_from(arguments) {
-        Ok(arguments) => arguments,
+    let (arguments, matches) = match parse(arguments) {
+        Ok(parsed) => parsed,
         Err(error) => {
             // Help and version go to stdout, mistakes to stderr; a closed pipe is nobody's problem.
             let _ = error.print();
@@ -118,7 +93,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, local: &Local) -> u8 {
         }
     };
     let json = arguments.json;
-    match execute(arguments, local) {
+    match execute(arguments, &matches, local) {
         Ok(exit) => exit as u8,
         Err(failure) => {
             failure.report(json);
@@ -127,16 +102,30 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, local: &Local) -> u8 {
     }
 }
 
+/// The command, and where each of its values comes from.
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, ArgMatches), clap::Error> {
+    let matches = Arguments::command().try_get_matches_from(arguments)?;
+    let parsed =
+        Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut Arguments::command()))?;
+    Ok((parsed, matches))
+}
+
+/// Of the command at the end of nouns and verbs.
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, inner)| innermost(inner))
+}
+
 fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
 fn data_directory(given: Option<PathBuf>, environment: &impl Fn(&str) -> Option<String>) -> PathBuf {
     let from_environment = || environment("FOREBAY_DATA").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-    given.or_else(from_environment).unwrap_or_else(|| PathBuf::from("/var/lib/forebay"))
+    let given = given.or_else(from_environment).or_else(configuration::data_directory);
+    given.unwrap_or_else(|| PathBuf::from(DATA))
 }
 
-fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
+fn execute(arguments: Arguments, matches: &ArgMatches, local: &Local) -> Result<Exit, Failure> {
     let Arguments { data, json, noun } = arguments;
     let session = |data: Option<&Path>| {
         let client = Client::new(Target::choose(data, environment)?)?;
@@ -144,8 +133,15 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
     };
     let data_given = data.as_deref();
     match noun {
-        Noun::Serve(options) => (local.serve)(serve_options(data, options)).map(|()| Exit::Ok),
-        Noun::Demo(options) => (local.demo)(serve_options(data, options)).map(|()| Exit::Ok),
+        Noun::Serve(serve) => {
+            let options = configuration::load(serve.config.as_deref(), innermost(matches))?;
+            (local.serve)(options).map(|()| Exit::Ok)
+        }
+        Noun::Demo(_) => (local.demo)(configuration::without_file(innermost(matches))?).map(|()| Exit::Ok),
+        Noun::Config(Config::Check { file }) => configuration::check(&file, local.examine, json),
+        Noun::Config(Config::Show(serve)) => {
+            configuration::show(serve.config.as_deref(), innermost(matches), json)
+        }
         Noun::Pool(command) => session(data_given)?.pool(command),
         Noun::Disk(disks::Disk::Model(options)) => (local.model)(options, json),
         Noun::Disk(command) => session(data_given)?.disk(command),
@@ -193,27 +189,6 @@ fn execute(arguments: Arguments, local: &Local) -> Result<Exit, Failure> {
     }
 }
 
-fn serve_options(data: Option<PathBuf>, options: arguments::Serve) -> ServeOptions {
-    let nbd_tls = options.nbd_tls_cert.zip(options.nbd_tls_key).map(|(certificate, key)| NbdTls {
-        certificate,
-        key,
-        authority: options.nbd_tls_ca,
-    });
-    ServeOptions {
-        data: data_directory(data, &environment),
-        listen: options.listen,
-        http_names: options.http_name,
-        http_tls: options.http_cert.zip(options.http_key),
-        https: options.https,
-        nbd: Some(options.nbd).filter(|nbd| nbd != "off"),
-        iscsi: options.iscsi,
-        iscsi_chap_minimum: options.iscsi_chap_minimum,
-        cores: options.shards.map(|shards| shards as usize),
-        memory_bytes: options.memory,
-        nbd_tls,
-    }
-}
-
 fn show_check(report: &CheckReport, json: bool) {
     if json {
         let checked: serde_json::Map<String, serde_json::Value> =
@@ -241,7 +216,8 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Arguments, clap::Error> {
-        Arguments::try_parse_from(std::iter::once("forebay").chain(line.split_whitespace()))
+        let words = std::iter::once("forebay").chain(line.split_whitespace());
+        super::parse(words.map(OsString::from)).map(|(parsed, _)| parsed)
     }
 
     #[test]
@@ -256,6 +232,11 @@ mod tests {
             "serve --data d --iscsi 127.0.0.1:0 --iscsi 127.0.0.1:3261",
             "serve --iscsi-chap-minimum sha256",
             "serve --nbd off",
+            "serve --config f --https --listen [::1]:0",
+            "serve --https=false",
+            "config check",
+            "config check f --json",
+            "config show --config f --shards 2",
             "serve --nbd unix:/run/nbd.sock",
             "serve --nbd-tls-cert c --nbd-tls-key k --nbd-tls-ca a",
             "demo --data d",
@@ -475,6 +456,8 @@ mod tests {
             ("serve --nbd-tls-cert c", "--nbd-tls-key"),
             ("serve --http-cert c", "--http-key"),
             ("serve --shards 0", "--shards"),
+            ("serve --listen 127.0.0.1", "a host and a port"),
+            ("serve --nbd unix:nbd.sock", "not absolute"),
             ("pool import", "NAME_AND_DISKS"),
             ("pool export tank --wait --no-wait", "cannot be used with"),
             ("pool polish tank", "unrecognized subcommand"),

@@ -1,20 +1,28 @@
-//! The committed reference of the command line is what the program says.
+//! The committed reference of the command line, and the configuration file that is shipped, are what the program says.
 //!
-//! Method: generate and compare with `docs/cli.md`. With `FOREBAY_UPDATE=1` the file is written instead.
+//! Method: generate and compare with `docs/cli.md` and `packaging/forebay.toml`. With `FOREBAY_UPDATE=1` the files are written instead.
 
 use std::path::Path;
 
 #[test]
 fn the_committed_reference_is_the_generated_one() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/cli.md");
-    let generated = forebay_cli::document();
+    compare("docs/cli.md", &forebay_cli::document());
+}
+
+#[test]
+fn the_shipped_configuration_is_the_generated_one() {
+    compare("packaging/forebay.toml", &forebay_cli::example());
+}
+
+fn compare(path: &str, generated: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(path);
     if std::env::var_os("FOREBAY_UPDATE").is_some() {
-        std::fs::write(&path, &generated).unwrap();
+        std::fs::write(&file, generated).unwrap();
     }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    let committed = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         committed == generated,
-        "docs/cli.md is not what the commands say. Look at the difference, and if it is meant, regenerate it with: \
+        "{path} is not what the commands say. Look at the difference, and if it is meant, regenerate it with: \
          FOREBAY_UPDATE=1 cargo test -p forebay-cli --test help"
     );
 }
@@ -25,6 +33,8 @@ fn every_command_of_the_interface_is_described() {
     for command in [
         "forebay serve",
         "forebay demo",
+        "forebay config check",
+        "forebay config show",
         "forebay pool create",
         "forebay pool import",
         "forebay pool destroy",

@@ -65,6 +65,7 @@ pub use directory::DataDir;
 pub use events::EventLog;
 pub use hosts::Credentials;
 pub use iscsi_names::target_name;
+pub use tls::check_certificate;
 
 use authentication::{Front, Transport};
 use forebay_api::{Code, PoolCreate, Problem, Severity};

@@ -80,6 +80,11 @@ fn certified(
     CertifiedKey::from_der(chain, key, &ring::default_provider())
 }
 
+/// Whether HTTPS can be served with these PEM files.
+pub fn check_certificate(certificate: &Path, key: &Path) -> Result<(), Problem> {
+    Tls::given(certificate, key).map(drop)
+}
+
 impl Tls {
     /// The certificate of somebody else, from PEM files.
     pub fn given(certificate: &Path, key: &Path) -> Result<Tls, Problem> {

@@ -56,6 +56,15 @@ impl NbdConfig {
     pub fn plain(listen: impl Into<String>) -> NbdConfig {
         NbdConfig { listen: listen.into(), tls: None, connections_max: CONNECTIONS_MAX }
     }
+
+    /// What would keep a server from starting, as far as it can be seen without one: the address, and the files for TLS.
+    pub fn check(&self) -> Result<(), Error> {
+        self.prepare().map(drop)
+    }
+
+    fn prepare(&self) -> Result<(String, Option<TlsServer>), Error> {
+        Ok((check_address(self)?, self.tls.as_ref().map(TlsServer::load).transpose()?))
+    }
 }
 
 /// A client in the transmission phase.
@@ -155,8 +164,7 @@ impl NbdServer {
         config: NbdConfig,
         events: Events,
     ) -> Result<NbdServer, Error> {
-        let address = check_address(&config)?;
-        let tls = config.tls.as_ref().map(TlsServer::load).transpose()?;
+        let (address, tls) = config.prepare()?;
         let registry = Arc::new(Registry {
             id: next_id(),
             reporter: Reporter::new(events),

@@ -22,7 +22,15 @@ const ISCSI_PORTALS: [&str; 4] = ["--iscsi", "127.0.0.1:0", "--iscsi", "127.0.0.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     // What the developer's own environment says about a daemon is not meant here.
-    for name in ["FOREBAY_DATA", "FOREBAY_URL", "FOREBAY_TOKEN", "FOREBAY_CA", "NO_COLOR"] {
+    for name in [
+        "FOREBAY_DATA",
+        "FOREBAY_URL",
+        "FOREBAY_TOKEN",
+        "FOREBAY_CA",
+        "NO_COLOR",
+        "NOTIFY_SOCKET",
+        "WATCHDOG_USEC",
+    ] {
         command.env_remove(name);
     }
     command.stdin(Stdio::null());
@@ -154,6 +162,12 @@ impl Daemon {
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("ulimit -n {files} && exec \"$0\" \"$@\""));
         command.arg(program().get_program()).stdin(Stdio::null());
+        let more = [&["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0"], &ISCSI_PORTALS[..]].concat();
+        Daemon::start_as_told(place, command, "serve", &more)
+    }
+
+    /// By this command, which is the program in an environment of its own.
+    pub fn start_by(place: &Place, command: Command) -> Daemon {
         let more = [&["--listen", "127.0.0.1:0", "--nbd", "127.0.0.1:0"], &ISCSI_PORTALS[..]].concat();
         Daemon::start_as_told(place, command, "serve", &more)
     }

@@ -44,6 +44,21 @@ pub struct Portal {
     pub group: u16,
 }
 
+impl Portal {
+    /// Where it listens.
+    pub fn address(&self) -> Result<SocketAddr, Error> {
+        let literal = self.listen.replacen("localhost:", "127.0.0.1:", 1);
+        if self.group == 0 {
+            let message = "portal groups are numbered from 1";
+            return Err(Error::new(ErrorKind::Invalid("iscsi"), &self.listen, message));
+        }
+        literal.parse().map_err(|_| {
+            Error::new(ErrorKind::Invalid("iscsi"), &self.listen, "is not a literal address and a port")
+                .remedy("Write it like 127.0.0.1:3260 or [::1]:3260")
+        })
+    }
+}
+
 /// How to listen and to serve.
 #[derive(Clone, Debug)]
 pub struct IscsiConfig {
@@ -104,7 +119,7 @@ impl IscsiServer {
         events: Events,
     ) -> Result<IscsiServer, Error> {
         let IscsiConfig { portals, chap_minimum, connections_max } = config.into();
-        let addresses: Vec<SocketAddr> = portals.iter().map(check_portal).collect::<Result<_, _>>()?;
+        let addresses: Vec<SocketAddr> = portals.iter().map(Portal::address).collect::<Result<_, _>>()?;
         let mut groups: Vec<u16> = portals.iter().map(|portal| portal.group).collect();
         groups.sort_unstable();
         groups.dedup();
@@ -211,21 +226,6 @@ fn set_fill<V: Volumes>(cores: &Cores, target: &str, fill_permille: u32, thresho
             }
         });
     }
-}
-
-fn check_portal(portal: &Portal) -> Result<SocketAddr, Error> {
-    let literal = portal.listen.replacen("localhost:", "127.0.0.1:", 1);
-    if portal.group == 0 {
-        return Err(Error::new(
-            ErrorKind::Invalid("iscsi"),
-            &portal.listen,
-            "portal groups are numbered from 1",
-        ));
-    }
-    literal.parse().map_err(|_| {
-        Error::new(ErrorKind::Invalid("iscsi"), &portal.listen, "is not a literal address and a port")
-            .remedy("Write it like 127.0.0.1:3260 or [::1]:3260")
-    })
 }
 
 /// Accepts clients on one portal until the server stops.
