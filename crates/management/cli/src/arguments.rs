@@ -10,6 +10,7 @@ use crate::serve::{Config, Configured, Serve};
 use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
 use crate::statistics::{Stat, WorksheetCommand};
+use crate::support::Support;
 use crate::thresholds::ThresholdCommand;
 use crate::top::Top;
 use crate::users::{AlertCommand, Audit, SetupCommand, User};
@@ -109,6 +110,9 @@ pub enum Noun {
     /// Who may log in
     #[command(subcommand)]
     User(User),
+    /// Help from others
+    #[command(subcommand)]
+    Support(Support),
     /// The first administrator
     #[command(subcommand)]
     Setup(SetupCommand),

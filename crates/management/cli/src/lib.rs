@@ -5,6 +5,7 @@
 //! base units; the exit status is one of [`Exit`].
 
 mod arguments;
+mod backup;
 mod channels;
 mod client;
 mod commands;
@@ -27,6 +28,7 @@ mod size;
 mod snapshots;
 mod statistics;
 mod streams;
+mod support;
 mod table;
 mod thresholds;
 mod tls;
@@ -142,6 +144,13 @@ fn execute(arguments: Arguments, matches: &ArgMatches, local: &Local) -> Result<
         Noun::Config(Config::Show(serve)) => {
             configuration::show(serve.config.as_deref(), innermost(matches), json)
         }
+        Noun::Config(Config::Backup { file }) => {
+            backup::backup(&data_directory(data, &environment), &file, json)
+        }
+        Noun::Config(Config::Restore { file, force }) => {
+            backup::restore(&data_directory(data, &environment), &file, force, json)
+        }
+        Noun::Support(command) => session(data_given)?.support(command),
         Noun::Pool(command) => session(data_given)?.pool(command),
         Noun::Disk(disks::Disk::Model(options)) => (local.model)(options, json),
         Noun::Disk(command) => session(data_given)?.disk(command),
@@ -237,6 +246,10 @@ mod tests {
             "config check",
             "config check f --json",
             "config show --config f --shards 2",
+            "config backup f --data d",
+            "config restore f --force --json",
+            "support bundle",
+            "support bundle f",
             "serve --nbd unix:/run/nbd.sock",
             "serve --nbd-tls-cert c --nbd-tls-key k --nbd-tls-ca a",
             "demo --data d",

@@ -28,6 +28,21 @@ pub enum Config {
     },
     /// Print the value of each option and where it comes from, as `forebay serve` with the same options would start
     Show(Box<Configured>),
+    /// Write what the daemon remembers besides the pools to a new file: users, hosts, levels, channels and the like, with their secrets
+    Backup {
+        /// A file that does not exist yet; only its owner may read it
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Put a backup into the data directory of a daemon that does not run
+    Restore {
+        /// Made by `forebay config backup`
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Also if something is remembered there: it is replaced
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 #[derive(Args, Debug)]

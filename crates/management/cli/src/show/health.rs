@@ -130,8 +130,8 @@ mod tests {
     fn pool(state: &str, open_places: u64, lost: u64) -> Pool {
         serde_json::from_value(json!({
             "id": "0", "name": "tank", "conditions": [
-                {"kind": "Intact", "status": false, "reason": "DataLost", "message": "8 places are lost."},
-                {"kind": "Ready", "status": true, "reason": "Online", "message": ""},
+                {"type": "Intact", "status": false, "reason": "DataLost", "message": "8 places are lost."},
+                {"type": "Ready", "status": true, "reason": "Online", "message": ""},
             ],
             "spec": {"disks": [], "log_disks": [], "spare_disks": [], "threshold_percents": []},
             "status": {

@@ -1,0 +1,253 @@
+//! `forebay config backup` and `restore`: what the daemon remembers besides the pools, in one file.
+//!
+//! That is every file of the data directory but logs, statistics, and what says that a daemon runs. Pools are on their disks, and not in it. The backup has
+//! secrets (of CHAP, channels, the key of the authority), so only its owner may read it.
+
+use crate::failure::{Exit, Failure};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+const VERSION: u32 = 1;
+/// The daemon holds it.
+const LOCK: &str = "lock";
+/// As many bytes as a person's configuration has never had.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// Names are paths below the data directory.
+#[derive(Serialize, Deserialize)]
+struct Backup {
+    forebay_backup: u32,
+    files: BTreeMap<String, String>,
+}
+
+/// Whether a file of the data directory is remembered for good.
+fn is_kept(name: &str) -> bool {
+    let is_of_now = [LOCK, "forebay.sock", "addresses.json"].contains(&name);
+    !(is_of_now || name.ends_with(".jsonl") || name.starts_with('.') || name.starts_with("analytics"))
+}
+
+/// Whether a backup may have a file of this name: nothing leads out of the directory.
+fn is_safe(name: &str) -> bool {
+    let mut parts = name.split('/');
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    is_kept(name) && parts.clone().count() <= 2 && parts.all(is_part)
+}
+
+fn failed(what: &str, at: &Path, error: &io::Error) -> Failure {
+    let remedy = match error.kind() {
+        ErrorKind::PermissionDenied => "Run as the daemon's user, or as root.",
+        ErrorKind::NotFound => "Name the daemon's data directory with --data DIR.",
+        ErrorKind::AlreadyExists => "Name a file that does not exist yet.",
+        _ => "Check the file system, then try again.",
+    };
+    Failure::new(Exit::Failed, format!("{what}: {error}"), remedy).object(at.display().to_string())
+}
+
+fn collect(dir: &Path, below: &str, files: &mut BTreeMap<String, String>) -> Result<(), Failure> {
+    let at = dir.join(below);
+    let entries = fs::read_dir(&at).map_err(|error| failed("it cannot be read", &at, &error))?;
+    for entry in entries {
+        let entry = entry.map_err(|error| failed("it cannot be read", &at, &error))?;
+        let Some(name) = entry.file_name().to_str().map(str::to_string) else { continue };
+        let name = if below.is_empty() { name } else { format!("{below}/{name}") };
+        let kind = entry.file_type().map_err(|error| failed("it cannot be read", &entry.path(), &error))?;
+        if !is_safe(&name) {
+            continue;
+        }
+        if kind.is_dir() {
+            collect(dir, &name, files)?;
+        } else if kind.is_file() {
+            let text = fs::read_to_string(entry.path())
+                .map_err(|error| failed("it cannot be read", &entry.path(), &error))?;
+            files.insert(name, text);
+        }
+    }
+    Ok(())
+}
+
+/// Writes a backup of the data directory to a new file.
+pub fn backup(dir: &Path, file: &Path, as_json: bool) -> Result<Exit, Failure> {
+    let mut files = BTreeMap::new();
+    collect(dir, "", &mut files)?;
+    if files.is_empty() {
+        let detail = "no daemon has remembered anything there";
+        return Err(Failure::new(
+            Exit::NotFound,
+            detail,
+            "Name the daemon's data directory with --data DIR.",
+        )
+        .object(dir.display().to_string()));
+    }
+    let count = files.len();
+    let mut text = serde_json::to_vec_pretty(&Backup { forebay_backup: VERSION, files })
+        .expect("a backup is plain data");
+    text.push(b'\n');
+    let written =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).and_then(|mut out| {
+            out.write_all(&text)?;
+            out.sync_all()
+        });
+    written.map_err(|error| failed("the backup cannot be written", file, &error))?;
+    match as_json {
+        true => println!("{}", json!({ "file": file, "files": count })),
+        false => println!(
+            "{} has {count} files of {}, secrets among them: keep it safe.",
+            file.display(),
+            dir.display()
+        ),
+    }
+    Ok(Exit::Ok)
+}
+
+/// Puts a backup into a data directory of which no daemon runs, in place of all that is remembered there.
+pub fn restore(dir: &Path, file: &Path, force: bool, as_json: bool) -> Result<Exit, Failure> {
+    let backup = read(file)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|error| failed("the data directory cannot be made", dir, &error))?;
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(dir.join(LOCK))
+        .map_err(|error| failed("the data directory cannot be locked", dir, &error))?;
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let remedy = "Stop it first, with 'systemctl stop forebay' or Ctrl-C, then restore.";
+        return Err(Failure::new(Exit::Conflict, "a daemon runs on this data directory", remedy)
+            .object(dir.display().to_string()));
+    }
+    let mut there = BTreeMap::new();
+    collect(dir, "", &mut there)?;
+    if !there.is_empty() && !force {
+        let detail = format!("{} files are remembered there already, and would be replaced", there.len());
+        let remedy = "Give another directory, or --force; 'forebay config backup' keeps what is there.";
+        return Err(Failure::new(Exit::Unsafe, detail, remedy).object(dir.display().to_string()));
+    }
+    // The list of pools last: a restore that is cut off leaves a daemon that imports what it knew.
+    let (pools, others): (Vec<_>, Vec<_>) = backup.files.iter().partition(|(name, _)| *name == "config");
+    for (name, text) in others.into_iter().chain(pools) {
+        replace(dir, name, text).map_err(|error| failed("it cannot be written", &dir.join(name), &error))?;
+    }
+    for name in there.keys().filter(|name| !backup.files.contains_key(*name)) {
+        fs::remove_file(dir.join(name))
+            .map_err(|error| failed("it cannot be removed", &dir.join(name), &error))?;
+    }
+    match as_json {
+        true => println!("{}", json!({ "data": dir, "files": backup.files.len() })),
+        false => println!(
+            "{} files are restored to {}. Its pools are imported when the daemon starts, from where their disks were.",
+            backup.files.len(),
+            dir.display()
+        ),
+    }
+    Ok(Exit::Ok)
+}
+
+fn read(file: &Path) -> Result<Backup, Failure> {
+    let invalid = |detail: String| {
+        Failure::new(Exit::Usage, detail, "Name a file that 'forebay config backup' has made.")
+            .object(file.display().to_string())
+    };
+    let bytes = File::open(file)
+        .and_then(|file| {
+            let mut bytes = Vec::new();
+            io::Read::read_to_end(&mut io::Read::take(file, BYTES_MAX), &mut bytes)?;
+            Ok(bytes)
+        })
+        .map_err(|error| failed("the backup cannot be read", file, &error))?;
+    // Not the error itself: it might quote a secret.
+    let backup: Backup = serde_json::from_slice(&bytes)
+        .map_err(|error| invalid(format!("line {} is not what a backup has there", error.line())))?;
+    if backup.forebay_backup != VERSION {
+        return Err(invalid(format!(
+            "its version is {}, this program knows {VERSION}",
+            backup.forebay_backup
+        )));
+    }
+    match backup.files.keys().find(|name| !is_safe(name)) {
+        Some(name) => Err(invalid(format!("it has a file `{name}`, which no data directory keeps"))),
+        None => Ok(backup),
+    }
+}
+
+fn replace(dir: &Path, name: &str, text: &str) -> io::Result<()> {
+    let at = dir.join(name);
+    let parent = at.parent().expect("it is below the directory");
+    match DirBuilder::new().mode(0o700).create(parent) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let new = parent.join(".restore.new");
+    let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    out.write_all(text.as_bytes())?;
+    out.sync_all()?;
+    fs::rename(&new, &at)?;
+    File::open(parent)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_is_remembered_comes_back_whole_and_nothing_else_does() {
+        let temp = tempfile::tempdir().unwrap();
+        let (old, new, file) = (temp.path().join("old"), temp.path().join("new"), temp.path().join("backup"));
+        fs::create_dir_all(old.join("tls")).unwrap();
+        fs::create_dir_all(old.join("analytics/pins")).unwrap();
+        for name in
+            ["config", "hosts", "tls/ca.key", "lock", "events.jsonl", "addresses.json", "analytics/pins/1"]
+        {
+            fs::write(old.join(name), format!("of {name}")).unwrap();
+        }
+        backup(&old, &file, true).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(backup(&old, &file, true).is_err(), "an older one is not overwritten");
+        restore(&new, &file, false, true).unwrap();
+        for name in ["config", "hosts", "tls/ca.key"] {
+            assert_eq!(fs::read_to_string(new.join(name)).unwrap(), format!("of {name}"));
+        }
+        assert!(!new.join("events.jsonl").exists() && !new.join("analytics").exists());
+        // What came since goes with a restore that is asked for by force.
+        fs::write(new.join("levels"), "new").unwrap();
+        assert_eq!(restore(&new, &file, false, true).unwrap_err().exit, Exit::Unsafe);
+        restore(&new, &file, true, true).unwrap();
+        assert!(!new.join("levels").exists());
+        let held = File::open(new.join(LOCK)).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+        assert_eq!(restore(&new, &file, true, true).unwrap_err().exit, Exit::Conflict);
+    }
+
+    #[test]
+    fn a_file_that_is_no_backup_is_refused_before_anything_is_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("backup");
+        for text in [
+            "no JSON",
+            r#"{"forebay_backup": 2, "files": {}}"#,
+            r#"{"forebay_backup": 1, "files": {"../../etc/passwd": "x"}}"#,
+            r#"{"forebay_backup": 1, "files": {"/etc/passwd": "x"}}"#,
+            r#"{"forebay_backup": 1, "files": {"lock": "x"}}"#,
+            r#"{"forebay_backup": 1, "files": {"a/b/c": "x"}}"#,
+        ] {
+            fs::write(&file, text).unwrap();
+            let dir = temp.path().join("data");
+            assert_eq!(restore(&dir, &file, true, true).unwrap_err().exit, Exit::Usage, "{text}");
+            assert!(!dir.exists());
+        }
+    }
+}
