@@ -36,7 +36,7 @@ fn path(info: &VolumeInfo) -> String {
     format!("{POOL}/{}", info.name)
 }
 
-/// The blocks of a volume that hold something, with their first page; and those that cannot be read.
+/// The blocks of a volume that hold something, and those that cannot be read.
 async fn read_through(scene: &Scene, name: &str) -> Result<(BTreeMap<u64, Vec<u8>>, Failing), Failure> {
     let info = scene.engine.volume(name).await.map_err(failed("looking at a volume failed"))?;
     let volume =
@@ -48,7 +48,7 @@ async fn read_through(scene: &Scene, name: &str) -> Result<(BTreeMap<u64, Vec<u8
         let within = name.split_once('/').map_or(name, |(_, within)| within);
         match read_sectors(&volume, from as u32, from as u32 + sectors).await {
             Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => {}
-            Ok(bytes) => drop(found.insert(block, bytes[..PAGE].to_vec())),
+            Ok(bytes) => drop(found.insert(block, bytes)),
             Err(_) => drop(failing.insert((within.to_string(), block * u64::from(info.block_size)))),
         }
     }
@@ -129,18 +129,19 @@ async fn scrub(scene: &Scene) -> Result<u64, Failure> {
     }
 }
 
-/// The first page of each block of these volumes.
-async fn first_pages(scene: &Scene, paths: &[String]) -> Result<Vec<Vec<u8>>, Failure> {
-    let mut pages = Vec::new();
+/// What there is in these volumes, block by block.
+async fn contents(scene: &Scene, paths: &[String]) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut blocks = Vec::new();
     for path in paths {
-        pages.extend(read_through(scene, path).await?.0.into_values());
+        blocks.extend(read_through(scene, path).await?.0.into_values());
     }
-    Ok(pages)
+    Ok(blocks)
 }
 
-fn choose(scene: &Scene, pages: &[Vec<u8>]) -> BTreeSet<Vec<u8>> {
-    let any = |_| pages.get(scene.clients.below(pages.len().max(1) as u64) as usize).cloned();
-    (0..LOST).filter_map(any).collect()
+/// The first pages of some of these blocks.
+fn choose(scene: &Scene, blocks: &[Vec<u8>]) -> BTreeSet<Vec<u8>> {
+    let any = |_| blocks.get(scene.clients.below(blocks.len().max(1) as u64) as usize);
+    (0..LOST).filter_map(any).map(|block| block[..PAGE].to_vec()).collect()
 }
 
 /// These pages change on these disks, wherever they are.
@@ -184,18 +185,20 @@ pub fn taken_back(setup: &Setup) -> Result<Shown, Failure> {
             scene.export().await?;
             import_again(scene, &own).await?;
             scene.clients.open_again().await?;
-            let old: BTreeSet<Vec<u8>> = first_pages(scene, &paths).await?.into_iter().collect();
+            let old: BTreeSet<Vec<u8>> = contents(scene, &paths).await?.into_iter().collect();
             let last = scene.world.disk_count() - 1;
             let disk = last.to_string();
             scene.engine.disk_offline(POOL, &disk).await.map_err(failed("taking a disk out failed"))?;
             scene.clients.run(own.operations / 2).await?;
-            let now = first_pages(scene, &paths).await?;
+            let now = contents(scene, &paths).await?;
             scene.export().await?;
             let image = scene.world.image(last);
             let held: BTreeSet<&[u8]> =
                 (0..image.size() / PAGE as u64).filter_map(|page| Some(&image.page(page)?[..])).collect();
-            let kept: Vec<Vec<u8>> =
-                now.into_iter().filter(|page| old.contains(page) && held.contains(&page[..])).collect();
+            let kept: Vec<Vec<u8>> = now
+                .into_iter()
+                .filter(|block| old.contains(block) && held.contains(&block[..PAGE]))
+                .collect();
             let chosen = choose(scene, &kept);
             rot(scene, 0..last, &chosen);
             import_again(scene, &own).await?;
@@ -248,11 +251,11 @@ pub fn damaged(setup: &Setup) -> Result<Shown, Failure> {
                 .await
                 .map_err(failed("a clone failed"))?;
             scene.clients.run(own.operations / 2).await?;
-            let pages = first_pages(scene, &paths).await?;
+            let blocks = contents(scene, &paths).await?;
             // Nothing of it is in memory after that.
             scene.export().await?;
             let all = 0..scene.world.disk_count();
-            rot(scene, all, &choose(scene, &pages));
+            rot(scene, all, &choose(scene, &blocks));
             import_again(scene, &own).await?;
             let lost = scrub(scene).await?;
             let known = agree(scene, "after a scrub").await?;
