@@ -492,7 +492,8 @@ impl Control {
         self.volume_brief(&volume.to_string()).await
     }
 
-    async fn volume_clone(&self, snapshot: &str, name: &str) -> Result<VolumeInfo, Error> {
+    /// Refuses a clone that cannot be made; the place of its snapshot.
+    async fn check_clone(&self, snapshot: &str, name: &str) -> Result<Place, Error> {
         let object = self.object(name);
         let place = self.find_snapshot(snapshot).await?;
         self.check_quota(name, 0).await?;
@@ -503,6 +504,11 @@ impl Control {
             return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
                 .remedy("Choose another name"));
         }
+        Ok(place)
+    }
+
+    async fn volume_clone(&self, snapshot: &str, name: &str) -> Result<VolumeInfo, Error> {
+        let place = self.check_clone(snapshot, name).await?;
         let id = Id::from_random(self.rt.random(), self.rt.random());
         // The name is taken from here on, so that two requests cannot both have it.
         self.names.borrow_mut().insert(name.to_string(), Place { shard: place.shard, id });
@@ -673,11 +679,17 @@ impl Engine {
     /// Makes a volume (named within the pool) out of a snapshot. It shares the snapshot's blocks until they are overwritten.
     pub async fn volume_clone(&self, snapshot: &str, name: &str) -> Result<VolumeInfo, Error> {
         let own = name.to_string();
-        self.on_writable_owner(
-            snapshot,
-            |control, name| async move { control.volume_clone(&name, &own).await },
-        )
-        .await
+        let clone =
+            |control: Rc<Control>, name: String| async move { control.volume_clone(&name, &own).await };
+        self.on_writable_owner(snapshot, clone).await
+    }
+
+    /// What [`Engine::volume_clone`] would refuse, without making one.
+    pub async fn volume_clone_check(&self, snapshot: &str, name: &str) -> Result<(), Error> {
+        let own = name.to_string();
+        let check =
+            |control: Rc<Control>, name: String| async move { control.check_clone(&name, &own).await };
+        self.on_writable_owner(snapshot, check).await.map(drop)
     }
 
     /// Makes a clone the owner of the snapshot it came from, and of those before it; the volume they were of becomes the clone.

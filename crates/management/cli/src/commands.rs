@@ -540,7 +540,7 @@ fn taken_for_a_name(mut failure: Failure, name: &str) -> Failure {
 fn scrubbed(pool: &api::Pool) -> Exit {
     match health(std::slice::from_ref(pool)) {
         Exit::Lost => Exit::Lost,
-        _ if pool.status.state == api::PoolState::Suspended => Exit::Degraded,
+        _ if show::is_suspended(pool) => Exit::Degraded,
         _ => Exit::Ok,
     }
 }

@@ -2,7 +2,7 @@
 
 mod health;
 
-pub use health::{damaged, import_warnings, scrub_set, scrubbed, small_spares};
+pub use health::{damaged, import_warnings, is_suspended, scrub_set, scrubbed, small_spares};
 
 use crate::failure::printable;
 use crate::levels::rate;

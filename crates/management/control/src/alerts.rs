@@ -508,7 +508,7 @@ impl Found {
                 "hosts",
                 initiator,
                 Words {
-                    cause: format!("iSCSI logins of {initiator} are refused again and again.{why}"),
+                    cause: format!("Logins of {initiator} over iSCSI are refused again and again.{why}"),
                     impact: "If it is a host of yours, it does not see its volumes; otherwise somebody tries names or secrets.",
                     action: "Compare the initiator's name, and the CHAP user and secret that it has, with those of its host here.",
                     command: "forebay host list".into(),

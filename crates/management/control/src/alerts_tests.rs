@@ -190,7 +190,7 @@ fn disks_claim_no_more_than_is_known() {
         told_of(&View { pools: vec![pool], ..View::default() }, "disk.errors:tank/1")
     };
     assert!(errors("mirror", 0).impact.contains("repaired"));
-    assert!(errors("mirror", 12).impact.starts_with("12 places of the pool are unrecoverable"));
+    assert!(errors("mirror", 12).impact.starts_with("Unrecoverable: 12 places of the pool"));
     assert!(errors("single", 0).impact.contains("no redundancy"));
     assert!(!errors("mirror", 0).action.contains("replace the disk"), "wrong data takes no disk out");
     let impact = |layout: &str, states: &[&str], id: &str| {

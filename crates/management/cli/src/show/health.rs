@@ -3,12 +3,17 @@
 use super::{Cell, printable, table, word};
 use crate::size::show_time;
 use forebay_api::{
-    DamagedRange, Disk, DiskState, Pool, PoolState, Scrub, ScrubAction, ScrubSchedule, ScrubState,
-    show_duration, show_size,
+    DamagedRange, Disk, DiskState, Pool, Scrub, ScrubAction, ScrubSchedule, ScrubState, show_duration,
+    show_size,
 };
 
 fn found_words(scrub: &Scrub) -> String {
     format!("{} repaired, {} lost", scrub.repaired, scrub.lost)
+}
+
+/// Whether a pool has stopped writing, also one that is called damaged.
+pub fn is_suspended(pool: &Pool) -> bool {
+    pool.conditions.iter().any(|condition| condition.reason == "Suspended")
 }
 
 /// What came of a scrub, in a sentence.
@@ -17,7 +22,7 @@ pub fn scrubbed(pool: &Pool) -> String {
     let Some(scrub) = &pool.status.scrub else { return format!("No scrub of pool {name} is known.") };
     let found = found_words(scrub);
     match scrub.state {
-        _ if pool.status.state == PoolState::Suspended => format!(
+        _ if is_suspended(pool) => format!(
             "The scrub of pool {name} was ended before it was through, since the pool has stopped writing: {found} so far. What to do says: \
              forebay alert list"
         ),
@@ -131,7 +136,7 @@ mod tests {
         serde_json::from_value(json!({
             "id": "0", "name": "tank", "conditions": [
                 {"type": "Intact", "status": false, "reason": "DataLost", "message": "8 places are lost."},
-                {"type": "Ready", "status": true, "reason": "Online", "message": ""},
+                {"type": "Ready", "status": true, "reason": if state == "suspended" { "Suspended" } else { "Online" }, "message": ""},
             ],
             "spec": {"disks": [], "log_disks": [], "spare_disks": [], "threshold_percents": []},
             "status": {

@@ -155,7 +155,7 @@ impl Found {
             (0, 0) => "Its group has no redundancy: what cannot be read again is lost.".to_string(),
             (0, _) => "What was wrong was read from the other disks of its group, and repaired.".to_string(),
             (lost, _) => format!(
-                "{lost} {places} of the pool are unrecoverable, which the alert pool.data_lost tells; the others were repaired."
+                "Unrecoverable: {lost} {places} of the pool, of which the alert pool.data_lost tells. The others were repaired."
             ),
         };
         let action = match unreadable >= wrong_besides {

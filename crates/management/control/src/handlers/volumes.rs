@@ -108,6 +108,7 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, ask: &Ask, mut request:
             }
             Some(source) => {
                 let source = rules::snapshots::full(source);
+                shared.engine.volume_clone_check(&source, new.name).await?;
                 ("volume.clone", format!("A volume of {size} is created that begins as {source}."))
             }
         };
