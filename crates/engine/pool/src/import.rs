@@ -330,7 +330,7 @@ impl Engine {
         paths: Vec<String>,
         import: Import,
     ) -> Result<Rc<Control>, Error> {
-        let mut found = Vec::new();
+        let (mut found, mut forbidden) = (Vec::new(), Vec::new());
         for path in &paths {
             let probed = match open_member(&rt, path, import.read_only) {
                 Ok(disk) => probe_disk(&rt, path, disk).await,
@@ -340,6 +340,7 @@ impl Engine {
                 Probe::Labelled(disk) => found.push(*disk),
                 // A disk that is missing or dead is what redundancy is for: it counts when the pool is judged.
                 Probe::Unopened(OpenError::NotFound | OpenError::Io(_)) => {}
+                Probe::Unopened(error @ OpenError::NotPermitted) => forbidden.push((path, error)),
                 Probe::Unopened(error) => return Err(open_error(path, &error)),
                 Probe::Blank(_, Some(LabelError::TooNew { version, .. })) => {
                     let message = format!(
@@ -353,6 +354,10 @@ impl Engine {
                 }
                 Probe::Blank(..) => {}
             }
+        }
+        // If all are, it is who asks, and not the disks.
+        if let (true, Some((path, error))) = (found.is_empty(), forbidden.first()) {
+            return Err(open_error(path, error));
         }
         let running = registry(&rt).controls().into_iter().find(|control| {
             control.name() == name || found.iter().any(|disk| disk.label.pool == control.id())
@@ -371,6 +376,13 @@ impl Engine {
         }
         let assembly = assemble(&rt, &name, found, import).await?;
         check_host(&assembly.label.pool_name, &assembly.pool, &config.host, import)?;
+        for (path, error) in forbidden {
+            let object = assembly.label.pool_name.clone();
+            let message = format!("the pool is imported without {path}: {error}");
+            let event =
+                Event { at: rt.wall(), severity: Severity::Warning, code: "disk.missing", object, message };
+            (config.events)(event);
+        }
         Self::start(rt, cores, config, assembly, import).await
     }
 
