@@ -11,20 +11,27 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-/// Reads lines until one has all these words, and returns it.
-fn line_with(socket: &UdpSocket, words: &[&str]) -> String {
-    let start = Instant::now();
-    let mut seen = Vec::new();
-    while start.elapsed() < PATIENCE {
-        let mut bytes = [0; 8192];
-        let Ok(length) = socket.recv(&mut bytes) else { continue };
-        let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
-        if words.iter().all(|word| line.contains(word)) {
-            return line;
+/// What came to a syslog server, in order.
+struct Log {
+    socket: UdpSocket,
+    lines: Vec<String>,
+}
+
+impl Log {
+    /// Waits for a line with all these words.
+    fn wait_for(&mut self, words: &[&str]) {
+        let start = Instant::now();
+        loop {
+            if self.lines.iter().any(|line| words.iter().all(|word| line.contains(word))) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "no line with {words:?} among {:#?}", self.lines);
+            let mut bytes = [0; 8192];
+            if let Ok(length) = self.socket.recv(&mut bytes) {
+                self.lines.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+            }
         }
-        seen.push(line);
     }
-    panic!("no line with {words:?} among {seen:#?}");
 }
 
 /// Answers every request with 204, and passes on what it was.
@@ -77,8 +84,9 @@ fn a_disk_that_fails_is_told_to_those_who_listen() {
     let secret = made.split_whitespace().find(|word| word.starts_with("whsec_")).expect("it is printed once");
 
     place.run(&["disk", "offline", "tank/0", "--yes"]).expect(0);
-    line_with(&socket, &["pool.degraded", "tank"]);
-    line_with(&socket, &["DiskOffline"]);
+    let mut lines = Log { socket, lines: Vec::new() };
+    lines.wait_for(&["pool.degraded", "tank"]);
+    lines.wait_for(&["DiskOffline"]);
     let request = requests.recv_timeout(PATIENCE).expect("the webhook is called");
     assert!(request.contains("webhook-signature: v1,") && request.contains("tank"), "{request}");
 
@@ -92,7 +100,7 @@ fn a_disk_that_fails_is_told_to_those_who_listen() {
     // Told anew: who listens may not have heard it.
     requests.recv_timeout(PATIENCE).expect("the webhook is called after a restart");
     place.run(&["disk", "online", "tank/0"]).expect(0);
-    line_with(&socket, &["cleared", "tank"]);
+    lines.wait_for(&["cleared", "tank"]);
     daemon.stop();
 }
 
