@@ -157,8 +157,7 @@ pub fn problem(error: engine::Error) -> api::Problem {
         engine::ErrorKind::Suspended => (api::Code::Suspended, ""),
         engine::ErrorKind::Stopped => (api::Code::Stopped, ""),
     };
-    let is_no_disk =
-        error.object.starts_with('/') && (code == api::Code::NotFound || field == "disks");
+    let is_no_disk = error.object.starts_with('/') && (code == api::Code::NotFound || field == "disks");
     let remedy = match error.remedy.is_empty() {
         true if is_no_disk => DISKS_LISTED.into(),
         _ => error.remedy,
