@@ -88,7 +88,7 @@ fn a_plan_and_a_refused_change_leave_everything_as_it_was() {
     });
     let problem = refused.unwrap_err();
     assert_eq!((problem.code, problem.field.as_deref()), (Code::Conflict, Some("initiators")));
-    assert!(problem.detail.contains("host a already"), "{}", problem.detail);
+    assert!(problem.detail.contains("hosts a and d"), "{}", problem.detail);
     // A directory where the temporary file should go: the write fails.
     std::fs::create_dir(temp.path().join(".hosts.new")).unwrap();
     assert_eq!(map(&hosts, "tank/x", "a", None).unwrap_err().code, Code::Io);
