@@ -405,7 +405,7 @@ impl Array {
     /// Which bytes of each of a chunk's slots are in the same lines as a range of the chunk: of a mirror, where the range is.
     pub fn slot_parts(&self, slots: &[SlotRef], offset: u64, len: usize) -> Vec<Range<u64>> {
         match self.lines(slots) {
-            None => vec![offset..offset + len as u64],
+            None => std::iter::once(offset..offset + len as u64).collect(),
             Some(lines) => {
                 lines.extents(offset, len).map(|extent| extent.at..extent.at + extent.len as u64).collect()
             }
