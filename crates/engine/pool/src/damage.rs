@@ -318,7 +318,7 @@ impl Shard {
         self.spawn(async move {
             let rest = pin!(shard.rt.sleep(SETTLING_DELAY));
             let is_ending = pin!(shard.progress.until(|| shard.stopping.get() || shard.is_suspended()));
-            drop(select(rest, is_ending).await);
+            select(rest, is_ending).await;
             shard.damage_settles.set(false);
             if !shard.stopping.get() {
                 shard.want_checkpoint();
