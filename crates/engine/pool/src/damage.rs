@@ -227,10 +227,6 @@ impl Damage {
         self.more += 1;
     }
 
-    pub fn has_places(&self) -> bool {
-        !self.places.is_empty()
-    }
-
     /// What is lost of a chunk: where in it, and how many bytes.
     pub fn of_chunk(&self, id: ChunkId) -> impl Iterator<Item = (u64, u32)> {
         let all = Addr::new(id, 0)..Addr::new(ChunkId(id.0 + 1), 0);

@@ -215,9 +215,7 @@ impl LocalVolume {
         let is_alone = is_waited_for && shard.is_quiet();
         // A small window is one that goals are in danger with.
         let is_pressed = is_waited_for && self.flow().has_goal() && !shard.shared.turns.is_wide_open();
-        // What a part is a part of may be lost: as it came, in parts, it can be written all the same.
-        let is_careful = shard.damage.borrow().has_places();
-        let goes_first = shard.data_in_log || is_alone || is_pressed || is_careful;
+        let goes_first = shard.data_in_log || is_alone || is_pressed;
         let takes_data = (is_small && goes_first) || shard.space.borrow().has_lines();
         let bytes = if takes_data { bytes } else { 0 };
         let claim = match shard.claim_staging_room(bytes) {
@@ -229,7 +227,7 @@ impl LocalVolume {
                 claim
             }
         };
-        Ok(LogRoom { claim, takes_data, takes_parts: is_small && goes_first && (is_alone || is_careful) })
+        Ok(LogRoom { claim, takes_data, takes_parts: is_small && goes_first && is_alone })
     }
 
     /// What a write of `bytes` waits for before it locks its blocks.
