@@ -114,7 +114,7 @@ async fn settings_that_cannot_work_change_nothing() {
     wrong.spec.heartbeat_hours = 0;
     let problems = reporter.configure(vec![udp("log", 9), wrong]).unwrap_err();
     let fields: Vec<&str> = problems.iter().map(|problem| &*problem.field).collect();
-    assert_eq!(fields, ["channels[1].heartbeat_hours", "channels[1].name"]);
+    assert_eq!(fields, ["channels[1].spec.heartbeat_hours", "channels[1].name"]);
     assert_eq!(reporter.states().len(), 1);
     let many = (0..33).map(|n| udp(&n.to_string(), 9)).collect();
     assert_eq!(reporter.configure(many).unwrap_err()[0].field, "channels");

@@ -53,7 +53,7 @@ impl Server {
             "from": "Storage <nas@example.com>", "to": to, "ca_pem": self.certificates.authority,
         } });
         if self.mode != "plain" {
-            delivery["login"] = json!({ "user": "ann", "password": "pass word" });
+            delivery["mail"]["login"] = json!({ "user": "ann", "password": "pass word" });
         }
         channel("mail", delivery)
     }

@@ -185,7 +185,7 @@ async fn audit_lines_come_in_order_and_alone_where_only_they_are_wanted() {
         lines.iter().map(|line| line.data["sequence"].as_str().unwrap().into()).collect();
     assert_eq!(sequences, (0..400).map(|n: u32| n.to_string()).collect::<Vec<_>>());
     assert_eq!((lines[7].priority, &*lines[7].message_id), (133, "AUDIT"));
-    assert_eq!(lines[7].message, "user ann VolumeCreate /v1/volumes <0>1 forged: 202");
+    assert_eq!(lines[7].message, "user ann VolumeCreate /v1/volumes <0>1 forged: 202 (size_bytes: 2, was 1)");
     assert!(lines[7].time.starts_with("2026-01-01T00:00:00.123"), "{}", lines[7].time);
 }
 
