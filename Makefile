@@ -14,7 +14,7 @@ TEST_E2E := $(TARGET)/debug/forebay-e2e --server $(TESTED)
 # Builds the appliance and starts it with a pool on files: something to look at. Ctrl-C stops it.
 run: web
 	@scripts/setup run
-	@[ -e $(FOREBAY) ] || echo "The first build takes some ten minutes on two cores, three on eight; later ones take seconds."
+	@[ -e $(FOREBAY) ] || echo "The first build takes up to half an hour on two cores; later ones compile only what has changed."
 	cargo build --locked --release -p forebay
 	$(FOREBAY) demo --data .demo
 
