@@ -121,22 +121,28 @@ pub fn repair_fails(setup: &Setup) -> Result<Shown, Failure> {
             scene.world.add_rule(Rule::new(victim, error).on(OpKind::Write).within(bytes));
         }
         scene.clients.mix.set(Mix::READS);
+        // Looked at before the end of the scrub: it makes a checkpoint, whose own writes can take the disk out without any repair.
+        scene.clients.run(own.operations).await?;
+        out_if_rotten(scene, victim).await?;
         scene.engine.scrub_start(POOL).await.map_err(failed("starting a scrub failed"))?;
         scene.clients.run(own.operations / 4).await?;
         scene.engine.pool_scrubbed(POOL).await.map_err(failed("scrubbing failed"))?;
-        let found = scene.disk(victim).await?;
-        let is_out = matches!(found.state, DiskState::Failed | DiskState::Empty);
-        match found.errors.checksum > 0 && !is_out {
-            true => {
-                Err(Failure::Outcome(format!("a disk whose repairs fail is still in service: {found:?}")))
-            }
-            false => Ok(()),
-        }
+        out_if_rotten(scene, victim).await
     })?;
     let images = world.power_loss(|_, _| Fate::Lost);
     let demand = Demand { absent: 1 << victim, check: false, ..Demand::STRICT };
     verify(setup, images, &ended.history, demand, setup.seed)?;
     Ok(Shown { cases: 1, faults: 1, ..Shown::default() })
+}
+
+/// That a disk of which something rotten was read, and whose repairs fail, is out.
+async fn out_if_rotten(scene: &Scene, victim: usize) -> Result<(), Failure> {
+    let found = scene.disk(victim).await?;
+    let is_out = matches!(found.state, DiskState::Failed | DiskState::Empty);
+    match found.errors.checksum > 0 && !is_out {
+        true => Err(Failure::Outcome(format!("a disk whose repairs fail is still in service: {found:?}"))),
+        false => Ok(()),
+    }
 }
 
 /// Leaves of a volume that a scrub walks while checkpoints are made.

@@ -61,7 +61,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::CheckpointTakesTurns => &["lineage"],
         Bug::FlushTrustsPolicy => &["policies"],
         Bug::FlushForgetsFailedDisk => &["unrecorded"],
-        Bug::RepairErrorIgnored => &["repair-fails"],
+        Bug::RepairErrorIgnored | Bug::RunsLeaveBadCopies => &["repair-fails"],
         Bug::ScrubHoldsThroughout => &["scrub-beside"],
         Bug::GrantsBeyondTable => &["limits"],
         Bug::LostRestBecomesZeros => &["rot-serving", "unreadable"],

@@ -51,7 +51,7 @@ impl Control {
         for disk in shrunk {
             let what = disk.words();
             let message = format!(
-                "{what}. It is out of service. Restore its size and bring it back with 'forebay disk online', or replace it"
+                "{what}. It is out of service. Restore its size and bring it back with 'forebay disk online DISK', or replace it"
             );
             self.event(Severity::Error, "disk.failed", &self.disk_name(disk.index), message);
         }

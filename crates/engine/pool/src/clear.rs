@@ -222,7 +222,7 @@ impl Control {
         if info.format == VolumeFormat::EagerZeroedThick {
             let message = "the volume has its whole size, whatever is in it";
             return Err(Error::new(ErrorKind::Conflict, self.object(name), message)
-                .remedy("Make it thin, or zeroedthick, first: forebay volume convert"));
+                .remedy("Make it thin, or zeroedthick, first: forebay volume convert VOLUME --format thin"));
         }
         Ok(info)
     }

@@ -190,7 +190,7 @@ impl Control {
     /// Something cannot be done since the pool has stopped writing.
     pub fn suspended(&self) -> Error {
         let remedy = format!(
-            "'forebay alert list' says why. Repair its disks, then: forebay pool export {0}, and forebay pool import {0} DISK…",
+            "'forebay alert list' says why. Repair its disks, then 'forebay pool export {0}' and 'forebay pool import {0} DISK…'",
             self.name()
         );
         self.error(ErrorKind::Suspended, "the pool has stopped writing after a failure").remedy(remedy)

@@ -65,7 +65,7 @@ impl Control {
             let grade = grade(&errors, self.faulty.told(index));
             let mut remedy = match self.label.borrow().disks[index].status {
                 DiskStatus::Cache => {
-                    "It holds copies only. If it goes on, take it out with 'forebay disk remove', and add another"
+                    "It holds copies only. If it goes on, take it out with 'forebay disk remove DISK', and add another"
                 }
                 _ => "Scrub the pool with 'forebay pool scrub POOL'; if it goes on, replace the disk",
             };
@@ -99,13 +99,15 @@ impl Control {
     async fn keeps(&self, index: usize) -> Option<&'static str> {
         let is_bad = |peer: usize| self.recent_errors(peer).read_recent >= TOLD;
         if !self.can_lose(index) {
-            Some("Its group cannot lose it, so it stays in service: replace it with 'forebay disk replace'")
+            Some(
+                "Its group cannot lose it, so it stays in service: replace it with 'forebay disk replace DISK NEW'",
+            )
         } else if self.is_moving() && !active(Bug::EvictsBeyondTolerance) {
             Some("It stays in service while data moves between the disks, and is taken out then")
         } else if self.peers(index).into_iter().any(is_bad) {
             Some(
                 "Neither could others of its group, so it stays in service: check what they share, the controller and its \
-                 cables; otherwise replace one after the other with 'forebay disk replace'",
+                 cables; otherwise replace one after the other with 'forebay disk replace DISK NEW'",
             )
         } else if !self.others_answer(index).await {
             Some(

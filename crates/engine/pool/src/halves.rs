@@ -216,7 +216,7 @@ impl Control {
         if half.state == DatasetState::Arriving && !half.is_whole() {
             let message = "only a part of the volume has arrived";
             return Err(Error::new(ErrorKind::Unsafe, object, message)
-                .remedy("Import the pool that it comes from, or give it up: forebay volume abandon"));
+                .remedy("Import the pool that it comes from, or give it up: forebay volume abandon VOLUME"));
         }
         let name = new_name.unwrap_or_else(|| half.name.clone());
         self.check_new_name(&name)?;

@@ -436,7 +436,7 @@ impl Engine {
                 &*shared.name,
                 "two chunks claim the same place on a disk",
             )
-            .remedy("Run 'forebay check --offline' on its disks; nothing was changed"));
+            .remedy("Run 'forebay check --offline DISK…' on its disks; nothing was changed"));
         }
         slots.reserve_heirs();
         shared.note_crowds(&slots);

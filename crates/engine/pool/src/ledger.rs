@@ -28,7 +28,7 @@ const LINES_MAX: usize = 50_000;
 /// With their histograms, seconds of disks are large: some kilobytes each.
 const DISKS_SECONDS_MAX: usize = 10;
 /// Seconds in which a promise was broken, less those in which it was not, until a person is told; it is over when as many good ones followed, up to this.
-const TOLD_SECONDS: u32 = 5;
+const TOLD_SECONDS: usize = 5;
 const SECONDS_COUNTED: u32 = 30;
 /// The weight of a second in what is thought of a pool's disks: 1/16. What was bad is forgotten in some minutes.
 const WEIGHT: u64 = 16;
@@ -80,6 +80,45 @@ pub struct DisksSecond {
     pub disks: Vec<(u16, Vitals)>,
 }
 
+/// A promise that is broken, as a person was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Broken {
+    /// Without the pool's.
+    pub volume: String,
+    pub level: Id,
+    /// What most of the time went to, and what can be done about it.
+    pub why: String,
+    pub remedy: String,
+}
+
+/// What counts against a promise.
+#[derive(Default)]
+struct Breach {
+    /// Seconds in which it was broken, less those in which it was not.
+    seconds: u32,
+    /// Of the last ones in which it was broken.
+    causes: VecDeque<Cause<String>>,
+    /// What a person was told.
+    told: Option<Broken>,
+}
+
+impl Breach {
+    fn note(&mut self, cause: &Cause<String>) {
+        self.seconds = (self.seconds + 1).min(SECONDS_COUNTED);
+        self.causes.push_back(cause.clone());
+        if self.causes.len() > TOLD_SECONDS {
+            self.causes.pop_front();
+        }
+    }
+
+    /// The cause in most of the last seconds, and whether in all of them.
+    fn cause(&self) -> Option<(&Cause<String>, bool)> {
+        let count = |cause: &Cause<String>| self.causes.iter().filter(|other| *other == cause).count();
+        let most = self.causes.iter().max_by_key(|cause| count(cause))?;
+        Some((most, count(most) == TOLD_SECONDS))
+    }
+}
+
 /// What a shard counted of a volume.
 pub(crate) struct Counted {
     pub wished: Wished,
@@ -95,8 +134,8 @@ pub(crate) struct Ledger {
     pub promised: Cell<u64>,
     /// When it was last looked.
     looked: Cell<Option<Nanos>>,
-    /// By volume, the seconds that count against its promise, and whether a person was told.
-    broken: RefCell<BTreeMap<Id, (u32, bool)>>,
+    /// By volume, what counts against its promise.
+    broken: RefCell<BTreeMap<Id, Breach>>,
     /// What the disks do of what they were measured to do, in millionths.
     pub health: Cell<u64>,
 }
@@ -182,9 +221,16 @@ impl Control {
             let state = account.state(&wished.in_force());
             let cause = cause.filter(|_| state == State::Violated).map(|cause| named(cause, &names));
             self.note_state(wished, account, state, cause.as_ref());
+            let standing = wished.standing(usual.is_some());
+            let state = match (state, standing) {
+                (State::Idle, _) => state,
+                (_, Some(Standing::BestEffort)) => State::BestEffort,
+                (_, Some(Standing::CannotBeKept)) => State::CannotBeKept,
+                _ => state,
+            };
             if state != State::Idle {
                 let (volume, name, level) = (wished.id, wished.name.clone(), wished.level_id);
-                let (promise, standing, account) = (wished.level, wished.standing(usual.is_some()), *account);
+                let (promise, account) = (wished.level, *account);
                 volumes.push(VolumeSecond { volume, name, level, promise, standing, account, state, cause });
             }
         }
@@ -229,64 +275,85 @@ impl Control {
         self.ledger.health.set((health * (WEIGHT - 1) + now) / WEIGHT);
     }
 
-    /// Counts seconds in which a promise was broken, and tells a person.
+    /// Counts seconds in which a promise was broken, and tells a person: when there were several, and when the cause has become another.
     fn note_state(&self, wished: &Wished, account: &Account, state: State, cause: Option<&Cause<String>>) {
         let mut broken = self.ledger.broken.borrow_mut();
-        let (seconds, told) = broken.get(&wished.id).copied().unwrap_or_default();
         if wished.in_force().late_after().is_none() {
             // It was taken back, and that was told.
             broken.remove(&wished.id);
             return;
         }
-        let (seconds, told) = match state {
-            // Who asks for nothing has not had it.
-            State::Idle => return,
-            State::Violated if seconds + 1 == TOLD_SECONDS && !told => {
-                self.tell_broken(wished, account, cause);
-                (TOLD_SECONDS, true)
+        match (state, cause) {
+            (State::Violated, Some(cause)) => {
+                let breach = broken.entry(wished.id).or_default();
+                breach.note(cause);
+                let Some((cause, is_all)) = breach.cause() else { return };
+                let (why, remedy) = self.because(cause);
+                let is_news = match &breach.told {
+                    None => breach.seconds as usize >= TOLD_SECONDS,
+                    Some(told) => is_all && told.why != why,
+                };
+                if is_news {
+                    self.tell_broken(wished, account, &why, &remedy);
+                    let (volume, level) = (wished.name.clone(), wished.level_id);
+                    breach.told = Some(Broken { volume, level, why, remedy });
+                }
             }
-            State::Violated => ((seconds + 1).min(SECONDS_COUNTED), told),
-            State::Met | State::NotDemanded | State::Capped => (seconds.saturating_sub(1), told),
-        };
-        if seconds > 0 {
-            broken.insert(wished.id, (seconds, told));
-        } else if broken.remove(&wished.id).is_some() && told {
-            let message = format!("has what it was promised again: {}", wished.level);
-            self.event(Severity::Info, "level.kept", &self.object(&wished.name), message);
+            // Who asks for nothing has not had it.
+            (State::Idle, _) => {}
+            _ => {
+                let Some(breach) = broken.get_mut(&wished.id) else { return };
+                breach.seconds -= 1;
+                if breach.seconds == 0
+                    && broken.remove(&wished.id).is_some_and(|breach| breach.told.is_some())
+                {
+                    let message = format!("has what it was promised again: {}", wished.level);
+                    self.event(Severity::Info, "level.kept", &self.object(&wished.name), message);
+                }
+            }
         }
     }
 
-    fn tell_broken(&self, wished: &Wished, account: &Account, cause: Option<&Cause<String>>) {
+    fn tell_broken(&self, wished: &Wished, account: &Account, why: &str, remedy: &str) {
         let rate = u128::from(account.done) * 1_000_000_000 / u128::from(account.span);
-        let because = cause.map_or(String::new(), |cause| format!("; {}", self.because(cause)));
-        let message = format!(
-            "was promised {}, and got {rate} requests/s, 99 of 100 within {:.1} ms{because}",
-            wished.level,
-            account.p99 as f64 / 1e6
-        );
+        let got = match account.timed {
+            0 => format!("got none, and {} requests wait", account.open),
+            _ => format!("got {rate} requests/s, 99 of 100 within {:.1} ms", account.p99 as f64 / 1e6),
+        };
+        let message = format!("was promised {}, and {got}; {why}: {remedy}", wished.level);
         self.event(Severity::Warning, "level.violated", &self.object(&wished.name), message);
     }
 
-    /// What a person is told of a cause, and can do about it.
-    fn because(&self, cause: &Cause<String>) -> String {
+    /// A cause in words, and what can be done about it.
+    fn because(&self, cause: &Cause<String>) -> (String, String) {
+        let words = |why: &str, remedy: &str| (why.to_string(), remedy.to_string());
         match cause {
-            Cause::Neighbour(name) => {
-                let name = self.object(name);
-                format!("the disks were busy with {name}: give that a ceiling, or this volume a more critical level")
+            Cause::Neighbour(name) => (
+                format!("the disks were busy with volume {}", self.object(name)),
+                "give that a ceiling, or this one a more critical level".into(),
+            ),
+            Cause::Task(task) => (
+                format!("the disks were busy with the pool's own work: {}", task.name()),
+                "it passes when that is done".into(),
+            ),
+            Cause::Disk(disk) => (
+                format!("disk {} is far slower than others of its group", self.object(&disk.to_string())),
+                "replace it if it stays so".into(),
+            ),
+            Cause::Disks => (
+                "the disks do less than they were measured to do".into(),
+                format!(
+                    "check them and their controller, then measure again with 'forebay pool calibrate {}'",
+                    self.name()
+                ),
+            ),
+            Cause::CacheMiss => words(
+                "the disks take that long by themselves",
+                "add memory or faster disks, or give it a level that these can keep",
+            ),
+            Cause::Itself => {
+                words("it asked for more than the pool has", "add disks, or give it a lower level")
             }
-            Cause::Task(task) => format!("the disks were busy with the pool's own work: {}", task.name()),
-            Cause::Disk(disk) => {
-                format!("disk {disk} is far slower than others of its group: replace it if it stays so")
-            }
-            Cause::Disks => {
-                "the disks do less than they were measured to do: check them and their controller, then measure again with \
-                 'forebay pool calibrate'"
-                    .into()
-            }
-            Cause::CacheMiss => {
-                "the disks take that long by themselves: only more memory, or faster disks, are faster".into()
-            }
-            Cause::Itself => "it asked for more than the pool has: add disks, or a lower level".into(),
         }
     }
 }
@@ -341,6 +408,15 @@ impl Ledger {
 }
 
 impl Engine {
+    /// Promises that are broken, as a person was told of them.
+    pub async fn broken_promises(&self, pool: &str) -> Result<Vec<Broken>, crate::Error> {
+        self.on_pool(pool, |control| async move {
+            let broken = control.ledger.broken.borrow();
+            Ok(broken.values().filter_map(|breach| breach.told.clone()).collect())
+        })
+        .await
+    }
+
     /// The seconds of a pool's ledger that came after that number, the oldest first.
     pub async fn ledger(&self, pool: &str, after: u64) -> Result<Vec<Arc<LedgerSecond>>, crate::Error> {
         self.on_pool(pool, move |control| async move { Ok(control.ledger.after(after)) }).await

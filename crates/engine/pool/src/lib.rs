@@ -106,7 +106,7 @@ pub use forebay_device::ErrorCounts;
 pub use forebay_qos::{Account, Cause, Ceiling, Class, Level, Rate, State, Task, Work};
 pub use groups::GroupAdd;
 pub use handle::Volume;
-pub use ledger::{DisksSecond, LedgerSecond, VolumeSecond};
+pub use ledger::{Broken, DisksSecond, LedgerSecond, VolumeSecond};
 pub use members::{DiskAdd, DiskReplace, Purpose};
 pub use progress::WorkProgress;
 pub use promises::{PromiseChange, Standing};

@@ -345,7 +345,7 @@ impl Control {
     fn find_replaced(&self, old: &str) -> Result<usize, Error> {
         let index = self.find_disk(old)?;
         if !self.label.borrow().disks[index].counts() {
-            let remedy = "Add the new disk with 'forebay pool add'";
+            let remedy = "Add the new disk with 'forebay pool add POOL DISK…'";
             return Err(self.refused(index, "nothing is on this disk", remedy));
         }
         self.check_group_stays(index)?;
@@ -468,7 +468,7 @@ impl Control {
             if entry.status == DiskStatus::Cache {
                 let message = format!("disk {index} holds copies only, and does not have to come back");
                 return Err(self.error(ErrorKind::Conflict, message).remedy(
-                    "Take it out with 'forebay disk remove'; 'forebay pool add --cache' adds it again",
+                    "Take it out with 'forebay disk remove DISK'; 'forebay pool add POOL DISK --cache' adds it again",
                 ));
             }
             if !matches!(entry.status, DiskStatus::Online | DiskStatus::Leaving) {
@@ -551,7 +551,7 @@ impl Control {
             return Ok(());
         }
         let message = "requests from before it was taken out are still with the disk";
-        let remedy = "Try again when it has answered them, or replace it: 'forebay disk replace'";
+        let remedy = "Try again when it has answered them, or replace it: 'forebay disk replace DISK NEW'";
         Err(self.refused(index, message, remedy))
     }
 
@@ -563,7 +563,7 @@ impl Control {
             return Err(self.refused(
                 index,
                 message,
-                "Remove it, and add it again with 'forebay pool add --force'",
+                "Remove it, and add it again with 'forebay pool add POOL DISK --force'",
             ));
         }
         let known = self.disks.borrow()[index].disk.as_ref().map(|disk| disk.geometry().identity);
@@ -575,7 +575,7 @@ impl Control {
             Probe::Unopened(error) => return Err(open_error(path, &error)),
             Probe::Blank(..) => {
                 let message = format!("{path} has no pool's label: it is another disk, or was overwritten");
-                return Err(self.refused(index, message, "Put it in with 'forebay disk replace'"));
+                return Err(self.refused(index, message, "Put it in with 'forebay disk replace DISK NEW'"));
             }
         };
         let own = found.label.disks.get(usize::from(found.label.disk)).map(|own| own.id);
@@ -591,13 +591,13 @@ impl Control {
                 found.disk.geometry().size,
                 old.size
             );
-            return Err(self.refused(index, message, "Put in another with 'forebay disk replace'"));
+            return Err(self.refused(index, message, "Put in another with 'forebay disk replace DISK NEW'"));
         }
         if has_parted(&found.label, &self.label.borrow()) {
             let message =
                 format!("{path} and the pool each went on without the other: their contents have parted");
             let remedy = "If it has what is wanted, export the pool, and import from this disk without those that went on. \
-                          Otherwise put it in as new with 'forebay disk replace --force'";
+                          Otherwise put it in as new with 'forebay disk replace DISK NEW --force'";
             return Err(self.refused(index, message, remedy));
         }
         Ok(found.disk)

@@ -248,7 +248,7 @@ impl Control {
             let is_new = is_out && !self.shared.recorded[index].swap(true, Ordering::AcqRel);
             let lost = match disk.status {
                 DiskStatus::Failed if self.shared.healths[index].is_shrunk() => {
-                    "it has become shorter than it was. Restore its size and bring it back with 'forebay disk online', or replace it"
+                    "it has become shorter than it was. Restore its size and bring it back with 'forebay disk online DISK', or replace it"
                 }
                 DiskStatus::Failed => "its contents are stale",
                 _ => "nothing is lost with it",

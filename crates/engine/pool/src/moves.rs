@@ -100,7 +100,7 @@ impl Move {
                 one.target.name()
             );
             return Err(conflict(message).remedy(
-                "Move it while no client uses it: with 'forebay snapshot send' and 'forebay snapshot receive'",
+                "Move it while no client uses it: with 'forebay snapshot send SNAPSHOT' and 'forebay snapshot receive VOLUME'",
             ));
         }
         one.refuse_now()?;
@@ -112,7 +112,7 @@ impl Move {
         let (record, snapshots) = one.source.on_volume(&one.name, look).await?;
         if snapshots > 0 {
             return Err(conflict(format!("it has {snapshots} snapshots, which do not move with it")).remedy(
-                "Delete them first; or copy the volume with its snapshots by 'forebay snapshot send' and 'forebay snapshot receive'",
+                "Delete them first; or copy the volume with its snapshots by 'forebay snapshot send SNAPSHOT' and 'forebay snapshot receive VOLUME'",
             ));
         }
         let damaged = one.source.volume_brief(&one.name).await?.damaged;

@@ -377,7 +377,7 @@ impl OpenShard<'_> {
         Error::new(ErrorKind::Corrupt, self.shared.name.clone(), format!("shard {} cannot be read: {message}", self.index))
             .remedy(
                 "Bring back every disk of the pool that is missing and import again. If none is, import it with --read-only --force, and copy \
-                 elsewhere what can be read; 'forebay check --offline' on its disks shows the extent",
+                 elsewhere what can be read; 'forebay check --offline DISK…' on its disks shows the extent",
             )
     }
 

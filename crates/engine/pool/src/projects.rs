@@ -410,13 +410,12 @@ impl Control {
         }
         let trashed = self.trash.count_of(project);
         if trashed > 0 {
-            let remedy = "Purge them with 'forebay volume purge', or have them back under other names";
+            let remedy = "Purge them with 'forebay volume purge VOLUME', or have them back under other names";
             return refused(format!("{trashed} volumes of it are in the trash"), remedy);
         }
         let parts = self.parts_of(project).await?;
         if parts > 0 {
-            let remedy =
-                "Let that end, or give it up with 'forebay snapshot abandon' or 'forebay volume abandon'";
+            let remedy = "Let that end, or give it up with 'forebay snapshot abandon VOLUME' or 'forebay volume abandon VOLUME'";
             return refused(format!("{parts} volumes of it are being received, or moved"), remedy);
         }
         Ok(())

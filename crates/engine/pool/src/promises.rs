@@ -25,6 +25,8 @@ pub enum Standing {
     Promised,
     /// The pool has not enough for it: it has its share, and its floor does not count.
     BestEffort,
+    /// Nor has it now: disks are out, or do less than they were measured to do.
+    CannotBeKept,
     /// Nobody has measured what the pool can do.
     Unmeasured,
 }
@@ -65,7 +67,8 @@ impl Wished {
         self.has_floor().then_some(match (is_measured, self.promise) {
             (false, _) => Standing::Unmeasured,
             (true, Promise::Kept) => Standing::Promised,
-            (true, Promise::New | Promise::Withdrawn) => Standing::BestEffort,
+            (true, Promise::Withdrawn) => Standing::CannotBeKept,
+            (true, Promise::New | Promise::TooMuch) => Standing::BestEffort,
         })
     }
 
@@ -211,10 +214,15 @@ impl Control {
         let promised = wishes.iter().map(|wish| wish.share).fold(0, u64::saturating_add);
         self.ledger.promised.set(promised);
         let capacity = self.promisable();
-        let kept = kept(&wishes, capacity.unwrap_or(u64::MAX));
+        let fits_now = kept(&wishes, capacity.unwrap_or(u64::MAX));
+        let fits_in_all = kept(&wishes, SHARE_MAX);
         let mut changed = Vec::new();
-        for (one, is_kept) in wished.iter().zip(kept) {
-            let now = if is_kept { Promise::Kept } else { Promise::Withdrawn };
+        for ((one, fits_now), fits_in_all) in wished.iter().zip(fits_now).zip(fits_in_all) {
+            let now = match (fits_now, fits_in_all) {
+                (true, _) => Promise::Kept,
+                (false, true) => Promise::Withdrawn,
+                (false, false) => Promise::TooMuch,
+            };
             if one.promise != now {
                 changed.push((one.id, one.level.floor, now));
                 self.tell_promise(one, now);
@@ -231,7 +239,17 @@ impl Control {
     /// Tells a person what was taken back, or not given, and what is promised again.
     fn tell_promise(&self, one: &Wished, now: Promise) {
         let (severity, code, message) = match (one.promise, now) {
-            (Promise::New | Promise::Kept, Promise::Withdrawn) => (
+            (_, Promise::Withdrawn) => (
+                Severity::Warning,
+                "level.cannot_be_kept",
+                format!(
+                    "cannot have what its level promises ({}) as long as disks of the pool are out of service or do less than they were measured to do: it has \
+                     its share. See 'forebay pool status {}'; it is promised again when they do",
+                    one.level,
+                    self.name()
+                ),
+            ),
+            (_, Promise::TooMuch) => (
                 Severity::Warning,
                 "level.best_effort",
                 format!(
@@ -240,7 +258,7 @@ impl Control {
                     one.level
                 ),
             ),
-            (Promise::Withdrawn, Promise::Kept) => {
+            (Promise::Withdrawn | Promise::TooMuch, Promise::Kept) => {
                 (Severity::Info, "level.promised", format!("is promised again: {}", one.level))
             }
             _ => return,

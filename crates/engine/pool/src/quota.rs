@@ -230,7 +230,7 @@ impl Control {
             quota / MIB
         );
         let remedy = "Delete volumes or snapshots of the project (purge those in the trash), or raise its quota with \
-                      'forebay project set --quota'";
+                      'forebay project set PROJECT --quota SIZE'";
         Err(Error::new(ErrorKind::NoSpace, self.object(volume), message).remedy(remedy))
     }
 

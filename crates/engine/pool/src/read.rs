@@ -18,7 +18,7 @@ use forebay_base::{Checksum, Id};
 use forebay_device::SlotRef;
 use forebay_qos::Work;
 use forebay_raid::{ArrayError, Good};
-use forebay_runtime::{Buf, BufMut};
+use forebay_runtime::Buf;
 use forebay_space::Ptr;
 use forebay_tree::{FANOUT, Found, NODE_BYTES, NodeHeader, decode_node, decode_ptrs};
 use futures_util::future::join_all;
@@ -460,7 +460,7 @@ impl Shard {
             let some = runs.drain(..runs.len().min(at_once));
             let _turn = self.turn_to_read(dataset, reader, &sizes[read.len()..][..some.len()]).await;
             let reading = some.map(|(start, run)| async move {
-                let data = self.read_run(dataset, &run, reader).await;
+                let data = self.read_run(dataset, first + start as u64, &run, reader).await;
                 (start, run, data)
             });
             read.extend(join_all(reading).await);
@@ -504,7 +504,7 @@ impl Shard {
                             // What the pool reads for itself, to copy or to measure, says nothing about what is wanted again.
                             Some(_) if matches!(reader, Reader::Ahead | Reader::Copier) => {}
                             Some(data) => self.cache_insert(ptr, data.slice(nth * block_bytes, block_bytes)),
-                            // Stale, or a bad copy: one by one, with retries and repair.
+                            // Stale, or no copy has all of it right: one by one, with retries and repair.
                             None => {
                                 add(self.read_block(dataset, first + (start + nth) as u64, reader).await?)
                             }
@@ -567,9 +567,19 @@ impl Shard {
         found
     }
 
-    /// Adjacent blocks in one device read; nothing unless all of them verify.
-    async fn read_run(self: &Rc<Self>, dataset: &Dataset, run: &[Ptr], reader: Reader) -> Option<Buf> {
-        let stored = self.read_stored_run(run).await?;
+    /// Adjacent blocks from `first` on in one device read; nothing unless all of them verify.
+    async fn read_run(
+        self: &Rc<Self>,
+        dataset: &Dataset,
+        first: u64,
+        run: &[Ptr],
+        reader: Reader,
+    ) -> Option<Buf> {
+        let still = || {
+            let tree = dataset.tree.borrow();
+            (first..).zip(run).all(|(block, ptr)| tree.lookup(block) == Found::At(*ptr))
+        };
+        let stored = self.read_stored_run(run, still).await?;
         if reader.is_client() {
             self.keep_in_flash(run, &stored);
         }
@@ -589,18 +599,19 @@ impl Shard {
         Some(whole.freeze())
     }
 
-    /// The same as they are stored.
-    pub async fn read_stored_run(&self, run: &[Ptr]) -> Option<Buf> {
+    /// The same as they are stored. Bad copies are rewritten if `still` says that the pointers are current: whoever reads the blocks once more, one
+    /// by one, may be given a copy that is right, and never see them.
+    pub async fn read_stored_run(&self, run: &[Ptr], still: impl Fn() -> bool) -> Option<Buf> {
         let slots = self.slots(&run[0])?;
         let check = |bytes: &[u8]| {
             cut(run).all(|(ptr, at)| Checksum::of(&bytes[at..at + ptr.bytes() as usize]) == ptr.sum)
                 || active(Bug::MissingChecksumCheck)
         };
-        let read = self.array.read(&slots, run[0].addr().offset(), run_bytes(run), check).await;
-        match read {
-            Ok(Good { bytes, bad }) if bad.is_empty() => Some(BufMut::freeze(bytes)),
-            _ => None,
+        let good = self.array.read(&slots, run[0].addr().offset(), run_bytes(run), check).await.ok()?;
+        if active(Bug::RunsLeaveBadCopies) && !good.bad.is_empty() {
+            return None;
         }
+        Some(self.mend(good, &slots, run[0], still).await)
     }
 
     /// A shared buffer of zeros.

@@ -228,7 +228,7 @@ impl Control {
     pub(crate) fn changed(&self, name: &str) -> Error {
         let message = "the volume has changed since the snapshot that the stream builds upon";
         Error::new(ErrorKind::Unsafe, self.object(name), message).remedy(
-            "Receive under another name, put it back with 'forebay snapshot rollback', or lose the changes with '--discard-changes'",
+            "Receive under another name, put it back with 'forebay snapshot rollback SNAPSHOT', or lose the changes with '--discard-changes'",
         )
     }
 
@@ -314,11 +314,11 @@ impl Control {
             }
             (_, _, _, false, ..) => conflict(
                 "the volume has come to be since a part of the snapshot was received",
-                "Give that part up with 'forebay snapshot abandon', and begin anew",
+                "Give that part up with 'forebay snapshot abandon VOLUME', and begin anew",
             ),
             (.., true, _) => conflict(
                 "space is reserved for the volume, and what takes its place is not known beforehand",
-                "Make it thin first ('forebay volume convert --format thin'), or receive it under another name",
+                "Make it thin first ('forebay volume convert VOLUME --format thin'), or receive it under another name",
             ),
             (.., true) if !options.discard_changes => Err(self.changed(name)),
             _ => Ok(Some(base)),
@@ -343,7 +343,7 @@ impl Control {
                 if (record.origin, record.base, record.block_shift) != (origin, from, header.block_shift) {
                     let message = "a part of another snapshot has been received for it";
                     return Err(Error::new(ErrorKind::Conflict, object, message).remedy(format!(
-                        "Have that stream go on (its token is {}), or give up what came of it with 'forebay snapshot abandon'",
+                        "Have that stream go on (its token is {}), or give up what came of it with 'forebay snapshot abandon VOLUME'",
                         token(&record)
                     )));
                 }
@@ -439,7 +439,7 @@ impl Control {
                 totals.mapped
             );
             return Err(Error::new(ErrorKind::Corrupt, self.object(&name), message)
-                .remedy("Give it up with 'forebay snapshot abandon', and send the whole snapshot"));
+                .remedy("Give it up with 'forebay snapshot abandon VOLUME', and send the whole snapshot"));
         }
         let _turn = self.lineage.lock(0, 0).await;
         // What was found at the beginning may have changed since.
@@ -567,7 +567,7 @@ impl SnapshotReceiver {
             let token = ResumeToken { snapshot, base, block: open.block };
             remedy.push_str(&match is_saved {
                 true => format!(
-                    "What came before is kept: have it go on with 'forebay snapshot send … --resume {token}'"
+                    "What came before is kept: have it go on with 'forebay snapshot send SNAPSHOT --resume {token}'"
                 ),
                 false => "'forebay snapshot receptions' says how it goes on".to_string(),
             });

@@ -562,7 +562,7 @@ impl Control {
             ),
         };
         let remedy = format!(
-            "Add disks, delete snapshots, purge deleted volumes ('forebay volume purge'), or {instead}"
+            "Add disks, delete snapshots, purge deleted volumes ('forebay volume purge VOLUME'), or {instead}"
         );
         Error::new(ErrorKind::NoSpace, self.object(name), message).remedy(remedy)
     }

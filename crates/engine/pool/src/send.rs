@@ -272,12 +272,12 @@ impl Shard {
         let bytes = ptrs.iter().map(|ptr| u64::from(ptr.bytes())).sum();
         let mut pace = self.pace(Task::Copy);
         pace.step(forebay_qos::Work::read(bytes, runs.len())).await;
-        let read = join_all(runs.iter().map(|run| self.read_stored_run(run))).await;
+        let read = join_all(runs.iter().map(|run| self.read_stored_run(run, || true))).await;
         let (mut parts, mut block) = (Vec::with_capacity(ptrs.len()), first);
         for (run, data) in runs.iter().zip(read) {
             match data {
                 Some(data) => parts.extend(cut(run).map(|(ptr, at)| data.slice(at, ptr.bytes() as usize))),
-                // A bad copy, or a slot that has just moved: one by one, with repair.
+                // No copy has all of it right, or a slot has just moved: one by one, with repair.
                 None => {
                     for (ptr, block) in run.iter().zip(block..) {
                         let data = self.read_stored(snapshot, block, *ptr, || true).await?;

@@ -176,8 +176,7 @@ impl Control {
 
     async fn is_slow(self: &Rc<Self>, index: usize, what: String, bad_seconds: u32) {
         if !self.can_lose(index) {
-            let why =
-                "its group cannot lose it, so writes wait for it. Replace it with 'forebay disk replace'";
+            let why = "its group cannot lose it, so writes wait for it. Replace it with 'forebay disk replace DISK NEW'";
             self.tell_once(index, "disk.slow", format!("{what}; {why}"));
         } else if bad_seconds < SLOW_SECONDS {
             let why = "reads go around it; if it stays so, it is taken out of service";
@@ -204,7 +203,7 @@ impl Control {
         let path = self.disks.borrow()[index].path.clone();
         let message = format!(
             "disk {index} ({path}) {what}, and is taken out of service. Replace it, or find the cause and \
-             bring it back with 'forebay disk online'"
+             bring it back with 'forebay disk online DISK'"
         );
         self.event(Severity::Error, "disk.evicted", &self.disk_name(index), message);
         self.shared.healths[index].fail();

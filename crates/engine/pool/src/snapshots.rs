@@ -467,7 +467,7 @@ impl Control {
         });
         refused.await?.map_err(|why| {
             Error::new(ErrorKind::Conflict, self.object(name), format!("it cannot be deleted: {why}")).remedy(
-                "Let it go with 'forebay snapshot release', or delete or promote the clones, then try again",
+                "Let it go with 'forebay snapshot release SNAPSHOT', or delete or promote the clones, then try again",
             )
         })
     }

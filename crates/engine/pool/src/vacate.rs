@@ -297,7 +297,7 @@ impl Control {
         let others: Vec<u16> = without.data_groups().collect();
         if others.is_empty() && entry.role == 0 {
             let message = "it is the only group for data that the pool has";
-            let remedy = "Add another first, with 'forebay pool add --layout'";
+            let remedy = "Add another first, with 'forebay pool add POOL DISK… --layout LAYOUT'";
             return Err(self.group_refused(group, message, remedy));
         }
         let reserve = |total: u64| self.reserve(total);

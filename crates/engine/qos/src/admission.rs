@@ -41,8 +41,10 @@ pub enum Promise {
     #[default]
     New,
     Kept,
-    /// It did not fit.
+    /// It does not fit as long as disks are out or do less than they were measured to do.
     Withdrawn,
+    /// It does not fit even if all of them do that.
+    TooMuch,
 }
 
 /// A flow with a floor.
@@ -62,7 +64,7 @@ pub fn kept(wishes: &[Wish], capacity: u64) -> Vec<bool> {
     let (mut kept, mut left) = (vec![false; wishes.len()], capacity);
     for nth in order {
         let Wish { share, promise, .. } = wishes[nth];
-        let may_go_again = promise == Promise::Withdrawn && capacity < SHARE_MAX;
+        let may_go_again = matches!(promise, Promise::Withdrawn | Promise::TooMuch) && capacity < SHARE_MAX;
         let beside = if may_go_again { capacity / AGAIN_PART } else { 0 };
         if share == 0 || share.saturating_add(beside) <= left {
             (kept[nth], left) = (true, left - share);

@@ -66,6 +66,10 @@ pub enum State {
     /// It had as much as its ceiling allows.
     Capped,
     Violated,
+    /// It has its share and no promise: that does not fit into the pool.
+    BestEffort,
+    /// Nor has it one here: that would fit if all disks were there and did what they were measured to do.
+    CannotBeKept,
 }
 
 /// Why a promise was not kept. `F` names a flow.

@@ -193,6 +193,8 @@ pub enum Bug {
     FlushForgetsFailedDisk,
     /// A disk stays in service whose repairs fail.
     RepairErrorIgnored,
+    /// What several blocks were read together for and one copy had wrong is read again, from another copy, and left as it is.
+    RunsLeaveBadCopies,
     /// A scrub keeps space from being given back until it has gone through all trees.
     ScrubHoldsThroughout,
     /// What one disk may have of a core's requests has no limit, and nothing is kept for flushes and labels.
@@ -229,7 +231,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 88] = [
+    pub const ALL: [Bug; 89] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -314,6 +316,7 @@ impl Bug {
         Bug::HolesTakenForDurable,
         Bug::FlushForgetsFailedDisk,
         Bug::RepairErrorIgnored,
+        Bug::RunsLeaveBadCopies,
         Bug::ScrubHoldsThroughout,
         Bug::HungDiskTakesAll,
         Bug::EvictsOneByOne,

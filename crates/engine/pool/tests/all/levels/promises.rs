@@ -166,9 +166,18 @@ fn a_neighbour_is_named_that_breaks_a_promise() {
             told.len() == 1 && told[0].contains("tank/db: ") && told[0].contains("tank/flood"),
             "{told:?}"
         );
+        // Whoever asks for it is told the same as the event.
+        let broken = pool.engine.broken_promises("tank").await.expect("known");
+        assert_eq!(broken.len(), 1);
+        assert_eq!((&*broken[0].volume, broken[0].level), ("db", GOLD));
+        assert!(
+            told[0].contains(&format!("; {}: {}", broken[0].why, broken[0].remedy)),
+            "{told:?} {broken:?}"
+        );
         assert_eq!(pool.told("level.kept").len(), 0);
         pool.ask("db", Duration::from_millis(5), 20).await;
         assert_eq!((pool.told("level.violated").len(), pool.told("level.kept").len()), (1, 1));
+        assert_eq!(pool.engine.broken_promises("tank").await, Ok(Vec::new()));
         // A second or two are nobody's business.
         beside(2).await;
         pool.rt.sleep(Duration::from_secs(4)).await;
@@ -213,7 +222,10 @@ fn disks_that_slow_down_are_the_cause_and_can_keep_less() {
             .filter_map(|second| second.capacity)
             .collect();
         assert!(capacities.last().unwrap() * 2 < capacities[0], "it can keep less: {capacities:?}");
-        let told = pool.told("level.best_effort");
+        let withdrawn = lines.iter().filter(|line| line.standing == Some(Standing::CannotBeKept));
+        assert!(withdrawn.clone().count() > 0, "{lines:#?}");
+        assert!(withdrawn.clone().all(|line| line.state == State::CannotBeKept), "{lines:#?}");
+        let told = pool.told("level.cannot_be_kept");
         assert!(told.len() == 1 && told[0].starts_with("tank/db: "), "{told:?}");
         assert_eq!(pool.told("level.kept"), Vec::<String>::new(), "it has nothing again");
 
@@ -305,7 +317,12 @@ fn what_does_not_fit_is_refused_or_best_effort() {
             let seconds = pool.engine.ledger("tank", before).await.expect("kept");
             let line =
                 |name: &str| seconds.iter().flat_map(|second| &second.volumes).find(|line| line.name == name);
-            ["b", "late"].map(|name| line(name).expect("asked").standing)
+            ["b", "late"].map(|name| {
+                let line = line(name).expect("asked");
+                let is_best_effort = line.standing == Some(Standing::BestEffort);
+                assert_eq!(line.state == State::BestEffort, is_best_effort, "{line:?}");
+                line.standing
+            })
         };
         assert_eq!(standings().await, [Some(Standing::Promised), Some(Standing::BestEffort)]);
         pool.set("b", Setting::Own(Id(0))).await;
