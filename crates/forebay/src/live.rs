@@ -68,11 +68,7 @@ fn live(
             let name = format!("iqn.2026-11.io.forebay.validate:{}", std::process::id());
             scratch.host(&name)?;
             let door = Door::Iscsi(Initiator { portal: portal.clone(), name });
-            (
-                door,
-                "iSCSI",
-                "Give with --iscsi where `forebay serve --iscsi` listens, and see `forebay event list`",
-            )
+            (door, "iSCSI", "Give with --iscsi the portal of `forebay serve`, and see `forebay event list`")
         }
         None => {
             let door = Door::Nbd(options.nbd.clone());

@@ -69,7 +69,7 @@ fn is_trace(path: &Path) -> bool {
 fn traced(path: &Path) -> Result<(Workload, Recorded), Failure> {
     let recorded = read_at_most(path, TRACE_BYTES_MAX).and_then(|text| Recorded::parse(&text));
     let recorded = recorded.map_err(|error| {
-        let remedy = "Take it again with `forebay volume trace`";
+        let remedy = "Take it again with `forebay volume trace VOLUME`";
         Failure::new(Exit::Usage, error, remedy).object(path.display().to_string())
     })?;
     let requests = &recorded.requests;
@@ -166,7 +166,7 @@ fn configurations(name: &str) -> Result<Vec<Configuration>, Failure> {
             )
         })?;
         configuration.read_traces(beside(Path::new(name))).map_err(|mistake| {
-            failed(mistake.to_string(), "Give the path of what `forebay volume trace` has written")
+            failed(mistake.to_string(), "Give the path of what `forebay volume trace VOLUME` has written")
         })?;
         return Ok(vec![configuration]);
     }

@@ -6,7 +6,8 @@ import { get, troubleOf, type Problem, type Schemas } from "./api";
 export const LEDGER_SECONDS = 900;
 /** Volumes that are followed in a pool; those that were quiet for longest go first. */
 const VOLUMES_MAX = 500;
-const STATES: readonly Schemas["LedgerState"][] = ["met", "not-demanded", "capped", "violated"];
+const STATES: readonly Schemas["LedgerState"][] = ["met", "not-demanded", "capped", "violated", "best-effort", "cannot-be-kept"];
+const UNPROMISED: readonly Schemas["LedgerState"][] = ["best-effort", "cannot-be-kept"];
 /** In the ring: a state's place in the list, plus one; nothing was asked for in a second that is 0. */
 const VIOLATED = STATES.indexOf("violated") + 1;
 
@@ -17,7 +18,7 @@ export interface Promised {
   states: Uint8Array;
   /** Of the last second in which a promise was broken. */
   broken: { second: number; line: Schemas["LedgerLine"] } | undefined;
-  /** Seconds of the last quarter of an hour: with something asked for, and with a broken promise. */
+  /** Seconds of the last quarter of an hour: with something asked for that was promised, and with a broken promise. */
   asked: number;
   violated: number;
 }
@@ -81,7 +82,8 @@ export class Ledger {
       promised.asked = 0;
       promised.violated = 0;
       for (const state of promised.states) {
-        if (state > 0) promised.asked += 1;
+        const known = STATES[state - 1];
+        if (known && !UNPROMISED.includes(known)) promised.asked += 1;
         if (state === VIOLATED) promised.violated += 1;
       }
       if (promised.broken && promised.broken.second <= from) promised.broken = undefined;
@@ -122,6 +124,11 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
 /** Whether the promise was broken within the last so many seconds. */
 export function brokenLately(promised: Promised, newest: number, seconds = 10): boolean {
   return promised.broken !== undefined && newest - promised.broken.second < seconds;
+}
+
+/** Whether its level's promise holds: that of `none` is empty, and one that does not fit into the pool counts for nothing. */
+export function isPromised(promised: Promised): boolean {
+  return promised.last.level !== "none" && !UNPROMISED.includes(promised.last.state);
 }
 
 /** The state in a second of the last quarter of an hour. */

@@ -59,6 +59,8 @@ export const LEDGER_STATE: Record<Schemas["LedgerState"], [Tone, string]> = {
   "not-demanded": ["none", "Not asked for"],
   capped: ["info", "At its ceiling"],
   violated: ["bad", "Broken"],
+  "best-effort": ["none", "Best effort"],
+  "cannot-be-kept": ["warn", "Cannot be kept"],
 };
 
 export const CLASS: Record<Schemas["LevelClass"], string> = {

@@ -2,6 +2,7 @@
 //! and the interface in it, and be linked anew.
 
 mod aborts;
+mod advised;
 mod candidates;
 mod channels;
 mod command_line;

@@ -157,7 +157,7 @@ fn components() -> utoipa::openapi::Components {
                 HttpBuilder::new()
                     .scheme(HttpAuthScheme::Bearer)
                     .description(Some(
-                        "From `forebay token create`. The Unix socket in the data directory needs none.",
+                        "From `forebay token create NAME`. The Unix socket in the data directory needs none.",
                     ))
                     .build(),
             ),

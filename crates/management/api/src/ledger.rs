@@ -69,6 +69,8 @@ pub enum Standing {
     Promised,
     /// There is not enough for it; its floor and its latency goal do not count.
     BestEffort,
+    /// Nor do they now: there is enough for it only with all disks in service and as fast as they were measured to be.
+    CannotBeKept,
     /// Nobody has measured what the pool can do.
     Unmeasured,
 }
@@ -83,6 +85,9 @@ pub enum LedgerState {
     /// It had as much as its ceiling allows.
     Capped,
     Violated,
+    /// It has its share and no promise, as `standing` says.
+    BestEffort,
+    CannotBeKept,
 }
 
 /// What most of the time went to.

@@ -133,7 +133,7 @@ pub fn restore(dir: &Path, file: &Path, force: bool, as_json: bool) -> Result<Ex
     collect(dir, "", &mut there)?;
     if !there.is_empty() && !force {
         let detail = format!("{} files are remembered there already, and would be replaced", there.len());
-        let remedy = "Give another directory, or --force; 'forebay config backup' keeps what is there.";
+        let remedy = "Give another directory, or --force; 'forebay config backup FILE' keeps what is there.";
         return Err(Failure::new(Exit::Unsafe, detail, remedy).object(dir.display().to_string()));
     }
     // The list of pools last: a restore that is cut off leaves a daemon that imports what it knew.
@@ -158,7 +158,7 @@ pub fn restore(dir: &Path, file: &Path, force: bool, as_json: bool) -> Result<Ex
 
 fn read(file: &Path) -> Result<Backup, Failure> {
     let invalid = |detail: String| {
-        Failure::new(Exit::Usage, detail, "Name a file that 'forebay config backup' has made.")
+        Failure::new(Exit::Usage, detail, "Name a file that 'forebay config backup FILE' has made.")
             .object(file.display().to_string())
     };
     let bytes = File::open(file)

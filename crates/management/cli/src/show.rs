@@ -435,6 +435,7 @@ pub fn level_in_words(level: &str, source: Source, conditions: &[Condition]) -> 
     let amiss = match amiss.map(|condition| condition.reason.as_str()) {
         None => "",
         Some("BestEffort") => "; best effort: the pool has not enough for its floor",
+        Some("CannotBeKept") => "; cannot be kept: disks are out of service or slower than they were",
         Some("Unmeasured") => "; nobody has measured what the pool can do",
         Some(_) => "; nobody here knows it, and it holds as none does",
     };

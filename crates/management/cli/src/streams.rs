@@ -72,7 +72,7 @@ impl Session {
         refuse_terminal(
             stdout().is_terminal(),
             "a stream is nothing for a terminal",
-            "Redirect it to a file, or pipe it into `forebay snapshot receive`.",
+            "Redirect it to a file, or pipe it into `forebay snapshot receive VOLUME`.",
         )?;
         let mut call = Call::of(Operation::SnapshotSend, &send.name);
         if let Some(from) = &send.from {
@@ -89,7 +89,7 @@ impl Session {
         refuse_terminal(
             stdin().is_terminal(),
             "a stream does not come from a terminal",
-            "Have stdin be a file, or a pipe from `forebay snapshot send`.",
+            "Have stdin be a file, or a pipe from `forebay snapshot send SNAPSHOT`.",
         )?;
         let mut call = Call::of(Operation::SnapshotReceive, &receive.volume);
         for (flag, is_set) in [("discard_changes", receive.discard_changes), ("force", receive.force)] {

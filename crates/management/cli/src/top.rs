@@ -8,8 +8,7 @@ use crate::show::{json_line, permille_words as percent, word};
 use crate::table::{Cell, Tone};
 use clap::{Args, Subcommand, ValueEnum};
 use forebay_api::{
-    self as api, LedgerSecond, LedgerState, Operation, Page, Standing, StatisticAnswer, show_measured,
-    show_size,
+    self as api, LedgerSecond, LedgerState, Operation, Page, StatisticAnswer, show_measured, show_size,
 };
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -348,7 +347,7 @@ fn share(us: u64, second: &LedgerSecond) -> String {
 fn view(pool: &str, second: &LedgerSecond, sort: usize) -> View {
     let promisable = match second.promisable_permille {
         Some(permille) => format!("of {} that can be", percent(permille)),
-        None => "of a pool that was not measured ('forebay pool calibrate')".into(),
+        None => "of a pool that was not measured ('forebay pool calibrate POOL')".into(),
     };
     let mut text =
         format!("{}: promised {} {promisable}", printable(pool), percent(second.promised_permille));
@@ -369,18 +368,14 @@ fn view(pool: &str, second: &LedgerSecond, sort: usize) -> View {
     let rows: Vec<Vec<Cell>> = lines
         .into_iter()
         .map(|line| {
-            let level = match line.standing {
-                Some(Standing::BestEffort) => format!("{} (best effort)", line.level),
-                _ => line.level.clone(),
-            };
             let tone = match line.state {
                 LedgerState::Violated => Tone::Bad,
-                LedgerState::Capped => Tone::Warning,
-                LedgerState::Met | LedgerState::NotDemanded => Tone::Plain,
+                LedgerState::Capped | LedgerState::CannotBeKept => Tone::Warning,
+                LedgerState::Met | LedgerState::NotDemanded | LedgerState::BestEffort => Tone::Plain,
             };
             vec![
                 Cell::text(&line.volume),
-                Cell::text(level),
+                Cell::text(&line.level),
                 Cell::number(per_second(line.asked, second)),
                 Cell::number(per_second(line.done, second)),
                 Cell::number(format!("{}/s", show_size(per_second(line.done_bytes, second)))),

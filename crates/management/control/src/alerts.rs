@@ -23,20 +23,20 @@ const DAY_MS: u64 = 24 * 3600 * 1000;
 /// A 64th of a pool, and more of a small one, is kept for nodes and deletion: where that begins, writes fail.
 const FULL_PERCENT: u128 = 98;
 const FREE_SPACE: &str = "Add disks, delete snapshots that nobody needs, or delete volumes for good: those in the trash use their space until they are \
-                          purged (`forebay volume purge`, or `forebay volume delete --purge`).";
+                          purged (`forebay volume purge VOLUME`, or `forebay volume delete VOLUME --purge`).";
 /// A week to buy disks.
 const FULL_DAYS: u64 = 7;
 /// Of one look; what is beyond is as wrong, and is seen when some of these are mended.
 const ALERTS_MAX: usize = 1000;
 
-/// A volume that has not had what it was promised.
+/// A volume that does not have what it was promised.
 pub struct Violation {
+    pub pool: String,
     pub volume: String,
     pub level: String,
-    /// Of the last `of` seconds in which it was asked for something.
-    pub seconds: usize,
-    pub of: usize,
+    /// In the words of the event.
     pub why: String,
+    pub remedy: String,
 }
 
 /// What an event says that happened to a disk.
@@ -398,6 +398,18 @@ impl Found {
                         action: "Add disks, or lower this level or those of other volumes.",
                         command: format!("forebay volume set {name} --level NAME"),
                     }),
+                    "CannotBeKept" => {
+                        let pool = &volume.status.pool;
+                        self.add("level.cannot_be_kept", Warning, "volumes", name, Words {
+                            cause: format!(
+                                "Pool {pool} cannot keep what level {} promises volume {name}: disks are out of service, or do less than they were measured to do.",
+                                volume.spec.level
+                            ),
+                            impact: "The volume has its share of the pool; its floor and its latency goal do not count until they are back.",
+                            action: "Bring the disks back or replace them; if they are as fast as they will be, measure the pool again.",
+                            command: format!("forebay pool status {pool}"),
+                        });
+                    }
                     "Unmeasured" => {
                         let pool = &volume.status.pool;
                         self.add("pool.unmeasured", Info, "pools", pool, Words {
@@ -420,13 +432,21 @@ impl Found {
     }
 
     fn violation(&mut self, violation: &Violation) {
-        let Violation { volume, level, seconds, of, why } = violation;
-        self.add("level.violated", Warning, "volumes", volume, Words {
-            cause: format!("Volume {volume} had less than its level {level} promises in {seconds} of its last {of} busy seconds: {why}."),
-            impact: "Whoever uses it waits longer than was promised.",
-            action: "Look who has the pool's time, and give him a ceiling or this volume more room.",
-            command: "forebay top qos".into(),
-        });
+        let Violation { pool, volume, level, why, remedy } = violation;
+        self.add(
+            "level.violated",
+            Warning,
+            "volumes",
+            volume,
+            Words {
+                cause: format!(
+                    "Volume {volume} has less than its level {level} promises: {why}. What helps: {remedy}."
+                ),
+                impact: "Whoever uses it waits longer than was promised.",
+                action: "Look at who has the pool's time.",
+                command: format!("forebay top qos {pool}"),
+            },
+        );
     }
 
     fn crossing(&mut self, crossing: &Crossing) {

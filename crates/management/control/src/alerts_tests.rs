@@ -312,8 +312,13 @@ fn a_pool_that_cannot_be_imported_names_how_to_try_again() {
 
 #[test]
 fn promises_quotas_and_certificates() {
-    let violation =
-        Violation { volume: "tank/a".into(), level: "gold".into(), seconds: 5, of: 9, why: "so".into() };
+    let violation = Violation {
+        pool: "tank".into(),
+        volume: "tank/a".into(),
+        level: "gold".into(),
+        why: "so".into(),
+        remedy: "this".into(),
+    };
     let view = View { violations: vec![violation], ..View::default() };
     assert_eq!(ids(&view), one("level.violated:tank/a", Warning));
     let quota = |used| {

@@ -81,7 +81,7 @@ impl Kept for Content {
     const FILE: &'static str = "channels";
     const VERSION: u32 = VERSION;
     const WHAT: &'static str = "channels";
-    const REMEDY: &'static str = "Have the file back from a backup; or move it away and start again, and make channels with `forebay channel create`.";
+    const REMEDY: &'static str = "Have the file back from a backup; or move it away and start again, and make channels with `forebay channel mail --help`.";
 
     fn version(&self) -> u32 {
         self.version

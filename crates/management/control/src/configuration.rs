@@ -104,7 +104,7 @@ impl Configuration {
         let at = dir.file(FILE).display().to_string();
         let damaged = |detail: String| {
             Problem::new(Code::Corrupt, detail).object(at.as_str()).remedy(
-                "Move the file away and start again: pools are then imported with `forebay pool import`.",
+                "Move the file away and start again: pools are then imported with `forebay pool import DISK…`.",
             )
         };
         let bytes = dir.read(FILE).map_err(|error| damaged(format!("it cannot be read: {error}")))?;

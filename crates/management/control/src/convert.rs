@@ -436,10 +436,16 @@ fn standing(standing: engine::Standing) -> api::Condition {
             "The pool has not enough for the floor of its level: it has its share, and floor and latency goal do not count. Add disks, or lower \
              this level or those of other volumes.",
         ),
+        engine::Standing::CannotBeKept => (
+            false,
+            "CannotBeKept",
+            "Disks of the pool are out of service, or do less than they were measured to do: the volume has its share, and floor and latency goal do not \
+             count until they are back.",
+        ),
         engine::Standing::Unmeasured => (
             false,
             "Unmeasured",
-            "Nobody has measured what the pool can do. Measure it with `forebay pool calibrate`.",
+            "Nobody has measured what the pool can do. Measure it with `forebay pool calibrate POOL`.",
         ),
     };
     condition("LevelKept", is_kept, reason, message)

@@ -375,7 +375,7 @@ impl Kept for Content {
     const VERSION: u32 = VERSION;
     const WHAT: &'static str = "hosts";
     const REMEDY: &'static str =
-        "Move the file away and start again, then make hosts with `forebay host create`.";
+        "Move the file away and start again, then make hosts with `forebay host create NAME --iqn IQN`.";
 
     fn version(&self) -> u32 {
         self.version
@@ -411,7 +411,7 @@ impl Kept for Content {
                     // Which of the two has it and which was to get it is not to be seen here.
                     let detail = format!("hosts {other} and {} would both have it", host.name);
                     let remedy = "An initiator name belongs to one host: `forebay host list` shows whose it is; take it from that one first, with \
-                                  `forebay host set HOST --iqn` and its other names.";
+                                  `forebay host set HOST --iqn IQN` and all of its other names.";
                     return Err(conflict(initiator, "initiators", detail, remedy));
                 }
             }

@@ -103,7 +103,10 @@ impl Content {
                 let name = self.names(std::slice::from_ref(to)).concat();
                 if !known.contains(&**to) {
                     let detail = format!("it names {to}, which is no host or host group");
-                    return Err(wrong(detail, "Say its hosts with `forebay project set`."));
+                    return Err(wrong(
+                        detail,
+                        "Say its hosts with `forebay project set PROJECT --host NAME`.",
+                    ));
                 }
                 if !named.insert(to) {
                     return Err(wrong(format!("it names {name} twice"), "Name it once."));

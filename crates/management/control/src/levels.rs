@@ -133,7 +133,7 @@ impl Kept for Content {
     const VERSION: u32 = VERSION;
     const WHAT: &'static str = "levels";
     const REMEDY: &'static str = "Have the file back from a backup; or move it away and start again, make levels with \
-                                  `forebay level create`, and give them to volumes and projects.";
+                                  `forebay level create NAME`, and give them to volumes and projects.";
 
     fn version(&self) -> u32 {
         self.version

@@ -137,7 +137,7 @@ pub fn check(request: &ReportCreate) -> Result<(), Problem> {
     json.map_err(|error| {
         Problem::new(Code::Invalid, format!("this is no JSON: {error}"))
             .field("json")
-            .remedy("Send what `forebay validate run --json` prints.")
+            .remedy("Send what `forebay validate run --model NAME --json` prints.")
     })
 }
 

@@ -294,7 +294,7 @@ pub fn cannot_cancel(id: &str, state: TaskState) -> Problem {
         true => ("the task has ended already", "`forebay task list` shows how."),
         false => (
             "the task runs, and this kind of work is finished once it has begun",
-            "Wait for it with `forebay task watch`.",
+            "Wait for it with `forebay task watch ID`.",
         ),
     };
     Problem::new(Code::Conflict, detail).object(id).remedy(remedy)

@@ -45,7 +45,7 @@ impl Tokens {
     pub fn open(dir: Arc<DataDir>) -> Result<Tokens, Problem> {
         let damaged = |detail: String| {
             Problem::new(Code::Corrupt, detail).object(dir.file(FILE).display().to_string()).remedy(
-                "Move the file away and start again, then make new tokens with `forebay token create`.",
+                "Move the file away and start again, then make new tokens with `forebay token create NAME`.",
             )
         };
         let stored = match dir.read(FILE).map_err(|error| damaged(format!("it cannot be read: {error}")))? {

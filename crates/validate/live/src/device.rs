@@ -208,7 +208,7 @@ async fn measure(rt: &Rt, options: &DeviceOptions) -> Result<DeviceReport, Refus
 fn report(options: &DeviceOptions, disk: &Disk, measured: &[Measured], flushed: &[u32]) -> DeviceReport {
     let grid: Vec<Measured> = measured.iter().filter(|one| grid().contains(&one.shape)).cloned().collect();
     let source = format!(
-        "fitted by `forebay disk model` to {}, {} s, {}",
+        "fitted by `forebay disk model PATH` to {}, {} s, {}",
         options.path,
         options.seconds,
         if options.write { "reads and writes" } else { "reads only" }

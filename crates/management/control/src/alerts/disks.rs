@@ -103,13 +103,13 @@ impl Found {
             ),
             (false, true) => (
                 "failed and was taken out",
-                "Replace it by a spare disk; after a loose cable or a lack of space below a file, take it back with `forebay disk online`.",
+                "Replace it by a spare disk; after a loose cable or a lack of space below a file, take it back with `forebay disk online DISK`.",
                 format!("forebay disk replace {short}"),
             ),
             (false, false) => (
                 "failed and was taken out",
                 "Replace it by a free disk (`forebay disk list --free`); after a loose cable or a lack of space below a file, take it back with \
-                 `forebay disk online`.",
+                 `forebay disk online DISK`.",
                 format!("forebay disk replace {short} DISK"),
             ),
         };

@@ -12,13 +12,9 @@ use crate::request::{Answered, Ask, ok};
 use crate::{Shared, convert};
 use axum::extract::State;
 use forebay_api::{Alert, Event};
-use forebay_pool::{Cause, LedgerSecond, State as Kept};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Of the ledger. A promise is broken when it was in half of them.
-const SECONDS: usize = 10;
-const VIOLATED_MIN: usize = 5;
 /// Events that are looked through: more in a quarter of an hour is another trouble.
 const EVENTS: usize = 1000;
 
@@ -50,11 +46,15 @@ async fn view(shared: &Shared) -> View {
     let known = shared.known();
     let mut violations = Vec::new();
     for pool in &pools {
-        // A pool that is not imported has no ledger.
-        let seconds = shared.engine.ledger(&pool.name, 0).await.unwrap_or_default();
-        let recent = &seconds[seconds.len().saturating_sub(SECONDS)..];
-        let name = |id| known.levels.name_of(id).unwrap_or_else(|| "of another appliance".into());
-        violations.extend(violated(&pool.name, recent, name));
+        // A pool that is not imported promises nothing.
+        let broken = shared.engine.broken_promises(&pool.name).await.unwrap_or_default();
+        violations.extend(broken.into_iter().map(|broken| Violation {
+            pool: pool.name.clone(),
+            volume: format!("{}/{}", pool.name, broken.volume),
+            level: known.levels.name_of(broken.level).unwrap_or_else(|| "of another appliance".into()),
+            why: broken.why,
+            remedy: broken.remedy,
+        }));
     }
     let projects = shared.engine.projects(None).await.unwrap_or_default();
     let quotas = projects.iter().filter_map(|project| {
@@ -155,43 +155,6 @@ fn deletions_stuck(events: &[Event]) -> Vec<DeletionStuck> {
 async fn trouble(shared: &Shared) -> Option<Trouble> {
     let dir = shared.dir.clone();
     crate::blocking(move || Ok(dir.trouble())).await.unwrap_or_default()
-}
-
-/// Volumes that had less than they were promised in half of these seconds, with what was in the way last.
-fn violated(
-    pool: &str,
-    seconds: &[Arc<LedgerSecond>],
-    level: impl Fn(forebay_base::Id) -> String,
-) -> Vec<Violation> {
-    let mut lines: HashMap<forebay_base::Id, Vec<&forebay_pool::VolumeSecond>> = HashMap::new();
-    for one in seconds.iter().flat_map(|second| &second.volumes) {
-        if one.state != Kept::Idle {
-            lines.entry(one.volume).or_default().push(one);
-        }
-    }
-    let broken = lines.into_values().filter_map(|lines| {
-        let violated: Vec<_> = lines.iter().filter(|one| one.state == Kept::Violated).collect();
-        let last = violated.last().filter(|_| violated.len() >= VIOLATED_MIN)?;
-        Some(Violation {
-            volume: format!("{pool}/{}", last.name),
-            level: level(last.level),
-            seconds: violated.len(),
-            of: lines.len(),
-            why: last.cause.as_ref().map_or("nobody knows why".into(), |cause| why(pool, cause)),
-        })
-    });
-    broken.collect()
-}
-
-fn why(pool: &str, cause: &Cause<String>) -> String {
-    match cause {
-        Cause::Neighbour(name) => format!("volume {pool}/{name} had most of the pool's time"),
-        Cause::Task(task) => format!("the pool's own work, {}, had most of its time", task.name()),
-        Cause::Disk(disk) => format!("disk {pool}/{disk} is far slower than the others of its group"),
-        Cause::Disks => "the disks do less than they were measured to do".into(),
-        Cause::CacheMiss => "the disks take that long, and little of it was in memory".into(),
-        Cause::Itself => "it asks for more than the pool has".into(),
-    }
 }
 
 #[cfg(test)]

@@ -233,7 +233,7 @@ pub async fn replace(
     if matches!(found.disk.state, DiskState::Empty | DiskState::Spare | DiskState::Cache) {
         return Err(Problem::new(Code::Unsafe, "nothing is on this disk")
             .object(found.name())
-            .remedy("Add the new disk with `forebay pool add`, and remove this one.")
+            .remedy("Add the new disk with `forebay pool add POOL DISK…`, and remove this one.")
             .into());
     }
     let new = match &request.new {

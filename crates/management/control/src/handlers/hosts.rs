@@ -266,7 +266,9 @@ fn check_unmapped(name: &str, volumes: usize, projects: &[String], unmap: bool) 
         ),
         _ => (
             format!("{seen}; {named}"),
-            format!("{unnamed}, unmap what is left with `forebay volume unmap`, or remove it with --unmap."),
+            format!(
+                "{unnamed}, unmap what is left with `forebay volume unmap VOLUME --host HOST`, or remove it with --unmap."
+            ),
         ),
     };
     Err(Problem::new(Code::Unsafe, detail).object(name).field("unmap").remedy(remedy))

@@ -161,10 +161,10 @@ pub async fn move_check(shared: &Shared, volume: &VolumeInfo, pool: &str) -> Res
     );
     let remedy = match &here[..] {
         [] => format!(
-            "Have both say the same: forebay project set {to} --inherit hosts. Or map the volume itself first."
+            "Have both say the same: `forebay project set {to} --inherit hosts`. Or map the volume itself first."
         ),
         here => format!(
-            "Have both say the same: forebay project set {to} --host {}. Or give the volume hosts of its own with 'forebay volume map' or 'unmap'.",
+            "Have both say the same: `forebay project set {to} --host {}`. Or give the volume hosts of its own with `forebay volume map VOLUME --host HOST`.",
             content.names(here).join(" ")
         ),
     };

@@ -89,6 +89,8 @@ fn line(pool: &str, one: &engine::VolumeSecond, names: &HashMap<Id, String>) -> 
         engine::State::NotDemanded => api::LedgerState::NotDemanded,
         engine::State::Capped => api::LedgerState::Capped,
         engine::State::Violated => api::LedgerState::Violated,
+        engine::State::BestEffort => api::LedgerState::BestEffort,
+        engine::State::CannotBeKept => api::LedgerState::CannotBeKept,
     };
     Some(api::LedgerLine {
         volume: format!("{pool}/{}", one.name),
@@ -97,6 +99,7 @@ fn line(pool: &str, one: &engine::VolumeSecond, names: &HashMap<Id, String>) -> 
         standing: one.standing.map(|standing| match standing {
             engine::Standing::Promised => api::Standing::Promised,
             engine::Standing::BestEffort => api::Standing::BestEffort,
+            engine::Standing::CannotBeKept => api::Standing::CannotBeKept,
             engine::Standing::Unmeasured => api::Standing::Unmeasured,
         }),
         state,

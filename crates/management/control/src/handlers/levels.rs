@@ -189,7 +189,7 @@ async fn check_unused(shared: &Shared, level: &Level) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!("the level is in use by {}", few(&users));
-    let remedy = "Give them another with `forebay volume set NAME --level LEVEL` and `forebay project set`, or `--level none`.";
+    let remedy = "Give them another with `forebay volume set VOLUME --level LEVEL` and `forebay project set PROJECT --level LEVEL`; LEVEL can be `none`.";
     Err(Problem::new(Code::Conflict, detail).object(&level.name).remedy(remedy))
 }
 

@@ -64,7 +64,7 @@ pub async fn create(
 
 fn wrong() -> Failure {
     Problem::new(Code::Unauthenticated, "the name or the password is wrong")
-        .remedy("Try again; an administrator can set a new password with `forebay user set NAME`.")
+        .remedy("Try again; an administrator can set a new password with `forebay user set NAME --password`.")
         .into()
 }
 

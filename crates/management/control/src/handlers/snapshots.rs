@@ -121,7 +121,7 @@ fn exists(name: &str) -> Problem {
     Problem::new(Code::Conflict, "a snapshot with this name exists")
         .object(name)
         .field("name")
-        .remedy("Choose another name, or delete that one with `forebay snapshot delete`.")
+        .remedy("Choose another name, or delete that one with `forebay snapshot delete SNAPSHOT`.")
 }
 
 pub async fn set(

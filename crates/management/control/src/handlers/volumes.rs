@@ -76,7 +76,7 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, ask: &Ask, mut request:
         return Err(Problem::new(Code::Conflict, "a volume with this name exists")
             .object(request.name)
             .field("name")
-            .remedy("Choose another name, or change that one with `forebay volume set` and `resize`.")
+            .remedy("Choose another name, or use that one: `forebay volume show VOLUME`.")
             .into());
     }
     // A clone has what its volume has of its own.

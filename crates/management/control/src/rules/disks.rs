@@ -52,13 +52,12 @@ pub fn disk_offline(group: &GroupStatus, disk: &DiskStatus) -> Result<usize, Pro
         DiskState::Spare => Some("the disk is a spare, and holds nothing yet"),
         DiskState::Failed | DiskState::Missing | DiskState::Offline | DiskState::Empty => {
             return Err(Problem::new(Code::Conflict, "the disk is out of service already")
-                .remedy("`forebay disk online` takes it back."));
+                .remedy("`forebay disk online DISK` takes it back."));
         }
     };
     if let Some(why) = why {
-        return Err(
-            Problem::new(Code::Conflict, why).remedy("Take it out of the pool with `forebay disk remove`.")
-        );
+        return Err(Problem::new(Code::Conflict, why)
+            .remedy("Take it out of the pool with `forebay disk remove DISK`."));
     }
     let (out, most) = (out_of_service(group), usize::from(group.layout.redundancy()));
     if most == 0 {

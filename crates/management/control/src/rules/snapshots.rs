@@ -97,7 +97,7 @@ pub fn delete(snapshot: &SnapshotInfo) -> Result<(), Problem> {
     if !snapshot.clones.is_empty() {
         let clones: Vec<String> =
             snapshot.clones.iter().map(|clone| format!("{}/{clone}", snapshot.pool)).collect();
-        let remedy = "Delete and purge them first, or make one the owner of the snapshot with `forebay clone promote`.";
+        let remedy = "Delete and purge them first, or make one the owner of the snapshot with `forebay clone promote CLONE`.";
         return refused(format!("volumes grew from it: {}", few(&clones)), remedy.into());
     }
     Ok(())
