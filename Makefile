@@ -104,6 +104,7 @@ package: web
 package-test: package
 	@scripts/setup test
 	testing/package/run --server $(FOREBAY) --twice
+	testing/package/bare $(TARGET)/packages
 	testing/package/guest $(TARGET)/packages
 
 # What takes too long for every change. One step after the other: most of them measure.
