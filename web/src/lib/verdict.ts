@@ -61,7 +61,7 @@ export function verdict(facts: {
   if (volumes.length === 0) {
     return { tone: "info", sentence: `Pool ${pools[0]?.name ?? ""} is ready; there is no volume yet.`, detail: "Make one and connect a client.", action: { text: "Make a volume", href: "#/provision/start" }, more: 0 };
   }
-  const free = pools.reduce((sum, pool) => sum + pool.status.free_bytes, 0);
+  const free = pools.reduce((sum, pool) => sum + pool.status.available_bytes, 0);
   const facts2 = [`${plural(volumes.length, "volume")} on ${plural(pools.length, "pool")}`, "every promise is kept", `${bytes(free)} are free`];
   return { tone: "ok", sentence: "All is well.", detail: `${list(facts2)}.`.replace(/^./, (c) => c.toUpperCase()), more: 0 };
 }

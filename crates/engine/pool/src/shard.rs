@@ -247,6 +247,8 @@ pub(crate) struct Shard {
     pub scrub: ShardScrub,
     pub damage: RefCell<Damage>,
     pub repairs: RefCell<Repairs>,
+    /// When it was told last that clients are refused for want of space.
+    pub refused: Cell<Option<forebay_base::Nanos>>,
     /// How far it has come in emptying a group that leaves: the number of the dataset and its leaf.
     pub vacated: Cell<(u32, u64)>,
     /// Client operations so far.
@@ -391,6 +393,7 @@ impl Shard {
             scrub: ShardScrub::default(),
             damage: RefCell::new(parts.damage),
             repairs: RefCell::default(),
+            refused: Cell::default(),
             vacated: Cell::default(),
             served: Cell::new(0),
             gathers: Cell::new(false),

@@ -1,12 +1,17 @@
 //! What a flow asked for and what it got since anybody last looked: counted on its shard, where it happens.
 
 use crate::error::IoError;
+use crate::spec::Severity;
 use crate::turns::Flow;
 use crate::volume::LocalVolume;
 use forebay_base::Nanos;
 use forebay_probe::Histogram;
 use forebay_qos::{Account, Level, Work};
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+/// Until it is told again that clients are refused.
+const REFUSALS_REST: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub(crate) struct Tally {
@@ -123,7 +128,30 @@ impl Request {
     /// It is answered with this.
     pub fn ends<T>(mut self, result: Result<T, IoError>) -> Result<T, IoError> {
         self.answer = (!matches!(result, Err(IoError::Gone))).then_some(result.is_ok());
+        if let Err(IoError::NoSpace) = result {
+            self.volume.tell_refused();
+        }
         result
+    }
+}
+
+impl LocalVolume {
+    /// Tells a person that a client was refused for want of space, unless that was told just now; a project's full quota has an event of its own.
+    fn tell_refused(&self) {
+        let (shard, now) = (&self.shard, self.shard.rt.now());
+        let is_told =
+            shard.refused.get().is_some_and(|told| now.since(told) < REFUSALS_REST.as_nanos() as u64);
+        if is_told || self.dataset.is_full.get() {
+            return;
+        }
+        shard.refused.set(Some(now));
+        let pool = &shard.shared.name;
+        let message = format!(
+            "a write to volume {pool}/{} was refused: no space is left that is not held for reserved volumes or for the pool's own work. Delete \
+             snapshots, purge deleted volumes ('forebay volume trash'), or add disks with 'forebay pool add {pool} DISK…'",
+            self.dataset.record.borrow().name
+        );
+        shard.event(Severity::Error, "pool.no_space", pool, message);
     }
 }
 

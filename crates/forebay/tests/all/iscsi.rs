@@ -542,7 +542,9 @@ fn a_host_goes_on_while_its_volume_moves() {
     // PERSISTENT RESERVE IN, READ RESERVATION.
     let (status, _, data) = path.execute(&[0x5e, 1, 0, 0, 0, 0, 0, 0, 24, 0], 24, &[]);
     assert!(status == 0 && data[8..16] == [7; 8], "{data:?}");
-    place.run(&["pool", "destroy", "tank", "--yes"]).expect(0);
+    place.run(&["pool", "destroy", "tank", "--yes"]).expect(5).says("esx1").says("--force");
+    place.run(&["pool", "export", "tank"]).expect(5).says("--force");
+    place.run(&["pool", "destroy", "tank", "--yes", "--force"]).expect(0);
     // It is told that the other volume is no longer there.
     path.execute(&[0; 6], 0, &[]);
     assert_eq!(path.execute(&[0x28, 0, 0, 0, 0, 3, 0, 0, 1, 0], 512, &[]).2, [4; 512]);

@@ -416,7 +416,7 @@ fn promises_are_counted_and_the_ledger_says_whether_they_are_kept() {
     let promised = format!("{}.{} %", promised / 10, promised % 10);
     let shown = place.run(&["pool", "status", "tank"]).expect(0).out;
     assert!(
-        shown.contains(&format!("levels      promise {promised} of its time, of 90.0 % that can be")),
+        shown.contains(&format!("levels      ask for {promised} of its time, of 90.0 % that can be promised; some volumes are best effort")),
         "{shown}"
     );
 
@@ -450,7 +450,9 @@ fn promises_are_counted_and_the_ledger_says_whether_they_are_kept() {
     assert_eq!(next[0]["number"], last + 1, "{next}");
     let shown = place.run(&["top", "qos", "tank", "--count", "2"]).expect(0).out;
     // Disks that are slow in the test leave less than nine tenths.
-    let seconds = shown.lines().filter(|line| line.starts_with(&format!("tank: promised {promised} of ")));
+    let seconds = shown
+        .lines()
+        .filter(|line| line.starts_with(&format!("tank: levels ask for {promised} of its time, of ")));
     assert!(seconds.filter(|line| line.contains(" that can be")).count() == 2, "{shown}");
     let shown = place.run(&["top", "qos", "tank", "--json", "--count", "2"]).expect(0).out;
     let seconds: Vec<Value> = shown.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

@@ -169,7 +169,7 @@ pub struct PoolSet {
     /// years); 0 for not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trash_keep_seconds: Option<u32>,
-    /// All of the pool's thresholds, 1 to 8 of 1 to 100 percent: an event tells when what is used reaches one, and when it is well below
+    /// All of the pool's thresholds, 1 to 8 of 1 to 100 percent: an event tells when what is used or reserved reaches one, and when it is well below
     /// it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold_percents: Option<Vec<u8>>,
@@ -189,6 +189,9 @@ pub struct PoolStatus {
     /// Of what is free: held for zeroedthick volumes.
     #[serde(default)]
     pub reserved_bytes: u64,
+    /// The rest of what is free: for thin volumes, snapshots and new volumes.
+    #[serde(default)]
+    pub available_bytes: u64,
     /// The sizes of all volumes, those in the trash too; and how much that is of the pool's size, in thousandths.
     #[serde(default)]
     pub provisioned_bytes: u64,

@@ -408,6 +408,9 @@ pub enum Pool {
     Export {
         /// Name or UUID
         name: String,
+        /// Although clients are connected to its volumes
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         dry_run: DryRun,
         #[command(flatten)]
@@ -417,6 +420,9 @@ pub enum Pool {
     Destroy {
         /// Name or UUID
         name: String,
+        /// Although clients are connected to its volumes
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         yes: Yes,
         #[command(flatten)]

@@ -143,6 +143,9 @@ impl<'a> Call<'a> {
         self.query.push((name, value.to_string()));
         self
     }
+    pub fn force(self, force: bool) -> Call<'a> {
+        if force { self.query("force", true) } else { self }
+    }
     pub fn best_effort(self, best_effort: bool) -> Call<'a> {
         if best_effort { self.query("best_effort", true) } else { self }
     }

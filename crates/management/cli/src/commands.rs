@@ -89,7 +89,8 @@ impl Session {
         for pool in pools.iter().filter(|pool| pool.status.damage.places > 0) {
             ranges.extend(self.client.all_of(Operation::DamageList, &pool.name)?);
         }
-        self.list(&ranges, show::damaged)?;
+        let places = pools.iter().map(|pool| pool.status.damage.places).sum();
+        self.list(&ranges, |ranges| show::damaged(ranges, places))?;
         Ok(health(pools))
     }
 
@@ -298,16 +299,16 @@ impl Session {
                 }
                 Ok(health(pool.as_slice()))
             }
-            Pool::Export { name, dry_run, wait } => {
-                let call = Call::of(Operation::PoolExport, &name).dry_run(dry_run.dry_run);
+            Pool::Export { name, force, dry_run, wait } => {
+                let call = Call::of(Operation::PoolExport, &name).force(force).dry_run(dry_run.dry_run);
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
                 self.task(call, wait, |task| format!("Pool {} is exported.", task.object))?;
                 Ok(Exit::Ok)
             }
-            Pool::Destroy { name, yes, dry_run, wait } => {
-                let call = Call::of(Operation::PoolDestroy, &name).dry_run(dry_run.dry_run);
+            Pool::Destroy { name, force, yes, dry_run, wait } => {
+                let call = Call::of(Operation::PoolDestroy, &name).force(force).dry_run(dry_run.dry_run);
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }

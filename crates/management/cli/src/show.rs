@@ -69,7 +69,7 @@ pub fn pools(pools: &[Pool]) {
             Cell::text(pool.spec.layout.map_or_else(|| "-".into(), |layout| word(&layout))),
             Cell::number(show_size(pool.status.size_bytes)),
             Cell::number(show_size(pool.status.used_bytes)),
-            Cell::number(show_size(pool.status.free_bytes)),
+            Cell::number(show_size(pool.status.available_bytes)),
         ]
     });
     table(
@@ -91,14 +91,14 @@ pub fn pool(pool: &Pool) {
         return;
     }
     println!(
-        "  space       {} used of {}, {} free",
+        "  space       {} used of {}, {} reserved, {} free",
         show_size(status.used_bytes),
         show_size(status.size_bytes),
-        show_size(status.free_bytes)
+        show_size(status.reserved_bytes),
+        show_size(status.available_bytes)
     );
     println!(
-        "  promised    {} reserved; volumes of {} in all, {}.{:02} times the pool",
-        show_size(status.reserved_bytes),
+        "  promised    volumes of {} in all, {}.{:02} times the pool",
         show_size(status.provisioned_bytes),
         status.provisioned_permille / 1000,
         status.provisioned_permille % 1000 / 10
@@ -123,7 +123,11 @@ pub fn pool(pool: &Pool) {
             println!("  speed       {}, on {} UTC", speed_words(speed), show_time(speed.measured_unix_ms));
             if let Some(promisable) = status.promisable_permille.map(permille_words) {
                 let promised = permille_words(status.promised_permille);
-                println!("  levels      promise {promised} of its time, of {promisable} that can be");
+                let over = status.promisable_permille < Some(status.promised_permille);
+                let over = if over { "; some volumes are best effort" } else { "" };
+                println!(
+                    "  levels      ask for {promised} of its time, of {promisable} that can be promised{over}"
+                );
             }
         }
         None => println!("  speed       not measured; try: forebay pool calibrate {}", printable(&pool.name)),

@@ -346,11 +346,14 @@ fn share(us: u64, second: &LedgerSecond) -> String {
 /// Broken promises first, then whoever has the most of the pool; or by what is asked for, or how long that takes.
 fn view(pool: &str, second: &LedgerSecond, sort: usize) -> View {
     let promisable = match second.promisable_permille {
-        Some(permille) => format!("of {} that can be", percent(permille)),
+        Some(permille) => format!("of {} that can be promised", percent(permille)),
         None => "of a pool that was not measured ('forebay pool calibrate POOL')".into(),
     };
-    let mut text =
-        format!("{}: promised {} {promisable}", printable(pool), percent(second.promised_permille));
+    let mut text = format!(
+        "{}: levels ask for {} of its time, {promisable}",
+        printable(pool),
+        percent(second.promised_permille)
+    );
     if !second.own_work_us.is_empty() {
         let own = second.own_work_us.iter();
         let own = own.map(|(kind, us)| format!("{} {}", printable(kind), share(*us, second)));

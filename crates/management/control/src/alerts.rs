@@ -39,6 +39,13 @@ pub struct Violation {
     pub remedy: String,
 }
 
+/// A pool that refused a client's write of late, for want of space.
+pub struct Refusal {
+    pub pool: String,
+    /// Of the last one.
+    pub message: String,
+}
+
 /// What an event says that happened to a disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum DiskEvent {
@@ -112,6 +119,7 @@ pub struct View {
     pub told: Vec<Told>,
     pub logins_refused: Vec<LoginRefused>,
     pub deletions_stuck: Vec<DeletionStuck>,
+    pub refusals: Vec<Refusal>,
     pub health: Vec<PoolDiskHealth>,
     pub exposed: Exposed,
     /// The end of the certificate that was given.
@@ -155,6 +163,7 @@ pub fn found(view: &View) -> Vec<Alert> {
     }
     found.volumes(&view.volumes);
     view.violations.iter().for_each(|violation| found.violation(violation));
+    view.refusals.iter().for_each(|refusal| found.refusal(refusal));
     view.quotas.iter().for_each(|quota| found.quota(quota));
     view.crossings.iter().for_each(|crossing| found.crossing(crossing));
     found.deletions(&view.deletions_stuck);
@@ -175,7 +184,7 @@ pub fn order(alert: &Alert) -> (AlertSeverity, usize, &str) {
         &["pool.data_lost"],
         &["pool.unavailable", "pool.suspended", "pool.degraded", "pool.healing_blocked", "disk."],
         &["level.", "threshold."],
-        &["pool.reservation_short", "pool.filling", "pool.full_soon", "project."],
+        &["pool.no_space", "pool.reservation_short", "pool.filling", "pool.full_soon", "project."],
     ];
     let is_at = |stake: &&[&str]| stake.iter().any(|prefix| alert.id.starts_with(prefix));
     let stake = STAKES.iter().position(is_at).unwrap_or(STAKES.len());
@@ -356,10 +365,12 @@ impl Found {
                 },
             );
         }
-        let used_permille = u128::from(status.size_bytes.saturating_sub(status.free_bytes)) * 1000
+        // What is held for reserved volumes is not there for thin ones.
+        let available = status.free_bytes.saturating_sub(status.reserved_bytes);
+        let taken_permille = u128::from(status.size_bytes.saturating_sub(available)) * 1000
             / u128::from(status.size_bytes.max(1));
-        let percent = used_permille / 10;
-        let reached = |threshold: &&u8| used_permille >= u128::from(**threshold) * 10;
+        let percent = taken_permille / 10;
+        let reached = |threshold: &&u8| taken_permille >= u128::from(**threshold) * 10;
         let thresholds = &pool.spec.threshold_percents;
         let command = format!("forebay pool status {name}");
         let impact = match percent >= FULL_PERCENT {
@@ -371,7 +382,13 @@ impl Found {
         if thresholds.iter().any(|threshold| reached(&threshold)) {
             let is_last = thresholds.iter().max().is_some_and(|last| reached(&last));
             let severity = if is_last { Critical } else { Warning };
-            let cause = format!("Pool {name} is {percent} % full.");
+            let cause = match status.reserved_bytes {
+                0 => format!("Pool {name} is {percent} % full."),
+                held => format!(
+                    "Pool {name} is {percent} % full, with {} that are held for reserved volumes.",
+                    show_size(held)
+                ),
+            };
             self.add(
                 "pool.filling",
                 severity,
@@ -429,6 +446,23 @@ impl Found {
                 }
             }
         }
+    }
+
+    fn refusal(&mut self, refusal: &Refusal) {
+        let Refusal { pool, message } = refusal;
+        let what = message.split(':').next().unwrap_or_default();
+        self.add(
+            "pool.no_space",
+            Critical,
+            "pools",
+            pool,
+            Words {
+                cause: format!("Pool {pool} has no space left: {what} within the last quarter of an hour."),
+                impact: "Writes to thin volumes fail; guests stop or lose what they wanted to write.",
+                action: FREE_SPACE,
+                command: format!("forebay pool add {pool} DISK…"),
+            },
+        );
     }
 
     fn violation(&mut self, violation: &Violation) {

@@ -76,10 +76,23 @@ impl Remembered {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+/// What is kept of a pool that was exported, for when it comes back.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Left {
+    id: String,
+    pub threshold_percents: Vec<u8>,
+    pub places: BTreeMap<String, String>,
+}
+
+/// Pools of which that is kept; the one that left first is forgotten.
+const LEFT_MAX: usize = 64;
+
+#[derive(Clone, Serialize, Deserialize)]
 struct Content {
     version: u32,
     pools: Vec<Remembered>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left: Vec<Left>,
 }
 
 /// The file in the data directory that says where a running daemon answers.
@@ -96,7 +109,7 @@ pub struct Addresses {
 /// The remembered pools, by name.
 pub struct Configuration {
     dir: Arc<DataDir>,
-    pools: Mutex<Vec<Remembered>>,
+    content: Mutex<Content>,
 }
 
 impl Configuration {
@@ -108,8 +121,8 @@ impl Configuration {
             )
         };
         let bytes = dir.read(FILE).map_err(|error| damaged(format!("it cannot be read: {error}")))?;
-        let pools = match bytes {
-            None => Vec::new(),
+        let content = match bytes {
+            None => Content { version: VERSION, pools: Vec::new(), left: Vec::new() },
             Some(bytes) => {
                 let content: Content = serde_json::from_slice(&bytes)
                     .map_err(|error| damaged(format!("it is not a configuration: {error}")))?;
@@ -119,10 +132,10 @@ impl Configuration {
                         content.version
                     )));
                 }
-                content.pools
+                content
             }
         };
-        Ok(Configuration { dir, pools: Mutex::new(pools) })
+        Ok(Configuration { dir, content: Mutex::new(content) })
     }
 
     /// As whoever started the servers has written it down; nothing before that.
@@ -131,25 +144,31 @@ impl Configuration {
         bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Remembered>> {
-        self.pools.lock().expect("no holder of this lock panics")
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().expect("no holder of this lock panics")
     }
 
     pub fn pools(&self) -> Vec<Remembered> {
-        self.lock().clone()
+        self.lock().pools.clone()
     }
 
     /// The entry with this name or UUID.
     pub fn find(&self, pool: &str) -> Option<Remembered> {
-        self.lock().iter().find(|p| p.name == pool || p.id.as_deref() == Some(pool)).cloned()
+        self.lock().pools.iter().find(|p| p.name == pool || p.id.as_deref() == Some(pool)).cloned()
+    }
+
+    /// What is kept of the pool with this UUID since it was exported.
+    pub fn left(&self, id: &str) -> Option<Left> {
+        self.lock().left.iter().find(|left| left.id == id).cloned()
     }
 
     /// Adds or replaces an entry. Blocks on the disk.
     pub fn remember(&self, entry: Remembered) -> Result<(), Problem> {
-        self.change(|pools| {
-            pools.retain(|p| p.name != entry.name && (p.id.is_none() || p.id != entry.id));
-            pools.push(entry);
-            pools.sort_by(|a, b| a.name.cmp(&b.name));
+        self.change(|content| {
+            content.left.retain(|left| entry.id.as_ref() != Some(&left.id));
+            content.pools.retain(|p| p.name != entry.name && (p.id.is_none() || p.id != entry.id));
+            content.pools.push(entry);
+            content.pools.sort_by(|a, b| a.name.cmp(&b.name));
         })
     }
 
@@ -166,7 +185,20 @@ impl Configuration {
         if self.find(name).is_none() {
             return Ok(());
         }
-        self.change(|pools| pools.retain(|p| p.name != name))
+        self.change(|content| content.pools.retain(|p| p.name != name))
+    }
+
+    /// The same of a pool that was exported, and may come back. Blocks on the disk.
+    pub fn leave(&self, name: &str) -> Result<(), Problem> {
+        let Some(Remembered { id: Some(id), threshold_percents, places, .. }) = self.find(name) else {
+            return self.forget(name);
+        };
+        self.change(|content| {
+            content.pools.retain(|p| p.name != name);
+            content.left.push(Left { id, threshold_percents, places });
+            let over = content.left.len().saturating_sub(LEFT_MAX);
+            content.left.drain(..over);
+        })
     }
 
     /// Whether the file can be written: a change that could not be remembered is better refused than made. Blocks on the disk.
@@ -176,22 +208,21 @@ impl Configuration {
 
     /// Notes why a pool could not be imported.
     pub fn note_failure(&self, name: &str, failure: Option<Problem>) {
-        if let Some(entry) = self.lock().iter_mut().find(|p| p.name == name) {
+        if let Some(entry) = self.lock().pools.iter_mut().find(|p| p.name == name) {
             entry.failure = failure;
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Vec<Remembered>)) -> Result<(), Problem> {
-        let mut pools = self.lock();
-        let mut next = pools.clone();
+    fn change(&self, change: impl FnOnce(&mut Content)) -> Result<(), Problem> {
+        let mut content = self.lock();
+        let mut next = content.clone();
         change(&mut next);
-        let content = Content { version: VERSION, pools: next };
-        let mut text = serde_json::to_vec_pretty(&content).expect("the configuration is plain data");
+        let mut text = serde_json::to_vec_pretty(&next).expect("the configuration is plain data");
         text.push(b'\n');
         self.dir
             .write(FILE, &text)
             .map_err(|error| self.dir.cannot_write("the configuration", FILE, &error))?;
-        *pools = content.pools;
+        *content = next;
         Ok(())
     }
 }
@@ -252,6 +283,15 @@ mod tests {
         assert_eq!(configuration.find("2").unwrap().name, "other");
         configuration.forget("other").unwrap();
         assert_eq!(configuration.pools(), [entry("tank", Some("1"))]);
+        // One that was exported has what was set for it when it comes back.
+        configuration.update("tank", |entry| entry.threshold_percents = vec![70]).unwrap();
+        configuration.leave("tank").unwrap();
+        drop(configuration);
+        let configuration = Configuration::open(Arc::new(DataDir::open(temp.path()).unwrap())).unwrap();
+        assert_eq!(configuration.pools(), []);
+        assert_eq!(configuration.left("1").expect("kept").threshold_percents, [70]);
+        configuration.remember(entry("tank", Some("1"))).unwrap();
+        assert_eq!(configuration.left("1"), None);
     }
 
     #[test]

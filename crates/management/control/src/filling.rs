@@ -95,22 +95,27 @@ impl Trend {
     }
 }
 
-/// What part of a pool is used, in thousandths.
-pub fn used_permille(pool: &PoolStatus) -> u64 {
-    (u128::from(pool.used) * 1000).checked_div(u128::from(pool.size)).unwrap_or(0) as u64
+/// What part of a pool is used or held for reserved volumes, in thousandths: whoever writes to a thin volume finds it full when that is all.
+pub fn taken_permille(pool: &PoolStatus) -> u64 {
+    let taken = u128::from(pool.used) + u128::from(pool.reserved);
+    (taken * 1000).checked_div(u128::from(pool.size)).unwrap_or(0).min(1000) as u64
 }
 
 impl Filling {
     /// Takes note of a pool at a time in seconds, and tells of thresholds that it has crossed.
     pub fn watch(&self, events: &EventLog, pool: &PoolStatus, thresholds: &[u8], seconds: u64) {
-        let (permille, name) = (used_permille(pool), &pool.name);
+        let (permille, name) = (taken_permille(pool), &pool.name);
         let (up, down) = {
             let mut pools = self.pools.lock().expect("no holder of this lock panics");
             let trend = pools.entry(pool.id.to_string()).or_default();
             trend.sample(seconds, pool.used);
             trend.cross(permille, thresholds)
         };
-        let state = format!("{} % are used, {} are free", permille / 10, show_size(pool.free));
+        let free = show_size(pool.free.saturating_sub(pool.reserved));
+        let state = match pool.reserved {
+            0 => format!("{} % are used, {free} are free", permille / 10),
+            _ => format!("{} % are used or reserved, {free} are free", permille / 10),
+        };
         if let Some(highest) = up.last() {
             let is_last = thresholds.last() == Some(highest);
             let severity = if is_last { Severity::Error } else { Severity::Warning };

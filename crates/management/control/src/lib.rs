@@ -510,7 +510,7 @@ async fn watch_fill(shared: Arc<Shared>) {
         let pools = shared.engine.pools().await;
         shared.filling.keep(&pools);
         for pool in pools {
-            let fill = filling::used_permille(&pool) as u32;
+            let fill = filling::taken_permille(&pool) as u32;
             let remembered = shared.configuration.find(&pool.name);
             let thresholds = remembered.as_ref().map_or(&filling::THRESHOLDS[..], |entry| entry.thresholds());
             shared.filling.watch(&shared.events, &pool, thresholds, started.elapsed().as_secs());

@@ -100,8 +100,16 @@ pub fn import_warnings(pool: &Pool, disks: &[String]) -> Vec<String> {
     warnings
 }
 
-/// Which bytes of which volumes and snapshots are lost.
-pub fn damaged(ranges: &[DamagedRange]) {
+/// Which bytes of which volumes and snapshots are lost, where so many places are.
+pub fn damaged(ranges: &[DamagedRange], places: u64) {
+    let nothing = match places {
+        0 => "Nothing is known to be lost.",
+        // It is counted until a checkpoint has it that nobody points there any more.
+        _ => {
+            "No volume and no snapshot has lost bytes that are known. The pool still counts places as lost: what was there was written anew or deleted \
+             just now, which counts in some seconds, or nobody can say whose it was."
+        }
+    };
     let row = |range: &DamagedRange| {
         vec![
             Cell::text(&range.name),
@@ -112,7 +120,7 @@ pub fn damaged(ranges: &[DamagedRange]) {
         ]
     };
     let titles = ["NAME", "OFFSET", "LENGTH", "FOUND", "ACCEPTED"];
-    table(&titles, ranges.iter().map(row).collect(), "Nothing is known to be lost.");
+    table(&titles, ranges.iter().map(row).collect(), nothing);
 }
 
 pub(super) fn scrub_words(scrub: &Scrub) -> String {

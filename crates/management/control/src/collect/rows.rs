@@ -199,7 +199,8 @@ impl<'a> Rows<'a> {
     /// How full a pool is.
     pub fn fill(&mut self, status: &PoolStatus) {
         let labels = [(Dimension::Pool, Arc::from(status.name.as_str()))];
-        let values = [(Noun::Size, status.size), (Noun::Used, status.used), (Noun::Free, status.free)];
+        let free = status.free.saturating_sub(status.reserved);
+        let values = [(Noun::Size, status.size), (Noun::Used, status.used), (Noun::Free, free)];
         self.add(Layer::Pool, labels, values.map(|(noun, bytes)| (noun, Value::Level(bytes))));
     }
 

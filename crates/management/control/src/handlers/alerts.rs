@@ -2,8 +2,8 @@
 
 use super::pools;
 use crate::alerts::{
-    DeletionStuck, DiskEvent, Exposed, LoginRefused, PoolDiskHealth, Quota, TOLD_MS, Told, View, Violation,
-    found, order,
+    DeletionStuck, DiskEvent, Exposed, LoginRefused, PoolDiskHealth, Quota, Refusal, TOLD_MS, Told, View,
+    Violation, found, order,
 };
 use crate::directory::Trouble;
 use crate::events::now_unix_ms;
@@ -65,6 +65,7 @@ async fn view(shared: &Shared) -> View {
     let events = shared.events.list(None, EVENTS);
     let logins_refused = logins_refused(&events, now_unix_ms);
     let deletions_stuck = deletions_stuck(&events);
+    let refusals = refusals(&events, now_unix_ms);
     let told = told_of_disks(events, now_unix_ms);
     let disks = pools.iter().flat_map(|pool| {
         let disks = pool.status.groups.iter().flat_map(|group| &group.disks);
@@ -85,6 +86,7 @@ async fn view(shared: &Shared) -> View {
         told,
         logins_refused,
         deletions_stuck,
+        refusals,
         health: health.map(|(disk, health)| PoolDiskHealth { disk, health }).collect(),
         exposed: Exposed {
             portals: shared.iscsi.get().map(|iscsi| iscsi.portals_beyond_loopback()).unwrap_or_default(),
@@ -134,6 +136,15 @@ fn logins_refused(events: &[Event], now_unix_ms: u64) -> Vec<LoginRefused> {
         Some(LoginRefused { initiator, message: event.message.clone(), is_slowed })
     });
     refused.collect()
+}
+
+/// Of each pool the last of late.
+fn refusals(events: &[Event], now_unix_ms: u64) -> Vec<Refusal> {
+    let recent = events
+        .iter()
+        .filter(|event| event.code == "pool.no_space" && event.at_unix_ms + TOLD_MS > now_unix_ms);
+    let last: BTreeMap<&str, &str> = recent.map(|event| (&*event.object, &*event.message)).collect();
+    last.into_iter().map(|(pool, message)| Refusal { pool: pool.into(), message: message.into() }).collect()
 }
 
 /// Each pool's last, unless the pool was imported since: then it is tried again.

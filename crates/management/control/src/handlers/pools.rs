@@ -439,12 +439,17 @@ async fn settle(
 pub async fn export(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
     let pool = find(&shared, &name).await?;
     writable(&shared).await?;
+    let used = match pool.status.state {
+        forebay_api::PoolState::Unavailable => Vec::new(),
+        _ => users_in_words(&shared, &pool.name).await?,
+    };
+    // What has stopped writing serves nobody well: to take it in again is how it goes on.
+    let is_stopped = pool.status.state == forebay_api::PoolState::Suspended;
+    rules::snapshots::leave_used(&pool.name, &used, ask.force || is_stopped)?;
     if ask.dry_run {
         let mut changes =
             vec!["The pool is closed; clients lose its volumes until it is imported again.".to_string()];
-        if pool.status.state != forebay_api::PoolState::Unavailable {
-            changes.extend(users_in_words(&shared, &pool.name).await?);
-        }
+        changes.extend(used.into_iter().map(|used| format!("{used}.")));
         return plan("pool.export", &pool.name, changes);
     }
     let work = leave(shared.clone(), pool.name.clone(), None);
@@ -460,6 +465,8 @@ pub async fn destroy(
     let pool = imported(&shared, &name).await?;
     shared.engine.pool_destroy_check(&pool.name).await?;
     writable(&shared).await?;
+    let used = users_in_words(&shared, &pool.name).await?;
+    rules::snapshots::leave_used(&pool.name, &used, ask.force)?;
     if ask.dry_run {
         let volumes = shared.engine.volumes(Some(&pool.name)).await.map_err(convert::problem)?;
         let mut changes = vec![match volumes.len() {
@@ -467,20 +474,20 @@ pub async fn destroy(
             1 => "The pool, its volume and all its data are lost.".to_string(),
             count => format!("The pool, its {count} volumes and all their data are lost."),
         }];
-        changes.extend(users_in_words(&shared, &pool.name).await?);
+        changes.extend(used.into_iter().map(|used| format!("{used}.")));
         return plan("pool.destroy", &pool.name, changes);
     }
     let work = leave(shared.clone(), pool.name.clone(), Some(who.name));
     accepted(shared.tasks.start("pool.destroy", &pool.name, work))
 }
 
-/// Who uses volumes of an imported pool now, and loses them with it: a sentence for each volume.
+/// Who uses volumes of an imported pool now, and loses them with it: a clause for each volume.
 async fn users_in_words(shared: &Shared, pool: &str) -> Result<Vec<String>, Problem> {
     let volumes = shared.engine.volumes(Some(pool)).await.map_err(convert::problem)?;
     let used = volumes.iter().filter_map(|volume| {
         let users = users(shared, volume);
         let by = rules::snapshots::few(&users);
-        (!users.is_empty()).then(|| format!("{pool}/{} is in use by {by}.", volume.name))
+        (!users.is_empty()).then(|| format!("{pool}/{} is in use by {by}", volume.name))
     });
     Ok(used.collect())
 }
@@ -498,6 +505,7 @@ async fn leave(
     destroyer: Option<String>,
 ) -> Result<Option<serde_json::Value>, Problem> {
     let imported = shared.engine.pools().await.into_iter().find(|pool| pool.name == name);
+    let is_destroyed = destroyer.is_some();
     if let Some(who) = destroyer {
         if let Some(entry) = shared.configuration.find(&name) {
             remember(&shared, Remembered { unsettled: Some(Unsettled::Destroying), ..entry }).await?;
@@ -515,7 +523,12 @@ async fn leave(
     } else if shared.configuration.find(&name).is_none() {
         return Err(not_found(&name));
     }
-    forget(&shared, &name).await?;
+    if is_destroyed {
+        forget(&shared, &name).await?;
+    } else {
+        let shared = shared.clone();
+        crate::blocking(move || shared.configuration.leave(&name)).await?;
+    }
     Ok(None)
 }
 
@@ -524,9 +537,12 @@ async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus, import: Im
     let before = shared.configuration.find(&status.name);
     let before = before.map(|entry| [entry.disks, entry.joining].concat()).unwrap_or_default();
     let found = disks::paths(status, &[]);
-    let known = shared.configuration.find(&status.name);
-    let (threshold_percents, places) =
-        known.map(|entry| (entry.threshold_percents, entry.places)).unwrap_or_default();
+    let known = shared.configuration.find(&status.name).map(|entry| (entry.threshold_percents, entry.places));
+    let left = || {
+        let left = shared.configuration.left(&status.id.to_string()).unwrap_or_default();
+        (left.threshold_percents, left.places)
+    };
+    let (threshold_percents, places) = known.unwrap_or_else(left);
     let unfound = before.into_iter().filter(|path| !found.contains(path)).collect::<Vec<_>>();
     let entry = Remembered {
         id: Some(status.id.to_string()),

@@ -176,6 +176,17 @@ pub fn delete_used(volume: &str, users: &[String], force: bool) -> Result<(), Pr
     unused(volume, users, force, "what they have open would be taken from them")
 }
 
+/// Refuses to take a pool's volumes from those who use them.
+pub fn leave_used(pool: &str, used: &[String], force: bool) -> Result<(), Problem> {
+    if used.is_empty() || force {
+        return Ok(());
+    }
+    let detail = format!("clients use it: {}", few(used));
+    Err(Problem::new(Code::Unsafe, detail).object(pool).field("force").remedy(
+        "Unmount its volumes there and log out or disconnect; or use --force, and they are taken from them.",
+    ))
+}
+
 fn unused(volume: &str, users: &[String], force: bool, why: &str) -> Result<(), Problem> {
     if users.is_empty() || force {
         return Ok(());
