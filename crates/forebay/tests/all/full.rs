@@ -155,3 +155,46 @@ fn a_refused_reservation_starves_no_volume() {
     overwrite(&daemon, "a restart");
     daemon.stop();
 }
+
+/// Goal: where what is free is held for others, the pool is shown as full as its clients find it, and a refusal is an alert.
+#[test]
+fn a_pool_whose_space_is_held_is_told_as_full() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    let disk = place.disk("a", 512 << 20);
+    place.run(&["pool", "create", "tank", "--layout", "single", &disk]).expect(0);
+    place.run(&["volume", "create", "tank/held", "--size", "300M", "--format", "zeroedthick"]).expect(0);
+    place.run(&["volume", "create", "tank/thin", "--size", "1G", "--compression", "off"]).expect(0);
+    let status = |place: &Place| place.json(&["pool", "list"])["items"][0]["status"].clone();
+    let bytes = |status: &serde_json::Value, name: &str| status[name].as_u64().expect("a number");
+    let empty = status(&place);
+    assert_eq!(
+        bytes(&empty, "available_bytes"),
+        bytes(&empty, "free_bytes") - bytes(&empty, "reserved_bytes")
+    );
+    assert!(bytes(&empty, "reserved_bytes") >= 300 << 20, "{empty}");
+    let mut client = Client::open(&daemon, "tank/thin", vec![0; BLOCKS as usize]);
+    let mut random = Random::new(2);
+    fill(std::slice::from_mut(&mut client), &mut random);
+    let full = status(&place);
+    assert!(bytes(&full, "available_bytes") < 32 << 20, "{full}");
+    let alerts = place.json(&["alert", "list"]);
+    let ids: Vec<&str> =
+        alerts["items"].as_array().expect("a list").iter().filter_map(|alert| alert["id"].as_str()).collect();
+    for id in ["pool.no_space:tank", "pool.filling:tank"] {
+        assert!(ids.contains(&id), "{ids:?}");
+    }
+    assert!(place.run(&["event", "list"]).expect(0).out.contains("pool.no_space"));
+    client.expect_all();
+    // What is set for the pool comes back with it; and it is not taken from who uses it.
+    place.run(&["pool", "set", "tank", "--threshold", "70"]).expect(0);
+    place.run(&["pool", "export", "tank"]).expect(5).says("tank/thin is in use by NBD client").says("--force");
+    drop(client);
+    let start = Instant::now();
+    while place.run(&["pool", "export", "tank"]).code != Some(0) {
+        assert!(start.elapsed() < PATIENCE, "the client is gone");
+    }
+    place.run(&["pool", "import", "tank", &disk]).expect(0);
+    assert_eq!(place.json(&["pool", "list"])["items"][0]["spec"]["threshold_percents"], serde_json::json!([70]));
+    daemon.stop();
+}
