@@ -188,13 +188,20 @@ fn a_pool_whose_space_is_held_is_told_as_full() {
     client.expect_all();
     // What is set for the pool comes back with it; and it is not taken from who uses it.
     place.run(&["pool", "set", "tank", "--threshold", "70"]).expect(0);
-    place.run(&["pool", "export", "tank"]).expect(5).says("tank/thin is in use by NBD client").says("--force");
+    place
+        .run(&["pool", "export", "tank"])
+        .expect(5)
+        .says("tank/thin is in use by NBD client")
+        .says("--force");
     drop(client);
     let start = Instant::now();
     while place.run(&["pool", "export", "tank"]).code != Some(0) {
         assert!(start.elapsed() < PATIENCE, "the client is gone");
     }
     place.run(&["pool", "import", "tank", &disk]).expect(0);
-    assert_eq!(place.json(&["pool", "list"])["items"][0]["spec"]["threshold_percents"], serde_json::json!([70]));
+    assert_eq!(
+        place.json(&["pool", "list"])["items"][0]["spec"]["threshold_percents"],
+        serde_json::json!([70])
+    );
     daemon.stop();
 }

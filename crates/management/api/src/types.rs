@@ -190,7 +190,6 @@ pub struct PoolStatus {
     #[serde(default)]
     pub reserved_bytes: u64,
     /// The rest of what is free: for thin volumes, snapshots and new volumes.
-    #[serde(default)]
     pub available_bytes: u64,
     /// The sizes of all volumes, those in the trash too; and how much that is of the pool's size, in thousandths.
     #[serde(default)]

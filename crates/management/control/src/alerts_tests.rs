@@ -23,7 +23,7 @@ fn pool(layout: &str, states: &[&str]) -> Pool {
         "spec": {"disks": [], "log_disks": [], "spare_disks": [], "threshold_percents": [80, 90]},
         "status": {
             "state": if is_whole { "online" } else { "degraded" },
-            "size_bytes": 1000, "used_bytes": 100, "free_bytes": 900, "shards": 1, "checkpoint": 1,
+            "size_bytes": 1000, "used_bytes": 100, "free_bytes": 900, "available_bytes": 900, "shards": 1, "checkpoint": 1,
             "log_fill_permille": 0, "created_unix_ms": 0,
             "groups": [{"number": 0, "role": "data", "layout": layout, "size_bytes": 1000, "used_bytes": 100, "disks": disks}],
         },

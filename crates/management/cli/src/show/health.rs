@@ -148,7 +148,7 @@ mod tests {
             ],
             "spec": {"disks": [], "log_disks": [], "spare_disks": [], "threshold_percents": []},
             "status": {
-                "state": state, "size_bytes": 1000, "used_bytes": 100, "free_bytes": 900, "shards": 1, "checkpoint": 1,
+                "state": state, "size_bytes": 1000, "used_bytes": 100, "free_bytes": 900, "available_bytes": 900, "shards": 1, "checkpoint": 1,
                 "log_fill_permille": 0, "created_unix_ms": 0, "groups": [],
                 "damage": {"places": lost, "open_places": open_places, "stored_bytes": 4096},
                 "scrub": {
