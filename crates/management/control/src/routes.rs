@@ -376,6 +376,12 @@ impl Was {
         body: &Bytes,
     ) -> Was {
         let was = Was { object: None, asked: body.clone() };
+        if operation == Operation::TokenDelete {
+            // No operation shows one. Their names need no escapes in a path.
+            let name = parts.uri.path().rsplit('/').next().unwrap_or_default();
+            let token = shared.tokens.find(name).ok();
+            return Was { object: token.and_then(|token| serde_json::to_value(token).ok()), ..was };
+        }
         let Some(shows) = audit_words::shows(operation) else { return was };
         let mut question = Request::new(Body::empty());
         // Without what the change has in its query.
