@@ -266,7 +266,15 @@ pub fn memory_bytes(options: &ServeOptions) -> Result<u64, Failure> {
             format!("--memory is {} MiB, and the machine has {} MiB", wanted / MIB, machine / MIB),
             "Give it less, or leave it away: then it is a quarter of the machine's",
         )),
-        (Some(wanted), _) => Ok(wanted.max(MEMORY_BYTES_MIN)),
+        (Some(wanted), _) if wanted < MEMORY_BYTES_MIN => Err(Failure::new(
+            Exit::Usage,
+            format!("--memory is {wanted} bytes, and the least is {} MiB", MEMORY_BYTES_MIN / MIB),
+            format!(
+                "{}M or more, or leave it away: then it is a quarter of the machine's",
+                MEMORY_BYTES_MIN / MIB
+            ),
+        )),
+        (Some(wanted), _) => Ok(wanted),
         (None, machine) => Ok(machine.map_or(MEMORY_BYTES_UNKNOWN, |bytes| bytes / 4).max(MEMORY_BYTES_MIN)),
     }
 }

@@ -199,6 +199,7 @@ const TABLE: &[(&str, &str)] = &[
     ("forebay channel mail --help", "forebay channel mail --help"),
     ("forebay channel test _", "forebay channel test operators || forebay channel show operators"),
     ("forebay channel list", "forebay channel list"),
+    ("forebay channel show _", "forebay channel show operators"),
     ("forebay alert list", "forebay alert list"),
     ("forebay event list", "forebay event list"),
     ("forebay event list --follow", "timeout 1 forebay event list --follow || [ $? = 124 ]"),

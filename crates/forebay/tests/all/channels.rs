@@ -87,6 +87,7 @@ fn a_disk_that_fails_is_told_to_those_who_listen() {
     let mut lines = Log { socket, lines: Vec::new() };
     lines.wait_for(&["pool.degraded", "tank"]);
     lines.wait_for(&["DiskOffline"]);
+    lines.wait_for(&["DiskOffline", "disk.offline of tank/0 succeeded"]);
     let request = requests.recv_timeout(PATIENCE).expect("the webhook is called");
     assert!(request.contains("webhook-signature: v1,") && request.contains("tank"), "{request}");
 
@@ -123,6 +124,25 @@ fn a_channel_that_does_not_work_says_why() {
     assert!(twice.err.contains("a channel with this name exists"), "{}", twice.err);
     let failed = place.run(&["channel", "test", "ops"]).expect(1);
     assert!(failed.err.contains("127.0.0.1") && failed.err.contains("refused"), "{}", failed.err);
+    assert!(failed.err.contains("a test is sent once"), "{}", failed.err);
+    // Neither what was not delivered nor what a task refused counts as done.
+    place.run(&["pool", "create", "two", "--layout", "single", "/tmp"]).expect(2);
+    let begun = std::time::Instant::now();
+    loop {
+        let audit = place.json(&["audit", "list"]);
+        let entries = audit["items"].as_array().expect("a list");
+        let outcomes = |operation: &str| -> Vec<(u64, Option<&str>)> {
+            let of = entries.iter().filter(|entry| entry["operation"] == operation);
+            of.map(|entry| (entry["status"].as_u64().expect("a status"), entry["code"].as_str())).collect()
+        };
+        if let [(202, None), (400.., Some(_))] = outcomes("PoolCreate")[..] {
+            assert_eq!(outcomes("ChannelTest"), [(200, Some("io"))]);
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{audit}");
+    }
+    place.run(&["channel", "set", "ops", "--to", "anna@example.com"]).expect(0);
+    place.run(&["channel", "set", "ops", "--url", "https://example.com"]).expect(2).says("--host");
     let quiet = ["channel", "set", "ops", "--quiet", "daily 22:00-06:00", "--severity", "critical"];
     let set = place.run(&quiet).expect(0).out;
     assert!(set.contains("daily 22:00-06:00 UTC") && set.contains("critical and worse"), "{set}");

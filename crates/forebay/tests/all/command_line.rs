@@ -157,6 +157,10 @@ fn pools_and_volumes_live_and_die() {
 
     // What loses data asks, and without a terminal refuses.
     place.run(&["volume", "delete", "tank/b"]).expect(5).says("--yes");
+    // What is refused in any case is refused before the question.
+    place.run(&["volume", "delete", "tank/none"]).expect(3);
+    let refused = place.run(&["disk", "remove", "tank/0"]);
+    assert!(refused.code != Some(0) && !refused.err.contains("--yes"), "{refused:?}");
     place.run(&["volume", "delete", "tank/b", "--dry-run"]).expect(0);
     place.run(&["volume", "show", "tank/b"]).expect(0);
     place.run(&["volume", "delete", "tank/b", "--yes"]).expect(0);

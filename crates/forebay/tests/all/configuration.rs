@@ -39,6 +39,22 @@ fn every_mistake_is_found_in_its_line_with_what_is_allowed() {
         ("iscsi-chap-minimum = \"md4\"", 1, "iscsi-chap-minimum", "`md4`", "md5 or sha256"),
         ("https = \"yes\"", 1, "https", "`yes`", "true or false"),
         ("\nnbd = \"0.0.0.0:10809\"", 2, "nbd", "without TLS", "certificate"),
+        ("shards = 2\nmemory = \"4K\"", 2, "memory", "the least is 64 MiB", "64M or more"),
+        (
+            "listen = \"127.0.0.1:47999\"\nnbd = \"127.0.0.1:47999\"",
+            2,
+            "nbd",
+            "of `listen`, too",
+            "nothing else listens",
+        ),
+        (
+            "iscsi = [\"127.0.0.1:47999\", \"127.0.0.1:47999\"]",
+            1,
+            "iscsi",
+            "of `iscsi`, too",
+            "nothing else listens",
+        ),
+        ("nbd = \"127.0.0.1:3260\"", 1, "nbd", "of `iscsi`, too", "nothing else listens"),
         ("memory = \"1P\"", 1, "memory", "the machine has", "a quarter"),
         ("http-cert = \"/none\"\nhttp-key = \"/none\"", 1, "http-cert", "No such file", "PEM"),
         (
@@ -64,7 +80,7 @@ fn every_mistake_is_found_in_its_line_with_what_is_allowed() {
         // The daemon does not start with it either, and says the same.
         let data = place.data().display().to_string();
         let refused = forebay(&["serve", "--config", &file, "--data", &data]);
-        assert!(matches!(refused.code, Some(1 | 2 | 5)), "{text}: {refused:?}");
+        assert!(matches!(refused.code, Some(1 | 2 | 4 | 5)), "{text}: {refused:?}");
     }
     // Of two that belong together one is missing.
     let file = place.configuration("http-key = \"/none\"");

@@ -2,10 +2,11 @@
 //!
 //! Method: the real daemon on a mirror of files; what some blocks hold is searched in both files and overwritten, as if two disks had failed at these places.
 
-use crate::common::{Daemon, Nbd, PATIENCE, Place};
+use crate::common::{Daemon, Finished, Nbd, PATIENCE, Place, program};
 use forebay_base::Random;
 use serde_json::Value;
 use std::os::unix::fs::FileExt;
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,10 @@ fn lost_data_is_told_until_it_is_restored() {
     );
     let scrub = place.run(&["pool", "scrub", "tank"]).expect(8).out;
     assert!(scrub.contains("3 lost"), "{scrub}");
+    // A stream that meets it says so, not only that it ended.
+    let mut send = program();
+    send.args(["snapshot", "send", "tank/vm@kept", "--data"]).arg(place.data()).stdout(Stdio::null());
+    Finished::of(send, &["snapshot", "send"]).expect(1).says("broken off the stream: ");
     let all = [
         ("tank/vm".to_string(), 3 * first, both),
         ("tank/vm@kept".to_string(), 3 * first, both),

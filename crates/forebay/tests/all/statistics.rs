@@ -395,3 +395,19 @@ fn a_worksheet_keeps_its_interval_and_gives_it_up() {
     assert_eq!((kept(&pins), api.get(&path).status), (0, 404));
     daemon.stop();
 }
+
+/// Goal: a threshold that could never be crossed is refused: a limit of another unit, an object that does not exist.
+#[test]
+fn a_threshold_has_the_unit_of_its_statistic_and_objects_that_exist() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place);
+    let create = |words: &[&str]| place.run(&[&["threshold", "create", "limit"], words].concat());
+    create(&["pool.free", "--below", "10%"]).expect(2).says("bytes");
+    create(&["nbd.ops", "--above", "50ms"]).expect(2).says("a count per second");
+    create(&["disk.latency", "--above", "50"]).expect(2).says("like 10ms");
+    create(&["volume.ops[volume=tank/nope]", "--above", "5"]).expect(3).says("forebay volume list");
+    create(&["disk.busy", "--above", "90%"]).expect(0);
+    place.run(&["threshold", "set", "limit", "--above", "900"]).expect(2).says("like 90%");
+    assert_eq!(place.json(&["threshold", "show", "limit"])["spec"]["above"], 900.0);
+    daemon.stop();
+}

@@ -347,7 +347,7 @@ impl ChannelSpec {
     ///
     /// Only while the delivery goes to the same place: otherwise whoever may edit a channel could have its password sent to a host of their own.
     pub fn keep_secrets(&mut self, stored: &ChannelSpec) {
-        if self.delivery.destination() != stored.delivery.destination() {
+        if !self.delivery.has_destination_of(&stored.delivery) {
             return;
         }
         let mut old = stored.delivery.clone();
@@ -363,6 +363,11 @@ impl ChannelSpec {
 }
 
 impl Delivery {
+    /// Whether a secret of the other one is kept for this.
+    pub fn has_destination_of(&self, other: &Delivery) -> bool {
+        self.destination() == other.destination()
+    }
+
     /// What a secret is entrusted to: kind, host and port, how the connection is protected, and whom it trusts.
     fn destination(&self) -> (&'static str, &str, u16, String) {
         let (host, port, protection) = match self {

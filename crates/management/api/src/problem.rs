@@ -4,6 +4,7 @@
 //! what to try; the command line prints the same two texts.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use utoipa::ToSchema;
 
 /// What kind of error: stable, for programs.
@@ -47,6 +48,13 @@ pub enum Code {
     Stopped,
     /// A bug of the daemon.
     Internal,
+}
+
+/// As in JSON.
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 impl Code {

@@ -116,9 +116,17 @@ pub struct AuditEntry {
     pub operation: String,
     /// The path that was asked for.
     pub path: String,
-    /// What it came to: the HTTP status. 202: a task was started.
+    /// What it came to: the HTTP status. 202: a task was begun, and another entry with the same `task` says how it ended.
     pub status: u16,
-    /// What of the object is another now, `size_bytes: 2147483648, was 1073741824`; of a new one, what was decided, and of a task what was asked for.
+    /// Why it was refused or failed, also where the status says that the request itself was answered: a test that was not delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<crate::Code>,
+    /// The task that was begun, or that has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = "uuid")]
+    pub task: Option<String>,
+    /// What of the object is another now, `size_bytes: 2147483648, was 1073741824`; of a new one, what was decided; of one that is deleted, what it was; of a task
+    /// and of what was refused, what was asked for; and of a task that has ended, how. Never a secret.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
     /// How many refused logins of strangers this stands for, if more than one: they are written down once a minute.

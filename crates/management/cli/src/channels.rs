@@ -3,6 +3,7 @@
 use crate::arguments::DryRun;
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
+use crate::destinations::{self, Destination};
 use crate::failure::{Exit, Failure, printable};
 use crate::secret;
 use crate::show::{self, word};
@@ -10,9 +11,9 @@ use crate::size::show_time;
 use crate::table::Cell;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use forebay_api::{
-    self as api, AlertSeverity, Channel, ChannelSet, ChannelSpec, ChannelTested, CriticalAlerts, Day,
-    Delivery, Mail, MailLogin, MailSecurity, NoticeKind, Operation, QuietHours, Secret, SnmpLevel, SnmpTrap,
-    Syslog, SyslogTransport, Webhook,
+    self as api, AlertSeverity, Channel, ChannelSpec, ChannelTested, CriticalAlerts, Day, Delivery, Mail,
+    MailLogin, MailSecurity, NoticeKind, Operation, QuietHours, Secret, SnmpLevel, SnmpTrap, Syslog,
+    SyslogTransport, Webhook,
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -128,10 +129,10 @@ pub enum ChannelCommand {
         /// Name or UUID
         name: String,
     },
-    /// Change what a channel delivers and when
+    /// Change what a channel delivers, when and where
     #[command(group = ArgGroup::new("change").required(true).multiple(true).args([
         "new_name", "enabled", "severity", "notices", "heartbeat_hours", "quiet",
-    ]))]
+    ]).args(destinations::OPTIONS))]
     Set {
         /// Name or UUID
         name: String,
@@ -141,6 +142,8 @@ pub enum ChannelCommand {
         /// Whether it delivers anything
         #[arg(long, value_name = "BOOL")]
         enabled: Option<bool>,
+        #[command(flatten)]
+        destination: Destination,
         #[command(flatten)]
         what: What,
         #[command(flatten)]
@@ -414,12 +417,13 @@ impl Session {
                 let channel: Channel = self.client.get(Call::of(Operation::ChannelShow, &name))?;
                 self.one(&channel, show_channel)
             }
-            ChannelCommand::Set { name, new_name, enabled, what, dry_run } => {
+            ChannelCommand::Set { name, new_name, enabled, destination, what, dry_run } => {
                 let seen = self.client.call(Call::of(Operation::ChannelShow, &name))?;
                 let mut spec = seen.parse::<Channel>()?.spec;
                 spec.enabled = enabled.unwrap_or(spec.enabled);
                 what.apply(&mut spec);
-                let body = ChannelSet { name: new_name, spec: Some(spec) };
+                destination.apply(&mut spec.delivery).map_err(|failure| failure.object(&*name))?;
+                let body = json!({ "name": new_name, "spec": spec.with_secrets() });
                 let call = Call::of(Operation::ChannelSet, &name).body(&body).if_seen(&seen);
                 let answer = self.client.call(call.dry_run(dry_run.dry_run))?;
                 if dry_run.dry_run {
@@ -430,7 +434,8 @@ impl Session {
             ChannelCommand::Test { name } => {
                 let tested: ChannelTested = self.client.get(Call::of(Operation::ChannelTest, &name))?;
                 if let Some(failure) = tested.failure {
-                    return Err(Failure::new(Exit::Failed, failure.message, failure.remedy).object(name));
+                    let remedy = format!("{} Then test again: a test is sent once.", failure.remedy);
+                    return Err(Failure::new(Exit::Failed, failure.message, remedy).object(name));
                 }
                 self.one(&tested, |tested| {
                     println!("A test message went out over channel {}.", printable(&name));
@@ -544,6 +549,9 @@ fn show_channel(one: &Channel) {
             printable(&failure.message),
             printable(&failure.remedy)
         );
+    }
+    if let Some(at) = one.status.retry_unix_ms {
+        println!("  next try    {}", show_time(at));
     }
     if let Some(engine) = &one.status.snmp_engine_id {
         println!("  engine ID   {}", printable(engine));

@@ -122,7 +122,11 @@ impl Target {
     }
 }
 
+/// Of a stream that ended before it was whole.
+pub const BROKEN_OFF: &str = "the daemon has broken off the stream";
+
 /// A request to make.
+#[derive(Clone)]
 pub struct Call<'a> {
     pub operation: Operation,
     /// The object in the path.
@@ -257,7 +261,7 @@ impl Client {
             while let Some(frame) = timeout(patience, body.frame()).await.map_err(|_| silent())? {
                 let frame = frame.map_err(|_| {
                     let remedy = "`forebay event list` on its side says why; have the stream go on where the receiver is.";
-                    Failure::new(Exit::Failed, "the daemon has broken off the stream", remedy)
+                    Failure::new(Exit::Failed, BROKEN_OFF, remedy)
                 })?;
                 if let Some(data) = frame.data_ref() {
                     sink.write_all(data).map_err(failed)?;

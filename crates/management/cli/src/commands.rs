@@ -94,11 +94,13 @@ impl Session {
         Ok(health(pools))
     }
 
-    /// Asks before data or redundancy is lost: `what` is a sentence. Without a terminal only `--yes` is an answer.
-    pub fn confirm(&self, yes: bool, what: &str, name: &str) -> Result<(), Failure> {
+    /// Asks before data or redundancy is lost by `call`: `what` is a sentence. Without a terminal only `--yes` is an answer. What would be refused in any case is
+    /// refused before the question.
+    pub fn confirm(&self, yes: bool, what: &str, name: &str, call: &Call<'_>) -> Result<(), Failure> {
         if yes {
             return Ok(());
         }
+        self.client.call(call.clone().dry_run(true))?;
         if !stdin().is_terminal() || !stderr().is_terminal() {
             let detail = format!("{what}, and there is no terminal to ask on");
             return Err(Failure::new(Exit::Unsafe, detail, "Add --yes.").object(name));
@@ -266,7 +268,7 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                self.confirm(yes.yes, "Removing a group leaves its pool with less room", &group)?;
+                self.confirm(yes.yes, "Removing a group leaves its pool with less room", &group, &call)?;
                 self.task(call, wait, |task| format!("Group {} has left its pool.", task.object))?;
                 Ok(Exit::Ok)
             }
@@ -312,7 +314,12 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                self.confirm(yes.yes, "Destroying a pool and all its volumes cannot be undone", &name)?;
+                self.confirm(
+                    yes.yes,
+                    "Destroying a pool and all its volumes cannot be undone",
+                    &name,
+                    &call,
+                )?;
                 self.task(call, wait, |task| format!("Pool {} is destroyed.", task.object))?;
                 Ok(Exit::Ok)
             }

@@ -153,7 +153,7 @@ impl Session {
                     return self.plan(&self.client.call(call)?);
                 }
                 let what = "Removing a disk leaves its pool with less room, or without a spare";
-                self.confirm(yes.yes, what, &disk)?;
+                self.confirm(yes.yes, what, &disk, &call)?;
                 self.task(call, wait, |task| format!("Disk {} has left its pool.", task.object))?;
                 Ok(Exit::Ok)
             }
@@ -164,7 +164,7 @@ impl Session {
                     return self.plan(&self.client.call(call)?);
                 }
                 let what = "Without the disk its pool has less redundancy";
-                self.confirm(yes.yes, what, &disk)?;
+                self.confirm(yes.yes, what, &disk, &call)?;
                 self.task(call, wait, |task| format!("Disk {} is out of service.", task.object))?;
                 Ok(Exit::Ok)
             }

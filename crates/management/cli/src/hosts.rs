@@ -280,6 +280,7 @@ impl Session {
                 yes,
                 &format!("Deleting a {kind} and taking its volumes away cannot be undone"),
                 name,
+                &call,
             )?;
         }
         self.client.call(call.if_seen(&seen))?;

@@ -11,6 +11,7 @@ mod client;
 mod commands;
 mod configuration;
 mod daemon;
+mod destinations;
 mod disks;
 mod failure;
 mod help;
@@ -397,6 +398,8 @@ mod tests {
             "user delete anna --dry-run",
             "setup link --json",
             "audit list --limit 5",
+            "channel set ops --host mail2 --port 26 --to a@x --to b@x --password-file f",
+            "channel set pager --url https://b.example/x --secret-file f",
             "alert list",
             "check --offline a b",
             "completion bash",

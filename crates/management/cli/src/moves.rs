@@ -72,6 +72,7 @@ impl Session {
             yes.yes,
             "If the other pool comes back, there may be two volumes where there was one",
             &name,
+            &call,
         )?;
         self.one(&self.client.get::<api::Volume>(call)?, |volume| {
             println!("Volume {} is kept.", printable(&volume.name));
@@ -84,7 +85,7 @@ impl Session {
         if dry_run.dry_run {
             return self.plan(&self.client.call(call)?);
         }
-        self.confirm(yes.yes, "If the other pool is lost, so is the volume", &name)?;
+        self.confirm(yes.yes, "If the other pool is lost, so is the volume", &name, &call)?;
         self.client.call(call)?;
         self.done(&name, "move.abandon", format!("What was left of {name} is given up."))
     }

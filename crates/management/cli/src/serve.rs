@@ -77,7 +77,7 @@ pub struct Serve {
     /// Engine cores [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub shards: Option<u32>,
-    /// Memory for cached blocks [default: a quarter of the machine's]
+    /// Memory for cached blocks, 64M or more [default: a quarter of the machine's]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
     /// Certificate chain for NBD over TLS, PEM

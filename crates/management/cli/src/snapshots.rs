@@ -166,7 +166,7 @@ impl Session {
                 }
                 // What was confirmed is this snapshot as it is now, not another that takes its name meanwhile.
                 let seen = self.client.call(Call::of(Operation::SnapshotShow, &name))?;
-                self.confirm(yes.yes, "Deleting a snapshot cannot be undone", &name)?;
+                self.confirm(yes.yes, "Deleting a snapshot cannot be undone", &name, &call)?;
                 self.client.call(call.if_seen(&seen))?;
                 self.done(&name, "snapshot.delete", format!("Snapshot {name} is deleted."))
             }
@@ -179,8 +179,8 @@ impl Session {
                 // By its UUID, which no other has, for the same reason.
                 let seen: api::Snapshot = self.client.get(Call::of(Operation::SnapshotShow, &name))?;
                 let what = "Rolling a volume back loses what no snapshot has of it, and cannot be undone";
-                self.confirm(yes.yes, what, &name)?;
                 let call = Call::of(Operation::SnapshotRollback, &seen.id).body(&body);
+                self.confirm(yes.yes, what, &name, &call)?;
                 self.one(&self.client.get::<api::Volume>(call)?, |volume| {
                     println!("Volume {} is as it was at {}.", printable(&volume.name), printable(&seen.name));
                 })

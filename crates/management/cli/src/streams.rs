@@ -3,7 +3,7 @@
 //! A stream goes to stdout and comes from stdin, so that a pipe, a file or ssh takes it anywhere. It never goes to a terminal.
 
 use crate::arguments::{DryRun, Yes};
-use crate::client::Call;
+use crate::client::{BROKEN_OFF, Call};
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure, printable};
 use crate::show;
@@ -11,6 +11,11 @@ use clap::Args;
 use forebay_api as api;
 use forebay_api::Operation;
 use std::io::{IsTerminal, stdin, stdout};
+
+/// The event is on its way when the stream ends.
+const EVENT_SECONDS_MAX: u64 = 2;
+/// Others may come before it.
+const EVENTS_ASKED_MAX: usize = 5;
 
 #[derive(Args, Debug)]
 pub struct Send {
@@ -62,6 +67,11 @@ pub struct Abandon {
     dry_run: DryRun,
 }
 
+/// Whether an event says why the stream of this snapshot ended.
+fn is_end_of(event: &api::Event, name: &str) -> bool {
+    event.code == "snapshot.send_failed" && event.object == name
+}
+
 /// What is no place for a stream.
 fn refuse_terminal(is_terminal: bool, detail: &str, remedy: &str) -> Result<(), Failure> {
     if is_terminal { Err(Failure::new(Exit::Usage, detail, remedy)) } else { Ok(()) }
@@ -81,8 +91,33 @@ impl Session {
         if let Some(token) = &send.resume {
             call = call.query("resume", token);
         }
-        self.client.download(call, &mut stdout().lock())?;
+        let newest: api::Page<api::Event> =
+            self.client.get(Call::new(Operation::EventList).query("limit", 1))?;
+        let newest = newest.items.last().map_or(0, |event| event.sequence);
+        self.client.download(call, &mut stdout().lock()).map_err(|failure| {
+            match failure.detail.as_str() {
+                BROKEN_OFF => self.why_broken_off(failure, &send.name, newest),
+                _ => failure,
+            }
+        })?;
         Ok(Exit::Ok)
+    }
+
+    /// The failure with the reason that an event after this one gives. The stream itself has no place for it: its status was sent long before.
+    fn why_broken_off(&self, failure: Failure, name: &str, mut after: u64) -> Failure {
+        for _ in 0..EVENTS_ASKED_MAX {
+            let call = Call::new(Operation::EventList);
+            let call = call.query("after", after).query("wait_seconds", EVENT_SECONDS_MAX);
+            let Ok(events) = self.client.get::<api::Page<api::Event>>(call) else { break };
+            if let Some(event) = events.items.iter().find(|event| is_end_of(event, name)) {
+                let detail = format!("{BROKEN_OFF}: {}", event.message);
+                let remedy = "Then have the stream go on where the receiver is (`--resume`).";
+                return Failure::new(failure.exit, detail, remedy).object(name);
+            }
+            let Some(last) = events.items.last() else { break };
+            after = last.sequence;
+        }
+        failure.object(name)
     }
 
     pub fn snapshot_receive(&self, receive: Receive) -> Outcome {
@@ -119,7 +154,7 @@ impl Session {
         if dry_run.dry_run {
             return self.plan(&self.client.call(call)?);
         }
-        self.confirm(yes.yes, "What was received has to be sent again", &volume)?;
+        self.confirm(yes.yes, "What was received has to be sent again", &volume, &call)?;
         self.client.call(call)?;
         self.done(&volume, "reception.delete", format!("What was received for {volume} is given up."))
     }

@@ -4,10 +4,11 @@
 
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, printable};
 use clap::Subcommand;
 use forebay_api::{Method, Operation, ReplyBody};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -32,6 +33,8 @@ fn is_asked(operation: Operation) -> bool {
         && !matches!(operation, Operation::StatisticQuery | Operation::LoginShow | Operation::SetupShow)
 }
 
+/// In the place of an answer: why there is none.
+const FAILED: &str = "failed";
 /// What is asked of each pool.
 const OF_POOLS: [Operation; 2] = [Operation::DamageList, Operation::PoolLedger];
 
@@ -50,7 +53,7 @@ impl Session {
                 bundle.insert(format!("{operation:?} {pool}"), self.told(operation, Some(pool)));
             }
         }
-        let parts = bundle.len();
+        let (parts, missing) = (bundle.len(), missing(&bundle));
         let whole = json!({
             "forebay_support": 1, "program": env!("CARGO_PKG_VERSION"), "made_unix_s": now, "told": bundle,
         });
@@ -65,11 +68,13 @@ impl Session {
             )
             .object(file.display().to_string())
         })?;
-        self.one(&json!({ "file": file, "parts": parts, "bytes": text.len() }), |_| {
-            println!(
-                "{} has all that helps, and no secrets. It has names, addresses and serial numbers.",
-                file.display()
-            );
+        let said = json!({ "file": file, "parts": parts, "bytes": text.len(), "missing": missing });
+        self.one(&said, |_| {
+            let has = if missing.is_empty() { "has all that helps, and no" } else { "has no" };
+            println!("{} {has} secrets. It has names, addresses and serial numbers.", file.display());
+            for (why, parts) in &missing {
+                println!("Missing: {}: {}.", parts.join(", "), printable(why.trim_end_matches('.')));
+            }
         })
     }
 
@@ -89,13 +94,44 @@ impl Session {
             (ReplyBody::Page(_), None) => self.client.get(Call::new(operation).query("limit", 1000)),
             (_, None) => self.client.get(Call::new(operation)),
         };
-        told.unwrap_or_else(|failure: Failure| json!({ "failed": failure.detail }))
+        told.unwrap_or_else(|failure: Failure| json!({ FAILED: why(&failure) }))
     }
+}
+
+/// With what helps: an administrator may read what an operator may not.
+fn why(failure: &Failure) -> String {
+    match &failure.remedy {
+        Some(remedy) => format!("{}. {remedy}", failure.detail),
+        None => failure.detail.clone(),
+    }
+}
+
+/// Parts that could not be told, by the reason.
+fn missing(bundle: &Map<String, Value>) -> BTreeMap<String, Vec<String>> {
+    let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (part, told) in bundle {
+        if let Some(why) = told.get(FAILED).and_then(Value::as_str) {
+            missing.entry(why.into()).or_default().push(part.clone());
+        }
+    }
+    missing
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_role_may_not_read_is_said_to_be_missing() {
+        let refused = json!({ FAILED: "token ci has role operator, and role admin is needed" });
+        let bundle = json!({ "AuditList": refused, "PoolList": [{"name": "tank"}], "UserList": refused });
+        let missing = missing(bundle.as_object().unwrap());
+        assert_eq!(missing.len(), 1);
+        assert_eq!(
+            missing["token ci has role operator, and role admin is needed"],
+            ["AuditList", "UserList"]
+        );
+    }
 
     #[test]
     fn everything_that_can_be_told_without_a_question_is_asked() {

@@ -4,12 +4,14 @@ use crate::arguments::DryRun;
 use crate::channels::SeverityArgument;
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
-use crate::failure::printable;
+use crate::failure::{Exit, Failure, printable};
 use crate::show;
 use crate::size::parse_duration;
 use crate::table::Cell;
 use clap::{ArgGroup, Args, Subcommand};
-use forebay_api::{Operation, Threshold, ThresholdCreate, ThresholdSet, ThresholdSpec, show_in_unit};
+use forebay_api::{
+    Operation, Statistic, Threshold, ThresholdCreate, ThresholdSet, ThresholdSpec, show_in_unit,
+};
 
 #[derive(Subcommand, Debug)]
 pub enum ThresholdCommand {
@@ -53,7 +55,7 @@ pub enum ThresholdCommand {
 
 #[derive(Args, Debug)]
 pub struct Limit {
-    /// The mean, of a spread like latency the p99, is above this: 500, 10ms, 50M, 90%
+    /// The mean, of a spread like latency the p99, is above this, in the statistic's unit: a count 500, a time 10ms, a size or bytes per second 50M, a percentage 90%
     #[arg(long, value_name = "VALUE", value_parser = value, conflicts_with = "below")]
     above: Option<Value>,
     /// Likewise below it
@@ -67,37 +69,83 @@ pub struct Limit {
     severity: Option<SeverityArgument>,
 }
 
-/// A number, and what its unit makes of it: nanoseconds, bytes, or thousandths.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Value(f64);
+/// A limit as it was written: what stands behind the number has to fit the statistic's unit, which the daemon knows.
+#[derive(Clone, PartialEq, Debug)]
+struct Value {
+    number: f64,
+    suffix: String,
+}
 
 fn value(text: &str) -> Result<Value, String> {
-    const UNITS: [(&str, f64); 10] = [
-        ("ns", 1.0),
-        ("us", 1e3),
-        ("ms", 1e6),
-        ("s", 1e9),
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(split);
+    let wrong = |_| format!("`{text}` does not begin with a number; write 500, 10ms, 50M or 90%");
+    Ok(Value { number: number.parse().map_err(wrong)?, suffix: suffix.into() })
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", self.number, self.suffix)
+    }
+}
+
+/// What may stand behind the number of a limit, by the statistic's unit, and an example that is right.
+fn suffixes(unit: &str) -> (&'static [(&'static str, f64)], &'static str) {
+    const TIMES: &[(&str, f64)] = &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    const SIZES: &[(&str, f64)] = &[
+        ("B", 1.0),
         ("K", 1024.0),
         ("M", 1_048_576.0),
         ("G", 1_073_741_824.0),
         ("T", 1_099_511_627_776.0),
-        // Of statistics in thousandths.
-        ("%", 10.0),
-        ("", 1.0),
+        ("P", 1_125_899_906_842_624.0),
     ];
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| factor);
-    let wrong = || format!("`{text}` is no value; write a number alone or like 10ms, 50M or 90%");
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    Ok(Value(number * factor.ok_or_else(wrong)?))
+    match unit {
+        "ns" => (TIMES, "10ms"),
+        "bytes" => (SIZES, "100G"),
+        "bytes-per-second" => (SIZES, "50M"),
+        "thousandths" => (&[("%", 10.0)], "90%"),
+        // Nanoseconds of each second.
+        "ns-per-second" => (&[("%", 1e7)], "90%"),
+        _ => (&[("", 1.0)], "500"),
+    }
+}
+
+impl Value {
+    /// The limit in the statistic's own unit.
+    fn in_unit(&self, statistic: &str, unit: &str) -> Result<f64, Failure> {
+        let (suffixes, example) = suffixes(unit);
+        let suffix = self.suffix.strip_suffix("iB").unwrap_or(&self.suffix);
+        if let Some((_, factor)) = suffixes.iter().find(|(name, _)| *name == suffix) {
+            return Ok(self.number * factor);
+        }
+        let unit = match unit {
+            "ns" => "a time",
+            "bytes" => "a size in bytes",
+            "bytes-per-second" => "bytes per second",
+            "thousandths" | "ns-per-second" => "a percentage",
+            "per-second" => "a count per second",
+            _ => "a count",
+        };
+        let names: Vec<&str> =
+            suffixes.iter().map(|(name, _)| *name).filter(|name| !name.is_empty()).collect();
+        let form = match &names[..] {
+            [] => "a number alone".into(),
+            [one] => format!("a number with {one}"),
+            [all @ .., last] => format!("a number with {} or {last}", all.join(", ")),
+        };
+        let detail = format!("`{self}` is no limit for this statistic: it is {unit}");
+        Err(Failure::new(Exit::Usage, detail, format!("Write {form}, like {example}.")).object(statistic))
+    }
 }
 
 impl Limit {
-    /// Changes what is given.
-    fn apply(self, spec: &mut ThresholdSpec) {
+    /// Changes what is given. `unit` is the statistic's.
+    fn apply(self, spec: &mut ThresholdSpec, unit: &str) -> Result<(), Failure> {
         if self.above.is_some() || self.below.is_some() {
-            (spec.above, spec.below) = (self.above.map(|value| value.0), self.below.map(|value| value.0));
+            let limit =
+                |value: Option<Value>| value.map(|value| value.in_unit(&spec.expression, unit)).transpose();
+            (spec.above, spec.below) = (limit(self.above)?, limit(self.below)?);
         }
         if let Some(seconds) = self.over {
             spec.over_seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
@@ -105,15 +153,28 @@ impl Limit {
         if let Some(severity) = self.severity {
             spec.severity = severity.into();
         }
+        Ok(())
     }
 }
 
 impl Session {
+    /// The unit of the statistic that an expression begins with.
+    fn unit_of(&self, expression: &str) -> Result<String, Failure> {
+        let name = expression.split('[').next().unwrap_or_default();
+        let all = self.client.all::<Statistic>(Operation::StatisticList, &[])?;
+        let known = all.into_iter().find(|one| one.name == name);
+        known.map(|one| one.unit).ok_or_else(|| {
+            Failure::new(Exit::Usage, "there is no such statistic", "`forebay stat list` shows them.")
+                .object(expression)
+        })
+    }
+
     pub fn threshold(&self, command: ThresholdCommand) -> Outcome {
         match command {
             ThresholdCommand::Create { name, expression, limit, dry_run } => {
+                let unit = self.unit_of(&expression)?;
                 let mut spec = ThresholdSpec::new(expression);
-                limit.apply(&mut spec);
+                limit.apply(&mut spec, &unit)?;
                 let body = ThresholdCreate { name, spec };
                 let call = Call::new(Operation::ThresholdCreate).body(&body).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
@@ -131,8 +192,8 @@ impl Session {
             }
             ThresholdCommand::Set { name, limit, dry_run } => {
                 let seen = self.client.call(Call::of(Operation::ThresholdShow, &name))?;
-                let mut spec = seen.parse::<Threshold>()?.spec;
-                limit.apply(&mut spec);
+                let Threshold { mut spec, status, .. } = seen.parse()?;
+                limit.apply(&mut spec, &status.unit)?;
                 let body = ThresholdSet { spec: Some(spec) };
                 let call = Call::of(Operation::ThresholdSet, &name).body(&body).if_seen(&seen);
                 let answer = self.client.call(call.dry_run(dry_run.dry_run))?;
@@ -186,20 +247,53 @@ fn show_all(thresholds: &[Threshold]) {
 mod tests {
     use super::*;
 
+    fn limit(text: &str, unit: &str) -> Result<f64, String> {
+        let value = value(text)?;
+        value.in_unit("a.b", unit).map_err(|failure| {
+            assert_eq!(failure.exit, Exit::Usage);
+            format!("{}. {}", failure.detail, failure.remedy.unwrap_or_default())
+        })
+    }
+
     #[test]
-    fn values_are_in_the_units_of_statistics() {
-        for (text, number) in [
-            ("500", 500.0),
-            ("10ms", 1e7),
-            ("1.5s", 1.5e9),
-            ("50M", 52_428_800.0),
-            ("90%", 900.0),
-            ("0", 0.0),
+    fn a_limit_has_the_unit_of_its_statistic() {
+        for (text, unit, number) in [
+            ("500", "per-second", 500.0),
+            ("0", "volumes", 0.0),
+            ("10ms", "ns", 1e7),
+            ("1.5s", "ns", 1.5e9),
+            ("50M", "bytes-per-second", 52_428_800.0),
+            ("100GiB", "bytes", 107_374_182_400.0),
+            ("90%", "thousandths", 900.0),
+            ("50%", "ns-per-second", 5e8),
         ] {
-            assert_eq!(value(text), Ok(Value(number)), "{text}");
+            assert_eq!(limit(text, unit), Ok(number), "{text} {unit}");
         }
-        for wrong in ["", "ms", "10 ms", "-1", "1.2.3", "10x"] {
+        for (text, unit, is, example) in [
+            ("10%", "bytes", "a size in bytes", "like 100G."),
+            ("100", "bytes", "a size in bytes", "with B, K, M, G, T or P"),
+            ("50ms", "per-second", "a count per second", "a number alone, like 500."),
+            ("50", "ns", "a time", "with ns, us, ms or s, like 10ms."),
+            ("900", "thousandths", "a percentage", "with %, like 90%."),
+            ("10x", "ns", "`10x`", "like 10ms."),
+        ] {
+            let refused = limit(text, unit).unwrap_err();
+            assert!(refused.contains(is) && refused.contains(example), "{text} {unit}: {refused}");
+        }
+        for wrong in ["", "ms", "-1", "1.2.3"] {
             assert!(value(wrong).unwrap_err().contains("10ms"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_written() {
+        for unit in ["ns", "bytes", "thousandths", "ns-per-second", "per-second", "rows"] {
+            let (_, example) = suffixes(unit);
+            let shown = show_in_unit(limit(example, unit).unwrap(), unit);
+            assert!(
+                shown.replace(' ', "").starts_with(example.trim_end_matches(|c: char| !c.is_ascii_digit())),
+                "{shown}"
+            );
         }
     }
 }

@@ -93,7 +93,7 @@ impl Session {
             (0, false) => "Deleting a volume and its data cannot be undone".to_string(),
             (keep, _) => format!("A deleted volume can be had back for {}", show_duration(keep)),
         };
-        self.confirm(yes.yes, &what, &name)?;
+        self.confirm(yes.yes, &what, &name, &call)?;
         self.client.call(call.if_seen(&seen))?;
         let text = match keep {
             0 => format!("Volume {name} is deleted."),
@@ -123,7 +123,7 @@ impl Session {
                 self.client.all(Operation::TrashList, &of_pool(Some(name.into())))?;
             if !there.is_empty() {
                 let what = "What is in the trash is purged sooner, or at once, and that cannot be undone";
-                self.confirm(yes.yes, what, name)?;
+                self.confirm(yes.yes, what, name, &call)?;
             }
         }
         self.one(&self.client.get::<api::Pool>(call)?, show::pool)
@@ -153,8 +153,9 @@ impl Session {
         }
         // By its UUID: what was confirmed is this volume.
         let seen: api::TrashedVolume = self.client.get(Call::of(Operation::TrashShow, &name))?;
-        self.confirm(yes.yes, "Purging a volume and its data cannot be undone", &name)?;
-        self.client.call(Call::of(Operation::TrashPurge, &seen.id))?;
+        let call = Call::of(Operation::TrashPurge, &seen.id);
+        self.confirm(yes.yes, "Purging a volume and its data cannot be undone", &name, &call)?;
+        self.client.call(call)?;
         self.done(&name, "volume.purge", format!("Volume {name} is gone for good."))
     }
 }

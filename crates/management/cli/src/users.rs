@@ -167,13 +167,13 @@ fn show_users(users: &[api::User]) {
 
 fn show_audit(entries: &[api::AuditEntry]) {
     let rows = entries.iter().map(|entry| {
-        let tone = if entry.status < 400 { Tone::Plain } else { Tone::Warning };
+        let tone = if entry.code.is_none() && entry.status < 400 { Tone::Plain } else { Tone::Warning };
         vec![
             Cell::text(show_time(entry.at_unix_ms)),
             Cell::text(&entry.principal),
             Cell::text(&entry.address),
             Cell::text(&entry.operation),
-            Cell::text(entry.status.to_string()).tone(tone),
+            Cell::text(outcome(entry)).tone(tone),
             Cell::text(match entry.count {
                 Some(count) => format!("{} ({count} times)", entry.path),
                 None if entry.changes.is_empty() => entry.path.clone(),
@@ -181,8 +181,18 @@ fn show_audit(entries: &[api::AuditEntry]) {
             }),
         ]
     });
-    let titles = ["TIME (UTC)", "WHO", "FROM", "OPERATION", "STATUS", "PATH"];
+    let titles = ["TIME (UTC)", "WHO", "FROM", "OPERATION", "OUTCOME", "PATH"];
     show::table(&titles, rows.collect(), "Nobody has changed anything.");
+}
+
+/// `done`, `begun`, or why not.
+fn outcome(entry: &api::AuditEntry) -> String {
+    match (&entry.code, entry.status) {
+        (Some(code), _) => code.to_string(),
+        (None, 202) => "begun".into(),
+        (None, ..400) => "done".into(),
+        (None, status) => status.to_string(),
+    }
 }
 
 fn show_alerts(alerts: &[api::Alert]) {
@@ -206,6 +216,31 @@ fn show_alerts(alerts: &[api::Alert]) {
         println!("  do      {}", printable(&alert.action));
         if let Some(command) = &alert.command {
             println!("          {}", printable(command));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_only_begun_or_failed_is_not_done() {
+        let entry = |status: u16, code: Option<&str>| -> api::AuditEntry {
+            serde_json::from_value(serde_json::json!({
+                "sequence": 1, "at_unix_ms": 1, "principal": "socket", "address": "socket", "operation": "PoolCreate",
+                "path": "/api/v1/pools", "status": status, "code": code,
+            }))
+            .expect("it is an entry")
+        };
+        for (status, code, shown) in [
+            (201, None, "done"),
+            (202, None, "begun"),
+            (400, Some("invalid"), "invalid"),
+            (200, Some("io"), "io"),
+            (500, None, "500"),
+        ] {
+            assert_eq!(outcome(&entry(status, code)), shown);
         }
     }
 }

@@ -101,6 +101,15 @@ pub struct Crossing {
     pub cause: String,
 }
 
+/// A channel whose last attempt to deliver failed.
+pub struct FailingChannel {
+    pub name: String,
+    pub error: String,
+    pub remedy: String,
+    /// Notices that wait.
+    pub waiting: u64,
+}
+
 pub struct Quota {
     pub project: String,
     pub used: u64,
@@ -115,6 +124,7 @@ pub struct View {
     pub volumes: Vec<Volume>,
     pub quotas: Vec<Quota>,
     pub crossings: Vec<Crossing>,
+    pub channels: Vec<FailingChannel>,
     pub violations: Vec<Violation>,
     pub told: Vec<Told>,
     pub logins_refused: Vec<LoginRefused>,
@@ -166,6 +176,7 @@ pub fn found(view: &View) -> Vec<Alert> {
     view.refusals.iter().for_each(|refusal| found.refusal(refusal));
     view.quotas.iter().for_each(|quota| found.quota(quota));
     view.crossings.iter().for_each(|crossing| found.crossing(crossing));
+    view.channels.iter().for_each(|channel| found.channel(channel));
     found.deletions(&view.deletions_stuck);
     found.logins(&view.logins_refused);
     found.exposed(&view.exposed);
@@ -499,6 +510,23 @@ impl Found {
         );
     }
 
+    fn channel(&mut self, channel: &FailingChannel) {
+        let FailingChannel { name, error, remedy, waiting } = channel;
+        let wait = if *waiting == 1 { "1 notice waits".into() } else { format!("{waiting} notices wait") };
+        self.add(
+            "channel.failing",
+            Warning,
+            "channels",
+            name,
+            Words {
+                cause: format!("Channel {name} does not deliver: {}. {wait}.", error.trim_end_matches('.')),
+                impact: "Nobody is told over it of what is wrong.",
+                action: remedy,
+                command: format!("forebay channel show {}", quoted(name)),
+            },
+        );
+    }
+
     fn quota(&mut self, quota: &Quota) {
         let Quota { project, used, quota } = quota;
         if u128::from(*used) * 10 < u128::from(*quota) * 9 {
@@ -647,6 +675,12 @@ fn tolerance(layout: Layout) -> usize {
         Layout::Mirror3 => 2,
         Layout::Parity { parity, .. } => parity.into(),
     }
+}
+
+/// A name with other characters than an object's, as a shell takes it.
+fn quoted(name: &str) -> String {
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    if is_plain { name.into() } else { format!("'{}'", name.replace('\'', "'\\''")) }
 }
 
 /// Capital and full stop.

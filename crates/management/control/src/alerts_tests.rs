@@ -403,3 +403,21 @@ fn a_disk_of_a_pool_that_is_not_well_is_told_while_it_is_in_service() {
     }
     assert_eq!(told(DiskState::Failed, Failing), None, "it is replaced already");
 }
+
+#[test]
+fn a_channel_that_does_not_deliver_is_told_over_the_others() {
+    let channel = FailingChannel {
+        name: "the pager".into(),
+        error: "hooks.example.com:443 answered 500 (message of today)".into(),
+        remedy: "See the receiver's log.".into(),
+        waiting: 3,
+    };
+    let view = View { channels: vec![channel], ..View::default() };
+    assert_eq!(ids(&view), one("channel.failing:the pager", Warning));
+    let alert = found(&view).remove(0);
+    assert_eq!(
+        alert.cause,
+        "Channel the pager does not deliver: hooks.example.com:443 answered 500 (message of today). 3 notices wait."
+    );
+    assert_eq!(alert.command.as_deref(), Some("forebay channel show 'the pager'"));
+}

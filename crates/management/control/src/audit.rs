@@ -8,7 +8,7 @@ use crate::authentication::Peer;
 use crate::events::now_unix_ms;
 use crate::journal::{Journal, Record, shorten};
 use crate::request::Principal;
-use forebay_api::{AuditEntry, Operation};
+use forebay_api::{AuditEntry, Code, Operation, Task, TaskState};
 use std::collections::HashMap;
 
 /// From one entry about refused logins of one name to the next.
@@ -44,6 +44,8 @@ impl Record for AuditEntry {
             ),
             status: 500,
             changes: Vec::new(),
+            code: None,
+            task: None,
             count: None,
         }
     }
@@ -53,6 +55,16 @@ impl Record for AuditEntry {
 pub struct Attempt {
     operation: Operation,
     entry: AuditEntry,
+}
+
+/// How a request ended, besides its status.
+#[derive(Default)]
+pub struct Outcome {
+    /// Who it was, when only the request itself told.
+    pub by: Option<String>,
+    pub code: Option<Code>,
+    pub task: Option<String>,
+    pub changes: Vec<String>,
 }
 
 impl Attempt {
@@ -72,18 +84,17 @@ impl Attempt {
                 path: path.into(),
                 status: 0,
                 changes: Vec::new(),
+                code: None,
+                task: None,
                 count: None,
             },
         }
     }
 
-    pub fn changes(&mut self, changes: Vec<String>) {
-        self.entry.changes = changes;
-    }
-
-    /// What is written down of how it ended; `by`: who it was, when only the request itself told.
-    pub fn ended(mut self, strangers: &mut Strangers, status: u16, by: Option<String>) -> Option<AuditEntry> {
-        self.entry.status = status;
+    /// What is written down of how it ended.
+    pub fn ended(mut self, strangers: &mut Strangers, status: u16, outcome: Outcome) -> Option<AuditEntry> {
+        let Outcome { by, code, task, changes } = outcome;
+        self.entry = AuditEntry { status, code, task, changes, ..self.entry };
         if let Some(by) = by {
             self.entry.principal = by;
         }
@@ -91,6 +102,28 @@ impl Attempt {
             true => strangers.refused(self.entry),
             false => Some(self.entry),
         }
+    }
+}
+
+/// How the task ended that a request began: who, from where and what are the request's.
+pub fn of_task(begun: &AuditEntry, task: &Task) -> AuditEntry {
+    let code = match task.state {
+        TaskState::Succeeded => None,
+        // Cancelled, if there is no problem.
+        _ => Some(task.error.as_ref().map_or(Code::Conflict, |problem| problem.code)),
+    };
+    let how = match (task.state, &task.error) {
+        (TaskState::Succeeded, _) => "succeeded".to_string(),
+        (_, Some(problem)) => format!("failed: {}", problem.detail),
+        _ => "was cancelled".to_string(),
+    };
+    AuditEntry {
+        sequence: 0,
+        at_unix_ms: now_unix_ms(),
+        status: code.map_or(200, Code::status),
+        code,
+        changes: vec![format!("{} of {} {how}", task.name, task.object)],
+        ..begun.clone()
     }
 }
 
@@ -144,19 +177,54 @@ mod tests {
     #[test]
     fn a_flood_of_refused_logins_is_one_line_a_minute_with_its_number() {
         let mut strangers = Strangers::default();
-        let first = attempt(100_000).ended(&mut strangers, 401, None).unwrap();
+        let first = attempt(100_000).ended(&mut strangers, 401, Outcome::default()).unwrap();
         assert_eq!((first.count, &*first.address), (None, "192.0.2.7"), "told at once");
         for at in 1..5000 {
-            assert_eq!(attempt(100_000 + at).ended(&mut strangers, 401, None), None);
+            assert_eq!(attempt(100_000 + at).ended(&mut strangers, 401, Outcome::default()), None);
         }
         assert_eq!(strangers.due(130_000), []);
-        let other = attempt(130_000).ended(&mut strangers, 401, Some("user anna".into())).unwrap();
+        let anna = || Outcome { by: Some("user anna".into()), ..Outcome::default() };
+        let other = attempt(130_000).ended(&mut strangers, 401, anna()).unwrap();
         assert_eq!((&*other.principal, other.count), ("user anna", None), "another name is told by itself");
         let told = strangers.due(160_000);
         assert_eq!((told.len(), told[0].count), (1, Some(4999)));
         assert_eq!(strangers.due(1_000_000), []);
         assert!(strangers.0.is_empty());
-        let right = attempt(1_000_001).ended(&mut strangers, 200, Some("user anna".into()));
+        let right = attempt(1_000_001).ended(&mut strangers, 200, anna());
         assert!(right.is_some_and(|entry| entry.status == 200));
+    }
+
+    #[test]
+    fn a_task_that_failed_or_was_cancelled_is_not_done() {
+        let mut task = Task {
+            id: crate::random_id(),
+            name: "pool.create".into(),
+            object: "two".into(),
+            state: TaskState::Succeeded,
+            progress_permille: None,
+            rate_bytes_per_second: None,
+            eta: None,
+            cancellable: false,
+            started_unix_ms: 1,
+            finished_unix_ms: Some(2),
+            result: None,
+            error: None,
+        };
+        let outcome = Outcome { task: Some(task.id.clone()), ..Outcome::default() };
+        let begun = attempt(1).ended(&mut Strangers::default(), 202, outcome).unwrap();
+        let ended = |task: &Task| {
+            let entry = of_task(&begun, task);
+            assert_eq!((&entry.principal, &entry.task), (&begun.principal, &begun.task));
+            (entry.status, entry.code, entry.changes.concat())
+        };
+        assert_eq!(ended(&task), (200, None, "pool.create of two succeeded".into()));
+        task.state = TaskState::Cancelled;
+        assert_eq!(ended(&task), (409, Some(Code::Conflict), "pool.create of two was cancelled".into()));
+        task.state = TaskState::Failed;
+        task.error = Some(forebay_api::Problem::new(Code::Invalid, "/tmp is a directory"));
+        assert_eq!(
+            ended(&task),
+            (400, Some(Code::Invalid), "pool.create of two failed: /tmp is a directory".into())
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! What a change came to, in the audit log: what of an object was, and what it is.
 //!
-//! Taken from answers, which have no secrets, and from the requests of tasks, which have none either.
+//! Taken from answers, which have no secrets, and from requests as far as they have none ([`tried`]).
 
 use forebay_api::{Method, Operation, ReplyBody};
 use serde_json::Value;
@@ -10,18 +10,31 @@ use std::collections::{BTreeMap, BTreeSet};
 const LINES_MAX: usize = 32;
 const VALUE_CHARS_MAX: usize = 120;
 
-/// The operation that shows what this one changes, if it answers with it.
+/// The operation that shows what this one changes or deletes.
 pub fn shows(operation: Operation) -> Option<Operation> {
     let is_same = |other: &Operation| other.path() == operation.path() && other.method() == Method::Get;
-    let answers = matches!(operation.reply(), ReplyBody::Object(_));
-    (operation.method() == Method::Patch && answers)
-        .then(|| Operation::ALL.into_iter().find(is_same))
-        .flatten()
+    // A login is deleted, too, and is nothing that was decided.
+    let is_one = operation.path().ends_with('}');
+    let has_before = match operation.method() {
+        Method::Patch => matches!(operation.reply(), ReplyBody::Object(_)),
+        Method::Delete => is_one,
+        Method::Get | Method::Post => false,
+    };
+    has_before.then(|| Operation::ALL.into_iter().find(is_same)).flatten()
 }
 
-/// Whether what was asked for says what is done: tasks answer before they have done it.
-pub fn keeps_request(operation: Operation) -> bool {
-    operation.reply() == ReplyBody::Task
+/// Of what was asked for, what may be written down whatever came of it.
+pub fn tried(operation: Operation, request: &Value) -> Vec<String> {
+    use Operation::*;
+    match operation {
+        // Strangers type passwords into the wrong field.
+        LoginCreate | SetupFinish => Vec::new(),
+        // With secrets, or much too long.
+        UserCreate | UserSet | HostCreate | HostSet | ChannelCreate | ChannelSet | ReportCreate => {
+            asked(&serde_json::json!({ "name": request["name"] }))
+        }
+        _ => asked(request),
+    }
 }
 
 /// Every value of what somebody asked for, by its place: `disks.0`.
@@ -55,8 +68,15 @@ fn cut(text: &str) -> String {
 /// What a person decides of an object.
 fn decided(object: &Value) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
+    // What was made may stand beside its secret, or be several.
+    let object = object.get("token").unwrap_or(object);
     flat(&object["name"], "name", &mut all);
+    flat(&object["role"], "role", &mut all);
     flat(&object["spec"], "", &mut all);
+    if let Some(items) = object["items"].as_array() {
+        let names: Vec<Value> = items.iter().map(|one| one["name"].clone()).collect();
+        flat(&names.into(), "names", &mut all);
+    }
     all
 }
 
@@ -73,8 +93,8 @@ pub fn changed(before: &Value, after: &Value) -> Vec<String> {
         .collect()
 }
 
-/// `size_bytes: 1073741824`, of everything that was decided of a new object.
-pub fn made(object: &Value) -> Vec<String> {
+/// `size_bytes: 1073741824`, of everything that was decided of an object: a new one, or one that is deleted.
+pub fn decided_of(object: &Value) -> Vec<String> {
     lines(decided(object))
 }
 
@@ -104,10 +124,10 @@ mod tests {
             ["hosts: x, y, was x", "level: none, was gold", "name: b, was a", "size_bytes: 2, was 1"]
         );
         assert_eq!(changed(&before, &before), [""; 0]);
-        assert_eq!(made(&after), ["hosts: x, y", "name: b", "size_bytes: 2"]);
+        assert_eq!(decided_of(&after), ["hosts: x, y", "name: b", "size_bytes: 2"]);
         let asked = asked(&json!({"name": "tank", "groups": [{"disks": ["/a", "/b"]}], "force": null}));
         assert_eq!(asked, ["groups.0.disks: /a, /b", "name: tank"]);
-        let long = made(&json!({"spec": {"text": "x".repeat(1000)}}));
+        let long = decided_of(&json!({"spec": {"text": "x".repeat(1000)}}));
         assert_eq!(long[0].chars().count(), "text: ".len() + VALUE_CHARS_MAX + 1);
     }
 
@@ -118,17 +138,54 @@ mod tests {
             assert!(shows(operation).is_some(), "{operation:?}");
         }
         assert_eq!(shows(Operation::VolumeSet), Some(Operation::VolumeShow));
-        assert!(shows(Operation::VolumePromote).is_none() && keeps_request(Operation::PoolCreate));
+        assert_eq!(shows(Operation::ThresholdDelete), Some(Operation::ThresholdShow));
+        assert_eq!(shows(Operation::MappingDelete), Some(Operation::MappingShow));
+        assert!(shows(Operation::VolumePromote).is_none() && shows(Operation::LoginEnd).is_none());
     }
 
     #[test]
-    fn no_request_of_a_task_has_a_secret() {
-        let secrets = ["password", "secret", "chap", "token", "key"];
-        let document: Value = serde_json::from_str(&forebay_api::document()).unwrap();
-        for operation in Operation::ALL.into_iter().filter(|one| keeps_request(*one)) {
-            let Some(input) = operation.input() else { continue };
-            let schema = document["components"]["schemas"][input].to_string();
-            assert!(!secrets.iter().any(|word| schema.contains(&format!("\"{word}"))), "{operation:?}");
+    fn what_was_made_is_named_and_its_secret_is_not() {
+        let token = json!({"token": {"id": "7", "name": "ci", "role": "viewer"}, "secret": "abc"});
+        assert_eq!(decided_of(&token), ["name: ci", "role: viewer"]);
+        let snapshots = json!({"items": [{"name": "tank/a@now"}, {"name": "tank/b@now"}]});
+        assert_eq!(decided_of(&snapshots), ["names: tank/a@now, tank/b@now"]);
+        let mapping = json!({"id": "7", "name": "x", "spec": {"volume": "tank/a", "host": "esx1", "lun": 0}});
+        assert_eq!(decided_of(&mapping), ["host: esx1", "lun: 0", "name: x", "volume: tank/a"]);
+    }
+
+    /// Every schema that a request of this one can have in it.
+    fn schemas<'a>(document: &'a Value, name: &str, into: &mut BTreeMap<String, &'a Value>) {
+        let schema = &document["components"]["schemas"][name];
+        if into.insert(name.into(), schema).is_none() {
+            let text = schema.to_string();
+            let names = text.split("#/components/schemas/").skip(1);
+            names.filter_map(|rest| rest.split('"').next()).for_each(|name| schemas(document, name, into));
         }
+    }
+
+    #[test]
+    fn of_a_request_with_a_secret_only_the_name_is_written_down() {
+        let secrets = ["password", "secret", "chap", "token", "key", "csrf"];
+        let document: Value = serde_json::from_str(&forebay_api::document()).unwrap();
+        let request = json!({"name": "a", "spec": {"x": 1}, "other": 2});
+        let mut with_secrets = Vec::new();
+        for operation in Operation::ALL {
+            let Some(input) = operation.input() else { continue };
+            let mut all = BTreeMap::new();
+            schemas(&document, input, &mut all);
+            let properties = all.values().filter_map(|schema| schema["properties"].as_object());
+            let mut names = properties.flat_map(|properties| properties.keys());
+            if names.any(|name| secrets.iter().any(|word| name.contains(word))) {
+                assert!(tried(operation, &request).len() <= 1, "{operation:?}");
+                with_secrets.push(operation);
+            }
+        }
+        for operation in [Operation::UserCreate, Operation::ChannelSet, Operation::HostCreate] {
+            assert!(with_secrets.contains(&operation), "{operation:?}");
+            assert_eq!(tried(operation, &request), ["name: a"]);
+        }
+        assert_eq!(tried(Operation::VolumeCreate, &request), ["name: a", "other: 2", "spec.x: 1"]);
+        assert_eq!(tried(Operation::LoginCreate, &request), [""; 0]);
+        assert_eq!(tried(Operation::UserSet, &Value::Null), [""; 0]);
     }
 }

@@ -69,6 +69,7 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.status).expect("a code's status is an HTTP status");
         let mut response = json(status, &self.0);
+        response.extensions_mut().insert(Failed(self.0.code));
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
         if status == StatusCode::UNAUTHORIZED {
@@ -90,6 +91,10 @@ pub struct Principal {
 /// With an answer: who it was, when only the request itself told.
 #[derive(Clone)]
 pub struct By(pub String);
+
+/// With an answer, for the audit log: nothing came of the request. Also with one whose status says that it was answered.
+#[derive(Clone, Copy)]
+pub struct Failed(pub Code);
 
 pub fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
     let body = serde_json::to_vec(value).expect("the API's objects are plain data");

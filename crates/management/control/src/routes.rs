@@ -3,7 +3,7 @@
 //! What changes something runs as its own task: a client that hangs up in the middle does not leave it half done. How it ended is
 //! written into the audit log, and told to whoever watches.
 
-use crate::audit::Attempt;
+use crate::audit::{self, Attempt, Outcome};
 use crate::audit_words;
 use crate::authentication::{Identity, Peer, Transport, authenticate, unauthenticated};
 use crate::changes::touched;
@@ -13,7 +13,7 @@ use crate::handlers::{
     trash, users, volumes, watch, worksheets,
 };
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
-use crate::request::{BODY_BYTES_MAX, By, Failure, Principal, REPORT_BODY_BYTES_MAX, collect};
+use crate::request::{BODY_BYTES_MAX, By, Failed, Failure, Principal, REPORT_BODY_BYTES_MAX, collect};
 use crate::{Shared, static_files};
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -223,13 +223,20 @@ async fn guard(
     let attempt = is_audited.then(|| Attempt::new(&principal, &peer, operation, request.uri().path()));
     let (by, told) = (shared.clone(), is_change);
     let mut response = admitted(shared, operation, principal, request, next).await;
-    if let Some(mut attempt) = attempt {
+    if let Some(attempt) = attempt {
+        let noted: Option<Noted> = response.extensions_mut().remove();
+        let Noted { changes, task } = noted.unwrap_or_default();
         let who = response.extensions().get::<By>().map(|By(who)| who.clone());
-        if let Some(Changed(changes)) = response.extensions_mut().remove() {
-            attempt.changes(changes);
+        let code = response.extensions().get::<Failed>().map(|Failed(code)| *code);
+        let outcome = Outcome { by: who, code, task: task.clone(), changes };
+        let entry = attempt.ended(&mut by.strangers(), response.status().as_u16(), outcome);
+        if let Some(entry) = entry {
+            by.audit.push(entry.clone());
+            if let Some(id) = task {
+                let audit = by.audit.clone();
+                by.tasks.at_end(&id, move |task| audit.push(audit::of_task(&entry, task)));
+            }
         }
-        let entry = attempt.ended(&mut by.strangers(), response.status().as_u16(), who);
-        entry.into_iter().for_each(|entry| by.audit.push(entry));
     }
     if told && response.status().is_success() {
         by.changes.tell(touched(operation));
@@ -344,15 +351,20 @@ fn check_query(operation: Operation, query: &str) -> Result<(), Problem> {
 }
 
 /// What a change came to, on its way to the audit log.
-#[derive(Clone)]
-struct Changed(Vec<String>);
+#[derive(Clone, Default)]
+struct Noted {
+    changes: Vec<String>,
+    /// The task that it began.
+    task: Option<String>,
+}
 
 /// What is known before a change is made of what the audit log says of it.
-enum Was {
-    Nothing,
-    /// The object as it was.
-    Object(Value),
-    Asked(Value),
+#[derive(Default)]
+struct Was {
+    /// The object as it was, if the change is of one.
+    object: Option<Value>,
+    /// The request's body.
+    asked: Bytes,
 }
 
 impl Was {
@@ -363,10 +375,14 @@ impl Was {
         parts: &Parts,
         body: &Bytes,
     ) -> Was {
-        if audit_words::keeps_request(operation) {
-            return serde_json::from_slice(body).map_or(Was::Nothing, Was::Asked);
+        let was = Was { object: None, asked: body.clone() };
+        if operation == Operation::TokenDelete {
+            // No operation shows one. Their names need no escapes in a path.
+            let name = parts.uri.path().rsplit('/').next().unwrap_or_default();
+            let token = shared.tokens.find(name).ok();
+            return Was { object: token.and_then(|token| serde_json::to_value(token).ok()), ..was };
         }
-        let Some(shows) = audit_words::shows(operation) else { return Was::Nothing };
+        let Some(shows) = audit_words::shows(operation) else { return was };
         let mut question = Request::new(Body::empty());
         // Without what the change has in its query.
         *question.uri_mut() = parts.uri.path().parse().unwrap_or_default();
@@ -374,32 +390,39 @@ impl Was {
         let router = Router::new().route(shows.path(), handler(shows)).with_state(shared.clone());
         let answer =
             TowerToHyperService::new(router).call(question).await.unwrap_or_else(|never| match never {});
-        match answer.status().is_success() {
-            true => Was::Object(json_of(answer.into_body()).await.1),
-            false => Was::Nothing,
-        }
+        let object = match answer.status().is_success() {
+            true => Some(json_of(answer.into_body()).await.1),
+            false => None,
+        };
+        Was { object, ..was }
     }
 
-    /// The answer, with what was changed.
+    /// The answer, with what is to be noted of it.
     async fn told(self, operation: Operation, response: Response) -> Response {
+        let asked = || serde_json::from_slice(&self.asked).unwrap_or_default();
         if !response.status().is_success() {
-            return response;
+            let changes = audit_words::tried(operation, &asked());
+            return (Extension(Noted { changes, task: None }), response).into_response();
         }
+        let is_task = operation.reply() == ReplyBody::Task;
         let is_object = matches!(operation.reply(), ReplyBody::Object(_) | ReplyBody::Created(_));
-        let (response, changes) = match self {
-            Was::Asked(request) => (response, audit_words::asked(&request)),
-            was if is_object => {
+        let (response, answer) = match is_task || is_object {
+            true => {
                 let (parts, body) = response.into_parts();
-                let (bytes, object) = json_of(body).await;
-                let changes = match &was {
-                    Was::Object(before) => audit_words::changed(before, &object),
-                    _ => audit_words::made(&object),
-                };
-                (Response::from_parts(parts, Body::from(bytes)), changes)
+                let (bytes, answer) = json_of(body).await;
+                (Response::from_parts(parts, Body::from(bytes)), answer)
             }
-            _ => return response,
+            false => (response, Value::Null),
         };
-        (Extension(Changed(changes)), response).into_response()
+        let changes = match &self.object {
+            Some(before) if operation.method() == Method::Delete => audit_words::decided_of(before),
+            Some(before) => audit_words::changed(before, &answer),
+            // A task answers before it has done anything.
+            None if is_task => audit_words::tried(operation, &asked()),
+            None => audit_words::decided_of(&answer),
+        };
+        let task = answer["id"].as_str().filter(|_| is_task).map(str::to_string);
+        (Extension(Noted { changes, task }), response).into_response()
     }
 }
 
@@ -419,7 +442,7 @@ async fn change(
 ) -> Result<Response, Failure> {
     if operation.takes_stream() {
         // It is read as it comes, and what came of it is kept: there is nothing to repeat.
-        return Ok(next.run(request).await);
+        return Ok(Was::default().told(operation, next.run(request).await).await);
     }
     let (parts, body) = request.into_parts();
     // Held until it is answered: such a body is forty times as long as others may be.

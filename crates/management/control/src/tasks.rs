@@ -18,12 +18,16 @@ const ACTIVE_MAX: usize = 64;
 /// Finished ones to look back at.
 const FINISHED_KEPT: usize = 256;
 
+type Tell = Box<dyn FnOnce(&Task) + Send>;
+
 struct Entry {
     task: Task,
     cancel: Option<oneshot::Sender<()>>,
     /// Calls off what runs; gone once it was called.
     stop: Option<Box<dyn FnOnce() + Send>>,
     is_stopped: bool,
+    /// Told how it ended, once.
+    at_end: Option<Tell>,
 }
 
 /// All tasks, oldest first.
@@ -138,6 +142,7 @@ impl Tasks {
                 cancel: Some(cancel),
                 stop: None,
                 is_stopped: false,
+                at_end: None,
             });
         }
         let tasks = self.clone();
@@ -216,10 +221,29 @@ impl Tasks {
 
     fn change<T>(&self, id: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         let mut entries = self.lock();
-        let changed = entries.iter_mut().find(|entry| entry.task.id == id).map(change);
+        let entry = entries.iter_mut().find(|entry| entry.task.id == id);
+        let changed = entry.map(|entry| {
+            let changed = change(entry);
+            if entry.task.state.is_final()
+                && let Some(tell) = entry.at_end.take()
+            {
+                tell(&entry.task);
+            }
+            changed
+        });
         drop(entries);
         self.version.send_modify(|version| *version += 1);
         changed
+    }
+
+    /// Has `tell` called when the task has ended, before anybody sees that it has; at once, if it has already. It must not block.
+    pub fn at_end(&self, id: &str, tell: impl FnOnce(&Task) + Send + 'static) {
+        let mut entries = self.lock();
+        let Some(entry) = entries.iter_mut().find(|entry| entry.task.id == id) else { return };
+        match entry.task.state.is_final() {
+            true => tell(&entry.task),
+            false => entry.at_end = Some(Box::new(tell)),
+        }
     }
 
     /// All, the newest first.
@@ -326,6 +350,11 @@ mod tests {
         let third = tasks
             .start("pool.create", "c", async { Err(Problem::new(Code::NoSpace, "the disk is full")) })
             .unwrap();
+        let (told, ends) = std::sync::mpsc::channel();
+        for task in [&first, &second, &third] {
+            let told = told.clone();
+            tasks.at_end(&task.id, move |task| told.send((task.object.clone(), task.state)).unwrap());
+        }
         let mut version = tasks.version();
         while tasks.find(&first.id).unwrap().state != TaskState::Running {
             version.changed().await.unwrap();
@@ -344,6 +373,18 @@ mod tests {
         assert_eq!(tasks.cancel("nothing").unwrap_err().code, Code::NotFound);
         let ids: Vec<String> = tasks.list().into_iter().map(|task| task.object).collect();
         assert_eq!(ids, ["c", "b", "a"]);
+        tasks.at_end(&third.id, move |task| told.send(("late".into(), task.state)).unwrap());
+        let ends: Vec<(String, TaskState)> = ends.iter().collect();
+        let end = |of: &str, state| (of.to_string(), state);
+        assert_eq!(
+            ends,
+            [
+                end("b", TaskState::Cancelled),
+                end("a", TaskState::Succeeded),
+                end("c", TaskState::Failed),
+                end("late", TaskState::Failed)
+            ]
+        );
     }
 
     #[tokio::test]

@@ -80,7 +80,7 @@ pub fn io_failure(host: &str, port: u16, what: &str, error: &std::io::Error) -> 
         ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe => {
             "Check the service's own log: it closed the connection. A port that expects TLS, or does not, does so too."
         }
-        _ => "Check the service and the network between; the appliance tries again.",
+        _ => "Check the service and the network between.",
     };
     Failure::passing(format!("{host}:{port} {what}: {error}"), remedy)
 }

@@ -55,7 +55,7 @@ impl Sender {
         timeout(DELIVERY_TIME_MAX, attempt).await.unwrap_or_else(|_| {
             Err(Failure::passing(
                 format!("The delivery took longer than {} s", DELIVERY_TIME_MAX.as_secs()),
-                "Check the receiver's log and load; the appliance tries again.",
+                "Check the receiver's log and load.",
             ))
         })
     }

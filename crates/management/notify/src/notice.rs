@@ -204,6 +204,8 @@ pub fn clean_audit(entry: &AuditEntry) -> AuditEntry {
         operation: line(&entry.operation, NAME_BYTES_MAX),
         path: line(&entry.path, SENTENCE_BYTES_MAX),
         status: entry.status,
+        code: entry.code,
+        task: entry.task.as_deref().map(|task| line(task, NAME_BYTES_MAX)),
         changes: entry.changes.iter().take(CHANGES_MAX).map(|one| line(one, NAME_BYTES_MAX)).collect(),
         count: entry.count,
     }

@@ -275,8 +275,8 @@ impl Outbox {
         self.retry_at
     }
 
-    /// What to do now. A delivery has to be followed by [`Outbox::done`]; until then it is what this answers.
-    pub fn next(&mut self, tally: Tally, now: Now) -> Next {
+    /// What to do now; without a tally there is no heartbeat yet. A delivery has to be followed by [`Outbox::done`]; until then it is what this answers.
+    pub fn next(&mut self, tally: Option<Tally>, now: Now) -> Next {
         if let Some(at) = self.retry_at.filter(|at| *at > now.at) {
             return Next::Wait(Some(at));
         }
@@ -317,7 +317,7 @@ impl Outbox {
             audit.truncate(AUDIT_BATCH_MAX);
             return self.take(&audit, now);
         }
-        if self.policy.kinds.contains(&NoticeKind::Heartbeat) {
+        if let Some(tally) = tally.filter(|_| self.policy.kinds.contains(&NoticeKind::Heartbeat)) {
             if self.heartbeat_at > now.at {
                 wake_at(self.heartbeat_at);
             } else if quiet_until.is_none() {

@@ -60,7 +60,7 @@ impl Course {
         self.outbox.push_alert(cleared(&alert(id, severity)), self.now());
     }
     fn next(&mut self) -> Next {
-        self.outbox.next(Tally::default(), self.now())
+        self.outbox.next(Some(Tally::default()), self.now())
     }
     fn message(&mut self) -> Message {
         match self.next() {
@@ -328,6 +328,8 @@ fn memory_is_bounded_and_the_oldest_that_is_not_critical_goes() {
         path: "/v1/volumes".into(),
         status: 202,
         changes: Vec::new(),
+        code: None,
+        task: None,
         count: None,
     };
     let kinds = [NoticeKind::Raised, NoticeKind::Audit].into();
@@ -369,6 +371,8 @@ fn audit_lines_go_together_and_in_order_whatever_the_hour() {
             path,
             status: 200,
             changes: Vec::new(),
+            code: None,
+            task: None,
             count: None,
         };
         course.outbox.push_audit(entry, course.now());
@@ -389,6 +393,11 @@ fn audit_lines_go_together_and_in_order_whatever_the_hour() {
 fn heartbeats_come_at_the_start_and_then_regularly_but_not_at_night() {
     let kinds = [NoticeKind::Heartbeat].into();
     let mut course = Course::new(Policy { kinds, heartbeat: 12 * HOUR, ..policy() });
+    let now = course.now();
+    assert!(
+        matches!(course.outbox.next(None, now), Next::Wait(None)),
+        "not before it is known what is wrong"
+    );
     assert_eq!(course.delivered(), ["heartbeat"]);
     assert_eq!(course.wait(), Some(12 * HOUR));
     course.pass(12 * HOUR);

@@ -108,7 +108,8 @@ impl Drop for Worker {
 struct Common {
     sender: Sender,
     clock: Clock,
-    tally: Mutex<Tally>,
+    /// Nothing until it is known what is wrong.
+    tally: Mutex<Option<Tally>>,
 }
 
 impl Common {
@@ -116,7 +117,7 @@ impl Common {
         Now { at: Instant::now(), unix_ms: (self.clock)() }
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> Option<Tally> {
         *self.tally.lock().expect("no holder of this lock panics")
     }
 }
@@ -245,12 +246,16 @@ impl Reporter {
         self.workers.lock().expect("no holder of this lock panics")
     }
 
-    /// Takes what is wrong now, all of it; what changed since the last call is reported. Returns at once.
+    /// Takes what is wrong now, all of it; what changed since the last call is reported. Returns at once. Before the first call there is no heartbeat: it would
+    /// say that nothing is wrong.
     pub fn standing(&self, alerts: &[Alert]) {
         let mut tracker = self.tracker.lock().expect("no holder of this lock panics");
         let changes = tracker.observe(alerts, (self.common.clock)());
-        *self.common.tally.lock().expect("no holder of this lock panics") = tracker.tally();
-        if changes.is_empty() {
+        let mut tally = self.common.tally.lock().expect("no holder of this lock panics");
+        // Heartbeats have waited for it.
+        let is_first = tally.replace(tracker.tally()).is_none();
+        drop(tally);
+        if changes.is_empty() && !is_first {
             return;
         }
         for worker in self.workers().values().filter(|worker| worker.task.is_some()) {

@@ -112,7 +112,7 @@ impl Server<'_> {
         if error.is_permanent() {
             return Failure::is_final(message, "Do what the server's answer says, and send a test message.");
         }
-        Failure::passing(message, "Check the mail server's log; the appliance tries again.")
+        Failure::passing(message, "Check the mail server's log.")
     }
 }
 
@@ -135,7 +135,7 @@ async fn start_tls(stream: &mut TcpStream, host: &str, port: u16, hello: &str) -
     let failed = |error| io_failure(host, port, "broke off before TLS", &error);
     let unexpected = |reply: &str| {
         let message = format!("{host}:{port} did not begin TLS: {}", line(reply.trim(), 200));
-        Failure::passing(message, "Check the mail server's log; the appliance tries again.")
+        Failure::passing(message, "Check the mail server's log.")
     };
     let greeting = read_reply(stream).await.map_err(failed)?;
     if !greeting.starts_with("220") {

@@ -120,18 +120,21 @@ fn alert_line(change: &Change, value_bytes_max: usize) -> Line {
 }
 
 fn audit_line(entry: &AuditEntry) -> Line {
-    let data = vec![
+    let mut data = vec![
         ("sequence", entry.sequence.to_string()),
         ("principal", entry.principal.clone()),
         ("address", entry.address.clone()),
         ("operation", entry.operation.clone()),
         ("status", entry.status.to_string()),
     ];
+    data.extend(entry.code.map(|code| ("code", code.to_string())));
+    data.extend(entry.task.clone().map(|task| ("task", task)));
+    let code = entry.code.map_or(String::new(), |code| format!(" {code}"));
     let times = entry.count.map_or(String::new(), |count| format!(", {count} times"));
     let changes =
         if entry.changes.is_empty() { String::new() } else { format!(" ({})", entry.changes.join("; ")) };
     let AuditEntry { principal, operation, path, status, .. } = entry;
-    let message = format!("{principal} {operation} {path}: {status}{times}{changes}");
+    let message = format!("{principal} {operation} {path}: {status}{code}{times}{changes}");
     Line { severity: Severity::Notice, at_unix_ms: entry.at_unix_ms, id: "AUDIT", data, message }
 }
 

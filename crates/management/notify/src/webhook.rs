@@ -261,7 +261,7 @@ async fn judge(response: Response<Incoming>, host: &str, port: u16, now_unix_ms:
             "Check the path of the URL, and that the receiver still has it."
         }
         (_, Retry::Never) => "See the receiver's log for why it refuses the request.",
-        _ => "See the receiver's log; the appliance tries again.",
+        _ => "See the receiver's log.",
     };
     Err(Failure { message, remedy: remedy.into(), retry })
 }

@@ -82,6 +82,7 @@ async fn view(shared: &Shared) -> View {
         volumes: convert::volumes(&volumes, &known),
         quotas: quotas.collect(),
         crossings: super::thresholds::crossed(shared),
+        channels: super::channels::failing(shared),
         violations,
         told,
         logins_refused,

@@ -2,9 +2,12 @@
 
 use super::hosts::tag_of;
 use super::told;
+use crate::alerts::FailingChannel;
 use crate::channels::{Content, Remembered, for_reporter};
 use crate::events::now_unix_ms;
-use crate::request::{Answered, Ask, Input, Principal, check_precondition, json, made, ok, plan, tagged};
+use crate::request::{
+    Answered, Ask, Failed, Input, Principal, check_precondition, json, made, ok, plan, tagged,
+};
 use crate::{Shared, blocking, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -13,7 +16,7 @@ use axum::response::IntoResponse;
 use forebay_api::{
     self as api, ChannelCreate, ChannelSet, ChannelSpec, Code, Delivery, Operation, Problem, Secret,
 };
-use forebay_notify::{ChannelState, webhook};
+use forebay_notify::{ChannelError, ChannelState, webhook};
 use std::sync::Arc;
 
 /// Has the reporter go by what is remembered, and tells it each line of the audit log from now on.
@@ -80,6 +83,16 @@ fn shown(shared: &Shared, one: &Remembered, states: &[ChannelState]) -> api::Cha
         },
         webhook_secret: None,
     }
+}
+
+/// Those whose last attempt failed, for the alerts.
+pub fn failing(shared: &Shared) -> Vec<FailingChannel> {
+    let failing = shared.reporter.states().into_iter().filter(|state| state.enabled);
+    let failing = failing.filter_map(|state| {
+        let ChannelError { message, remedy, .. } = state.error?;
+        Some(FailingChannel { name: state.name, error: message, remedy, waiting: state.waiting as u64 })
+    });
+    failing.collect()
 }
 
 fn now(shared: &Shared, name: &str) -> Result<(api::Channel, String), Problem> {
@@ -244,5 +257,9 @@ pub async fn test(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -
             api::ChannelTested { delivered: false, note: None, failure: Some(failure) }
         }
     };
-    ok(&tested)
+    let mut response = ok(&tested)?;
+    if !tested.delivered {
+        response.extensions_mut().insert(Failed(Code::Io));
+    }
+    Ok(response)
 }

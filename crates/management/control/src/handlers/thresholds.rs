@@ -10,9 +10,12 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
+use forebay_analytics::{Dimension, Expression, Layer, Part};
 use forebay_api::{
-    self as api, Operation, Problem, ThresholdCreate, ThresholdSet, ThresholdSpec, show_in_unit,
+    self as api, Code, Operation, Problem, ThresholdCreate, ThresholdSet, ThresholdSpec, show_in_unit,
 };
+use forebay_pool::{GroupStatus, PoolStatus};
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// Looks at those that are due.
@@ -65,6 +68,51 @@ fn now(shared: &Shared, name: &str) -> Result<(api::Threshold, String), Problem>
     Ok((shown(shared, one), tag_of(&one.id, one.revision)))
 }
 
+/// A filter that names what does not exist would never match, and its alert never come.
+async fn check_objects(shared: &Shared, expression: &Expression) -> Result<(), Problem> {
+    let pools = shared.engine.pools().await;
+    for part in &expression.parts {
+        let Part::Is(dimension, value) = part else { continue };
+        let is = |pool: &str, of_pool: &dyn Display| format!("{pool}/{of_pool}") == *value;
+        let groups = || pools.iter().flat_map(|pool| pool.groups.iter().map(move |group| (pool, group)));
+        let (exists, remedy) = match dimension {
+            Dimension::Volume => (
+                shared.volumes().await.0.iter().any(|one| is(&one.pool, &one.name)),
+                "`forebay volume list` shows them.",
+            ),
+            Dimension::Project => {
+                let projects = shared.engine.projects(None).await.unwrap_or_default();
+                (projects.iter().any(|one| is(&one.pool, &one.name)), "`forebay project list` shows them.")
+            }
+            Dimension::Level => (
+                shared.levels.content().all().any(|one| one.name == *value),
+                "`forebay level list` shows them.",
+            ),
+            Dimension::Pool => {
+                (pools.iter().any(|pool| pool.name == *value), "`forebay pool list` shows them.")
+            }
+            Dimension::Group => (
+                groups().any(|(pool, group)| is(&pool.name, &group.number)),
+                "`forebay pool status` shows them.",
+            ),
+            Dimension::Device if expression.statistic.layer == Layer::Disk => {
+                let has = |(pool, group): (&PoolStatus, &GroupStatus)| {
+                    group.disks.iter().any(|disk| is(&pool.name, &disk.number))
+                };
+                (groups().any(has), "`forebay disk list` shows them.")
+            }
+            // Clients come and go, and the other dimensions name no objects.
+            _ => continue,
+        };
+        if !exists {
+            let kind = if *dimension == Dimension::Device { "disk" } else { dimension.name() };
+            let problem = Problem::new(Code::NotFound, format!("there is no {kind} `{value}`"));
+            return Err(problem.field("spec.expression").remedy(remedy));
+        }
+    }
+    Ok(())
+}
+
 async fn change<T: Send + 'static>(
     shared: &Arc<Shared>,
     change: impl FnOnce(&mut Content) -> Result<T, Problem> + Send + 'static,
@@ -101,7 +149,7 @@ pub async fn create(
     Input(request): Input<ThresholdCreate>,
 ) -> Answered {
     rules::name("name", &request.name)?;
-    check_expression(&request.spec)?;
+    check_objects(&shared, &check_expression(&request.spec)?).await?;
     let now_unix_ms = now_unix_ms();
     let one = Threshold {
         id: crate::random_id(),
@@ -136,7 +184,12 @@ pub async fn set(
     Input(request): Input<ThresholdSet>,
 ) -> Answered {
     if let Some(spec) = &request.spec {
-        check_expression(spec)?;
+        let expression = check_expression(spec)?;
+        // What has gone since does not keep the limit from being changed.
+        let is_another = |one: &Threshold| one.spec.expression != spec.expression;
+        if shared.thresholds.content().find(&name).is_ok_and(is_another) {
+            check_objects(&shared, &expression).await?;
+        }
     }
     let change_it = move |content: &mut Content| {
         let one = content.find_mut(&name)?;

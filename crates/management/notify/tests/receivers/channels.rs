@@ -126,8 +126,10 @@ async fn the_first_heartbeat_tells_what_stands() {
     let mut heartbeat = udp("log", socket.local_addr().unwrap().port());
     heartbeat.spec.kinds = [forebay_api::NoticeKind::Heartbeat].into();
     let reporter = reporter(1);
-    reporter.standing(&[alert("a", Warning), alert("b", Critical)]);
+    // As after a start: channels are there before it is known what is wrong.
     reporter.configure(vec![heartbeat]).unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    reporter.standing(&[alert("a", Warning), alert("b", Critical)]);
     let line = receive(&socket).await;
     assert!(
         line.contains("forebay - HEARTBEAT [forebay@32473 critical=\"1\" warning=\"1\" info=\"0\"]"),

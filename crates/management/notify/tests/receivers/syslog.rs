@@ -177,6 +177,8 @@ async fn audit_lines_come_in_order_and_alone_where_only_they_are_wanted() {
             path: "/v1/volumes\n<0>1 forged".into(),
             status: 202,
             changes: vec!["size_bytes: 2, was 1".into()],
+            code: None,
+            task: None,
             count: None,
         });
     }
