@@ -74,7 +74,7 @@ impl Content {
 }
 
 pub fn for_reporter(one: &Remembered) -> Channel {
-    Channel { name: one.name.clone(), spec: one.spec.clone() }
+    Channel { id: one.id.clone(), name: one.name.clone(), spec: one.spec.clone() }
 }
 
 impl Kept for Content {

@@ -90,6 +90,10 @@ pub fn given_authorities(pem: &str) -> Result<RootCertStore, String> {
     if pem.len() > AUTHORITIES_BYTES_MAX {
         return Err(format!("the text is longer than {} KiB", AUTHORITIES_BYTES_MAX >> 10));
     }
+    // Settings are shown to whoever may look, and are in bundles for support.
+    if pem.contains("PRIVATE KEY") {
+        return Err("there is a private key in the text, which does not belong there".into());
+    }
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         let certificate = certificate.map_err(|error| format!("not PEM: {error}"))?;

@@ -41,3 +41,4 @@ pub use delivery::Delivered;
 pub use failure::{Failure, Problem, Retry};
 pub use notice::Appliance;
 pub use reporter::{CHANNELS_MAX, ChannelError, ChannelState, Clock, Reporter, Setup};
+pub use tracker::ALERTS_MAX;

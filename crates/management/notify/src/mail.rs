@@ -5,7 +5,7 @@
 
 use crate::notice::{Appliance, Change, Content, Message, Standing, Tally};
 use crate::text::{clip, line, time_for_people};
-use lettre::message::header::{ContentType, HeaderName, HeaderValue};
+use lettre::message::header::{ContentType, HeaderName, HeaderValue, MIME_VERSION_1_0};
 use lettre::message::{Mailbox, Message as Letter};
 use lettre::{Address, address::Envelope};
 use std::time::{Duration, SystemTime};
@@ -134,6 +134,7 @@ pub fn compose(
         .from(from)
         .subject(subject(appliance, message))
         .raw_header(HeaderValue::new(automatic, "auto-generated".into()))
+        .header(MIME_VERSION_1_0)
         .header(ContentType::TEXT_PLAIN);
     for address in to {
         builder = builder.to(Mailbox::new(None, address));

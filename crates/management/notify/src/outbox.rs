@@ -5,7 +5,7 @@
 //! between. Three things make a change wait: the alert was told too often lately ([`ALERT_NOTICES_MAX`]), it is quiet ([`QuietHours`]), or the channel fails or
 //! is at its rate ([`Limits`]). When more waits than may be sent one by one, or when quiet hours end, it goes out as one summary.
 //!
-//! One delivery at a time. It is repeated under its identifier until it succeeds, is refused for good, or has been tried [`ATTEMPTS_MAX`] times while
+//! One delivery at a time. It is repeated under its identifier until it succeeds, is refused (then its alerts wait for [`REFUSED_REST`]), or has been tried [`ATTEMPTS_MAX`] times while
 //! others wait: then its content goes back to the queue, so that one message that a receiver cannot digest does not hold up the rest.
 //!
 //! Memory is bounded by [`PENDING_MAX`] and by the length of texts ([`Change::new`]). Whatever is lost is counted and told with the next delivery.
@@ -35,6 +35,8 @@ const TOLD_MAX: usize = 4096;
 pub const ATTEMPTS_MAX: u32 = 5;
 /// What could not be delivered for so long is given up: a long weekend.
 pub const GIVE_UP: Duration = Duration::from_secs(96 * 3600);
+/// Until an alert is told again that the receiver refused: many a refusal is a proxy's, or of settings that are about to be mended.
+const REFUSED_REST: Duration = Duration::from_secs(15 * 60);
 /// What a receiver may ask for with Retry-After.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// The host's clock may be set: what waits for a time of day looks again.
@@ -106,6 +108,11 @@ struct Entry {
 }
 
 impl Entry {
+    /// Whether it is given up.
+    fn is_stale(&self, now: Instant) -> bool {
+        self.tried.is_some_and(|at| now.saturating_duration_since(at) > GIVE_UP)
+    }
+
     /// The order in which entries go when there is no room: what can be read elsewhere first, critical alerts last.
     fn rank(&self) -> u8 {
         match &self.what {
@@ -384,8 +391,6 @@ impl Outbox {
 
     /// Gives up what is too old, and makes way for others after too many attempts.
     fn put_back(&mut self, now: Instant) {
-        let is_stale =
-            |entry: &Entry| entry.tried.is_some_and(|at| now.saturating_duration_since(at) > GIVE_UP);
         if self.failures == 0 {
             return;
         }
@@ -393,12 +398,16 @@ impl Outbox {
         let gives_way = flight.attempts >= ATTEMPTS_MAX && !self.pending.is_empty();
         // A heartbeat is of use only now.
         let is_stale_heartbeat = flight.entries.is_empty() && flight.attempts >= ATTEMPTS_MAX;
-        if !gives_way && !is_stale_heartbeat && !flight.entries.iter().any(is_stale) {
+        if !gives_way && !is_stale_heartbeat && !flight.entries.iter().any(|entry| entry.is_stale(now)) {
             return;
         }
         let Some(flight) = self.flight.take() else { return };
-        for entry in flight.entries.into_iter().rev() {
-            if is_stale(&entry) {
+        self.put_entries_back(flight.entries, now);
+    }
+
+    fn put_entries_back(&mut self, entries: Vec<Entry>, now: Instant) {
+        for entry in entries.into_iter().rev() {
+            if entry.is_stale(now) {
                 self.lose(1);
                 continue;
             }
@@ -430,9 +439,14 @@ impl Outbox {
                 (self.failures, self.retry_at) = (0, None);
             }
             Err(Failure { retry: Retry::Never, .. }) => {
-                let lost = flight.entries.len();
+                let entries = std::mem::take(&mut flight.entries);
                 self.flight = None;
-                self.lose(lost);
+                let (mut alerts, audit): (Vec<Entry>, Vec<Entry>) =
+                    entries.into_iter().partition(|entry| matches!(entry.what, What::Alert(_)));
+                self.lose(audit.len());
+                let again = now.at + REFUSED_REST;
+                alerts.iter_mut().for_each(|entry| (entry.since, entry.not_before) = (again, again));
+                self.put_entries_back(alerts, now.at);
                 // The receiver answers, so the next one may be tried at once.
                 (self.failures, self.retry_at) = (0, None);
             }

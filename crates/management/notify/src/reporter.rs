@@ -8,7 +8,9 @@
 //! again, because all of them are new to it. An alert that ended in between is not told as cleared, and audit lines that waited are not sent;
 //! they are in the audit log.
 //!
-//! Settings change while channels work ([`Reporter::configure`]). A channel keeps its queue as long as it keeps its name; one that is new, or whose delivery
+//! Deliveries have a thread of their own: whatever receivers do, neither the API nor the watchdog waits for a processor because of them.
+//!
+//! Settings change while channels work ([`Reporter::configure`]). A channel keeps its queue as long as it keeps its UUID; one that is new, or whose delivery
 //! changed, is told what stands.
 
 use crate::channel::Channel;
@@ -24,6 +26,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
@@ -32,6 +35,8 @@ use tokio::time::{Instant, sleep_until};
 pub const CHANNELS_MAX: usize = 32;
 /// Test messages that are under way at one time.
 const TESTS_MAX: usize = 4;
+/// Threads that look names up.
+const LOOKUPS_MAX: usize = 4;
 
 /// Milliseconds since 1970, by the host's clock; tests have their own.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -128,6 +133,15 @@ pub struct Reporter {
     tracker: Mutex<Tracker>,
     workers: Mutex<BTreeMap<String, Worker>>,
     tests: Semaphore,
+    /// Nothing once it ends.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        // Where it is dropped nobody may wait.
+        self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
+    }
 }
 
 /// What [`Reporter::new`] needs to know.
@@ -142,16 +156,19 @@ impl Reporter {
     /// A reporter without channels.
     ///
     /// # Errors
-    /// When the system gives no random numbers.
+    /// When the system gives no random numbers, or no thread.
     pub fn new(setup: Setup) -> std::io::Result<Reporter> {
         let engine = Engine::new(&setup.appliance.id, setup.boots, random()?);
         let sender = Sender { appliance: setup.appliance, engine };
         let common = Common { sender, clock: setup.clock, tally: Mutex::default() };
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(1).max_blocking_threads(LOOKUPS_MAX).thread_name("notices").enable_all();
         Ok(Reporter {
             common: Arc::new(common),
             tracker: Mutex::default(),
             workers: Mutex::default(),
             tests: Semaphore::new(TESTS_MAX),
+            runtime: Some(builder.build()?),
         })
     }
 
@@ -161,7 +178,11 @@ impl Reporter {
         format!("0x{digits}")
     }
 
-    /// Replaces all channels. Has to be called within a tokio runtime.
+    fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.runtime.as_ref().expect("it is there until the end").spawn(work)
+    }
+
+    /// Replaces all channels.
     ///
     /// # Errors
     /// Everything that is wrong with them, each with the channel's place in the list (`channels[2].delivery.port`); nothing is changed then.
@@ -181,12 +202,12 @@ impl Reporter {
         let mut workers = self.workers();
         let mut old = std::mem::take(&mut *workers);
         for (channel, seed) in channels.into_iter().zip(seeds) {
-            let name = channel.name.clone();
-            let worker = match old.remove(&name) {
+            let id = channel.id.clone();
+            let worker = match old.remove(&id) {
                 Some(worker) => self.reconfigure(worker, channel, seed, &standing),
                 None => self.start(channel, seed, &standing),
             };
-            workers.insert(name, worker);
+            workers.insert(id, worker);
         }
         Ok(())
     }
@@ -200,7 +221,7 @@ impl Reporter {
         let mut worker = Worker { line, task: None };
         if enabled {
             self.tell(&worker.line, standing);
-            worker.task = Some(tokio::spawn(work(worker.line.clone(), self.common.clone())));
+            worker.task = Some(self.spawn(work(worker.line.clone(), self.common.clone())));
         }
         worker
     }
@@ -225,7 +246,7 @@ impl Reporter {
             if let Some(task) = worker.task.take() {
                 task.abort();
             }
-            worker.task = Some(tokio::spawn(work(worker.line.clone(), self.common.clone())));
+            worker.task = Some(self.spawn(work(worker.line.clone(), self.common.clone())));
         } else {
             worker.line.changed.notify_one();
         }
@@ -246,8 +267,8 @@ impl Reporter {
         self.workers.lock().expect("no holder of this lock panics")
     }
 
-    /// Takes what is wrong now, all of it; what changed since the last call is reported. Returns at once. Before the first call there is no heartbeat: it would
-    /// say that nothing is wrong.
+    /// Takes what is wrong now, the worst first, all of it or the first [`ALERTS_MAX`](crate::ALERTS_MAX); what changed since the last call is reported. Returns
+    /// at once. Before the first call there is no heartbeat: it would say that nothing is wrong.
     pub fn standing(&self, alerts: &[Alert]) {
         let mut tracker = self.tracker.lock().expect("no holder of this lock panics");
         let changes = tracker.observe(alerts, (self.common.clock)());
@@ -295,10 +316,13 @@ impl Reporter {
             content: Content::Test,
             lost: 0,
         };
-        self.common.sender.deliver(&channel.spec.delivery, &message, now_unix_ms).await
+        let (common, delivery) = (self.common.clone(), channel.spec.delivery.clone());
+        let task = self.spawn(async move { common.sender.deliver(&delivery, &message, now_unix_ms).await });
+        let ended = || Failure::passing("The appliance is ending", "Try again when it has started.");
+        task.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// How the channels are, by name.
+    /// How the channels are.
     pub fn states(&self) -> Vec<ChannelState> {
         let now = self.common.now();
         self.workers().values().map(|worker| state(&worker.line.lock(), now)).collect()

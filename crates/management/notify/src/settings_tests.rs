@@ -37,7 +37,7 @@ fn spec(json: &Value) -> ChannelSpec {
 }
 
 fn channel(json: &Value) -> Channel {
-    Channel { name: "operators".into(), spec: spec(json) }
+    Channel { id: "operators".into(), name: "operators".into(), spec: spec(json) }
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn every_mistake_is_named_with_its_field() {
         json!(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]);
     assert_eq!(channel(&always).check().unwrap_err()[0].field, "spec.quiet_hours");
     for name in ["", "a\nb", &long] {
-        let named = Channel { name: name.into(), spec: spec(&all()[0]) };
+        let named = Channel { id: name.into(), name: name.into(), spec: spec(&all()[0]) };
         assert_eq!(named.check().unwrap_err()[0].field, "name");
     }
 }
@@ -185,4 +185,25 @@ fn what_is_left_out_has_sensible_values_and_what_is_unknown_is_refused() {
         let error = serde_json::from_value::<ChannelSpec>(json).unwrap_err().to_string();
         assert!(error.contains(unknown), "{error}");
     }
+}
+
+/// Goal: what of a URL lets anybody post to a receiver is not shown, and stays when it comes back as it was shown.
+#[test]
+fn a_webhook_s_path_is_kept_and_not_shown() {
+    let hook = |url: &str| {
+        let json = serde_json::json!({ "delivery": { "webhook": { "url": url, "secret": null } } });
+        serde_json::from_value::<forebay_api::ChannelSpec>(json).unwrap()
+    };
+    let stored = hook("https://hooks.example.com/services/T0/token?key=1");
+    let shown = serde_json::to_string(&stored.shown()).unwrap();
+    assert!(shown.contains("https://hooks.example.com/…") && !shown.contains("token"), "{shown}");
+    for plain in ["https://hooks.example.com", "https://hooks.example.com/", "http://[::1]:8080/"] {
+        assert_eq!(hook(plain).shown(), hook(plain));
+    }
+    let mut same = stored.shown();
+    same.keep_secrets(&stored);
+    assert_eq!(same, stored);
+    let mut other = hook("https://evil.example.com/…");
+    other.keep_secrets(&stored);
+    assert_eq!(other, hook("https://evil.example.com/…"));
 }

@@ -24,8 +24,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-/// All that a server says in one conversation is some KiB.
-const ANSWERS_BYTES_MAX: usize = 256 << 10;
+/// All that a server says in one conversation is some KiB, in some dozens of lines. lettre reads a reply from its beginning with each line that comes, so many short
+/// lines would keep a processor busy.
+const ANSWERS_BYTES_MAX: usize = 32 << 10;
+const ANSWERS_LINES_MAX: usize = 512;
 const REPLY_BYTES_MAX: usize = 16 << 10;
 /// A wrong password does not become right in seconds, and many attempts lock accounts.
 const LOGIN_RETRY: Duration = Duration::from_secs(600);
@@ -53,7 +55,8 @@ pub async fn deliver(
             (connect::tls(tcp, host, port, mail.ca_pem.as_deref()).await?, b"220 protected\r\n")
         }
     };
-    let stream = Box::new(Bounded { greeting, left: ANSWERS_BYTES_MAX, inner: stream });
+    let stream =
+        Box::new(Bounded { greeting, bytes: ANSWERS_BYTES_MAX, lines: ANSWERS_LINES_MAX, inner: stream });
     let server = Server { host, port };
     let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &ClientId::Domain(hello))
         .await
@@ -61,7 +64,7 @@ pub async fn deliver(
     if let Some(login) = &mail.login {
         let credentials = Credentials::new(login.user.clone(), login.password.expose().to_owned());
         connection.auth(&[Mechanism::Plain, Mechanism::Login], &credentials).await.map_err(|error| {
-            let mut failure = server.failure("did not accept the login", &error);
+            let mut failure = server.login_failure(&error);
             if error.is_permanent() || error.is_client() {
                 failure.retry = Retry::After(LOGIN_RETRY);
                 failure.remedy =
@@ -113,6 +116,15 @@ impl Server<'_> {
             return Failure::is_final(message, "Do what the server's answer says, and send a test message.");
         }
         Failure::passing(message, "Check the mail server's log.")
+    }
+}
+
+impl Server<'_> {
+    /// Without the server's words: some answer with what they were sent, and that was the password.
+    fn login_failure(&self, error: &lettre::transport::smtp::Error) -> Failure {
+        let code = error.status().map_or(String::new(), |code| format!(" ({code})"));
+        let message = format!("{}:{} did not accept the login{code}", self.host, self.port);
+        Failure::passing(message, "Check the mail server's log; the appliance tries again.")
     }
 }
 
@@ -172,11 +184,12 @@ async fn read_reply(stream: &mut TcpStream) -> io::Result<String> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "a reply without an end"))
 }
 
-/// A stream of at most so many bytes from the peer, after a greeting of our own.
+/// A stream of at most so many bytes and lines from the peer, after a greeting of our own.
 #[derive(Debug)]
 struct Bounded {
     greeting: &'static [u8],
-    left: usize,
+    bytes: usize,
+    lines: usize,
     inner: Box<dyn Io>,
 }
 
@@ -194,10 +207,11 @@ impl AsyncRead for Bounded {
         }
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
-        let got = buf.filled().len() - before;
-        match self.left.checked_sub(got) {
-            Some(left) => self.left = left,
-            None => {
+        let got = &buf.filled()[before..];
+        let lines = got.iter().filter(|byte| **byte == b'\n').count();
+        match (self.bytes.checked_sub(got.len()), self.lines.checked_sub(lines)) {
+            (Some(bytes), Some(lines)) => (self.bytes, self.lines) = (bytes, lines),
+            _ => {
                 let error = io::Error::new(
                     io::ErrorKind::InvalidData,
                     "the server says more than a mail server would",

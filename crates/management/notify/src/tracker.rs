@@ -9,6 +9,8 @@ use std::collections::{HashMap, HashSet};
 
 /// Alerts that are remembered; of more, those that come later are not reported. A pool of 4096 disks that all fail is one alert for the pool, too.
 pub const TRACKED_MAX: usize = 4096;
+/// Of one look: where there are as many, there may be more.
+pub const ALERTS_MAX: usize = 1000;
 
 #[derive(Debug, Default)]
 pub struct Tracker {
@@ -19,9 +21,12 @@ impl Tracker {
     /// Takes what stands now; returns what changed: first ends and then beginnings, the most severe first.
     pub fn observe(&mut self, alerts: &[Alert], now_unix_ms: u64) -> Vec<Change> {
         let present: HashSet<String> = alerts.iter().map(|alert| Change::clean_id(&alert.id)).collect();
+        // What is not worse than the last of those may stand all the same, behind it.
+        let last = alerts.last().filter(|_| alerts.len() >= ALERTS_MAX).map(|alert| alert.severity);
+        let is_told = |change: &Change| last.is_none_or(|last| change.alert.severity < last);
         let mut ended: Vec<Change> = self
             .standing
-            .extract_if(|id, _| !present.contains(id))
+            .extract_if(|id, change| !present.contains(id) && is_told(change))
             .map(|(_, change)| Change::new(&change.alert, Standing::Cleared, now_unix_ms))
             .collect();
         let mut begun = Vec::new();
@@ -85,10 +90,19 @@ mod tests {
     #[test]
     fn the_most_severe_come_first_and_memory_is_bounded() {
         let mut tracker = Tracker::default();
+        let step = |id: &str, severity: &'static str, state| vec![(id.to_owned(), severity, state)];
         let first = told(&mut tracker, &[alert("i", Info), alert("c", Critical), alert("w", Warning)]);
         assert_eq!(first.iter().map(|(id, ..)| &**id).collect::<Vec<_>>(), ["c", "w", "i"]);
         let many: Vec<Alert> = (0..2 * TRACKED_MAX).map(|n| alert(&format!("n{n}"), Warning)).collect();
         assert_eq!(told(&mut tracker, &many).len(), 3 + TRACKED_MAX);
         assert_eq!(told(&mut tracker, &many), [], "what was left out does not come and go");
+        // One that a worse one pushes off a list that is full still stands.
+        let full: Vec<Alert> = (0..ALERTS_MAX).map(|n| alert(&format!("n{n}"), Warning)).collect();
+        let pushed: Vec<Alert> =
+            [alert("worse", Critical)].into_iter().chain(full[1..].iter().cloned()).collect();
+        let mut tracker = Tracker::default();
+        told(&mut tracker, &full);
+        assert_eq!(told(&mut tracker, &pushed), step("worse", "critical", "standing"));
+        assert_eq!(told(&mut tracker, &full[1..])[0], ("n0".into(), "warning", "cleared"));
     }
 }

@@ -147,5 +147,5 @@ pub fn alert(id: &str, severity: AlertSeverity) -> Alert {
 pub fn channel(name: &str, delivery: serde_json::Value) -> Channel {
     let spec =
         serde_json::json!({ "delivery": delivery, "severity_min": "info", "kinds": ["raised", "cleared"] });
-    Channel { name: name.into(), spec: serde_json::from_value(spec).unwrap() }
+    Channel { id: name.into(), name: name.into(), spec: serde_json::from_value(spec).unwrap() }
 }
