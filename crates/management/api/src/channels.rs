@@ -173,6 +173,17 @@ impl Delivery {
     }
 }
 
+impl Webhook {
+    /// The URL with `…` for what follows the host.
+    pub fn shown_url(&self) -> String {
+        let host = self.url.find("://").map_or(0, |at| at + 3);
+        match self.url[host..].find(['/', '?', '#']) {
+            Some(end) if self.url.len() > host + end + 1 => format!("{}/…", &self.url[..host + end]),
+            _ => self.url.clone(),
+        }
+    }
+}
+
 /// How a mail connection is protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -234,7 +245,8 @@ pub struct MailLogin {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Webhook {
-    /// `https://…`, or `http://…` where the network is trusted.
+    /// `https://…`, or `http://…` where the network is trusted. With many receivers the path is a secret: it is shown as `…`, and what comes back so is the
+    /// one that is stored.
     pub url: String,
     /// `whsec_` and the base64 of 24 to 64 random bytes; absent at the creation: the appliance makes one.
     #[serde(default)]
@@ -343,10 +355,25 @@ impl ChannelSpec {
         whole
     }
 
+    /// As it is shown: without what of a webhook's URL only the receiver and whoever set it up should know.
+    pub fn shown(&self) -> ChannelSpec {
+        let mut shown = self.clone();
+        if let Delivery::Webhook(webhook) = &mut shown.delivery {
+            webhook.url = webhook.shown_url();
+        }
+        shown
+    }
+
     /// Takes over the secrets of `stored` where this channel, which came from a display, has them hidden.
     ///
     /// Only while the delivery goes to the same place: otherwise whoever may edit a channel could have its password sent to a host of their own.
     pub fn keep_secrets(&mut self, stored: &ChannelSpec) {
+        if let (Delivery::Webhook(webhook), Delivery::Webhook(stored)) =
+            (&mut self.delivery, &stored.delivery)
+            && webhook.url == stored.shown_url()
+        {
+            webhook.url.clone_from(&stored.url);
+        }
         if !self.delivery.has_destination_of(&stored.delivery) {
             return;
         }

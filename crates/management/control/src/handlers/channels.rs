@@ -67,7 +67,7 @@ fn shown(shared: &Shared, one: &Remembered, states: &[ChannelState]) -> api::Cha
     api::Channel {
         id: one.id.clone(),
         name: one.name.clone(),
-        spec: one.spec.clone(),
+        spec: one.spec.shown(),
         status: api::ChannelStatus {
             created_unix_ms: one.created_unix_ms,
             changed_unix_ms: one.changed_unix_ms,
@@ -130,7 +130,7 @@ fn sign(spec: &mut ChannelSpec) -> Result<Option<String>, Problem> {
 fn in_words(spec: &ChannelSpec) -> String {
     let to = match &spec.delivery {
         Delivery::Mail(mail) => format!("as mail to {} over {}", mail.to.join(", "), mail.host),
-        Delivery::Webhook(hook) => format!("as requests to {}", hook.url),
+        Delivery::Webhook(hook) => format!("as requests to {}", hook.shown_url()),
         Delivery::Syslog(syslog) => format!("as syslog to {}", syslog.host),
         Delivery::SnmpTrap(trap) => format!("as SNMP traps to {}", trap.host),
     };
