@@ -2,7 +2,8 @@
 //!
 //! Written down is who, what, where, how it ended, and what of the object is another now ([`crate::audit_words`]): never a secret. What was refused is in it, too, failed
 //! logins as well; of those, the name only when it is one that exists, because people type passwords into the wrong field. Requests of strangers that reach no
-//! operation are not, and refused logins once a minute with their number ([`Strangers`]): they could fill it.
+//! operation are not, and refused logins once a minute with their number ([`Refusals`]): they could fill it. The same is done to whoever is logged in and is refused again and
+//! again: nobody may wash away what is written of him.
 
 use crate::authentication::Peer;
 use crate::events::now_unix_ms;
@@ -11,8 +12,10 @@ use crate::request::Principal;
 use forebay_api::{AuditEntry, Code, Operation, Task, TaskState};
 use std::collections::HashMap;
 
-/// From one entry about refused logins of one name to the next.
-const STRANGERS_MS: u64 = 60_000;
+/// From one entry about refusals that are counted to the next.
+const REFUSALS_MS: u64 = 60_000;
+/// What somebody who is logged in is refused within that time, of one operation, has lines of its own up to so many.
+const REFUSALS_ALONE: u32 = 10;
 
 pub type Audit = Journal<AuditEntry>;
 
@@ -92,14 +95,14 @@ impl Attempt {
     }
 
     /// What is written down of how it ended.
-    pub fn ended(mut self, strangers: &mut Strangers, status: u16, outcome: Outcome) -> Option<AuditEntry> {
+    pub fn ended(mut self, refusals: &mut Refusals, status: u16, outcome: Outcome) -> Option<AuditEntry> {
         let Outcome { by, code, task, changes } = outcome;
         self.entry = AuditEntry { status, code, task, changes, ..self.entry };
         if let Some(by) = by {
             self.entry.principal = by;
         }
-        match self.operation.is_open() && status >= 400 {
-            true => strangers.refused(self.entry),
+        match status >= 400 {
+            true => refusals.add(self.entry, if self.operation.is_open() { 1 } else { REFUSALS_ALONE }),
             false => Some(self.entry),
         }
     }
@@ -127,12 +130,14 @@ pub fn of_task(begun: &AuditEntry, task: &Task) -> AuditEntry {
     }
 }
 
-/// Refused logins that are not written down yet, by the name that was tried if there is one: of as many names as there are users.
+/// Refusals that are not written down yet, by who was refused what; of logins, by the name that was tried if there is one: of as many names as there are users.
 #[derive(Default)]
-pub struct Strangers(HashMap<String, Refused>);
+pub struct Refusals(HashMap<(String, String), Refused>);
 
 struct Refused {
-    told_unix_ms: u64,
+    /// Since when so many were told.
+    since_unix_ms: u64,
+    told: u32,
     count: u64,
     last: AuditEntry,
 }
@@ -140,25 +145,32 @@ struct Refused {
 impl Refused {
     fn tell(&mut self, now_unix_ms: u64) -> AuditEntry {
         let count = std::mem::take(&mut self.count);
-        self.told_unix_ms = now_unix_ms;
+        (self.since_unix_ms, self.told) = (now_unix_ms, u32::MAX);
         AuditEntry { count: Some(count).filter(|count| *count > 1), ..self.last.clone() }
     }
 }
 
-impl Strangers {
-    fn refused(&mut self, entry: AuditEntry) -> Option<AuditEntry> {
+impl Refusals {
+    fn add(&mut self, entry: AuditEntry, alone: u32) -> Option<AuditEntry> {
         let now = entry.at_unix_ms;
-        let of = self.0.entry(entry.principal.clone());
-        let of = of.or_insert_with(|| Refused { told_unix_ms: 0, count: 0, last: entry.clone() });
+        let of = self.0.entry((entry.principal.clone(), entry.operation.clone()));
+        let of = of.or_insert_with(|| Refused { since_unix_ms: now, told: 0, count: 0, last: entry.clone() });
+        if of.count == 0 && now.abs_diff(of.since_unix_ms) >= REFUSALS_MS {
+            (of.since_unix_ms, of.told) = (now, 0);
+        }
+        if of.told < alone {
+            of.told += 1;
+            return Some(entry);
+        }
         (of.count, of.last) = (of.count + 1, entry);
-        (now.abs_diff(of.told_unix_ms) >= STRANGERS_MS).then(|| of.tell(now))
+        (now.abs_diff(of.since_unix_ms) >= REFUSALS_MS).then(|| of.tell(now))
     }
 
     /// What has waited for a minute.
     pub fn due(&mut self, now_unix_ms: u64) -> Vec<AuditEntry> {
-        self.0.retain(|_, of| of.count > 0 || now_unix_ms.abs_diff(of.told_unix_ms) < STRANGERS_MS);
+        self.0.retain(|_, of| of.count > 0 || now_unix_ms.abs_diff(of.since_unix_ms) < REFUSALS_MS);
         let is_due =
-            |of: &&mut Refused| of.count > 0 && now_unix_ms.abs_diff(of.told_unix_ms) >= STRANGERS_MS;
+            |of: &&mut Refused| of.count > 0 && now_unix_ms.abs_diff(of.since_unix_ms) >= REFUSALS_MS;
         self.0.values_mut().filter(is_due).map(|of| of.tell(now_unix_ms)).collect()
     }
 }
@@ -176,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_refused_logins_is_one_line_a_minute_with_its_number() {
-        let mut strangers = Strangers::default();
+        let mut strangers = Refusals::default();
         let first = attempt(100_000).ended(&mut strangers, 401, Outcome::default()).unwrap();
         assert_eq!((first.count, &*first.address), (None, "192.0.2.7"), "told at once");
         for at in 1..5000 {
@@ -190,6 +202,17 @@ mod tests {
         assert_eq!((told.len(), told[0].count), (1, Some(4999)));
         assert_eq!(strangers.due(1_000_000), []);
         assert!(strangers.0.is_empty());
+        let refused = |at, strangers: &mut Refusals| {
+            let peer = Peer::Address("192.0.2.7".parse().unwrap());
+            let mut attempt =
+                Attempt::new(&Principal::nobody(), &peer, Operation::VolumeDelete, "/api/v1/volumes/x");
+            attempt.entry.at_unix_ms = at;
+            attempt.ended(strangers, 403, Outcome { by: Some("user victor".into()), ..Outcome::default() })
+        };
+        let told = (0..5000).filter_map(|at| refused(2_000_000 + at, &mut strangers)).count();
+        assert_eq!(told, REFUSALS_ALONE as usize, "nor does one who may only look wash it away");
+        assert_eq!(strangers.due(2_060_000)[0].count, Some(4990));
+        assert_eq!(strangers.due(3_000_000), []);
         let right = attempt(1_000_001).ended(&mut strangers, 200, anna());
         assert!(right.is_some_and(|entry| entry.status == 200));
     }
@@ -211,7 +234,7 @@ mod tests {
             error: None,
         };
         let outcome = Outcome { task: Some(task.id.clone()), ..Outcome::default() };
-        let begun = attempt(1).ended(&mut Strangers::default(), 202, outcome).unwrap();
+        let begun = attempt(1).ended(&mut Refusals::default(), 202, outcome).unwrap();
         let ended = |task: &Task| {
             let entry = of_task(&begun, task);
             assert_eq!((&entry.principal, &entry.task), (&begun.principal, &begun.task));

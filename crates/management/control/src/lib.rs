@@ -109,7 +109,7 @@ pub(crate) struct Shared {
     logins: Lock<logins::Logins>,
     setup: setup::Setup,
     audit: audit::Audit,
-    strangers: Lock<audit::Strangers>,
+    strangers: Lock<audit::Refusals>,
     changes: changes::Changes,
     /// The machine's disks.
     machine: Arc<machine::Machine>,
@@ -181,7 +181,7 @@ impl Shared {
         self.crossings.lock().expect("no holder of this lock panics")
     }
 
-    fn strangers(&self) -> MutexGuard<'_, audit::Strangers> {
+    fn strangers(&self) -> MutexGuard<'_, audit::Refusals> {
         self.strangers.lock().expect("no holder of this lock panics")
     }
 
@@ -417,6 +417,7 @@ impl Daemon {
         // What changed between its start and now.
         self.shared.tell_iscsi(|iscsi| iscsi.access_changed());
         self.runtime.spawn(watch_fill(self.shared.clone()));
+        self.runtime.spawn(watch_thresholds(self.shared.clone()));
     }
 
     /// From now on the server's clients are known. Once.
@@ -523,9 +524,18 @@ async fn watch_fill(shared: Arc<Shared>) {
         }
         let refused = shared.strangers().due(events::now_unix_ms());
         refused.into_iter().for_each(|entry| shared.audit.push(entry));
-        handlers::thresholds::look(&shared).await;
         let alerts = handlers::alerts::look(&shared).await;
         shared.reporter.standing(&alerts);
+    }
+}
+
+/// Looks at thresholds of statistics: by itself, because asking for statistics may take long, and other alerts must not wait for that.
+async fn watch_thresholds(shared: Arc<Shared>) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(FILL_SECONDS));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        handlers::thresholds::look(&shared).await;
     }
 }
 

@@ -18,8 +18,6 @@ const ACTIVE_MAX: usize = 64;
 /// Finished ones to look back at.
 const FINISHED_KEPT: usize = 256;
 
-type Tell = Box<dyn FnOnce(&Task) + Send>;
-
 struct Entry {
     task: Task,
     cancel: Option<oneshot::Sender<()>>,
@@ -27,7 +25,7 @@ struct Entry {
     stop: Option<Box<dyn FnOnce() + Send>>,
     is_stopped: bool,
     /// Told how it ended, once.
-    at_end: Option<Tell>,
+    at_end: Option<Box<dyn FnOnce(&Task) + Send>>,
 }
 
 /// All tasks, oldest first.
