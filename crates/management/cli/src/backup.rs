@@ -1,7 +1,7 @@
 //! `forebay config backup` and `restore`: what the daemon remembers besides the pools, in one file.
 //!
-//! That is every file of the data directory but logs, statistics, and what says that a daemon runs. Pools are on their disks, and not in it. The backup has
-//! secrets (of CHAP, channels, the key of the authority), so only its owner may read it.
+//! That is what the daemon itself has written there, by name, but for logs, statistics, and what says that a daemon runs: files beside it may be disks of pools. Pools are on
+//! their disks, and not in it. The backup has secrets (of CHAP, channels, the key of the authority), so only its owner may read it.
 
 use crate::failure::{Exit, Failure};
 use rustix::fs::{FlockOperation, flock};
@@ -16,8 +16,12 @@ use std::path::Path;
 const VERSION: u32 = 1;
 /// The daemon holds it.
 const LOCK: &str = "lock";
-/// As many bytes as a person's configuration has never had.
-const BYTES_MAX: u64 = 256 << 20;
+/// All reports that a daemon keeps, and the rest twice over.
+const BYTES_MAX: u64 = 1 << 30;
+/// What is remembered for good: files, and directories of files.
+const FILES: [&str; 9] =
+    ["channels", "config", "hosts", "levels", "reports", "thresholds", "tokens", "users", "worksheets"];
+const DIRECTORIES: [&str; 2] = ["report-files", "tls"];
 
 /// Names are paths below the data directory.
 #[derive(Serialize, Deserialize)]
@@ -26,21 +30,16 @@ struct Backup {
     files: BTreeMap<String, String>,
 }
 
-/// Whether a file of the data directory is remembered for good.
+/// Whether a backup may have a file of this name: nothing else is remembered, and nothing leads out of the directory.
 fn is_kept(name: &str) -> bool {
-    let is_of_now = [LOCK, "forebay.sock", "addresses.json"].contains(&name);
-    !(is_of_now || name.ends_with(".jsonl") || name.starts_with('.') || name.starts_with("analytics"))
-}
-
-/// Whether a backup may have a file of this name: nothing leads out of the directory.
-fn is_safe(name: &str) -> bool {
-    let mut parts = name.split('/');
     let is_part = |part: &str| {
-        !part.is_empty()
-            && !part.starts_with('.')
+        !part.starts_with('.')
             && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
     };
-    is_kept(name) && parts.clone().count() <= 2 && parts.all(is_part)
+    match name.split_once('/') {
+        Some((directory, file)) => DIRECTORIES.contains(&directory) && !file.is_empty() && is_part(file),
+        None => FILES.contains(&name),
+    }
 }
 
 fn failed(what: &str, at: &Path, error: &io::Error) -> Failure {
@@ -53,32 +52,49 @@ fn failed(what: &str, at: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Failed, format!("{what}: {error}"), remedy).object(at.display().to_string())
 }
 
-fn collect(dir: &Path, below: &str, files: &mut BTreeMap<String, String>) -> Result<(), Failure> {
-    let at = dir.join(below);
-    let entries = fs::read_dir(&at).map_err(|error| failed("it cannot be read", &at, &error))?;
-    for entry in entries {
-        let entry = entry.map_err(|error| failed("it cannot be read", &at, &error))?;
-        let Some(name) = entry.file_name().to_str().map(str::to_string) else { continue };
-        let name = if below.is_empty() { name } else { format!("{below}/{name}") };
-        let kind = entry.file_type().map_err(|error| failed("it cannot be read", &entry.path(), &error))?;
-        if !is_safe(&name) {
-            continue;
-        }
-        if kind.is_dir() {
-            collect(dir, &name, files)?;
-        } else if kind.is_file() {
-            let text = fs::read_to_string(entry.path())
-                .map_err(|error| failed("it cannot be read", &entry.path(), &error))?;
-            files.insert(name, text);
+/// What of the data directory is remembered, by name.
+fn collect(dir: &Path) -> Result<BTreeMap<String, String>, Failure> {
+    let unreadable = |at: &Path, error: io::Error| failed("it cannot be read", at, &error);
+    // So that a directory that is none is said to be that.
+    fs::read_dir(dir).map_err(|error| unreadable(dir, error))?;
+    let mut names: Vec<String> = FILES.map(String::from).to_vec();
+    for directory in DIRECTORIES {
+        let at = dir.join(directory);
+        let entries = match fs::read_dir(&at) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            entries => entries.map_err(|error| unreadable(&at, error))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| unreadable(&at, error))?;
+            names.extend(entry.file_name().to_str().map(|name| format!("{directory}/{name}")));
         }
     }
-    Ok(())
+    let (mut files, mut bytes) = (BTreeMap::new(), 0);
+    for name in names.into_iter().filter(|name| is_kept(name)) {
+        let at = dir.join(&name);
+        match fs::symlink_metadata(&at) {
+            Ok(found) if found.is_file() => bytes += found.len(),
+            Ok(_) => continue,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(unreadable(&at, error)),
+        }
+        if bytes > BYTES_MAX {
+            return Err(too_large(dir));
+        }
+        files.insert(name, fs::read_to_string(&at).map_err(|error| unreadable(&at, error))?);
+    }
+    Ok(files)
+}
+
+fn too_large(at: &Path) -> Failure {
+    let detail = format!("that is more than the {} GiB of the largest backup", BYTES_MAX >> 30);
+    Failure::new(Exit::Failed, detail, "Delete reports: 'forebay report list' shows them.")
+        .object(at.display().to_string())
 }
 
 /// Writes a backup of the data directory to a new file.
 pub fn backup(dir: &Path, file: &Path, as_json: bool) -> Result<Exit, Failure> {
-    let mut files = BTreeMap::new();
-    collect(dir, "", &mut files)?;
+    let files = collect(dir)?;
     if files.is_empty() {
         let detail = "no daemon has remembered anything there";
         return Err(Failure::new(
@@ -92,6 +108,9 @@ pub fn backup(dir: &Path, file: &Path, as_json: bool) -> Result<Exit, Failure> {
     let mut text = serde_json::to_vec_pretty(&Backup { forebay_backup: VERSION, files })
         .expect("a backup is plain data");
     text.push(b'\n');
+    if text.len() as u64 > BYTES_MAX {
+        return Err(too_large(dir));
+    }
     let written =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).and_then(|mut out| {
             out.write_all(&text)?;
@@ -129,8 +148,7 @@ pub fn restore(dir: &Path, file: &Path, force: bool, as_json: bool) -> Result<Ex
         return Err(Failure::new(Exit::Conflict, "a daemon runs on this data directory", remedy)
             .object(dir.display().to_string()));
     }
-    let mut there = BTreeMap::new();
-    collect(dir, "", &mut there)?;
+    let there = collect(dir)?;
     if !there.is_empty() && !force {
         let detail = format!("{} files are remembered there already, and would be replaced", there.len());
         let remedy = "Give another directory, or --force; 'forebay config backup FILE' keeps what is there.";
@@ -164,10 +182,13 @@ fn read(file: &Path) -> Result<Backup, Failure> {
     let bytes = File::open(file)
         .and_then(|file| {
             let mut bytes = Vec::new();
-            io::Read::read_to_end(&mut io::Read::take(file, BYTES_MAX), &mut bytes)?;
+            io::Read::read_to_end(&mut io::Read::take(file, BYTES_MAX + 1), &mut bytes)?;
             Ok(bytes)
         })
         .map_err(|error| failed("the backup cannot be read", file, &error))?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(too_large(file));
+    }
     // Not the error itself: it might quote a secret.
     let backup: Backup = serde_json::from_slice(&bytes)
         .map_err(|error| invalid(format!("line {} is not what a backup has there", error.line())))?;
@@ -177,7 +198,7 @@ fn read(file: &Path) -> Result<Backup, Failure> {
             backup.forebay_backup
         )));
     }
-    match backup.files.keys().find(|name| !is_safe(name)) {
+    match backup.files.keys().find(|name| !is_kept(name)) {
         Some(name) => Err(invalid(format!("it has a file `{name}`, which no data directory keeps"))),
         None => Ok(backup),
     }
@@ -214,6 +235,9 @@ mod tests {
         {
             fs::write(old.join(name), format!("of {name}")).unwrap();
         }
+        // A disk of a pool, as in the demo.
+        fs::create_dir(old.join("disks")).unwrap();
+        fs::write(old.join("disks/disk0"), [0xff; 4096]).unwrap();
         backup(&old, &file, true).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(backup(&old, &file, true).is_err(), "an older one is not overwritten");
@@ -225,11 +249,36 @@ mod tests {
         // What came since goes with a restore that is asked for by force.
         fs::write(new.join("levels"), "new").unwrap();
         assert_eq!(restore(&new, &file, false, true).unwrap_err().exit, Exit::Unsafe);
+        fs::write(new.join("disk1"), [0xff; 4096]).unwrap();
         restore(&new, &file, true, true).unwrap();
         assert!(!new.join("levels").exists());
+        assert_eq!(fs::read(new.join("disk1")).unwrap(), [0xff; 4096], "it is not the daemon's");
         let held = File::open(new.join(LOCK)).unwrap();
         flock(&held, FlockOperation::LockExclusive).unwrap();
         assert_eq!(restore(&new, &file, true, true).unwrap_err().exit, Exit::Conflict);
+    }
+
+    /// Goal: whatever the daemon begins to remember is in backups, and goes when its package is purged.
+    #[test]
+    fn backup_and_purge_know_what_there_is() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+        let purge = fs::read_to_string(root.join("packaging/debian/postrm")).unwrap();
+        let purged: Vec<&str> = purge.split_whitespace().collect();
+        for name in FILES.iter().chain(&DIRECTORIES) {
+            assert!(purged.contains(name), "purging leaves {name}");
+        }
+        let sources = fs::read_dir(root.join("crates/management/control/src")).unwrap();
+        for source in sources.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+            let text = fs::read_to_string(&source).unwrap();
+            for file in text.split("const FILE: &").skip(1).filter_map(|rest| rest.split('"').nth(1)) {
+                let is_log = file.ends_with(".jsonl");
+                assert!(
+                    is_log || is_kept(file) || !text.contains("impl Kept for"),
+                    "{file} of {}",
+                    source.display()
+                );
+            }
+        }
     }
 
     #[test]
@@ -242,7 +291,8 @@ mod tests {
             r#"{"forebay_backup": 1, "files": {"../../etc/passwd": "x"}}"#,
             r#"{"forebay_backup": 1, "files": {"/etc/passwd": "x"}}"#,
             r#"{"forebay_backup": 1, "files": {"lock": "x"}}"#,
-            r#"{"forebay_backup": 1, "files": {"a/b/c": "x"}}"#,
+            r#"{"forebay_backup": 1, "files": {"tls/../hosts": "x"}}"#,
+            r#"{"forebay_backup": 1, "files": {"tls/a/b": "x"}}"#,
         ] {
             fs::write(&file, text).unwrap();
             let dir = temp.path().join("data");

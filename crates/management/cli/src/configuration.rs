@@ -18,6 +18,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Read where no other is named, if it exists.
 pub const FILE: &str = "/etc/forebay/forebay.toml";
+const BYTES_MAX: u64 = 1 << 20;
 /// Of the example's comments.
 const COLUMNS: usize = 100;
 
@@ -219,7 +220,13 @@ fn options() -> Command {
 /// Reads a file. `None`: no file is named and the usual one does not exist.
 fn read(named: Option<&Path>) -> Result<Option<File>, Failure> {
     let path = named.unwrap_or(Path::new(FILE));
-    let text = match std::fs::read_to_string(path) {
+    // A device or a pipe would have no end.
+    let regular =
+        std::fs::metadata(path).and_then(|found| match found.is_file() && found.len() <= BYTES_MAX {
+            true => Ok(()),
+            false => Err(io::Error::other("it is no regular file of at most 1 MiB")),
+        });
+    let text = match regular.and_then(|()| std::fs::read_to_string(path)) {
         Ok(text) => text,
         Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {

@@ -80,6 +80,15 @@ fn certified(
     CertifiedKey::from_der(chain, key, &ring::default_provider())
 }
 
+/// A regular file of a megabyte at most: a device or a pipe would have no end.
+fn read_regular(path: &Path) -> std::io::Result<Vec<u8>> {
+    let found = std::fs::metadata(path)?;
+    match found.is_file() && found.len() <= 1 << 20 {
+        true => std::fs::read(path),
+        false => Err(std::io::Error::other("it is no regular file of at most 1 MiB")),
+    }
+}
+
 /// Whether HTTPS can be served with these PEM files.
 pub fn check_certificate(certificate: &Path, key: &Path) -> Result<(), Problem> {
     Tls::given(certificate, key).map(drop)
@@ -88,7 +97,7 @@ pub fn check_certificate(certificate: &Path, key: &Path) -> Result<(), Problem> 
 impl Tls {
     /// The certificate of somebody else, from PEM files.
     pub fn given(certificate: &Path, key: &Path) -> Result<Tls, Problem> {
-        let read = |path: &Path| std::fs::read(path).map_err(|error| refused(path, error));
+        let read = |path: &Path| read_regular(path).map_err(|error| refused(path, error));
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(certificate)?)
             .collect::<Result<_, _>>()
             .map_err(|error| refused(certificate, error))?;
