@@ -118,10 +118,11 @@ impl Appliance {
             "iscsi": addresses.iscsi,
             "socket": socket.display().to_string(),
         });
-        self.dir.write(ADDRESSES, format!("{file}\n").as_bytes()).map_err(|error| {
-            Failure::new(Exit::Failed, format!("the addresses cannot be written: {error}"), "")
-                .object(self.dir.file(ADDRESSES).display().to_string())
-        })?;
+        // Volumes are served also where the directory is full; whoever has to read that it is finds the daemon through its socket.
+        if let Err(error) = self.dir.write(ADDRESSES, format!("{file}\n").as_bytes()) {
+            let at = self.dir.file(ADDRESSES).display().to_string();
+            say(&format!("forebay: warning: {at} cannot be written: {error}. Make room there"));
+        }
         say(&format!("forebay: ready, {addresses}, socket {}", socket.display()));
         if let Some(warning) = warning {
             say(&format!("forebay: warning: {warning}"));

@@ -211,7 +211,7 @@ const TABLE: &[(&str, &str)] = &[
     ("forebay stat on", "forebay stat on"),
     ("forebay stat list", "forebay stat list"),
     ("forebay stat query 'nbd.ops[client]'", "forebay stat query 'nbd.ops[client]'"),
-    ("forebay stat query '_' --from -3600", "forebay stat query 'volume.ops[volume]' --from -3600"),
+    ("forebay stat query _ --from -3600", "forebay stat query 'volume.ops[volume]' --from -3600"),
     ("forebay worksheet list", "forebay worksheet list"),
     ("forebay report list", "forebay report list"),
     ("forebay task list", "forebay task list"),
@@ -425,6 +425,10 @@ fn dialogs_show_commands_that_there_are() {
             let output = program().args(&words).arg("--help").output().expect("it runs");
             let help = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success(), "{}: forebay {words:?}", path.display());
+            // Which one it is depends on the case.
+            if help.contains("<COMMAND>") {
+                continue;
+            }
             for name in names {
                 assert!(
                     help.contains(&format!("--{name}")),

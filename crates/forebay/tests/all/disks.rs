@@ -309,7 +309,7 @@ fn a_group_leaves_under_a_client_and_over_a_kill_and_its_disks_are_free() {
         place.run(&[&words[..], &["--yes"]].concat()).expect(code);
         place.run(&[&words[..], &["--dry-run"]].concat()).expect(code)
     };
-    refused("0", 5).says("only group for data").says("pool add --layout");
+    refused("0", 5).says("only group for data").says("pool add POOL DISK… --layout");
     refused("7", 3).says("no group 7");
     place.run(&["pool", "add", "tank", "--layout", "2+1", "tiny1", "tiny2", "tiny3"]).expect(0);
     refused("0", 5).says("room for").says("MiB");

@@ -177,7 +177,7 @@ fn a_pool_whose_space_is_held_is_told_as_full() {
     let mut random = Random::new(2);
     fill(std::slice::from_mut(&mut client), &mut random);
     let full = status(&place);
-    assert!(bytes(&full, "available_bytes") < 32 << 20, "{full}");
+    assert!(bytes(&full, "available_bytes") < 64 << 20, "{full}");
     let alerts = place.json(&["alert", "list"]);
     let ids: Vec<&str> =
         alerts["items"].as_array().expect("a list").iter().filter_map(|alert| alert["id"].as_str()).collect();

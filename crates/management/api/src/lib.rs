@@ -76,6 +76,16 @@ pub fn encode_segment(text: &str) -> String {
 const UNITS: [(&str, u64); 5] =
     [("P", 1 << 50), ("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
 
+/// A word as a shell takes it, for commands that people are told to type: nothing in a name may become a command of its own.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.into();
+    }
+    let visible = |c: char| if c.is_control() || "\u{2028}\u{2029}".contains(c) { '\u{fffd}' } else { c };
+    format!("'{}'", word.chars().map(visible).collect::<String>().replace('\'', "'\\''"))
+}
+
 /// Bytes as texts for people have them, `1.5 GiB`: three digits at most.
 pub fn show_size(bytes: u64) -> String {
     for (name, unit) in UNITS {

@@ -13,7 +13,7 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use forebay_api::{
     self as api, AlertSeverity, Channel, ChannelSpec, ChannelTested, CriticalAlerts, Day, Delivery, Mail,
     MailLogin, MailSecurity, NoticeKind, Operation, QuietHours, Secret, SnmpLevel, SnmpTrap, Syslog,
-    SyslogTransport, Webhook,
+    SyslogTransport, Webhook, quoted,
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -473,17 +473,12 @@ impl Session {
             if let Some(engine) = &channel.status.snmp_engine_id {
                 println!("Its receiver has to know the user under engine ID {}.", printable(engine));
             }
-            println!("Try it: forebay channel test {}", shell(&channel.name));
+            println!("Try it: forebay channel test {}", quoted(&channel.name));
         })
     }
 }
 
 /// A name as a shell takes it.
-fn shell(name: &str) -> String {
-    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
-    if plain { name.into() } else { format!("'{}'", printable(name).replace('\'', "'\\''")) }
-}
-
 fn destination(delivery: &Delivery) -> String {
     match delivery {
         Delivery::Mail(mail) => format!("{} over {}", mail.to.join(", "), mail.host),
@@ -575,6 +570,6 @@ mod tests {
         {
             assert!(quiet(wrong).unwrap_err().contains("daily 22:00-06:00"), "{wrong}");
         }
-        assert_eq!((shell("ops"), shell("my ops")), ("ops".into(), "'my ops'".into()));
+        assert_eq!((quoted("ops"), quoted("my ops")), ("ops".into(), "'my ops'".into()));
     }
 }

@@ -9,7 +9,8 @@ mod disks;
 use crate::directory::Trouble;
 use forebay_api::AlertSeverity::{self, Critical, Info, Warning};
 use forebay_api::{
-    Alert, AlertObject, Disk, DiskHealth, DiskState, Group, Layout, Pool, PoolState, Volume, show_size,
+    Alert, AlertObject, Disk, DiskHealth, DiskState, Group, Layout, Pool, PoolState, Volume, quoted,
+    show_size,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +27,6 @@ const FREE_SPACE: &str = "Add disks, delete snapshots that nobody needs, or dele
                           purged (`forebay volume purge VOLUME`, or `forebay volume delete VOLUME --purge`).";
 /// A week to buy disks.
 const FULL_DAYS: u64 = 7;
-/// Of one look; what is beyond is as wrong, and is seen when some of these are mended.
-const ALERTS_MAX: usize = 1000;
 
 /// A volume that does not have what it was promised.
 pub struct Violation {
@@ -185,7 +184,7 @@ pub fn found(view: &View) -> Vec<Alert> {
     let mut alerts = found.alerts;
     alerts.sort_by(|a, b| order(a).cmp(&order(b)));
     alerts.dedup_by(|a, b| a.id == b.id);
-    alerts.truncate(ALERTS_MAX);
+    alerts.truncate(forebay_notify::ALERTS_MAX);
     alerts
 }
 
@@ -420,11 +419,11 @@ impl Found {
             let name = &volume.name;
             for condition in volume.conditions.iter().filter(|condition| !condition.status) {
                 match condition.reason.as_str() {
-                    "BestEffort" => self.add("level.best_effort", Warning, "volumes", name, Words {
+                    "BestEffort" => self.add("level.best_effort", Info, "volumes", name, Words {
                         cause: format!("The pool has not enough for the floor of level {} of volume {name}.", volume.spec.level),
                         impact: "The volume has its share of the pool; its floor and its latency goal do not count.",
                         action: "Add disks, or lower this level or those of other volumes.",
-                        command: format!("forebay volume set {name} --level NAME"),
+                        command: "forebay level list".into(),
                     }),
                     "CannotBeKept" => {
                         let pool = &volume.status.pool;
@@ -451,7 +450,7 @@ impl Found {
                         cause: format!("Volume {name} has a service level that this appliance does not know."),
                         impact: "It is served as if it had none.",
                         action: "Give it a level of this appliance, or none.",
-                        command: format!("forebay volume set {name} --level NAME"),
+                        command: "forebay level list".into(),
                     }),
                     _ => {}
                 }
@@ -505,7 +504,7 @@ impl Found {
                 cause: format!("{cause}."),
                 impact: "Somebody asked to be told of this.",
                 action: "Look what it was in the last hour; if it is as it should be, change the threshold.",
-                command: format!("forebay stat query '{expression}' --from -3600"),
+                command: format!("forebay stat query {} --from -3600", quoted(expression)),
             },
         );
     }
@@ -617,7 +616,7 @@ impl Found {
                     ),
                     impact: "Every machine that reaches this address and knows the name can read and overwrite its volumes.",
                     action: "Give the host a CHAP secret, here and in its initiator, or listen on loopback only.",
-                    command: format!("forebay host set {host} --chap USER"),
+                    command: format!("forebay host set {} --chap USER", quoted(host)),
                 },
             );
         }
@@ -662,8 +661,13 @@ fn lost(group: &Group) -> usize {
 }
 
 /// How a pool is imported from where its disks were.
+/// As a shell takes them.
+pub fn words(paths: &[String]) -> String {
+    paths.iter().map(|path| quoted(path)).collect::<Vec<_>>().join(" ")
+}
+
 fn import_command(pool: &Pool) -> String {
-    let disks = if pool.spec.disks.is_empty() { "DISK…".to_string() } else { pool.spec.disks.join(" ") };
+    let disks = if pool.spec.disks.is_empty() { "DISK…".to_string() } else { words(&pool.spec.disks) };
     format!("forebay pool import {} {disks}", pool.name)
 }
 
@@ -675,12 +679,6 @@ fn tolerance(layout: Layout) -> usize {
         Layout::Mirror3 => 2,
         Layout::Parity { parity, .. } => parity.into(),
     }
-}
-
-/// A name with other characters than an object's, as a shell takes it.
-fn quoted(name: &str) -> String {
-    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
-    if is_plain { name.into() } else { format!("'{}'", name.replace('\'', "'\\''")) }
 }
 
 /// Capital and full stop.

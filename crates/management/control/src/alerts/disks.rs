@@ -24,7 +24,7 @@ fn name_of(short: &str, disk: &Disk) -> String {
 fn online(short: &str, disk: &Disk) -> String {
     match (&disk.name, &disk.status.last_path) {
         (path, _) if !path.is_empty() => format!("forebay disk online {short}"),
-        (_, Some(last)) => format!("forebay disk online {short} --path {last}"),
+        (_, Some(last)) => format!("forebay disk online {short} --path {}", forebay_api::quoted(last)),
         _ => format!("forebay disk online {short} --path PATH"),
     }
 }

@@ -363,6 +363,7 @@ pub async fn online(
     request.path.as_ref().map_or(Ok(()), |path| rules::disks("path", std::slice::from_ref(path)))?;
     let found = find(&shared, &name).await?;
     shared.engine.pool_changeable(&found.pool.name).await?;
+    super::pools::writable(&shared).await?;
     if ask.dry_run {
         let (pool, disk) = (found.pool.id.to_string(), found.disk.id.to_string());
         shared.engine.disk_online_check(&pool, &disk, request.path.as_deref()).await?;

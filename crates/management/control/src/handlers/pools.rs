@@ -330,7 +330,7 @@ fn not_found_on(name: &str, disks: &[String], found: &[PoolFound]) -> Problem {
         ),
         [one] => problem(
             format!("there is no such pool on these disks: they are of pool {}", one.name),
-            format!("forebay pool import {} {}", one.name, disks.join(" ")),
+            format!("forebay pool import {} {}", one.name, crate::alerts::words(disks)),
         ),
         more => {
             let of = |pool: &PoolFound| format!("{} ({})", pool.name, pool.disks_found.join(" "));
@@ -493,7 +493,7 @@ async fn users_in_words(shared: &Shared, pool: &str) -> Result<Vec<String>, Prob
 }
 
 /// Refuses what the daemon could do and not remember, before it is done.
-async fn writable(shared: &Arc<Shared>) -> Result<(), Problem> {
+pub async fn writable(shared: &Arc<Shared>) -> Result<(), Problem> {
     let shared = shared.clone();
     crate::blocking(move || shared.configuration.check()).await
 }
@@ -538,6 +538,7 @@ async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus, import: Im
     let before = before.map(|entry| [entry.disks, entry.joining].concat()).unwrap_or_default();
     let found = disks::paths(status, &[]);
     let known = shared.configuration.find(&status.name).map(|entry| (entry.threshold_percents, entry.places));
+    let is_known = known.is_some();
     let left = || {
         let left = shared.configuration.left(&status.id.to_string()).unwrap_or_default();
         (left.threshold_percents, left.places)
@@ -566,8 +567,10 @@ async fn remember_imported(shared: &Arc<Shared>, status: &PoolStatus, import: Im
             shared.events.record(Severity::Warning, "disk.missing", &object, &message);
         }
     }
-    remember(shared, entry).await?;
-    mappings::pool_came(shared, status).await
+    let remembered = remember(shared, entry).await;
+    let followed = mappings::pool_came(shared, status).await;
+    // The pool is served all the same where the directory is full, which has an alert of its own: the next start looks where this one did.
+    if is_known { Ok(()) } else { remembered.and(followed) }
 }
 
 /// Changes what is remembered of an imported pool. Needs the tasks' turn.
