@@ -85,6 +85,7 @@ names! {
         Packets = 19 "packets",
         Rows = 20 "rows",
         Merged = 21 "merged",
+        Lost = 22 "lost",
     }
 }
 
@@ -311,7 +312,8 @@ pub const STATISTICS: &[Statistic] = {
         ),
         row((Pool, Size), SUM, "bytes", POOL, "How much pools can hold."),
         row((Pool, Used), SUM, "bytes", POOL, "How much of it is used."),
-        row((Pool, Free), SUM, "bytes", POOL, "How much of it is free."),
+        row((Pool, Free), SUM, "bytes", POOL, "How much of it is neither used nor reserved."),
+        row((Pool, Lost), SUM, "bytes", POOL, "How much of what is stored no disk has right."),
         row((Disk, Ops), Counter, "per-second", DISK, "Requests to disks."),
         row((Disk, Bytes), Counter, "bytes-per-second", DISK, "What is read from disks and written to them."),
         row((Disk, Latency), LOG, "ns", DISK, "How long disks took for a request."),

@@ -200,7 +200,12 @@ impl<'a> Rows<'a> {
     pub fn fill(&mut self, status: &PoolStatus) {
         let labels = [(Dimension::Pool, Arc::from(status.name.as_str()))];
         let free = status.free.saturating_sub(status.reserved);
-        let values = [(Noun::Size, status.size), (Noun::Used, status.used), (Noun::Free, free)];
+        let values = [
+            (Noun::Size, status.size),
+            (Noun::Used, status.used),
+            (Noun::Free, free),
+            (Noun::Lost, status.damage.bytes),
+        ];
         self.add(Layer::Pool, labels, values.map(|(noun, bytes)| (noun, Value::Level(bytes))));
     }
 
