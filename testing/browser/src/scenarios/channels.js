@@ -67,7 +67,7 @@ export async function channels(world) {
     const { spec } = await stored("hook");
     assert.equal(spec.severity_min, "critical");
     assert.deepEqual([spec.quiet_hours.from_minute, spec.quiet_hours.to_minute], [1320, 360]);
-    const row = page.getByRole("row").filter({ hasText: hook.url });
+    const row = page.getByRole("row").filter({ hasText: hook.url.replace(/[^/]*$/, "…") });
     await row.waitFor();
     assert.doesNotMatch(await page.content(), /whsec_/, "the secret is gone from the page");
 
