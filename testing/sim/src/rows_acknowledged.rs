@@ -135,14 +135,20 @@ pub fn repair_fails(setup: &Setup) -> Result<Shown, Failure> {
     Ok(Shown { cases: 1, faults: 1, ..Shown::default() })
 }
 
-/// That a disk of which something rotten was read, and whose repairs fail, is out.
+/// That a disk of which something rotten was read, and whose repairs fail, is out, and that no other is held for it.
 async fn out_if_rotten(scene: &Scene, victim: usize) -> Result<(), Failure> {
-    let found = scene.disk(victim).await?;
-    let is_out = matches!(found.state, DiskState::Failed | DiskState::Empty);
-    match found.errors.checksum > 0 && !is_out {
-        true => Err(Failure::Outcome(format!("a disk whose repairs fail is still in service: {found:?}"))),
-        false => Ok(()),
+    for number in 0..scene.world.disk_count() {
+        // Log disks, and those of the cache, may be no part of a group.
+        let Ok(found) = scene.disk(number).await else { continue };
+        let is_out = matches!(found.state, DiskState::Failed | DiskState::Empty);
+        let wrong = match (number == victim, found.errors.checksum > 0) {
+            (true, true) if !is_out => "a disk whose repairs fail is still in service",
+            (false, true) => "a disk that is right is said to have been wrong",
+            _ => continue,
+        };
+        return Err(Failure::Outcome(format!("{wrong}: {found:?}")));
     }
+    Ok(())
 }
 
 /// Leaves of a volume that a scrub walks while checkpoints are made.

@@ -110,10 +110,8 @@ impl Repairs {
             1 => "a block".to_string(),
             count => format!("{count} blocks since this was told last"),
         };
-        Some(format!(
-            "a bad copy of {places} was found on reading, on disk {}, and written anew",
-            disks.join(", ")
-        ))
+        let on = if disks.is_empty() { String::new() } else { format!(", on disk {}", disks.join(", ")) };
+        Some(format!("a bad copy of {places} was found on reading{on}, and written anew"))
     }
 }
 

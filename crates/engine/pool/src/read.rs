@@ -223,14 +223,30 @@ impl Shard {
             let repaired = self.array.repair(slots, &bad, ptr.addr().offset(), &bytes).await;
             // A disk that does not take what is right is out, which is told.
             if repaired > 0 {
-                let disks = bad.iter().map(|slot| slot.disk);
-                let told = self.repairs.borrow_mut().add(disks, self.rt.now());
-                if let Some(message) = told {
-                    self.event(Severity::Warning, "block.repaired", &self.shared.name, message);
-                }
+                self.tell_repairs(bad.iter().map(|slot| slot.disk));
             }
         }
         bytes
+    }
+
+    /// Makes every copy of a block right, of a pointer that is current, if one of them is.
+    async fn mend_copies(&self, ptr: &Ptr) {
+        let may_write = !self.is_suspended() && !self.shared.import.read_only;
+        let (Some(slots), true) = (self.slots(ptr), may_write) else { return };
+        // As above.
+        let _hold = self.holds.take();
+        let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
+        let mended = self.array.mend(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await;
+        if mended.is_some_and(|repaired| repaired > 0) {
+            self.tell_repairs(std::iter::empty());
+        }
+    }
+
+    fn tell_repairs(&self, disks: impl Iterator<Item = u16>) {
+        let told = self.repairs.borrow_mut().add(disks, self.rt.now());
+        if let Some(message) = told {
+            self.event(Severity::Warning, "block.repaired", &self.shared.name, message);
+        }
     }
 
     /// Node `index` of a level, or a block, that `ptr` leads to is lost.
@@ -607,11 +623,18 @@ impl Shard {
             cut(run).all(|(ptr, at)| Checksum::of(&bytes[at..at + ptr.bytes() as usize]) == ptr.sum)
                 || active(Bug::MissingChecksumCheck)
         };
-        let good = self.array.read(&slots, run[0].addr().offset(), run_bytes(run), check).await.ok()?;
-        if active(Bug::RunsLeaveBadCopies) && !good.bad.is_empty() {
-            return None;
+        match self.array.read(&slots, run[0].addr().offset(), run_bytes(run), check).await {
+            Ok(good) if active(Bug::RunsLeaveBadCopies) && !good.bad.is_empty() => None,
+            Ok(good) => Some(self.mend(good, &slots, run[0], still).await),
+            // No copy has all of it right. A block may be right on each.
+            Err(ArrayError::Corrupt) if still() && !active(Bug::RunsLeaveBadCopies) => {
+                for ptr in run {
+                    self.mend_copies(ptr).await;
+                }
+                None
+            }
+            Err(_) => None,
         }
-        Some(self.mend(good, &slots, run[0], still).await)
     }
 
     /// A shared buffer of zeros.

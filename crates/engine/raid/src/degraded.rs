@@ -120,7 +120,8 @@ impl Array {
         if !refused || is_late(bands) {
             return Err(ArrayError::Io);
         }
-        for band in bands.iter() {
+        // Which of them is wrong nobody has looked for in what is too long: whoever reads it in pieces finds out.
+        for band in bands.iter().filter(|_| suspects_max > 0) {
             band.touched
                 .intersection(band.read())
                 .iter()
