@@ -157,6 +157,16 @@ impl Delivery {
         }
     }
 
+    /// The authorities that are trusted instead of the system's.
+    pub fn authorities(&mut self) -> Option<&mut String> {
+        match self {
+            Delivery::Mail(mail) => mail.ca_pem.as_mut(),
+            Delivery::Webhook(webhook) => webhook.ca_pem.as_mut(),
+            Delivery::Syslog(syslog) => syslog.ca_pem.as_mut(),
+            Delivery::SnmpTrap(_) => None,
+        }
+    }
+
     /// Every secret, with its place as a JSON pointer below the delivery: what is not on this list is neither stored nor kept.
     pub fn secrets(&mut self) -> Vec<(&'static str, &mut Secret)> {
         match self {

@@ -187,7 +187,7 @@ fn read(file: &Path) -> Result<Backup, Failure> {
         })
         .map_err(|error| failed("the backup cannot be read", file, &error))?;
     if bytes.len() as u64 > BYTES_MAX {
-        return Err(too_large(file));
+        return Err(invalid("it is larger than any backup".into()));
     }
     // Not the error itself: it might quote a secret.
     let backup: Backup = serde_json::from_slice(&bytes)

@@ -127,7 +127,7 @@ fn space_is_told_by_the_pool_s_own_thresholds() {
     let held = |held: u64| of_pool(|pool| (pool.status.free_bytes, pool.status.reserved_bytes) = (900, held));
     assert_eq!(held(700), one("pool.filling:tank", Warning), "what is held is not there for others");
     let short = held(901).into_iter().map(|(id, _)| id);
-    assert_eq!(short.collect::<Vec<_>>(), ["pool.reservation_short:tank", "pool.filling:tank"]);
+    assert_eq!(short.collect::<Vec<_>>(), ["pool.filling:tank", "pool.reservation_short:tank"]);
     assert_eq!(of_pool(|pool| pool.status.full_in_days = Some(7)), one("pool.full_soon:tank", Warning));
     assert_eq!(of_pool(|pool| pool.status.full_in_days = Some(8)), []);
 }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 /// From one entry about refusals that are counted to the next.
 const REFUSALS_MS: u64 = 60_000;
-/// What somebody who is logged in is refused within that time, of one operation, has lines of its own up to so many.
+/// What somebody who is logged in is refused within that time has lines of its own up to so many.
 const REFUSALS_ALONE: u32 = 10;
 
 pub type Audit = Journal<AuditEntry>;
@@ -130,9 +130,9 @@ pub fn of_task(begun: &AuditEntry, task: &Task) -> AuditEntry {
     }
 }
 
-/// Refusals that are not written down yet, by who was refused what; of logins, by the name that was tried if there is one: of as many names as there are users.
+/// Refusals that are not written down yet, by who was refused; of logins, by the name that was tried if there is one: of as many names as there are users.
 #[derive(Default)]
-pub struct Refusals(HashMap<(String, String), Refused>);
+pub struct Refusals(HashMap<String, Refused>);
 
 struct Refused {
     /// Since when so many were told.
@@ -153,7 +153,7 @@ impl Refused {
 impl Refusals {
     fn add(&mut self, entry: AuditEntry, alone: u32) -> Option<AuditEntry> {
         let now = entry.at_unix_ms;
-        let of = self.0.entry((entry.principal.clone(), entry.operation.clone()));
+        let of = self.0.entry(entry.principal.clone());
         let of = of.or_insert_with(|| Refused { since_unix_ms: now, told: 0, count: 0, last: entry.clone() });
         if of.count == 0 && now.abs_diff(of.since_unix_ms) >= REFUSALS_MS {
             (of.since_unix_ms, of.told) = (now, 0);
@@ -166,7 +166,7 @@ impl Refusals {
         (now.abs_diff(of.since_unix_ms) >= REFUSALS_MS).then(|| of.tell(now))
     }
 
-    /// What has waited for a minute.
+    /// What has waited for a minute; all of it at the end of time.
     pub fn due(&mut self, now_unix_ms: u64) -> Vec<AuditEntry> {
         self.0.retain(|_, of| of.count > 0 || now_unix_ms.abs_diff(of.since_unix_ms) < REFUSALS_MS);
         let is_due =

@@ -73,6 +73,16 @@ impl Content {
     }
 }
 
+/// Only certificates of what was pasted are kept; a text without any is, and refused for that.
+pub fn tidy(spec: &mut ChannelSpec) {
+    if let Some(pem) = spec.delivery.authorities() {
+        let certificates = forebay_notify::only_certificates(pem);
+        if !certificates.is_empty() && !pem.contains("PRIVATE KEY") {
+            *pem = certificates;
+        }
+    }
+}
+
 pub fn for_reporter(one: &Remembered) -> Channel {
     Channel { id: one.id.clone(), name: one.name.clone(), spec: one.spec.clone() }
 }

@@ -490,6 +490,8 @@ impl Daemon {
             }
         });
         self.shared.statistics.stop();
+        let refused = self.shared.strangers().due(u64::MAX);
+        refused.into_iter().for_each(|entry| self.shared.audit.push(entry));
         // It may be gone already; a stale one harms nobody.
         let _ = std::fs::remove_file(&self.socket);
     }

@@ -5,6 +5,7 @@
 
 use crate::failure::{Failure, Retry};
 use crate::text::line;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -100,6 +101,18 @@ pub fn given_authorities(pem: &str) -> Result<RootCertStore, String> {
         store.add(certificate).map_err(|error| format!("not a certificate: {error}"))?;
     }
     if store.is_empty() { Err("there is none in the text".into()) } else { Ok(store) }
+}
+
+/// The certificates of a text, and nothing else of it: settings are shown, and people paste more than is meant.
+pub fn only_certificates(pem: &str) -> String {
+    let certificates = CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok);
+    let framed = certificates.map(|certificate| {
+        let text = BASE64_STANDARD.encode(&certificate);
+        let lines: Vec<&str> =
+            (0..text.len()).step_by(64).map(|at| &text[at..text.len().min(at + 64)]).collect();
+        format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+    });
+    framed.collect()
 }
 
 /// Reads the system's authorities where none are given, so it blocks on the disk.

@@ -37,6 +37,7 @@ mod tracker;
 pub mod webhook;
 
 pub use channel::Channel;
+pub use connect::only_certificates;
 pub use delivery::Delivered;
 pub use failure::{Failure, Problem, Retry};
 pub use notice::Appliance;

@@ -105,6 +105,8 @@ struct Entry {
     not_before: Instant,
     /// It came in quiet hours and was held back.
     held: bool,
+    /// The receiver has refused it, and it waits for [`REFUSED_REST`], or for other settings, or for a receiver that takes something again.
+    refused: bool,
 }
 
 impl Entry {
@@ -178,10 +180,18 @@ impl Outbox {
     }
 
     /// Other settings for the same queue. What failed is tried again at once: the settings may be the cure.
-    pub fn set_policy(&mut self, policy: Policy) {
+    pub fn set_policy(&mut self, policy: Policy, now: Now) {
         self.policy = policy;
+        self.try_refused(now.at);
         self.bucket.tokens = self.bucket.tokens.min(self.policy.limits.burst);
         (self.failures, self.retry_at) = (0, None);
+    }
+
+    /// What was refused may be taken now.
+    fn try_refused(&mut self, now: Instant) {
+        for entry in self.pending.iter_mut().filter(|entry| entry.refused) {
+            (entry.since, entry.not_before, entry.refused) = (now, now, false);
+        }
     }
 
     /// An alert began, became more severe, or is over.
@@ -209,7 +219,8 @@ impl Outbox {
             return;
         }
         let not_before = self.count_notice(&change, now.at);
-        self.push(Entry { what: What::Alert(change), since: now.at, tried: None, not_before, held });
+        let what = What::Alert(change);
+        self.push(Entry { what, since: now.at, tried: None, not_before, held, refused: false });
     }
 
     /// A line of the audit log, which quiet hours do not concern: a log without gaps is the point of it.
@@ -221,6 +232,7 @@ impl Outbox {
                 tried: None,
                 not_before: now.at,
                 held: false,
+                refused: false,
             });
         }
     }
@@ -437,6 +449,7 @@ impl Outbox {
                 self.lost = self.lost.saturating_sub(flight.message.lost);
                 self.flight = None;
                 (self.failures, self.retry_at) = (0, None);
+                self.try_refused(now.at);
             }
             Err(Failure { retry: Retry::Never, .. }) => {
                 let entries = std::mem::take(&mut flight.entries);
@@ -445,7 +458,9 @@ impl Outbox {
                     entries.into_iter().partition(|entry| matches!(entry.what, What::Alert(_)));
                 self.lose(audit.len());
                 let again = now.at + REFUSED_REST;
-                alerts.iter_mut().for_each(|entry| (entry.since, entry.not_before) = (again, again));
+                for entry in &mut alerts {
+                    (entry.since, entry.not_before, entry.refused) = (again, again, true);
+                }
                 self.put_entries_back(alerts, now.at);
                 // The receiver answers, so the next one may be tried at once.
                 (self.failures, self.retry_at) = (0, None);

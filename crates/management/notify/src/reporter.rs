@@ -237,7 +237,7 @@ impl Reporter {
             return self.start(channel, seed, standing);
         }
         let is_moved = shared.channel.spec.delivery != channel.spec.delivery;
-        shared.outbox.set_policy(Policy::of(&channel));
+        shared.outbox.set_policy(Policy::of(&channel), self.common.now());
         shared.channel = channel;
         drop(shared);
         if is_moved {

@@ -3,7 +3,7 @@
 use super::hosts::tag_of;
 use super::told;
 use crate::alerts::FailingChannel;
-use crate::channels::{Content, Remembered, for_reporter};
+use crate::channels::{Content, Remembered, for_reporter, tidy};
 use crate::events::now_unix_ms;
 use crate::request::{
     Answered, Ask, Failed, Input, Principal, check_precondition, json, made, ok, plan, tagged,
@@ -147,6 +147,7 @@ pub async fn create(
     rules::text::check("name", &request.name)?;
     let now_unix_ms = now_unix_ms();
     let mut spec = request.spec;
+    tidy(&mut spec);
     let secret = sign(&mut spec)?;
     let one = Remembered {
         id: crate::random_id(),
@@ -191,6 +192,7 @@ pub async fn set(
             one.name = name;
         }
         if let Some(mut spec) = request.spec {
+            tidy(&mut spec);
             spec.keep_secrets(&one.spec);
             one.spec = spec;
         }

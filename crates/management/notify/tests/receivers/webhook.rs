@@ -143,18 +143,35 @@ async fn a_receiver_that_fails_first_gets_the_same_message_again() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_final_and_told_with_the_next_message() {
+async fn a_refused_alert_is_told_once_the_receiver_takes_something() {
     let (port, log) = receiver(|request| if request == 1 { status(404) } else { status(200) }, None).await;
     let reporter = reporter(1);
     reporter.configure(vec![hook(format!("http://127.0.0.1:{port}/"))]).unwrap();
     reporter.standing(&[alert("a", Warning)]);
-    let state = wait_async("refusal", || Some(reporter.states().remove(0)).filter(|s| s.dropped == 1)).await;
+    let state =
+        wait_async("refusal", || Some(reporter.states().remove(0)).filter(|s| s.error.is_some())).await;
     let error = state.error.unwrap();
     assert!(error.message.contains("answered 404 Not Found"), "{error:?}");
     assert!(error.remedy.contains("path of the URL"), "{error:?}");
     reporter.standing(&[alert("a", Warning), alert("b", Warning)]);
-    wait_async("the second", || (log.lock().unwrap().len() == 2).then_some(())).await;
-    assert_eq!(verify(&log.lock().unwrap()[1])["lost"], 1);
+    wait_async("both", || (log.lock().unwrap().len() == 3).then_some(())).await;
+    let told: Vec<String> =
+        log.lock().unwrap()[1..].iter().map(|request| verify(request).to_string()).collect();
+    assert!(told[0].contains("\"b\"") && told[1].contains("\"a\""), "{told:?}");
+}
+
+/// Goal: a receiver that answers with what it was asked for does not have the secret of its URL shown.
+#[tokio::test]
+async fn an_answer_that_repeats_the_url_is_not_quoted() {
+    let echo = |_| {
+        let body = Bytes::from_static(b"Cannot POST /services/T0SECRET?key=K");
+        Response::builder().status(500).body(Full::new(body)).unwrap()
+    };
+    let (port, _) = receiver(echo, None).await;
+    let reporter = reporter(1);
+    let channel = hook(format!("http://127.0.0.1:{port}/services/T0SECRET?key=K"));
+    let failure = reporter.test(&channel).await.unwrap_err();
+    assert!(failure.message.contains("answered 500") && !failure.message.contains("T0SECRET"), "{failure:?}");
 }
 
 #[tokio::test]
