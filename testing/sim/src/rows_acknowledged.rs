@@ -4,7 +4,7 @@
 use crate::crash::{self, Plan};
 use crate::harness::Failure;
 use crate::matrix::Shown;
-use crate::rows_disk::written_pages;
+use crate::rows_disk::{RECORDS_END_PAGE, written_pages};
 use crate::rows_heal::failed;
 use crate::rows_slow::victim;
 use crate::scene::{self, Scene};
@@ -107,7 +107,8 @@ pub fn repair_fails(setup: &Setup) -> Result<Shown, Failure> {
         scene.clients.run(own.operations).await?;
         scene.engine.checkpoint(POOL).await.map_err(failed("a checkpoint failed"))?;
         let pages = written_pages(&scene.world.image(victim));
-        let mut rotten: Vec<u64> = pages.into_iter().filter(|page| page * 4096 >= LABELS.end).collect();
+        // What lies before the slots is not repaired on being read, but written anew by the next checkpoint that has to.
+        let mut rotten: Vec<u64> = pages.into_iter().filter(|page| *page >= RECORDS_END_PAGE).collect();
         while rotten.len() > ROTTEN_MAX {
             rotten.swap_remove(scene.clients.below(rotten.len() as u64) as usize);
         }

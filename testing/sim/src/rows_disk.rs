@@ -23,7 +23,7 @@ const ERRORS: Tolerance = Tolerance { errors: true, no_space: true };
 /// Offset of the first superblock, behind two label copies of 64 KiB: what lies before is written once.
 const LABELS_END: u64 = 128 << 10;
 /// First page behind labels, superblocks and free-space records, on disks of the sizes used here (to within a few records).
-const RECORDS_END_PAGE: u64 = (3 << 20) / 4096;
+pub(crate) const RECORDS_END_PAGE: u64 = (3 << 20) / 4096;
 
 /// What is excused when one data disk is faulty: nothing where another copy exists.
 fn tolerance(setup: &Setup) -> Tolerance {
