@@ -104,6 +104,7 @@ mod tests {
         let mut tracker = Tracker::default();
         told(&mut tracker, &full);
         assert_eq!(told(&mut tracker, &pushed), step("worse", "critical", "standing"));
-        assert_eq!(told(&mut tracker, &full[1..])[0], ("n0".into(), "warning", "cleared"));
+        let ended = [("worse".into(), "critical", "cleared"), ("n0".into(), "warning", "cleared")];
+        assert_eq!(told(&mut tracker, &full[1..]), ended, "now it is known");
     }
 }
