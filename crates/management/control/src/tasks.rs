@@ -18,6 +18,8 @@ const ACTIVE_MAX: usize = 64;
 /// Finished ones to look back at.
 const FINISHED_KEPT: usize = 256;
 
+type Tell = Box<dyn FnOnce(&Task) + Send>;
+
 struct Entry {
     task: Task,
     cancel: Option<oneshot::Sender<()>>,
@@ -25,7 +27,7 @@ struct Entry {
     stop: Option<Box<dyn FnOnce() + Send>>,
     is_stopped: bool,
     /// Told how it ended, once.
-    at_end: Option<Box<dyn FnOnce(&Task) + Send>>,
+    at_end: Option<Tell>,
 }
 
 /// All tasks, oldest first.
