@@ -287,6 +287,14 @@ fn add(ranges: &mut Vec<(Range<u64>, Lost)>, blocks: Range<u64>, lost: Lost) {
 }
 
 impl Shard {
+    /// Reads have put something right, on these disks if that is known.
+    pub fn tell_repairs(&self, disks: impl Iterator<Item = u16>) {
+        let told = self.repairs.borrow_mut().add(disks, self.rt.now());
+        if let Some(message) = told {
+            self.event(Severity::Warning, "block.repaired", &self.shared.name, message);
+        }
+    }
+
     /// Takes note of a place that nothing can be made of. True when it is to be told.
     pub fn note_lost(&self, owner: Id, level: u8, index: u64, ptr: &Ptr) -> bool {
         if active(Bug::LossForgotten) {

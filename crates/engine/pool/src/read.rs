@@ -242,13 +242,6 @@ impl Shard {
         }
     }
 
-    fn tell_repairs(&self, disks: impl Iterator<Item = u16>) {
-        let told = self.repairs.borrow_mut().add(disks, self.rt.now());
-        if let Some(message) = told {
-            self.event(Severity::Warning, "block.repaired", &self.shared.name, message);
-        }
-    }
-
     /// Node `index` of a level, or a block, that `ptr` leads to is lost.
     fn report_loss(&self, owner: Id, (level, index): (u8, u64), ptr: &Ptr, error: ArrayError) -> IoError {
         let (why, error) = match error {
