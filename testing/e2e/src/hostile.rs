@@ -112,6 +112,13 @@ enum Good {
     Http,
 }
 
+impl Listeners {
+    /// The iSCSI address without its scheme.
+    fn portal(&self) -> &str {
+        self.iscsi.trim_start_matches("iscsi://")
+    }
+}
+
 impl Good {
     const ALL: [Good; 5] = [Good::NbdOld, Good::NbdNew, Good::IscsiOld, Good::IscsiNew, Good::Http];
 
@@ -144,7 +151,7 @@ impl Good {
                 (Good::Http, None) => get(&at.http).context("an HTTP request")?,
                 (Good::IscsiNew, None) => {
                     let port = Port { name: INITIATOR, isid: 77 };
-                    let mut new = forebay_client::iscsi::Connection::open_as(&at.iscsi, &at.target, port)
+                    let mut new = forebay_client::iscsi::Connection::open_as(at.portal(), &at.target, port)
                         .context("a login")?;
                     new.read(1, 0, 4096);
                     new.send().context("a login's read")?;
