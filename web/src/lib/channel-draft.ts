@@ -37,7 +37,7 @@ export interface Draft {
   critical: Schemas["CriticalAlerts"];
 }
 
-/** What says where notices go and how they get there: the command line sets it once, at the creation. */
+/** What says where notices go and how they get there. */
 const DELIVERY = ["kind", "host", "port", "security", "user", "password", "from", "to", "ca", "url", "secret", "transport", "facility", "trapUser", "level", "authentication", "privacy"] as const satisfies readonly (keyof Draft)[];
 
 const HOURS_DEFAULT = 24;

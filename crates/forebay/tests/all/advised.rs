@@ -102,7 +102,7 @@ const TABLE: &[(&str, &str)] = &[
     ("forebay snapshot rollback _", "forebay snapshot rollback vault/vm2@before --yes"),
     (
         "forebay snapshot receptions",
-        "head -c 1500000 stream | forebay snapshot receive vault/vm3 || forebay snapshot receptions",
+        "head -c 1500000 stream | forebay snapshot receive vault/vm3 && exit 1; forebay snapshot receptions",
     ),
     (
         "forebay snapshot send _ --resume _",
@@ -111,7 +111,7 @@ const TABLE: &[(&str, &str)] = &[
     ),
     (
         "forebay snapshot abandon _",
-        "head -c 1500000 stream | forebay snapshot receive vault/vm4 || forebay snapshot abandon vault/vm4 --yes; gone vault",
+        "head -c 1500000 stream | forebay snapshot receive vault/vm4 && exit 1; forebay snapshot abandon vault/vm4 --yes; gone vault",
     ),
     (
         "forebay clone promote _",
@@ -138,7 +138,7 @@ const TABLE: &[(&str, &str)] = &[
     ),
     ("forebay volume purge _", "forebay volume purge tank/old --yes"),
     ("forebay volume moves", "forebay volume moves"),
-    // What a broken move leaves is made in `moving.rs`, which gives it up and keeps it.
+    // Its situation needs a daemon that dies while a volume moves: here it is only seen that there is such a command.
     ("forebay volume abandon _", "forebay volume abandon --help"),
     ("forebay volume trace _", "forebay volume trace tank/vm1 --seconds 1"),
     (
@@ -174,6 +174,8 @@ const TABLE: &[(&str, &str)] = &[
     ("forebay level list", "forebay level list"),
     ("forebay volume set _ --level _", "forebay volume set tank/vm1 --level other"),
     ("forebay project set _ --level _", "forebay project set tank/db --level other"),
+    // As long as nobody can log in.
+    ("forebay setup link", "forebay setup link"),
     (
         "forebay user create anna --role admin",
         "printf 'a long password' | forebay user create anna --role admin",
@@ -184,7 +186,6 @@ const TABLE: &[(&str, &str)] = &[
         "forebay user delete _",
         "printf 'a long password' | forebay user create ben --role viewer; forebay user delete ben",
     ),
-    ("forebay setup link", "forebay setup link || forebay user list | grep anna"),
     (
         "forebay token create ci --role operator --expires 30d",
         "forebay token create ci --role operator --expires 30d",
@@ -197,7 +198,8 @@ const TABLE: &[(&str, &str)] = &[
         "forebay channel mail operators --host mail.example.com --from nas@example.com --to ops@example.com",
     ),
     ("forebay channel mail --help", "forebay channel mail --help"),
-    ("forebay channel test _", "forebay channel test operators || forebay channel show operators"),
+    // There is no such server, which it says.
+    ("forebay channel test _", "forebay channel test operators || [ $? = 1 ]"),
     ("forebay channel list", "forebay channel list"),
     ("forebay channel show _", "forebay channel show operators"),
     ("forebay alert list", "forebay alert list"),
