@@ -5,8 +5,9 @@
 //!
 //! - No address has more than its share ([`ADDRESS_SHARE`]). A single client cannot keep the others out.
 //! - A connection is *opening* until both sides agree, *silent* until it has taken an answer to a request, and *settled* from
-//!   then on. Opening and silent connections can be displaced: when there is no place for a newcomer, the oldest of them makes
-//!   room. A client that means it settles within milliseconds, so it is displaced only by thousands of newcomers a second.
+//!   then on. Opening and silent connections can be displaced: when there is no place for a newcomer, the one that has got no
+//!   further for longest makes room. A client that means it takes a step within milliseconds and settles after three, so it
+//!   is displaced only by thousands of newcomers a second.
 //! - At most [`HALF_OPEN_MAX`] connections are opening. They are the ones that a stranger gets for nothing.
 //! - The address with most connections of that kind loses one. A flood from one address displaces itself.
 //!
@@ -66,7 +67,7 @@ pub struct Admission {
 struct Taken {
     /// Connections and listeners that have not gone, displaced ones included.
     present: usize,
-    /// Those with a place, oldest first.
+    /// Those with a place; first those that have got no further for longest.
     holders: BTreeMap<u64, Holder>,
     /// How many of them each origin has, by stage.
     tallies: HashMap<Option<Origin>, [usize; STAGES]>,
@@ -199,7 +200,7 @@ impl Admission {
 }
 
 impl Taken {
-    /// Has a connection in one of these stages make room: the oldest, of the origins with most of them among those that are
+    /// Has a connection in one of these stages make room: the one that has got no further for longest, of the origins with most of them among those that are
     /// meant. False when there is none.
     fn displace(&mut self, stages: &[Stage], is_meant: impl Fn(Option<Origin>) -> bool) -> bool {
         let count =
@@ -228,13 +229,17 @@ impl Taken {
         Some(holder)
     }
 
-    /// False when the connection was displaced already.
-    fn advance(&mut self, id: u64, stage: Stage) -> bool {
-        let Some(holder) = self.holders.get_mut(&id) else { return false };
+    /// Puts a connection, which has got further, behind all others. False when it was displaced already.
+    fn advance(&mut self, id: &mut u64, stage: Option<Stage>) -> bool {
+        let Some(mut holder) = self.holders.remove(id) else { return false };
+        let stage = stage.unwrap_or(holder.stage);
         let tally = self.tallies.get_mut(&holder.origin).expect("a holder is counted");
         tally[holder.stage as usize] -= 1;
         tally[stage as usize] += 1;
         holder.stage = stage;
+        *id = self.next;
+        self.next += 1;
+        self.holders.insert(*id, holder);
         true
     }
 
@@ -268,14 +273,19 @@ impl Place {
         poll
     }
 
+    /// The client has taken a step towards an agreement.
+    pub fn progress(&mut self) {
+        self.admission.taken().advance(&mut self.id, None);
+    }
+
     /// Both sides agree.
-    pub fn agree(&self) {
-        self.admission.taken().advance(self.id, Stage::Silent);
+    pub fn agree(&mut self) {
+        self.admission.taken().advance(&mut self.id, Some(Stage::Silent));
     }
 
     /// From now on the connection stays. False when it was displaced already.
     pub fn settle(&mut self) -> bool {
-        let stays = self.admission.taken().advance(self.id, Stage::Settled);
+        let stays = self.admission.taken().advance(&mut self.id, Some(Stage::Settled));
         if stays {
             self.displaced = None;
         }
@@ -283,15 +293,15 @@ impl Place {
     }
 
     /// It stays, and until [`Place::settle`] it has the part in its address's share of an older one, which leaves.
-    pub fn replace(&self) {
-        self.admission.taken().advance(self.id, Stage::Replacing);
+    pub fn replace(&mut self) {
+        self.admission.taken().advance(&mut self.id, Some(Stage::Replacing));
     }
 
     /// The client has stopped in the middle of something: the connection may be displaced again.
     pub fn unsettle(&mut self) {
         let (displace, displaced) = oneshot::channel();
         let mut taken = self.admission.taken();
-        if taken.advance(self.id, Stage::Silent) {
+        if taken.advance(&mut self.id, Some(Stage::Silent)) {
             taken.holders.get_mut(&self.id).expect("it advanced just now").displace = displace;
             self.displaced = Some(displaced);
         }
@@ -367,7 +377,7 @@ mod tests {
     fn what_has_not_settled_makes_room_oldest_first() {
         let admission = Admission::new(8);
         let mut silent: Vec<_> = (0..2).map(|_| admission.admit(&peer(1, 1)).expect("room")).collect();
-        silent.iter().for_each(Place::agree);
+        silent.iter_mut().for_each(Place::agree);
         let mut third = admission.admit(&peer(1, 2)).expect("the first made room");
         assert!(is_displaced(&mut silent[0]) && !is_displaced(&mut silent[1]) && !is_displaced(&mut third));
         assert!(!silent[0].settle(), "too late");
@@ -382,13 +392,29 @@ mod tests {
         assert!(is_displaced(&mut silent[1]) && !is_displaced(&mut fourth));
     }
 
+    /// One that goes on stays beside any number that do not, also from its own address.
+    #[test]
+    fn a_step_is_worth_as_much_as_having_just_come() {
+        let admission = Admission::new(1024);
+        let mut steady = admission.admit(&peer(1, 1)).expect("room");
+        for port in 0..10 * HALF_OPEN_MAX {
+            let _stranger = admission.admit(&peer(1, port)).expect("one of the strangers made room");
+            if port % (HALF_OPEN_MAX - 1) == 0 {
+                steady.progress();
+            }
+            assert!(!is_displaced(&mut steady), "after {port} strangers");
+        }
+        steady.agree();
+        assert!(steady.settle());
+    }
+
     #[test]
     fn those_that_replace_others_stay_and_do_not_count() {
         let admission = Admission::new(16);
         let older: Vec<_> = (0..3).map(|_| settled(&admission, 1)).collect();
         let mut replacing: Vec<_> = (0..3)
             .map(|_| {
-                let place = admission.admit(&peer(1, 2)).expect("those that replace others do not count");
+                let mut place = admission.admit(&peer(1, 2)).expect("those that replace others do not count");
                 place.replace();
                 place
             })
@@ -422,7 +448,7 @@ mod tests {
         assert!(modest.settle());
         drop(stay);
         let many = |number| {
-            let place = admission.admit(&peer(2 + number, 1)).expect("the oldest made room");
+            let mut place = admission.admit(&peer(2 + number, 1)).expect("the oldest made room");
             place.agree();
             place
         };

@@ -7,6 +7,7 @@
 //! within [`LIST_PAUSE`], and their answers are made of that one list, [`LIST_PAGE`] names at a time: a client that asks again
 //! and again, or does not read, takes neither the core nor the machine's memory.
 
+use crate::admission::Place;
 use crate::backing::{Catalog, Found};
 use crate::contained::Contained;
 use crate::server::{HANDSHAKE_MAX, PER_EXPORT};
@@ -55,6 +56,8 @@ impl From<NetError> for Parted {
 
 /// What a negotiation needs to know.
 pub struct Door<'a, C> {
+    /// The newcomer's.
+    pub place: &'a RefCell<Place>,
     pub catalog: &'a C,
     pub tls: Option<&'a TlsServer>,
     pub lists: &'a Rc<Lists>,
@@ -63,7 +66,7 @@ pub struct Door<'a, C> {
 }
 
 pub async fn greet<C: Catalog>(rt: &Rt, door: Door<'_, C>, stream: Stream) -> Result<Greeted, Parted> {
-    let Door { catalog, tls, lists, limit } = door;
+    let Door { place, catalog, tls, lists, limit } = door;
     let mode = if tls.is_some() { TlsMode::Required } else { TlsMode::Off };
     let mut handshake = Contained::new(Handshake::new(mode));
     let mut transport = Transport::Plain(stream);
@@ -86,6 +89,7 @@ pub async fn greet<C: Catalog>(rt: &Rt, door: Door<'_, C>, stream: Stream) -> Re
         };
         match action {
             Action::Send(bytes) => {
+                place.borrow_mut().progress();
                 // Part of a list with the longest names is larger than the largest buffer.
                 for part in bytes.chunks(1 << 20) {
                     transport.send(vec![rt.arena().copy(part).freeze()]).await?;

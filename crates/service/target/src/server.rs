@@ -313,9 +313,10 @@ async fn accept<C: Catalog>(rt: &Rt, listener: &Listener, house: &House<C>) {
 }
 
 /// Greets one client and hands it to the core of its volume.
-async fn negotiate<C: Catalog>(rt: Rt, stream: Stream, house: House<C>, lists: Rc<Lists>, mut place: Place) {
-    let peer = stream.peer();
-    if let Some(greeted) = greet_in_time(&rt, stream, &house, &lists, &mut place).await {
+async fn negotiate<C: Catalog>(rt: Rt, stream: Stream, house: House<C>, lists: Rc<Lists>, place: Place) {
+    let (peer, place) = (stream.peer(), RefCell::new(place));
+    if let Some(greeted) = greet_in_time(&rt, stream, &house, &lists, &place).await {
+        let mut place = place.into_inner();
         place.agree();
         hand_over(greeted, house, place, peer);
     }
@@ -326,7 +327,7 @@ async fn greet_in_time<C: Catalog>(
     stream: Stream,
     house: &House<C>,
     lists: &Rc<Lists>,
-    place: &mut Place,
+    place: &RefCell<Place>,
 ) -> Option<Greeted> {
     let peer = stream.peer();
     let stopped = rt.local::<Stoppers>().watch(house.registry.id);
@@ -337,9 +338,9 @@ async fn greet_in_time<C: Catalog>(
             rt.sleep_until(begun.after(limit.get())).await;
         }
     });
-    let displaced = poll_fn(|context| place.poll_displaced(context));
+    let displaced = poll_fn(|context| place.borrow_mut().poll_displaced(context));
     let limits = select(expired, select(displaced, stopped));
-    let door = Door { catalog: &house.catalog, tls: house.tls.as_ref(), lists, limit: &limit };
+    let door = Door { place, catalog: &house.catalog, tls: house.tls.as_ref(), lists, limit: &limit };
     let greeting = pin!(greet(rt, door, stream));
     let (code, message) = match select(greeting, limits).await {
         Either::Left((Ok(greeted), _)) => return Some(greeted),

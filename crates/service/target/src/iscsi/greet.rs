@@ -103,7 +103,10 @@ pub async fn greet(rt: &Rt, door: Door<'_>, stream: Stream) -> Result<Greeted, P
             }
             for action in actions {
                 match action {
-                    LoginAction::Send(parts) => stream.send(parts).await?,
+                    LoginAction::Send(parts) => {
+                        door.place.borrow_mut().progress();
+                        stream.send(parts).await?;
+                    }
                     LoginAction::Authorize(request) => {
                         let claim = Claim::new(&request.initiator, &stream.peer());
                         let (authorization, cause) = decide(rt, door.access, &request);

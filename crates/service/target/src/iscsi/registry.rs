@@ -162,7 +162,7 @@ impl Registry {
             };
             // One for each that leaves, and from the same address, so that no address gets more than its share for long.
             if is_first && Origin::of(&older.peer) == Origin::of(&who.peer) {
-                place.borrow().replace();
+                place.borrow_mut().replace();
             }
             post(cores, rt, &older, Mail::End(Farewell::Replaced));
             // An error means that it left just now.
