@@ -116,6 +116,7 @@ nightly:
 	  'simulator=cargo build --locked --profile test -p forebay-sim' \
 	  'crash=$(SIM) crash --images 400000 --seed 1000000' \
 	  'long=$(SIM) matrix --operations 2000 --seed 100' \
+	  'scale=$(SIM) scale --volumes 100000 --snapshots 1000000 --chunks 40000 --shards 2' \
 	  "fresh=$(SIM) matrix --minutes 180 --seed $$(date +%s)000" \
 	  'fuzz=scripts/fuzz 600' \
 	  'strangers=scripts/fuzz 3600 iscsi_login iscsi_chap iscsi_keys iscsi_text nbd_handshake' \

@@ -3,6 +3,7 @@
 //! A panic of the engine is a finding. The executor of a world that panicked is leaked, not dropped: dropping it
 //! runs the destructors of half-done tasks, and a second panic there would end the process.
 
+use forebay_base::planted::TableShape;
 use forebay_base::{Id, planted};
 use forebay_pool::{Engine, EngineConfig, Event, Host};
 use forebay_runtime::{Cores, Rt};
@@ -107,12 +108,16 @@ pub struct Conditions {
     pub cores: usize,
     /// Whether each shard has one request in flight and nobody begins unasked since he has waited for long: that would end a wait in a circle.
     pub strict_turns: bool,
+    /// How small tables are cut, if not as the format has them.
+    pub tables: Option<TableShape>,
+    /// Whether a task that has the core for long is a failure.
+    pub is_bounded: bool,
 }
 
 impl Conditions {
     /// The usual ones.
     pub fn of(cores: usize) -> Conditions {
-        Conditions { cores, strict_turns: false }
+        Conditions { cores, strict_turns: false, tables: None, is_bounded: true }
     }
 }
 
@@ -132,6 +137,7 @@ where
     let executor = ManuallyDrop::new(executor);
     let before = CATCHING.replace(true);
     planted::set_strict_turns(conditions.strict_turns);
+    planted::set_table_shape(conditions.tables);
     planted::take_longest_turn();
     let result = catch_unwind(AssertUnwindSafe(|| {
         let main = main(executor.rt().clone(), cores);
@@ -153,8 +159,9 @@ where
         Err(_) => Err(Failure::Panic(last_panic())),
     };
     planted::set_strict_turns(false);
+    planted::set_table_shape(None);
     let result = match planted::take_longest_turn() {
-        longest if longest > ITEMS_MAX && result.is_ok() => {
+        longest if conditions.is_bounded && longest > ITEMS_MAX && result.is_ok() => {
             Err(Failure::Stuck(format!("a task had the core for {longest} items in one turn")))
         }
         _ => result,

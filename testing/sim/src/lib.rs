@@ -30,6 +30,7 @@ mod rows_import;
 mod rows_limits;
 mod rows_pool;
 mod rows_slow;
+pub mod scale;
 mod scene;
 pub mod setup;
 pub mod suite;

@@ -36,10 +36,10 @@ const STARTS: u64 = 3;
 const OPERATIONS: u64 = 18;
 const BLOCK: u64 = 8192;
 /// Blocks that are used: at the ends of leaves, of nodes above them, and of small volumes.
-const ISLANDS: [u64; 4] = [0, 500, 5 * 510 - 6, 510 * 510 - 6];
+const ISLANDS: [u64; 4] = [0, 500, 5 * 508 - 6, 508 * 508 - 6];
 const ISLAND: u64 = 16;
 /// Sizes of volumes in blocks: one leaf, some leaves, three levels.
-const SIZES: [u64; 4] = [256, 520, 5000, 510 * 510 + 300];
+const SIZES: [u64; 4] = [256, 520, 5000, 508 * 508 + 300];
 const VOLUMES_MAX: usize = 5;
 const SNAPSHOTS_MAX: usize = 8;
 /// A crash comes this long after an operation began, at most.
@@ -101,7 +101,7 @@ fn history(setup: &Setup, seed: u64) -> Result<u64, Failure> {
                 now
             }
             End::Export { absent } => {
-                offline_check(world.power_loss(|_, _| Fate::Whole), absent, seed)?;
+                offline_check(world.power_loss(|_, _| Fate::Whole), absent, &setup)?;
                 return Ok(start);
             }
         };
@@ -111,7 +111,7 @@ fn history(setup: &Setup, seed: u64) -> Result<u64, Failure> {
             1 if sectors > 1 => Fate::Head(1 + random.below(sectors as u64 - 1) as usize),
             _ => Fate::Lost,
         });
-        offline_check(images.clone(), 0, seed)?;
+        offline_check(images.clone(), 0, &setup)?;
         known = now;
     }
     unreachable!("the last start ends in good order")

@@ -7,6 +7,7 @@
 //! sim matrix  --minutes M [--seed S]                       the whole matrix from seed S on, seed after seed, for so long
 //! sim planted [--bug NAME]                                 plant every bug and catch it
 //! sim numbers                                              what redundancy costs on modelled disks
+//! sim scale   [--volumes N] [--snapshots N] [--chunks N] [--shards N]   what many of them cost
 //! sim replay  --seed S [--image K | --row NAME] [--bug NAME] [--events] [options of the run]
 //! ```
 //!
@@ -18,6 +19,7 @@ use forebay_sim::crash::{self, Plan};
 use forebay_sim::harness::Failure;
 use forebay_sim::matrix::{self, ROWS, Row, Shown};
 use forebay_sim::numbers;
+use forebay_sim::scale;
 use forebay_sim::setup::Setup;
 use forebay_sim::suite;
 use std::process::ExitCode;
@@ -36,7 +38,8 @@ struct Arguments {
 impl Arguments {
     fn parse() -> Result<Arguments, String> {
         let mut words = std::env::args().skip(1);
-        let verb = words.next().ok_or("a verb is missing: crash, matrix, planted, numbers or replay")?;
+        let verb =
+            words.next().ok_or("a verb is missing: crash, matrix, planted, numbers, scale or replay")?;
         let mut options = Vec::new();
         while let Some(word) = words.next() {
             let name = word.strip_prefix("--").ok_or_else(|| format!("{word:?} is not an option"))?;
@@ -128,8 +131,19 @@ fn run() -> Result<bool, String> {
             arguments.nothing_else()?;
             Ok(run_numbers())
         }
+        "scale" => {
+            let extent = scale::Extent {
+                volumes: arguments.number("volumes", 1000)? as usize,
+                snapshots: arguments.number("snapshots", 10_000)? as usize,
+                chunks: arguments.number("chunks", 10_000)? as usize,
+                shards: arguments.number("shards", 1)? as usize,
+            };
+            arguments.nothing_else()?;
+            scale::run(extent).map_err(|failure| failure.to_string())?;
+            Ok(true)
+        }
         "replay" => replay(arguments),
-        other => Err(format!("unknown verb {other:?}: crash, matrix, planted, numbers or replay")),
+        other => Err(format!("unknown verb {other:?}: crash, matrix, planted, numbers, scale or replay")),
     }
 }
 

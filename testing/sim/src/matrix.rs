@@ -502,7 +502,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "limits",
-        fault: "every table limit lowered until it is met; a crash there",
+        fault: "as many datasets as there may be, then no space, with tables of many levels; a crash there",
         holds: "D H S, never suspended",
         applies: always,
         run: rows_limits::limits,

@@ -180,7 +180,7 @@ pub fn scrubbed_beside_checkpoints(setup: &Setup) -> Result<Shown, Failure> {
             let data = scene.rt.arena().take_zeroed(4096);
             let mut data = data;
             data.fill(1 + leaf as u8 % 200);
-            volume.write(leaf * 510 * 4096, vec![data.freeze()], false).await.map_err(io)?;
+            volume.write(leaf * 508 * 4096, vec![data.freeze()], false).await.map_err(io)?;
         }
         let mut took = Vec::new();
         for is_scrubbed in [false, true] {

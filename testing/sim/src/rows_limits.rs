@@ -1,4 +1,5 @@
-//! The row about the limits of a shard's tables, lowered until each is met: a limit is an error and an event, never the end of a pool.
+//! The row about the limit of a shard's datasets, lowered until it is met, and about tables of many levels in a full pool: a limit is an error and an event,
+//! never the end of a pool.
 
 use crate::harness::Failure;
 use crate::matrix::Shown;
@@ -6,33 +7,13 @@ use crate::scene::{self, Scene};
 use crate::setup::{POOL, Setup};
 use crate::verify::{Demand, verify};
 use crate::workload::{History, Tolerance};
-use forebay_base::planted::{TableLimits, set_table_limits};
 use forebay_pool::{Compression, ErrorKind, PoolState};
 use forebay_simulation::{Fate, Image};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A block of each table, and two chunks that may hold those of the chunk table: 102 chunks and 31 datasets. The smallest pool of two chunk widths has three times
-/// as many chunks.
-const LIMITS: TableLimits = TableLimits { chunk_blocks: 1, catalog_blocks: 1, homes: 2 };
 const DATASETS: usize = 31;
 const NO_ERRORS: Tolerance = Tolerance { errors: false, no_space: true };
-
-/// Lower limits, until this is dropped.
-struct Lowered;
-
-impl Lowered {
-    fn to(limits: TableLimits) -> Lowered {
-        set_table_limits(Some(limits));
-        Lowered
-    }
-}
-
-impl Drop for Lowered {
-    fn drop(&mut self) {
-        set_table_limits(None);
-    }
-}
 
 /// The pool must serve, and have told of a limit.
 async fn is_refused(scene: &Scene, codes: &[&str], what: &str) -> Result<(), Failure> {
@@ -48,19 +29,22 @@ async fn is_refused(scene: &Scene, codes: &[&str], what: &str) -> Result<(), Fai
     }
 }
 
-/// Takes snapshots of a volume until the catalogue has no room for one more, and deletes them.
+/// Takes snapshots of a volume until there is no room for one more, and deletes them.
 async fn fill_catalog(scene: &Scene, volume: &str) -> Result<(), Failure> {
     let mut taken = Vec::new();
     loop {
         let name = format!("limit{}", taken.len());
         match scene.engine.snapshot_create(vec![volume.into()], &name).await {
             Ok(_) if taken.len() < DATASETS => taken.push(format!("{volume}@{name}")),
-            Ok(_) => return Err(Failure::Outcome("more snapshots were taken than there is room for".into())),
-            Err(error) if error.kind == ErrorKind::NoSpace && error.message.contains("catalogue") => break,
-            Err(error) => return Err(Failure::Outcome(format!("a snapshot beyond the catalogue: {error}"))),
+            Ok(_) => return Err(Failure::Outcome("more snapshots were taken than there may be".into())),
+            Err(error) if error.kind == ErrorKind::NoSpace && error.message.contains("has room for 31") => {
+                break;
+            }
+            Err(error) => return Err(Failure::Outcome(format!("a snapshot too many: {error}"))),
         }
     }
-    is_refused(scene, &["pool.limit_near", "pool.limit_reached"], "with a full catalogue").await?;
+    is_refused(scene, &["pool.limit_near", "pool.limit_reached"], "with as many datasets as there may be")
+        .await?;
     for snapshot in &taken {
         let deleted = scene.engine.snapshot_delete(snapshot).await;
         deleted.map_err(|error| Failure::Outcome(format!("deleting one of too many snapshots: {error}")))?;
@@ -71,18 +55,24 @@ async fn fill_catalog(scene: &Scene, volume: &str) -> Result<(), Failure> {
 /// What a power loss left, and what clients knew then.
 type Left = (Vec<Image>, History);
 
-/// Snapshots until the catalogue is full, then writes until the chunk table is, and a crash there; what is discarded and deleted comes back.
+/// Snapshots until there is no room for one more, then writes until there is no space, and a crash there; what is discarded and deleted comes back.
 pub fn limits(setup: &Setup) -> Result<Shown, Failure> {
-    let _lowered = Lowered::to(LIMITS);
-    // One shard has all chunks, and there are more than its table lists.
-    let setup =
-        &Setup { shards: 1, groups: 2, second: false, compression: Some(Compression::Off), ..setup.clone() };
+    let tables = setup.table_records.max(24);
+    let setup = &Setup {
+        shards: 1,
+        groups: 2,
+        second: false,
+        compression: Some(Compression::Off),
+        table_records: tables,
+        datasets_max: Some(DATASETS),
+        ..setup.clone()
+    };
     let world = scene::world(setup);
     let operations = setup.operations;
     let full: Rc<RefCell<Option<Left>>> = Rc::default();
     let kept = full.clone();
     let ended = scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
-        let failed = |error| Failure::Outcome(format!("with a full chunk table: {error}"));
+        let failed = |error| Failure::Outcome(format!("without space: {error}"));
         scene.clients.create_volumes().await?;
         let volume = scene
             .engine
@@ -93,7 +83,7 @@ pub fn limits(setup: &Setup) -> Result<Shown, Failure> {
         fill_catalog(scene, &volume.ok_or_else(|| Failure::Outcome("there is no volume".into()))?).await?;
         scene.events.lock().expect("no holder of this lock panics").clear();
         let filling = scene.clients.fill().await?;
-        is_refused(scene, &["pool.limit_near", "pool.limit_reached"], "with a full chunk table").await?;
+        is_refused(scene, &[], "without space").await?;
         scene.clients.run(operations / 2).await?;
         scene.engine.checkpoint(POOL).await.map_err(failed)?;
         *kept.borrow_mut() = Some((scene.world.power_loss(|_, _| Fate::Lost), scene.clients.history()));
@@ -105,7 +95,7 @@ pub fn limits(setup: &Setup) -> Result<Shown, Failure> {
         scene.clients.run(operations / 4).await?;
         if scene.clients.refused.get() > refused {
             return Err(Failure::Outcome(
-                "half of what filled the table was discarded, and there is no space".into(),
+                "half of what filled the pool was discarded, and there is no space".into(),
             ));
         }
         scene.clients.fill_again(&filling).await?;
@@ -117,6 +107,6 @@ pub fn limits(setup: &Setup) -> Result<Shown, Failure> {
     verify(setup, images, &ended.history, Demand::STRICT, setup.seed)?;
     let (images, history) = full.take().expect("the script kept it");
     verify(setup, images, &Rc::new(history), Demand::STRICT, setup.seed)
-        .map_err(|failure| failure.because("crashed with a full chunk table"))?;
+        .map_err(|failure| failure.because("crashed without space"))?;
     Ok(Shown { cases: 2, faults: ended.excused, ..Shown::default() })
 }

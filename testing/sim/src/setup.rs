@@ -5,12 +5,18 @@
 //! recovery (checkpoints, laps of the log, reuse of space) is a matter of counts, not of sizes.
 
 use crate::harness::Conditions;
+use forebay_base::planted::TableShape;
 use forebay_base::{MIB, Random};
 use forebay_pool::{Compression, GroupAdd, Layout, PoolSpec, SyncPolicy};
 use forebay_runtime::Limits;
 
 /// Name of the pool that every run makes.
 pub const POOL: &str = "tank";
+
+/// References in a node of a table that is cut small.
+const FAN_OUT: u64 = 3;
+/// Datasets that a shard can have where no row lowers the limit: more than any run makes.
+const DATASETS_MAX: usize = 1 << 20;
 
 /// What is tried: parity with more cells than parity, with as many, and with more parity than data.
 pub const LAYOUTS: [Layout; 6] = [
@@ -57,6 +63,11 @@ pub struct Setup {
     pub strict_turns: bool,
     /// Requests that the disks of a core may have at a time.
     pub requests: usize,
+    /// Records in a leaf of a table, and few references in a node above, so that the tables of small pools have several levels; 0 for what the format has. Not
+    /// too few: a table must stay small beside what it lists.
+    pub table_records: u64,
+    /// Datasets that a shard can have, where a row lowers the limit.
+    pub datasets_max: Option<usize>,
 }
 
 impl Setup {
@@ -87,11 +98,20 @@ impl Setup {
             policies: pick(&[0, 0, 0, 1]) == 1,
             // Few, so that some wait.
             requests: pick(&[512, 512, 512, 24]) as usize,
+            table_records: pick(&[0, 24, 48]),
+            datasets_max: None,
         }
     }
 
     pub fn conditions(&self) -> Conditions {
-        Conditions { cores: self.shards, strict_turns: self.strict_turns }
+        Conditions { strict_turns: self.strict_turns, tables: self.tables(), ..Conditions::of(self.shards) }
+    }
+
+    /// How tables are cut.
+    pub fn tables(&self) -> Option<TableShape> {
+        let datasets = self.datasets_max.unwrap_or(DATASETS_MAX);
+        let records = self.table_records;
+        (records > 0).then_some(TableShape { per_leaf: records, fan_out: FAN_OUT, datasets })
     }
 
     /// What disks may have at a time.
@@ -205,6 +225,7 @@ impl Setup {
         add("policies", self.policies == drawn.policies, self.policies.to_string());
         add("second", self.second == drawn.second, self.second.to_string());
         add("strict-turns", self.strict_turns == drawn.strict_turns, self.strict_turns.to_string());
+        add("table-records", self.table_records == drawn.table_records, self.table_records.to_string());
         add("requests", self.requests == drawn.requests, self.requests.to_string());
         add("shuffle", self.shuffle == drawn.shuffle, self.shuffle.to_string());
         text
@@ -234,6 +255,7 @@ impl Setup {
             "policies" => self.policies = truth()?,
             "second" => self.second = truth()?,
             "strict-turns" => self.strict_turns = truth()?,
+            "table-records" => self.table_records = number()?,
             "requests" => self.requests = number()? as usize,
             "shuffle" => self.shuffle = truth()?,
             _ => return Ok(false),
@@ -260,6 +282,7 @@ mod tests {
             setup.operations = 77;
             setup.strict_turns = true;
             setup.requests = 77;
+            setup.table_records = 5;
             setup.sync = Some(SyncPolicy::Standard);
             setup.compression = Some(Compression::Gzip(1));
             let text = setup.options();

@@ -63,7 +63,10 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::FlushForgetsFailedDisk => &["unrecorded"],
         Bug::RepairErrorIgnored | Bug::RunsLeaveBadCopies => &["repair-fails"],
         Bug::ScrubHoldsThroughout => &["scrub-beside"],
-        Bug::GrantsBeyondTable => &["limits"],
+        Bug::CatalogLeafForgotten | Bug::ChunkEntryStale | Bug::TableWithoutMiddle => {
+            &["limits", "power-loss"]
+        }
+        Bug::TableHomeStale => &["replaced", "grown", "group-removed"],
         Bug::LostRestBecomesZeros => &["rot-serving", "unreadable"],
         Bug::StaleDiskAccepted => &["gone"],
         Bug::WriteErrorIgnored => &["write-error"],

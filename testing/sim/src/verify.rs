@@ -232,7 +232,7 @@ pub fn verify_in(
     }
     verified.left = left.clone();
     if demand.check && verified.imported {
-        offline_check(left, demand.absent, seed)?;
+        offline_check(left, demand.absent, setup)?;
     }
     Ok(verified)
 }
@@ -522,21 +522,26 @@ fn same(name: &str, first: u32, bytes: &[u8], expected: &[u8]) -> Result<(), Fai
 }
 
 /// Runs the offline checker over the disks, in a world of its own.
-pub fn offline_check(images: Vec<Image>, absent: u64, seed: u64) -> Result<(), Failure> {
-    let world = World::new(WorldConfig { shuffle: false, ..WorldConfig::new(seed) });
+pub fn offline_check(images: Vec<Image>, absent: u64, setup: &Setup) -> Result<(), Failure> {
+    let world = World::new(WorldConfig { shuffle: false, ..WorldConfig::new(setup.seed) });
     images.into_iter().for_each(|image| {
         world.add_disk(image);
     });
     let paths = take_away(&world, absent);
-    in_world(&world, Conditions::of(1), LIMIT, move |rt: Rt, _: Cores| async move {
-        let report = forebay_pool::check::check(&rt, &paths)
-            .await
-            .map_err(|error| Failure::Checker(format!("it could not run: {error}")))?;
-        match report.problems.first() {
-            None => Ok(()),
-            Some(first) => {
-                Err(Failure::Checker(format!("{} problems, the first: {first}", report.problems.len())))
+    in_world(
+        &world,
+        Conditions { tables: setup.tables(), ..Conditions::of(1) },
+        LIMIT,
+        move |rt: Rt, _: Cores| async move {
+            let report = forebay_pool::check::check(&rt, &paths)
+                .await
+                .map_err(|error| Failure::Checker(format!("it could not run: {error}")))?;
+            match report.problems.first() {
+                None => Ok(()),
+                Some(first) => {
+                    Err(Failure::Checker(format!("{} problems, the first: {first}", report.problems.len())))
+                }
             }
-        }
-    })
+        },
+    )
 }

@@ -615,8 +615,8 @@ impl Clients {
             if model.deleted.issued != NEVER || in_progress {
                 return;
             }
-            // At times the tree becomes higher: 510 blocks are a leaf, 510 leaves a node above them.
-            let more = [1, 3, 510, 510 * 510][self.below(4) as usize];
+            // At times the tree becomes higher: 508 blocks are a leaf, 508 leaves a node above them.
+            let more = [1, 3, 508, 508 * 508][self.below(4) as usize];
             let size = (model.size() + more * block).min(model.size().max(4 * GIB));
             (model.resize_issued(size, issued), size)
         };

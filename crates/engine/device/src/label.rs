@@ -13,19 +13,10 @@ use std::iter::successors;
 pub const LABEL_BYTES: usize = 20 * 1024;
 const _: () = assert!(LABEL_BYTES as u64 <= LABEL_REGION);
 const MAGIC: &[u8; 8] = b"FOREBAY\x01";
-const VERSION: u16 = 1;
-/// Incompatible features: blocks stored in another form than they were written in, with kinds in pointers.
-const PACKED_BLOCKS: u64 = 1;
-/// Datasets of kind project, and volumes that inherit from them.
-const PROJECTS: u64 = 2;
-/// Datasets that count what they add, and projects with a quota.
-const QUOTAS: u64 = 4;
-/// Parts of blocks in the log, and blocks that are stored in part.
-const PARTS: u64 = 8;
-/// Disks that hold copies only.
-const CACHE_DISKS: u64 = 16;
-/// Those that this version may use.
-pub const FEATURES: u64 = PACKED_BLOCKS | PROJECTS | QUOTAS | PARTS | CACHE_DISKS;
+/// 1 were development versions.
+const VERSION: u16 = 2;
+/// Incompatible features that this version knows: none beyond the format itself.
+pub const FEATURES: u64 = 0;
 const CHECKSUM_AT: usize = 16;
 const HEADER: usize = 256;
 const GROUP_BYTES: usize = 64;
@@ -191,6 +182,8 @@ pub struct Label {
 pub enum LabelError {
     /// No label was ever written here.
     Absent,
+    /// Written by a development version, whose pools are not imported any more.
+    TooOld { version: u16 },
     /// Written by a newer version, or with features this one does not understand.
     TooNew { version: u16, features: u64 },
     /// The checksum or the recorded address is wrong, or a field is impossible.
@@ -248,6 +241,9 @@ impl Label {
             return Err(LabelError::Damaged);
         }
         let (_compatible, _read_only, features, own) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+        if version < VERSION {
+            return Err(LabelError::TooOld { version });
+        }
         if version != VERSION || features & !FEATURES != 0 {
             return Err(LabelError::TooNew { version, features });
         }

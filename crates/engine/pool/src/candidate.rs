@@ -39,7 +39,10 @@ pub(crate) async fn open_disk(
             let (name, id) = (&found.label.pool_name, found.label.pool);
             return Err(unsafe_to(path, format!("the disk belongs to pool '{name}' ({id})")));
         }
-        Probe::Blank(_, Some(LabelError::TooNew { .. } | LabelError::Damaged)) => {
+        Probe::Blank(
+            _,
+            Some(LabelError::TooOld { .. } | LabelError::TooNew { .. } | LabelError::Damaged),
+        ) => {
             return Err(unsafe_to(path, "the disk has a damaged or newer pool label"));
         }
         Probe::Blank(disk, _) => {

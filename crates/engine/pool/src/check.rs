@@ -12,7 +12,9 @@ use crate::assembly::assemble;
 use crate::error::Error;
 use crate::format::ShardRoot;
 use crate::import::{Found, Probe, build_array, lines, open_error, probe};
-use crate::open::{FrameReader, log_ring, read_catalog, read_chunk_table, read_damage};
+use crate::open::{
+    FrameReader, StoredCatalog, StoredChunks, log_ring, read_catalog, read_chunk_table, read_damage,
+};
 use forebay_base::Id;
 use forebay_compress::Codec;
 use forebay_device::{Health, UNIT};
@@ -130,32 +132,35 @@ impl Space {
 
 impl Checker {
     async fn shard(&mut self, index: usize, root: &ShardRoot, incarnation: u64) {
-        let (entries, tables) = match read_chunk_table(&self.array, self.pool, index, root).await {
-            Ok(table) => table,
-            Err(error) => return self.report.problem(format!("shard {index}: chunk table: {error}")),
-        };
+        let StoredChunks { tree, refs, entries, .. } =
+            match read_chunk_table(&self.array, self.pool, index, root, |_| false).await {
+                Ok(table) => table,
+                Err(error) => return self.report.problem(format!("shard {index}: chunk table: {error}")),
+            };
         for entry in &entries {
             self.chunk(index, entry);
         }
         let chunks =
             entries.iter().map(|entry| (entry.id, (entry.clone(), Bits::new(entry.units)))).collect();
         let mut space = Space { chunks };
-        for ptr in tables {
-            self.reach(&mut space, &ptr, "a chunk table block");
+        tree.all().for_each(|(_, ptr)| _ = self.reach(&mut space, ptr, "a node of the chunk table"));
+        for at in refs.iter().filter(|at| space.slots(&at.ptr).as_ref() != Some(&at.slots)) {
+            let place = at.ptr.addr();
+            self.report.problem(format!(
+                "shard {index}: the chunk table looks for its node at {place:?} where that chunk is not"
+            ));
         }
         let slots = |ptr: &Ptr| space.slots(ptr);
-        let (records, catalog) = match read_catalog(&self.array, self.pool, index, root.catalog, slots).await
-        {
-            Ok(catalog) => catalog,
-            Err(error) => return self.report.problem(format!("shard {index}: catalogue: {error}")),
-        };
-        for ptr in catalog {
-            self.reach(&mut space, &ptr, "a catalogue block");
-        }
+        let StoredCatalog { tree, records, .. } =
+            match read_catalog(&self.array, self.pool, index, &root.catalog, slots, |_| false).await {
+                Ok(catalog) => catalog,
+                Err(error) => return self.report.problem(format!("shard {index}: catalogue: {error}")),
+            };
+        tree.all().for_each(|(_, ptr)| _ = self.reach(&mut space, ptr, "a node of the catalogue"));
         let slots = |ptr: &Ptr| space.slots(ptr);
-        match read_damage(&self.array, (self.pool, index), root.damage, slots).await {
-            Ok((_, blocks)) => blocks.iter().for_each(|ptr| {
-                self.reach(&mut space, ptr, "a block of the table of what is lost");
+        match read_damage(&self.array, (self.pool, index), &root.damage, slots).await {
+            Ok(damage) => damage.tree().all().for_each(|(_, ptr)| {
+                self.reach(&mut space, ptr, "a node of the table of what is lost");
             }),
             Err(error) => self.report.problem(format!("shard {index}: the table of what is lost: {error}")),
         }

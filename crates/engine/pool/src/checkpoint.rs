@@ -1,8 +1,8 @@
 //! A shard's part of a checkpoint: from the frozen trees to everything on disk but the superblock.
 //!
-//! Order: leaves, then interior nodes bottom-up, the catalogue; then the chunk table's blocks are *placed*, and
+//! Order: leaves, then interior nodes bottom-up, the catalogue; then the chunk table's nodes are *placed*, and
 //! with that the last allocation is made; the bitmaps are closed and written to their alternate slots; the
-//! table, which carries their checksums, is written; everything is flushed. Nothing allocates through itself.
+//! table, which carries their checksums, is written ([`crate::table_write`]); everything is flushed. Nothing allocates through itself.
 
 use crate::added::Added;
 use crate::dataset::Dataset;
@@ -10,11 +10,7 @@ use crate::error::IoError;
 use crate::format::ShardRoot;
 use crate::lineage::FrozenDataset;
 use crate::record::{DatasetKind, DatasetRecord};
-use crate::reserve::Need;
 use crate::shard::{FrozenShard, Shard};
-use crate::tables::{
-    Table, chunk_blocks, chunks_max, encode_catalog, encode_chunks, encode_index, header, scattered,
-};
 use crate::turns::Turn;
 use forebay_base::planted::{Bug, active};
 use forebay_device::SlotRef;
@@ -34,15 +30,15 @@ const RECORDS_MAX: usize = 8;
 const RUN_MAX: usize = 8;
 
 /// Nodes on their way to disk.
-struct NodeWriter<'a> {
+pub(crate) struct NodeWriter<'a> {
     shard: &'a Rc<Shard>,
     ready: Vec<(Ptr, Buf)>,
-    touched: DiskSet,
+    pub touched: DiskSet,
 }
 
 impl NodeWriter<'_> {
     /// Encodes a node for a place that was allocated for it.
-    async fn add_at(&mut self, header: &NodeHeader, place: Ptr, body: &[u8]) -> Result<Ptr, IoError> {
+    pub async fn add_at(&mut self, header: &NodeHeader, place: Ptr, body: &[u8]) -> Result<Ptr, IoError> {
         let mut bytes = self.shard.rt.buffer(NODE_BYTES);
         let ptr = encode_node(header, place, body, &mut bytes);
         self.ready.push((ptr, bytes.freeze()));
@@ -52,18 +48,18 @@ impl NodeWriter<'_> {
         Ok(ptr)
     }
 
-    async fn add(&mut self, header: &NodeHeader, body: &[u8]) -> Result<Ptr, IoError> {
+    pub async fn add(&mut self, header: &NodeHeader, body: &[u8]) -> Result<Ptr, IoError> {
         let place = self.place().await?;
         self.add_at(header, place, body).await
     }
 
-    async fn place(&mut self) -> Result<Ptr, IoError> {
+    pub async fn place(&mut self) -> Result<Ptr, IoError> {
         let place = self.shard.allocate_node().await?;
         self.shard.space.borrow_mut().applied_frozen(&place);
         Ok(place)
     }
 
-    async fn write(&mut self) -> Result<(), IoError> {
+    pub async fn write(&mut self) -> Result<(), IoError> {
         let nodes = std::mem::take(&mut self.ready);
         // What clients want next is behind all of them at the disks.
         let mut rest = &nodes[..];
@@ -114,13 +110,12 @@ impl Shard {
     /// Writes what was frozen. Durable, and unreachable until the superblock says otherwise.
     pub async fn write_checkpoint(self: &Rc<Self>, generation: u64) -> Result<ShardRoot, IoError> {
         let frozen = self.frozen.borrow_mut().take().expect("frozen before it is written");
-        let FrozenShard { datasets, snapshots, tail, cut, unflushed } = frozen;
+        let FrozenShard { datasets, mut catalog, tail, cut, unflushed } = frozen;
         let mut writer = NodeWriter { shard: self, ready: Vec::new(), touched: unflushed };
-        let mut records = Vec::with_capacity(datasets.len());
+        let mut tables = self.tables.take();
         let mut catalog_early = None;
         if active(Bug::CatalogBeforeTree) {
-            let records: Vec<_> = datasets.iter().map(|dataset| dataset.record.clone()).collect();
-            catalog_early = Some(self.write_catalog(&mut writer, &records).await?);
+            catalog_early = Some(self.write_catalog(&mut writer, &mut tables, &catalog).await?);
         }
         for FrozenDataset { mut record, frozen, mut snapshot } in datasets {
             if let Some(frozen) = frozen {
@@ -139,21 +134,20 @@ impl Shard {
             }
             match record.kind {
                 DatasetKind::Snapshot => self.seal_snapshot(record),
-                _ => records.push(record),
+                _ => drop(catalog.records.insert(record.number, record)),
             }
         }
-        records.extend(snapshots);
-        records.extend(self.sealed_snapshots.borrow().iter().cloned());
-        let (catalog, mut tables) = match catalog_early {
+        let sealed = self.sealed_snapshots.borrow().clone();
+        catalog.records.extend(sealed.into_iter().map(|record| (record.number, record)));
+        let root = match catalog_early {
             Some(early) => early,
-            None => self.write_catalog(&mut writer, &records).await?,
+            None => self.write_catalog(&mut writer, &mut tables, &catalog).await?,
         };
         let damage = self.write_damage(&mut writer).await?;
         writer.write().await?;
-        let old = std::mem::take(&mut *self.tables.borrow_mut());
-        old.iter().for_each(|ptr| self.space.borrow_mut().freed_frozen(ptr));
         self.seal_log(tail.position);
-        let (table, table_chunk) = self.write_chunks(&mut writer, generation, &mut tables).await?;
+        let table = self.write_chunks(&mut writer, generation, &mut tables).await?;
+        self.table_nodes.set(tables.nodes() + self.damage.borrow().nodes());
         *self.tables.borrow_mut() = tables;
         self.nodes_frozen.set(0);
         if !active(Bug::SuperblockBeforeNodes) {
@@ -162,7 +156,7 @@ impl Shard {
         self.frozen_tail.set(tail);
         let cut = if active(Bug::LogCutTooFar) { cut + 1 } else { cut };
         let (sealed, scrub) = (self.sealed.get(), self.scrub.at.get());
-        Ok(ShardRoot { catalog, table, table_chunk, tail, cut, sealed, scrub, damage })
+        Ok(ShardRoot { catalog: root, table, tail, cut, sealed, scrub, damage })
     }
 
     /// Writes what is frozen of a dataset, or of who has its tree now, and says in its record what became of it. What it lets go of is
@@ -251,7 +245,7 @@ impl Shard {
     }
 
     fn node_header(&self, owner: &NodeOwner, level: u8, index: u64) -> NodeHeader {
-        NodeHeader { pool: self.shared.id, owner: owner.id, level, index }
+        NodeHeader::of_blocks(self.shared.id, owner.id, level, index)
     }
 
     /// Writes a node in a new place and frees the old one, if the tree owns it.
@@ -272,118 +266,9 @@ impl Shard {
         }
     }
 
-    /// Writes the catalogue; gives its index and all its blocks.
-    async fn write_catalog(
-        &self,
-        writer: &mut NodeWriter<'_>,
-        records: &[DatasetRecord],
-    ) -> Result<(Ptr, Vec<Ptr>), IoError> {
-        self.write_table(writer, Table::Catalog, encode_catalog(records)).await
-    }
-
-    /// Writes a table that is found through the chunk table; gives its index and all its blocks.
-    async fn write_table(
-        &self,
-        writer: &mut NodeWriter<'_>,
-        table: Table,
-        bodies: Vec<Vec<u8>>,
-    ) -> Result<(Ptr, Vec<Ptr>), IoError> {
-        if bodies.is_empty() {
-            return Ok((Ptr::HOLE, Vec::new()));
-        }
-        let mut blocks = Vec::new();
-        for (nth, body) in bodies.into_iter().enumerate() {
-            let header = header(self.shared.id, self.index, table, nth as u64 + 1);
-            blocks.push(writer.add(&header, &body).await?);
-        }
-        let header = header(self.shared.id, self.index, table, 0);
-        let index = writer.add(&header, &encode_index(&[], &blocks)).await?;
-        blocks.push(index);
-        Ok((index, blocks))
-    }
-
-    /// Forgets what is lost where the checkpoint frees it, and writes the table of the rest if it has changed; gives its index.
-    async fn write_damage(&self, writer: &mut NodeWriter<'_>) -> Result<Ptr, IoError> {
-        let bodies = {
-            let (mut damage, space) = (self.damage.borrow_mut(), self.space.borrow());
-            if !active(Bug::DamageOutlivesItsBlock) {
-                damage.freed(space.frees());
-            }
-            if !damage.is_changed() {
-                return Ok(damage.stored);
-            }
-            damage.encode()
-        };
-        let (index, blocks) = self.write_table(writer, Table::Damage, bodies).await?;
-        let old = self.damage.borrow_mut().now_at(index, blocks);
-        old.iter().for_each(|ptr| self.space.borrow_mut().freed_frozen(ptr));
-        Ok(index)
-    }
-
-    /// Writes the chunk records and the chunk table; gives its index and the chunk that is in.
-    async fn write_chunks(
-        self: &Rc<Self>,
-        writer: &mut NodeWriter<'_>,
-        generation: u64,
-        tables: &mut Vec<Ptr>,
-    ) -> Result<(Ptr, ChunkEntry), IoError> {
-        self.space.borrow_mut().choose_leaving();
-        self.space.borrow_mut().close_node_chunk();
-        let places = self.place_chunk_table(writer).await?;
-        self.space.borrow_mut().seal();
-        self.write_records(generation, &mut writer.touched).await?;
-        let entries = self.space.borrow().table();
-        let mut blocks = Vec::new();
-        let mut homes: Vec<ChunkEntry> = Vec::new();
-        for (nth, body) in encode_chunks(&entries).into_iter().enumerate() {
-            let place = places[nth + 1];
-            let header = header(self.shared.id, self.index, Table::Chunks, nth as u64 + 1);
-            blocks.push(writer.add_at(&header, place, &body).await?);
-        }
-        let entry_of = |ptr: &Ptr| entries.iter().find(|entry| entry.id == ptr.addr().chunk()).cloned();
-        for ptr in &blocks {
-            let entry = entry_of(ptr).expect("the table lists every chunk it is in");
-            if !homes.contains(&entry) {
-                homes.push(entry);
-            }
-        }
-        let table_chunk = entry_of(&places[0]).expect("the table lists every chunk it is in");
-        let header = header(self.shared.id, self.index, Table::Chunks, 0);
-        let index = writer.add_at(&header, places[0], &encode_index(&homes, &blocks)).await?;
-        writer.write().await?;
-        tables.extend(places);
-        Ok((index, table_chunk))
-    }
-
-    /// Places for the chunk table, its index first, in as few chunks as that can name.
-    async fn place_chunk_table(self: &Rc<Self>, writer: &mut NodeWriter<'_>) -> Result<Vec<Ptr>, IoError> {
-        let mut places = vec![writer.place().await?];
-        loop {
-            // Placing a block may bring a chunk, which makes the table longer.
-            while places.len() < 1 + chunk_blocks(self.space.borrow().table_len()) {
-                places.push(writer.place().await?);
-            }
-            if self.space.borrow().table_len() > chunks_max() {
-                return Err(IoError::NoSpace);
-            }
-            let elsewhere = scattered(&places[1..]);
-            if elsewhere.is_empty() {
-                return Ok(places);
-            }
-            // In a fresh chunk, which is the emptiest, they lie together.
-            if !self.grant(ChunkKind::Node, Need::Urgent).await {
-                return Err(IoError::NoSpace);
-            }
-            let mut space = self.space.borrow_mut();
-            elsewhere.iter().for_each(|place| space.freed_frozen(place));
-            places.retain(|place| !elsewhere.contains(place));
-            space.close_node_chunk();
-        }
-    }
-
     /// Writes the bitmap of every chunk that changed to its alternate slot. A chunk names its old record, and counts as
     /// changed, until the new one is written: a scrub meanwhile does not read what is half there.
-    async fn write_records(&self, generation: u64, touched: &mut DiskSet) -> Result<(), IoError> {
+    pub async fn write_records(&self, generation: u64, touched: &mut DiskSet) -> Result<(), IoError> {
         let dirty = self.space.borrow().dirty_chunks();
         for batch in dirty.chunks(RECORDS_MAX.min(self.turns.places_max())) {
             let (mut writes, mut bytes) = (Vec::new(), 0);

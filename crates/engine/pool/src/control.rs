@@ -9,6 +9,7 @@ use crate::format::ShardRoot;
 use crate::heal::Healer;
 use crate::ledger::Ledger;
 use crate::locks::RangeLocks;
+use crate::names::Names;
 use crate::progress::WorkProgress;
 use crate::projects::Projects;
 use crate::quota::Quotas;
@@ -49,13 +50,6 @@ pub(crate) struct ControlDisk {
     pub served: bool,
 }
 
-/// Where a volume is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
-    pub shard: usize,
-    pub id: Id,
-}
-
 pub(crate) struct Control {
     pub rt: Rt,
     pub shared: Arc<PoolShared>,
@@ -66,7 +60,7 @@ pub(crate) struct Control {
     pub incarnation: u64,
     pub epoch: Cell<u64>,
     /// Live volumes by name.
-    pub names: RefCell<BTreeMap<String, Place>>,
+    pub names: RefCell<Names>,
     pub projects: RefCell<Projects>,
     pub quotas: Quotas,
     /// Held (as range 0) while it changes who grew from which, and what projects there are.
@@ -233,7 +227,7 @@ impl Control {
     }
 
     /// Grants chunks of so many units, `most` at most: all of them or none. What does not suffice is taken from nobody.
-    pub async fn grant_all(&self, wanted: Vec<Units>, most: usize) -> Option<Vec<ChunkEntry>> {
+    pub async fn grant_all(&self, wanted: Vec<Units>) -> Option<Vec<ChunkEntry>> {
         if !self.can_grant(&wanted) {
             return None;
         }
@@ -241,8 +235,7 @@ impl Control {
         for (kind, units) in wanted {
             let mut left = units;
             while left > 0 {
-                let granted = if taken.len() < most { self.grant(kind, Need::Ordinary) } else { None };
-                let Some(chunk) = granted else {
+                let Some(chunk) = self.grant(kind, Need::Ordinary) else {
                     let mut slots = self.slots.borrow_mut();
                     taken.iter().for_each(|chunk| slots.release(chunk));
                     return None;

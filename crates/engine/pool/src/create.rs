@@ -9,12 +9,11 @@ use crate::format::{SHARDS_MAX, ShardRoot, Super};
 use crate::import::{build_array, lines};
 use crate::index::{Datasets, Snapshots};
 use crate::registry::PoolShared;
-use crate::reserve::Need;
 use crate::sectors::{check_sectors, given, put_sectors, sector_of};
 use crate::shard::{FrozenShard, Log, Shard, ShardParts};
 use crate::slots::SlotMap;
 use crate::spec::{Import, Layout, PoolSpec, ScrubSchedule, TRASH_KEEP_SECONDS};
-use crate::tables::{chunk_blocks, chunks_max, table_room};
+use crate::tables::{Tables, table_nodes};
 use crate::volumes::check_name;
 use forebay_base::{GIB, Id, KIB, MIB};
 use forebay_device::{
@@ -302,16 +301,6 @@ async fn format_shards(
     let log_chunks = log_bytes.div_ceil(chunk_bytes);
     let nodes_each = u64::from(slots.units(0, ChunkKind::Node) / NODE_UNITS);
     let node_chunks = node_chunks(log_chunks as usize, nodes_each as usize);
-    let listed = log_chunks as usize + node_chunks;
-    if table_room(listed, ChunkKind::Log, Need::Ordinary) == 0 {
-        let message = format!(
-            "the log of each shard would take {log_chunks} chunks of {} KiB, and a shard's chunk table has room for {} chunks in all",
-            chunk_bytes / KIB,
-            chunks_max()
-        );
-        return Err(Error::new(ErrorKind::NoSpace, &*spec.name, message)
-            .remedy("Give more shards, larger disks, or a smaller log"));
-    }
     // All of it is found before anything is written.
     let mut planned = Vec::new();
     for _ in 0..spec.shards {
@@ -356,7 +345,7 @@ async fn format_shards(
             datasets: Datasets::default(),
             snapshots: Snapshots::default(),
             log,
-            tables: Vec::new(),
+            tables: Tables::default(),
             sealed: 1,
             epoch: FIRST_EPOCH,
         };
@@ -371,8 +360,8 @@ async fn format_shards(
     Ok(roots)
 }
 
-/// Chunks of `nodes_each` nodes that a shard's first checkpoint needs: for its table, which lists them and the log's, and the table's index.
+/// Chunks of `nodes_each` nodes that a shard's first checkpoint needs: for its table, which lists them and the log's.
 fn node_chunks(log_chunks: usize, nodes_each: usize) -> usize {
-    let fits = |count: &usize| chunk_blocks(log_chunks + count) < count * nodes_each;
+    let fits = |count: &usize| table_nodes(0, log_chunks + count) <= count * nodes_each;
     (1..).find(fits).expect("a chunk has more nodes than a line of a table")
 }

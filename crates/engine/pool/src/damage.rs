@@ -20,12 +20,13 @@ use crate::record::DatasetRecord;
 use crate::shard::Shard;
 use crate::spec::Severity;
 use crate::steps::Steps;
-use crate::tables::Impossible;
+use crate::table_tree::{Root, TableTree};
+use crate::tables::{Impossible, Table, damage_per_leaf};
 use forebay_base::codec::{Reader, Writer};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, Nanos, WallTime};
 use forebay_device::UNIT;
-use forebay_space::{Addr, ChunkId, Ptr};
+use forebay_space::{Addr, ChunkEntry, ChunkId, ChunkKind, Ptr};
 use forebay_tree::{FANOUT, NODE_BODY};
 use futures_util::future::select;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +40,7 @@ pub(crate) const BLOCK: u8 = u8::MAX;
 /// The level of the record that says how many more places there are.
 const MORE: u8 = u8::MAX - 1;
 const RECORD_BYTES: usize = 48;
-const RECORDS_PER_BLOCK: usize = NODE_BODY / RECORD_BYTES;
+pub(crate) const LOST_PER_LEAF: usize = NODE_BODY / RECORD_BYTES;
 const FLAG_ACCEPTED: u8 = 1;
 /// Places that a shard notes; beyond, they are counted.
 const PLACES_MAX: usize = 65_536;
@@ -116,7 +117,6 @@ impl Repairs {
 }
 
 /// What a shard knows to be lost.
-#[derive(Default)]
 pub(crate) struct Damage {
     places: BTreeMap<Addr, Lost>,
     /// The same, by what is lost.
@@ -127,15 +127,28 @@ pub(crate) struct Damage {
     changes: u64,
     /// What of each volume and snapshot was lost when somebody last asked: when that was, and how many changes there had been.
     bytes: Option<(Nanos, u64, BTreeMap<Id, u64>)>,
-    /// The table's index, and all its blocks.
-    pub stored: Ptr,
-    blocks: Vec<Ptr>,
+    /// Where the table is.
+    tree: TableTree,
+}
+
+impl Default for Damage {
+    fn default() -> Damage {
+        Damage {
+            places: BTreeMap::new(),
+            order: BTreeSet::new(),
+            more: 0,
+            is_changed: false,
+            changes: 0,
+            bytes: None,
+            tree: TableTree::new(Table::Damage),
+        }
+    }
 }
 
 impl Damage {
-    /// As a table says whose blocks these are.
-    pub fn load(bodies: &[Vec<u8>], stored: Ptr, blocks: Vec<Ptr>) -> Result<Damage, Impossible> {
-        let mut damage = Damage { stored, blocks, ..Damage::default() };
+    /// As a table says that is there.
+    pub fn load(bodies: &[Vec<u8>], tree: TableTree) -> Result<Damage, Impossible> {
+        let mut damage = Damage { tree, ..Damage::default() };
         for record in bodies.iter().flat_map(|body| body.chunks_exact(RECORD_BYTES)) {
             if record.iter().any(|byte| *byte != 0) {
                 damage.decode(record).ok_or(Impossible)?;
@@ -143,6 +156,15 @@ impl Damage {
         }
         damage.is_changed = false;
         Ok(damage)
+    }
+
+    /// Of a table that cannot be read: its root goes with the next checkpoint.
+    pub fn unknown<'a>(root: &Root, chunk: impl Fn(ChunkId) -> Option<&'a ChunkEntry>) -> Damage {
+        let mut damage = Damage { is_changed: true, ..Damage::default() };
+        if chunk(root.at.ptr.addr().chunk()).is_some_and(|entry| entry.kind == ChunkKind::Node) {
+            damage.tree.put((root.height.into(), 0), Some(root.at.ptr));
+        }
+        damage
     }
 
     fn decode(&mut self, record: &[u8]) -> Option<()> {
@@ -183,13 +205,28 @@ impl Damage {
             }
             body
         };
-        all.chunks(RECORDS_PER_BLOCK).map(encode).collect()
+        all.chunks(damage_per_leaf()).map(encode).collect()
     }
 
-    /// The table was written here; gives the blocks that it had before.
-    pub fn now_at(&mut self, index: Ptr, blocks: Vec<Ptr>) -> Vec<Ptr> {
-        self.stored = index;
-        std::mem::replace(&mut self.blocks, blocks)
+    /// Where the table is, for who writes it and says where it is then.
+    pub fn take_tree(&mut self) -> TableTree {
+        std::mem::replace(&mut self.tree, TableTree::new(Table::Damage))
+    }
+    pub fn now_at(&mut self, tree: TableTree) {
+        self.tree = tree;
+    }
+    pub fn tree(&self) -> &TableTree {
+        &self.tree
+    }
+    pub fn nodes(&self) -> usize {
+        self.tree.len()
+    }
+    pub fn root(&self) -> Root {
+        self.tree.root(self.tree.leaves(), |_| Vec::new())
+    }
+    /// Whether a node of the table lies in a chunk of this kind.
+    pub fn has_node_where(&self, is_meant: impl Fn(ChunkId) -> bool) -> bool {
+        self.tree.leaves_to_leave(is_meant).next().is_some()
     }
 
     /// Whether the stored table does not say what there is.

@@ -101,6 +101,8 @@ pub(crate) struct Dataset {
     pub gathering: RefCell<Gathering>,
     /// While it moves to another pool: what is not there yet as it is here.
     pub changes: RefCell<Option<Changes>>,
+    /// Its record or tree is not as the last checkpoint has it: [`crate::index::Datasets`] knows its number.
+    pub touched: Cell<bool>,
     /// Deleted, into the trash or for good, moved, or exported: no new client operation starts.
     pub gone: Cell<bool>,
 }
@@ -146,6 +148,7 @@ impl Dataset {
             flushed: Cell::new(0),
             streams: Streams::new(block_bytes),
             gathering,
+            touched: Cell::new(false),
             gone: Cell::new(gone),
         };
         dataset.note_reserved();
@@ -154,6 +157,10 @@ impl Dataset {
 
     pub fn number(&self) -> u32 {
         self.record.borrow().number
+    }
+    /// The record as a checkpoint would write it now.
+    pub fn record_now(&self) -> DatasetRecord {
+        DatasetRecord { own: self.own.get(), added: self.added.get(), ..self.record.borrow().clone() }
     }
     pub fn id(&self) -> Id {
         self.record.borrow().id

@@ -338,7 +338,7 @@ impl Walk<'_> {
 
     fn header(&self, level: u8, index: u64) -> NodeHeader {
         let owner = self.snapshot.record.borrow().family;
-        NodeHeader { pool: self.shard.shared.id, owner, level, index }
+        NodeHeader::of_blocks(self.shard.shared.id, owner, level, index)
     }
 
     /// The pointers of a node; nothing when it cannot be read since it is the snapshot's, or its child's, no longer.
@@ -409,6 +409,7 @@ impl Walk<'_> {
         let above = self.above.borrow();
         above.iter().rev().take_while(|place| place.end() == end).for_each(|place| self.free_node(place));
         self.snapshot.record.borrow_mut().cursor = end;
+        self.shard.snapshots.borrow().touch(self.snapshot.number());
         if let Child::Volume(volume) = &self.child
             && !active(Bug::DeletionForgetsCursor)
         {
@@ -422,6 +423,7 @@ impl Walk<'_> {
             None => {
                 let mut record = self.snapshot.record.borrow_mut();
                 record.added = record.added.without_blocks(&[*ptr]);
+                self.shard.snapshots.borrow().touch(record.number);
                 self.shard.space.borrow_mut().freed(ptr);
             }
             Some(counted) => {

@@ -198,7 +198,7 @@ impl Shard {
                 Found::Hole | Found::At(_) => None,
             });
             let Some(home) = cold else { return Ok(found.into_iter().map(pointer).collect()) };
-            let header = NodeHeader { pool: self.shared.id, owner: dataset.family(), level: 0, index: leaf };
+            let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), 0, leaf);
             let still = || dataset.tree.borrow().overlaid(leaf, home, 0, &[Ptr::HOLE]).is_some();
             let Some(body) = self.read_node(&header, home, still).await? else { continue };
             let stored = decode_ptrs(&body);

@@ -14,6 +14,7 @@
 
 use crate::assembly::refuse;
 use crate::control::Control;
+use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::format::{ShardRoot, Super};
 use crate::membership::superblock_disks;
@@ -23,6 +24,7 @@ use crate::spec::{Host, Import, Severity};
 use forebay_base::planted::{Bug, active};
 use forebay_device::Label;
 use forebay_log::Chain;
+use std::rc::Rc;
 
 /// Refuses a pool that another host has, as far as its superblock tells.
 pub(crate) fn check_host(name: &str, pool: &Super, host: &Host, import: Import) -> Result<(), Error> {
@@ -95,11 +97,11 @@ impl Shard {
 
     /// After the loss of blocks that were in the log alone, nothing that arrives from another pool counts as complete.
     pub fn doubt_arrivals(&self) {
-        for dataset in self.datasets.borrow().values() {
-            let mut record = dataset.record.borrow_mut();
-            if record.state == DatasetState::Arriving {
-                record.received = 0;
-            }
+        let mut datasets = self.datasets.borrow_mut();
+        let arrives = |dataset: &&Rc<Dataset>| dataset.record.borrow().state == DatasetState::Arriving;
+        let arriving: Vec<u32> = datasets.values().filter(arrives).map(|dataset| dataset.number()).collect();
+        for number in arriving {
+            datasets.change(number, |record| record.received = 0);
         }
     }
 }

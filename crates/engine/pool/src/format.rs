@@ -1,13 +1,13 @@
 //! The superblock's payload: the roots of the shards, and what is the pool's as a whole.
 //!
 //! ```text
-//! superblock payload: 128 bytes, then 320 per shard
+//! superblock payload: 128 bytes, then 256 per shard
 //!   0 version 2   2 shards 2   4 flags 4 (bit 0: exported)   8 incarnation 8   16 epoch 8   24 label generation 8
 //!   32 last whole scrub 8   40 seconds between scrubs 4   44 seconds in the trash 4
 //!   48 host that has it, or had it last 16   64 that host's name 64
-//!   shard: 0 catalogue index 32   32 chunk table index 32   64 entry of the chunk that holds the latter 160
-//!          224 tail position 8   232 tail sequence 8   240 tail link 16   256 cut sequence 8   264 sealed sequence 8
-//!          272 scrub: dataset number plus one 4, leaf 8   284 zero 4   288 index of what is lost 32
+//!   shard: 0 root of the chunk table: a reference with slots 64   64 of the catalogue 32   96 of what is lost 32
+//!          128 levels above their leaves: 1, 1, 1   131 zero 5   136 tail position 8   144 tail sequence 8   152 tail link 16
+//!          168 cut sequence 8   176 sealed sequence 8   184 scrub: dataset number plus one 4, leaf 8   196 zero
 //!   after the shards: when it was measured 8, small reads 8 and writes 8 a second, bytes read 8 and written 8 a second, window in ns 8,
 //!          one small read and write in ns 8 and 8
 //!   then the last scrub: state 1 (0: none, 1 running, 2 paused, 3 done, 4 stopped), zero 1, disks 2, zero 4, since 8, ended 8, bytes read 8,
@@ -17,19 +17,20 @@
 
 use crate::scrub::ScrubPosition;
 use crate::spec::{Host, PoolSpeed, Scrub, ScrubSchedule, ScrubState, TRASH_KEEP_SECONDS};
+use crate::table_tree::{HEIGHT_MAX, HOMED_REF_BYTES, Ref, Root};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::{DISKS_MAX, ErrorCounts, SUPERBLOCK_PAYLOAD_MAX};
 use forebay_log::Chain;
-use forebay_space::{CHUNK_ENTRY_BYTES, ChunkEntry, Ptr};
+use forebay_space::PTR_BYTES;
 use std::time::Duration;
 
 /// Shards a pool can have: what fits into a superblock.
 pub(crate) const SHARDS_MAX: usize = 32;
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 const HEADER: usize = 128;
 const HOST_NAME_BYTES: usize = 64;
-const SHARD_BYTES: usize = 320;
+const SHARD_BYTES: usize = 256;
 const SPEED_BYTES: usize = 64;
 const SCRUB_BYTES: usize = 56;
 const ERRORS_BYTES: usize = 16;
@@ -44,10 +45,11 @@ const TRASH_NEVER: u32 = u32::MAX;
 /// Where one shard's state is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ShardRoot {
-    pub catalog: Ptr,
-    pub table: Ptr,
-    /// The chunk that `table` is in: everything else is found through the table.
-    pub table_chunk: ChunkEntry,
+    /// The chunk table: everything else is found through it.
+    pub table: Root,
+    pub catalog: Root,
+    /// What is lost.
+    pub damage: Root,
     /// The oldest frame that an import must read.
     pub tail: Chain,
     /// Frames before this sequence are in the trees, but for data that still lives in the log alone.
@@ -56,8 +58,6 @@ pub(crate) struct ShardRoot {
     pub sealed: u64,
     /// How far a scrub has come that is under way.
     pub scrub: Option<ScrubPosition>,
-    /// The table of what is lost.
-    pub damage: Ptr,
 }
 
 /// A checkpoint of the pool.
@@ -100,14 +100,14 @@ impl Super {
         w.u128(self.host.id.0).bytes(name.as_bytes()).zeros(HOST_NAME_BYTES - name.len());
         for shard in &self.shards {
             let start = w.position();
-            shard.catalog.encode(&mut w);
-            shard.table.encode(&mut w);
-            shard.table_chunk.encode(&mut w);
+            shard.table.at.encode(true, &mut w);
+            shard.catalog.at.encode(false, &mut w);
+            shard.damage.at.encode(false, &mut w);
+            w.u8(shard.table.height).u8(shard.catalog.height).u8(shard.damage.height).zeros(5);
             w.u64(shard.tail.position).u64(shard.tail.sequence).u128(shard.tail.previous.0);
             w.u64(shard.cut).u64(shard.sealed);
             let (number, leaf) = shard.scrub.map_or((0, 0), |(number, leaf)| (number + 1, leaf));
-            w.u32(number).u64(leaf).u32(0);
-            shard.damage.encode(&mut w);
+            w.u32(number).u64(leaf);
             w.zeros(SHARD_BYTES - (w.position() - start));
         }
         match self.speed {
@@ -137,14 +137,20 @@ impl Super {
         let mut roots = Vec::with_capacity(shards);
         for _ in 0..shards {
             let mut r = Reader::new(r.bytes(SHARD_BYTES)?);
-            let (catalog, table) = (Ptr::decode(&mut r)?, Ptr::decode(&mut r)?);
-            let Some(table_chunk) = ChunkEntry::decode(&mut r)? else { return Ok(None) };
+            let [table, catalog, damage] = [true, false, false].map(|is_homed| Ref::decode(is_homed, &mut r));
+            let (Some(table), Some(catalog), Some(damage)) = (table?, catalog?, damage?) else {
+                return Ok(None);
+            };
+            let (heights, _) = ([r.u8()?, r.u8()?, r.u8()?], r.bytes(5)?);
+            if heights.iter().any(|height| *height > HEIGHT_MAX) {
+                return Ok(None);
+            }
+            let root = |at, nth: usize| Root { at, height: heights[nth] };
+            let (table, catalog, damage) = (root(table, 0), root(catalog, 1), root(damage, 2));
             let tail = Chain { position: r.u64()?, sequence: r.u64()?, previous: Checksum(r.u128()?) };
-            let (cut, sealed) = (r.u64()?, r.u64()?);
-            let (number, leaf, _) = (r.u32()?, r.u64()?, r.u32()?);
-            let damage = Ptr::decode(&mut r)?;
+            let (cut, sealed, number, leaf) = (r.u64()?, r.u64()?, r.u32()?, r.u64()?);
             let scrub = number.checked_sub(1).map(|number| (number, leaf));
-            roots.push(ShardRoot { catalog, table, table_chunk, tail, cut, sealed, scrub, damage });
+            roots.push(ShardRoot { table, catalog, damage, tail, cut, sealed, scrub });
         }
         let exported = flags & FLAG_EXPORTED != 0;
         let speed = decode_speed(&mut Reader::new(r.bytes(SPEED_BYTES)?))?;
@@ -229,31 +235,27 @@ fn decode_speed(r: &mut Reader<'_>) -> Result<Option<PoolSpeed>, Truncated> {
     Ok((measured.0 > 0).then_some(speed))
 }
 
-const _: () = assert!(64 + CHUNK_ENTRY_BYTES == 224);
+const _: () = assert!(HOMED_REF_BYTES + 2 * PTR_BYTES == 128);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use forebay_device::SlotRef;
-    use forebay_space::{Addr, ChunkId, ChunkKind};
+    use forebay_space::{Addr, ChunkId, Ptr};
 
     #[test]
     fn superblocks_round_trip() {
         let ptr = Ptr::new(Addr::new(ChunkId(3), 4), 16384, 1, Checksum(9));
         let slots = vec![SlotRef { disk: 1, slot: 2 }; 3];
-        let (id, kind, record_sum) = (ChunkId(3), ChunkKind::Node, Checksum(7));
-        let table_chunk =
-            ChunkEntry { id, kind, group: 0, units: 16, order: 0, record_sum, alternate: 1, slots };
         let tail = Chain { position: 4096, sequence: 8, previous: Checksum(1) };
         let root = ShardRoot {
-            catalog: Ptr::HOLE,
-            table: ptr,
-            table_chunk,
+            table: Root { at: Ref { ptr, slots }, height: 3 },
+            catalog: Root::default(),
+            damage: Root { at: Ref { ptr, slots: Vec::new() }, height: 1 },
             tail,
             cut: 10,
             sealed: 9,
             scrub: Some((4, 5)),
-            damage: ptr,
         };
         let pool = Super {
             incarnation: 2,

@@ -10,6 +10,7 @@ use crate::reserve::Own;
 use crate::spec::{
     Host, PoolSpeed, Scrub, ScrubSchedule, ScrubState, SnapshotSchedule, SyncPolicy, VolumeFormat,
 };
+use crate::table_tree::{HOMED_REF_BYTES, Ref, Root};
 use forebay_base::checksum::hash_64;
 use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
@@ -194,13 +195,13 @@ fn label_and_superblock() {
         &bytes,
         &[
             ("magic", b"FOREBAY\x01"),
-            ("version", &[1]),
+            ("version", &[2]),
             ("header bytes", &le::<2>(256)),
             ("label bytes", &le::<4>(LABEL_BYTES as u128)),
             ("checksum", &sum),
             ("features compatible", &[]),
             ("features read-only", &[]),
-            ("features incompatible", &FEATURES.to_le_bytes()),
+            ("features incompatible", &[]),
             ("own byte address", &le::<4>(65536)),
             ("pool id", &le::<16>(0xabc)),
             ("generation", &[0x11]),
@@ -260,15 +261,16 @@ fn payload_dataset_node_and_frame() {
     let tail = Chain { position: 0x1000, sequence: 0x42, previous: Checksum(0x43) };
     let catalog = sample_ptr();
     let table = Ptr::new(Addr::new(ChunkId(9), 4), NODE_BYTES as u32, 1, Checksum(2));
+    let slots = vec![SlotRef { disk: 0x1112, slot: 0x13141516 }];
+    let homed = Root { at: Ref { ptr: table, slots }, height: 1 };
     let root = ShardRoot {
-        catalog,
-        table,
-        table_chunk: sample_entry(),
+        table: homed.clone(),
+        catalog: Root { at: Ref { ptr: catalog, slots: Vec::new() }, height: 2 },
+        damage: Root { at: Ref { ptr: table, slots: Vec::new() }, height: 3 },
         tail,
         cut: 0x44,
         sealed: 0x45,
         scrub: Some((0x45, 0x47)),
-        damage: table,
     };
     let speed = PoolSpeed {
         measured: WallTime(0x31),
@@ -313,7 +315,7 @@ fn payload_dataset_node_and_frame() {
         "payload",
         &bytes,
         &[
-            ("version", &[2]),
+            ("version", &[3]),
             ("shards", &[1]),
             ("flags", &[1]),
             ("incarnation", &[0x51]),
@@ -330,9 +332,12 @@ fn payload_dataset_node_and_frame() {
         "shard",
         &bytes[128..],
         &[
-            ("catalogue index", &encoded(PTR_BYTES, |w| catalog.encode(w))),
-            ("chunk table index", &encoded(PTR_BYTES, |w| table.encode(w))),
-            ("entry of the chunk", &encoded(CHUNK_ENTRY_BYTES, |w| sample_entry().encode(w))),
+            ("root of the chunk table", &encoded(HOMED_REF_BYTES, |w| homed.at.encode(true, w))),
+            ("root of the catalogue", &encoded(PTR_BYTES, |w| catalog.encode(w))),
+            ("root of what is lost", &encoded(PTR_BYTES, |w| table.encode(w))),
+            ("levels of the chunk table", &[1]),
+            ("levels of the catalogue", &[2]),
+            ("levels of what is lost", &[3]),
             ("log tail position", &le::<8>(0x1000)),
             ("log tail sequence", &[0x42]),
             ("log tail link", &[0x43]),
@@ -340,12 +345,20 @@ fn payload_dataset_node_and_frame() {
             ("sealed", &[0x45]),
             ("scrub's dataset", &[0x46]),
             ("scrub's leaf", &[0x47]),
-            ("index of what is lost", &encoded(PTR_BYTES, |w| table.encode(w))),
+        ],
+    );
+    check(
+        "reference",
+        &encoded(HOMED_REF_BYTES, |w| homed.at.encode(true, w)),
+        &[
+            ("pointer", &encoded(PTR_BYTES, |w| table.encode(w))),
+            ("slots", &[1]),
+            ("first slot", &[&le::<2>(0x1112)[..], &le::<4>(0x13141516)].concat()),
         ],
     );
     check(
         "speed",
-        &bytes[128 + 320..],
+        &bytes[128 + 256..],
         &[
             ("when it was measured", &[0x31]),
             ("reads of 8 KiB", &[0x32]),
@@ -359,7 +372,7 @@ fn payload_dataset_node_and_frame() {
     );
     check(
         "last scrub",
-        &bytes[128 + 320 + 64..],
+        &bytes[128 + 256 + 64..],
         &[
             ("state", &[3]),
             ("disks", &[1]),
@@ -373,7 +386,7 @@ fn payload_dataset_node_and_frame() {
     );
     check(
         "errors of a disk",
-        &bytes[128 + 320 + 64 + 56..],
+        &bytes[128 + 256 + 64 + 56..],
         &[
             ("failed reads", &[0x87]),
             ("failed writes", &[0x88]),
@@ -487,7 +500,7 @@ fn payload_dataset_node_and_frame() {
     let payload = u32::from_le_bytes(packed[..4].try_into().expect("four"));
     let hash = ("hash", &hash_64(&block).to_le_bytes()[..]);
     check("packed", packed, &[("payload", &payload.to_le_bytes()), hash]);
-    let header = NodeHeader { pool: Id(0xabc), owner: Id(0xdef), level: 3, index: 0x71 };
+    let header = NodeHeader { object: 0x72, ..NodeHeader::of_blocks(Id(0xabc), Id(0xdef), 3, 0x71) };
     let mut node = vec![0; NODE_BYTES];
     encode_node(&header, catalog, &[], &mut node);
     check(
@@ -495,13 +508,16 @@ fn payload_dataset_node_and_frame() {
         &node,
         &[
             ("magic", b"FBND"),
-            ("version", &[1]),
+            ("version", &[2]),
+            ("kind of tree", &[0]),
             ("level", &[3]),
+            ("bytes of a pointer", &[32]),
             ("pool id", &le::<16>(0xabc)),
             ("owner id", &le::<16>(0xdef)),
+            ("object", &[0x72]),
             ("own address", &le::<8>(catalog.addr().0.into())),
             ("birth", &[0x77]),
-            ("owner epoch", &[]),
+            ("ownership epoch", &[]),
             ("index", &[0x71]),
         ],
     );

@@ -12,9 +12,10 @@
 //! volume that no pool has: a forced import may have lost it, or the other half may have been given up.
 
 use crate::Engine;
-use crate::control::{Control, Place};
+use crate::control::Control;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::locks::RangeGuard;
+use crate::names::Place;
 use crate::record::{DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
@@ -62,7 +63,7 @@ fn is_settled(control: &Control) -> bool {
 /// Whether a pool has the volume of which this is a half, live or in its trash.
 fn is_volume_here(rt: &Rt, half: &DatasetRecord) -> bool {
     let has_it = |control: &Rc<Control>| {
-        let is_live = control.names.borrow().values().any(|place| place.id == half.id);
+        let is_live = control.names.borrow().of(half.id).is_some();
         is_settled(control) && (is_live || control.trash.has(half.id))
     };
     registry(rt).controls().iter().any(has_it)
@@ -119,7 +120,7 @@ impl Control {
     fn keep_half(&self, (shard, half): (usize, DatasetRecord), other: Option<&Control>, told: bool) {
         let message = if half.state == DatasetState::Arriving {
             let place = Place { shard, id: placeholder(half.id) };
-            self.names.borrow_mut().entry(half.name.clone()).or_insert(place);
+            self.names.borrow_mut().insert_new(&half.name, place);
             "a move to this pool had not ended"
         } else {
             "it has moved to another pool, where it may not be live yet"
@@ -285,7 +286,8 @@ impl Control {
             return Err(Error::new(ErrorKind::Conflict, self.object(&name), message)
                 .remedy("Delete that one, or give this one another name with '--as'"));
         }
-        self.names.borrow_mut().retain(|_, place| place.id != own);
+        let placeholder = self.names.borrow().of(own).cloned();
+        placeholder.iter().for_each(|name| self.names.borrow_mut().remove(name));
         self.names.borrow_mut().insert(name.clone(), Place { shard, id });
         let own_name = name.clone();
         let shown = self.change_half(shard, half, move |record| {
@@ -297,7 +299,7 @@ impl Control {
             let mut names = self.names.borrow_mut();
             names.remove(&name);
             if half.state == DatasetState::Arriving {
-                names.entry(half.name.clone()).or_insert(Place { shard, id: own });
+                names.insert_new(&half.name, Place { shard, id: own });
             }
         }
         shown

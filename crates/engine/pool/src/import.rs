@@ -1,10 +1,11 @@
 //! Import: from paths to a running pool. Everything that speaks against it is found before anything is written.
 
 use crate::assembly::{Assembly, JOINING, assemble, check_tolerance, refuse};
-use crate::control::{Control, ControlDisk, Place};
+use crate::control::{Control, ControlDisk};
 use crate::error::{Error, ErrorKind};
 use crate::forced::check_host;
 use crate::format::{ShardRoot, Super};
+use crate::names::Place;
 use crate::open::OpenShard;
 use crate::projects::Projects;
 use crate::registry::{PoolShared, call, registry};
@@ -13,8 +14,8 @@ use crate::spec::{Event, Import, PoolFound, Severity};
 use crate::{Engine, EngineConfig};
 use forebay_base::{Id, WallTime};
 use forebay_device::{
-    DiskEntry, DiskLayout, DiskStatus, FEATURES, GroupEntry, Health, Label, LabelError, Overlay,
-    SuperblockSlot, UNIT, read_labels, read_superblocks,
+    DiskEntry, DiskLayout, DiskStatus, GroupEntry, Health, Label, LabelError, Overlay, SuperblockSlot, UNIT,
+    read_labels, read_superblocks,
 };
 use forebay_raid::{Array, Crowds};
 use forebay_runtime::{Cores, Disk, Kind, OpenError, OpenMode, Rt};
@@ -352,6 +353,16 @@ impl Engine {
                         "Import the pool with the version that wrote it, or a newer one",
                     ));
                 }
+                Probe::Blank(_, Some(LabelError::TooOld { version })) => {
+                    let message = format!(
+                        "its label has version {version}: a development version of forebay wrote it, whose pools are not imported any more"
+                    );
+                    return Err(refuse(
+                        path,
+                        message,
+                        "Copy what is on it elsewhere with the version that wrote it, then create the pool anew",
+                    ));
+                }
                 Probe::Blank(..) => {}
             }
         }
@@ -446,8 +457,6 @@ impl Engine {
             Self::drop_shards(&shared, shards).await;
             return Err(error);
         }
-        let is_old = label.features != FEATURES;
-        label.features = FEATURES;
         let serves = |disk: &DiskEntry| disk.has_slots() || disk.status == DiskStatus::Cache;
         let served: Vec<bool> = label.disks.iter().map(serves).collect();
         let control_disks = disks.into_iter().enumerate().map(|(index, disk)| match disk {
@@ -470,8 +479,8 @@ impl Engine {
             // A freeze may have ended the epoch whose superblock never came to be; what was written after it counts all the same.
             pool.epoch + 1,
         ));
-        // From here on the missing disks are stale, and older versions keep away; the disks say so.
-        let is_news = newly_failed || is_old || control.has_unrecorded();
+        // From here on the missing disks are stale; the others say so.
+        let is_news = newly_failed || control.has_unrecorded();
         if is_news
             && !import.read_only
             && let Err(error) = attended(&rt, &shared, &control.online(), control.record_import()).await
@@ -488,10 +497,9 @@ impl Engine {
         control.tell_forced(&pool);
         for (shard, opened) in opened.iter().enumerate() {
             let place = |id| Place { shard, id };
-            control
-                .names
-                .borrow_mut()
-                .extend(opened.volumes.iter().map(|(name, id)| (name.clone(), place(*id))));
+            let mut names = control.names.borrow_mut();
+            opened.volumes.iter().for_each(|(name, id)| names.insert(name.clone(), place(*id)));
+            drop(names);
             control.trash.found(shard, &opened.trashed);
             control.projects.borrow_mut().extend(opened.projects.clone());
         }

@@ -1,12 +1,14 @@
 //! What a shard has, by number, and by what else it is asked for: an id, the volume that a snapshot is listed under, the snapshot
-//! that a dataset grew from, and whether it is being deleted. A shard may have twelve thousand of them, so nothing looks through all.
+//! that a dataset grew from, and whether it is being deleted. A shard may have a million of them, so nothing looks through all.
 //!
-//! Invariant: the indexes say what the records say. A change of what they are made of goes through `change`.
+//! Invariants: the indexes say what the records say, and whose record is not as the last checkpoint has it is *touched*. A change of a record goes
+//! through `change`, or is followed by `touch`.
 
 use crate::dataset::Dataset;
 use crate::lineage::Snapshot;
 use crate::record::{DatasetRecord, DatasetState};
 use forebay_base::Id;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Deref;
 use std::rc::Rc;
@@ -16,6 +18,7 @@ use std::rc::Rc;
 pub(crate) struct Datasets {
     by_number: BTreeMap<u32, Rc<Dataset>>,
     index: Index,
+    touched: RefCell<Vec<u32>>,
 }
 
 /// The snapshots of a shard.
@@ -25,6 +28,7 @@ pub(crate) struct Snapshots {
     index: Index,
     /// By the volume that they are listed under, oldest first.
     by_volume: BTreeSet<(u32, u64, u32)>,
+    touched: RefCell<BTreeSet<u32>>,
 }
 
 /// The numbers with these properties.
@@ -66,17 +70,35 @@ impl Datasets {
         // What a disk says may have a number twice: the last one counts.
         self.remove(dataset.number());
         self.index.add(&dataset.record.borrow());
+        self.touch(&dataset);
         self.by_number.insert(dataset.number(), dataset);
+    }
+
+    /// A record, or a tree, is not as the last checkpoint has it. Every write says so.
+    pub fn touch(&self, dataset: &Dataset) {
+        if !dataset.touched.replace(true) {
+            self.touched.borrow_mut().push(dataset.number());
+        }
+    }
+
+    /// The numbers of what came, changed or went since this was last asked.
+    pub fn take_touched(&self) -> Vec<u32> {
+        let touched = self.touched.take();
+        let there = touched.iter().filter_map(|number| self.by_number.get(number));
+        there.for_each(|dataset| dataset.touched.set(false));
+        touched
     }
 
     pub fn remove(&mut self, number: u32) {
         if let Some(dataset) = self.by_number.remove(&number) {
             self.index.remove(&dataset.record.borrow());
+            self.touched.borrow_mut().push(number);
         }
     }
 
     /// Changes the record of a dataset that is there.
     pub fn change(&mut self, number: u32, change: impl FnOnce(&mut DatasetRecord)) {
+        self.touch(&self.by_number[&number]);
         let mut record = self.by_number[&number].record.borrow_mut();
         self.index.remove(&record);
         change(&mut record);
@@ -108,6 +130,14 @@ impl FromIterator<Rc<Dataset>> for Datasets {
     fn from_iter<I: IntoIterator<Item = Rc<Dataset>>>(datasets: I) -> Datasets {
         let mut all = Datasets::default();
         datasets.into_iter().for_each(|dataset| all.insert(dataset));
+        // They are as they were read, but for a tree that had to grow.
+        let touched = all.take_touched();
+        let has_grown = |dataset: &&Rc<Dataset>| dataset.tree.borrow().is_dirty();
+        touched
+            .iter()
+            .filter_map(|number| all.get(number))
+            .filter(has_grown)
+            .for_each(|grown| all.touch(grown));
         all
     }
 }
@@ -116,18 +146,41 @@ impl Snapshots {
     pub fn insert(&mut self, snapshot: Rc<Snapshot>) {
         self.remove(snapshot.number());
         self.add(&snapshot.record.borrow());
+        self.touch(snapshot.number());
         self.by_number.insert(snapshot.number(), snapshot);
+    }
+
+    /// Adds one that the last checkpoint has.
+    pub fn insert_stored(&mut self, snapshot: Rc<Snapshot>) {
+        let was_touched = self.touched.borrow().contains(&snapshot.number());
+        let number = snapshot.number();
+        self.insert(snapshot);
+        if !was_touched {
+            self.touched.borrow_mut().remove(&number);
+        }
+    }
+
+    /// A record is not as the last checkpoint has it.
+    pub fn touch(&self, number: u32) {
+        self.touched.borrow_mut().insert(number);
+    }
+
+    /// The numbers of what came, changed or went since this was last asked.
+    pub fn take_touched(&self) -> BTreeSet<u32> {
+        self.touched.take()
     }
 
     pub fn remove(&mut self, number: u32) {
         if let Some(snapshot) = self.by_number.remove(&number) {
             self.take_out(&snapshot.record.borrow());
+            self.touch(number);
         }
     }
 
     /// Changes the record of a snapshot that is there.
     pub fn change(&mut self, number: u32, change: impl FnOnce(&mut DatasetRecord)) {
         let snapshot = self.by_number[&number].clone();
+        self.touch(number);
         let mut record = snapshot.record.borrow_mut();
         self.take_out(&record);
         change(&mut record);
@@ -185,6 +238,8 @@ impl FromIterator<Rc<Snapshot>> for Snapshots {
     fn from_iter<I: IntoIterator<Item = Rc<Snapshot>>>(snapshots: I) -> Snapshots {
         let mut all = Snapshots::default();
         snapshots.into_iter().for_each(|snapshot| all.insert(snapshot));
+        // They are as they were read.
+        all.take_touched();
         all
     }
 }

@@ -1,6 +1,6 @@
 //! Leaves in memory: which there are, which make room for others, and how much of memory is theirs.
 //!
-//! Leaves and blocks have the same memory. A leaf leads to 510 blocks and takes no more than two, so where blocks are asked for at random,
+//! Leaves and blocks have the same memory. A leaf leads to 508 blocks and takes no more than two, so where blocks are asked for at random,
 //! leaves spare more reads; after a scan they spare none. So it is looked what more memory would have spared: a leaf that is read again
 //! soon after it went is a reason to give leaves more, a block that is read again is one to give them less. Rates of both, weighed
 //! by how much memory each looks ahead, come to a balance where a byte is worth as much here as there.

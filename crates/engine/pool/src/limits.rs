@@ -1,34 +1,21 @@
-//! Limits of a shard's tables: what is refused because of them, and what events tell.
-//!
-//! A table is as long as its index has room for ([`crate::tables`]). Long before a checkpoint would fail for it, writes that need more chunks find no space,
-//! and creating what needs a line of the catalogue is refused. Both end when something is deleted.
+//! How many datasets a shard can have: creating one more is refused, and events tell of it before. It ends when something is deleted.
 
 use crate::control::Control;
 use crate::error::{Error, ErrorKind};
-use crate::reserve::Need;
 use crate::shard::Shard;
 use crate::spec::Severity;
-use crate::tables::{LIMIT_NEAR_PERCENT, chunks_max, datasets_max, table_room};
-use forebay_space::ChunkKind;
-use std::cell::Cell;
+use crate::tables::{LIMIT_NEAR_PERCENT, datasets_max};
 
 /// Percent of a limit below which it counts as neither near nor reached again.
 const LIMIT_FAR_PERCENT: usize = 75;
 
 /// What events have told of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-enum Told {
+pub(crate) enum Told {
     #[default]
     Nothing,
     Near,
     Reached,
-}
-
-/// The same of each limit.
-#[derive(Default)]
-pub(crate) struct LimitsTold {
-    chunks: Cell<Told>,
-    datasets: Cell<Told>,
 }
 
 impl Told {
@@ -45,66 +32,37 @@ impl Told {
 }
 
 impl Shard {
-    /// Whether the chunk table has room for one chunk more.
-    pub fn has_table_room(&self, kind: ChunkKind, need: Need) -> bool {
-        let chunks = self.space.borrow().table_len();
-        let has_room = table_room(chunks, kind, need) > 0;
-        self.tell_limit(&self.limits_told.chunks, (chunks, chunks_max()), !has_room, |reached| {
-            let consequence = match reached {
-                true => "writes to its volumes find no space, however much the pool has free",
-                false => "when it has them all, writes to its volumes find no space, however much the pool has free",
-            };
-            format!("has {chunks} of the {} chunks that its table has room for; {consequence}", chunks_max())
-        });
-        has_room
-    }
-
-    /// Whether the catalogue has room for so many datasets more, besides those that are deleted and not gone yet.
+    /// Whether there is room for so many datasets more, besides those that are deleted and not gone yet.
     pub fn has_catalog_room(&self, more: usize) -> bool {
         let numbers = self.numbers.borrow().len();
         let datasets = self.datasets.borrow().len() + self.snapshots.borrow().len() + numbers;
         let has_room = datasets + more <= datasets_max();
-        self.tell_limit(&self.limits_told.datasets, (datasets, datasets_max()), !has_room, |reached| {
-            let consequence = match reached {
-                true => "none can be created there",
-                false => "when it has them all, none can be created there",
-            };
-            format!(
-                "has {datasets} of the {} volumes, snapshots and clones that its catalogue has room for; {consequence}",
-                datasets_max()
-            )
-        });
-        has_room
-    }
-
-    fn tell_limit(
-        &self,
-        told: &Cell<Told>,
-        (used, most): (usize, usize),
-        is_reached: bool,
-        says: impl FnOnce(bool) -> String,
-    ) {
-        let before = told.get();
-        told.set(before.next(used, most, is_reached));
-        let (severity, code) = match told.get() {
-            now if now <= before => return,
-            Told::Reached => (Severity::Error, "pool.limit_reached"),
-            _ => (Severity::Warning, "pool.limit_near"),
+        let before = self.limit_told.get();
+        self.limit_told.set(before.next(datasets, datasets_max(), !has_room));
+        let (severity, code, consequence) = match self.limit_told.get() {
+            now if now <= before => return has_room,
+            Told::Reached => (Severity::Error, "pool.limit_reached", "none can be created there"),
+            _ => (Severity::Warning, "pool.limit_near", "when it has them all, none can be created there"),
         };
-        let message = format!("shard {} {}", self.index, says(is_reached));
+        let message = format!(
+            "shard {} has {datasets} of the {} volumes, snapshots and clones that it has room for; {consequence}",
+            self.index,
+            datasets_max()
+        );
         self.event(severity, code, &self.shared.name, message);
+        has_room
     }
 }
 
 impl Control {
-    /// Refuses to create so many datasets on a shard whose catalogue has no room for them.
+    /// Refuses to create so many datasets on a shard that has no room for them.
     pub async fn check_catalog(&self, object: &str, shard: usize, more: usize) -> Result<(), Error> {
         if self.on_shard(shard, move |shard| async move { shard.has_catalog_room(more) }).await? {
             return Ok(());
         }
         let message = format!(
-            "the catalogue of shard {shard} has room for {} volumes, snapshots and clones, those that are being deleted among \
-             them, and {more} more would be too many",
+            "shard {shard} has room for {} volumes, snapshots and clones, those that are being deleted among them, and {more} more \
+             would be too many",
             datasets_max()
         );
         let remedy = match self.trash.is_empty() {

@@ -27,7 +27,7 @@ use forebay_base::{Id, WallTime};
 use forebay_tree::{Frozen, NodeHeader, Shared, Tree, decode_ptrs};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,8 +147,8 @@ fn take_tree(record: &mut DatasetRecord, of: &DatasetRecord) {
 }
 
 impl Shard {
-    /// Freezes all datasets, and seals what is to be sealed. Called between commits only.
-    pub fn freeze_datasets(&self, order: FreezeOrder) -> Vec<FrozenDataset> {
+    /// Freezes the datasets that changed, and seals what is to be sealed. Called between commits only.
+    pub fn freeze_datasets(&self, order: FreezeOrder, touched: &mut BTreeSet<u32>) -> Vec<FrozenDataset> {
         let epoch = self.epoch.get();
         self.epoch_frozen.set(epoch);
         if order.ends_epoch && !active(Bug::SnapshotKeepsEpoch) {
@@ -161,9 +161,12 @@ impl Shard {
         }
         let mut seals: BTreeMap<u32, Seal> =
             order.seals.into_iter().map(|seal| (seal.volume, seal)).collect();
+        touched.extend(seals.keys());
+        touched.extend(self.datasets.borrow().take_touched());
         let mut parents = Vec::with_capacity(seals.len());
-        let mut all = Vec::with_capacity(self.datasets.borrow().len() + seals.len());
-        for dataset in self.datasets.borrow().values() {
+        let mut all = Vec::with_capacity(touched.len() + seals.len());
+        let datasets = self.datasets.borrow();
+        for dataset in touched.iter().filter_map(|number| datasets.get(number)) {
             let mut tree = dataset.tree.borrow_mut();
             let frozen = tree.is_dirty().then(|| tree.freeze());
             let mut record = dataset.record.borrow_mut();
@@ -213,6 +216,7 @@ impl Shard {
             drop(record);
             dataset.note_reserved();
         }
+        drop(datasets);
         let mut datasets = self.datasets.borrow_mut();
         for (number, parent) in parents {
             datasets.change(number, |record| record.parent = Some(parent));
@@ -260,7 +264,7 @@ impl Shard {
                 volume.sealing.set(Added::default());
             }
             self.numbers.borrow_mut().let_go(record.number);
-            self.snapshots.borrow_mut().insert(Snapshot::new(record));
+            self.snapshots.borrow_mut().insert_stored(Snapshot::new(record));
             self.deletion_work.send();
         }
     }
@@ -489,7 +493,7 @@ impl Shard {
             for batch in missing.chunks(BATCH) {
                 let still = &still;
                 let read = batch.iter().map(|&(level, index, ptr)| async move {
-                    let header = NodeHeader { pool: self.shared.id, owner: record.family, level, index };
+                    let header = NodeHeader::of_blocks(self.shared.id, record.family, level, index);
                     self.read_node(&header, ptr, still).await
                 });
                 for (&(level, index, ptr), body) in batch.iter().zip(join_all(read).await) {
@@ -593,7 +597,10 @@ impl Shard {
             }
         };
         self.note_project(&dataset);
-        self.settle_debts();
+        // Nearly always nothing is owed to anybody, and a shard may have very many volumes.
+        if dataset.reserved.get() > 0 || !self.owes_nothing() {
+            self.settle_debts();
+        }
         let registry = registry(&self.rt);
         let (kind, state) = (dataset.record.borrow().kind, dataset.record.borrow().state);
         // What a log says while it is replayed may be no longer so: clients see what is there in the end.

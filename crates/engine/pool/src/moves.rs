@@ -1,11 +1,12 @@
 //! Moves of volumes between pools, as the coordinators of both see them, from the beginning to the end. What a crash or an export leaves of
 //! them is settled by [`crate::halves`].
 
-use crate::control::{Control, Place};
+use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::halves::{placeholder, settle};
 use crate::moving::{Copier, Halt, PAUSE_DELAY, PAUSE_TRIES};
+use crate::names::Place;
 use crate::progress::WorkProgress;
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
@@ -58,7 +59,7 @@ impl Control {
     /// The shard on a core that has the fewest volumes.
     fn shard_on_core(&self, core: usize) -> Option<usize> {
         let mut load = vec![0; self.shard_count()];
-        self.names.borrow().values().for_each(|place| load[place.shard] += 1);
+        load.iter_mut().enumerate().for_each(|(shard, load)| *load = self.names.borrow().on_shard(shard));
         self.trash.shards().into_iter().for_each(|shard| load[shard] += 1);
         let cores = self.shared.cores.count();
         let all = (0..load.len()).filter(|shard| shard % cores == core && load[*shard] < DATASETS_MAX - 1);

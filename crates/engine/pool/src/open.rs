@@ -9,21 +9,23 @@ use crate::lineage::Snapshot;
 use crate::record::{DatasetKind, DatasetRecord};
 use crate::registry::PoolShared;
 use crate::replay::Replay;
+use crate::rows::Rows;
 use crate::shard::{Log, Shard, ShardParts};
 use crate::signal::Gate;
 use crate::spec::{Event, Severity};
-use crate::tables::{Table, decode_catalog, decode_chunks, decode_index, header};
+use crate::table_tree::{HOME_SLOTS_MAX, Ref, Root, TableTree};
+use crate::tables::{Table, Tables, decode_chunks, decode_datasets, sort_of};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Id};
 use forebay_device::{SlotRef, UNIT};
 use forebay_log::{Chain, Frame, FrameContext, Ring};
 use forebay_raid::Array;
 use forebay_runtime::Rt;
-use forebay_space::{Chunk, ChunkEntry, ChunkKind, Lines, Ptr, Space, decode_record};
+use forebay_space::{Chunk, ChunkEntry, ChunkId, ChunkKind, Lines, Ptr, Space, decode_record};
 use forebay_tree::{NODE_BODY, NODE_BYTES, NodeHeader, Tree, decode_node, decode_ptrs};
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -61,29 +63,93 @@ pub(crate) async fn read_stored_node(
     }
 }
 
-/// A shard's chunk table, its own blocks first.
+/// A table as it was read: its tree, what led to its nodes, and the bodies of its leaves with their numbers.
+struct Stored {
+    tree: TableTree,
+    refs: Vec<Ref>,
+    leaves: Vec<(u64, Vec<u8>)>,
+}
+
+/// A shard's chunk table: where it is, and what it lists.
+pub(crate) struct StoredChunks {
+    pub tree: TableTree,
+    pub refs: Vec<Ref>,
+    pub rows: Rows<ChunkId>,
+    pub entries: Vec<ChunkEntry>,
+}
+
+/// A shard's chunk table.
 pub(crate) async fn read_chunk_table(
     array: &Array,
     pool: Id,
     shard: usize,
     root: &ShardRoot,
-) -> Result<(Vec<ChunkEntry>, Vec<Ptr>), String> {
-    let index_header = header(pool, shard, Table::Chunks, 0);
-    let body = read_stored_node(array, &root.table_chunk.slots, &index_header, root.table).await?;
-    let (homes, blocks) =
-        decode_index(&body).ok().flatten().ok_or("the chunk table's index is impossible")?;
-    let slots =
-        |ptr: &Ptr| homes.iter().find(|home| home.id == ptr.addr().chunk()).map(|home| home.slots.clone());
-    let missing = "the chunk table lacks its own chunk";
-    let bodies = read_blocks(array, (pool, shard, Table::Chunks), &blocks, slots, missing).await?;
-    let mut entries = Vec::new();
-    for (nth, body) in bodies.iter().enumerate() {
-        let impossible = |_| {
-            format!("block {nth} of the chunk table has an entry that is impossible, or of a newer version")
+    lost: impl Fn(&str) -> bool,
+) -> Result<StoredChunks, String> {
+    let slots = |at: &Ref| Some(at.slots.clone());
+    let Stored { tree, refs, leaves } =
+        read_table(array, (pool, shard, Table::Chunks), &root.table, slots, lost).await?;
+    let (mut rows, mut entries, mut taken) = (Tables::default().chunks, Vec::new(), BTreeSet::new());
+    for (leaf, body) in leaves {
+        let impossible = || {
+            format!("leaf {leaf} of the chunk table has an entry that is impossible, or of a newer version")
         };
-        entries.extend(decode_chunks(body).map_err(impossible)?);
+        for (place, entry) in decode_chunks(&body).map_err(|_| impossible())? {
+            let row = rows.row(leaf, place).ok_or_else(impossible)?;
+            if !rows.load(row, entry.id, sort_of(entry.kind)) {
+                return Err(format!("chunk {} is in the chunk table twice", entry.id.0));
+            }
+            // No more is believed than there are disks: what memory takes goes by it.
+            if !is_possible(array, &entry)
+                || !entry.slots.iter().all(|slot| taken.insert((slot.disk, slot.slot)))
+            {
+                return Err(format!("chunk {} is where it cannot be", entry.id.0));
+            }
+            entries.push(entry);
+        }
     }
-    Ok((entries, [root.table].into_iter().chain(blocks).collect()))
+    // Whoever goes through them does so by their numbers.
+    entries.sort_by_key(|entry| entry.id);
+    let find = |id: ChunkId| entries.binary_search_by_key(&id, |entry| entry.id).ok().map(|at| &entries[at]);
+    check_places(&tree, find)?;
+    Ok(StoredChunks { tree, refs, rows, entries })
+}
+
+/// Whether a chunk fits into its slots, and these onto their disks, as far as the disks are there.
+fn is_possible(array: &Array, entry: &ChunkEntry) -> bool {
+    let fits = |slot: &SlotRef| {
+        array.attached(slot.disk).is_none_or(|member| {
+            let layout = &member.layout;
+            slot.slot < layout.slots
+                && u64::from(entry.units) * UNIT <= layout.slot_bytes * entry.slots.len() as u64
+        })
+    };
+    entry.slots.iter().all(fits) && (entry.kind != ChunkKind::Node || entry.slots.len() <= HOME_SLOTS_MAX)
+}
+
+/// A table whose nodes are not in chunks of nodes is none: a checkpoint gives back where they were.
+fn check_places<'a>(
+    tree: &TableTree,
+    chunk: impl Fn(ChunkId) -> Option<&'a ChunkEntry>,
+) -> Result<(), String> {
+    for ((level, index), ptr) in tree.all() {
+        let is_inside = |entry: &ChunkEntry| {
+            entry.kind == ChunkKind::Node && ptr.addr().unit() + ptr.units() <= entry.units
+        };
+        if ptr.bytes() as usize != NODE_BYTES || !chunk(ptr.addr().chunk()).is_some_and(is_inside) {
+            return Err(format!(
+                "node {index} of level {level} is in no chunk of nodes that the chunk table lists"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A shard's catalogue.
+pub(crate) struct StoredCatalog {
+    pub tree: TableTree,
+    pub rows: Rows<u32>,
+    pub records: Vec<DatasetRecord>,
 }
 
 /// A shard's catalogue.
@@ -91,65 +157,91 @@ pub(crate) async fn read_catalog(
     array: &Array,
     pool: Id,
     shard: usize,
-    catalog: Ptr,
+    root: &Root,
     slots: impl Fn(&Ptr) -> Option<Vec<SlotRef>>,
-) -> Result<(Vec<DatasetRecord>, Vec<Ptr>), String> {
-    let (bodies, blocks) = read_table(array, (pool, shard, Table::Catalog), catalog, slots).await?;
-    let mut records = Vec::new();
-    for (nth, body) in bodies.iter().enumerate() {
-        let impossible = |_| {
-            format!("block {nth} of the catalogue has a record that is impossible, or of a newer version")
-        };
-        records.extend(decode_catalog(body).map_err(impossible)?);
+    lost: impl Fn(&str) -> bool,
+) -> Result<StoredCatalog, String> {
+    let slots = |at: &Ref| slots(&at.ptr);
+    let Stored { tree, leaves, .. } =
+        read_table(array, (pool, shard, Table::Catalog), root, slots, lost).await?;
+    let (mut rows, mut records) = (Tables::default().datasets, Vec::new());
+    for (leaf, body) in leaves {
+        let impossible =
+            || format!("leaf {leaf} of the catalogue has a record that is impossible, or of a newer version");
+        for (place, record) in decode_datasets(&body).map_err(|_| impossible())? {
+            let row = rows.row(leaf, place).ok_or_else(impossible)?;
+            if !rows.load(row, record.number, 0) {
+                return Err(format!("dataset {} is in the catalogue twice", record.number));
+            }
+            records.push(record);
+        }
     }
-    Ok((records, blocks))
+    records.sort_by_key(|record| record.number);
+    Ok(StoredCatalog { tree, rows, records })
 }
 
-/// What a shard knows to be lost, and the blocks of the table that says so.
+/// What a shard knows to be lost.
 pub(crate) async fn read_damage(
     array: &Array,
     (pool, shard): (Id, usize),
-    index: Ptr,
+    root: &Root,
     slots: impl Fn(&Ptr) -> Option<Vec<SlotRef>>,
-) -> Result<(Damage, Vec<Ptr>), String> {
-    let (bodies, blocks) = read_table(array, (pool, shard, Table::Damage), index, slots).await?;
-    let damage = Damage::load(&bodies, index, blocks.clone());
-    let damage = damage.map_err(|_| "it has a record that is impossible, or of a newer version")?;
-    Ok((damage, blocks))
+) -> Result<Damage, String> {
+    let slots = |at: &Ref| slots(&at.ptr);
+    let Stored { tree, leaves, .. } =
+        read_table(array, (pool, shard, Table::Damage), root, slots, |_| false).await?;
+    let bodies: Vec<Vec<u8>> = leaves.into_iter().map(|(_, body)| body).collect();
+    let damage = Damage::load(&bodies, tree);
+    Ok(damage.map_err(|_| "it has a record that is impossible, or of a newer version")?)
 }
 
-/// The bodies of a table that is found through the chunk table, and its blocks with its index.
+/// A table's nodes and the bodies of its leaves, level by level, some read at a time. `lost` is told of nodes below the root that cannot be read, and
+/// says whether to go on without them.
 async fn read_table(
     array: &Array,
     (pool, shard, table): (Id, usize, Table),
-    index: Ptr,
-    slots: impl Fn(&Ptr) -> Option<Vec<SlotRef>>,
-) -> Result<(Vec<Vec<u8>>, Vec<Ptr>), String> {
-    if index.is_hole() {
-        return Ok((Vec::new(), Vec::new()));
+    root: &Root,
+    slots: impl Fn(&Ref) -> Option<Vec<SlotRef>>,
+    lost: impl Fn(&str) -> bool,
+) -> Result<Stored, String> {
+    let (mut tree, mut refs, slots) = (TableTree::new(table), Vec::new(), &slots);
+    let mut level: Vec<(u64, Ref)> = match root.at.ptr.is_hole() {
+        true => Vec::new(),
+        false => vec![(0, root.at.clone())],
+    };
+    for height in (0..=usize::from(root.height)).rev() {
+        let reads = level.iter().map(|(index, at)| async move {
+            let header = table.header(pool, shard, height, *index);
+            let slots = slots(at).ok_or("it is in a chunk that the chunk table lacks")?;
+            read_stored_node(array, &slots, &header, at.ptr).await
+        });
+        let bodies: Vec<Result<Vec<u8>, String>> = stream::iter(reads).buffered(READS_MAX).collect().await;
+        let mut read = Vec::new();
+        for ((index, at), body) in level.iter().zip(bodies) {
+            match body {
+                Ok(body) => read.push((*index, body)),
+                Err(error) if height < usize::from(root.height) && lost(&error) => continue,
+                Err(error) => return Err(error),
+            }
+            tree.put((height, *index), Some(at.ptr));
+            refs.push(at.clone());
+        }
+        if height == 0 {
+            return Ok(Stored { tree, refs, leaves: read });
+        }
+        let mut below = Vec::new();
+        for (index, body) in read {
+            let refs = TableTree::decode_node(table, &body).map_err(|_| {
+                format!(
+                    "node {index} of level {height} refers to what is impossible, or is of a newer version"
+                )
+            })?;
+            let known = (index * TableTree::fan_out(table)..).zip(refs);
+            below.extend(known.filter(|(_, at)| !at.ptr.is_hole()));
+        }
+        level = below;
     }
-    let missing = "it is in a chunk that the chunk table lacks";
-    let index_header = header(pool, shard, table, 0);
-    let body = read_stored_node(array, &slots(&index).ok_or(missing)?, &index_header, index).await?;
-    let (_, blocks) = decode_index(&body).ok().flatten().ok_or("its index is impossible")?;
-    let bodies = read_blocks(array, (pool, shard, table), &blocks, slots, missing).await?;
-    Ok((bodies, [index].into_iter().chain(blocks).collect()))
-}
-
-/// The bodies of a table's blocks, some read at a time.
-async fn read_blocks(
-    array: &Array,
-    (pool, shard, table): (Id, usize, Table),
-    blocks: &[Ptr],
-    slots: impl Fn(&Ptr) -> Option<Vec<SlotRef>>,
-    missing: &str,
-) -> Result<Vec<Vec<u8>>, String> {
-    let slots = &slots;
-    let reads = (1..).zip(blocks).map(|(nth, ptr)| async move {
-        let header = header(pool, shard, table, nth);
-        read_stored_node(array, &slots(ptr).ok_or(missing)?, &header, *ptr).await
-    });
-    stream::iter(reads).buffered(READS_MAX).try_collect().await
+    unreachable!("the last level is that of the leaves")
 }
 
 /// The log ring that a chunk table describes.
@@ -359,6 +451,16 @@ pub(crate) async fn read_ring(
     None
 }
 
+/// What a root leads to, the log not yet replayed.
+struct Loaded {
+    root: ShardRoot,
+    parts: ShardParts,
+    /// Chunks whose records are lost.
+    records_lost: Vec<u32>,
+    /// Nodes of tables are lost as well, and what is left is shown.
+    is_partial: bool,
+}
+
 /// Everything a shard's opening needs.
 pub(crate) struct OpenShard<'a> {
     pub rt: Rt,
@@ -399,7 +501,13 @@ impl OpenShard<'_> {
             Ok(stored) => Some(stored),
         };
         let is_there = stored.is_some();
-        let (root, parts, lost) = stored.unwrap_or_else(|| (was.clone(), self.nothing(), Vec::new()));
+        let nothing = || Loaded {
+            root: was.clone(),
+            parts: self.nothing(),
+            records_lost: Vec::new(),
+            is_partial: true,
+        };
+        let Loaded { root, parts, records_lost: lost, is_partial } = stored.unwrap_or_else(nothing);
         let incarnation = self.incarnation;
         let shard = Rc::new(Shard::new(self.rt, self.shared, index, self.array, self.data_in_log, parts));
         if !is_there {
@@ -412,7 +520,7 @@ impl OpenShard<'_> {
             shard.event(Severity::Warning, "space.record_lost", &shard.shared.name.clone(), message);
         }
         shard.share_with_snapshots();
-        Replay::new(shard.clone(), root.clone(), incarnation).run().await?;
+        Replay::new(shard.clone(), root.clone(), incarnation, is_partial).run().await?;
         shard.settle_debts();
         shard.space.borrow_mut().held_since_import();
         if root.needed() < was.needed() {
@@ -425,30 +533,48 @@ impl OpenShard<'_> {
         Ok((shard, ShardRoot { sealed, ..root }))
     }
 
-    /// What the root leads to, the log not yet replayed; and chunks whose records are lost.
-    async fn load(&self) -> Result<(ShardRoot, ShardParts, Vec<u32>), String> {
+    async fn load(&self) -> Result<Loaded, String> {
         let (pool, index) = (self.shared.id, self.index);
-        let (entries, mut tables) = read_chunk_table(&self.array, pool, index, self.root).await?;
+        let is_partial = Cell::new(false);
+        let lost = |error: &str| {
+            let goes_on = self.shared.import.is_rescue();
+            if goes_on && !is_partial.replace(true) {
+                self.tell(
+                    "table.lost",
+                    format!("part of what shard {index} has is not known any more: {error}"),
+                );
+            }
+            goes_on
+        };
+        let StoredChunks { tree: table, rows: chunks, entries, .. } =
+            read_chunk_table(&self.array, pool, index, self.root, lost)
+                .await
+                .map_err(|error| format!("the chunk table: {error}"))?;
         let (ring, log_chunks) = log_ring(&entries)?;
         let mut root = self.root.clone();
         if self.shared.import.force {
             root = root.ending_at(self.log_end((ring, &log_chunks)).await);
         }
-        let (space, lost) = self.load_space(entries).await;
+        let (space, records_lost) = self.load_space(entries).await;
         let slots = |ptr: &Ptr| space.chunk(ptr.addr().chunk()).map(|chunk| chunk.entry.slots.clone());
-        let (records, catalog) = read_catalog(&self.array, pool, index, root.catalog, slots)
-            .await
-            .map_err(|error| format!("the catalogue: {error}"))?;
-        tables.extend(catalog);
-        let damage = match read_damage(&self.array, (pool, index), root.damage, slots).await {
-            Ok((damage, _)) => damage,
+        let StoredCatalog { tree: catalog, rows: datasets, records } =
+            read_catalog(&self.array, pool, index, &root.catalog, slots, lost)
+                .await
+                .map_err(|error| format!("the catalogue: {error}"))?;
+        let find = |id: ChunkId| space.chunk(id).map(|chunk| &chunk.entry);
+        check_places(&catalog, find).map_err(|error| format!("the catalogue: {error}"))?;
+        let tables = Tables { catalog, datasets, table, chunks };
+        let damage = read_damage(&self.array, (pool, index), &root.damage, slots).await;
+        let damage = damage.and_then(|damage| check_places(damage.tree(), find).map(|()| damage));
+        let damage = match damage {
+            Ok(damage) => damage,
             Err(error) => {
                 let message = format!(
                     "what was known to be lost on shard {index} is not known any more: {error}. 'forebay pool scrub {}' finds it again",
                     self.shared.name
                 );
                 self.tell("damage.unknown", message);
-                Damage::default()
+                Damage::unknown(&root.damage, find)
             }
         };
         let is_snapshot = |record: &DatasetRecord| record.kind == DatasetKind::Snapshot;
@@ -464,7 +590,7 @@ impl OpenShard<'_> {
         let log = Log::new(ring, log_chunks, root.tail, self.incarnation);
         let (sealed, epoch) = (root.sealed, self.epoch);
         let parts = ShardParts { space, datasets, snapshots, log, tables, damage, sealed, epoch };
-        Ok((root, parts, lost))
+        Ok(Loaded { root, parts, records_lost, is_partial: is_partial.get() })
     }
 
     /// A shard of which nothing can be read, and that nobody writes to.
@@ -475,7 +601,7 @@ impl OpenShard<'_> {
             datasets: Datasets::default(),
             snapshots: Snapshots::default(),
             log: Log::new(ring, vec![Vec::new()], self.root.tail, self.incarnation),
-            tables: Vec::new(),
+            tables: Tables::default(),
             damage: Damage::default(),
             sealed: self.root.sealed,
             epoch: self.epoch,
@@ -549,7 +675,7 @@ impl OpenShard<'_> {
             for batch in missing.chunks(READS_MAX) {
                 let read = batch.iter().map(|&(level, index, ptr)| async move {
                     let _pass = reads.enter(1).await;
-                    let header = NodeHeader { pool: self.shared.id, owner: record.family, level, index };
+                    let header = NodeHeader::of_blocks(self.shared.id, record.family, level, index);
                     let chunk = space
                         .chunk(ptr.addr().chunk())
                         .ok_or("a tree node is in a chunk that the table lacks")?;

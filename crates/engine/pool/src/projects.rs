@@ -8,9 +8,10 @@
 //! Each shard knows what all projects say, and keeps it with each of its volumes, so that a write asks nobody. A change is durable first, and
 //! then told to the shards one after the other; who waits for it waits for all.
 
-use crate::control::{Control, Place};
+use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
+use crate::names::Place;
 use crate::quota::Said;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;

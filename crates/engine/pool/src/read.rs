@@ -20,7 +20,7 @@ use forebay_qos::Work;
 use forebay_raid::{ArrayError, Good};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
-use forebay_tree::{FANOUT, Found, NODE_BYTES, NodeHeader, decode_node, decode_ptrs};
+use forebay_tree::{FANOUT, Found, NODE_BODY, NODE_BYTES, NodeHeader, decode_node, decode_ptrs};
 use futures_util::future::join_all;
 use std::rc::Rc;
 
@@ -152,7 +152,7 @@ impl Shard {
         let found = dataset.tree.borrow().lookup(block);
         let Found::Unloaded { leaf, home } = found else { return Ok(source(found)) };
         let still = || dataset.tree.borrow().lookup(block) == found;
-        let header = NodeHeader { pool: self.shared.id, owner: dataset.family(), level: 0, index: leaf };
+        let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), 0, leaf);
         let turn = self.turn_to_read(dataset, reader, &[NODE_BYTES]).await;
         let node = self.read_node(&header, home, still).await?;
         drop(turn);
@@ -196,7 +196,7 @@ impl Shard {
             match self.array.read(&slots, ptr.addr().offset(), NODE_BYTES, check).await {
                 Ok(good) => {
                     let bytes = self.mend(good, &slots, ptr, &still).await;
-                    return Ok(Some(bytes[NODE_BYTES - FANOUT as usize * 32..].to_vec()));
+                    return Ok(Some(bytes[NODE_BYTES - NODE_BODY..].to_vec()));
                 }
                 Err(_) if !still() => return Ok(None),
                 Err(_) if self.has_moved(&ptr, &slots) => {}

@@ -10,10 +10,11 @@
 //!
 //! A hidden volume belongs to the name that it is received under, one for each. It is not the trash's, nor deleted by itself.
 
-use crate::control::{Control, Place};
+use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::lineage::{Arrival, Purpose, SealOrder, Snapshot};
+use crate::names::Place;
 use crate::pack::Block;
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};

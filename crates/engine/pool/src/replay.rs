@@ -31,14 +31,16 @@ pub(crate) struct Replay {
     shard: Rc<Shard>,
     root: ShardRoot,
     incarnation: u64,
+    /// Part of the shard's tables is lost, and what is left is shown: records of what is not known any more are passed over.
+    is_partial: bool,
     /// The last plug that no later record says is in place: its chunk and what goes there.
     plug: RefCell<Option<(ChunkId, Vec<Piece>)>>,
 }
 
 impl Replay {
     /// Replays the log of `shard` from `root` on, as `incarnation` left it.
-    pub fn new(shard: Rc<Shard>, root: ShardRoot, incarnation: u64) -> Replay {
-        Replay { shard, root, incarnation, plug: RefCell::default() }
+    pub fn new(shard: Rc<Shard>, root: ShardRoot, incarnation: u64, is_partial: bool) -> Replay {
+        Replay { shard, root, incarnation, is_partial, plug: RefCell::default() }
     }
 
     pub async fn run(self) -> Result<(), Error> {
@@ -141,6 +143,10 @@ impl Replay {
         let shard = &self.shard;
         let is_known = shard.datasets.borrow().contains_key(&record.number)
             || shard.snapshots.borrow().contains_key(&record.number);
+        // What is known of it now may not be all: it would read as zeros.
+        if self.is_partial && !is_known {
+            return Ok(());
+        }
         let is_clone = record.parent.is_some() && !record.root.is_hole() && !is_known;
         let tree = match is_clone {
             true => Some(shard.load_tree(&record, || true).await.map_err(|error| {
@@ -159,13 +165,14 @@ impl Replay {
     fn replay(&self, record: Record, frame: &Frame, staged_only: bool) -> Option<()> {
         let shard = &self.shard;
         let dataset = |number: u32| shard.datasets.borrow().get(&number).cloned();
+        let may_be_unknown = (staged_only || self.is_partial).then_some(());
         let unstage = |dataset: &Dataset, first: u64, count: u64| {
             let gone = dataset.take_staged(first, first.saturating_add(count));
             gone.iter().for_each(|(block, staged)| shard.unstage(dataset, *block, staged));
         };
         match record {
             Record::Write { dataset: number, first, ptrs } => {
-                let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
+                let Some(dataset) = dataset(number) else { return may_be_unknown };
                 unstage(&dataset, first, ptrs.len() as u64);
                 if staged_only {
                     return Some(());
@@ -177,7 +184,9 @@ impl Replay {
                     if active(Bug::TornWriteAccepted) { &ptrs[..ptrs.len().div_ceil(2)] } else { &ptrs[..] };
                 let mut freed = Vec::new();
                 let mut space = shard.space.borrow_mut();
-                if !ptrs.iter().all(|ptr| ptr.is_hole() || space.claim(ptr)) {
+                let can_be_true = ptrs.iter().all(|ptr| ptr.is_hole() || space.claim(ptr));
+                // What lies in a chunk that is not known any more reads as an error, and not as what it was before.
+                if !can_be_true && !self.is_partial {
                     return None;
                 }
                 drop(space);
@@ -186,7 +195,7 @@ impl Replay {
                 shard.let_go(&dataset, &freed);
             }
             Record::Data { dataset: number, first, block_bytes, blocks } => {
-                let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
+                let Some(dataset) = dataset(number) else { return may_be_unknown };
                 let blocks_all = dataset.record.borrow().blocks();
                 if block_bytes as usize != dataset.block_bytes()
                     || first.checked_add(blocks.len() as u64).is_none_or(|end| end > blocks_all)
@@ -199,7 +208,7 @@ impl Replay {
                 shard.stage(&dataset, first, blocks, frame.sequence, 0);
             }
             Record::Parts { dataset: number, block, block_bytes, parts } => {
-                let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
+                let Some(dataset) = dataset(number) else { return may_be_unknown };
                 if block_bytes as usize != dataset.block_bytes() || block >= dataset.record.borrow().blocks()
                 {
                     return staged_only.then_some(());
@@ -209,7 +218,7 @@ impl Replay {
                 shard.stage_parts(&dataset, block, &parts, None, frame.sequence);
             }
             Record::Clear { dataset: number, first, count } => {
-                let Some(dataset) = dataset(number) else { return staged_only.then_some(()) };
+                let Some(dataset) = dataset(number) else { return may_be_unknown };
                 unstage(&dataset, first, count);
                 if !staged_only {
                     let mut freed = Vec::new();

@@ -18,7 +18,6 @@ use crate::record::DatasetState;
 use crate::registry::{call, registry};
 use crate::shard::{NodesClaim, SPACE_WAITS_MAX, Shard};
 use crate::spec::{Severity, VolumeFormat, VolumeInfo};
-use crate::tables::table_room;
 use crate::volume::{IO_BYTES_MAX, LocalVolume};
 use crate::wanted::Wanted;
 use forebay_base::planted::{Bug, active};
@@ -258,7 +257,9 @@ impl Shard {
         let (gone, _) = space.at_home(class, freed, own.since);
         own.blocks = (own.blocks + home).saturating_sub(gone);
         own.strays += strays;
-        dataset.own.set(own);
+        if dataset.own.replace(own) != own {
+            self.datasets.borrow().touch(dataset);
+        }
         space.owe(class, before, dataset.owed());
     }
 
@@ -282,6 +283,7 @@ impl Shard {
         let mapped = dataset.tree.borrow().mapped().blocks as u64;
         let blocks = mapped.saturating_sub(own.strays).max(own.blocks);
         dataset.own.set(Own { blocks, since: 0, ..own });
+        self.datasets.borrow().touch(dataset);
         self.space.borrow_mut().owe(dataset.class(), before, dataset.owed());
     }
 
@@ -319,6 +321,11 @@ impl Shard {
             space.set_owed(class as u8, (owed[class] + transits[class]) * held, pledged * held);
         }
         space.set_owed_inner(inner);
+    }
+
+    /// Whether counting would find that nothing is owed, and does not find it only now.
+    pub fn owes_nothing(&self) -> bool {
+        self.promises.borrow().is_empty() && self.space.borrow().owes_nothing()
     }
 
     /// Has what is promised held, getting chunks for it: all that it takes or none. Until they are there nothing is held, so that others go on with what is
@@ -374,11 +381,9 @@ impl Shard {
 
     /// Asks the coordinator for chunks of so many units, all of them or none.
     async fn grant_all(self: &Rc<Self>, wanted: Vec<Units>) -> bool {
-        let chunks = self.space.borrow().table_len();
-        let most = table_room(chunks, ChunkKind::Data { class: 0 }, Need::Ordinary);
         let pool = self.shared.id;
         let granted = call(self.shared.cores.core(0), move |rt| async move {
-            registry(&rt).control(pool)?.grant_all(wanted, most).await
+            registry(&rt).control(pool)?.grant_all(wanted).await
         });
         let granted = granted.await.ok().flatten();
         let is_granted = granted.is_some();

@@ -22,9 +22,8 @@ use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, MIB};
 use forebay_device::SlotRef;
 use forebay_qos::{Task, Work};
-use forebay_raid::ArrayError;
 use forebay_runtime::yield_now;
-use forebay_space::{ChunkId, ChunkKind, Ptr, decode_record};
+use forebay_space::{ChunkId, ChunkKind, Ptr};
 use forebay_tree::FANOUT;
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
@@ -128,13 +127,13 @@ fn runs(blocks: &[Ptr]) -> impl Iterator<Item = &[Ptr]> {
 }
 
 impl Shard {
-    fn scrub_found(&self, more: Found) {
+    pub fn scrub_found(&self, more: Found) {
         let mut found = self.scrub.found.get();
         found += more;
         self.scrub.found.set(found);
     }
 
-    fn is_scrub_halted(&self) -> bool {
+    pub fn is_scrub_halted(&self) -> bool {
         self.scrub.halted.get() || self.stopping.get() || self.is_suspended()
     }
 
@@ -475,40 +474,6 @@ impl Shard {
             }
         }
     }
-
-    /// Reads every copy of every chunk's record; a chunk with a bad one gets new ones at the next checkpoint.
-    async fn scrub_records(self: &Rc<Self>) {
-        let mut from = ChunkId::FIRST;
-        let next = |from| self.space.borrow().chunks_from(from).next().map(|chunk| chunk.entry.id);
-        while let Some(id) = next(from) {
-            from = ChunkId(id.0 + 1);
-            // One that is dirty is passed over without a wait.
-            yield_now().await;
-            let _hold = self.holds.take();
-            let entry = {
-                let space = self.space.borrow();
-                space.chunk(id).filter(|chunk| !chunk.dirty).map(|chunk| chunk.entry.clone())
-            };
-            let Some(entry) = entry.filter(|entry| entry.kind != ChunkKind::Log) else { continue };
-            let check = |bytes: &[u8]| decode_record(bytes, self.shared.id, &entry).is_some();
-            for slot in &entry.slots {
-                let Some(member) = self.array.member(slot.disk) else { continue };
-                let read = self.array.read_record(&[*slot], entry.alternate, check).await;
-                if let Err(error) = read.map(drop) {
-                    let is_same = |chunk: &forebay_space::Chunk| chunk.entry == entry && !chunk.dirty;
-                    if self.space.borrow().chunk(id).is_some_and(is_same) {
-                        if error == ArrayError::Corrupt {
-                            let at = member.layout.record_at(slot.slot, entry.alternate);
-                            member.health.failed_check(self.rt.now(), at..at + member.layout.record_bytes);
-                        }
-                        self.space.borrow_mut().rewrite_record(id);
-                        self.scrub_found(Found { repaired: 1, ..Found::default() });
-                    }
-                    break;
-                }
-            }
-        }
-    }
 }
 
 impl Control {
@@ -631,7 +596,11 @@ impl Control {
                 settled?;
             }
             let records = |shard: Rc<Shard>| async move {
-                as_task(&shard, |shard| async move { shard.scrub_records().await }).await
+                as_task(&shard, |shard| async move {
+                    shard.scrub_records().await;
+                    shard.scrub_tables().await;
+                })
+                .await
             };
             self.on_shard(index, records).await?;
         }

@@ -197,7 +197,7 @@ impl Shard {
                 ptrs[0] = side.root;
             }
         } else if !ptr.is_hole() {
-            let header = NodeHeader { pool: self.shared.id, owner: side.family, level, index };
+            let header = NodeHeader::of_blocks(self.shared.id, side.family, level, index);
             let body = self.read_node(&header, ptr, || true).await?.ok_or(IoError::Corrupt)?;
             ptrs = decode_ptrs(&body);
         }

@@ -16,7 +16,7 @@ use crate::flash::Flash;
 use crate::holds::Holds;
 use crate::index::{Datasets, Numbers, Snapshots};
 use crate::leaves::LeafClock;
-use crate::limits::LimitsTold;
+use crate::limits::Told;
 use crate::lineage::{FreezeOrder, FrozenDataset};
 use crate::lines::Places;
 use crate::locks::RangeLocks;
@@ -29,6 +29,8 @@ use crate::scrub::ShardScrub;
 use crate::signal::{Gate, Signal, Turnstile};
 use crate::spec::{Event, Severity};
 use crate::staged::StagedFrames;
+use crate::table_write::FrozenCatalog;
+use crate::tables::{Table, Tables};
 use crate::turns::{Flow, Turns};
 use crate::vacate::Successor;
 use forebay_compress::Codec;
@@ -40,7 +42,7 @@ use forebay_runtime::{Buf, Completer, Disk, Rt};
 use forebay_space::{Chunk, ChunkEntry, ChunkKind, NODE_UNITS, Ptr, Space};
 use forebay_tree::Tree;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -114,8 +116,7 @@ impl Log {
 /// What a freeze captured of one shard.
 pub(crate) struct FrozenShard {
     pub datasets: Vec<FrozenDataset>,
-    /// The snapshots there are.
-    pub snapshots: Vec<DatasetRecord>,
+    pub catalog: FrozenCatalog,
     pub tail: Chain,
     pub cut: u64,
     /// Disks whose completed writes no flush had covered: among them the data of records before the cut.
@@ -191,8 +192,11 @@ pub(crate) struct Shard {
     pub nodes_given: Cell<u64>,
     /// Units in the hands of who waits for more.
     pub units_waiting: Cell<u64>,
-    /// Blocks of the catalogue and the chunk table of the last checkpoint.
-    pub tables: RefCell<Vec<Ptr>>,
+    /// Of the last checkpoint; the running one has them. And how many nodes all have together.
+    pub tables: RefCell<Tables>,
+    pub table_nodes: Cell<usize>,
+    /// Leaves of them that a scrub did not find right on some disk.
+    pub suspects: RefCell<BTreeSet<(Table, u64)>>,
     /// Those who read or repair what space must not be released under.
     pub holds: Rc<Holds>,
     pub sealed: Cell<u64>,
@@ -257,7 +261,7 @@ pub(crate) struct Shard {
     pub gathers: Cell<bool>,
     /// Chunks that were emptied for that, and not taken yet.
     pub emptied: Cell<u64>,
-    pub limits_told: LimitsTold,
+    pub limit_told: Cell<Told>,
     granting: Cell<bool>,
     grants: Turnstile,
     entries: Cell<u64>,
@@ -287,7 +291,7 @@ pub(crate) struct ShardParts {
     pub datasets: Datasets,
     pub snapshots: Snapshots,
     pub log: Log,
-    pub tables: Vec<Ptr>,
+    pub tables: Tables,
     pub damage: Damage,
     pub sealed: u64,
     pub epoch: u64,
@@ -362,6 +366,8 @@ impl Shard {
             nodes_turn: Rc::new(Gate::new(1)),
             nodes_given: Cell::new(0),
             units_waiting: Cell::new(0),
+            suspects: RefCell::default(),
+            table_nodes: Cell::new(parts.tables.nodes() + parts.damage.nodes()),
             tables: RefCell::new(parts.tables),
             holds: Rc::default(),
             sealed: Cell::new(parts.sealed),
@@ -398,7 +404,7 @@ impl Shard {
             served: Cell::new(0),
             gathers: Cell::new(false),
             emptied: Cell::new(0),
-            limits_told: LimitsTold::default(),
+            limit_told: Cell::default(),
             granting: Cell::new(false),
             grants: Turnstile::default(),
             entries: Cell::new(0),
@@ -505,13 +511,6 @@ impl Shard {
         self.nodes_dirty.get() + self.nodes_frozen.get() + self.nodes_queued.get() + self.nodes_of_tables()
     }
 
-    /// Those for the tables.
-    pub fn nodes_of_tables(&self) -> u64 {
-        let tables = ((self.datasets.borrow().len() + self.snapshots.borrow().len()) / 31 + 3) as u64
-            + (self.space.borrow().table_len() / 102 + 3) as u64;
-        2 * tables
-    }
-
     /// The handle of a disk of the pool on this core, if it has one.
     pub fn disk(&self, disk: u16) -> Option<Disk> {
         self.array.attached(disk).map(|member| member.disk.clone()).or_else(|| self.flash.handle(disk))
@@ -539,8 +538,10 @@ impl Shard {
                 return !is_scarce;
             }
         }
-        if !self.has_table_room(kind, need) {
-            return false;
+        // A chunk of data makes the tables longer: there have to be nodes for that, or a checkpoint finds none.
+        if kind != ChunkKind::Node && need != Need::Urgent && self.lacks_nodes_for_a_chunk() {
+            let granted = self.grant_by(move |control| control.grant(ChunkKind::Node, need)).await;
+            return granted && Box::pin(self.grant(kind, need)).await;
         }
         self.grant_by(move |control| control.grant(kind, need)).await
     }
@@ -550,8 +551,8 @@ impl Shard {
         let narrow = self.space.borrow_mut().take_narrow();
         let Some(kind) = narrow else { return };
         // Who needs one goes first.
-        let may = self.has_table_room(kind, Need::Deferrable);
-        if !may || self.granting.get() || self.stopping.get() || self.is_suspended() {
+        if self.granting.get() || self.stopping.get() || self.is_suspended() || self.lacks_nodes_for_a_chunk()
+        {
             return;
         }
         let shard = self.clone();
@@ -620,6 +621,7 @@ impl Shard {
         let result = change(&mut tree);
         self.nodes_dirty.set(self.nodes_dirty.get() + tree.dirty() - before.0);
         self.dirty_bytes.set(self.dirty_bytes.get() + tree.dirty_bytes() - before.1);
+        self.datasets.borrow().touch(dataset);
         result
     }
 
@@ -650,15 +652,15 @@ impl Shard {
         self.nodes_frozen.set(self.nodes_dirty.get());
         let order = self.freeze_order.take();
         let sealed: Vec<u32> = order.seals.iter().map(|seal| seal.volume).collect();
-        let datasets = self.freeze_datasets(order);
+        let mut touched = self.take_touched();
+        let datasets = self.freeze_datasets(order, &mut touched);
+        let catalog = self.freeze_catalog(&touched, &datasets);
         self.keep_pledges(&sealed);
         self.space.borrow_mut().freeze();
-        let snapshots = self.snapshots.borrow();
-        let snapshots = snapshots.values().map(|snapshot| snapshot.record.borrow().clone()).collect();
         self.nodes_dirty.set(0);
         self.dirty_bytes.set(0);
         let tail = log.staged.start().unwrap_or(log.chain);
-        FrozenShard { datasets, snapshots, tail, cut: log.chain.sequence, unflushed: log.unflushed }
+        FrozenShard { datasets, catalog, tail, cut: log.chain.sequence, unflushed: log.unflushed }
     }
 
     /// Lets no client operation start any more and waits for those in flight.

@@ -1,9 +1,10 @@
 //! Snapshots and clones as management sees them.
 
-use crate::control::{Control, Place};
+use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::lineage::{Purpose, Rest, SealOrder, Snapshot};
+use crate::names::Place;
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;

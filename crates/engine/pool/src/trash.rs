@@ -8,9 +8,10 @@
 //!
 //! Nothing is purged before its time because space is short: whoever deleted something by mistake relies on the time that was promised.
 
-use crate::control::{Control, Place};
+use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
+use crate::names::Place;
 use crate::projects::project_of;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::registry::registry;

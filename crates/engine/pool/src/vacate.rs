@@ -22,7 +22,6 @@ use crate::reserve::{Claim, Need};
 use crate::shard::Shard;
 use crate::spec::Severity;
 use crate::steps::Steps;
-use crate::tables::chunks_max;
 use forebay_base::MIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{DiskEntry, DiskLayout, DiskStatus, GroupEntry, Label, UNIT};
@@ -431,29 +430,18 @@ impl Control {
             // The healer of slots has the log in two places, too.
             let _turn = self.slots_turn().await;
             let look = move |shard: Rc<Shard>| async move {
-                let room = chunks_max().saturating_sub(shard.space.borrow().table_len());
-                (shard.share(group).await.log, shard.log.borrow().successor.is_some(), room)
+                (shard.share(group).await.log, shard.log.borrow().successor.is_some())
             };
             let chunks = match self.on_shard(index, look).await? {
-                (0, ..) => continue,
-                (_, true, _) => Vec::new(),
-                (bytes, false, room) => {
+                (0, _) => continue,
+                (_, true) => Vec::new(),
+                (bytes, false) => {
                     let taken = self.slots.borrow_mut().take_ring(bytes, |total| self.reserve(total));
                     let Some(taken) = taken else {
                         let why =
                             "no other group has room for the log; add disks or a group, or delete volumes";
                         return Ok(Some(why.into()));
                     };
-                    // For a while the table lists both logs; half of what it has left is for nodes.
-                    if taken.len() > room / 2 {
-                        taken.iter().for_each(|chunk| self.slots.borrow_mut().release(chunk));
-                        let why = format!(
-                            "the chunk table of shard {index} has no room for the {} chunks of its log beside those that it has; \
-                             delete volumes or snapshots",
-                            taken.len()
-                        );
-                        return Ok(Some(why));
-                    }
                     self.shared.note_crowds(&self.slots.borrow());
                     taken
                 }

@@ -1,10 +1,11 @@
 //! Volumes as management sees them: create, list, change, delete.
 
 use crate::commit::{Change, Entry};
-use crate::control::{Control, Place};
+use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::locks::RangeGuard;
+use crate::names::Place;
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState, NAME_MAX};
 use crate::reserve::{Attempt, Claim, Refusal};
@@ -179,7 +180,7 @@ impl Control {
             return Some((name.to_string(), *place));
         }
         let id: Id = name.parse().ok()?;
-        names.iter().find(|(_, place)| place.id == id).map(|(name, place)| (name.clone(), *place))
+        names.of(id).map(|name| (name.clone(), names[name]))
     }
 
     pub fn existing(&self, name: &str) -> Result<(String, Place), Error> {
@@ -272,7 +273,7 @@ impl Control {
     /// The shard that has the fewest volumes.
     pub fn shard_for_volume(&self, object: &str) -> Result<usize, Error> {
         let mut load = vec![0usize; self.shard_count()];
-        self.names.borrow().values().for_each(|place| load[place.shard] += 1);
+        load.iter_mut().enumerate().for_each(|(shard, load)| *load = self.names.borrow().on_shard(shard));
         self.trash.shards().into_iter().for_each(|shard| load[shard] += 1);
         let shard = (0..load.len()).min_by_key(|index| load[*index]).expect("a pool has a shard");
         if load[shard] >= VOLUMES_MAX {

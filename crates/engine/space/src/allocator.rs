@@ -39,15 +39,15 @@ pub struct NeedChunk;
 
 /// A run of allocation units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Run {
-    addr: Addr,
-    units: u32,
+pub(crate) struct Run {
+    pub addr: Addr,
+    pub units: u32,
 }
 
 #[derive(Default)]
-struct Period {
-    allocated: Vec<Run>,
-    freed: Vec<Run>,
+pub(crate) struct Period {
+    pub allocated: Vec<Run>,
+    pub freed: Vec<Run>,
 }
 
 /// How a stretch of space is to be used.
@@ -99,8 +99,8 @@ pub struct Space {
     /// The chunk that each stream fills, and the unit after the last that it took.
     pub(crate) open: BTreeMap<Stream, (ChunkId, u32)>,
     pub(crate) lanes: Lanes,
-    current: Period,
-    frozen: Period,
+    pub(crate) current: Period,
+    pub(crate) frozen: Period,
     /// Units that were allocated and are in no tree yet.
     in_hand: u64,
     /// The coordinator had no chunk left: fill every hole.
@@ -124,9 +124,11 @@ pub struct Space {
     /// Chunks that the log had until the running checkpoint.
     pub(crate) retired: Vec<ChunkId>,
     /// Empty chunks that the running checkpoint leaves out of the table; they go back when it is durable.
-    leaving: Vec<ChunkId>,
-    /// The chunks of the running checkpoint's table. What is granted after its bitmaps were closed is in the log.
-    sealed: Vec<ChunkId>,
+    pub(crate) leaving: Vec<ChunkId>,
+    /// Chunks whose entry or record on disk is not what is known here.
+    pub(crate) touched: BTreeSet<ChunkId>,
+    /// Those of them that the running checkpoint writes. What is granted after its bitmaps were closed is in the log.
+    pub(crate) sealed: Vec<ChunkId>,
 }
 
 impl Space {
@@ -141,6 +143,9 @@ impl Space {
         }
         if self.line(&chunk) == 0 {
             chunk.written = Bits::default();
+        }
+        if chunk.dirty || !chunk.settled {
+            self.touched.insert(chunk.entry.id);
         }
         self.nodes_free.set(None);
         self.lanes.look_again();
@@ -322,8 +327,9 @@ impl Space {
         self.chunks.values_mut().for_each(|chunk| chunk.settled = chunk.logged);
     }
 
-    /// Chooses the empty chunks that leave with the running checkpoint; nothing is allocated from them any more.
-    pub fn choose_leaving(&mut self) {
+    /// Chooses the empty chunks that leave with the running checkpoint; nothing is allocated from them any more. So many nodes have to be free in those
+    /// that stay: the checkpoint, and the next one, need them.
+    pub fn choose_leaving(&mut self, nodes_kept: u64) {
         self.nodes_free.set(None);
         let open = self.open.iter().filter(|(stream, _)| stream.fill != Fill::Holes);
         let open: Vec<ChunkId> = open.map(|(_, (id, _))| *id).collect();
@@ -335,12 +341,22 @@ impl Space {
                 && !open.contains(&chunk.entry.id)
         };
         let empty = self.chunks.in_order().filter(idle).map(|chunk| chunk.entry.id).collect();
-        self.leaving = self.may_leave(empty);
-        // One empty node chunk stays: the next checkpoint needs it.
+        let mut leaving = self.may_leave(empty);
         let is_of_use = |chunk: &Chunk| chunk.entry.kind == ChunkKind::Node && !self.is_vacated(chunk);
-        if let Some(kept) = self.leaving.iter().position(|id| is_of_use(&self.chunks[*id])) {
-            self.leaving.remove(kept);
-        }
+        let nodes = |id: &ChunkId| u64::from(self.chunks[*id].entry.units / NODE_UNITS);
+        let of_use = leaving.iter().filter(|id| is_of_use(&self.chunks[**id]));
+        let mut left = self.nodes_free().saturating_sub(of_use.map(nodes).sum());
+        // One empty node chunk stays in any case.
+        let mut is_first = true;
+        leaving.retain(|id| {
+            let stays = is_of_use(&self.chunks[*id]) && (is_first || left < nodes_kept);
+            if stays {
+                (is_first, left) = (false, left + nodes(id));
+            }
+            !stays
+        });
+        self.leaving = leaving;
+        self.nodes_free.set(None);
         self.leaving.append(&mut self.retired);
         for id in &self.leaving {
             // Out of the allocator's sight from now on.
@@ -352,16 +368,6 @@ impl Space {
         self.recount_places();
     }
 
-    /// Lets the next node come from the emptiest chunk: a table must fit into few chunks.
-    pub fn close_node_chunk(&mut self) {
-        self.open.retain(|stream, _| stream.kind != ChunkKind::Node);
-    }
-
-    /// Lines that the chunk table of the running checkpoint will have.
-    pub fn table_len(&self) -> usize {
-        self.chunks.len() - self.leaving.len()
-    }
-
     /// Moves the closed period into the stored bitmaps, after the last node of the checkpoint is allocated. The frees stay
     /// listed for [`Space::release`].
     pub fn seal(&mut self) {
@@ -371,42 +377,21 @@ impl Space {
             let already = chunk.stored.set(run.addr.unit(), run.units);
             assert!(already == 0 || chunk.unknown, "a unit was allocated twice in one period");
             chunk.dirty = true;
+            self.touched.insert(run.addr.chunk());
         }
         for run in &self.frozen.freed {
             let chunk = self.chunks.get_mut(run.addr.chunk()).expect("freed in an owned chunk");
             let already = chunk.stored.clear(run.addr.unit(), run.units);
             assert!(already == 0 || chunk.unknown, "a unit was freed that was not in use");
             chunk.dirty = true;
+            self.touched.insert(run.addr.chunk());
             if active(Bug::FreeReleasedEarly) {
                 chunk.busy.clear(run.addr.unit(), run.units);
             }
         }
-        self.sealed = self.chunks.ids().filter(|id| !self.leaving.contains(id)).collect();
-    }
-
-    /// Chunks whose record must be written by the running checkpoint.
-    pub fn dirty_chunks(&self) -> Vec<ChunkId> {
-        self.sealed.iter().copied().filter(|id| self.chunks[*id].dirty).collect()
-    }
-
-    /// The record of a chunk goes to its other alternate with this checksum.
-    pub fn record_written(
-        &mut self,
-        id: ChunkId,
-        alternate: u8,
-        sum: forebay_base::Checksum,
-        generation: u64,
-    ) {
-        let chunk = self.chunks.get_mut(id).expect("dirty chunks are owned");
-        chunk.changed = generation;
-        chunk.entry.alternate = alternate;
-        chunk.entry.record_sum = sum;
-        chunk.dirty = false;
-    }
-
-    /// The chunk table of the running checkpoint.
-    pub fn table(&self) -> Vec<ChunkEntry> {
-        self.sealed.iter().map(|id| self.chunks[*id].entry.clone()).collect()
+        let touched = std::mem::take(&mut self.touched).into_iter();
+        let leaving: BTreeSet<ChunkId> = self.leaving.iter().copied().collect();
+        self.sealed = touched.filter(|id| !leaving.contains(id)).collect();
     }
 
     /// The checkpoint is durable: freed units may be written again. Returns the chunks that leave the shard.
@@ -425,6 +410,7 @@ impl Space {
         }
         self.chunks.values_mut().for_each(Chunk::share_bitmaps);
         let leaving = std::mem::take(&mut self.leaving);
+        leaving.iter().for_each(|id| _ = self.touched.remove(id));
         self.nodes_free.set(None);
         self.lanes.look_again();
         self.release_held();
@@ -556,16 +542,16 @@ mod tests {
         space.insert(Chunk::fresh(entry(1, DATA, 4)));
         space.insert(Chunk::fresh(entry(2, ChunkKind::Data { class: 2 }, 4)));
         space.freeze();
-        space.choose_leaving();
+        space.choose_leaving(0);
         space.seal();
         assert!(space.release().is_empty(), "its grant may come after the cut");
         space.grant_logged(ChunkId(2));
         let a = ptr(space.allocate(DATA, 2).expect("room"), 2);
         space.applied(&a);
         space.freeze();
-        space.choose_leaving();
+        space.choose_leaving(0);
         space.seal();
-        assert_eq!(space.table().len(), 1);
+        assert_eq!((space.leaving(), space.chunk_count()), (&[ChunkId(2)][..], 1));
         space.declare_scarce();
         assert_eq!(space.allocate(ChunkKind::Data { class: 2 }, 4), Err(NeedChunk));
         assert_eq!(space.release().iter().map(|e| e.id).collect::<Vec<_>>(), [ChunkId(2)]);
@@ -583,7 +569,7 @@ mod tests {
         space.freed(&block);
         for leaves in [0, 1] {
             space.freeze();
-            space.choose_leaving();
+            space.choose_leaving(0);
             space.seal();
             assert_eq!(space.release().len(), leaves);
         }
@@ -611,7 +597,7 @@ mod tests {
             space.freed(&std::mem::replace(&mut live[slot], new));
             if slot.is_multiple_of(32) {
                 space.freeze();
-                space.choose_leaving();
+                space.choose_leaving(0);
                 space.seal();
                 space.release();
             }
@@ -681,7 +667,7 @@ mod tests {
             }
             if step % 100 == 0 {
                 space.freeze();
-                space.choose_leaving();
+                space.choose_leaving(0);
                 space.seal();
                 for chunk in space.release() {
                     space.insert(Chunk::fresh(ChunkEntry {

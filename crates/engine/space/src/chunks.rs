@@ -38,10 +38,6 @@ impl Chunks {
         self.by_id.len()
     }
 
-    pub fn ids(&self) -> impl Iterator<Item = ChunkId> {
-        self.order.iter().copied()
-    }
-
     /// All, in the order of their numbers.
     pub fn in_order(&self) -> impl Iterator<Item = &Chunk> {
         self.order.iter().map(|id| &self.by_id[id])

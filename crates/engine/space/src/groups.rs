@@ -1,6 +1,6 @@
 //! What differs from group to group of a pool: lines, and how much is in use.
 
-use crate::address::NODE_UNITS;
+use crate::address::{ChunkId, NODE_UNITS};
 use crate::allocator::Space;
 use crate::chunk::{Chunk, ChunkKind};
 use crate::size::Lines;
@@ -28,6 +28,14 @@ impl Space {
     /// Whether a chunk is in a group that is vacated.
     pub(crate) fn is_vacated(&self, chunk: &Chunk) -> bool {
         self.vacated.contains(&chunk.entry.group)
+    }
+
+    /// Whether some group is vacated, and whether a chunk is in one.
+    pub fn is_vacating(&self) -> bool {
+        !self.vacated.is_empty()
+    }
+    pub fn is_in_vacated(&self, id: ChunkId) -> bool {
+        self.chunk(id).is_some_and(|chunk| self.is_vacated(chunk))
     }
 
     /// Nodes that can be written outside a group before another chunk is needed.

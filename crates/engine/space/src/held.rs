@@ -16,7 +16,7 @@ use std::cell::Cell;
 /// Block classes: 4 KiB to 128 KiB.
 pub const CLASSES: usize = 6;
 /// Pointers of one leaf.
-const LEAF_BLOCKS: u64 = 510;
+const LEAF_BLOCKS: u64 = 508;
 /// Nodes that one write of a reserved volume makes dirty, at most, beside those that it needs for good.
 const NODES_IN_TRANSIT: u64 = 48;
 
@@ -58,6 +58,11 @@ impl Space {
         }
         let held = &mut self.held[usize::from(class)];
         (held.owed, held.pledged) = (owed, pledged);
+    }
+
+    /// Whether no places and no nodes are owed.
+    pub fn owes_nothing(&self) -> bool {
+        self.owed_inner == 0 && self.held.iter().all(|held| held.owed == 0 && held.pledged == 0)
     }
 
     /// Changes what is owed by the difference of what one volume was owed and is.

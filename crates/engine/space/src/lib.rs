@@ -9,6 +9,7 @@ mod bits;
 mod choice;
 mod chunk;
 mod chunks;
+mod entries;
 mod evacuation;
 mod groups;
 mod held;

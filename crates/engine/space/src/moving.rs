@@ -85,6 +85,7 @@ impl Space {
     pub fn rewrite_record(&mut self, id: ChunkId) {
         if let Some(chunk) = self.chunk_mut(id) {
             chunk.dirty = true;
+            self.touch(id);
         }
     }
 
@@ -95,6 +96,7 @@ impl Space {
             chunk.entry.slots[index] = to;
             // Its record must be beside the new slot, too.
             chunk.dirty = chunk.entry.kind != ChunkKind::Log;
+            self.touch(id);
         }
     }
 }

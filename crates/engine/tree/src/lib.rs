@@ -1,7 +1,7 @@
 //! The copy-on-write tree of a volume, in memory and as nodes on disk.
 //!
-//! The tree is positional: a leaf is a dense array of pointers for 510 consecutive blocks, an interior node
-//! one for 510 consecutive children, so keys are implied and lookup is arithmetic. Interior nodes are always
+//! The tree is positional: a leaf is a dense array of pointers for 508 consecutive blocks, an interior node
+//! one for 508 consecutive children, so keys are implied and lookup is arithmetic. Interior nodes are always
 //! in memory (8 MiB per TiB of 8 KiB blocks); leaves come and go.
 //!
 //! Pure: no I/O. Where a leaf is needed that is not in memory, the caller is told its pointer, reads it, and
@@ -19,7 +19,7 @@ mod tree;
 pub use frozen::{DirtyLeaf, Frozen, Merged, leaf_body};
 pub use mapped::Mapped;
 pub use node::{
-    FANOUT, NODE_BODY, NODE_BYTES, NodeError, NodeHeader, TABLE_LEVEL, decode_node, decode_ptrs, encode_node,
+    FANOUT, NODE_BODY, NODE_BYTES, NodeError, NodeHeader, TreeKind, decode_node, decode_ptrs, encode_node,
 };
 pub use path::{LeafState, height_for, nodes_over};
 pub use pointers::{LEAF_MEMORY, Pointers};

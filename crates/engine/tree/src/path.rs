@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn heights() {
-        assert_eq!([1, 510, 511, 260_100, 260_101].map(height_for), [0, 0, 1, 1, 2]);
+        assert_eq!([1, 508, 509, 258_064, 258_065].map(height_for), [0, 0, 1, 1, 2]);
         assert_eq!(height_for((64 << 40) / 4096), 3);
     }
 

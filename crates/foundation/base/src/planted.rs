@@ -7,8 +7,8 @@
 //!
 //! The planted bug belongs to a thread, as a simulated world does: two worlds on two threads carry different bugs.
 //!
-//! [`has_strict_turns`] is no mistake, but passes in the same way: it takes away what would hide one. So does [`table_limits`]: with the usual limits no
-//! simulated pool is large enough to meet one.
+//! [`has_strict_turns`] is no mistake, but passes in the same way: it takes away what would hide one. So does [`table_shape`]: no simulated pool is
+//! large enough for a table of many leaves, or for one that is full.
 
 /// Every mistake that can be planted. The comment says what the engine then does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -213,8 +213,14 @@ pub enum Bug {
     LabelsOneByOne,
     /// Time in which the daemon stood still counts as a disk's silence.
     StandstillCounts,
-    /// Chunks are granted whether or not a shard's table has room for them.
-    GrantsBeyondTable,
+    /// A checkpoint leaves out a leaf of the catalogue in which something changed.
+    CatalogLeafForgotten,
+    /// A checkpoint does not write a chunk's entry again of which it has freed something only.
+    ChunkEntryStale,
+    /// The chunk table's nodes are looked for where their chunk was before one of its slots moved.
+    TableHomeStale,
+    /// A table's root is written and the nodes between it and the leaves are not.
+    TableWithoutMiddle,
     /// A loop over everything that a shard has keeps the core until it is through.
     LoopsNeverYield,
     /// A login panics on what an initiator sends.
@@ -231,7 +237,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 89] = [
+    pub const ALL: [Bug; 92] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -320,7 +326,10 @@ impl Bug {
         Bug::ScrubHoldsThroughout,
         Bug::HungDiskTakesAll,
         Bug::EvictsOneByOne,
-        Bug::GrantsBeyondTable,
+        Bug::CatalogLeafForgotten,
+        Bug::ChunkEntryStale,
+        Bug::TableHomeStale,
+        Bug::TableWithoutMiddle,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
@@ -353,26 +362,26 @@ impl Bug {
     pub const OF_RECLAIM: [Bug; 2] = [Bug::ReclaimsUnseen, Bug::ReclaimsAsClient];
 }
 
-/// What the tables of a shard have room for, in place of what the format has.
+/// How small the tables of a shard are cut, in place of what the format has: so small pools have tables of many leaves and levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TableLimits {
-    /// Blocks of the chunk table, of the catalogue.
-    pub chunk_blocks: usize,
-    pub catalog_blocks: usize,
-    /// Chunks that may hold the blocks of the chunk table.
-    pub homes: usize,
+pub struct TableShape {
+    /// Records in a leaf, and references in a node above.
+    pub per_leaf: u64,
+    pub fan_out: u64,
+    /// Datasets that a shard can have.
+    pub datasets: usize,
 }
 
 #[cfg(feature = "planted")]
 mod state {
-    use super::{Bug, TableLimits};
+    use super::{Bug, TableShape};
     use std::cell::Cell;
 
     thread_local! {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
         static MET: Cell<u64> = const { Cell::new(0) };
         static STRICT_TURNS: Cell<bool> = const { Cell::new(false) };
-        static TABLE_LIMITS: Cell<Option<TableLimits>> = const { Cell::new(None) };
+        static TABLE_SHAPE: Cell<Option<TableShape>> = const { Cell::new(None) };
         static ITEMS: Cell<u64> = const { Cell::new(0) };
         static TURN: Cell<u64> = const { Cell::new(0) };
         static LONGEST_TURN: Cell<u64> = const { Cell::new(0) };
@@ -409,14 +418,14 @@ mod state {
         STRICT_TURNS.set(are_strict);
     }
 
-    /// The lower limits of tables that hold for pools on this thread, if some are set.
-    pub fn table_limits() -> Option<TableLimits> {
-        TABLE_LIMITS.get()
+    /// How small tables are cut for pools on this thread, if that is set.
+    pub fn table_shape() -> Option<TableShape> {
+        TABLE_SHAPE.get()
     }
 
-    /// Has these limits hold on this thread from now on; those of the format when there are none.
-    pub fn set_table_limits(limits: Option<TableLimits>) {
-        TABLE_LIMITS.set(limits);
+    /// Has tables be cut like this on this thread from now on; as the format has them when it is nothing.
+    pub fn set_table_shape(shape: Option<TableShape>) {
+        TABLE_SHAPE.set(shape);
     }
 
     /// Long loops have come to so many more items.
@@ -443,7 +452,7 @@ mod state {
 
 #[cfg(not(feature = "planted"))]
 mod state {
-    use super::{Bug, TableLimits};
+    use super::{Bug, TableShape};
 
     /// Whether `bug` is planted: never without the feature `planted`.
     #[inline(always)]
@@ -457,9 +466,9 @@ mod state {
         false
     }
 
-    /// Lower limits of tables: none without the feature `planted`.
+    /// Smaller tables: never without the feature `planted`.
     #[inline(always)]
-    pub const fn table_limits() -> Option<TableLimits> {
+    pub const fn table_shape() -> Option<TableShape> {
         None
     }
 

@@ -191,7 +191,7 @@ impl Checker {
         ptr: &Ptr,
     ) -> Result<Vec<Ptr>, String> {
         let slots = space.slots(ptr).ok_or("it is in a chunk that its shard does not own")?;
-        let header = NodeHeader { pool: self.pool, owner: record.family, level, index };
+        let header = NodeHeader::of_blocks(self.pool, record.family, level, index);
         let check = |bytes: &[u8]| decode_node(bytes, &header, ptr).is_ok();
         let read = self.array.read(&slots, ptr.addr().offset(), NODE_BYTES, check).await;
         let good = read.map_err(|error| format!("{error:?}"))?;

@@ -162,7 +162,7 @@ fn a_flush_while_the_policy_changes_covers_what_was_acknowledged_before() {
 
 #[test]
 fn zeros_with_fua_over_a_hole_that_is_only_in_memory_are_durable() {
-    const LEAF: usize = 510 * BLOCK;
+    const LEAF: usize = 508 * BLOCK;
     for nth in 0..40 {
         on_mirror(1, nth, |pool| async move {
             let volume = pool.volume("v", 16 * MIB, Some(SyncPolicy::Standard)).await;

@@ -6,6 +6,7 @@ use forebay_pool::{Compression, ReadFrom};
 use forebay_runtime::Buf;
 use forebay_simulation::OpKind;
 use std::rc::Rc;
+use std::time::Duration;
 
 const SIZE: u64 = 8 * MIB;
 const STEP: u64 = 16 << 10;
@@ -40,9 +41,11 @@ fn streams_are_read_much_at_a_time_and_nothing_else_is() {
         let model = written_in_order(&pool, &mut random).await;
         pool.again().await;
         let volume = Rc::new(pool.open("v").await);
+        // What the import began is over.
+        pool.rt.sleep(Duration::from_secs(1)).await;
         let asked = || asked(&pool);
         // What the tree takes is in memory after this.
-        for at in (0..SIZE).step_by(2 << 20) {
+        for at in (0..SIZE).step_by(1 << 20).chain([SIZE - 4096]) {
             volume.read(at, 512).await.expect("read");
         }
         let (begun, mut places) = (asked(), Vec::new());
@@ -52,9 +55,9 @@ fn streams_are_read_much_at_a_time_and_nothing_else_is() {
             let read = joined(volume.read(at, 4096).await.expect("read"));
             assert!(read == model[at as usize..][..4096], "other bytes at {at}");
         }
-        // One read for each, and one for each disk of a line when it is computed; some were there.
+        // One read for each, and two where a block lies on two disks; some were there.
         let at_random = asked() - begun;
-        assert!(at_random <= 64, "{at_random} reads for {places:?}");
+        assert!(at_random <= 70, "{at_random} reads for {places:?}");
 
         // As many as large requests take, and a few until it is clear that it is a stream.
         let begun = asked();

@@ -431,7 +431,7 @@ fn zeros_that_were_written_are_found_while_clients_work() {
 fn zeros_that_are_none_any_more_stay() {
     for bug in Bug::OF_RECLAIM {
         plant(Some(bug));
-        let caught = (0..20).any(|seed| !reclaims(seed, VolumeFormat::Thin).1);
+        let caught = (0..100).any(|seed| !reclaims(seed, VolumeFormat::Thin).1);
         assert!(caught && times_met() > 0);
         plant(None);
     }

@@ -1,6 +1,6 @@
-//! Limits of a shard's tables, lowered so that small pools meet them: each is an error and an event, and never the end of a pool.
+//! Tables of many levels, and the limit of a shard's datasets, lowered so that small pools meet it: an error and an event, and never the end of a pool.
 
-use forebay_base::planted::{TableLimits, set_table_limits};
+use forebay_base::planted::{TableShape, set_table_shape};
 use forebay_base::{KIB, MIB};
 use forebay_pool::{
     Compression, Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, IoError, Layout, PoolSpec,
@@ -8,6 +8,7 @@ use forebay_pool::{
 };
 use forebay_runtime::{Buf, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,10 +16,11 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(3600);
 const BLOCK: u64 = 64 * KIB;
 const PURGE: VolumeDelete = VolumeDelete { with_snapshots: true, purge: true };
-/// 306 chunks, and 31 datasets.
-const LOW: TableLimits = TableLimits { chunk_blocks: 3, catalog_blocks: 1, homes: 24 };
+/// Tables of a few hundred chunks have four levels.
+const SMALL: TableShape = TableShape { per_leaf: 8, fan_out: 3, datasets: 31 };
 
 struct Pool {
+    world: World,
     rt: Rt,
     engine: Engine,
     paths: Vec<String>,
@@ -66,6 +68,11 @@ impl Pool {
         panic!("the volume was written to its end");
     }
 
+    /// Bytes that all disks have been written.
+    fn written(&self) -> u64 {
+        (0..self.paths.len()).map(|disk| self.world.written(disk)).sum()
+    }
+
     async fn state(&self) -> PoolState {
         self.engine.pools().await[0].state
     }
@@ -92,13 +99,13 @@ fn spec(layout: Layout, paths: &[String], shards: usize) -> PoolSpec {
     }
 }
 
-/// Runs `main` with a pool on `disks` disks of 64 MiB, under these limits.
+/// Runs `main` with a pool on `disks` disks of 64 MiB, with tables cut like this.
 fn on_pool<W: Future<Output = ()> + 'static>(
     (layout, disks, shards): (Layout, usize, usize),
-    limits: Option<TableLimits>,
+    shape: Option<TableShape>,
     main: impl FnOnce(Rc<Pool>) -> W,
 ) {
-    set_table_limits(limits);
+    set_table_shape(shape);
     let world = World::new(WorldConfig::new(1));
     (0..disks).for_each(|_| {
         world.add_disk(Image::new(64 * MIB));
@@ -113,7 +120,8 @@ fn on_pool<W: Future<Output = ()> + 'static>(
         host: Host::default(),
     };
     let spec = spec(layout, &paths, shards);
-    let pool = Rc::new(Pool { rt: executor.rt().clone(), engine: Engine::new(cores, config), paths, events });
+    let engine = Engine::new(cores, config);
+    let pool = Rc::new(Pool { world: world.clone(), rt: executor.rt().clone(), engine, paths, events });
     let test = main(pool.clone());
     let whole = async move {
         pool.engine.pool_create(spec).await.expect("created");
@@ -121,49 +129,66 @@ fn on_pool<W: Future<Output = ()> + 'static>(
         pool.engine.pool_export("tank").await.expect("exported");
     };
     world.run(&executor, LIMIT, whole).expect("finishes");
-    set_table_limits(None);
+    set_table_shape(None);
 }
 
-/// Goal: a shard whose chunk table is full has no space, and nothing else is wrong with it: reads, discards and checkpoints go on, and space comes back.
+/// Goal: a chunk table of many levels grows to all chunks of the pool and shrinks again, over imports; what it lists stays right.
 #[test]
-fn a_full_chunk_table_is_no_space_and_space_comes_back() {
-    for limits in [LOW, TableLimits { homes: 2, ..LOW }] {
-        on_pool((Layout::Single, 4, 1), Some(limits), |pool| async move {
-            pool.create("v", 1 << 30).await.expect("created");
+fn a_chunk_table_of_many_levels_grows_and_shrinks() {
+    on_pool((Layout::Single, 4, 1), Some(SMALL), |pool| async move {
+        pool.create("v", 1 << 30).await.expect("created");
+        let volume = pool.open("v").await;
+        let written = pool.fill(&volume).await;
+        assert!(written > 150 * MIB, "{written} written");
+        for again in [false, true] {
+            if again {
+                pool.engine.pool_export("tank").await.expect("exported");
+                let imported = pool.engine.pool_import("tank", pool.paths.clone(), Import::default());
+                assert_eq!(imported.await.expect("imported").state, PoolState::Online);
+            }
             let volume = pool.open("v").await;
-            let written = pool.fill(&volume).await;
-            let status = pool.engine.pools().await.remove(0);
-            assert_eq!(status.state, PoolState::Online);
-            assert!(status.free > 32 * MIB && written > 16 * MIB, "{written} written, {} free", status.free);
-            let told = pool.told();
-            let count = |code: &str| told.iter().filter(|known| **known == code).count();
-            assert_eq!((count("pool.limit_near"), count("pool.limit_reached")), (1, 1), "{told:?}");
-            for again in [false, true] {
-                if again {
-                    pool.engine.pool_export("tank").await.expect("exported");
-                    let imported = pool.engine.pool_import("tank", pool.paths.clone(), Import::default());
-                    assert_eq!(imported.await.expect("imported").state, PoolState::Online);
-                }
-                let volume = pool.open("v").await;
-                pool.engine.checkpoint("tank").await.expect("a full table is no reason to stop");
-                volume.discard(0, written, true).await.expect("that gives space back");
-                for _ in 0..3 {
-                    pool.engine.checkpoint("tank").await.expect("a checkpoint");
-                }
-                assert!(pool.fill(&volume).await >= written / 8 * 7, "space came back");
-                assert_eq!(pool.state().await, PoolState::Online);
-                let read = volume.read(written / 2, BLOCK as usize).await.expect("it is readable");
-                let byte = (written / 2 / BLOCK) as u8;
-                assert!(read.iter().all(|part| part.iter().all(|found| *found == byte)));
+            pool.engine.checkpoint("tank").await.expect("a full pool is no reason to stop");
+            volume.discard(0, written, true).await.expect("that gives space back");
+            for _ in 0..3 {
+                pool.engine.checkpoint("tank").await.expect("a checkpoint");
+            }
+            assert!(pool.fill(&volume).await >= written / 8 * 7, "space came back");
+            assert_eq!(pool.state().await, PoolState::Online);
+            let read = volume.read(written / 2, BLOCK as usize).await.expect("it is readable");
+            let byte = (written / 2 / BLOCK) as u8;
+            assert!(read.iter().all(|part| part.iter().all(|found| *found == byte)));
+        }
+    });
+}
+
+/// Goal: a checkpoint of one changed block writes as much in a pool with thousands of chunks and hundreds of volumes as in one with few.
+#[test]
+fn a_checkpoint_writes_what_changed_and_not_what_there_is() {
+    let bytes_of_one = |volumes: usize| {
+        let bytes = Rc::new(Cell::new(0));
+        let told = bytes.clone();
+        on_pool((Layout::Single, 16, 1), None, move |pool| async move {
+            for nth in 0..volumes {
+                pool.create(&format!("v{nth}"), MIB).await.expect("created");
+            }
+            let volume = pool.open("v0").await;
+            for round in 0..3 {
+                volume.write(0, vec![pool.content(round)], true).await.expect("written");
+                let before = pool.written();
+                pool.engine.checkpoint("tank").await.expect("a checkpoint");
+                told.set(pool.written() - before);
             }
         });
-    }
+        bytes.get()
+    };
+    let (few, many) = (bytes_of_one(4), bytes_of_one(400));
+    assert!(many <= few + 3 * 16 * KIB, "{few} bytes with 4 volumes, {many} with 400");
 }
 
-/// Goal: what the catalogue has no room for is refused when it is created, by name of the limit; and what is deleted makes room.
+/// Goal: what there is no room for is refused when it is created, by name of the limit; and what is deleted makes room.
 #[test]
-fn a_full_catalogue_refuses_volumes_snapshots_and_clones() {
-    on_pool((Layout::Mirror, 4, 1), Some(LOW), |pool| async move {
+fn more_datasets_than_there_may_be_are_refused() {
+    on_pool((Layout::Mirror, 4, 1), Some(SMALL), |pool| async move {
         pool.create("v0", MIB).await.expect("created");
         pool.engine.snapshot_create(vec!["tank/v0".into()], "base").await.expect("taken");
         let mut volumes = 1;
@@ -176,7 +201,7 @@ fn a_full_catalogue_refuses_volumes_snapshots_and_clones() {
         assert_eq!(volumes, 30, "with the snapshot there are 31");
         let is_named = |error: Error| {
             assert_eq!(error.kind, ErrorKind::NoSpace);
-            assert!(error.message.contains("catalogue of shard 0 has room for 31"), "{}", error.message);
+            assert!(error.message.contains("shard 0 has room for 31"), "{}", error.message);
         };
         is_named(refused);
         is_named(pool.engine.snapshot_create(vec!["tank/v1".into()], "s").await.expect_err("too many"));
@@ -184,7 +209,7 @@ fn a_full_catalogue_refuses_volumes_snapshots_and_clones() {
         let told = pool.told();
         let count = |code: &str| told.iter().filter(|known| **known == code).count();
         assert_eq!((count("pool.limit_near"), count("pool.limit_reached")), (1, 1), "{told:?}");
-        pool.engine.checkpoint("tank").await.expect("a full catalogue is no reason to stop");
+        pool.engine.checkpoint("tank").await.expect("a limit is no reason to stop");
         for nth in 20..30 {
             pool.engine.volume_delete(&format!("tank/v{nth}"), PURGE).await.expect("deleted");
         }
@@ -211,28 +236,4 @@ fn a_pool_of_many_small_disks_is_created_and_serves() {
             assert_eq!(pool.state().await, PoolState::Online);
         });
     }
-}
-
-/// Goal: a pool whose first tables do not fit is refused, with the limit's name, before anything is written.
-#[test]
-fn a_log_of_more_chunks_than_the_table_lists_is_refused_and_nothing_is_written() {
-    set_table_limits(Some(TableLimits { chunk_blocks: 1, ..LOW }));
-    let world = World::new(WorldConfig::new(1));
-    (0..64).for_each(|_| {
-        world.add_disk(Image::new(64 * MIB));
-    });
-    let (executor, cores) = world.executor(1);
-    let config = EngineConfig { memory: 16 << 20, events: Arc::new(|_| ()), host: Host::default() };
-    let engine = Engine::new(cores, config);
-    let before: Vec<Image> = (0..64).map(|disk| world.image(disk)).collect();
-    let create = async move {
-        let paths: Vec<String> = (0..64).map(|nth| format!("sim{nth}")).collect();
-        engine.pool_create(spec(Layout::Single, &paths, 1)).await.expect_err("102 chunks are too few")
-    };
-    let error = world.run(&executor, LIMIT, create).expect("finishes");
-    assert_eq!(error.kind, ErrorKind::NoSpace);
-    assert!(error.message.contains("chunk table has room for 102 chunks"), "{}", error.message);
-    let is_same = |(disk, before): (usize, &Image)| before.difference(&world.image(disk)).is_empty();
-    assert!(before.iter().enumerate().all(is_same), "nothing is written");
-    set_table_limits(None);
 }

@@ -40,6 +40,8 @@ fn a_lone_part_is_one_write() {
         }
         pool.again().await;
         let volume = pool.open("v").await;
+        // What the import began is over.
+        pool.rt.sleep(std::time::Duration::from_secs(1)).await;
         // Its leaf is read.
         assert_eq!(bytes(&volume, 0, BLOCK).await.as_deref(), Ok(&model[..BLOCK]));
         let asked = |kind| operations(&pool, kind);

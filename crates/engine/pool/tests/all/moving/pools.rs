@@ -76,6 +76,12 @@ impl Pools {
         pools.iter().find(|status| status.name == NAMES[pool]).expect("there").used
     }
 
+    /// Whether a pool uses as much as it did once, when it had no chunk of data yet: the entry of one that is empty and stays takes a leaf of its table, and
+    /// that a node above.
+    pub async fn is_back_at(&self, pool: usize, before: u64) -> bool {
+        [0, 2 * 16384].contains(&self.used(pool).await.wrapping_sub(before))
+    }
+
     /// Names of all live volumes.
     pub async fn volumes(&self) -> Vec<String> {
         let all = self.engine.volumes(None).await.expect("listed");

@@ -431,7 +431,7 @@ fn what_is_read_is_in_proportion_to_what_changed() {
         for block in [7, 8000, 16000] {
             pools.write(&a, block, 1, 2).await;
         }
-        pools.discard(&a, 510 * 5, 510 * 10).await;
+        pools.discard(&a, 508 * 5, 508 * 10).await;
         pools.snapshot("tank/a@two").await;
         pools.again().await;
         let before = pools.reads().await;
