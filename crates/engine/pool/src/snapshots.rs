@@ -18,7 +18,6 @@ use forebay_runtime::Rt;
 use futures_util::future::join_all;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
 use std::rc::Rc;
 
 /// Longest snapshot name in bytes.
