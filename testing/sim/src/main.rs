@@ -133,10 +133,10 @@ fn run() -> Result<bool, String> {
         }
         "scale" => {
             let extent = scale::Extent {
-                volumes: arguments.number("volumes", 1000)? as usize,
+                volumes: arguments.number("volumes", 1000)?.max(2) as usize,
                 snapshots: arguments.number("snapshots", 10_000)? as usize,
                 chunks: arguments.number("chunks", 10_000)? as usize,
-                shards: arguments.number("shards", 1)? as usize,
+                shards: arguments.number("shards", 1)?.max(1) as usize,
             };
             arguments.nothing_else()?;
             scale::run(extent).map_err(|failure| failure.to_string())?;

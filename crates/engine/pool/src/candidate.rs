@@ -43,7 +43,10 @@ pub(crate) async fn open_disk(
             _,
             Some(LabelError::TooOld { .. } | LabelError::TooNew { .. } | LabelError::Damaged),
         ) => {
-            return Err(unsafe_to(path, "the disk has a damaged or newer pool label"));
+            return Err(unsafe_to(
+                path,
+                "the disk has the label of a pool that is damaged, or that another version of forebay wrote",
+            ));
         }
         Probe::Blank(disk, _) => {
             check_empty(rt, path, &disk).await?;

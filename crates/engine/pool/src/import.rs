@@ -360,7 +360,7 @@ impl Engine {
                     return Err(refuse(
                         path,
                         message,
-                        "Copy what is on it elsewhere with the version that wrote it, then create the pool anew",
+                        "Copy what is on it elsewhere with the version that wrote it, then create the pool anew with --force",
                     ));
                 }
                 Probe::Blank(..) => {}

@@ -93,8 +93,8 @@ impl Shard {
         self.compare_leaf(Table::Catalog, leaf, stored, &body.unwrap_or_default());
     }
 
-    /// Those for the tables: a checkpoint may write all of them, and while it does there have to be as many for the next one: those that it replaces are
-    /// free only when it is durable.
+    /// Nodes that the tables need: a checkpoint may write all of them, and while it does there have to be as many for the next one, since what it replaces
+    /// is free only when it is durable.
     pub fn nodes_of_tables(&self) -> u64 {
         self.nodes_of_tables_with(self.space.borrow().chunk_count())
     }

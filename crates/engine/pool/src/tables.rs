@@ -20,7 +20,7 @@ use forebay_tree::{NODE_BODY, NodeHeader, TreeKind};
 const ENTRIES_PER_LEAF: usize = NODE_BODY / CHUNK_ENTRY_BYTES;
 const DATASETS_PER_LEAF: usize = NODE_BODY / DATASET_BYTES;
 const _: () = assert!(ENTRIES_PER_LEAF == 101 && DATASETS_PER_LEAF == 31);
-/// Datasets per shard. Their records are in memory: half a gigabyte.
+/// Datasets per shard. Their records are in memory: more than a gigabyte.
 pub(crate) const DATASETS_MAX: usize = 1 << 20;
 /// Percent of a limit from which on an event tells of it.
 pub(crate) const LIMIT_NEAR_PERCENT: usize = 80;
