@@ -140,7 +140,12 @@ pub(crate) fn status(server: &Forebay) -> Outcome<Value> {
 
 /// Scrubs the pool; gives how many places were repaired and how many lost.
 pub(crate) fn scrub(server: &Forebay) -> Outcome<(u64, u64)> {
-    server.cli(&["pool", "scrub", "e2e"])?;
+    server.cli(&["pool", "scrub", "e2e"]).map_err(|error| {
+        // Which object, and what was said of it: the pool is gone with the scenario.
+        let shown = [&["pool", "status", "e2e", "--errors"][..], &["disk", "list"], &["event", "list"]]
+            .map(|words| server.cli(words).unwrap_or_else(|error| error));
+        format!("{error}\n{}", shown.join("\n"))
+    })?;
     let scrub = status(server)?["items"][0]["status"]["scrub"].clone();
     match (scrub["state"].as_str(), scrub["repaired"].as_u64(), scrub["lost"].as_u64()) {
         (Some("done"), Some(repaired), Some(lost)) => Ok((repaired, lost)),

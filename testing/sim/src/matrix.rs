@@ -390,7 +390,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "scrubbed",
-        fault: "rot of two thirds of one disk, or unreadable sectors; a scrub under load puts them right; then further disks go",
+        fault: "rot of two thirds of one disk, which may be slow, or unreadable sectors; a scrub under load puts them right; then further disks go",
         holds: "D W R",
         applies: redundant,
         run: heal::scrubbed,

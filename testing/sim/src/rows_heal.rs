@@ -14,7 +14,7 @@ use crate::verify::{Demand, verify, verify_in};
 use crate::workload::{History, Tolerance};
 use forebay_base::Random;
 use forebay_pool::{DiskAdd, DiskReplace, DiskState, PoolState, PoolStatus, Purpose, ScrubState};
-use forebay_simulation::{DiscardEffect, Fate, Image, World};
+use forebay_simulation::{Action, DiscardEffect, Fate, Image, OpKind, Rule, World};
 use futures_util::FutureExt;
 use futures_util::future::join3;
 use std::cell::{Cell, RefCell};
@@ -24,6 +24,9 @@ use std::time::Duration;
 const NO_ERRORS: Tolerance = Tolerance { errors: false, no_space: true };
 /// Power losses that are judged of each run.
 pub(crate) const CRASHES: u64 = 12;
+
+/// A disk whose reads need 5 ms instead of 50 µs: clients' go around it, and it stays in service.
+const SLOW_READS: Action = Action::Slow(100);
 
 /// What a power loss left.
 pub(crate) struct Crash {
@@ -393,7 +396,7 @@ pub(crate) async fn scrub(scene: &Scene, operations: u64) -> Result<u64, Failure
     Ok(repaired)
 }
 
-/// Two thirds of what one disk holds rot, or some of it becomes unreadable; a scrub puts it right while clients work, and a second one finds nothing; then others go.
+/// Two thirds of what one disk holds rot, which in half of the runs is slow, or some of it becomes unreadable; a scrub puts it right while clients work, and a second one finds nothing; then others go.
 pub fn scrubbed(setup: &Setup) -> Result<Shown, Failure> {
     // Enough that the wrong places would make a disk unfit, if they were unreadable.
     let is_rot = setup.seed.is_multiple_of(2);
@@ -419,7 +422,12 @@ pub fn scrubbed(setup: &Setup) -> Result<Shown, Failure> {
                 rot.set(rot.get() + 1);
             }
         }
+        // Reads of clients go around a disk that is slow. A scrub must not: what is on it is what it is to look at.
+        if is_rot && (own.seed / 2).is_multiple_of(2) {
+            scene.world.add_rule(Rule::new(victim, SLOW_READS).on(OpKind::Read));
+        }
         repaired.set(scrub(scene, own.operations / 2).await?);
+        scene.world.take_rules();
         scene.rt.sleep(Duration::from_secs(3)).await;
         expect(scene.disk(victim).await?.state, &[DiskState::Online], "a disk was put right by a scrub")?;
         let others = (0..own.data_disks()).filter(|disk| *disk != victim);

@@ -81,7 +81,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::LossForgotten | Bug::DamageOutlivesItsBlock => &["damaged"],
         Bug::ResilverCopiesLost => &["taken-back"],
         Bug::GapEndsLog => &["log-gap"],
-        Bug::ScrubOnlyLooks | Bug::ScrubLeavesUnread => &["scrubbed"],
+        Bug::ScrubOnlyLooks | Bug::ScrubLeavesUnread | Bug::ScrubAvoidsLate => &["scrubbed"],
         Bug::JoiningDisksDecide => &["group-added"],
         Bug::TrimsOpenChunk => &["trimmed"],
         Bug::FailureNotRecorded => &["hung-evicted", "gone"],
@@ -124,6 +124,7 @@ fn is_of_parity(bug: Bug) -> bool {
             | Bug::ParityWrongRotation
             | Bug::DegradedReadUnchecked
             | Bug::ScrubLeavesUnread
+            | Bug::ScrubAvoidsLate
             | Bug::FailureCountsAsRecorded
             | Bug::HedgeUnchecked
     )

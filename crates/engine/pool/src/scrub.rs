@@ -282,7 +282,7 @@ impl Shard {
                 true
             };
             let bytes = run.len() * block;
-            let result = self.array.read(&copy, run[0].addr().offset(), bytes, check).await;
+            let result = self.array.read_waiting(&copy, run[0].addr().offset(), bytes, check).await;
             read += bytes as u64;
             match result {
                 Ok(good) if good.bad.is_empty() => suspects.extend(bad.take()),

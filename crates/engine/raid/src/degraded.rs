@@ -27,7 +27,7 @@ const SEARCH_BYTES_MAX: usize = 128 * KIB as usize;
 impl Array {
     pub(crate) async fn read_lines(
         &self,
-        whose: Whose,
+        (way, whose): (Way, Whose),
         lines: &Lines,
         slots: &[SlotRef],
         offset: u64,
@@ -44,7 +44,7 @@ impl Array {
             || slots.iter().filter(|slot| self.of(whose, slot).is_some()).count() <= lines.code.data();
         let way = match member {
             Some(member) if member.late.get() && needs_all() => Way::Only,
-            _ => Way::Among,
+            _ => way,
         };
         let mut known = None;
         let asks = |member: &&Rc<Member>| first.len == len && (way == Way::Only || !avoids(member));

@@ -285,6 +285,25 @@ impl Array {
         }
     }
 
+    /// The same from disks in service, and whatever takes long is waited for: what a disk holds is right only when it has been read.
+    ///
+    /// # Errors
+    /// As [`Array::read`] has them.
+    pub async fn read_waiting(
+        &self,
+        slots: &[SlotRef],
+        offset: u64,
+        len: usize,
+        check: impl Fn(&[u8]) -> bool,
+    ) -> Result<Good, ArrayError> {
+        let way = if active(Bug::ScrubAvoidsLate) { Way::Among } else { Way::Only };
+        match self.lines(slots) {
+            _ if !is_aligned(offset, len) => Err(ArrayError::Corrupt),
+            Some(lines) => self.read_lines((way, Whose::Serving), lines, slots, offset, len, check).await,
+            None => self.read_of(Whose::Serving, slots, offset, len, check).await,
+        }
+    }
+
     async fn read_of(
         &self,
         whose: Whose,
@@ -294,7 +313,7 @@ impl Array {
         check: impl Fn(&[u8]) -> bool,
     ) -> Result<Good, ArrayError> {
         if let Some(lines) = self.lines(slots) {
-            return self.read_lines(whose, lines, slots, offset, len, check).await;
+            return self.read_lines((Way::Among, whose), lines, slots, offset, len, check).await;
         }
         let first = self.preferred(slots);
         let mut buffer = self.rt.buffer(len);
@@ -557,7 +576,7 @@ impl Array {
             return None;
         }
         let (good, bad) = match self.lines(slots) {
-            Some(lines) => match self.read_lines(Whose::Serving, lines, slots, offset, len, check).await {
+            Some(_) => match self.read_waiting(slots, offset, len, check).await {
                 Ok(Good { bytes, bad }) => (bytes, bad),
                 Err(_) => return None,
             },

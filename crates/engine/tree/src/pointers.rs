@@ -142,7 +142,7 @@ mod tests {
             let stored = Pointers::from(plain.clone());
             assert!(stored.iter().eq(plain) && is_near(&stored) == near, "{births:?}");
         }
-        assert_eq!(LEAF_MEMORY, 14_280);
+        assert_eq!(LEAF_MEMORY, 14_224);
     }
 
     #[test]

@@ -165,6 +165,8 @@ pub enum Bug {
     FailureCountsAsRecorded,
     /// A scrub leaves parity as it is that cannot be read.
     ScrubLeavesUnread,
+    /// A scrub does not wait for a disk that is late: what it holds counts as right when the others give it.
+    ScrubAvoidsLate,
     /// A stream leaves out what was discarded since its base.
     SendForgetsHoles,
     /// A stream leaves out what was born before its base, though the base may not have it.
@@ -237,7 +239,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 92] = [
+    pub const ALL: [Bug; 93] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -313,6 +315,7 @@ impl Bug {
         Bug::WrongCountsAsUnreadable,
         Bug::FailureCountsAsRecorded,
         Bug::ScrubLeavesUnread,
+        Bug::ScrubAvoidsLate,
         Bug::ReservationNotHeld,
         Bug::SnapshotReservesNothing,
         Bug::SendForgetsHoles,
