@@ -424,7 +424,7 @@ impl Player {
                 engine.snapshot_create(volumes, name).await.map(drop).map_err(kind)
             }
             Op::Hold { volume, name, held } => {
-                let change = SnapshotChange { held: Some(*held), template: None };
+                let change = SnapshotChange { held: Some(*held), ..Default::default() };
                 engine.snapshot_set(&snapshot(volume, name), change).await.map(drop).map_err(kind)
             }
             Op::DeleteSnapshot { volume, name } => {

@@ -1,11 +1,11 @@
 //! What a frame says happened.
 //!
 //! ```text
-//! 1 Write   1 kind | 4 dataset | 8 first block | 4 count | count × 32 pointers
-//! 2 Data    1 kind | 4 dataset | 8 first block | 4 count | 4 bytes per block | the blocks
-//! 3 Clear   1 kind | 4 dataset | 8 first block | 8 count
-//! 4 Put     1 kind | 4 dataset | 4 length | dataset record
-//! 5 Parts   1 kind | 4 dataset | 8 block | 4 bytes per block | 4 count | count × (4 byte in the block, 4 length) | the bytes, one after the other
+//! 1 Write   1 kind | 8 dataset | 8 first block | 4 count | count × 32 pointers
+//! 2 Data    1 kind | 8 dataset | 8 first block | 4 count | 4 bytes per block | the blocks
+//! 3 Clear   1 kind | 8 dataset | 8 first block | 8 count
+//! 4 Put     1 kind | 8 dataset | 4 length | dataset record
+//! 5 Parts   1 kind | 8 dataset | 8 block | 4 bytes per block | 4 count | count × (4 byte in the block, 4 length) | the bytes, one after the other
 //! 6 Grant   1 kind | 160 chunk table entry
 //! 7 Plug    1 kind | 4 chunk | 4 count | count × (1 slot, 8 byte in the slot, 4 length) | the bytes, one after the other
 //! 8 Plugged 1 kind
@@ -23,15 +23,15 @@ use forebay_space::{CHUNK_ENTRY_BYTES, ChunkEntry, PTR_BYTES, Ptr};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record<'a> {
     /// The blocks from `first` are at `ptrs`. One client write is one record: it is there whole or not at all.
-    Write { dataset: u32, first: u64, ptrs: Cow<'a, [Ptr]> },
+    Write { dataset: u64, first: u64, ptrs: Cow<'a, [Ptr]> },
     /// The blocks from `first` have these contents, which are nowhere else yet.
-    Data { dataset: u32, first: u64, block_bytes: u32, blocks: Vec<&'a [u8]> },
+    Data { dataset: u64, first: u64, block_bytes: u32, blocks: Vec<&'a [u8]> },
     /// These bytes of a block, from where they begin in it, in order; they are nowhere else yet.
-    Parts { dataset: u32, block: u64, block_bytes: u32, parts: Vec<(u32, &'a [u8])> },
+    Parts { dataset: u64, block: u64, block_bytes: u32, parts: Vec<(u32, &'a [u8])> },
     /// The blocks read as zeros.
-    Clear { dataset: u32, first: u64, count: u64 },
+    Clear { dataset: u64, first: u64, count: u64 },
     /// The dataset has these properties; it is new if it was not there.
-    Put { dataset: u32, record: &'a [u8] },
+    Put { dataset: u64, record: &'a [u8] },
     /// The shard owns this chunk from here on.
     Grant { chunk: ChunkEntry },
     /// These bytes go into lines in use of a chunk with parity: data and parity, all of it. The last one that no
@@ -70,13 +70,13 @@ impl Record<'_> {
     /// Encoded bytes.
     pub fn len(&self) -> usize {
         match self {
-            Record::Write { ptrs, .. } => 17 + ptrs.len() * PTR_BYTES,
-            Record::Data { blocks, .. } => 21 + blocks.iter().map(|block| block.len()).sum::<usize>(),
+            Record::Write { ptrs, .. } => 21 + ptrs.len() * PTR_BYTES,
+            Record::Data { blocks, .. } => 25 + blocks.iter().map(|block| block.len()).sum::<usize>(),
             Record::Parts { parts, .. } => {
-                21 + parts.iter().map(|(_, bytes)| PART_HEADER + bytes.len()).sum::<usize>()
+                25 + parts.iter().map(|(_, bytes)| PART_HEADER + bytes.len()).sum::<usize>()
             }
-            Record::Clear { .. } => 21,
-            Record::Put { record, .. } => 9 + record.len(),
+            Record::Clear { .. } => 25,
+            Record::Put { record, .. } => 13 + record.len(),
             Record::Grant { .. } => 1 + CHUNK_ENTRY_BYTES,
             Record::Plug { pieces, .. } => {
                 9 + pieces.iter().map(|piece| PIECE_HEADER + piece.bytes.len()).sum::<usize>()
@@ -92,19 +92,19 @@ impl Record<'_> {
     pub fn encode(&self, w: &mut Writer) {
         match self {
             Record::Write { dataset, first, ptrs } => {
-                w.u8(1).u32(*dataset).u64(*first).u32(ptrs.len() as u32);
+                w.u8(1).u64(*dataset).u64(*first).u32(ptrs.len() as u32);
                 for ptr in ptrs.iter() {
                     ptr.encode(w);
                 }
             }
             Record::Data { dataset, first, block_bytes, blocks } => {
-                w.u8(2).u32(*dataset).u64(*first).u32(blocks.len() as u32).u32(*block_bytes);
+                w.u8(2).u64(*dataset).u64(*first).u32(blocks.len() as u32).u32(*block_bytes);
                 for block in blocks {
                     w.bytes(block);
                 }
             }
             Record::Parts { dataset, block, block_bytes, parts } => {
-                w.u8(5).u32(*dataset).u64(*block).u32(*block_bytes).u32(parts.len() as u32);
+                w.u8(5).u64(*dataset).u64(*block).u32(*block_bytes).u32(parts.len() as u32);
                 for (at, bytes) in parts {
                     w.u32(*at).u32(bytes.len() as u32);
                 }
@@ -113,10 +113,10 @@ impl Record<'_> {
                 }
             }
             Record::Clear { dataset, first, count } => {
-                w.u8(3).u32(*dataset).u64(*first).u64(*count);
+                w.u8(3).u64(*dataset).u64(*first).u64(*count);
             }
             Record::Put { dataset, record } => {
-                w.u8(4).u32(*dataset).u32(record.len() as u32).bytes(record);
+                w.u8(4).u64(*dataset).u32(record.len() as u32).bytes(record);
             }
             Record::Grant { chunk } => {
                 w.u8(6);
@@ -140,7 +140,7 @@ impl Record<'_> {
     fn decode<'a>(r: &mut Reader<'a>) -> Result<Record<'a>, RecordError> {
         Ok(match r.u8()? {
             1 => {
-                let (dataset, first, count) = (r.u32()?, r.u64()?, r.u32()? as usize);
+                let (dataset, first, count) = (r.u64()?, r.u64()?, r.u32()? as usize);
                 if count.saturating_mul(PTR_BYTES) > r.remaining() {
                     return Err(RecordError);
                 }
@@ -148,20 +148,20 @@ impl Record<'_> {
                 Record::Write { dataset, first, ptrs: ptrs.into() }
             }
             2 => {
-                let (dataset, first, count, block_bytes) = (r.u32()?, r.u64()?, r.u32()? as usize, r.u32()?);
+                let (dataset, first, count, block_bytes) = (r.u64()?, r.u64()?, r.u32()? as usize, r.u32()?);
                 if block_bytes == 0 || count.saturating_mul(block_bytes as usize) > r.remaining() {
                     return Err(RecordError);
                 }
                 let blocks = (0..count).map(|_| r.bytes(block_bytes as usize)).collect::<Result<_, _>>()?;
                 Record::Data { dataset, first, block_bytes, blocks }
             }
-            3 => Record::Clear { dataset: r.u32()?, first: r.u64()?, count: r.u64()? },
+            3 => Record::Clear { dataset: r.u64()?, first: r.u64()?, count: r.u64()? },
             4 => {
-                let (dataset, len) = (r.u32()?, r.u32()? as usize);
+                let (dataset, len) = (r.u64()?, r.u32()? as usize);
                 Record::Put { dataset, record: r.bytes(len)? }
             }
             5 => {
-                let (dataset, block, block_bytes, count) = (r.u32()?, r.u64()?, r.u32()?, r.u32()? as usize);
+                let (dataset, block, block_bytes, count) = (r.u64()?, r.u64()?, r.u32()?, r.u32()? as usize);
                 if count.saturating_mul(PART_HEADER) > r.remaining() {
                     return Err(RecordError);
                 }

@@ -13,36 +13,23 @@
 use forebay_space::Ptr;
 
 /// In a dataset's record, of the same freeze as its tree, and in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Added {
     pub units: i64,
-    /// Not of one that is older than the count: it has as much at most.
-    pub is_exact: bool,
-}
-
-impl Default for Added {
-    fn default() -> Added {
-        Added { units: 0, is_exact: true }
-    }
 }
 
 impl Added {
     pub fn with_blocks(self, blocks: &[Ptr]) -> Added {
-        Added { units: self.units + units(blocks), ..self }
+        Added { units: self.units + units(blocks) }
     }
 
     pub fn without_blocks(self, blocks: &[Ptr]) -> Added {
-        Added { units: self.units - units(blocks), ..self }
-    }
-
-    /// With what a deleted parent leaves: nothing that one which counts all that is mapped does not have already.
-    pub fn heir_of(self, rest: Added) -> Added {
-        if self.is_exact { self.and(rest) } else { self }
+        Added { units: self.units - units(blocks) }
     }
 
     /// With what another one has.
     pub fn and(self, other: Added) -> Added {
-        Added { units: self.units + other.units, is_exact: self.is_exact && other.is_exact }
+        Added { units: self.units + other.units }
     }
 }
 

@@ -157,6 +157,12 @@ impl Checker {
                 Err(error) => return self.report.problem(format!("shard {index}: catalogue: {error}")),
             };
         tree.all().for_each(|(_, ptr)| _ = self.reach(&mut space, ptr, "a node of the catalogue"));
+        if let Some(record) = records.iter().find(|record| record.number >= root.next_number) {
+            let (number, next) = (record.number, root.next_number);
+            self.report.problem(format!(
+                "shard {index}: dataset {number} is there, and the next one would be {next}"
+            ));
+        }
         let slots = |ptr: &Ptr| space.slots(ptr);
         match read_damage(&self.array, (self.pool, index), &root.damage, slots).await {
             Ok(damage) => damage.tree().all().for_each(|(_, ptr)| {

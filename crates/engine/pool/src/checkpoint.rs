@@ -156,7 +156,8 @@ impl Shard {
         self.frozen_tail.set(tail);
         let cut = if active(Bug::LogCutTooFar) { cut + 1 } else { cut };
         let (sealed, scrub) = (self.sealed.get(), self.scrub.at.get());
-        Ok(ShardRoot { catalog: root, table, tail, cut, sealed, scrub, damage })
+        let next_number = self.next_number.get().saturating_sub(active(Bug::NumberComesBack).into());
+        Ok(ShardRoot { catalog: root, table, tail, cut, sealed, scrub, damage, next_number })
     }
 
     /// Writes what is frozen of a dataset, or of who has its tree now, and says in its record what became of it. What it lets go of is
@@ -320,5 +321,5 @@ struct NodeOwner {
     /// Absent when the dataset was removed since the freeze.
     dataset: Option<Rc<Dataset>>,
     id: forebay_base::Id,
-    number: u32,
+    number: u64,
 }

@@ -25,7 +25,7 @@ use crate::spec::{
     Severity,
 };
 use crate::trash::Trash;
-use forebay_base::Id;
+use forebay_base::{Id, Nanos};
 use forebay_device::{self as device, DiskEntry, Label, UNIT};
 use forebay_runtime::{Disk, Rt, yield_now};
 use forebay_space::{ChunkEntry, ChunkKind};
@@ -87,6 +87,8 @@ pub(crate) struct Control {
     pub healer: Healer,
     pub scrub: PoolScrub,
     pub trash: Trash,
+    /// When a superblock last had the pool's clock.
+    pub clock_stored: Cell<Nanos>,
     /// What the disks were measured to do.
     pub speed: Cell<Option<PoolSpeed>>,
     pub calibrating: Cell<bool>,
@@ -111,6 +113,7 @@ impl Control {
         epoch: u64,
     ) -> Control {
         Control {
+            clock_stored: Cell::new(rt.now()),
             rt,
             shared,
             label: RefCell::new(label),

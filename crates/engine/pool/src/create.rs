@@ -9,6 +9,7 @@ use crate::format::{SHARDS_MAX, ShardRoot, Super};
 use crate::import::{build_array, lines};
 use crate::index::{Datasets, Snapshots};
 use crate::registry::PoolShared;
+use crate::retention::PoolClock;
 use crate::sectors::{check_sectors, given, put_sectors, sector_of};
 use crate::shard::{FrozenShard, Log, Shard, ShardParts};
 use crate::slots::SlotMap;
@@ -243,6 +244,7 @@ pub(crate) async fn create(
         Import::default(),
         1 << 20,
         spec.shards,
+        PoolClock::from(rt.wall(), rt),
     ));
     let roots = format_shards(rt, &shared, &label, &disks, spec).await?;
     let failed = |disk: usize| {
@@ -262,6 +264,7 @@ pub(crate) async fn create(
         scrub: None,
         errors: Vec::new(),
         host: config.host.clone(),
+        clock: rt.wall(),
         shards: roots,
     };
     let slot = SuperblockSlot { pool: label.pool, generation: FIRST_GENERATION, payload: pool.encode() };
@@ -348,6 +351,7 @@ async fn format_shards(
             tables: Tables::default(),
             sealed: 1,
             epoch: FIRST_EPOCH,
+            next_number: 0,
         };
         let shard = Rc::new(Shard::new(rt.clone(), shared.clone(), index, array, false, parts));
         let frozen: FrozenShard = shard.freeze_now();

@@ -155,7 +155,7 @@ impl Dataset {
         dataset
     }
 
-    pub fn number(&self) -> u32 {
+    pub fn number(&self) -> u64 {
         self.record.borrow().number
     }
     /// The record as a checkpoint would write it now.

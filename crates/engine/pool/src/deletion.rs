@@ -219,7 +219,7 @@ impl Shard {
         }
     }
 
-    fn child_of(&self, snapshot: u32) -> Child {
+    fn child_of(&self, snapshot: u64) -> Child {
         let (volume, child) = (self.volumes_from(snapshot).pop(), self.snapshots_from(snapshot).pop());
         match (volume, child) {
             (_, Some(child)) => Child::Snapshot(child),
@@ -253,7 +253,7 @@ impl Shard {
         match &walk.child {
             Child::Nobody => {}
             Child::Volume(volume) => {
-                volume.added.set(volume.added.get().heir_of(rest));
+                volume.added.set(volume.added.get().and(rest));
                 let mut datasets = self.datasets.borrow_mut();
                 datasets.change(volume.number(), |volume| volume.parent = record.parent);
                 drop(datasets);
@@ -264,7 +264,7 @@ impl Shard {
             }
             Child::Snapshot(child) => {
                 self.snapshots.borrow_mut().change(child.number(), |child| {
-                    (child.parent, child.added) = (record.parent, child.added.heir_of(rest));
+                    (child.parent, child.added) = (record.parent, child.added.and(rest));
                 });
             }
         }
@@ -272,14 +272,6 @@ impl Shard {
         self.kept_since.set(self.kept_since.get() + 1);
         self.snapshots.borrow_mut().remove(record.number);
         self.cloned.borrow_mut().take_if(|(number, _)| *number == record.number);
-        // Its number is free when no import can find it any more.
-        self.numbers.borrow_mut().keep(record.number);
-        let shard = self.clone();
-        self.spawn(async move {
-            if shard.next_checkpoint().await {
-                shard.numbers.borrow_mut().let_go(record.number);
-            }
-        });
         Ok(())
     }
 

@@ -15,7 +15,7 @@ pub(crate) struct Order {
     /// Some deletion may have begun and not ended: before an import, or when a snapshot was taken meanwhile.
     may_be_begun: bool,
     /// The parent of the one that went last: of a volume that goes with its snapshots, it is the next.
-    parent: Option<u32>,
+    parent: Option<u64>,
 }
 
 impl Default for Order {

@@ -99,7 +99,7 @@ impl Shard {
     pub fn doubt_arrivals(&self) {
         let mut datasets = self.datasets.borrow_mut();
         let arrives = |dataset: &&Rc<Dataset>| dataset.record.borrow().state == DatasetState::Arriving;
-        let arriving: Vec<u32> = datasets.values().filter(arrives).map(|dataset| dataset.number()).collect();
+        let arriving: Vec<u64> = datasets.values().filter(arrives).map(|dataset| dataset.number()).collect();
         for number in arriving {
             datasets.change(number, |record| record.received = 0);
         }

@@ -1,13 +1,13 @@
 //! The superblock's payload: the roots of the shards, and what is the pool's as a whole.
 //!
 //! ```text
-//! superblock payload: 128 bytes, then 256 per shard
+//! superblock payload: 192 bytes, then 256 per shard
 //!   0 version 2   2 shards 2   4 flags 4 (bit 0: exported)   8 incarnation 8   16 epoch 8   24 label generation 8
 //!   32 last whole scrub 8   40 seconds between scrubs 4   44 seconds in the trash 4
 //!   48 host that has it, or had it last 16   64 that host's name 64
 //!   shard: 0 root of the chunk table: a reference with slots 64   64 of the catalogue 32   96 of what is lost 32
 //!          128 levels above their leaves: 1, 1, 1   131 zero 5   136 tail position 8   144 tail sequence 8   152 tail link 16
-//!          168 cut sequence 8   176 sealed sequence 8   184 scrub: dataset number plus one 4, leaf 8   196 zero
+//!          168 cut sequence 8   176 sealed sequence 8   184 scrub: dataset number plus one 8, leaf 8   200 next dataset number 8   208 zero
 //!   after the shards: when it was measured 8, small reads 8 and writes 8 a second, bytes read 8 and written 8 a second, window in ns 8,
 //!          one small read and write in ns 8 and 8
 //!   then the last scrub: state 1 (0: none, 1 running, 2 paused, 3 done, 4 stopped), zero 1, disks 2, zero 4, since 8, ended 8, bytes read 8,
@@ -16,7 +16,7 @@
 //! ```
 
 use crate::scrub::ScrubPosition;
-use crate::spec::{Host, PoolSpeed, Scrub, ScrubSchedule, ScrubState, TRASH_KEEP_SECONDS};
+use crate::spec::{Host, PoolSpeed, Scrub, ScrubSchedule, ScrubState};
 use crate::table_tree::{HEIGHT_MAX, HOMED_REF_BYTES, Ref, Root};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
@@ -27,8 +27,8 @@ use std::time::Duration;
 
 /// Shards a pool can have: what fits into a superblock.
 pub(crate) const SHARDS_MAX: usize = 32;
-const VERSION: u16 = 3;
-const HEADER: usize = 128;
+const VERSION: u16 = 4;
+const HEADER: usize = 192;
 const HOST_NAME_BYTES: usize = 64;
 const SHARD_BYTES: usize = 256;
 const SPEED_BYTES: usize = 64;
@@ -38,9 +38,6 @@ const FOUND_BYTES_MAX: usize = SCRUB_BYTES + DISKS_MAX * ERRORS_BYTES;
 const _: () =
     assert!(HEADER + SHARDS_MAX * SHARD_BYTES + SPEED_BYTES + FOUND_BYTES_MAX <= SUPERBLOCK_PAYLOAD_MAX);
 const FLAG_EXPORTED: u32 = 1;
-/// Of the time in the trash: what nobody has set yet, and that nothing gets there.
-const TRASH_DEFAULT: u32 = 0;
-const TRASH_NEVER: u32 = u32::MAX;
 
 /// Where one shard's state is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,6 +55,8 @@ pub(crate) struct ShardRoot {
     pub sealed: u64,
     /// How far a scrub has come that is under way.
     pub scrub: Option<ScrubPosition>,
+    /// Every dataset and snapshot has a lower number, or had one.
+    pub next_number: u64,
 }
 
 /// A checkpoint of the pool.
@@ -73,6 +72,8 @@ pub(crate) struct Super {
     pub trash_keep_seconds: u32,
     /// Who has the pool, or had it last.
     pub host: Host,
+    /// What it is by the pool's own clock ([`crate::clock`]).
+    pub clock: WallTime,
     /// What the disks were measured to do.
     pub speed: Option<PoolSpeed>,
     /// The last scrub, as far as it had come.
@@ -90,14 +91,10 @@ impl Super {
         let mut w = Writer::new(&mut bytes);
         w.u16(VERSION).u16(self.shards.len() as u16).u32(u32::from(self.exported) * FLAG_EXPORTED);
         w.u64(self.incarnation).u64(self.epoch).u64(self.label_generation);
-        w.u64(self.scrubs.last.0).u32(self.scrubs.every_seconds);
-        w.u32(match self.trash_keep_seconds {
-            TRASH_KEEP_SECONDS => TRASH_DEFAULT,
-            0 => TRASH_NEVER,
-            seconds => seconds,
-        });
+        w.u64(self.scrubs.last.0).u32(self.scrubs.every_seconds).u32(self.trash_keep_seconds);
         let name = &self.host.name[..self.host.name.floor_char_boundary(HOST_NAME_BYTES)];
         w.u128(self.host.id.0).bytes(name.as_bytes()).zeros(HOST_NAME_BYTES - name.len());
+        w.u64(self.clock.0).zeros(56);
         for shard in &self.shards {
             let start = w.position();
             shard.table.at.encode(true, &mut w);
@@ -107,7 +104,7 @@ impl Super {
             w.u64(shard.tail.position).u64(shard.tail.sequence).u128(shard.tail.previous.0);
             w.u64(shard.cut).u64(shard.sealed);
             let (number, leaf) = shard.scrub.map_or((0, 0), |(number, leaf)| (number + 1, leaf));
-            w.u32(number).u64(leaf);
+            w.u64(number).u64(leaf).u64(shard.next_number);
             w.zeros(SHARD_BYTES - (w.position() - start));
         }
         match self.speed {
@@ -123,14 +120,10 @@ impl Super {
         let mut r = Reader::new(bytes);
         let (version, shards, flags) = (r.u16()?, usize::from(r.u16()?), r.u32()?);
         let (incarnation, epoch, label_generation) = (r.u64()?, r.u64()?, r.u64()?);
-        let (last, every_seconds) = (WallTime(r.u64()?), r.u32()?);
-        let trash_keep_seconds = match r.u32()? {
-            TRASH_DEFAULT => TRASH_KEEP_SECONDS,
-            TRASH_NEVER => 0,
-            seconds => seconds,
-        };
+        let (last, every_seconds, trash_keep_seconds) = (WallTime(r.u64()?), r.u32()?, r.u32()?);
         let (id, name) = (Id(r.u128()?), r.bytes(HOST_NAME_BYTES)?);
         let host = Host { id, name: String::from_utf8_lossy(name).trim_end_matches('\0').to_string() };
+        let (clock, _) = (WallTime(r.u64()?), r.bytes(56)?);
         if version != VERSION || shards == 0 || shards > SHARDS_MAX {
             return Ok(None);
         }
@@ -148,9 +141,10 @@ impl Super {
             let root = |at, nth: usize| Root { at, height: heights[nth] };
             let (table, catalog, damage) = (root(table, 0), root(catalog, 1), root(damage, 2));
             let tail = Chain { position: r.u64()?, sequence: r.u64()?, previous: Checksum(r.u128()?) };
-            let (cut, sealed, number, leaf) = (r.u64()?, r.u64()?, r.u32()?, r.u64()?);
+            let (cut, sealed, number, leaf) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
             let scrub = number.checked_sub(1).map(|number| (number, leaf));
-            roots.push(ShardRoot { table, catalog, damage, tail, cut, sealed, scrub });
+            let next_number = r.u64()?;
+            roots.push(ShardRoot { table, catalog, damage, tail, cut, sealed, scrub, next_number });
         }
         let exported = flags & FLAG_EXPORTED != 0;
         let speed = decode_speed(&mut Reader::new(r.bytes(SPEED_BYTES)?))?;
@@ -164,6 +158,7 @@ impl Super {
             scrubs,
             trash_keep_seconds,
             host,
+            clock,
             speed,
             scrub,
             errors,
@@ -256,6 +251,7 @@ mod tests {
             cut: 10,
             sealed: 9,
             scrub: Some((4, 5)),
+            next_number: 11,
         };
         let pool = Super {
             incarnation: 2,
@@ -265,6 +261,7 @@ mod tests {
             scrubs: ScrubSchedule { last: WallTime(5), every_seconds: 6 },
             trash_keep_seconds: 7,
             host: Host { id: Id(7), name: "alpha".into() },
+            clock: WallTime(8),
             speed: Some(PoolSpeed {
                 read_iops: 1,
                 write_iops: 2,
@@ -292,10 +289,6 @@ mod tests {
         assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool.clone())));
         let new = Super { speed: None, scrub: None, errors: Vec::new(), ..pool.clone() };
         assert_eq!(Super::decode(&new.encode()), Ok(Some(new)));
-        for trash_keep_seconds in [0, TRASH_KEEP_SECONDS] {
-            let pool = Super { trash_keep_seconds, ..pool.clone() };
-            assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool)));
-        }
         let long = Host { id: Id(7), name: format!("a{}", "ö".repeat(32)) };
         let kept = Super::decode(&Super { host: long, ..pool }.encode());
         assert_eq!(

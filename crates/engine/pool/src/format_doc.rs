@@ -271,6 +271,7 @@ fn payload_dataset_node_and_frame() {
         cut: 0x44,
         sealed: 0x45,
         scrub: Some((0x45, 0x47)),
+        next_number: 0x48,
     };
     let speed = PoolSpeed {
         measured: WallTime(0x31),
@@ -308,6 +309,7 @@ fn payload_dataset_node_and_frame() {
             ..Default::default()
         }],
         host: Host { id: Id(0x56), name: "W".into() },
+        clock: WallTime(0x59),
         shards: vec![root],
     };
     let bytes = pool.encode();
@@ -315,7 +317,7 @@ fn payload_dataset_node_and_frame() {
         "payload",
         &bytes,
         &[
-            ("version", &[3]),
+            ("version", &[4]),
             ("shards", &[1]),
             ("flags", &[1]),
             ("incarnation", &[0x51]),
@@ -326,11 +328,12 @@ fn payload_dataset_node_and_frame() {
             ("seconds in the trash", &[0x58]),
             ("host that has the pool", &[0x56]),
             ("that host's name", &[0x57]),
+            ("pool clock", &[0x59]),
         ],
     );
     check(
         "shard",
-        &bytes[128..],
+        &bytes[192..],
         &[
             ("root of the chunk table", &encoded(HOMED_REF_BYTES, |w| homed.at.encode(true, w))),
             ("root of the catalogue", &encoded(PTR_BYTES, |w| catalog.encode(w))),
@@ -345,6 +348,7 @@ fn payload_dataset_node_and_frame() {
             ("sealed", &[0x45]),
             ("scrub's dataset", &[0x46]),
             ("scrub's leaf", &[0x47]),
+            ("next dataset number", &[0x48]),
         ],
     );
     check(
@@ -358,7 +362,7 @@ fn payload_dataset_node_and_frame() {
     );
     check(
         "speed",
-        &bytes[128 + 256..],
+        &bytes[192 + 256..],
         &[
             ("when it was measured", &[0x31]),
             ("reads of 8 KiB", &[0x32]),
@@ -372,7 +376,7 @@ fn payload_dataset_node_and_frame() {
     );
     check(
         "last scrub",
-        &bytes[128 + 256 + 64..],
+        &bytes[192 + 256 + 64..],
         &[
             ("state", &[3]),
             ("disks", &[1]),
@@ -386,7 +390,7 @@ fn payload_dataset_node_and_frame() {
     );
     check(
         "errors of a disk",
-        &bytes[128 + 256 + 64 + 56..],
+        &bytes[192 + 256 + 64 + 56..],
         &[
             ("failed reads", &[0x87]),
             ("failed writes", &[0x88]),
@@ -445,7 +449,8 @@ fn payload_dataset_node_and_frame() {
         level: Id(0x78),
         ceiling: Rate { iops: 0x79, bytes: 0x7a },
         own: Own { blocks: 0x72, since: 0x73, strays: 0x74 },
-        added: Added { units: 0x76, is_exact: true },
+        added: Added { units: 0x76 },
+        retain_until: WallTime(0x7b),
         quota: 0x77,
         ..DatasetRecord::new(DatasetKind::Attributes, Id(0x62), 13, 0x63, "a/b".into())
     };
@@ -489,9 +494,9 @@ fn payload_dataset_node_and_frame() {
             ("own blocks", &[0x72]),
             ("own since", &[0x73]),
             ("strays", &[0x74]),
-            ("counted", &[1]),
             ("added units", &[0x76]),
             ("quota", &[0x77]),
+            ("retain until", &[0x7b]),
         ],
     );
     let (mut codec, block) = (Codec::default(), vec![7; 8192]);

@@ -149,7 +149,7 @@ impl Control {
     }
 
     /// The half with this number, if there is one.
-    pub async fn half(&self, shard: usize, number: u32) -> Result<Option<DatasetRecord>, Error> {
+    pub async fn half(&self, shard: usize, number: u64) -> Result<Option<DatasetRecord>, Error> {
         let look = move |shard: Rc<Shard>| async move {
             shard.half(number).map(|half| half.record.borrow().clone())
         };

@@ -9,6 +9,7 @@ use crate::names::Place;
 use crate::open::OpenShard;
 use crate::projects::Projects;
 use crate::registry::{PoolShared, call, registry};
+use crate::retention::PoolClock;
 use crate::slots::SlotMap;
 use crate::spec::{Event, Import, PoolFound, Severity};
 use crate::{Engine, EngineConfig};
@@ -408,7 +409,8 @@ impl Engine {
         let shards = usize::from(label.shards);
         let memory = (config.memory / shards as u64).max(1 << 20);
         let (id, name) = (label.pool, label.pool_name.clone());
-        let shared = Arc::new(PoolShared::new(id, name, cores, &config, import, memory, shards));
+        let clock = PoolClock::from(pool.clock, &rt);
+        let shared = Arc::new(PoolShared::new(id, name, cores, &config, import, memory, shards, clock));
         let mut newly_failed = false;
         for (index, _) in disks.iter().enumerate().filter(|(_, disk)| disk.is_none()) {
             // Its number may be given to another, in good health.

@@ -9,34 +9,34 @@ use crate::lineage::Snapshot;
 use crate::record::{DatasetRecord, DatasetState};
 use forebay_base::Id;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::rc::Rc;
 
 /// The datasets of a shard.
 #[derive(Default)]
 pub(crate) struct Datasets {
-    by_number: BTreeMap<u32, Rc<Dataset>>,
+    by_number: BTreeMap<u64, Rc<Dataset>>,
     index: Index,
-    touched: RefCell<Vec<u32>>,
+    touched: RefCell<Vec<u64>>,
 }
 
 /// The snapshots of a shard.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    by_number: BTreeMap<u32, Rc<Snapshot>>,
+    by_number: BTreeMap<u64, Rc<Snapshot>>,
     index: Index,
     /// By the volume that they are listed under, oldest first.
-    by_volume: BTreeSet<(u32, u64, u32)>,
-    touched: RefCell<BTreeSet<u32>>,
+    by_volume: BTreeSet<(u64, u64, u64)>,
+    touched: RefCell<BTreeSet<u64>>,
 }
 
 /// The numbers with these properties.
 #[derive(Default)]
 struct Index {
-    by_id: BTreeSet<(Id, u32)>,
-    by_parent: BTreeSet<(u32, u32)>,
-    deleting: BTreeSet<u32>,
+    by_id: BTreeSet<(Id, u64)>,
+    by_parent: BTreeSet<(u64, u64)>,
+    deleting: BTreeSet<u64>,
 }
 
 impl Index {
@@ -56,12 +56,12 @@ impl Index {
         self.deleting.remove(&number);
     }
 
-    fn of_id(&self, id: Id) -> impl Iterator<Item = u32> {
-        self.by_id.range((id, 0)..=(id, u32::MAX)).map(|(_, number)| *number)
+    fn of_id(&self, id: Id) -> impl Iterator<Item = u64> {
+        self.by_id.range((id, 0)..=(id, u64::MAX)).map(|(_, number)| *number)
     }
 
-    fn with_parent(&self, parent: u32) -> impl Iterator<Item = u32> {
-        self.by_parent.range((parent, 0)..=(parent, u32::MAX)).map(|(_, number)| *number)
+    fn with_parent(&self, parent: u64) -> impl Iterator<Item = u64> {
+        self.by_parent.range((parent, 0)..=(parent, u64::MAX)).map(|(_, number)| *number)
     }
 }
 
@@ -82,14 +82,14 @@ impl Datasets {
     }
 
     /// The numbers of what came, changed or went since this was last asked.
-    pub fn take_touched(&self) -> Vec<u32> {
+    pub fn take_touched(&self) -> Vec<u64> {
         let touched = self.touched.take();
         let there = touched.iter().filter_map(|number| self.by_number.get(number));
         there.for_each(|dataset| dataset.touched.set(false));
         touched
     }
 
-    pub fn remove(&mut self, number: u32) {
+    pub fn remove(&mut self, number: u64) {
         if let Some(dataset) = self.by_number.remove(&number) {
             self.index.remove(&dataset.record.borrow());
             self.touched.borrow_mut().push(number);
@@ -97,7 +97,7 @@ impl Datasets {
     }
 
     /// Changes the record of a dataset that is there.
-    pub fn change(&mut self, number: u32, change: impl FnOnce(&mut DatasetRecord)) {
+    pub fn change(&mut self, number: u64, change: impl FnOnce(&mut DatasetRecord)) {
         self.touch(&self.by_number[&number]);
         let mut record = self.by_number[&number].record.borrow_mut();
         self.index.remove(&record);
@@ -110,7 +110,7 @@ impl Datasets {
     }
 
     /// Those that grew from a snapshot.
-    pub fn with_parent(&self, parent: u32) -> impl Iterator<Item = &Rc<Dataset>> {
+    pub fn with_parent(&self, parent: u64) -> impl Iterator<Item = &Rc<Dataset>> {
         self.index.with_parent(parent).map(|number| &self.by_number[&number])
     }
 
@@ -120,7 +120,7 @@ impl Datasets {
 }
 
 impl Deref for Datasets {
-    type Target = BTreeMap<u32, Rc<Dataset>>;
+    type Target = BTreeMap<u64, Rc<Dataset>>;
     fn deref(&self) -> &Self::Target {
         &self.by_number
     }
@@ -161,16 +161,16 @@ impl Snapshots {
     }
 
     /// A record is not as the last checkpoint has it.
-    pub fn touch(&self, number: u32) {
+    pub fn touch(&self, number: u64) {
         self.touched.borrow_mut().insert(number);
     }
 
     /// The numbers of what came, changed or went since this was last asked.
-    pub fn take_touched(&self) -> BTreeSet<u32> {
+    pub fn take_touched(&self) -> BTreeSet<u64> {
         self.touched.take()
     }
 
-    pub fn remove(&mut self, number: u32) {
+    pub fn remove(&mut self, number: u64) {
         if let Some(snapshot) = self.by_number.remove(&number) {
             self.take_out(&snapshot.record.borrow());
             self.touch(number);
@@ -178,7 +178,7 @@ impl Snapshots {
     }
 
     /// Changes the record of a snapshot that is there.
-    pub fn change(&mut self, number: u32, change: impl FnOnce(&mut DatasetRecord)) {
+    pub fn change(&mut self, number: u64, change: impl FnOnce(&mut DatasetRecord)) {
         let snapshot = self.by_number[&number].clone();
         self.touch(number);
         let mut record = snapshot.record.borrow_mut();
@@ -202,18 +202,18 @@ impl Snapshots {
     }
 
     /// Those that are listed under a volume, oldest first; also what is being deleted.
-    pub fn of_volume(&self, volume: u32) -> impl DoubleEndedIterator<Item = &Rc<Snapshot>> {
+    pub fn of_volume(&self, volume: u64) -> impl DoubleEndedIterator<Item = &Rc<Snapshot>> {
         self.of_volume_from(volume, 0)
     }
 
     /// Those that ended this epoch or a later one.
-    pub fn of_volume_from(&self, volume: u32, epoch: u64) -> impl DoubleEndedIterator<Item = &Rc<Snapshot>> {
-        let own = self.by_volume.range((volume, epoch, 0)..=(volume, u64::MAX, u32::MAX));
+    pub fn of_volume_from(&self, volume: u64, epoch: u64) -> impl DoubleEndedIterator<Item = &Rc<Snapshot>> {
+        let own = self.by_volume.range((volume, epoch, 0)..=(volume, u64::MAX, u64::MAX));
         own.map(|(.., number)| &self.by_number[number])
     }
 
     /// Those that grew from a snapshot.
-    pub fn with_parent(&self, parent: u32) -> impl Iterator<Item = &Rc<Snapshot>> {
+    pub fn with_parent(&self, parent: u64) -> impl Iterator<Item = &Rc<Snapshot>> {
         self.index.with_parent(parent).map(|number| &self.by_number[&number])
     }
 
@@ -222,13 +222,13 @@ impl Snapshots {
     }
 
     /// Those that are being deleted, from a number on.
-    pub fn deleting_from(&self, number: u32) -> impl Iterator<Item = &Rc<Snapshot>> {
+    pub fn deleting_from(&self, number: u64) -> impl Iterator<Item = &Rc<Snapshot>> {
         self.index.deleting.range(number..).map(|number| &self.by_number[number])
     }
 }
 
 impl Deref for Snapshots {
-    type Target = BTreeMap<u32, Rc<Snapshot>>;
+    type Target = BTreeMap<u64, Rc<Snapshot>>;
     fn deref(&self) -> &Self::Target {
         &self.by_number
     }
@@ -241,66 +241,5 @@ impl FromIterator<Rc<Snapshot>> for Snapshots {
         // They are as they were read.
         all.take_touched();
         all
-    }
-}
-
-/// Numbers that are neither a dataset's nor a snapshot's and yet not free: what has them is being created, or was there until a
-/// checkpoint that an import may still find.
-#[derive(Default)]
-pub(crate) struct Numbers {
-    kept: HashSet<u32>,
-    /// Every number below has been taken: the search begins here.
-    search_from: u32,
-}
-
-impl Numbers {
-    pub fn len(&self) -> usize {
-        self.kept.len()
-    }
-
-    /// Takes the lowest number that is free: not `used`, and not kept here.
-    pub fn take(&mut self, used: impl Fn(u32) -> bool) -> u32 {
-        let is_free = |number: &u32| !used(*number) && !self.kept.contains(number);
-        let number = (self.search_from..).find(is_free).expect("numbers do not run out");
-        self.search_from = number + 1;
-        self.kept.insert(number);
-        number
-    }
-
-    /// Keeps the number of what is gone.
-    pub fn keep(&mut self, number: u32) {
-        self.kept.insert(number);
-    }
-
-    /// A number is no longer kept: it is free, or what it was taken for has it now.
-    pub fn let_go(&mut self, number: u32) {
-        if self.kept.remove(&number) {
-            self.search_from = self.search_from.min(number);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_lowest_free_number_is_found_without_looking_at_all_below() {
-        let (mut numbers, looks) = (Numbers::default(), std::cell::Cell::new(0));
-        let mut used = HashSet::new();
-        for expected in 0..10_000 {
-            let taken = numbers.take(|number| {
-                looks.set(looks.get() + 1);
-                used.contains(&number)
-            });
-            assert_eq!(taken, expected);
-            used.insert(taken);
-        }
-        assert!(looks.get() <= 20_000, "{} numbers looked at", looks.get());
-        numbers.keep(7);
-        used.remove(&7);
-        assert_eq!(numbers.take(|number| used.contains(&number)), 10_000, "7 is kept");
-        numbers.let_go(7);
-        assert_eq!(numbers.take(|number| used.contains(&number)), 7);
     }
 }

@@ -21,8 +21,8 @@ const BLOCK_STEP: u64 = LEAF_MEMORY as u64 / 8;
 
 /// Leaves in memory, in the order in which they came: the clock that evicts them.
 pub(crate) struct LeafClock {
-    queue: VecDeque<(u32, u64)>,
-    members: HashSet<(u32, u64), BuildHasherDefault<NumberHasher>>,
+    queue: VecDeque<(u64, u64)>,
+    members: HashSet<(u64, u64), BuildHasherDefault<NumberHasher>>,
     /// Leaves that came, the last ones: as many as there ever could be in memory.
     known: Doorkeeper,
     /// Bytes that leaves may take, within these bounds.
@@ -59,7 +59,7 @@ impl LeafClock {
     }
 
     /// Two datasets have exchanged their trees.
-    pub fn exchange(&mut self, one: u32, other: u32) {
+    pub fn exchange(&mut self, one: u64, other: u64) {
         for (number, _) in &mut self.queue {
             *number = if *number == one {
                 other
@@ -73,7 +73,7 @@ impl LeafClock {
     }
 
     /// A leaf is in memory. Whether that is new.
-    fn note(&mut self, number: u32, leaf: u64) -> bool {
+    fn note(&mut self, number: u64, leaf: u64) -> bool {
         let is_new = self.members.insert((number, leaf));
         if is_new {
             self.queue.push_back((number, leaf));
@@ -92,7 +92,7 @@ impl LeafClock {
 
 impl Shard {
     /// Takes note that a leaf is in memory, and evicts others when there are too many.
-    pub fn leaf_loaded(&self, number: u32, leaf: u64) {
+    pub fn leaf_loaded(&self, number: u64, leaf: u64) {
         let trim = {
             let mut clock = self.leaves.borrow_mut();
             // Leaves that were dirty may go by now.

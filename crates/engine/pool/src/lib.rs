@@ -71,6 +71,7 @@ mod registry;
 mod relocate;
 mod replay;
 mod reserve;
+mod retention;
 mod rows;
 mod schedule;
 mod scrub;
@@ -299,7 +300,7 @@ impl Engine {
 
     /// What [`Engine::pool_destroy`] would refuse: it needs no pool that still writes.
     pub async fn pool_destroy_check(&self, pool: &str) -> Result<(), Error> {
-        self.on_writable_pool(pool, |_| async { Ok(()) }).await
+        self.on_writable_pool(pool, |control| async move { control.refuse_while_retained().await }).await
     }
 
     /// Pools whose labels are on the disks at `paths`.
@@ -315,6 +316,7 @@ impl Engine {
     /// Exports a pool and erases its labels.
     pub async fn pool_destroy(&self, name: &str) -> Result<(), Error> {
         self.on_writable_pool(name, |control| async move {
+            control.refuse_while_retained().await?;
             close(&control).await?;
             for (disk, handle) in control.online() {
                 let failed = |error| {

@@ -34,8 +34,7 @@ impl Told {
 impl Shard {
     /// Whether there is room for so many datasets more, besides those that are deleted and not gone yet.
     pub fn has_catalog_room(&self, more: usize) -> bool {
-        let numbers = self.numbers.borrow().len();
-        let datasets = self.datasets.borrow().len() + self.snapshots.borrow().len() + numbers;
+        let datasets = self.datasets.borrow().len() + self.snapshots.borrow().len();
         let has_room = datasets + more <= datasets_max();
         let before = self.limit_told.get();
         self.limit_told.set(before.next(datasets, datasets_max(), !has_room));

@@ -57,7 +57,7 @@ impl Snapshot {
         Rc::new(Snapshot { record: RefCell::new(record), lent: Arc::default(), doomed, stuck, kept })
     }
 
-    pub fn number(&self) -> u32 {
+    pub fn number(&self) -> u64 {
         self.record.borrow().number
     }
     pub fn epoch(&self) -> u64 {
@@ -79,6 +79,7 @@ pub(crate) struct SealOrder {
     pub name: String,
     pub created: WallTime,
     pub scheduled: bool,
+    pub retain_until: WallTime,
     pub purpose: Purpose,
 }
 
@@ -117,11 +118,11 @@ pub(crate) enum Rest {
 
 /// The same, when all is known.
 pub(crate) struct Seal {
-    pub volume: u32,
+    pub volume: u64,
     snapshot: DatasetRecord,
     back_to: Option<(Rc<Snapshot>, Tree)>,
     /// The volume that was received, and how large it is.
-    arrived: Option<(u32, u64)>,
+    arrived: Option<(u64, u64)>,
 }
 
 /// What a freeze does beside freezing.
@@ -148,7 +149,7 @@ fn take_tree(record: &mut DatasetRecord, of: &DatasetRecord) {
 
 impl Shard {
     /// Freezes the datasets that changed, and seals what is to be sealed. Called between commits only.
-    pub fn freeze_datasets(&self, order: FreezeOrder, touched: &mut BTreeSet<u32>) -> Vec<FrozenDataset> {
+    pub fn freeze_datasets(&self, order: FreezeOrder, touched: &mut BTreeSet<u64>) -> Vec<FrozenDataset> {
         let epoch = self.epoch.get();
         self.epoch_frozen.set(epoch);
         if order.ends_epoch && !active(Bug::SnapshotKeepsEpoch) {
@@ -159,7 +160,7 @@ impl Shard {
                 self.arrive(from, seal.volume, size);
             }
         }
-        let mut seals: BTreeMap<u32, Seal> =
+        let mut seals: BTreeMap<u64, Seal> =
             order.seals.into_iter().map(|seal| (seal.volume, seal)).collect();
         touched.extend(seals.keys());
         touched.extend(self.datasets.borrow().take_touched());
@@ -225,7 +226,7 @@ impl Shard {
     }
 
     /// What was received as volume `from` becomes what volume `into` is, which may be the same.
-    fn arrive(&self, from: u32, into: u32, size: u64) {
+    fn arrive(&self, from: u64, into: u64, size: u64) {
         let mut datasets = self.datasets.borrow_mut();
         let is_same = from == into;
         if !is_same {
@@ -263,7 +264,6 @@ impl Shard {
             if let Some(volume) = self.datasets.borrow().get(&record.volume) {
                 volume.sealing.set(Added::default());
             }
-            self.numbers.borrow_mut().let_go(record.number);
             self.snapshots.borrow_mut().insert_stored(Snapshot::new(record));
             self.deletion_work.send();
         }
@@ -283,28 +283,28 @@ impl Shard {
     }
 
     /// The live snapshots listed under a volume, oldest first.
-    pub fn snapshots_of(&self, volume: u32) -> Vec<Rc<Snapshot>> {
+    pub fn snapshots_of(&self, volume: u64) -> Vec<Rc<Snapshot>> {
         self.snapshots.borrow().of_volume(volume).filter(|own| own.is_live()).cloned().collect()
     }
 
     /// How many there are.
-    pub fn count_snapshots(&self, volume: u32) -> u32 {
+    pub fn count_snapshots(&self, volume: u64) -> u32 {
         self.snapshots.borrow().of_volume(volume).filter(|own| own.is_live()).count() as u32
     }
 
     /// Volumes that grew from a snapshot, gone ones too.
-    pub fn volumes_from(&self, snapshot: u32) -> Vec<Rc<Dataset>> {
+    pub fn volumes_from(&self, snapshot: u64) -> Vec<Rc<Dataset>> {
         self.datasets.borrow().with_parent(snapshot).cloned().collect()
     }
 
     /// Snapshots that grew from a snapshot, those that are being deleted too.
-    pub fn snapshots_from(&self, snapshot: u32) -> Vec<Rc<Snapshot>> {
+    pub fn snapshots_from(&self, snapshot: u64) -> Vec<Rc<Snapshot>> {
         self.snapshots.borrow().with_parent(snapshot).cloned().collect()
     }
 
     /// Volumes, those in the trash too, and live snapshots that grew from a snapshot, and from ones in between that are being
     /// deleted.
-    pub fn heirs(&self, snapshot: u32) -> (Vec<Rc<Dataset>>, Vec<Rc<Snapshot>>) {
+    pub fn heirs(&self, snapshot: u64) -> (Vec<Rc<Dataset>>, Vec<Rc<Snapshot>>) {
         let (mut volumes, mut snapshots, mut from) = (Vec::new(), Vec::new(), vec![snapshot]);
         while let Some(number) = from.pop() {
             volumes.extend(self.volumes_from(number));
@@ -318,7 +318,7 @@ impl Shard {
     }
 
     /// The snapshot that a dataset with this parent grew from, of those that are not being deleted.
-    pub fn ancestor(&self, mut parent: Option<u32>) -> Option<Rc<Snapshot>> {
+    pub fn ancestor(&self, mut parent: Option<u64>) -> Option<Rc<Snapshot>> {
         let snapshots = self.snapshots.borrow();
         loop {
             let found = snapshots.get(&parent?)?;
@@ -330,7 +330,7 @@ impl Shard {
     }
 
     /// What a dataset with this parent has in common with it, and how far its parent is being deleted.
-    pub fn shared_with(&self, parent: Option<u32>) -> Shared {
+    pub fn shared_with(&self, parent: Option<u64>) -> Shared {
         let snapshots = self.snapshots.borrow();
         let Some(parent) = parent.and_then(|number| snapshots.get(&number)) else { return Shared::default() };
         let record = parent.record.borrow();
@@ -405,14 +405,12 @@ impl Shard {
             let number = match self.new_number() {
                 Ok(number) => number,
                 Err(error) => {
-                    self.freeze_order.borrow_mut().seals = seals;
-                    self.forget_seals();
                     held.iter().for_each(|dataset| dataset.hold(false));
                     return Err(error);
                 }
             };
             let state = if back_to.is_some() { DatasetState::Deleting } else { DatasetState::Live };
-            let (created, scheduled) = (order.created, order.scheduled);
+            let (created, scheduled, retain_until) = (order.created, order.scheduled, order.retain_until);
             let (origin, arrived) = match order.purpose {
                 Purpose::Arrive(Arrival { origin, size, .. }) => {
                     (origin, self.reception(order.volume).map(|from| (from.number(), size)))
@@ -420,7 +418,7 @@ impl Shard {
                 Purpose::Keep | Purpose::BackTo(_) => (Id(0), None),
             };
             let fresh = DatasetRecord::new(DatasetKind::Snapshot, order.snapshot, 12, 0, order.name.clone());
-            let snapshot = DatasetRecord { number, state, created, scheduled, origin, ..fresh };
+            let snapshot = DatasetRecord { number, state, created, scheduled, retain_until, origin, ..fresh };
             seals.push(Seal { volume: dataset.number(), snapshot, back_to, arrived });
         }
         self.freeze_order.borrow_mut().seals = seals;
@@ -446,9 +444,7 @@ impl Shard {
 
     /// There will be no freeze for them.
     pub fn forget_seals(&self) {
-        let seals = std::mem::take(&mut self.freeze_order.borrow_mut().seals);
-        let mut numbers = self.numbers.borrow_mut();
-        seals.iter().for_each(|seal| numbers.let_go(seal.snapshot.number));
+        self.freeze_order.borrow_mut().seals.clear();
     }
 
     /// Lets changes go on.
@@ -456,21 +452,21 @@ impl Shard {
         self.datasets.borrow().values().for_each(|dataset| dataset.hold(false));
     }
 
-    /// A number that nothing has, taken.
-    pub fn new_number(&self) -> Result<u32, IoError> {
+    /// A number that nothing ever had.
+    pub fn new_number(&self) -> Result<u64, IoError> {
         // Deleted ones count until they are gone.
         if !self.has_catalog_room(1) {
             return Err(IoError::NoSpace);
         }
-        let (datasets, snapshots) = (self.datasets.borrow(), self.snapshots.borrow());
-        let mut numbers = self.numbers.borrow_mut();
-        Ok(numbers.take(|number| datasets.contains_key(&number) || snapshots.contains_key(&number)))
+        let number = self.next_number.get();
+        self.next_number.set(number + 1);
+        Ok(number)
     }
 
     /// A tree that begins as a snapshot's, which nobody deletes meanwhile. The last one is remembered.
     pub async fn stored_tree(&self, snapshot: &Snapshot) -> Result<Tree, IoError> {
         let record = snapshot.record.borrow().clone();
-        let is_it = |(number, _): &&(u32, Tree)| *number == record.number;
+        let is_it = |(number, _): &&(u64, Tree)| *number == record.number;
         let known = self.cloned.borrow().as_ref().filter(is_it).map(|(_, tree)| tree.twin());
         if let Some(known) = known {
             return Ok(known);
@@ -555,6 +551,7 @@ impl Shard {
             self.snapshots.borrow_mut().change(record.number, |now| {
                 (now.name, now.state, now.volume) = (record.name, record.state, record.volume);
                 (now.held, now.template, now.scheduled) = (record.held, record.template, record.scheduled);
+                now.retain_until = record.retain_until;
             });
             return;
         }
@@ -588,6 +585,8 @@ impl Shard {
                 dataset
             }
             None => {
+                // In a replay, nothing else has told.
+                self.next_number.set(self.next_number.get().max(record.number + 1));
                 let mut tree = tree.unwrap_or_else(|| Tree::empty(record.blocks()));
                 tree.shared = self.shared_with(record.parent);
                 let record = DatasetRecord { height: tree.height(), ..record };

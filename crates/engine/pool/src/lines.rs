@@ -48,7 +48,7 @@ const SEARCHES_MAX: usize = 8;
 /// A block that is durable in the log and has a place in a chunk with parity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Placed {
-    pub dataset: u32,
+    pub dataset: u64,
     pub block: u64,
     pub units: u32,
 }
@@ -203,7 +203,7 @@ impl Shard {
     }
 
     /// Takes note of where a staged block is to go.
-    pub fn note_placed(&self, dataset: u32, block: u64, place: &Ptr) {
+    pub fn note_placed(&self, dataset: u64, block: u64, place: &Ptr) {
         if self.space.borrow().has_lines() {
             let placed = Placed { dataset, block, units: place.units() };
             self.placed.borrow_mut().insert(place.addr(), placed);
@@ -518,11 +518,11 @@ impl Batch {
 }
 
 /// Runs of block numbers, by dataset.
-fn runs(placed: &[(Addr, Placed)]) -> Vec<(u32, Range<u64>)> {
-    let mut blocks: Vec<(u32, u64)> =
+fn runs(placed: &[(Addr, Placed)]) -> Vec<(u64, Range<u64>)> {
+    let mut blocks: Vec<(u64, u64)> =
         placed.iter().map(|(_, placed)| (placed.dataset, placed.block)).collect();
     blocks.sort_unstable();
-    let mut runs: Vec<(u32, Range<u64>)> = Vec::new();
+    let mut runs: Vec<(u64, Range<u64>)> = Vec::new();
     for (dataset, block) in blocks {
         match runs.last_mut() {
             Some((last, run)) if *last == dataset && run.end == block => run.end += 1,

@@ -62,8 +62,10 @@ impl Control {
             scrub: self.scrub_status().await?,
             errors,
             host: self.shared.host.clone(),
+            clock: self.shared.clock.now(&self.rt),
             shards,
         };
+        self.clock_stored.set(self.rt.now());
         let slot = SuperblockSlot { pool: self.id(), generation, payload: pool.encode() };
         let mut online = self.online();
         let holders =

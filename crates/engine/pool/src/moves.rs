@@ -33,7 +33,7 @@ struct Move {
     id: Id,
     /// The shard where it is, and its number there.
     from: usize,
-    number: u32,
+    number: u64,
     /// The shard where it goes.
     to: usize,
     progress: Arc<WorkProgress>,
@@ -182,7 +182,7 @@ impl Move {
     }
 
     /// Makes the hidden volume, with space for all that it may get if it is a reserved one. Its number.
-    async fn create(&self, was: DatasetRecord) -> Result<u32, Error> {
+    async fn create(&self, was: DatasetRecord) -> Result<u64, Error> {
         let (peer, rt) = (self.source.id(), &self.source.rt);
         let family = Id::from_random(rt.random(), rt.random());
         let (shift, format, size) = (was.block_shift, was.format, was.size);
@@ -227,7 +227,7 @@ impl Move {
     }
 
     /// Runs a part of the move on the core of both places.
-    async fn on_both<F, W>(&self, number: u32, work: F) -> Result<(), Halt>
+    async fn on_both<F, W>(&self, number: u64, work: F) -> Result<(), Halt>
     where
         F: FnOnce(LocalVolume, LocalVolume, Arc<WorkProgress>) -> W + Send + 'static,
         W: Future<Output = Result<(), Halt>> + 'static,
@@ -246,7 +246,7 @@ impl Move {
     }
 
     /// Copies, and switches.
-    async fn run(&self, number: u32) -> Result<(), Halt> {
+    async fn run(&self, number: u64) -> Result<(), Halt> {
         let begin = |source, target, progress| async move {
             Copier::begin(source, target, progress).await;
             Ok(())
@@ -277,7 +277,7 @@ impl Move {
         done
     }
 
-    async fn switch(&self, number: u32) -> Result<(), Halt> {
+    async fn switch(&self, number: u64) -> Result<(), Halt> {
         // Nobody takes a snapshot or exports one of the pools meanwhile.
         let _turns = self.source.lineage_with(&self.target).await;
         // Nobody waits there for what clients have changed until these were free.
@@ -299,7 +299,7 @@ impl Move {
     }
 
     /// Deletes what is left of it on one of its sides.
-    async fn clean_up(&self, control: &Control, (shard, number): (usize, u32)) -> Result<(), Error> {
+    async fn clean_up(&self, control: &Control, (shard, number): (usize, u64)) -> Result<(), Error> {
         match control.half(shard, number).await? {
             Some(half) if half.id == self.id => control.delete_half(shard, &half).await,
             _ => Ok(()),

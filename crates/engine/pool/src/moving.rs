@@ -354,7 +354,7 @@ impl Shard {
         halves.map(|half| half.record.borrow().clone()).collect()
     }
 
-    pub fn half(&self, number: u32) -> Option<Rc<Dataset>> {
+    pub fn half(&self, number: u64) -> Option<Rc<Dataset>> {
         let found = self.datasets.borrow().get(&number).cloned()?;
         let state = found.record.borrow().state;
         matches!(state, DatasetState::Moved | DatasetState::Arriving).then_some(found)

@@ -148,7 +148,7 @@ fn check_places<'a>(
 /// A shard's catalogue.
 pub(crate) struct StoredCatalog {
     pub tree: TableTree,
-    pub rows: Rows<u32>,
+    pub rows: Rows<u64>,
     pub records: Vec<DatasetRecord>,
 }
 
@@ -577,6 +577,8 @@ impl OpenShard<'_> {
                 Damage::unknown(&root.damage, find)
             }
         };
+        let above = records.iter().map(|record| record.number + 1).max().unwrap_or(0);
+        let next_number = root.next_number.max(above);
         let is_snapshot = |record: &DatasetRecord| record.kind == DatasetKind::Snapshot;
         let (snapshots, records): (Vec<_>, Vec<_>) = records.into_iter().partition(is_snapshot);
         let snapshots = snapshots.into_iter().map(Snapshot::new).collect();
@@ -589,7 +591,8 @@ impl OpenShard<'_> {
         let datasets = loading.try_collect::<Vec<_>>().await?.into_iter().collect();
         let log = Log::new(ring, log_chunks, root.tail, self.incarnation);
         let (sealed, epoch) = (root.sealed, self.epoch);
-        let parts = ShardParts { space, datasets, snapshots, log, tables, damage, sealed, epoch };
+        let parts =
+            ShardParts { space, datasets, snapshots, log, tables, damage, sealed, epoch, next_number };
         Ok(Loaded { root, parts, records_lost, is_partial: is_partial.get() })
     }
 
@@ -605,6 +608,7 @@ impl OpenShard<'_> {
             damage: Damage::default(),
             sealed: self.root.sealed,
             epoch: self.epoch,
+            next_number: self.root.next_number,
         }
     }
 

@@ -82,7 +82,7 @@ impl Shard {
     }
 
     /// The live snapshot of a volume that has this id in streams.
-    fn origin_in(&self, volume: u32, origin: Id) -> Option<Rc<Snapshot>> {
+    fn origin_in(&self, volume: u64, origin: Id) -> Option<Rc<Snapshot>> {
         let is_it =
             |snapshot: &&Rc<Snapshot>| snapshot.is_live() && snapshot.record.borrow().stream_id() == origin;
         self.snapshots.borrow().of_volume(volume).find(is_it).cloned()
@@ -451,7 +451,8 @@ impl Control {
         let (origin, discard_changes) = (header.snapshot, options.discard_changes);
         let purpose = Purpose::Arrive(Arrival { origin, size, into, discard_changes });
         let (volume, created) = (id, header.created);
-        let order = SealOrder { volume, snapshot, name: header.name, created, scheduled: false, purpose };
+        let (own, scheduled, retain_until) = (header.name, false, WallTime(0));
+        let order = SealOrder { volume, snapshot, name: own, created, scheduled, retain_until, purpose };
         if into.is_none() {
             self.names.borrow_mut().insert(name.clone(), Place { shard: index, id });
         }

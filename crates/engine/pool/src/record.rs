@@ -1,15 +1,15 @@
 //! A dataset's line in the catalogue: a volume, a snapshot of one, or the pool's own.
 //!
 //! ```text
-//!   0 number 4     4 kind 1    5 state 1   6 sync 1   7 log2 of block bytes 1   8 id 16   24 size 8   32 created 8
-//!  40 root 32     72 mapped blocks 8   80 height 1   81 zero 7   88 mapped units 8   96 name length 2   98 name 200   298 zero 6
-//! 304 family 16  320 epoch 8   328 deleted before leaf 8   336 parent 4   340 volume 4   344 flags 4   348 seconds 4
-//! 352 keep 4     356 deleted 8     364 compression 1     365 format 1      366 inherits 1  367 counted 1
-//! 368 own blocks 8   376 own since 8   384 strays 8   392 origin 16    408 base 16   424 received 8   432 zero 48
-//! 432 level 16   448 ceiling 16   464 zero 16   480 peer 16    496 added units 8   504 quota 8
+//!   0 number 8     8 kind 1   9 state 1   10 sync 1   11 log2 of block bytes 1   12 height 1   13 compression 1   14 format 1   15 inherits 1
+//!  16 id 16       32 family 16   48 size 8   56 created 8   64 root 32   96 mapped blocks 8   104 mapped units 8   112 parent 8   120 volume 8
+//! 128 epoch 8    136 deleted before leaf 8   144 flags 4   148 zero 4   152 seconds 4   156 keep 4   160 deleted 8
+//! 168 own blocks 8   176 own since 8   184 strays 8   192 added units 8   200 origin 16   216 base 16   232 received 8   240 level 16
+//! 256 peer 16    272 ceiling 16   288 quota 8   296 retain until 8   304 name length 2   306 name 200   506 zero 6
 //! ```
 //!
-//! The zero bytes are reserved. Further range roots are to begin where a project, which has none, has its ceiling.
+//! Where one kind of dataset has a field that another has no use for (a project its ceiling and quota, a volume its peer), the other may get a
+//! field of its own.
 
 use crate::added::Added;
 use crate::projects::Inherits;
@@ -51,8 +51,8 @@ pub(crate) enum DatasetKind {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DatasetRecord {
-    /// Number within the shard, as log records use it.
-    pub number: u32,
+    /// Number within the shard, as log records use it. No other dataset of the shard ever had it, or will.
+    pub number: u64,
     pub kind: DatasetKind,
     pub state: DatasetState,
     pub sync: SyncPolicy,
@@ -73,9 +73,11 @@ pub(crate) struct DatasetRecord {
     /// Of a snapshot that is being deleted: the leaves before this one are done.
     pub cursor: u64,
     /// Number of the snapshot that it grew from.
-    pub parent: Option<u32>,
+    pub parent: Option<u64>,
     /// Of a snapshot: the number of the volume that it is listed under.
-    pub volume: u32,
+    pub volume: u64,
+    /// Of a snapshot: it cannot be deleted before this time of the pool's clock. Zero for any time.
+    pub retain_until: WallTime,
     pub held: bool,
     pub template: bool,
     pub scheduled: bool,
@@ -108,6 +110,9 @@ pub(crate) const DATASET_BYTES: usize = 512;
 /// Longest volume name in bytes.
 pub(crate) const NAME_MAX: usize = 200;
 
+/// Numbers are below this: no shard comes to it, and one more is a number, too.
+const NUMBERS_MAX: u64 = 1 << 62;
+
 /// Allocation units of a block as it is.
 pub(crate) fn block_units(block_shift: u8) -> u32 {
     (1 << block_shift) / UNIT as u32
@@ -139,6 +144,7 @@ impl DatasetRecord {
             cursor: 0,
             parent: None,
             volume: 0,
+            retain_until: WallTime(0),
             held: false,
             template: false,
             scheduled: false,
@@ -198,65 +204,44 @@ impl DatasetRecord {
         let flags = flag(self.held, FLAG_HELD)
             | flag(self.template, FLAG_TEMPLATE)
             | flag(self.scheduled, FLAG_SCHEDULED);
-        w.u32(self.number).u8(kind).u8(state).u8(sync).u8(self.block_shift);
-        w.u128(self.id.0).u64(self.size).u64(self.created.0);
-        self.root.encode(&mut w);
-        w.u64(self.mapped.blocks as u64).u8(self.height).zeros(7).u64(self.mapped.units as u64);
-        w.u16(self.name.len() as u16).text(&self.name, NAME_MAX).zeros(6);
-        w.u128(self.family.0).u64(self.epoch).u64(self.cursor);
-        w.u32(self.parent.map_or(0, |number| number + 1)).u32(self.volume).u32(flags);
-        w.u32(self.schedule.every_seconds).u32(self.schedule.keep).u64(self.deleted.0);
         let format = match self.format {
             VolumeFormat::Thin => 0,
             VolumeFormat::ZeroedThick => 1,
             VolumeFormat::EagerZeroedThick => 2,
         };
-        w.u8(self.compression.code())
-            .u8(format)
-            .u8(self.inherits.0)
-            .u8(self.added.is_exact.into())
-            .u64(self.own.blocks)
-            .u64(self.own.since)
-            .u64(self.own.strays);
-        w.u128(self.origin.0)
-            .u128(self.base.0)
-            .u64(self.received)
-            .u128(self.level.0)
-            .u64(self.ceiling.iops)
-            .u64(self.ceiling.bytes)
-            .zeros(16)
-            .u128(self.peer.0);
-        w.u64(self.added.units as u64).u64(self.quota);
+        w.u64(self.number).u8(kind).u8(state).u8(sync).u8(self.block_shift);
+        w.u8(self.height).u8(self.compression.code()).u8(format).u8(self.inherits.0);
+        w.u128(self.id.0).u128(self.family.0).u64(self.size).u64(self.created.0);
+        self.root.encode(&mut w);
+        w.u64(self.mapped.blocks as u64).u64(self.mapped.units as u64);
+        w.u64(self.parent.map_or(0, |number| number + 1)).u64(self.volume).u64(self.epoch).u64(self.cursor);
+        w.u32(flags).zeros(4).u32(self.schedule.every_seconds).u32(self.schedule.keep).u64(self.deleted.0);
+        w.u64(self.own.blocks).u64(self.own.since).u64(self.own.strays).u64(self.added.units as u64);
+        w.u128(self.origin.0).u128(self.base.0).u64(self.received).u128(self.level.0).u128(self.peer.0);
+        w.u64(self.ceiling.iops).u64(self.ceiling.bytes).u64(self.quota).u64(self.retain_until.0);
+        w.u16(self.name.len() as u16).text(&self.name, NAME_MAX);
         bytes
     }
 
     /// Nothing when a field is impossible or the place is unused.
     pub fn decode(bytes: &[u8]) -> Result<Option<DatasetRecord>, Truncated> {
         let mut r = Reader::new(bytes);
-        let (number, kind, state, sync, block_shift) = (r.u32()?, r.u8()?, r.u8()?, r.u8()?, r.u8()?);
-        let (id, size, created) = (Id(r.u128()?), r.u64()?, WallTime(r.u64()?));
+        let (number, kind, state, sync, block_shift) = (r.u64()?, r.u8()?, r.u8()?, r.u8()?, r.u8()?);
+        let (height, compression, format, inherits) = (r.u8()?, r.u8()?, r.u8()?, Inherits(r.u8()?));
+        let Some(compression) = Compression::from_code(compression) else { return Ok(None) };
+        let (id, family, size, created) = (Id(r.u128()?), Id(r.u128()?), r.u64()?, WallTime(r.u64()?));
         let root = Ptr::decode(&mut r)?;
-        let (blocks, height) = (r.u64()?, r.u8()?);
-        r.bytes(7)?;
-        let units = r.u64()?;
-        let (_, name) = (r.u16()?, r.text(NAME_MAX)?);
-        r.bytes(6)?;
-        let (family, epoch, cursor) = (Id(r.u128()?), r.u64()?, r.u64()?);
-        let (parent, volume, flags) = (r.u32()?.checked_sub(1), r.u32()?, r.u32()?);
+        let mapped = Mapped { blocks: r.u64()? as i64, units: r.u64()? as i64 };
+        let (parent, volume) = (r.u64()?.checked_sub(1), r.u64()?);
+        let (epoch, cursor, flags, _) = (r.u64()?, r.u64()?, r.u32()?, r.u32()?);
         let schedule = SnapshotSchedule { every_seconds: r.u32()?, keep: r.u32()? };
         let deleted = WallTime(r.u64()?);
-        let Some(compression) = Compression::from_code(r.u8()?) else { return Ok(None) };
-        let (format, inherits, is_counted) = (r.u8()?, Inherits(r.u8()?), r.u8()? != 0);
-        let mut own = Own { blocks: r.u64()?, since: r.u64()?, strays: r.u64()? };
-        if own.blocks == 0 && own.since == 0 {
-            // Nobody has counted, as in a pool from before anybody did.
-            own.strays = own.strays.max(blocks);
-        }
+        let own = Own { blocks: r.u64()?, since: r.u64()?, strays: r.u64()? };
+        let added = Added { units: r.u64()? as i64 };
         let (origin, base, received) = (Id(r.u128()?), Id(r.u128()?), r.u64()?);
-        let (level, ceiling) = (Id(r.u128()?), Rate { iops: r.u64()?, bytes: r.u64()? });
-        r.bytes(16)?;
-        let peer = Id(r.u128()?);
-        let (added, quota) = (r.u64()? as i64, r.u64()?);
+        let (level, peer) = (Id(r.u128()?), Id(r.u128()?));
+        let (ceiling, quota) = (Rate { iops: r.u64()?, bytes: r.u64()? }, r.u64()?);
+        let (retain_until, _, name) = (WallTime(r.u64()?), r.u16()?, r.text(NAME_MAX)?);
         let format = match format {
             0 => VolumeFormat::Thin,
             1 => VolumeFormat::ZeroedThick,
@@ -285,17 +270,8 @@ impl DatasetRecord {
             4 => DatasetKind::Project,
             _ => return Ok(None),
         };
-        // Of one from before there was compression.
-        let mapped = |blocks: u64, units: u64, shift: u8| Mapped {
-            blocks: blocks as i64,
-            units: if units == 0 { blocks as i64 * block_units(shift) as i64 } else { units as i64 },
-        };
-        let mapped = mapped(blocks, units, block_shift);
-        let added = match is_counted {
-            true => Added { units: added, is_exact: true },
-            false => Added { units: mapped.units, is_exact: false },
-        };
-        let sane = (12..=17).contains(&block_shift) && height <= 4 && size <= 64 << 40;
+        let are_numbers = number.max(volume).max(parent.unwrap_or(0)) < NUMBERS_MAX;
+        let sane = are_numbers && (12..=17).contains(&block_shift) && height <= 4 && size <= 64 << 40;
         let record = DatasetRecord {
             number,
             kind,
@@ -310,12 +286,12 @@ impl DatasetRecord {
             mapped,
             height,
             name,
-            // Of one from before there were any.
-            family: if family == Id(0) { id } else { family },
+            family,
             epoch,
             cursor,
             parent,
             volume,
+            retain_until,
             held: flags & FLAG_HELD != 0,
             template: flags & FLAG_TEMPLATE != 0,
             scheduled: flags & FLAG_SCHEDULED != 0,
@@ -359,6 +335,7 @@ mod tests {
             cursor: 9,
             parent: Some(0),
             volume: 4,
+            retain_until: WallTime(13),
             held: true,
             scheduled: true,
             schedule: SnapshotSchedule { every_seconds: 60, keep: 5 },
@@ -367,7 +344,7 @@ mod tests {
             level: Id(10),
             ceiling: Rate { iops: 11, bytes: 12 },
             own: Own { blocks: 5, since: 6, strays: 7 },
-            added: Added { units: -8, is_exact: true },
+            added: Added { units: -8 },
             quota: 9,
             ..DatasetRecord::new(DatasetKind::Snapshot, Id(5), 13, 1 << 40, "project/db-1".into())
         };
@@ -384,18 +361,8 @@ mod tests {
             let moving = DatasetRecord { state, peer: Id(8), ..fresh.clone() };
             assert_eq!(DatasetRecord::decode(&moving.encode()), Ok(Some(moving)));
         }
-        let mapped = Mapped { blocks: 3, units: 4 };
-        let counted = DatasetRecord { mapped, added: Added { units: 1, is_exact: true }, ..trashed.clone() };
-        let mut bytes = counted.encode();
-        bytes[367] = 0;
-        let found = DatasetRecord::decode(&bytes).expect("whole").expect("possible");
-        assert_eq!(
-            found.added,
-            Added { units: 4, is_exact: false },
-            "of one from before, all that is mapped"
-        );
         let mut unknown = trashed.encode();
-        unknown[5] = 6;
+        unknown[9] = 6;
         assert_eq!(DatasetRecord::decode(&unknown), Ok(None));
         assert_eq!(DatasetRecord::decode(&[0; DATASET_BYTES]), Ok(None));
     }

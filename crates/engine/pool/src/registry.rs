@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::handle::{Volume, WeakVolume};
 use crate::locks::RangeLocks;
+use crate::retention::PoolClock;
 use crate::shard::Shard;
 use crate::slots::SlotMap;
 use crate::spec::{Event, Host, Import};
@@ -57,6 +58,7 @@ pub(crate) struct PoolShared {
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
     /// Bytes of cache and tree nodes for each shard.
     pub memory_per_shard: u64,
+    pub clock: PoolClock,
     /// Whether somebody has measured what its disks can do.
     pub is_measured: AtomicBool,
     /// What is in flight at the disks, and whose turn it is.
@@ -64,6 +66,7 @@ pub(crate) struct PoolShared {
 }
 
 impl PoolShared {
+    #[allow(clippy::too_many_arguments)]
     pub fn new(
         id: Id,
         name: String,
@@ -72,6 +75,7 @@ impl PoolShared {
         import: Import,
         memory_per_shard: u64,
         shards: usize,
+        clock: PoolClock,
     ) -> PoolShared {
         PoolShared {
             id,
@@ -85,6 +89,7 @@ impl PoolShared {
             host: config.host.clone(),
             events: config.events.clone(),
             memory_per_shard,
+            clock,
             is_measured: AtomicBool::new(false),
             turns: Arc::new(forebay_qos::Pool::new(shards, UNMEASURED, UNBOUNDED)),
         }

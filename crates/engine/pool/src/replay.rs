@@ -164,7 +164,7 @@ impl Replay {
     /// Nothing when the record cannot be true.
     fn replay(&self, record: Record, frame: &Frame, staged_only: bool) -> Option<()> {
         let shard = &self.shard;
-        let dataset = |number: u32| shard.datasets.borrow().get(&number).cloned();
+        let dataset = |number: u64| shard.datasets.borrow().get(&number).cloned();
         let may_be_unknown = (staged_only || self.is_partial).then_some(());
         let unstage = |dataset: &Dataset, first: u64, count: u64| {
             let gone = dataset.take_staged(first, first.saturating_add(count));

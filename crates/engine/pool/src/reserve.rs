@@ -512,7 +512,7 @@ impl Shard {
     }
 
     /// These volumes are sealed: what was promised for that is owed by now.
-    pub fn keep_pledges(&self, sealed: &[u32]) {
+    pub fn keep_pledges(&self, sealed: &[u64]) {
         let numbers = |id: &Id| self.volume(*id).is_none_or(|dataset| sealed.contains(&dataset.number()));
         let kept = self.seal_pledges.borrow_mut().extract_if(.., |(id, _)| numbers(id)).collect::<Vec<_>>();
         drop(kept);

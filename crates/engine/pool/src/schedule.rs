@@ -61,7 +61,7 @@ impl Control {
         // Those of a volume that moves are taken where it arrives.
         due.retain(|volume| self.refuse_while_moving(volume).is_ok());
         if !due.is_empty() {
-            self.snapshot_create(&due, &format!("auto-{}", utc(now)), true, Attempt::Real).await?;
+            self.snapshot_create(&due, &format!("auto-{}", utc(now)), (true, 0), Attempt::Real).await?;
         }
         for old in surplus {
             // One that has got a clone stays.
@@ -88,6 +88,7 @@ async fn look_for_scrubs(control: Weak<Control>, rt: Rt) {
     loop {
         rt.sleep(PERIOD).await;
         let Some(control) = control.upgrade().filter(|control| !control.closing.get()) else { return };
+        control.keep_time().await;
         // A pool that is closed meanwhile starts none.
         if control.scrub_is_due() && control.scrub_start().await.is_ok() {
             let message = "a scrub begins, as its schedule says".to_string();
@@ -130,7 +131,7 @@ impl Shard {
     }
 
     /// When the last of a volume's scheduled snapshots was taken, and how many of them there are.
-    async fn count_scheduled(&self, volume: u32, steps: &mut Steps) -> (WallTime, usize) {
+    async fn count_scheduled(&self, volume: u64, steps: &mut Steps) -> (WallTime, usize) {
         let (mut last, mut count, mut epoch) = (WallTime(0), 0, 0);
         loop {
             steps.take(1).await;

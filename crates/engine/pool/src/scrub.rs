@@ -44,10 +44,10 @@ const LINES: u64 = 16;
 const LOOKS_MAX: usize = 4096;
 
 /// How far a shard has come: the number of the dataset and its leaf; beyond all datasets the chunk whose parity is next.
-pub(crate) type ScrubPosition = (u32, u64);
+pub(crate) type ScrubPosition = (u64, u64);
 
 /// Stands for parity where a dataset's number would be.
-const PARITY: u32 = u32::MAX - 1;
+const PARITY: u64 = u64::MAX - 1;
 
 /// What a shard keeps of a scrub.
 #[derive(Default)]
@@ -171,14 +171,14 @@ impl Shard {
     }
 
     /// The next dataset or snapshot from a number on.
-    fn next_number(&self, from: u32) -> Option<u32> {
+    fn next_number(&self, from: u64) -> Option<u64> {
         let dataset = self.datasets.borrow().range(from..).next().map(|(number, _)| *number);
         let snapshot = self.snapshots.borrow().range(from..).next().map(|(number, _)| *number);
         dataset.into_iter().chain(snapshot).min()
     }
 
     /// A dataset, or a snapshot with its tree read for the purpose; nothing when it is being deleted.
-    async fn walkable(self: &Rc<Self>, number: u32) -> Result<Option<Walkable>, IoError> {
+    async fn walkable(self: &Rc<Self>, number: u64) -> Result<Option<Walkable>, IoError> {
         if let Some(dataset) = self.datasets.borrow().get(&number) {
             let since = self.born_since(dataset.record.borrow().parent);
             return Ok(Some(Walkable { dataset: dataset.clone(), snapshot: None, since }));
@@ -194,7 +194,7 @@ impl Shard {
 
     /// What a dataset with this parent does not share was born after this epoch; what a snapshot has that is being deleted does not
     /// count as shared.
-    fn born_since(&self, parent: Option<u32>) -> u64 {
+    fn born_since(&self, parent: Option<u64>) -> u64 {
         self.ancestor(parent).map_or(0, |ancestor| ancestor.epoch())
     }
 

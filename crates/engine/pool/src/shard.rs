@@ -14,7 +14,7 @@ use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
 use crate::flash::Flash;
 use crate::holds::Holds;
-use crate::index::{Datasets, Numbers, Snapshots};
+use crate::index::{Datasets, Snapshots};
 use crate::leaves::LeafClock;
 use crate::limits::Told;
 use crate::lineage::{FreezeOrder, FrozenDataset};
@@ -139,7 +139,7 @@ pub(crate) struct Shard {
     /// Those that the running checkpoint seals.
     pub sealed_snapshots: RefCell<Vec<DatasetRecord>>,
     /// The tree of the snapshot that was last cloned, with all its interior nodes.
-    pub cloned: RefCell<Option<(u32, Tree)>>,
+    pub cloned: RefCell<Option<(u64, Tree)>>,
     pub deletion_work: Signal,
     pub turns: Rc<Turns>,
     /// Of the pool's own tasks, by their place in [`Task::ALL`]; none before a task has begun.
@@ -222,7 +222,7 @@ pub(crate) struct Shard {
     /// Entries of the last commit.
     pub committed_together: Cell<usize>,
     /// Blocks that came in parts to volumes that compress, by the number of these.
-    pub to_be_packed: RefCell<Vec<(u32, u64)>>,
+    pub to_be_packed: RefCell<Vec<(u64, u64)>>,
     /// Whether somebody looks for space for what is staged.
     pub finding_space: Cell<bool>,
     pub destage_work: Signal,
@@ -237,8 +237,8 @@ pub(crate) struct Shard {
     pub contended: Cell<u32>,
     /// Zeros, as long as the largest block.
     pub zero: Buf,
-    /// Numbers of what is being created, and of what a checkpoint has yet to forget.
-    pub numbers: RefCell<Numbers>,
+    /// What the next dataset or snapshot has for a number: no other ever had it.
+    pub next_number: Cell<u64>,
     /// Snapshots whose deletion has ended: what others have for themselves is counted anew then.
     pub kept_since: Cell<u64>,
     /// What somebody is about to be owed, and what snapshots that are being taken will make it, by volume.
@@ -254,7 +254,7 @@ pub(crate) struct Shard {
     /// When it was told last that clients are refused for want of space.
     pub refused: Cell<Option<forebay_base::Nanos>>,
     /// How far it has come in emptying a group that leaves: the number of the dataset and its leaf.
-    pub vacated: Cell<(u32, u64)>,
+    pub vacated: Cell<(u64, u64)>,
     /// Client operations so far.
     pub served: Cell<u64>,
     /// Somebody waits for clients to rest, to gather blocks.
@@ -295,6 +295,7 @@ pub(crate) struct ShardParts {
     pub damage: Damage,
     pub sealed: u64,
     pub epoch: u64,
+    pub next_number: u64,
 }
 
 impl Shard {
@@ -390,7 +391,7 @@ impl Shard {
             committed_together: Cell::new(0),
             to_be_packed: RefCell::default(),
             contended: Cell::new(0),
-            numbers: RefCell::default(),
+            next_number: Cell::new(parts.next_number),
             kept_since: Cell::new(0),
             promises: RefCell::default(),
             seal_pledges: RefCell::default(),
@@ -651,7 +652,7 @@ impl Shard {
         self.checkpointing.set(true);
         self.nodes_frozen.set(self.nodes_dirty.get());
         let order = self.freeze_order.take();
-        let sealed: Vec<u32> = order.seals.iter().map(|seal| seal.volume).collect();
+        let sealed: Vec<u64> = order.seals.iter().map(|seal| seal.volume).collect();
         let mut touched = self.take_touched();
         let datasets = self.freeze_datasets(order, &mut touched);
         let catalog = self.freeze_catalog(&touched, &datasets);
@@ -690,7 +691,7 @@ impl Shard {
     }
 
     /// The dataset with the lowest number from this one on: how a loop that yields goes through them.
-    pub fn next_dataset(&self, from: u32) -> Option<Rc<Dataset>> {
+    pub fn next_dataset(&self, from: u64) -> Option<Rc<Dataset>> {
         self.datasets.borrow().range(from..).next().map(|(_, dataset)| dataset.clone())
     }
 }

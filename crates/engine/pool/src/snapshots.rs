@@ -13,7 +13,7 @@ use crate::shard::Shard;
 use crate::spec::{SnapshotChange, SnapshotInfo, VolumeInfo};
 use crate::steps::Steps;
 use crate::{Engine, find_pool};
-use forebay_base::Id;
+use forebay_base::{Id, WallTime};
 use forebay_runtime::Rt;
 use futures_util::future::join_all;
 use std::cell::Cell;
@@ -43,9 +43,9 @@ impl SealRequest {
 }
 
 impl Shard {
-    fn snapshot_info(&self, snapshot: &Snapshot) -> SnapshotInfo {
+    pub(crate) fn snapshot_info(&self, snapshot: &Snapshot) -> SnapshotInfo {
         let record = snapshot.record.borrow();
-        let name = |number: u32| {
+        let name = |number: u64| {
             let datasets = self.datasets.borrow();
             datasets.get(&number).map_or(String::new(), |dataset| dataset.record.borrow().name.clone())
         };
@@ -67,6 +67,7 @@ impl Shard {
             created: record.created,
             mapped: (record.mapped.blocks as u64) << record.block_shift,
             unique: None,
+            retained_until: self.retained_until(&record),
             held: record.held,
             template: record.template,
             scheduled: record.scheduled,
@@ -74,7 +75,7 @@ impl Shard {
         }
     }
 
-    async fn describe(self: &Rc<Self>, snapshot: &Rc<Snapshot>) -> SnapshotInfo {
+    pub(crate) async fn describe(self: &Rc<Self>, snapshot: &Rc<Snapshot>) -> SnapshotInfo {
         let kept = self.kept_by(snapshot).await.ok();
         SnapshotInfo { unique: kept.map(|kept| kept.unique), ..self.snapshot_info(snapshot) }
     }
@@ -92,23 +93,6 @@ impl Shard {
         Some(format!("{}@{}", volume.name, origin.name))
     }
 
-    /// Why a snapshot is not to be deleted; nothing when it may be.
-    pub(crate) fn objection(&self, snapshot: &Snapshot) -> Option<String> {
-        let info = self.snapshot_info(snapshot);
-        let (volumes, snapshots) = self.heirs(snapshot.number());
-        if info.held || info.template {
-            Some(format!("it is {}", if info.held { "held" } else { "a template" }))
-        } else if !info.clones.is_empty() {
-            Some(format!("volumes grew from it: {}", info.clones.join(", ")))
-        } else if volumes.len() + snapshots.len() > 1 {
-            Some("its volume was put back to it while newer snapshots of it stay".into())
-        } else if snapshot.is_lent() {
-            Some("it is being cloned or sent".into())
-        } else {
-            None
-        }
-    }
-
     /// Has snapshots, and a volume with them, deleted in the background, once that is durable.
     pub(crate) async fn doom(
         self: &Rc<Self>,
@@ -119,23 +103,6 @@ impl Shard {
         let snapshots = snapshots.iter().map(|snapshot| snapshot.record.borrow().clone());
         let deleting = |record| DatasetRecord { state: DatasetState::Deleting, ..record };
         self.put_all(snapshots.chain(volume).map(deleting).collect()).await
-    }
-
-    /// Snapshots of a volume that cannot go with it, with the reason.
-    pub(crate) fn objections(&self, volume: u32) -> Vec<String> {
-        let snapshots = self.snapshots_of(volume);
-        let stays = |snapshot: &Rc<Snapshot>| {
-            let info = self.snapshot_info(snapshot);
-            let why = if info.held || info.template || snapshot.is_lent() {
-                self.objection(snapshot)
-            } else if !info.clones.is_empty() {
-                Some(format!("volumes grew from it: {}", info.clones.join(", ")))
-            } else {
-                None
-            };
-            why.map(|why| format!("@{}: {why}", info.name))
-        };
-        snapshots.iter().filter_map(stays).collect()
     }
 
     /// Makes a clone the owner of its snapshot and those before.
@@ -372,7 +339,7 @@ impl Control {
         self: &Rc<Self>,
         volumes: &[String],
         name: &str,
-        scheduled: bool,
+        (scheduled, retain_seconds): (bool, u32),
         attempt: Attempt,
     ) -> Result<Vec<SnapshotInfo>, Error> {
         let first = format!("{}@{name}", volumes.first().map_or("", |name| name));
@@ -380,7 +347,7 @@ impl Control {
         Self::check_snapshot_name(&object, name)?;
         let _turn = self.lineage.lock(0, 0).await;
         self.refuse_while_leaving(&object)?;
-        let created = self.rt.wall();
+        let (created, retain_until) = (self.rt.wall(), self.retain_until(retain_seconds));
         let (mut orders, mut named): (Vec<(usize, SealOrder)>, _) = (Vec::new(), BTreeSet::new());
         for volume in volumes {
             let (_, place) = self.existing(volume)?;
@@ -395,8 +362,8 @@ impl Control {
             }
             let snapshot = Id::from_random(self.rt.random(), self.rt.random());
             let name = name.to_string();
-            let order =
-                SealOrder { volume: place.id, snapshot, name, created, scheduled, purpose: Purpose::Keep };
+            let (volume, purpose) = (place.id, Purpose::Keep);
+            let order = SealOrder { volume, snapshot, name, created, scheduled, retain_until, purpose };
             orders.push((place.shard, order));
         }
         for shard in 0..self.shard_count() {
@@ -445,33 +412,6 @@ impl Control {
         Ok(all)
     }
 
-    async fn snapshot_set(&self, name: &str, change: SnapshotChange) -> Result<SnapshotInfo, Error> {
-        let _turn = self.lineage.lock(0, 0).await;
-        self.on_snapshot(name, move |shard, snapshot| async move {
-            let mut record = snapshot.record.borrow().clone();
-            record.held = change.held.unwrap_or(record.held);
-            record.template = change.template.unwrap_or(record.template);
-            shard.put_all(vec![record]).await?;
-            Ok(shard.describe(&snapshot).await)
-        })
-        .await
-    }
-
-    pub async fn snapshot_delete(&self, name: &str) -> Result<(), Error> {
-        let _turn = self.lineage.lock(0, 0).await;
-        let refused = self.on_snapshot(name, |shard, snapshot| async move {
-            match shard.objection(&snapshot) {
-                Some(why) => Ok(Err(why)),
-                None => shard.doom(&[snapshot], None).await.map(Ok),
-            }
-        });
-        refused.await?.map_err(|why| {
-            Error::new(ErrorKind::Conflict, self.object(name), format!("it cannot be deleted: {why}")).remedy(
-                "Let it go with 'forebay snapshot release SNAPSHOT', or delete or promote the clones, then try again",
-            )
-        })
-    }
-
     async fn volume_rollback(self: &Rc<Self>, name: &str) -> Result<VolumeInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
         self.refuse_while_leaving(&self.object(name))?;
@@ -487,7 +427,16 @@ impl Control {
             .await?;
         let snapshot = Id::from_random(self.rt.random(), self.rt.random());
         let (created, purpose) = (self.rt.wall(), Purpose::BackTo(place.id));
-        let order = SealOrder { volume, snapshot, name: String::new(), created, scheduled: false, purpose };
+        let (name_of_new, retain_until) = (String::new(), WallTime(0));
+        let order = SealOrder {
+            volume,
+            snapshot,
+            name: name_of_new,
+            created,
+            scheduled: false,
+            retain_until,
+            purpose,
+        };
         self.seal(name, vec![(place.shard, order)]).await?;
         self.volume_brief(&volume.to_string()).await
     }
@@ -561,18 +510,29 @@ impl Engine {
         volumes: Vec<String>,
         name: &str,
     ) -> Result<Vec<SnapshotInfo>, Error> {
-        self.snapshots_of(volumes, name, Attempt::Real).await
+        self.snapshots_of(volumes, name, 0, Attempt::Real).await
+    }
+
+    /// The same, and nobody can delete them for so many seconds of the pool's clock.
+    pub async fn snapshot_create_retained(
+        &self,
+        volumes: Vec<String>,
+        name: &str,
+        seconds: u32,
+    ) -> Result<Vec<SnapshotInfo>, Error> {
+        self.snapshots_of(volumes, name, seconds, Attempt::Real).await
     }
 
     /// What [`Engine::snapshot_create`] would refuse, without taking any.
     pub async fn snapshot_create_check(&self, volumes: Vec<String>, name: &str) -> Result<(), Error> {
-        self.snapshots_of(volumes, name, Attempt::Trial).await.map(drop)
+        self.snapshots_of(volumes, name, 0, Attempt::Trial).await.map(drop)
     }
 
     async fn snapshots_of(
         &self,
         volumes: Vec<String>,
         name: &str,
+        retain_seconds: u32,
         attempt: Attempt,
     ) -> Result<Vec<SnapshotInfo>, Error> {
         let mut pool = None;
@@ -592,7 +552,7 @@ impl Engine {
         };
         let name = name.to_string();
         self.on_writable_pool(&pool, move |control| async move {
-            control.snapshot_create(&names, &name, false, attempt).await
+            control.snapshot_create(&names, &name, (false, retain_seconds), attempt).await
         })
         .await
     }

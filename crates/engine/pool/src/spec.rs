@@ -390,6 +390,8 @@ pub struct SnapshotInfo {
     /// Bytes of blocks that nothing else has: what deleting it, and it alone, gives back. Absent when that cannot be counted, since
     /// something of it cannot be read.
     pub unique: Option<u64>,
+    /// Nobody can delete it before: by the machine's clock as it is now. Absent when it is not retained.
+    pub retained_until: Option<WallTime>,
     /// Not to be deleted until it is let go.
     pub held: bool,
     /// Made to be cloned; it is not deleted either.
@@ -406,6 +408,8 @@ pub struct SnapshotInfo {
 pub struct SnapshotChange {
     pub held: Option<bool>,
     pub template: Option<bool>,
+    /// Retained for so many seconds from now; not for less than it is already.
+    pub retain_seconds: Option<u32>,
 }
 
 /// When snapshots of a volume are taken without being asked for.

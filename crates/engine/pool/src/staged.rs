@@ -6,7 +6,7 @@ use forebay_log::Chain;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A staged block: the sequence of the frame that has it, the number of its dataset, and the block.
-pub(crate) type StagedAt = (u64, u32, u64);
+pub(crate) type StagedAt = (u64, u64, u64);
 
 #[derive(Default)]
 pub(crate) struct StagedFrames {

@@ -20,7 +20,7 @@ const TABLE_GROWTH: usize = 4;
 #[derive(Default)]
 pub(crate) struct FrozenCatalog {
     pub leaves: BTreeSet<u64>,
-    pub records: BTreeMap<u32, DatasetRecord>,
+    pub records: BTreeMap<u64, DatasetRecord>,
 }
 
 /// The nodes of the chunk table that a checkpoint writes, and those that are there and belong to it no more.
@@ -31,7 +31,7 @@ struct Plan {
 
 impl Shard {
     /// The numbers of the datasets and snapshots that came, changed or went since the last freeze.
-    pub fn take_touched(&self) -> BTreeSet<u32> {
+    pub fn take_touched(&self) -> BTreeSet<u64> {
         let mut touched = self.snapshots.borrow().take_touched();
         touched.extend(self.datasets.borrow().take_touched());
         touched
@@ -39,7 +39,7 @@ impl Shard {
 
     /// Captures what of the catalogue the checkpoint will write. `touched` are the numbers of what came, changed or went; what the checkpoint seals is in
     /// `frozen` only.
-    pub fn freeze_catalog(&self, touched: &BTreeSet<u32>, frozen: &[FrozenDataset]) -> FrozenCatalog {
+    pub fn freeze_catalog(&self, touched: &BTreeSet<u64>, frozen: &[FrozenDataset]) -> FrozenCatalog {
         let (datasets, snapshots) = (self.datasets.borrow(), self.snapshots.borrow());
         let tables = &mut *self.tables.borrow_mut();
         let rows = &mut tables.datasets;
@@ -61,12 +61,12 @@ impl Shard {
             leaves.extend(sealed.map(|record| rows.take(record.number, 0)));
             frozen_records.insert(one.record.number, &one.record);
         }
-        let record_of = |number: u32| match (frozen_records.get(&number), datasets.get(&number)) {
+        let record_of = |number: u64| match (frozen_records.get(&number), datasets.get(&number)) {
             (Some(record), _) => Some((*record).clone()),
             (None, Some(dataset)) => Some(dataset.record_now()),
             (None, None) => snapshots.get(&number).map(|snapshot| snapshot.record.borrow().clone()),
         };
-        let in_leaves = |leaf: &u64| rows.in_leaf(*leaf).map(|(_, number)| number).collect::<Vec<u32>>();
+        let in_leaves = |leaf: &u64| rows.in_leaf(*leaf).map(|(_, number)| number).collect::<Vec<u64>>();
         let numbers = leaves.iter().flat_map(in_leaves);
         let records = numbers.filter_map(|number| Some((number, record_of(number)?))).collect();
         if cfg!(debug_assertions) {
@@ -80,7 +80,7 @@ impl Shard {
         &self,
         tables: &Tables,
         changed: &BTreeSet<u64>,
-        record_of: impl Fn(u32) -> Option<DatasetRecord>,
+        record_of: impl Fn(u64) -> Option<DatasetRecord>,
     ) {
         let leaf = self.checkpoints.get() % tables.datasets.leaves().max(1);
         let Some(stored) = tables.catalog.at((0, leaf)).filter(|_| !changed.contains(&leaf)) else { return };

@@ -84,7 +84,7 @@ pub(crate) fn damage_per_leaf() -> usize {
 /// The tables of a shard, as its last checkpoint has them.
 pub(crate) struct Tables {
     pub catalog: TableTree,
-    pub datasets: Rows<u32>,
+    pub datasets: Rows<u64>,
     pub table: TableTree,
     pub chunks: Rows<ChunkId>,
 }

@@ -125,7 +125,7 @@ impl Shard {
         self.all_trashed().into_iter().map(told).collect()
     }
 
-    pub fn is_trashed(&self, number: u32) -> bool {
+    pub fn is_trashed(&self, number: u64) -> bool {
         let datasets = self.datasets.borrow();
         datasets.get(&number).is_some_and(|dataset| dataset.record.borrow().state == DatasetState::Trashed)
     }

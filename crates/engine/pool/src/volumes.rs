@@ -116,11 +116,8 @@ impl Shard {
         record: DatasetRecord,
         tree: Option<Tree>,
     ) -> Result<Rc<Dataset>, IoError> {
-        // Until the record is applied the number is taken by nothing else.
         let number = self.new_number()?;
-        let result = self.put_new(DatasetRecord { number, ..record }, tree).await;
-        self.numbers.borrow_mut().let_go(number);
-        result?;
+        self.put_new(DatasetRecord { number, ..record }, tree).await?;
         self.datasets.borrow().get(&number).cloned().ok_or(IoError::Gone)
     }
 

@@ -223,6 +223,8 @@ pub enum Bug {
     TableHomeStale,
     /// A table's root is written and the nodes between it and the leaves are not.
     TableWithoutMiddle,
+    /// The superblock does not know of the last dataset number that was given out.
+    NumberComesBack,
     /// A loop over everything that a shard has keeps the core until it is through.
     LoopsNeverYield,
     /// A login panics on what an initiator sends.
@@ -239,7 +241,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 93] = [
+    pub const ALL: [Bug; 94] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -333,6 +335,7 @@ impl Bug {
         Bug::ChunkEntryStale,
         Bug::TableHomeStale,
         Bug::TableWithoutMiddle,
+        Bug::NumberComesBack,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.

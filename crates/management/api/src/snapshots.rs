@@ -39,6 +39,10 @@ pub struct SnapshotStatus {
     /// Bytes of blocks that nothing else has: what deleting it, and it alone, gives back. Absent when something of it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_bytes: Option<u64>,
+    /// Nobody can delete it before, by the machine's clock as it is now: what counts is the pool's own clock, which nobody can set, and which stands still
+    /// while the pool is not imported. Absent when it is not retained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retained_until_unix_ms: Option<u64>,
     /// Taken by the volume's schedule, which will delete it.
     pub scheduled: bool,
     /// Volumes that need it, `POOL/NAME`: it cannot be deleted as long as there are any.
@@ -54,6 +58,9 @@ pub struct SnapshotCreate {
     pub volumes: Vec<String>,
     /// What follows the `@`, for each of them: 1 to 100 letters, digits and `._-:`.
     pub name: String,
+    /// For so many seconds nobody can delete them, nor their volumes, nor the pool; at most 100 years. This can be made longer, and never shorter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retain_seconds: Option<u64>,
 }
 
 /// Snapshots that were taken at one moment.
@@ -71,6 +78,9 @@ pub struct SnapshotSet {
     pub held: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<bool>,
+    /// Nobody can delete it for so many seconds from now: not fewer than it is retained for already, and at most 100 years.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retain_seconds: Option<u64>,
 }
 
 /// Puts the volume back to what it was. What no snapshot has of it is lost; newer snapshots stay.

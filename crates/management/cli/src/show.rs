@@ -465,7 +465,9 @@ pub fn schedule_in_words(every_seconds: u32, keep: u32) -> String {
 fn snapshot_flags(snapshot: &Snapshot) -> String {
     let (spec, status) = (&snapshot.spec, &snapshot.status);
     let flags = [(spec.held, "held"), (spec.template, "template"), (status.scheduled, "scheduled")];
-    let flags: Vec<&str> = flags.into_iter().filter_map(|(is, name)| is.then_some(name)).collect();
+    let retained = (status.retained_until_unix_ms.is_some(), "retained");
+    let flags = std::iter::once(retained).chain(flags);
+    let flags: Vec<&str> = flags.filter_map(|(is, name)| is.then_some(name)).collect();
     if flags.is_empty() { "-".into() } else { flags.join(" ") }
 }
 
@@ -505,6 +507,9 @@ pub fn snapshot(snapshot: &Snapshot) {
     println!("  unique      {}", unique(snapshot));
     println!("  block size  {}", show_size(u64::from(snapshot.status.block_size_bytes)));
     println!("  flags       {}", snapshot_flags(snapshot));
+    if let Some(until) = snapshot.status.retained_until_unix_ms {
+        println!("  retained    until {} UTC, by the pool's clock", show_time(until));
+    }
     println!("  clones      {}", printable(&clones(snapshot)));
     println!("  created     {} UTC", show_time(snapshot.status.created_unix_ms));
 }

@@ -6,6 +6,7 @@ use crate::arguments::{BestEffort, DryRun, Yes};
 use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure, printable};
+use crate::size::parse_duration;
 use crate::{show, streams};
 use clap::{ArgAction, Subcommand};
 use forebay_api as api;
@@ -18,6 +19,9 @@ pub enum Snapshot {
         /// POOL/VOLUME@NAME, or POOL/PROJECT@NAME for all its volumes; of several the pool and the name are the same
         #[arg(value_name = "VOLUME@NAME", required = true)]
         names: Vec<String>,
+        /// Nobody can delete it for so long, nor its volume, nor the pool; this cannot be undone. At most 36500d
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+        retain: Option<u64>,
         #[command(flatten)]
         dry_run: DryRun,
     },
@@ -75,8 +79,11 @@ pub enum Snapshot {
         /// POOL/VOLUME@NAME or UUID
         name: String,
         /// It is made to be cloned, and not to be deleted
-        #[arg(long, value_name = "true|false", action = ArgAction::Set, required = true)]
-        template: bool,
+        #[arg(long, value_name = "true|false", action = ArgAction::Set)]
+        template: Option<bool>,
+        /// Nobody can delete it for so long from now, nor its volume, nor the pool: not for less than it is retained already
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration, required_unless_present = "template")]
+        retain: Option<u64>,
         #[command(flatten)]
         dry_run: DryRun,
     },
@@ -116,7 +123,7 @@ pub enum CloneCommand {
 
 /// What the API is asked for; the names have one behind the `@`.
 fn group(names: &[String]) -> Result<SnapshotCreate, Failure> {
-    let mut request = SnapshotCreate { volumes: Vec::new(), name: String::new() };
+    let mut request = SnapshotCreate { volumes: Vec::new(), name: String::new(), retain_seconds: None };
     for full in names {
         let wrong = |detail: String, remedy: &str| {
             Err(Failure::new(Exit::Usage, detail, remedy).object(full.as_str()))
@@ -137,8 +144,8 @@ fn group(names: &[String]) -> Result<SnapshotCreate, Failure> {
 impl Session {
     pub fn snapshot(&self, command: Snapshot) -> Outcome {
         match command {
-            Snapshot::Create { names, dry_run } => {
-                let body = group(&names)?;
+            Snapshot::Create { names, retain, dry_run } => {
+                let body = SnapshotCreate { retain_seconds: retain, ..group(&names)? };
                 let call = Call::new(Operation::SnapshotCreate).body(&body).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
                 if dry_run.dry_run {
@@ -186,15 +193,15 @@ impl Session {
                 })
             }
             Snapshot::Hold { name, dry_run } => {
-                let change = SnapshotSet { held: Some(true), template: None };
+                let change = SnapshotSet { held: Some(true), ..SnapshotSet::default() };
                 self.snapshot_change(&name, &change, dry_run)
             }
             Snapshot::Release { name, dry_run } => {
-                let change = SnapshotSet { held: Some(false), template: None };
+                let change = SnapshotSet { held: Some(false), ..SnapshotSet::default() };
                 self.snapshot_change(&name, &change, dry_run)
             }
-            Snapshot::Set { name, template, dry_run } => {
-                let change = SnapshotSet { held: None, template: Some(template) };
+            Snapshot::Set { name, template, retain, dry_run } => {
+                let change = SnapshotSet { template, retain_seconds: retain, ..SnapshotSet::default() };
                 self.snapshot_change(&name, &change, dry_run)
             }
             Snapshot::Send(send) => self.snapshot_send(send),

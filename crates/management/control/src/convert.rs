@@ -574,6 +574,9 @@ pub fn reception(reception: &engine::ReceptionInfo) -> api::Reception {
 pub fn snapshot(snapshot: &engine::SnapshotInfo) -> api::Snapshot {
     let in_pool = |name: &String| format!("{}/{name}", snapshot.pool);
     let deletable = match snapshot {
+        _ if snapshot.retained_until.is_some() => {
+            condition("Deletable", false, "Retained", "It is retained: nobody can delete it yet.")
+        }
         _ if snapshot.held => condition("Deletable", false, "Held", "It is held."),
         _ if snapshot.template => condition("Deletable", false, "Template", "It is a template."),
         _ if !snapshot.clones.is_empty() => condition("Deletable", false, "Cloned", "Volumes grew from it."),
@@ -593,6 +596,7 @@ pub fn snapshot(snapshot: &engine::SnapshotInfo) -> api::Snapshot {
             block_size_bytes: snapshot.block_size,
             mapped_bytes: snapshot.mapped,
             unique_bytes: snapshot.unique,
+            retained_until_unix_ms: snapshot.retained_until.map(|until| until.0),
             scheduled: snapshot.scheduled,
             clones: snapshot.clones.iter().map(in_pool).collect(),
             created_unix_ms: snapshot.created.0,

@@ -17,6 +17,7 @@ mod nearly_full;
 mod parts;
 mod projects;
 mod quota;
+mod retention;
 mod room;
 mod snapshots;
 mod space;

@@ -254,7 +254,7 @@ fn held_ones_stay_and_schedules_keep_as_many_as_they_say() {
         let a = pool.volume("a", 8 * MIB).await;
         mark(&a, 0..20, 1).await;
         pool.snapshot("a@one").await;
-        let held = SnapshotChange { held: Some(true), template: None };
+        let held = SnapshotChange { held: Some(true), ..Default::default() };
         assert!(engine.snapshot_set("tank/a@one", held).await.expect("set").held);
         let refused = engine.snapshot_delete("tank/a@one").await.err().map(|error| error.kind);
         assert_eq!(refused, Some(ErrorKind::Conflict));

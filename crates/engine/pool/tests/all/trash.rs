@@ -394,7 +394,7 @@ fn snapshots_in_the_trash_rest() {
         assert_eq!(pool.engine.trash(None).await.expect("listed")[0].snapshots, count);
         assert_eq!(kind(pool.engine.snapshot(&id).await), Some(ErrorKind::NotFound));
         assert_eq!(kind(pool.engine.volume_clone(&id, "b").await), Some(ErrorKind::NotFound));
-        let held = SnapshotChange { held: Some(true), template: None };
+        let held = SnapshotChange { held: Some(true), ..Default::default() };
         assert_eq!(kind(pool.engine.snapshot_set(&id, held).await), Some(ErrorKind::NotFound));
         assert_eq!(kind(pool.engine.snapshot_delete(&id).await), Some(ErrorKind::NotFound));
         pool.engine.volume_restore("tank/a", None).await.expect("restored");

@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use forebay_api::{
     Code, Operation, Problem, Snapshot, SnapshotClone, SnapshotCreate, SnapshotRollback, SnapshotSet,
-    Snapshots, VolumeCreate, show_size,
+    Snapshots, VolumeCreate, show_duration, show_size,
 };
 use forebay_pool::{ErrorKind, SnapshotChange, VolumeInfo};
 use std::sync::Arc;
@@ -85,13 +85,22 @@ pub async fn create(
     };
     if ask.dry_run {
         shared.engine.snapshot_create_check(of.iter().map(full).collect(), &request.name).await?;
-        let changes = wanted.iter().map(|name| format!("{name} is taken{together}.")).collect();
+        let retained = match rules::retain(request.retain_seconds)? {
+            Some(seconds) => format!(" Nobody can delete it for {}.", show_duration(seconds)),
+            None => String::new(),
+        };
+        let changes = wanted.iter().map(|name| format!("{name} is taken{together}.{retained}")).collect();
         return plan("snapshot.create", &rules::few(&wanted), changes);
     }
-    let taken = shared.engine.snapshot_create(of.iter().map(full).collect(), &request.name).await?;
+    let (volumes, retain) = (of.iter().map(full).collect(), rules::retain(request.retain_seconds)?);
+    let taken = shared.engine.snapshot_create_retained(volumes, &request.name, retain.unwrap_or(0)).await?;
+    let retained = match retain {
+        Some(seconds) => format!(", retained for {}", show_duration(seconds)),
+        None => String::new(),
+    };
     let taken = Snapshots { items: taken.iter().map(convert::snapshot).collect() };
     for snapshot in &taken.items {
-        told(&shared, &who, "snapshot.created", &snapshot.name, &format!("taken{together}"));
+        told(&shared, &who, "snapshot.created", &snapshot.name, &format!("taken{together}{retained}"));
     }
     // A header has room for one place: that of the first.
     made(StatusCode::CREATED, &Operation::SnapshotShow.path_of(&wanted[0]), &taken)
@@ -139,6 +148,7 @@ pub async fn set(
     let change = SnapshotChange {
         held: request.held.filter(|&held| held != before.spec.held),
         template: request.template.filter(|&template| template != before.spec.template),
+        retain_seconds: rules::retain(request.retain_seconds)?,
     };
     let changes = in_words(change);
     if ask.dry_run {
@@ -157,7 +167,8 @@ pub async fn set(
 fn in_words(change: SnapshotChange) -> Vec<String> {
     let held = change.held.map(|held| if held { "held" } else { "let go" });
     let template = change.template.map(|is| if is { "made a template" } else { "no template any more" });
-    held.into_iter().chain(template).map(str::to_string).collect()
+    let retained = change.retain_seconds.map(|seconds| format!("retained for {}", show_duration(seconds)));
+    held.into_iter().chain(template).map(str::to_string).chain(retained).collect()
 }
 
 pub async fn delete(
@@ -247,7 +258,8 @@ mod tests {
 
     #[test]
     fn what_changes_is_told_and_nothing_else() {
-        let change = |held, template| in_words(SnapshotChange { held, template }).join(", ");
+        let change =
+            |held, template| in_words(SnapshotChange { held, template, ..Default::default() }).join(", ");
         assert_eq!(change(None, None), "");
         assert_eq!(change(Some(true), None), "held");
         assert_eq!(change(Some(false), Some(true)), "let go, made a template");

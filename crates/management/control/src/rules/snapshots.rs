@@ -4,7 +4,7 @@
 
 use super::{invalid, shown};
 use forebay_api::{Code, Problem, SnapshotCreate, show_duration};
-use forebay_pool::{SnapshotInfo, SnapshotSchedule, VolumeInfo};
+use forebay_pool::{SnapshotInfo, SnapshotSchedule, VolumeInfo, utc};
 use std::ops::RangeInclusive;
 
 const NAME_BYTES_MAX: usize = 100;
@@ -14,6 +14,8 @@ const GROUP_MAX: usize = 256;
 const EVERY_SECONDS: RangeInclusive<u32> = 60..=366 * 24 * 3600;
 /// Each is a dataset of the pool.
 const KEEP: RangeInclusive<u32> = 1..=1000;
+/// A hundred years.
+const RETAIN_SECONDS: RangeInclusive<u64> = 1..=100 * 365 * 24 * 3600;
 /// Names in a message; there may be hundreds.
 const NAMES_SHOWN: usize = 5;
 
@@ -27,9 +29,21 @@ fn name(name: &str) -> Result<(), Problem> {
     Err(invalid("name", detail, "Use 1 to 100 letters, digits and `._-:`."))
 }
 
+/// How long a snapshot is retained.
+pub fn retain(seconds: Option<u64>) -> Result<Option<u32>, Problem> {
+    match seconds {
+        Some(seconds) if !RETAIN_SECONDS.contains(&seconds) => {
+            let detail = format!("{seconds} seconds are not from 1 second to 100 years");
+            Err(invalid("retain_seconds", detail, "Choose a time in between."))
+        }
+        seconds => Ok(seconds.map(|seconds| seconds as u32)),
+    }
+}
+
 /// What needs no look at the volumes.
 pub fn create(request: &SnapshotCreate) -> Result<(), Problem> {
     name(&request.name)?;
+    retain(request.retain_seconds)?;
     match request.volumes.len() {
         0 => Err(invalid("volumes", "no volumes are given".into(), "Name at least one.")),
         count => few_enough(count),
@@ -86,6 +100,10 @@ pub fn delete(snapshot: &SnapshotInfo) -> Result<(), Problem> {
     let refused = |detail: String, remedy: String| {
         Err(Problem::new(Code::Conflict, detail).object(full(snapshot)).remedy(remedy))
     };
+    if let Some(until) = snapshot.retained_until {
+        let detail = format!("it is retained until {}, and nobody can delete it before", utc(until));
+        return refused(detail, "Wait until then.".into());
+    }
     if snapshot.held {
         let remedy = format!("Let it go with `forebay snapshot release {}`.", full(snapshot));
         return refused("it is held".into(), remedy);
@@ -207,6 +225,7 @@ pub(super) mod tests {
 
     pub fn snapshot() -> SnapshotInfo {
         SnapshotInfo {
+            retained_until: None,
             id: Id(9),
             pool: "tank".into(),
             volume: "a".into(),
@@ -226,6 +245,7 @@ pub(super) mod tests {
     #[test]
     fn names_and_groups() {
         let request = |volumes: usize, name: &str| SnapshotCreate {
+            retain_seconds: None,
             volumes: vec!["tank/a".into(); volumes],
             name: name.into(),
         };
