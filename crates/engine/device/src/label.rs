@@ -3,7 +3,7 @@
 //! Reading is a staircase: bytes → [`Label::decode`] (magic, version, checksum, own address) → the caller
 //! compares pool, disk and generation with the other disks.
 
-use crate::layout::{DiskLayout, LABEL_REGION};
+use crate::layout::{CHUNK_BYTES_MAX, DiskLayout, LABEL_REGION};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use std::collections::{BTreeMap, BTreeSet};
@@ -285,8 +285,8 @@ fn decode_group(r: &mut Reader) -> Result<GroupEntry, LabelError> {
     if role > 1
         || leaving > 1
         || !is_shape
-        || !slot_bytes.is_power_of_two()
-        || !(1 << 16..=1 << 32).contains(&slot_bytes)
+        || !slot_bytes.is_multiple_of(if data == 1 { LABEL_REGION } else { cell_bytes.max(LABEL_REGION) })
+        || !(1 << 16..=CHUNK_BYTES_MAX / u64::from(data)).contains(&slot_bytes)
     {
         return Err(LabelError::Damaged);
     }

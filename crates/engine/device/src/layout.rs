@@ -17,8 +17,12 @@ const _: () = assert!(RECORDS_AT == 384 * KIB);
 const SLOTS_MIN: u64 = 256;
 /// A chunk holds at least one block of the largest size.
 const SLOT_BYTES_MIN: u64 = 128 * KIB;
-/// 4 data slots of this size make the 1 GiB chunk of a 4+1 group.
-const SLOT_BYTES_MAX: u64 = 256 << 20;
+/// Data of a chunk in a pool that is not small. A slot has the part of it that is one disk's.
+const CHUNK_BYTES: u64 = 256 << 20;
+/// As much as an address can name.
+pub(crate) const CHUNK_BYTES_MAX: u64 = 512 << 20;
+/// A slot is a multiple of it, and so of every cell.
+const SLOT_GRAIN: u64 = 256 * KIB;
 /// The smallest disk: some 150 slots of 128 KiB and everything around them.
 pub const DISK_BYTES_MIN: u64 = 20 << 20;
 
@@ -55,13 +59,14 @@ pub enum LayoutError {
 }
 
 impl DiskLayout {
-    /// The slot size for a disk of `size` bytes: the greatest power of two that leaves 256 slots.
-    pub fn slot_bytes_for(size: u64) -> u64 {
+    /// The slot size for a disk of `size` bytes whose chunks have `data_slots` slots of data: the greatest power of two that leaves 256 slots,
+    /// and no more than makes a chunk of 256 MiB.
+    pub fn slot_bytes_for(size: u64, data_slots: u64) -> u64 {
         let fitting = (size / SLOTS_MIN).max(1);
         let power = 1u64 << (63 - fitting.leading_zeros());
         // Records and labels take less than a 16th; half the size again would waste slots on nothing.
         let slot = if (size - size / 16) / power >= SLOTS_MIN { power } else { power / 2 };
-        slot.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX)
+        slot.clamp(SLOT_BYTES_MIN, CHUNK_BYTES.div_ceil(data_slots).next_multiple_of(SLOT_GRAIN))
     }
 
     /// Lays out a disk of `size` bytes in slots of `slot_bytes`, for chunks that span `data_slots` slots of data.
@@ -123,7 +128,7 @@ mod tests {
     fn slots_fit_and_do_not_overlap_anything() {
         for size in [DISK_BYTES_MIN, 21 * MIB + 12345, 100 * MIB, GIB, 10 * GIB, 900 * GIB, 16 * TIB] {
             for data_slots in [1, 4, 16] {
-                let slot = DiskLayout::slot_bytes_for(size);
+                let slot = DiskLayout::slot_bytes_for(size, data_slots);
                 let layout = DiskLayout::new(size, slot, data_slots).expect("large enough");
                 let last = layout.slots - 1;
                 assert!(layout.slots >= 140, "{size}: {} slots", layout.slots);

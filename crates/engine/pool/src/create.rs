@@ -137,7 +137,7 @@ pub(crate) fn check_cache_disk(path: &str, disk: &Disk, shards: usize) -> Result
 
 /// Bytes of a cell: of small disks less, so that a chunk has lines to choose from.
 fn cell_bytes(slot_bytes: u64, most: u64) -> u64 {
-    (slot_bytes / 16).clamp(CELL_BYTES_MIN, most)
+    (1 << (slot_bytes / 16).ilog2()).clamp(CELL_BYTES_MIN, most)
 }
 
 /// A group's entry and its disks' entries.
@@ -149,8 +149,8 @@ pub(crate) fn plan_group(
     disks: &[Disk],
 ) -> (GroupEntry, Vec<DiskEntry>) {
     let smallest = disks.iter().map(|disk| disk.geometry().size).min().expect("a group has a disk");
-    let slot_bytes = DiskLayout::slot_bytes_for(smallest);
     let (data, redundancy) = (layout.data(), layout.redundancy());
+    let slot_bytes = DiskLayout::slot_bytes_for(smallest, data.into());
     let cell_bytes = match data {
         1 => slot_bytes,
         _ if disks.iter().any(|disk| disk.geometry().rotational) => cell_bytes(slot_bytes, CELL_BYTES_DISK),

@@ -1,14 +1,14 @@
 //! Virtual addresses and the pointers made of them.
 //!
 //! ```text
-//! Addr (48 bits)   chunk number 24 bits | sector within the chunk 24 bits      (sectors of 512 bytes)
+//! Addr (48 bits)   chunk number 28 bits | sector within the chunk 20 bits      (sectors of 512 bytes)
 //!
 //! Ptr (32 bytes)   0   address 48 bits | sectors 16 bits
 //!                  8   birth epoch 48 bits | compression kind 8 bits | flags 8 bits
 //!                  16  XXH3-128 of the stored bytes
 //! ```
 //!
-//! A chunk spans at most 2²⁴ sectors = 8 GiB of virtual space, whatever its layout. Which slots of which disks it means
+//! A chunk spans at most 2²⁰ sectors = 512 MiB of virtual space, whatever its layout. Which slots of which disks it means
 //! is known to the chunk table alone: moving a slot rewrites no pointer. All zeros is the hole.
 
 use forebay_base::Checksum;
@@ -20,7 +20,9 @@ pub const UNIT_SECTORS: u64 = forebay_device::UNIT / SECTOR;
 const _: () = assert!(UNIT_SECTORS == 8);
 /// Allocation units of one tree node (16 KiB).
 pub const NODE_UNITS: u32 = 4;
-const WITHIN_BITS: u32 = 24;
+const WITHIN_BITS: u32 = 20;
+/// Allocation units of a chunk, at most.
+pub const CHUNK_UNITS_MAX: u32 = 1 << (WITHIN_BITS - UNIT_SECTORS.trailing_zeros());
 /// Encoded size of a pointer.
 pub const PTR_BYTES: usize = 32;
 
@@ -31,7 +33,7 @@ pub struct ChunkId(pub u32);
 impl ChunkId {
     /// 0 is never used, so that an address is never 0.
     pub const FIRST: ChunkId = ChunkId(1);
-    pub const MAX: ChunkId = ChunkId((1 << 24) - 1);
+    pub const MAX: ChunkId = ChunkId((1 << 28) - 1);
 }
 
 /// A place in virtual space, in sectors of 512 bytes.
@@ -145,10 +147,10 @@ mod tests {
 
     #[test]
     fn fields_do_not_run_into_each_other() {
-        let addr = Addr::new(ChunkId::MAX, (1 << 21) - 1);
+        let addr = Addr::new(ChunkId::MAX, CHUNK_UNITS_MAX - 1);
         assert_eq!(
             (addr.chunk(), addr.unit(), addr.offset()),
-            (ChunkId::MAX, (1 << 21) - 1, (8 << 30) - 4096)
+            (ChunkId::MAX, (1 << 17) - 1, (512 << 20) - 4096)
         );
         let ptr = Ptr::new(addr, 131072, LOW_48, Checksum(u128::MAX));
         assert_eq!((ptr.addr(), ptr.bytes(), ptr.units(), ptr.birth()), (addr, 131072, 32, LOW_48));

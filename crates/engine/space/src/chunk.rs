@@ -12,7 +12,7 @@
 //!   32 alternate 1   33 slots 1   34 zero 2   36 (disk 2, slot 4) × 19 … 150 zero
 //! ```
 
-use crate::address::ChunkId;
+use crate::address::{CHUNK_UNITS_MAX, ChunkId};
 use crate::bits::Bits;
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id};
@@ -88,7 +88,7 @@ impl ChunkEntry {
             || slots > SLOTS_MAX
             || alternate > 1
             || units == 0
-            || units > 1 << 21
+            || units > CHUNK_UNITS_MAX
         {
             return Ok(None);
         }

@@ -113,7 +113,7 @@ mod tests {
         if random.one_in(8) {
             return Ptr::HOLE;
         }
-        let (chunk, unit) = (ChunkId(1 + random.below(1 << 23) as u32), random.below(1 << 21) as u32);
+        let (chunk, unit) = (ChunkId(1 + random.below(1 << 27) as u32), random.below(1 << 17) as u32);
         let sum = Checksum(u128::from(random.next_u64()) << 64 | u128::from(random.next_u64()));
         let birth = births.start + random.below(births.end - births.start);
         let mut ptr = Ptr::new(Addr::new(chunk, unit), 512 << random.below(9), birth, sum);
