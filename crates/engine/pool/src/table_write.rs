@@ -8,7 +8,7 @@ use crate::shard::Shard;
 use crate::table_tree::{Place, Root, TableTree};
 use crate::tables::{Table, Tables, encode_chunks, encode_datasets, sort_of, table_nodes};
 use forebay_base::planted::{Bug, active};
-use forebay_space::{Ptr, Space};
+use forebay_space::{ChunkId, Ptr, Space};
 use forebay_tree::{NODE_BYTES, encode_node};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -213,14 +213,17 @@ impl Shard {
             .collect::<Vec<_>>();
         leaves.extend(left);
         let mut places = Vec::new();
+        let mut changed = self.space.borrow().changing();
         let plan = loop {
-            let plan = plan(tables, &self.space.borrow(), &mut leaves);
+            let plan = plan(tables, &self.space.borrow(), &mut changed, &mut leaves);
             if places.len() >= plan.path.len() {
                 break plan;
             }
             // Each may bring a chunk, or change one whose entry is elsewhere.
             for _ in places.len()..plan.path.len() {
-                places.push(writer.place().await?);
+                let place = writer.place().await?;
+                changed.insert(place.addr().chunk());
+                places.push(place);
             }
         };
         settle(&plan, tables, places, &mut self.space.borrow_mut());
@@ -256,11 +259,16 @@ impl Shard {
     }
 }
 
-/// What of the chunk table changes with what is known now, its own nodes included: they lie in chunks, too. Adds to the `leaves` that are to be
-/// written.
-fn plan(tables: &mut Tables, space: &Space, leaves: &mut BTreeSet<u64>) -> Plan {
-    let mut changed = space.changing();
-    for id in &changed {
+/// What of the chunk table changes with what is known now, its own nodes included: they lie in chunks, too. Adds to the chunks that have `changed`, and to the
+/// `leaves` that are to be written.
+fn plan(
+    tables: &mut Tables,
+    space: &Space,
+    changed: &mut BTreeSet<ChunkId>,
+    leaves: &mut BTreeSet<u64>,
+) -> Plan {
+    changed.extend(space.touched());
+    for id in &*changed {
         let chunk = space.chunk(*id).expect("what changes is owned");
         leaves.insert(tables.chunks.take(*id, sort_of(chunk.entry.kind)));
     }

@@ -20,7 +20,7 @@
 use crate::address::{Addr, ChunkId, NODE_UNITS, Ptr};
 use crate::bits::Bits;
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
-use crate::chunks::Chunks;
+use crate::chunks::{Chunks, Sum};
 use crate::groups::whole_lines;
 use crate::held::{CLASSES, Held};
 use crate::lanes::Lanes;
@@ -32,6 +32,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// For so many units at least no checkpoint is wanted: 4 MiB. Where less is free, who needs it waits for one.
 const ROOM_MIN: u64 = 1024;
+
+/// Of so many chunks, tests compare what is kept with what the bitmaps say.
+const COUNTED_MAX: usize = 512;
 
 /// No chunk of the kind has room: ask the coordinator for a fresh one, or declare space scarce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,11 +127,13 @@ pub struct Space {
     /// Chunks that the log had until the running checkpoint.
     pub(crate) retired: Vec<ChunkId>,
     /// Empty chunks that the running checkpoint leaves out of the table; they go back when it is durable.
-    pub(crate) leaving: Vec<ChunkId>,
+    pub(crate) leaving: BTreeSet<ChunkId>,
     /// Chunks whose entry or record on disk is not what is known here.
     pub(crate) touched: BTreeSet<ChunkId>,
     /// Those of them that the running checkpoint writes. What is granted after its bitmaps were closed is in the log.
     pub(crate) sealed: Vec<ChunkId>,
+    /// Chunks whose grant was not in the log when the last period ended.
+    pub(crate) unsettled: BTreeSet<ChunkId>,
 }
 
 impl Space {
@@ -146,6 +151,9 @@ impl Space {
         }
         if chunk.dirty || !chunk.settled {
             self.touched.insert(chunk.entry.id);
+        }
+        if !chunk.settled {
+            self.unsettled.insert(chunk.entry.id);
         }
         self.nodes_free.set(None);
         self.lanes.look_again();
@@ -206,7 +214,7 @@ impl Space {
 
     /// Counts what is free from now on, with so many units `elsewhere`, in no chunk.
     pub fn count_room(&mut self, elsewhere: u64) {
-        let (here, units) = self.free_of(|kind| matches!(kind, ChunkKind::Data { .. }));
+        let Sum { free: here, units } = self.chunks.sum_of_data();
         (self.until_wanted, self.was_wanted) = (Some(((here + elsewhere) / 2).max(ROOM_MIN)), false);
         self.set_spacious(elsewhere * 3 >= units);
     }
@@ -221,12 +229,12 @@ impl Space {
 
     /// Gives back what was allocated and never applied.
     pub fn give_back(&mut self, ptr: &Ptr) {
-        let chunk = self.chunks.get_mut(ptr.addr().chunk()).expect("allocated from an owned chunk");
-        let already = chunk.busy.clear(ptr.addr().unit(), ptr.units());
+        let (already, kind) = self.chunks.change(ptr.addr().chunk(), |chunk| {
+            (chunk.busy.clear(ptr.addr().unit(), ptr.units()), chunk.entry.kind)
+        });
         assert_eq!(already, 0, "gave back a free unit");
         self.in_hand -= u64::from(ptr.units());
         self.until_wanted = self.until_wanted.map(|left| left + u64::from(ptr.units()));
-        let kind = chunk.entry.kind;
         self.note_places(kind, ptr.addr().unit(), ptr.units(), false);
     }
 
@@ -262,11 +270,13 @@ impl Space {
     /// the cut can only point to what the checkpoint left free.
     #[must_use]
     pub fn claim(&mut self, ptr: &Ptr) -> bool {
-        let Some(chunk) = self.chunks.get_mut(ptr.addr().chunk()) else { return false };
+        let Some(chunk) = self.chunks.get(ptr.addr().chunk()) else { return false };
         if ptr.addr().unit() + ptr.units() > chunk.entry.units || chunk.entry.kind == ChunkKind::Log {
             return false;
         }
-        let (free, unknown) = (chunk.busy.set(ptr.addr().unit(), ptr.units()) == 0, chunk.unknown);
+        let (free, unknown) = self.chunks.change(ptr.addr().chunk(), |chunk| {
+            (chunk.busy.set(ptr.addr().unit(), ptr.units()) == 0, chunk.unknown)
+        });
         self.in_hand += u64::from(ptr.units());
         self.recount_places();
         self.applied(ptr);
@@ -276,9 +286,7 @@ impl Space {
     /// Nodes that can be written before another chunk is needed. Every write asks, and only checkpoints change the answer.
     pub fn nodes_free(&self) -> u64 {
         self.nodes_free.get().unwrap_or_else(|| {
-            let is_node =
-                |chunk: &&Chunk| chunk.entry.kind == ChunkKind::Node && !self.is_closed(chunk.entry.id);
-            let nodes = self.chunks.values().filter(is_node);
+            let nodes = self.chunks.of_kind(ChunkKind::Node).filter(|chunk| !self.is_closed(chunk.entry.id));
             let free = nodes.map(|chunk| u64::from(chunk.busy.zeros() / NODE_UNITS)).sum();
             self.nodes_free.set(Some(free));
             free
@@ -324,7 +332,14 @@ impl Space {
         self.frozen = std::mem::take(&mut self.current);
         self.was_wanted = self.until_wanted.take() == Some(0);
         self.freeze_held();
-        self.chunks.values_mut().for_each(|chunk| chunk.settled = chunk.logged);
+        let chunks = &mut self.chunks;
+        self.unsettled.retain(|id| {
+            let chunk = chunks.get_mut(*id);
+            chunk.is_some_and(|chunk| {
+                chunk.settled = chunk.logged;
+                !chunk.settled
+            })
+        });
     }
 
     /// Chooses the empty chunks that leave with the running checkpoint; nothing is allocated from them any more. So many nodes have to be free in those
@@ -337,10 +352,9 @@ impl Space {
             chunk.entry.kind != ChunkKind::Log
                 && chunk.settled
                 && !self.moving.contains(&chunk.entry.id)
-                && chunk.busy.is_empty()
                 && !open.contains(&chunk.entry.id)
         };
-        let empty = self.chunks.in_order().filter(idle).map(|chunk| chunk.entry.id).collect();
+        let empty = self.chunks.empty().filter(idle).map(|chunk| chunk.entry.id).collect();
         let mut leaving = self.may_leave(empty);
         let is_of_use = |chunk: &Chunk| chunk.entry.kind == ChunkKind::Node && !self.is_vacated(chunk);
         let nodes = |id: &ChunkId| u64::from(self.chunks[*id].entry.units / NODE_UNITS);
@@ -355,13 +369,11 @@ impl Space {
             }
             !stays
         });
-        self.leaving = leaving;
+        self.leaving = leaving.into_iter().chain(std::mem::take(&mut self.retired)).collect();
         self.nodes_free.set(None);
-        self.leaving.append(&mut self.retired);
         for id in &self.leaving {
             // Out of the allocator's sight from now on.
-            let chunk = self.chunks.get_mut(*id).expect("chosen above");
-            chunk.busy.set(0, chunk.entry.units);
+            self.chunks.change(*id, |chunk| chunk.busy.set(0, chunk.entry.units));
         }
         let leaving = &self.leaving;
         self.open.retain(|_, (id, _)| !leaving.contains(id));
@@ -386,12 +398,11 @@ impl Space {
             chunk.dirty = true;
             self.touched.insert(run.addr.chunk());
             if active(Bug::FreeReleasedEarly) {
-                chunk.busy.clear(run.addr.unit(), run.units);
+                self.chunks.change(run.addr.chunk(), |chunk| chunk.busy.clear(run.addr.unit(), run.units));
             }
         }
         let touched = std::mem::take(&mut self.touched).into_iter();
-        let leaving: BTreeSet<ChunkId> = self.leaving.iter().copied().collect();
-        self.sealed = touched.filter(|id| !leaving.contains(id)).collect();
+        self.sealed = touched.filter(|id| !self.leaving.contains(id)).collect();
     }
 
     /// The checkpoint is durable: freed units may be written again. Returns the chunks that leave the shard.
@@ -400,15 +411,20 @@ impl Space {
             if active(Bug::FreeReleasedEarly) {
                 continue;
             }
-            let chunk = self.chunks.get_mut(run.addr.chunk()).expect("freed in an owned chunk");
-            let already = chunk.busy.clear(run.addr.unit(), run.units);
+            let already = self.chunks.change(run.addr.chunk(), |chunk| {
+                if chunk.has_lines() {
+                    chunk.written.clear(run.addr.unit(), run.units);
+                }
+                chunk.busy.clear(run.addr.unit(), run.units)
+            });
             assert_eq!(already, 0, "released a free unit");
-            if chunk.has_lines() {
-                chunk.written.clear(run.addr.unit(), run.units);
-            }
             self.scarce = false;
         }
-        self.chunks.values_mut().for_each(Chunk::share_bitmaps);
+        self.chunks.share_bitmaps();
+        debug_assert!(
+            self.chunks.len() > COUNTED_MAX || self.chunks.is_consistent(),
+            "what is kept of chunks"
+        );
         let leaving = std::mem::take(&mut self.leaving);
         leaving.iter().for_each(|id| _ = self.touched.remove(id));
         self.nodes_free.set(None);

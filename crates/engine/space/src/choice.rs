@@ -14,6 +14,8 @@
 use crate::address::ChunkId;
 use crate::allocator::{Fill, Space, Stream};
 use crate::chunk::{Chunk, ChunkKind};
+use crate::chunks::Sum;
+use crate::held::CLASSES;
 use crate::lines::lines_in;
 use crate::size::{Lines, Size};
 
@@ -55,45 +57,45 @@ impl Space {
                 && ((self.line(chunk) == 0 && !wants_empty && !is_kept(id)) || is_apart(id))
                 && !is_of_other_lane(id)
         };
-        let mut rich: Vec<&Chunk> = self.chunks.values().filter(is_rich).collect();
-        rich.sort_by_key(|chunk| std::cmp::Reverse((chunk.busy.zeros(), chunk.entry.id)));
+        let kinds = (0..CLASSES as u8).map(|class| ChunkKind::Data { class });
+        let kinds = kinds.chain([ChunkKind::Node]).filter(|kind| *kind == stream.kind || any_hole);
+        // Fewer than a quarter are not enough, and none have fewer units than this.
+        let quarter = u64::from(self.chunks.units_min(stream.kind)) / 4;
+        let least = if self.scarce || any_hole { 1 } else { quarter.max(1) };
         let place = |chunk: &&Chunk| {
             let size = stream.piece(self.line(chunk), block.units);
             next_place(lines_in(&self.lines, chunk), chunk, 0, stream, block, size)
                 .map(|unit| (chunk.entry.id, unit))
         };
-        rich.iter().find_map(place)
+        self.chunks.emptiest_first(kinds, least).find_map(|some| {
+            let mut rich: Vec<&Chunk> = some.filter(is_rich).collect();
+            rich.sort_by_key(|chunk| std::cmp::Reverse((chunk.busy.zeros(), chunk.entry.id)));
+            rich.iter().find_map(place)
+        })
     }
 
     /// Whether less than an eighth is free in the chunks of a kind of data; those that are closed count, since they will be open again.
     fn is_dense(&self, kind: ChunkKind) -> bool {
-        let (free, units) = self.free_of(|other| other == kind);
+        let Sum { free, units } = self.chunks.sum(kind);
         matches!(kind, ChunkKind::Data { .. }) && free * 8 < units
     }
 
     /// Whether blocks of a kind of data can do without another chunk: an eighth is free in those that it has, or much of what was free after the last
     /// checkpoint is taken, and the next one tells what came back.
     pub fn spares_chunks(&self, kind: ChunkKind) -> bool {
-        let (free, units) = self.free_of(|other| other == kind);
+        let Sum { free, units } = self.chunks.sum(kind);
         (units > 0 && free * 8 >= units) || self.was_wanted || self.wants_checkpoint()
     }
 
     /// Whether a quarter is free in all chunks of data: emptying some costs little more than it gives.
     pub fn is_roomy(&self) -> bool {
-        let (free, units) = self.free_of(|kind| matches!(kind, ChunkKind::Data { .. }));
+        let Sum { free, units } = self.chunks.sum_of_data();
         free * 4 >= units
     }
 
     /// Free units in chunks of data.
     pub fn units_free(&self) -> u64 {
-        self.free_of(|kind| matches!(kind, ChunkKind::Data { .. })).0
-    }
-
-    /// Free units, and all, of chunks of these kinds.
-    pub(crate) fn free_of(&self, which: impl Fn(ChunkKind) -> bool) -> (u64, u64) {
-        let chunks = self.chunks.values().filter(|chunk| which(chunk.entry.kind));
-        let sizes = chunks.map(|chunk| (u64::from(chunk.busy.zeros()), u64::from(chunk.entry.units)));
-        sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1))
+        self.chunks.sum_of_data().free
     }
 }
 

@@ -115,6 +115,8 @@ pub struct Chunk {
     pub stored: Bits,
     /// What has been written: in use, and not merely promised. Kept only where there are lines.
     pub written: Bits,
+    /// Whether the bitmaps may not have the same memory.
+    pub(crate) is_apart: bool,
     /// Whether `stored` differs from the record on disk.
     pub dirty: bool,
     /// The record was lost: everything counts as in use, and frees may find what they free still marked.
@@ -138,6 +140,7 @@ impl Chunk {
             written: bits.clone(),
             stored: bits,
             dirty,
+            is_apart: true,
             unknown: false,
             logged: false,
             settled: false,
@@ -149,10 +152,11 @@ impl Chunk {
         self.written.len() == self.busy.len()
     }
 
-    /// Where nothing is on its way, all bitmaps say the same, and one has the memory. Of a large pool that is nearly all chunks.
-    pub(crate) fn share_bitmaps(&mut self) {
+    /// Where nothing is on its way, all bitmaps say the same, and one has the memory. Of a large pool that is nearly all chunks. Whether it is so.
+    pub(crate) fn share_bitmaps(&mut self) -> bool {
         self.stored.share(&self.busy);
         self.written.share(&self.busy);
+        self.stored.shares(&self.busy) && (!self.has_lines() || self.written.shares(&self.busy))
     }
 
     /// A chunk as its record describes it.
@@ -163,6 +167,7 @@ impl Chunk {
             written: stored.clone(),
             stored,
             dirty: false,
+            is_apart: true,
             unknown: false,
             logged: true,
             settled: true,
@@ -179,6 +184,7 @@ impl Chunk {
             written: bits.clone(),
             stored: bits,
             dirty: true,
+            is_apart: true,
             unknown: true,
             logged: true,
             settled: true,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 impl Space {
     /// The chunks that leave with the running checkpoint.
-    pub fn leaving(&self) -> &[ChunkId] {
+    pub fn leaving(&self) -> &BTreeSet<ChunkId> {
         &self.leaving
     }
 
@@ -15,10 +15,15 @@ impl Space {
     pub fn changing(&self) -> BTreeSet<ChunkId> {
         let freed: &[Run] = if active(Bug::ChunkEntryStale) { &[] } else { &self.frozen.freed };
         let runs = self.frozen.allocated.iter().chain(freed).map(|run| run.addr.chunk());
-        let mut changing: BTreeSet<ChunkId> = runs.chain(self.touched.iter().copied()).collect();
+        let mut changing: BTreeSet<ChunkId> = runs.chain(self.touched()).collect();
         changing.extend(self.moved_chunks());
         self.leaving.iter().for_each(|id| _ = changing.remove(id));
         changing
+    }
+
+    /// Those of them that were granted, or whose record is to be written anew, and do not leave.
+    pub fn touched(&self) -> impl Iterator<Item = ChunkId> {
+        self.touched.iter().copied().filter(|id| !self.is_leaving(*id))
     }
 
     /// The chunks of which a slot will be elsewhere once the running checkpoint is sealed.

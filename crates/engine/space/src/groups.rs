@@ -40,12 +40,12 @@ impl Space {
 
     /// Nodes that can be written outside a group before another chunk is needed.
     pub fn nodes_free_beside(&self, group: u16) -> u64 {
-        let is_node = |chunk: &&Chunk| {
-            chunk.entry.kind == ChunkKind::Node
-                && chunk.entry.group != group
-                && !self.is_closed(chunk.entry.id)
-        };
-        self.chunks().filter(is_node).map(|chunk| u64::from(chunk.busy.zeros() / NODE_UNITS)).sum()
+        let is_beside = |chunk: &&Chunk| chunk.entry.group != group && !self.is_closed(chunk.entry.id);
+        self.chunks
+            .of_kind(ChunkKind::Node)
+            .filter(is_beside)
+            .map(|chunk| u64::from(chunk.busy.zeros() / NODE_UNITS))
+            .sum()
     }
 
     /// The least and the most units that whole lines for blocks of `units` take, by group; nothing where there is no parity.
@@ -57,13 +57,8 @@ impl Space {
 
     /// By group, the units that data, nodes and the log occupy; what the next checkpoints give back does not count.
     pub fn units_busy(&self) -> BTreeMap<u16, u64> {
-        let mut busy = BTreeMap::new();
-        for chunk in self.chunks() {
-            *busy.entry(chunk.entry.group).or_insert(0) += match chunk.entry.kind {
-                ChunkKind::Log => u64::from(chunk.entry.units),
-                ChunkKind::Data { .. } | ChunkKind::Node => u64::from(chunk.busy.ones()),
-            };
-        }
+        let mut busy: BTreeMap<u16, u64> =
+            self.chunks.busy_of_groups().filter(|(_, busy)| *busy > 0).collect();
         for (addr, units) in self.freed_runs() {
             let chunk = self.chunk(addr.chunk()).expect("freed in an owned chunk");
             let busy = busy.entry(chunk.entry.group).or_insert(0);

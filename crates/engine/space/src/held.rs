@@ -139,7 +139,6 @@ impl Space {
     }
 
     fn count_places(&self, class: u8, is_emptied: impl Fn(&Chunk) -> bool) -> i64 {
-        let own = |chunk: &&Chunk| class_of(chunk.entry.kind) == Some(usize::from(class));
         let places = |chunk: &Chunk| {
             let id = chunk.entry.id;
             if self.closed.contains(&id) || self.is_vacated(chunk) || is_emptied(chunk) {
@@ -147,7 +146,7 @@ impl Space {
             }
             i64::from(chunk.busy.places(1 << class))
         };
-        self.chunks.values().filter(own).map(places).sum()
+        self.chunks.of_kind(ChunkKind::Data { class }).map(places).sum()
     }
 
     /// Units were taken in a chunk, or have come back. What is not whole places is counted when somebody asks.

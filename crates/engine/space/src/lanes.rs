@@ -192,7 +192,7 @@ impl Space {
         let mut at = self.open.get(&stream).copied();
         let (chunk, line, unit, size) = loop {
             if let Some((id, cursor)) = at {
-                let chunk = self.chunks.get_mut(id).expect("open chunks are owned");
+                let chunk = self.chunks.get(id).expect("open chunks are owned");
                 let lines = lines_in(&self.lines, chunk);
                 let size = stream.piece(lines.units, block.units);
                 // A small rest is no reason to leave the chunk.
@@ -200,19 +200,21 @@ impl Space {
                     return None;
                 }
                 if let Some(unit) = next_place(lines, chunk, cursor, stream, block, size) {
-                    break (chunk, lines.units, unit, size);
+                    break (id, lines.units, unit, size);
                 }
                 self.open.remove(&stream);
             }
             at = Some(self.fresh_place(stream, block, most)?);
         };
         if active(Bug::DoubleAllocation) && unit > 0 {
-            return Some((Addr::new(chunk.entry.id, unit), 1, size));
+            return Some((Addr::new(chunk, unit), 1, size));
         }
         // The next line may hold something.
         let most = if line == 0 { count } else { ((line - unit % line) / size).clamp(1, count) };
-        let (addr, taken) = take(chunk, unit, size, most);
-        let kind = chunk.entry.kind;
+        let (addr, taken, kind) = self.chunks.change(chunk, |chunk| {
+            let (addr, taken) = take(chunk, unit, size, most);
+            (addr, taken, chunk.entry.kind)
+        });
         self.open.insert(stream, (addr.chunk(), unit + taken * size));
         self.note_places(kind, unit, taken * size, true);
         self.took(taken * size);
@@ -354,7 +356,7 @@ mod tests {
         space.declare_scarce();
         assert_eq!(place(&mut space, 64), Ok((2, 224, 16)));
         while place(&mut space, 64).is_ok() {}
-        assert_eq!(space.free_of(|kind| kind == DATA).0, 0, "all is anybody's");
+        assert_eq!(space.chunks.sum(DATA).free, 0, "all is anybody's");
     }
 
     #[test]

@@ -76,8 +76,8 @@ impl Space {
 
     /// The log goes on in these chunks from the running checkpoint on; those that it had leave with it.
     pub fn replace_log(&mut self, chunks: Vec<ChunkEntry>) {
-        let is_log = |chunk: &&Chunk| chunk.entry.kind == ChunkKind::Log;
-        self.retired = self.chunks().filter(is_log).map(|chunk| chunk.entry.id).collect();
+        self.retired = self.chunks.of_kind(ChunkKind::Log).map(|chunk| chunk.entry.id).collect();
+        self.retired.sort_unstable();
         chunks.into_iter().for_each(|entry| self.insert(Chunk::fresh(entry)));
     }
 
