@@ -54,7 +54,9 @@ impl LocalVolume {
             // Two volumes that need the first slot must not make two datasets.
             let _turn = shard.attribute_locks.lock(0, 0).await;
             match shard.attributes() {
-                None if bytes.is_empty() => return Ok(()),
+                slots if bytes.is_empty() && !slots.as_ref().is_some_and(|slots| has_slot(slots, number)) => {
+                    return Ok(());
+                }
                 slots => shard.attributes_up_to(number, slots).await?,
             }
         };

@@ -87,6 +87,8 @@ pub(crate) struct Control {
     pub healer: Healer,
     pub scrub: PoolScrub,
     pub trash: Trash,
+    /// Nothing may become retained any more.
+    pub destroying: Cell<bool>,
     /// When a superblock last had the pool's clock.
     pub clock_stored: Cell<Nanos>,
     /// What the disks were measured to do.
@@ -113,6 +115,7 @@ impl Control {
         epoch: u64,
     ) -> Control {
         Control {
+            destroying: Cell::new(false),
             clock_stored: Cell::new(rt.now()),
             rt,
             shared,

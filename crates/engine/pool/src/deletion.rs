@@ -165,7 +165,7 @@ impl Shard {
                 break;
             }
         }
-        // The number may soon be another volume's. If this fails, an import goes on from here.
+        // If this fails, an import goes on from here.
         self.forget_attributes(number).await?;
         self.between_checkpoints().await?;
         let record = dataset.record.borrow().clone();

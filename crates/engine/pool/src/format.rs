@@ -15,6 +15,7 @@
 //!   then of each disk: failed reads 4, failed writes 4, wrong reads 4, repaired 4
 //! ```
 
+use crate::record::NUMBERS_MAX;
 use crate::scrub::ScrubPosition;
 use crate::spec::{Host, PoolSpeed, Scrub, ScrubSchedule, ScrubState};
 use crate::table_tree::{HEIGHT_MAX, HOMED_REF_BYTES, Ref, Root};
@@ -72,7 +73,7 @@ pub(crate) struct Super {
     pub trash_keep_seconds: u32,
     /// Who has the pool, or had it last.
     pub host: Host,
-    /// What it is by the pool's own clock ([`crate::clock`]).
+    /// What it is by the pool's own clock ([`crate::retention`]).
     pub clock: WallTime,
     /// What the disks were measured to do.
     pub speed: Option<PoolSpeed>,
@@ -144,6 +145,9 @@ impl Super {
             let (cut, sealed, number, leaf) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
             let scrub = number.checked_sub(1).map(|number| (number, leaf));
             let next_number = r.u64()?;
+            if next_number >= NUMBERS_MAX {
+                return Ok(None);
+            }
             roots.push(ShardRoot { table, catalog, damage, tail, cut, sealed, scrub, next_number });
         }
         let exported = flags & FLAG_EXPORTED != 0;

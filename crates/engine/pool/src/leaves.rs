@@ -77,7 +77,7 @@ impl LeafClock {
         let is_new = self.members.insert((number, leaf));
         if is_new {
             self.queue.push_back((number, leaf));
-            if self.known.knows(u64::from(number) << 40 ^ leaf) {
+            if self.known.knows(number << 40 ^ leaf) {
                 self.share = (self.share + LEAF_MEMORY as u64).min(self.most);
             }
         }

@@ -75,6 +75,7 @@ mod retention;
 mod rows;
 mod schedule;
 mod scrub;
+mod scrub_parity;
 mod scrub_records;
 mod sectors;
 mod send;
@@ -317,7 +318,20 @@ impl Engine {
     pub async fn pool_destroy(&self, name: &str) -> Result<(), Error> {
         self.on_writable_pool(name, |control| async move {
             control.refuse_while_retained().await?;
-            close(&control).await?;
+            // Nothing becomes retained any more.
+            control.destroying.set(true);
+            let refused = {
+                let _turn = control.lineage.lock(0, 0).await;
+                control.refuse_while_retained().await
+            };
+            let closed = match refused {
+                Ok(()) => close(&control).await,
+                refused => refused,
+            };
+            if let Err(error) = closed {
+                control.destroying.set(false);
+                return Err(error);
+            }
             for (disk, handle) in control.online() {
                 let failed = |error| {
                     control.error(ErrorKind::Io, format!("erasing the label of disk {disk} failed: {error}"))

@@ -177,6 +177,7 @@ impl Shard {
                 all.push(FrozenDataset { record: record.clone(), frozen, snapshot: None });
                 continue;
             };
+            // What is its own is as it was ordered, and the rest the volume's.
             let was = DatasetRecord {
                 kind: DatasetKind::Snapshot,
                 number: snapshot.number,
@@ -184,6 +185,7 @@ impl Shard {
                 name: snapshot.name,
                 created: snapshot.created,
                 scheduled: snapshot.scheduled,
+                retain_until: snapshot.retain_until,
                 state: snapshot.state,
                 volume: record.number,
                 schedule: Default::default(),

@@ -51,6 +51,7 @@ impl Control {
             (label.generation, label.disks.len())
         };
         let errors = self.shared.healths[..disks].iter().map(|health| health.errors(self.rt.now())).collect();
+        let begun = self.rt.now();
         let pool = Super {
             incarnation: self.incarnation,
             epoch: self.epoch.get(),
@@ -65,7 +66,6 @@ impl Control {
             clock: self.shared.clock.now(&self.rt),
             shards,
         };
-        self.clock_stored.set(self.rt.now());
         let slot = SuperblockSlot { pool: self.id(), generation, payload: pool.encode() };
         let mut online = self.online();
         let holders =
@@ -90,6 +90,7 @@ impl Control {
             return Err(self.error(ErrorKind::Io, "no disk took the superblock"));
         }
         self.generation.set(generation);
+        self.clock_stored.set(begun);
         Ok(())
     }
 

@@ -621,9 +621,8 @@ impl Shard {
             Ok(good) => Some(self.mend(good, &slots, run[0], still).await),
             // No copy has all of it right. A block may be right on each.
             Err(ArrayError::Corrupt) if still() && !active(Bug::RunsLeaveBadCopies) => {
-                for ptr in run {
-                    self.mend_copies(ptr).await;
-                }
+                // All at once: each waits for every disk that has it.
+                join_all(run.iter().map(|ptr| self.mend_copies(ptr))).await;
                 None
             }
             Err(_) => None,

@@ -111,7 +111,9 @@ pub(crate) const DATASET_BYTES: usize = 512;
 pub(crate) const NAME_MAX: usize = 200;
 
 /// Numbers are below this: no shard comes to it, and one more is a number, too.
-const NUMBERS_MAX: u64 = 1 << 62;
+pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
+/// No time of a pool's clock is as far: the year 10 000.
+const TIMES_MAX: u64 = 253_402_300_800_000;
 
 /// Allocation units of a block as it is.
 pub(crate) fn block_units(block_shift: u8) -> u32 {
@@ -271,7 +273,11 @@ impl DatasetRecord {
             _ => return Ok(None),
         };
         let are_numbers = number.max(volume).max(parent.unwrap_or(0)) < NUMBERS_MAX;
-        let sane = are_numbers && (12..=17).contains(&block_shift) && height <= 4 && size <= 64 << 40;
+        let sane = are_numbers
+            && retain_until.0 < TIMES_MAX
+            && (12..=17).contains(&block_shift)
+            && height <= 4
+            && size <= 64 << 40;
         let record = DatasetRecord {
             number,
             kind,

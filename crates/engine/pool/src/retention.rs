@@ -21,6 +21,9 @@ use std::time::Duration;
 /// While something is retained, a superblock is written at least this often: so much longer it may be retained for each crash.
 const STORED_EVERY: Duration = Duration::from_secs(3600);
 
+/// How an objection begins that nobody can settle.
+const RETAINED: &str = "it is retained until";
+
 #[derive(Clone, Copy)]
 pub(crate) struct PoolClock {
     stored: WallTime,
@@ -30,11 +33,11 @@ pub(crate) struct PoolClock {
 impl PoolClock {
     /// Goes on from what a superblock says.
     pub fn from(stored: WallTime, rt: &Rt) -> PoolClock {
-        PoolClock { stored, since: rt.now() }
+        PoolClock { stored, since: rt.uptime() }
     }
 
     pub fn now(&self, rt: &Rt) -> WallTime {
-        WallTime(self.stored.0.saturating_add(rt.now().since(self.since) / 1_000_000))
+        WallTime(self.stored.0.saturating_add(rt.uptime().since(self.since) / 1_000_000))
     }
 }
 
@@ -63,7 +66,7 @@ impl Shard {
         let info = self.snapshot_info(snapshot);
         let (volumes, snapshots) = self.heirs(snapshot.number());
         if let Some(until) = info.retained_until {
-            Some(format!("it is retained until {}, and nobody can end that before", utc(until)))
+            Some(format!("{RETAINED} {}, and nobody can end that before", utc(until)))
         } else if info.held || info.template {
             Some(format!("it is {}", if info.held { "held" } else { "a template" }))
         } else if !info.clones.is_empty() {
@@ -134,12 +137,27 @@ impl Control {
         }
     }
 
+    /// What is said of what nobody can delete, for which nothing else helps.
+    pub(crate) fn remedy_of(why: &str, otherwise: &str) -> String {
+        if why.contains(RETAINED) { "Wait until then".into() } else { otherwise.into() }
+    }
+
+    /// Refuses to retain anything in a pool that is being destroyed.
+    pub(crate) fn check_retention(&self, object: &str, is_retained: bool) -> Result<(), Error> {
+        if is_retained && self.destroying.get() {
+            let object = self.object(object);
+            return Err(Error::new(ErrorKind::Conflict, object, "its pool is being destroyed"));
+        }
+        Ok(())
+    }
+
     pub(crate) async fn snapshot_set(
-        &self,
+        self: &Rc<Self>,
         name: &str,
         change: SnapshotChange,
     ) -> Result<SnapshotInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
+        self.check_retention(name, change.retain_seconds.is_some())?;
         let retain_until = change.retain_seconds.map_or(WallTime(0), |seconds| self.retain_until(seconds));
         let changed = self.on_snapshot(name, move |shard, snapshot| async move {
             let mut record = snapshot.record.borrow().clone();
@@ -153,7 +171,12 @@ impl Control {
             shard.put_all(vec![record]).await?;
             Ok(Ok(shard.describe(&snapshot).await))
         });
-        changed.await?.map_err(|until| {
+        let changed = changed.await?;
+        if changed.is_ok() && change.retain_seconds.is_some() {
+            // A crash is not to take the pool's clock back to before this.
+            self.checkpoint().await?;
+        }
+        changed.map_err(|until| {
             let until = utc(until.unwrap_or_default());
             let message = format!("it is retained until {until} already, and no retention is made shorter");
             Error::new(ErrorKind::Conflict, self.object(name), message).remedy("Choose a longer time")
@@ -169,9 +192,10 @@ impl Control {
             }
         });
         refused.await?.map_err(|why| {
-            Error::new(ErrorKind::Conflict, self.object(name), format!("it cannot be deleted: {why}")).remedy(
-                "Let it go with 'forebay snapshot release SNAPSHOT', or delete or promote the clones, then try again",
-            )
+            let otherwise =
+                "Let it go with 'forebay snapshot release SNAPSHOT', or delete or promote the clones, then try again";
+            Error::new(ErrorKind::Conflict, self.object(name), format!("it cannot be deleted: {why}"))
+                .remedy(Self::remedy_of(&why, otherwise))
         })
     }
 }

@@ -23,7 +23,7 @@ use forebay_base::{Checksum, MIB};
 use forebay_device::SlotRef;
 use forebay_qos::{Task, Work};
 use forebay_runtime::yield_now;
-use forebay_space::{ChunkId, ChunkKind, Ptr};
+use forebay_space::Ptr;
 use forebay_tree::FANOUT;
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
@@ -37,17 +37,12 @@ const STEP_BYTES: u64 = MIB;
 const RUNS_MAX: usize = 16;
 /// Bytes of one device read.
 const RUN_BYTES: u64 = MIB;
-/// Chunks that are closed together, and lines that are compared together.
-const CHUNKS: usize = 8;
-const LINES: u64 = 16;
-/// Chunks that are looked at, for whether they have parity, between two yields.
-const LOOKS_MAX: usize = 4096;
 
 /// How far a shard has come: the number of the dataset and its leaf; beyond all datasets the chunk whose parity is next.
 pub(crate) type ScrubPosition = (u64, u64);
 
 /// Stands for parity where a dataset's number would be.
-const PARITY: u64 = u64::MAX - 1;
+pub(crate) const PARITY: u64 = u64::MAX - 1;
 
 /// What a shard keeps of a scrub.
 #[derive(Default)]
@@ -56,6 +51,12 @@ pub(crate) struct ShardScrub {
     pub at: Cell<Option<ScrubPosition>>,
     pub halted: Cell<bool>,
     pub found: Cell<Found>,
+    /// Datasets and snapshots that are to be looked at once more.
+    pub again: RefCell<BTreeSet<u64>>,
+    /// Where it goes on when the parity of what is closed has been compared.
+    pub next_parity: Cell<Option<ScrubPosition>>,
+    /// Snapshots whose deletion has begun.
+    pub dooms: Cell<u64>,
 }
 
 /// What a scrub came across.
@@ -73,7 +74,7 @@ const LOST: Found = Found { bytes: 0, repaired: 0, lost: 1 };
 
 /// What became of a block or a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
+pub(crate) enum Outcome {
     Right,
     /// Nothing can be made of it, or it is known in part only.
     Lost,
@@ -97,8 +98,8 @@ pub(crate) struct PoolScrub {
 }
 
 /// What a scrub goes through.
-struct Walkable {
-    dataset: Rc<Dataset>,
+pub(crate) struct Walkable {
+    pub dataset: Rc<Dataset>,
     /// Whose tree it is, if it is not a living one.
     snapshot: Option<Rc<Snapshot>>,
     /// What was born up to then is looked at where it was born.
@@ -106,17 +107,17 @@ struct Walkable {
 }
 
 impl Walkable {
-    fn has(&self, ptr: &Ptr) -> bool {
+    pub fn has(&self, ptr: &Ptr) -> bool {
         !ptr.is_hole() && ptr.birth() > self.since
     }
 
     /// Whether a leaf is stored as it is, and all of it is shared.
-    fn shares(&self, leaf: u64) -> bool {
+    pub fn shares(&self, leaf: u64) -> bool {
         let (home, is_stored) = self.dataset.tree.borrow().stored_at(0, leaf);
         is_stored && !self.has(&home)
     }
 
-    fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.snapshot.as_ref().is_some_and(|snapshot| !snapshot.is_live())
     }
 }
@@ -141,44 +142,79 @@ impl Shard {
     async fn scrub_trees(self: &Rc<Self>) -> bool {
         let Some((mut number, mut leaf)) = self.scrub.at.get() else { return true };
         let _throughout = active(Bug::ScrubHoldsThroughout).then(|| self.holds.take());
-        loop {
-            let Some(next) = self.next_number(number) else { return true };
+        // What comes later is as it was written.
+        let end = self.next_number.get();
+        while let Some(next) = self.next_number(number).filter(|next| *next < end) {
             if next != number {
                 leaf = 0;
             }
             number = next;
-            let mut above: Vec<Ptr> = Vec::new();
-            let known = self.walkable(number).await.unwrap_or_else(|_| {
-                // It has been told which node.
-                self.scrub_found(LOST);
-                None
-            });
-            while let Some(walkable) = &known {
-                if self.is_scrub_halted() {
-                    return false;
-                }
-                let next = walkable.dataset.tree.borrow().next_leaf(leaf);
-                let Some(found) = next.filter(|_| !walkable.is_gone()) else { break };
-                self.scrub_leaf(walkable, found, &mut above).await;
-                // A leaf that is all shared is passed over without a wait.
-                yield_now().await;
-                leaf = found + 1;
-                self.scrub.at.set(Some((number, leaf)));
+            if !self.scrub_tree(number, leaf, |leaf| self.scrub.at.set(Some((number, leaf)))).await {
+                return false;
             }
             (number, leaf) = (number + 1, 0);
             self.scrub.at.set(Some((number, leaf)));
         }
+        loop {
+            // What they shared with a snapshot that has been deleted since they were looked at.
+            let next = self.scrub.again.borrow_mut().pop_first();
+            let Some(number) = next else { return true };
+            if !self.scrub_tree(number, 0, |_| ()).await {
+                self.scrub.again.borrow_mut().insert(number);
+                return false;
+            }
+        }
+    }
+
+    /// Checks one tree from a leaf on; tells which leaf is next. False when it was halted.
+    async fn scrub_tree(self: &Rc<Self>, number: u64, mut leaf: u64, at: impl Fn(u64)) -> bool {
+        let mut above: Vec<Ptr> = Vec::new();
+        let known = self.walkable(number).await.unwrap_or_else(|_| {
+            // It has been told which node.
+            self.scrub_found(LOST);
+            None
+        });
+        while let Some(walkable) = &known {
+            if self.is_scrub_halted() {
+                return false;
+            }
+            let next = walkable.dataset.tree.borrow().next_leaf(leaf);
+            let Some(found) = next.filter(|_| !walkable.is_gone()) else { break };
+            if !self.scrub_leaf(walkable, found, &mut above).await {
+                return false;
+            }
+            // A leaf that is all shared is passed over without a wait.
+            yield_now().await;
+            leaf = found + 1;
+            at(leaf);
+        }
+        true
+    }
+
+    /// A snapshot is being deleted: nobody looks at what it shared with those that grew from it, if they were looked at before.
+    pub fn scrub_forgets(&self, snapshot: u64) {
+        self.scrub.dooms.set(self.scrub.dooms.get() + 1);
+        let Some((at, _)) = self.scrub.at.get() else { return };
+        let (mut again, mut parents) = (self.scrub.again.borrow_mut(), vec![snapshot]);
+        while let Some(parent) = parents.pop() {
+            let (volumes, snapshots) = self.heirs(parent);
+            again.extend(volumes.iter().map(|heir| heir.number()).filter(|heir| *heir <= at));
+            let (live, doomed): (Vec<_>, Vec<_>) = snapshots.into_iter().partition(|heir| heir.is_live());
+            again.extend(live.iter().map(|heir| heir.number()).filter(|heir| *heir <= at));
+            // What grew from one that is being deleted shared with this one as well.
+            parents.extend(doomed.iter().map(|heir| heir.number()));
+        }
     }
 
     /// The next dataset or snapshot from a number on.
-    fn next_number(&self, from: u64) -> Option<u64> {
+    pub(crate) fn next_number(&self, from: u64) -> Option<u64> {
         let dataset = self.datasets.borrow().range(from..).next().map(|(number, _)| *number);
         let snapshot = self.snapshots.borrow().range(from..).next().map(|(number, _)| *number);
         dataset.into_iter().chain(snapshot).min()
     }
 
     /// A dataset, or a snapshot with its tree read for the purpose; nothing when it is being deleted.
-    async fn walkable(self: &Rc<Self>, number: u64) -> Result<Option<Walkable>, IoError> {
+    pub(crate) async fn walkable(self: &Rc<Self>, number: u64) -> Result<Option<Walkable>, IoError> {
         if let Some(dataset) = self.datasets.borrow().get(&number) {
             let since = self.born_since(dataset.record.borrow().parent);
             return Ok(Some(Walkable { dataset: dataset.clone(), snapshot: None, since }));
@@ -199,8 +235,8 @@ impl Shard {
     }
 
     /// Checks what a dataset alone has of a leaf, of the nodes above it that are not among those `above` the last, and of its blocks:
-    /// what it shares is checked where it was born.
-    async fn scrub_leaf(self: &Rc<Self>, walkable: &Walkable, leaf: u64, above: &mut Vec<Ptr>) {
+    /// what it shares is checked where it was born. False when it was halted in the middle.
+    async fn scrub_leaf(self: &Rc<Self>, walkable: &Walkable, leaf: u64, above: &mut Vec<Ptr>) -> bool {
         let dataset = &walkable.dataset;
         let mut pace = self.pace(Task::Scrub);
         let mut from = 0;
@@ -209,7 +245,7 @@ impl Shard {
             let hold = self.holds.take();
             // From here on what it has is not given back.
             if walkable.is_gone() {
-                return;
+                return true;
             }
             if from == 0 {
                 let path = dataset.tree.borrow().path(leaf);
@@ -221,11 +257,11 @@ impl Shard {
                 *above = path;
                 // A node above may be its own all the same: leaves beside this one went.
                 if walkable.shares(leaf) {
-                    return;
+                    return true;
                 }
             }
             // What cannot be read has been reported and counted as a node.
-            let Ok(ptrs) = self.leaf_pointers(dataset, leaf).await else { return };
+            let Ok(ptrs) = self.leaf_pointers(dataset, leaf).await else { return true };
             let mut bytes = 0;
             let fits = |ptr: &&Ptr| {
                 bytes += if ptr.is_hole() { 0 } else { u64::from(ptr.bytes()) };
@@ -252,8 +288,11 @@ impl Shard {
                 }
             }
             from += count;
-            if from >= ptrs.len() || self.is_scrub_halted() {
-                return;
+            if from >= ptrs.len() {
+                return true;
+            }
+            if self.is_scrub_halted() {
+                return false;
             }
             pace.rest().await;
         }
@@ -310,7 +349,7 @@ impl Shard {
     }
 
     /// Makes every copy of one block or node right; counts it when one was not.
-    async fn scrub_block(self: &Rc<Self>, ptr: &Ptr) -> Outcome {
+    pub(crate) async fn scrub_block(self: &Rc<Self>, ptr: &Ptr) -> Outcome {
         let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
         loop {
             let Some(slots) = self.slots(ptr) else { return Outcome::Right };
@@ -338,142 +377,6 @@ impl Shard {
             }
         }
     }
-
-    /// Adds to `found` the next chunks with parity, from a number on, up to [`CHUNKS`] of them; gives the last chunk that it looked at.
-    fn chunks_with_parity(&self, from: u64, found: &mut Vec<ChunkId>) -> Option<ChunkId> {
-        let (space, from) = (self.space.borrow(), u32::try_from(from).ok()?);
-        let mut last = None;
-        for chunk in space.chunks_from(ChunkId(from)).take(LOOKS_MAX) {
-            last = Some(chunk.entry.id);
-            let is_data = matches!(chunk.entry.kind, ChunkKind::Data { .. });
-            if is_data && self.array.cell_bytes(&chunk.entry.slots).is_some() {
-                found.push(chunk.entry.id);
-            }
-            if found.len() == CHUNKS {
-                break;
-            }
-        }
-        last
-    }
-
-    /// The next chunks whose parity is to be compared, closed.
-    async fn close_for_parity(self: &Rc<Self>) -> Vec<ChunkId> {
-        let mut from = match self.scrub.at.get() {
-            Some((PARITY, next)) => next,
-            _ => 0,
-        };
-        let mut chunks: Vec<ChunkId> = Vec::new();
-        while chunks.len() < CHUNKS
-            && let Some(passed) = self.chunks_with_parity(from, &mut chunks)
-        {
-            from = u64::from(passed.0) + 1;
-            yield_now().await;
-        }
-        self.scrub.at.set((!chunks.is_empty()).then_some((PARITY, from)));
-        let closed = chunks.into_iter().filter(|id| self.space.borrow_mut().begin_move(*id)).collect();
-        self.drain().await;
-        closed
-    }
-
-    /// Compares the parity of closed chunks and computes it anew where it differs; opens them again.
-    async fn scrub_parity(self: &Rc<Self>, chunks: Vec<ChunkId>) {
-        let mut pace = self.pace(Task::Scrub);
-        for id in &chunks {
-            if !self.settle(*id).await {
-                continue;
-            }
-            let Some(slots) = self.space.borrow().chunk(*id).map(|chunk| chunk.entry.slots.clone()) else {
-                continue;
-            };
-            // With cells of one byte, a slot's bytes are its lines.
-            let ranges = self.space.borrow().slot_ranges(*id, 1);
-            let cell = self.array.cell_bytes(&slots).unwrap_or(0);
-            let mut suspects = BTreeSet::new();
-            // Without a disk its parity may be all that there is of it.
-            let is_whole = slots.iter().all(|slot| self.array.member(slot.disk).is_some())
-                && !active(Bug::ScrubLeavesUnread);
-            for range in ranges {
-                let mut first = range.start;
-                while first < range.end {
-                    let lines = LINES.min(self.turns.places_max() as u64);
-                    let end = range.end.min(first + lines);
-                    let bytes = (end - first) * cell * slots.len() as u64;
-                    pace.step_soon(Work::read(bytes, slots.len())).await;
-                    let found = self.array.scrub_lines(&slots, first..end).await;
-                    suspects.extend(found.mismatched);
-                    suspects.extend(found.unread.into_iter().filter(|_| is_whole));
-                    self.scrub_found(Found { bytes, ..Found::default() });
-                    pace.rest().await;
-                    if self.is_scrub_halted() {
-                        break;
-                    }
-                    first = end;
-                }
-            }
-            if !suspects.is_empty() {
-                self.restore_lines(*id, &slots, suspects).await;
-            }
-        }
-        let mut space = self.space.borrow_mut();
-        chunks.iter().for_each(|id| space.end_move(*id));
-        drop(space);
-        self.progress.changed();
-    }
-
-    /// Computes anew what cannot be read of lines of a closed chunk, and their parity where it does not agree, after their blocks were found
-    /// right.
-    async fn restore_lines(self: &Rc<Self>, id: ChunkId, slots: &[SlotRef], mut lines: BTreeSet<u64>) {
-        let mut number = 0;
-        while let Some(found) = self.next_number(number) {
-            number = found + 1;
-            let Ok(walkable) = self.walkable(found).await else { return };
-            let Some(walkable) = walkable else { continue };
-            let dataset = &walkable.dataset;
-            let mut next = 0;
-            loop {
-                let leaf = dataset.tree.borrow().next_leaf(next);
-                let Some(leaf) = leaf else { break };
-                next = leaf + 1;
-                yield_now().await;
-                // Only from leaf to leaf: the chunk is closed, so nothing else is written to it in between.
-                let _hold = self.holds.take();
-                if walkable.is_gone() {
-                    break;
-                }
-                if walkable.shares(leaf) {
-                    continue;
-                }
-                let Ok(ptrs) = self.leaf_pointers(dataset, leaf).await else { return };
-                let is_there = |ptr: &Ptr| walkable.has(ptr) && ptr.addr().chunk() == id;
-                for (block, ptr) in (leaf * FANOUT..).zip(&ptrs).filter(|(_, ptr)| is_there(ptr)) {
-                    let own = self.space.borrow().lines_of(ptr).into_iter().flatten();
-                    let own: Vec<u64> = own.filter(|line| lines.contains(line)).collect();
-                    if !own.is_empty() && self.scrub_block(ptr).await == Outcome::Lost {
-                        self.tell_lost(dataset, (BLOCK, block), ptr);
-                        // Its parity may be all that is left of it.
-                        lines.retain(|line| !own.contains(line));
-                    }
-                }
-            }
-        }
-        for line in lines {
-            let (mut found, mut touched) =
-                (self.array.scrub_lines(slots, line..line + 1).await, Default::default());
-            let mut restored = false;
-            if !found.unread.is_empty() {
-                restored =
-                    self.array.restore_unread(slots, line, &mut touched).await.is_ok_and(|whole| whole);
-                found = self.array.scrub_lines(slots, line..line + 1).await;
-            }
-            if !found.mismatched.is_empty() {
-                let left = self.array.restore_parity(slots, line..line + 1, &mut touched).await;
-                restored = left.is_ok_and(|left| left.is_empty());
-            }
-            if restored && self.array.flush(&touched).await.is_ok() {
-                self.scrub_found(Found { repaired: 1, ..Found::default() });
-            }
-        }
-    }
 }
 
 impl Control {
@@ -490,6 +393,7 @@ impl Control {
                     shard.scrub.found.set(Found::default());
                     shard.damage.borrow_mut().count_anew();
                     shard.scrub.at.set(Some((0, 0)));
+                    shard.scrub.again.take();
                 };
                 self.on_shard(index, begin).await?;
             }
@@ -584,10 +488,7 @@ impl Control {
                 let close = |shard: Rc<Shard>| async move {
                     as_task(&shard, |shard| async move { shard.close_for_parity().await }).await
                 };
-                let chunks = self.on_shard(index, close).await?.unwrap_or_default();
-                if chunks.is_empty() {
-                    break;
-                }
+                let Some(chunks) = self.on_shard(index, close).await?.flatten() else { break };
                 let settled = self.checkpoint().await;
                 let compare = |shard: Rc<Shard>| async move {
                     as_task(&shard, |shard| async move { shard.scrub_parity(chunks).await }).await

@@ -100,6 +100,7 @@ impl Shard {
         volume: Option<DatasetRecord>,
     ) -> Result<(), IoError> {
         snapshots.iter().for_each(|snapshot| snapshot.doomed.set(true));
+        snapshots.iter().for_each(|snapshot| self.scrub_forgets(snapshot.number()));
         let snapshots = snapshots.iter().map(|snapshot| snapshot.record.borrow().clone());
         let deleting = |record| DatasetRecord { state: DatasetState::Deleting, ..record };
         self.put_all(snapshots.chain(volume).map(deleting).collect()).await
@@ -347,6 +348,7 @@ impl Control {
         Self::check_snapshot_name(&object, name)?;
         let _turn = self.lineage.lock(0, 0).await;
         self.refuse_while_leaving(&object)?;
+        self.check_retention(&first, retain_seconds > 0)?;
         let (created, retain_until) = (self.rt.wall(), self.retain_until(retain_seconds));
         let (mut orders, mut named): (Vec<(usize, SealOrder)>, _) = (Vec::new(), BTreeSet::new());
         for volume in volumes {

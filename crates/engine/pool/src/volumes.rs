@@ -403,8 +403,12 @@ impl Control {
         });
         refused.await?.map_err(|why| {
             let kind = if with_snapshots { ErrorKind::Conflict } else { ErrorKind::Unsafe };
-            Error::new(kind, self.object(&name), format!("it cannot be deleted: {why}"))
-                .remedy("Delete its snapshots first, or with it ('--with-snapshots'); clones can be promoted")
+            Error::new(kind, self.object(&name), format!("it cannot be deleted: {why}")).remedy(
+                Self::remedy_of(
+                    &why,
+                    "Delete its snapshots first, or with it ('--with-snapshots'); clones can be promoted",
+                ),
+            )
         })?;
         self.names.borrow_mut().remove(&name);
         if is_kept {

@@ -175,7 +175,10 @@ impl Array {
         let cell = line * lines.cell..(line + 1) * lines.cell;
         let mut whole = true;
         for (index, slot) in slots.iter().enumerate() {
-            let Some(member) = self.of_slot(slot) else { continue };
+            let Some(member) = self.of_slot(slot) else {
+                whole = false;
+                continue;
+            };
             let buffer = self.rt.buffer(lines.cell as usize);
             let (_, result) = self.read_slot(member, slot, cell.start, buffer, Way::Only).await;
             if result.is_err() {

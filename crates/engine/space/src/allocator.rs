@@ -567,7 +567,7 @@ mod tests {
         space.freeze();
         space.choose_leaving(0);
         space.seal();
-        assert_eq!((space.leaving(), space.chunk_count()), (&[ChunkId(2)][..], 1));
+        assert_eq!((space.leaving(), space.chunk_count()), (&BTreeSet::from([ChunkId(2)]), 1));
         space.declare_scarce();
         assert_eq!(space.allocate(ChunkKind::Data { class: 2 }, 4), Err(NeedChunk));
         assert_eq!(space.release().iter().map(|e| e.id).collect::<Vec<_>>(), [ChunkId(2)]);

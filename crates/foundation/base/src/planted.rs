@@ -225,6 +225,10 @@ pub enum Bug {
     TableWithoutMiddle,
     /// The superblock does not know of the last dataset number that was given out.
     NumberComesBack,
+    /// An import computes the parity of a line of which it has looked at some blocks only.
+    ParityOfUnseen,
+    /// A scrub computes the parity of lines whose blocks it has not all looked at, since a snapshot was deleted meanwhile.
+    ParityBesideDeletion,
     /// A loop over everything that a shard has keeps the core until it is through.
     LoopsNeverYield,
     /// A login panics on what an initiator sends.
@@ -241,7 +245,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 94] = [
+    pub const ALL: [Bug; 96] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -336,6 +340,8 @@ impl Bug {
         Bug::TableHomeStale,
         Bug::TableWithoutMiddle,
         Bug::NumberComesBack,
+        Bug::ParityOfUnseen,
+        Bug::ParityBesideDeletion,
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.

@@ -48,6 +48,10 @@ pub trait Unpark: Send + Sync {
 /// What stands behind an executor: the kernel, or a simulated world.
 pub trait Backend {
     fn now(&self) -> Nanos;
+    /// The same of a clock that nobody can set, nor have run faster.
+    fn uptime(&self) -> Nanos {
+        self.now()
+    }
     fn wall(&self) -> WallTime;
     fn random(&self) -> u64;
     /// Submits what was queued and delivers what completed, waiting as `wait` says.
@@ -187,6 +191,10 @@ impl Rt {
     /// Monotonic time.
     pub fn now(&self) -> Nanos {
         self.0.backend.now()
+    }
+    /// Monotonic time of a clock that nobody can set, nor have run faster.
+    pub fn uptime(&self) -> Nanos {
+        self.0.backend.uptime()
     }
     /// Time for people.
     pub fn wall(&self) -> WallTime {

@@ -118,6 +118,9 @@ impl Backend for UringBackend {
     fn now(&self) -> Nanos {
         self.ring.now()
     }
+    fn uptime(&self) -> Nanos {
+        Nanos(ring::clock(libc::CLOCK_MONOTONIC_RAW))
+    }
     fn wall(&self) -> WallTime {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         WallTime(since_1970.as_millis() as u64)

@@ -525,11 +525,15 @@ impl Drop for Ring {
     }
 }
 
-/// Nanoseconds of a clock that only goes on. Each request asks several times, and `Instant` carries and checks more than this needs.
 fn monotonic() -> u64 {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of a clock that only goes on. Each request asks several times, and `Instant` carries and checks more than this needs.
+pub(super) fn clock(id: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is written to what is ours.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let result = unsafe { libc::clock_gettime(id, &raw mut time) };
     assert_eq!(result, 0, "every system has this clock");
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -507,10 +507,17 @@ async fn leave(
     let imported = shared.engine.pools().await.into_iter().find(|pool| pool.name == name);
     let is_destroyed = destroyer.is_some();
     if let Some(who) = destroyer {
-        if let Some(entry) = shared.configuration.find(&name) {
+        let before = shared.configuration.find(&name);
+        if let Some(entry) = before.clone() {
             remember(&shared, Remembered { unsettled: Some(Unsettled::Destroying), ..entry }).await?;
         }
-        shared.engine.pool_destroy(&name).await.map_err(convert::problem)?;
+        if let Err(error) = shared.engine.pool_destroy(&name).await {
+            let is_there = shared.engine.pools().await.iter().any(|pool| pool.name == name);
+            if let Some(entry) = before.filter(|_| is_there) {
+                remember(&shared, entry).await?;
+            }
+            return Err(convert::problem(error));
+        }
         let told = format!("destroyed with all its volumes, by {who}");
         shared.events.record(Severity::Warning, "pool.destroyed", &name, &told);
         if let Some(pool) = imported {

@@ -18,6 +18,7 @@ use forebay_api::{
     Code, Operation, Problem, Snapshot, SnapshotClone, SnapshotCreate, SnapshotRollback, SnapshotSet,
     Snapshots, VolumeCreate, show_duration, show_size,
 };
+use forebay_base::WallTime;
 use forebay_pool::{ErrorKind, SnapshotChange, VolumeInfo};
 use std::sync::Arc;
 
@@ -142,7 +143,8 @@ pub async fn set(
     Input(request): Input<SnapshotSet>,
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
-    let before = convert::snapshot(&shared.engine.snapshot(&name).await?);
+    let info = shared.engine.snapshot(&name).await?;
+    let before = convert::snapshot(&info);
     check(&headers, &before)?;
     shared.engine.pool_changeable(&before.status.pool).await?;
     let change = SnapshotChange {
@@ -150,6 +152,7 @@ pub async fn set(
         template: request.template.filter(|&template| template != before.spec.template),
         retain_seconds: rules::retain(request.retain_seconds)?,
     };
+    rules::lengthen(&info, change.retain_seconds, WallTime(crate::events::now_unix_ms()))?;
     let changes = in_words(change);
     if ask.dry_run {
         return plan("snapshot.set", &before.name, changes);

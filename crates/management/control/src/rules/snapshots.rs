@@ -4,6 +4,7 @@
 
 use super::{invalid, shown};
 use forebay_api::{Code, Problem, SnapshotCreate, show_duration};
+use forebay_base::WallTime;
 use forebay_pool::{SnapshotInfo, SnapshotSchedule, VolumeInfo, utc};
 use std::ops::RangeInclusive;
 
@@ -38,6 +39,17 @@ pub fn retain(seconds: Option<u64>) -> Result<Option<u32>, Problem> {
         }
         seconds => Ok(seconds.map(|seconds| seconds as u32)),
     }
+}
+
+/// Whether a retention is not made shorter.
+pub fn lengthen(snapshot: &SnapshotInfo, seconds: Option<u32>, now: WallTime) -> Result<(), Problem> {
+    let (Some(until), Some(seconds)) = (snapshot.retained_until, seconds) else { return Ok(()) };
+    if now.0 + u64::from(seconds) * 1000 >= until.0 {
+        return Ok(());
+    }
+    let detail = format!("it is retained until {} already, and no retention is made shorter", utc(until));
+    let problem = Problem::new(Code::Conflict, detail).object(full(snapshot)).field("retain_seconds");
+    Err(problem.remedy("Choose a longer time."))
 }
 
 /// What needs no look at the volumes.
