@@ -14,6 +14,7 @@ mod loops;
 mod memory;
 mod moving;
 mod nearly_full;
+mod parity;
 mod parts;
 mod projects;
 mod quota;
