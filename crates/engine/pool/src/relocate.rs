@@ -189,40 +189,42 @@ impl Shard {
 
     /// Closes the chunks; gives the moves that can go on.
     pub async fn begin_moves(self: &Rc<Self>, moves: Vec<Move>) -> Vec<Move> {
-        let mut begun = Vec::with_capacity(moves.len());
-        for one in moves {
-            let id = one.chunk.id;
-            if one.chunk.kind == ChunkKind::Node && !self.spare_nodes(id).await {
-                continue;
-            }
-            // The chunk may have left since it was chosen, and its number may be another's.
-            let is_it =
-                |chunk: &Chunk| (chunk.entry.kind, &chunk.entry.slots) == (one.chunk.kind, &one.chunk.slots);
-            if !self.space.borrow().chunk(id).is_some_and(is_it) {
-                continue;
-            }
-            let can_move = match one.chunk.kind {
-                ChunkKind::Log => {
-                    let mut log = self.log.borrow_mut();
-                    if log.successor.is_some() {
-                        continue;
-                    }
-                    let (order, since) = (one.chunk.order as usize, log.chain.position);
-                    log.twins.push(Twin { order, target: one.target, since });
-                    true
-                }
-                ChunkKind::Node => self.space.borrow_mut().begin_move(id),
-                ChunkKind::Data { .. } => {
-                    active(Bug::CopiesOpenChunk) || self.space.borrow_mut().begin_move(id)
-                }
-            };
-            if can_move {
+        let (nodes, others): (Vec<_>, Vec<_>) =
+            moves.into_iter().partition(|one| one.chunk.kind == ChunkKind::Node);
+        let mut begun: Vec<Move> = others.into_iter().filter(|one| self.begin_move_of(one)).collect();
+        // What is promised there goes there, and the log's tail can move.
+        self.drain().await;
+        // Nodes are promised to nobody but a running checkpoint, and what drains needs some.
+        for one in nodes {
+            if self.spare_nodes(one.chunk.id).await && self.begin_move_of(&one) {
                 begun.push(one);
             }
         }
-        // What is promised there goes there, and the log's tail can move.
-        self.drain().await;
         begun
+    }
+
+    /// Closes a chunk of which a slot is to move. False when it cannot.
+    fn begin_move_of(&self, one: &Move) -> bool {
+        let id = one.chunk.id;
+        // The chunk may have left since it was chosen, and its number may be another's.
+        let is_it =
+            |chunk: &Chunk| (chunk.entry.kind, &chunk.entry.slots) == (one.chunk.kind, &one.chunk.slots);
+        if !self.space.borrow().chunk(id).is_some_and(is_it) {
+            return false;
+        }
+        match one.chunk.kind {
+            ChunkKind::Log => {
+                let mut log = self.log.borrow_mut();
+                if log.successor.is_some() {
+                    return false;
+                }
+                let (order, since) = (one.chunk.order as usize, log.chain.position);
+                log.twins.push(Twin { order, target: one.target, since });
+                true
+            }
+            ChunkKind::Node => self.space.borrow_mut().begin_move(id),
+            ChunkKind::Data { .. } => active(Bug::CopiesOpenChunk) || self.space.borrow_mut().begin_move(id),
+        }
     }
 
     /// Makes sure that a checkpoint finds its nodes without this chunk.

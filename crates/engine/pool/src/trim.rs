@@ -61,16 +61,17 @@ impl Shard {
         };
         self.visit_chunks(ChunkId(from), visit).await;
         let end = next.last().map_or(u32::MAX, |(last, _)| last.0 + 1);
-        let mut closed = Vec::with_capacity(next.len());
-        for (id, has_nodes) in next {
-            let is_open = active(Bug::TrimsOpenChunk);
-            if is_open || (!has_nodes || self.spare_nodes(id).await) && self.space.borrow_mut().begin_move(id)
-            {
+        let is_open = active(Bug::TrimsOpenChunk);
+        let (nodes, others): (Vec<_>, Vec<_>) = next.into_iter().partition(|(_, has_nodes)| *has_nodes);
+        let close = |id: &ChunkId| is_open || self.space.borrow_mut().begin_move(*id);
+        let mut closed: Vec<ChunkId> = others.into_iter().map(|(id, _)| id).filter(close).collect();
+        // What is promised there goes there, for which it may need nodes.
+        self.drain().await;
+        for (id, _) in nodes {
+            if (is_open || self.spare_nodes(id).await) && close(&id) {
                 closed.push(id);
             }
         }
-        // What is promised there goes there.
-        self.drain().await;
         (closed, end)
     }
 
