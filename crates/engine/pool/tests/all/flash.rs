@@ -152,6 +152,8 @@ fn a_cache_disk_that_fails_costs_nothing() {
         // Nobody could erase its label.
         let add = DiskAdd { purpose: Purpose::Cache, force: true, ..DiskAdd::default() };
         pool.engine.disk_add("tank", vec![path], add).await.expect("added");
+        // Memory has all of it by now.
+        pool.again().await;
         let mut after = 0;
         came_from(&pool, &mut after).await;
         for _ in 0..3 {
