@@ -23,7 +23,7 @@ pub struct Scrub {
     pub done_bytes: u64,
     /// Bytes in use when it began.
     pub used_bytes: u64,
-    /// Bad places that are right again, and those that no disk had right.
+    /// Bad places that are right again.
     pub repaired: u64,
     pub lost: u64,
     pub since_unix_ms: u64,

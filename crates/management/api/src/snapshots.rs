@@ -58,7 +58,8 @@ pub struct SnapshotCreate {
     pub volumes: Vec<String>,
     /// What follows the `@`, for each of them: 1 to 100 letters, digits and `._-:`.
     pub name: String,
-    /// For so many seconds nobody can delete them, nor their volumes, nor the pool; at most 100 years. This can be made longer, and never shorter.
+    /// For so many seconds nobody can delete them, nor their volumes, nor the pool as long as it is imported. This can be made longer, and never shorter.
+    #[schema(minimum = 1, maximum = 3153600000_u64)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain_seconds: Option<u64>,
 }
@@ -78,7 +79,8 @@ pub struct SnapshotSet {
     pub held: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<bool>,
-    /// Nobody can delete it for so many seconds from now: not fewer than it is retained for already, and at most 100 years.
+    /// Nobody can delete it for so many seconds from now: not fewer than it is retained for already.
+    #[schema(minimum = 1, maximum = 3153600000_u64)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain_seconds: Option<u64>,
 }

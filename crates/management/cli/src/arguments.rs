@@ -314,7 +314,7 @@ pub enum Pool {
     Scrub {
         /// The pool's name or UUID
         name: String,
-        /// Halt it; it goes on where it was when it is started again
+        /// Halt it; it goes on where it was when it is started again, or the pool is next imported
         #[arg(long, conflicts_with = "stop")]
         pause: bool,
         /// End it

@@ -6,7 +6,7 @@ use crate::arguments::{BestEffort, DryRun, Yes};
 use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure, printable};
-use crate::size::parse_duration;
+use crate::size::{parse_duration, show_time};
 use crate::{show, streams};
 use clap::{ArgAction, Subcommand};
 use forebay_api as api;
@@ -19,9 +19,11 @@ pub enum Snapshot {
         /// POOL/VOLUME@NAME, or POOL/PROJECT@NAME for all its volumes; of several the pool and the name are the same
         #[arg(value_name = "VOLUME@NAME", required = true)]
         names: Vec<String>,
-        /// Nobody can delete it for so long, nor its volume, nor the pool; this cannot be undone. At most 36500d
+        /// Nobody can delete it for so long, nor its volume, nor the pool as long as it is imported; this cannot be undone. At most 36500d
         #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
         retain: Option<u64>,
+        #[command(flatten)]
+        yes: Yes,
         #[command(flatten)]
         dry_run: DryRun,
     },
@@ -79,11 +81,13 @@ pub enum Snapshot {
         /// POOL/VOLUME@NAME or UUID
         name: String,
         /// It is made to be cloned, and not to be deleted
-        #[arg(long, value_name = "true|false", action = ArgAction::Set)]
+        #[arg(long, value_name = "true|false", action = ArgAction::Set, required_unless_present = "retain")]
         template: Option<bool>,
-        /// Nobody can delete it for so long from now, nor its volume, nor the pool: not for less than it is retained already
+        /// Nobody can delete it for so long from now, nor its volume, nor the pool as long as it is imported: not for less than it is retained already
         #[arg(long, value_name = "DURATION", value_parser = parse_duration, required_unless_present = "template")]
         retain: Option<u64>,
+        #[command(flatten)]
+        yes: Yes,
         #[command(flatten)]
         dry_run: DryRun,
     },
@@ -121,6 +125,8 @@ pub enum CloneCommand {
     },
 }
 
+const RETAINS: &str = "Nobody can delete what is retained before its time, nor its volume, nor the pool, and that cannot be undone";
+
 /// What the API is asked for; the names have one behind the `@`.
 fn group(names: &[String]) -> Result<SnapshotCreate, Failure> {
     let mut request = SnapshotCreate { volumes: Vec::new(), name: String::new(), retain_seconds: None };
@@ -144,16 +150,22 @@ fn group(names: &[String]) -> Result<SnapshotCreate, Failure> {
 impl Session {
     pub fn snapshot(&self, command: Snapshot) -> Outcome {
         match command {
-            Snapshot::Create { names, retain, dry_run } => {
+            Snapshot::Create { names, retain, yes, dry_run } => {
                 let body = SnapshotCreate { retain_seconds: retain, ..group(&names)? };
                 let call = Call::new(Operation::SnapshotCreate).body(&body).dry_run(dry_run.dry_run);
-                let answer = self.client.call(call)?;
                 if dry_run.dry_run {
-                    return self.plan(&answer);
+                    return self.plan(&self.client.call(call)?);
                 }
+                if retain.is_some() {
+                    self.confirm(yes.yes, RETAINS, &names.join(" "), &call)?;
+                }
+                let answer = self.client.call(call)?;
                 self.one(&answer.parse::<api::Snapshots>()?, |taken| {
                     for snapshot in &taken.items {
                         println!("Snapshot {} is taken.", printable(&snapshot.name));
+                        if let Some(until) = snapshot.status.retained_until_unix_ms {
+                            println!("Nobody can delete it before {} UTC.", show_time(until));
+                        }
                     }
                 })
             }
@@ -200,8 +212,12 @@ impl Session {
                 let change = SnapshotSet { held: Some(false), ..SnapshotSet::default() };
                 self.snapshot_change(&name, &change, dry_run)
             }
-            Snapshot::Set { name, template, retain, dry_run } => {
+            Snapshot::Set { name, template, retain, yes, dry_run } => {
                 let change = SnapshotSet { template, retain_seconds: retain, ..SnapshotSet::default() };
+                if retain.is_some() && !dry_run.dry_run {
+                    let call = Call::of(Operation::SnapshotSet, &name).body(&change);
+                    self.confirm(yes.yes, RETAINS, &name, &call)?;
+                }
                 self.snapshot_change(&name, &change, dry_run)
             }
             Snapshot::Send(send) => self.snapshot_send(send),

@@ -3,6 +3,8 @@
 //! Taken from answers, which have no secrets, and from requests as far as they have none ([`tried`]).
 
 use forebay_api::{Method, Operation, ReplyBody};
+use forebay_base::WallTime;
+use forebay_pool::utc;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,6 +79,13 @@ fn decided(object: &Value) -> BTreeMap<String, String> {
         let names: Vec<Value> = items.iter().map(|one| one["name"].clone()).collect();
         flat(&names.into(), "names", &mut all);
     }
+    // What cannot be undone is a decision, though it is not a property.
+    let first = object["items"].get(0).unwrap_or(object);
+    if let Some(until) = first["status"]["retained_until_unix_ms"].as_u64() {
+        // It is computed from two clocks.
+        let until = WallTime(until.saturating_add(500) / 1000 * 1000);
+        all.insert("retained_until".into(), utc(until));
+    }
     all
 }
 
@@ -149,6 +158,10 @@ mod tests {
         assert_eq!(decided_of(&token), ["name: ci", "role: viewer"]);
         let snapshots = json!({"items": [{"name": "tank/a@now"}, {"name": "tank/b@now"}]});
         assert_eq!(decided_of(&snapshots), ["names: tank/a@now, tank/b@now"]);
+        let kept = |until: u64| json!({"name": "a@s", "status": {"retained_until_unix_ms": until}});
+        assert_eq!(changed(&kept(1_999), &kept(2_001)), [""; 0]);
+        let longer = "retained_until: 1970-01-01T00:00:09Z, was 1970-01-01T00:00:02Z";
+        assert_eq!(changed(&kept(2_001), &kept(9_000)), [longer]);
         let mapping = json!({"id": "7", "name": "x", "spec": {"volume": "tank/a", "host": "esx1", "lun": 0}});
         assert_eq!(decided_of(&mapping), ["host: esx1", "lun: 0", "name: x", "volume: tank/a"]);
     }

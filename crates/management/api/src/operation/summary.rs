@@ -64,7 +64,7 @@ impl Operation {
             SnapshotList => "All snapshots, oldest first within a volume",
             SnapshotCreate => "Take a snapshot of a volume, or of several or a project's at one moment",
             SnapshotShow => "One snapshot",
-            SnapshotSet => "Hold a snapshot or let it go; make it a template or none",
+            SnapshotSet => "Hold a snapshot or let it go; retain it; make it a template or none",
             SnapshotDelete => "Delete a snapshot",
             SnapshotRollback => "Put a volume back to what it was",
             SnapshotClone => "Make a volume of a snapshot, in the same pool",

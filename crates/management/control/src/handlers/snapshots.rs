@@ -19,7 +19,7 @@ use forebay_api::{
     Snapshots, VolumeCreate, show_duration, show_size,
 };
 use forebay_base::WallTime;
-use forebay_pool::{ErrorKind, SnapshotChange, VolumeInfo};
+use forebay_pool::{ErrorKind, SnapshotChange, VolumeInfo, utc};
 use std::sync::Arc;
 
 fn etag(snapshot: &Snapshot) -> String {
@@ -87,7 +87,7 @@ pub async fn create(
     if ask.dry_run {
         shared.engine.snapshot_create_check(of.iter().map(full).collect(), &request.name).await?;
         let retained = match rules::retain(request.retain_seconds)? {
-            Some(seconds) => format!(" Nobody can delete it for {}.", show_duration(seconds)),
+            Some(seconds) => format!(" Nobody can delete it before {}.", before(seconds)),
             None => String::new(),
         };
         let changes = wanted.iter().map(|name| format!("{name} is taken{together}.{retained}")).collect();
@@ -96,7 +96,7 @@ pub async fn create(
     let (volumes, retain) = (of.iter().map(full).collect(), rules::retain(request.retain_seconds)?);
     let taken = shared.engine.snapshot_create_retained(volumes, &request.name, retain.unwrap_or(0)).await?;
     let retained = match retain {
-        Some(seconds) => format!(", retained for {}", show_duration(seconds)),
+        Some(seconds) => format!(", retained for {}, until {}", show_duration(seconds), before(seconds)),
         None => String::new(),
     };
     let taken = Snapshots { items: taken.iter().map(convert::snapshot).collect() };
@@ -167,10 +167,17 @@ pub async fn set(
     Ok(tagged(json(StatusCode::OK, &snapshot), &etag(&snapshot)))
 }
 
+/// When so many seconds have passed.
+fn before(seconds: u32) -> String {
+    utc(WallTime(crate::events::now_unix_ms() + u64::from(seconds) * 1000))
+}
+
 fn in_words(change: SnapshotChange) -> Vec<String> {
     let held = change.held.map(|held| if held { "held" } else { "let go" });
     let template = change.template.map(|is| if is { "made a template" } else { "no template any more" });
-    let retained = change.retain_seconds.map(|seconds| format!("retained for {}", show_duration(seconds)));
+    let retained = change
+        .retain_seconds
+        .map(|seconds| format!("retained for {}, until {}", show_duration(seconds), before(seconds)));
     held.into_iter().chain(template).map(str::to_string).chain(retained).collect()
 }
 

@@ -34,8 +34,8 @@ fn name(name: &str) -> Result<(), Problem> {
 pub fn retain(seconds: Option<u64>) -> Result<Option<u32>, Problem> {
     match seconds {
         Some(seconds) if !RETAIN_SECONDS.contains(&seconds) => {
-            let detail = format!("{seconds} seconds are not from 1 second to 100 years");
-            Err(invalid("retain_seconds", detail, "Choose a time in between."))
+            let detail = format!("a snapshot cannot be retained for {seconds} seconds");
+            Err(invalid("retain_seconds", detail, "Choose from one second to 36500 days."))
         }
         seconds => Ok(seconds.map(|seconds| seconds as u32)),
     }
