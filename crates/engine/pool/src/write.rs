@@ -177,11 +177,12 @@ impl LocalVolume {
     /// Queues a write, and waits until it can be acknowledged.
     async fn queue_admitted(&self, admitted: Admitted, locked: Locked<'_>) -> Result<(), IoError> {
         let (Admitted { _active, _changing, pass }, Locked { guard, mut entry, wait }) = (admitted, locked);
-        // Past the gate, only who waits for what he has written is bounded.
-        let wait = wait || pass.is_none();
-        entry.pass = pass;
-        // What parts are parts of, nobody knows before they are applied.
+        // What parts are parts of, nobody knows before they are applied. Until then the block stays locked: what moves it to its place would not know of
+        // them, and write to a place that they have given back. So they are waited for, also where the policy has changed meanwhile and nobody has to.
         let has_parts = entry.changes.iter().any(|change| matches!(change, Change::Parts { .. }));
+        // Past the gate, only who waits for what he has written is bounded.
+        let wait = wait || pass.is_none() || has_parts;
+        entry.pass = pass;
         let done = self.queue(entry, wait);
         let _guard = has_parts.then_some(guard);
         finish(done).await

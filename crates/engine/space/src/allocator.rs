@@ -230,6 +230,10 @@ impl Space {
     /// Gives back what was allocated and never applied.
     pub fn give_back(&mut self, ptr: &Ptr) {
         let (already, kind) = self.chunks.change(ptr.addr().chunk(), |chunk| {
+            debug_assert!(
+                chunk.stored.is_free(ptr.addr().unit(), ptr.units()),
+                "gave back what is in a tree"
+            );
             (chunk.busy.clear(ptr.addr().unit(), ptr.units()), chunk.entry.kind)
         });
         assert_eq!(already, 0, "gave back a free unit");
@@ -240,6 +244,11 @@ impl Space {
 
     /// The block at `ptr` is now part of a tree.
     pub fn applied(&mut self, ptr: &Ptr) {
+        debug_assert!(
+            self.is_taken(ptr),
+            "what is in a tree now has a place that is anybody's: {:?}",
+            ptr.addr()
+        );
         if self.has_lines() {
             let chunk = self.chunks.get_mut(ptr.addr().chunk()).expect("allocated from an owned chunk");
             if chunk.has_lines() {
@@ -248,6 +257,12 @@ impl Space {
         }
         self.in_hand = self.in_hand.saturating_sub(ptr.units().into());
         push(&mut self.current.allocated, ptr);
+    }
+
+    /// Whether nobody else can get the units of `ptr`.
+    fn is_taken(&self, ptr: &Ptr) -> bool {
+        let chunk = &self.chunks[ptr.addr().chunk()];
+        (0..ptr.units()).all(|unit| chunk.busy.get(ptr.addr().unit() + unit))
     }
 
     /// The block at `ptr` left a tree in this period.
