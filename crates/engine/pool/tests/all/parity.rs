@@ -156,7 +156,7 @@ fn lost_to_an_import() -> usize {
                     place.rt.sleep(Duration::from_micros(90)).await;
                     // A frame that was written and not flushed is in doubt.
                     let image = place.world.power_loss(|_, _| Fate::Whole);
-                    if kept.borrow().len() < 100 * (round as usize + 1) {
+                    if kept.borrow().len() < 12 * (round as usize + 1) {
                         kept.borrow_mut().push(image);
                     }
                 }
@@ -178,8 +178,7 @@ fn lost_to_an_import() -> usize {
         let sum = lost.clone();
         run(Some(images), async move |place: Rc<Place>| {
             let volume = open(&place).await;
-            // Those beside what was written.
-            *sum.borrow_mut() += wrong(&volume, (0..end.min(1024)).filter(|block| block % 4 > 0)).await;
+            *sum.borrow_mut() += wrong(&volume, (0..end).filter(|block| block % 4 > 0)).await;
         });
     }
     lost.take()
