@@ -100,8 +100,7 @@ pub struct PoolSpec {
     pub spare_disks: Vec<String>,
     /// Paths of disks that hold copies of what is read at random: flash beside disks that turn.
     pub cache_disks: Vec<String>,
-    /// Names of the boxes that disks are in, by path: chunks are laid so that the loss of one box is, if it can be, no more than the
-    /// layout can lose.
+    /// Names of the boxes that disks are in, by path: chunks are laid so that the loss of one box is, if it can be, no more than the layout can lose.
     pub enclosures: Vec<(String, String)>,
     /// Physical sectors in bytes, by path, of disks that do not say them right: powers of two from 512 to 65 536.
     pub sectors: Vec<(String, u32)>,
@@ -364,8 +363,7 @@ pub struct VolumeInfo {
     pub created: WallTime,
     /// The snapshot that it was cloned from, `VOLUME@NAME`; absent when it was not, or no longer needs it.
     pub origin: Option<String>,
-    /// How many snapshots it has, and bytes of blocks that only they still have: counted when one volume is asked for, absent in
-    /// lists.
+    /// How many snapshots it has, and bytes of blocks that only they still have: counted when one volume is asked for, absent in lists.
     pub snapshots: u32,
     pub snapshot_bytes: Option<u64>,
     /// Bytes that read as errors, as far as is known.
@@ -387,8 +385,7 @@ pub struct SnapshotInfo {
     pub created: WallTime,
     /// Bytes of blocks that held data.
     pub mapped: u64,
-    /// Bytes of blocks that nothing else has: what deleting it, and it alone, gives back. Absent when that cannot be counted, since
-    /// something of it cannot be read.
+    /// Bytes of blocks that nothing else has: what deleting it alone gives back. Absent when something of it cannot be read.
     pub unique: Option<u64>,
     /// Nobody can delete it before: by the machine's clock as it is now. Absent when it is not retained.
     pub retained_until: Option<WallTime>,
@@ -398,8 +395,7 @@ pub struct SnapshotInfo {
     pub template: bool,
     /// Taken by the volume's schedule, which will delete it.
     pub scheduled: bool,
-    /// Volumes cloned from it, and others that go back to it: it cannot be deleted as long as there are any. Those in the trash are
-    /// marked so.
+    /// Volumes cloned from it, and others that go back to it: it cannot be deleted as long as there are any. In the trash they are marked so.
     pub clones: Vec<String>,
 }
 

@@ -16,6 +16,7 @@ mod held;
 mod lanes;
 mod lines;
 mod moving;
+mod period;
 mod size;
 
 pub use address::{Addr, ChunkId, NODE_UNITS, PTR_BYTES, Ptr, UNIT_SECTORS};
