@@ -122,7 +122,7 @@ impl Shard {
             if !self.mend_lines(id, &mut lines).await {
                 return;
             }
-            if self.scrub.dooms.get() == dooms || active(Bug::ParityBesideDeletion) {
+            if self.scrub.dooms.get() == dooms {
                 return self.restore_parity_of(slots, lines).await;
             }
         }

@@ -202,7 +202,7 @@ mod tests {
         let record = DatasetRecord::new(DatasetKind::Volume, Id(7), 12, 4096, "one".into());
         let mut body = padded(encode_datasets([(0, &record), (30, &record)].into_iter()));
         assert_eq!(decode_datasets(&body).map(|records| (records.len(), records[1].0)), Ok((2, 30)));
-        body[30 * DATASET_BYTES + 4] = 0xff;
+        body[30 * DATASET_BYTES + 8] = 0xff;
         assert_eq!(decode_datasets(&body), Err(Impossible));
         assert_eq!(encode_chunks([].into_iter()), None);
     }

@@ -484,7 +484,7 @@ mod tests {
     impl Disk {
         fn allocate(&mut self, bytes: u32) -> Ptr {
             self.next += 4;
-            let addr = Addr::new(ChunkId(1 + self.next / (1 << 20)), self.next % (1 << 20));
+            let addr = Addr::new(ChunkId(1 + self.next / (1 << 17)), self.next % (1 << 17));
             self.live.insert(addr.0);
             Ptr::new(addr, bytes, 1, Checksum(u128::from(self.next)))
         }

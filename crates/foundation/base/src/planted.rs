@@ -227,8 +227,6 @@ pub enum Bug {
     NumberComesBack,
     /// An import computes the parity of a line of which it has looked at some blocks only.
     ParityOfUnseen,
-    /// A scrub computes the parity of lines whose blocks it has not all looked at, since a snapshot was deleted meanwhile.
-    ParityBesideDeletion,
     /// A loop over everything that a shard has keeps the core until it is through.
     LoopsNeverYield,
     /// A login panics on what an initiator sends.
@@ -369,7 +367,7 @@ impl Bug {
     pub const OF_LOOPS: [Bug; 1] = [Bug::LoopsNeverYield];
 
     /// What a test of `forebay-pool` must catch: who computes parity from what he has not seen.
-    pub const OF_LINES: [Bug; 2] = [Bug::ParityOfUnseen, Bug::ParityBesideDeletion];
+    pub const OF_LINES: [Bug; 1] = [Bug::ParityOfUnseen];
 
     /// What a test of `forebay-pool` must catch: nobody else looks for zeros.
     pub const OF_RECLAIM: [Bug; 2] = [Bug::ReclaimsUnseen, Bug::ReclaimsAsClient];
