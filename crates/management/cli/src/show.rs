@@ -466,7 +466,7 @@ fn snapshot_flags(snapshot: &Snapshot) -> String {
     let (spec, status) = (&snapshot.spec, &snapshot.status);
     let flags = [(spec.held, "held"), (spec.template, "template"), (status.scheduled, "scheduled")];
     let retained = status.retained_until_unix_ms.map(|until| format!("retained until {}", show_time(until)));
-    let flags = flags.into_iter().filter_map(|(is, name)| is.then(|| name.to_string()));
+    let flags = flags.into_iter().filter(|(is, _)| *is).map(|(_, name)| name.to_string());
     let flags: Vec<String> = retained.into_iter().chain(flags).collect();
     if flags.is_empty() { "-".into() } else { flags.join(" ") }
 }
