@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn slots_fit_and_do_not_overlap_anything() {
         for size in [DISK_BYTES_MIN, 21 * MIB + 12345, 100 * MIB, GIB, 10 * GIB, 900 * GIB, 16 * TIB] {
-            for data_slots in [1, 4, 16] {
+            for data_slots in [1, 3, 4, 16] {
                 let slot = DiskLayout::slot_bytes_for(size, data_slots);
                 let layout = DiskLayout::new(size, slot, data_slots).expect("large enough");
                 let last = layout.slots - 1;
@@ -135,8 +135,11 @@ mod tests {
                 assert!(layout.record_at(last, 1) + layout.record_bytes <= layout.slot_at(0));
                 assert!(layout.slot_at(last) + slot <= DiskLayout::labels_at(size)[2]);
                 assert!(layout.slot_at(0).is_multiple_of(LABEL_REGION));
+                assert!(slot.is_multiple_of(SLOT_BYTES_MIN) && slot * data_slots <= CHUNK_BYTES_MAX);
             }
         }
+        let slots = [1, 3, 4, 16].map(|data_slots| DiskLayout::slot_bytes_for(16 * TIB, data_slots));
+        assert_eq!(slots, [256 * MIB, 85 * MIB + 512 * KIB, 64 * MIB, 16 * MIB]);
     }
 
     #[test]

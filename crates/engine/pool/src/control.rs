@@ -87,7 +87,7 @@ pub(crate) struct Control {
     pub healer: Healer,
     pub scrub: PoolScrub,
     pub trash: Trash,
-    /// Nothing may become retained any more.
+    /// The pool is being destroyed: no snapshot becomes retained any more.
     pub destroying: Cell<bool>,
     /// When a superblock last had the pool's clock.
     pub clock_stored: Cell<Nanos>,

@@ -4,7 +4,7 @@
 //! superblock payload: 192 bytes, then 256 per shard
 //!   0 version 2   2 shards 2   4 flags 4 (bit 0: exported)   8 incarnation 8   16 epoch 8   24 label generation 8
 //!   32 last whole scrub 8   40 seconds between scrubs 4   44 seconds in the trash 4
-//!   48 host that has it, or had it last 16   64 that host's name 64
+//!   48 host that has it, or had it last 16   64 that host's name 64   128 pool clock 8   136 zero
 //!   shard: 0 root of the chunk table: a reference with slots 64   64 of the catalogue 32   96 of what is lost 32
 //!          128 levels above their leaves: 1, 1, 1   131 zero 5   136 tail position 8   144 tail sequence 8   152 tail link 16
 //!          168 cut sequence 8   176 sealed sequence 8   184 scrub: dataset number plus one 8, leaf 8   200 next dataset number 8   208 zero

@@ -317,8 +317,9 @@ impl Engine {
     /// Exports a pool and erases its labels.
     pub async fn pool_destroy(&self, name: &str) -> Result<(), Error> {
         self.on_writable_pool(name, |control| async move {
+            // A pool that is refused at once does not refuse retention meanwhile.
             control.refuse_while_retained().await?;
-            // Nothing becomes retained any more.
+            // From here on no snapshot becomes retained, so the second answer is final.
             control.destroying.set(true);
             let refused = {
                 let _turn = control.lineage.lock(0, 0).await;

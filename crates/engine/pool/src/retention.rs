@@ -1,7 +1,7 @@
 //! What keeps a snapshot from being deleted: that it is held, a template, cloned, or *retained* until some time.
 //!
-//! Retention is a promise to somebody who trusts neither the administrators nor the machine. Nobody can end it: it can be made longer, not
-//! shorter, and neither the volume nor the pool can be deleted before. So it is measured by a clock that nobody can set, either. The
+//! Retention protects a snapshot from administrators, too, and from whoever has their passwords. It can be made longer and not shorter, and neither the
+//! volume nor the imported pool can be deleted before it ends. So it is measured by a clock that no user can set. The
 //! *pool's clock* begins with the machine's when the pool is created, runs with the machine's uptime while the pool is imported, and stands still
 //! while it is not. Each superblock has it; after a crash it goes on from the last one, which is never too far.
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// While something is retained, a superblock is written at least this often: so much longer it may be retained for each crash.
 const STORED_EVERY: Duration = Duration::from_secs(3600);
 
-/// How an objection begins that nobody can settle.
+/// How an objection begins that only time settles.
 const RETAINED: &str = "it is retained until";
 
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ impl Shard {
         let info = self.snapshot_info(snapshot);
         let (volumes, snapshots) = self.heirs(snapshot.number());
         if let Some(until) = info.retained_until {
-            Some(format!("{RETAINED} {}, and nobody can end that before", utc(until)))
+            Some(format!("{RETAINED} {} and cannot be deleted before", utc(until)))
         } else if info.held || info.template {
             Some(format!("it is {}", if info.held { "held" } else { "a template" }))
         } else if !info.clones.is_empty() {
@@ -99,7 +99,7 @@ impl Shard {
 }
 
 impl Control {
-    /// The time of the pool's clock in so many seconds; none for no seconds.
+    /// The time of the pool's clock in so many seconds; zero for no seconds.
     pub(crate) fn retain_until(&self, seconds: u32) -> WallTime {
         let now = self.shared.clock.now(&self.rt);
         if seconds == 0 { WallTime(0) } else { WallTime(now.0.saturating_add(u64::from(seconds) * 1000)) }
@@ -109,13 +109,15 @@ impl Control {
     pub(crate) async fn refuse_while_retained(&self) -> Result<(), Error> {
         let Some(found) = self.retained().await? else { return Ok(()) };
         let message = format!(
-            "it has what nobody can delete before {}: {}@{} is retained",
-            utc(found.retained_until.unwrap_or_default()),
+            "it cannot be destroyed yet: snapshot {}/{}@{} is retained until {}",
+            found.pool,
             found.volume,
-            found.name
+            found.name,
+            utc(found.retained_until.unwrap_or_default())
         );
-        Err(Error::new(ErrorKind::Conflict, self.name(), message)
-            .remedy("'forebay snapshot list' shows what is retained; destroy the pool when that has ended"))
+        Err(Error::new(ErrorKind::Conflict, self.name(), message).remedy(
+            "'forebay snapshot list' shows what is retained, and until when; destroy the pool after that",
+        ))
     }
 
     async fn retained(&self) -> Result<Option<SnapshotInfo>, Error> {
@@ -132,12 +134,12 @@ impl Control {
     pub(crate) async fn keep_time(self: &Rc<Self>) {
         let is_due = self.rt.now().since(self.clock_stored.get()) >= STORED_EVERY.as_nanos() as u64;
         if is_due && !self.shared.import.read_only && matches!(self.retained().await, Ok(Some(_))) {
-            // One that fails is told of, and the next one tried.
+            // A checkpoint that fails suspends the pool, and has its event.
             let _ = self.checkpoint().await;
         }
     }
 
-    /// What is said of what nobody can delete, for which nothing else helps.
+    /// The remedy for an objection: for what is retained only time, whatever else would help otherwise.
     pub(crate) fn remedy_of(why: &str, otherwise: &str) -> String {
         if why.contains(RETAINED) { "Wait until then".into() } else { otherwise.into() }
     }
@@ -146,7 +148,8 @@ impl Control {
     pub(crate) fn check_retention(&self, object: &str, is_retained: bool) -> Result<(), Error> {
         if is_retained && self.destroying.get() {
             let object = self.object(object);
-            return Err(Error::new(ErrorKind::Conflict, object, "its pool is being destroyed"));
+            return Err(Error::new(ErrorKind::Conflict, object, "its pool is being destroyed")
+                .remedy("If the pool stays, try again"));
         }
         Ok(())
     }

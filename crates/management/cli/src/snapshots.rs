@@ -125,7 +125,8 @@ pub enum CloneCommand {
     },
 }
 
-const RETAINS: &str = "Nobody can delete what is retained before its time, nor its volume, nor the pool, and that cannot be undone";
+const RETAINS: &str =
+    "Retention cannot be undone: until it ends, the snapshot, its volume and its pool cannot be deleted";
 
 /// What the API is asked for; the names have one behind the `@`.
 fn group(names: &[String]) -> Result<SnapshotCreate, Failure> {
@@ -164,7 +165,7 @@ impl Session {
                     for snapshot in &taken.items {
                         println!("Snapshot {} is taken.", printable(&snapshot.name));
                         if let Some(until) = snapshot.status.retained_until_unix_ms {
-                            println!("Nobody can delete it before {} UTC.", show_time(until));
+                            println!("It cannot be deleted before {} UTC.", show_time(until));
                         }
                     }
                 })

@@ -575,7 +575,7 @@ pub fn snapshot(snapshot: &engine::SnapshotInfo) -> api::Snapshot {
     let in_pool = |name: &String| format!("{}/{name}", snapshot.pool);
     let deletable = match snapshot {
         _ if snapshot.retained_until.is_some() => {
-            condition("Deletable", false, "Retained", "It is retained: nobody can delete it yet.")
+            condition("Deletable", false, "Retained", "It is retained and cannot be deleted yet.")
         }
         _ if snapshot.held => condition("Deletable", false, "Held", "It is held."),
         _ if snapshot.template => condition("Deletable", false, "Template", "It is a template."),

@@ -87,7 +87,7 @@ pub async fn create(
     if ask.dry_run {
         shared.engine.snapshot_create_check(of.iter().map(full).collect(), &request.name).await?;
         let retained = match rules::retain(request.retain_seconds)? {
-            Some(seconds) => format!(" Nobody can delete it before {}.", before(seconds)),
+            Some(seconds) => format!(" It cannot be deleted before {}.", before(seconds)),
             None => String::new(),
         };
         let changes = wanted.iter().map(|name| format!("{name} is taken{together}.{retained}")).collect();

@@ -113,7 +113,7 @@ pub fn delete(snapshot: &SnapshotInfo) -> Result<(), Problem> {
         Err(Problem::new(Code::Conflict, detail).object(full(snapshot)).remedy(remedy))
     };
     if let Some(until) = snapshot.retained_until {
-        let detail = format!("it is retained until {}, and nobody can delete it before", utc(until));
+        let detail = format!("it is retained until {} and cannot be deleted before", utc(until));
         return refused(detail, "Wait until then.".into());
     }
     if snapshot.held {
