@@ -1,5 +1,6 @@
 // Who is logged in, and what that one may do.
 
+import { tick } from "svelte";
 import { get, on, post, remove, setCsrf, Trouble, type Schemas } from "./api";
 
 export type Role = Schemas["Access"];
@@ -56,6 +57,9 @@ class Session {
   }
 
   async logout(): Promise<void> {
+    // The screens go first: what they still ask for would be refused, and look as if the login had ended by itself.
+    this.state = "asking";
+    await tick();
     try {
       await remove("/api/v1/login", {});
     } finally {

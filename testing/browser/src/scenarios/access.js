@@ -23,11 +23,22 @@ export async function setup(world) {
   await page.getByRole("button", { name: "Make it, and go on" }).click();
   await page.getByRole("heading", { name: "Provision" }).waitFor();
 
+  // What a screen still asks for when one logs out is not refused: nothing says that the login ended by itself.
+  let goOn;
+  const out = new Promise((done) => (goOn = done));
+  await page.route("**/api/v1/machine/disks*", async (route) => {
+    await out;
+    await route.continue().catch(() => {});
+  });
   await page.reload();
   await page.getByRole("navigation", { name: "Screens" }).waitFor();
   await page.getByRole("button", { name: `${ADMIN.name} admin: account` }).click();
   await page.getByRole("menuitem", { name: "Log out" }).click();
   await page.getByRole("heading", { name: "Log in" }).waitFor();
+  goOn();
+  await page.waitForTimeout(500);
+  assert.equal(await page.getByText("Your login has ended").count(), 0);
+  await page.unroute("**/api/v1/machine/disks*");
 
   // A wrong password: the browser itself puts the 401 on the console.
   await world.guard.during(async () => {
