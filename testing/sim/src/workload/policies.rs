@@ -93,6 +93,10 @@ impl Clients {
     }
 
     async fn zero_from_start(&self, live: &Live, size: u64, discard: bool, fua: bool) {
+        // A compare-and-write has its range to itself.
+        if !live.reserved.borrow().is_empty() {
+            return;
+        }
         let (number, _) = self.issue(live, Effect::Zero, 0, (size / SECTOR as u64) as u32);
         let result = match discard {
             true => live.handle.discard(0, size, fua).await,
