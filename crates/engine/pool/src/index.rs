@@ -217,6 +217,11 @@ impl Snapshots {
         self.index.with_parent(parent).map(|number| &self.by_number[&number])
     }
 
+    /// How many there are, without those that are being deleted.
+    pub fn kept(&self) -> usize {
+        self.by_number.len() - self.index.deleting.len()
+    }
+
     pub fn deleting(&self) -> impl Iterator<Item = &Rc<Snapshot>> {
         self.deleting_from(0)
     }

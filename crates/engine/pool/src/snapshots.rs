@@ -327,11 +327,11 @@ impl Control {
         }
     }
 
-    /// How many snapshots there are, those that are being deleted too.
+    /// How many snapshots there are; what is being deleted goes by itself.
     pub async fn snapshot_count(&self) -> Result<usize, Error> {
         let mut count = 0;
         for shard in 0..self.shard_count() {
-            count += self.on_shard(shard, |shard| async move { shard.snapshots.borrow().len() }).await?;
+            count += self.on_shard(shard, |shard| async move { shard.snapshots.borrow().kept() }).await?;
         }
         Ok(count)
     }
