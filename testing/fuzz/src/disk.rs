@@ -7,7 +7,7 @@
 use forebay_base::codec::{Reader, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::{
-    DiskEntry, DiskStatus, Enclosure, FEATURES, GroupEntry, Label, SUPERBLOCK_BYTES, SlotRef, SuperblockSlot,
+    DiskEntry, DiskStatus, Enclosure, FEATURES, GroupEntry, Label, Owner, SlotRef, SuperblockSlot,
     record_bytes,
 };
 use forebay_log::{Chain, FRAME_HEADER, Frame, FrameContext, decode_records, encode_frame};
@@ -79,8 +79,9 @@ pub fn label(data: &[u8]) {
 
 pub fn superblock(data: &[u8]) {
     let _ = SuperblockSlot::decode(data, AT);
-    let mut bytes = SuperblockSlot { pool: POOL, generation: 9, payload: vec![5; 300] }.encode(AT);
-    assert_eq!(bytes.len() as u64, SUPERBLOCK_BYTES);
+    let mut bytes =
+        SuperblockSlot { pool: POOL, owner: Owner::default(), generation: 9, payload: vec![5; 300] }
+            .encode(AT);
     patch(&mut bytes, data);
     seal(&mut bytes, 8);
     if let Some(slot) = SuperblockSlot::decode(&bytes, AT) {
@@ -91,7 +92,7 @@ pub fn superblock(data: &[u8]) {
 /// The first byte says how many records the frame claims; the input is their bytes, and patches of the frame's header.
 pub fn log(data: &[u8]) {
     let [count, records @ ..] = data else { return };
-    let (context, chain) = (FrameContext { pool: POOL, shard: 1 }, Chain::default());
+    let (context, chain) = (FrameContext { pool: POOL, shard: 1, owner: Owner::default() }, Chain::default());
     let _ = Frame::decode(data, context, &chain);
     let mut bytes = vec![0; Frame::length_for(records.len())];
     bytes[FRAME_HEADER..FRAME_HEADER + records.len()].copy_from_slice(records);
@@ -122,7 +123,7 @@ pub fn chunk(data: &[u8]) {
     stored.set(3, 50);
     let (mut record, record_sum) = encode_record(POOL, 4, ChunkId(7), &stored);
     let (id, kind) = (ChunkId(7), ChunkKind::Data { class: 1 });
-    let entry = ChunkEntry { id, kind, group: 0, units: 100, order: 0, record_sum, alternate: 0, slots };
+    let entry = ChunkEntry { record_sum, ..ChunkEntry::fresh(id, kind, 0, 100, slots) };
     let mut line = [0; CHUNK_ENTRY_BYTES];
     entry.encode(&mut Writer::new(&mut line));
     patch(&mut line, data);

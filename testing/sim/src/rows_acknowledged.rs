@@ -159,7 +159,7 @@ const STEP: Duration = Duration::from_millis(5);
 
 /// A scrub walks many leaves, and delays no checkpoint by more than one step.
 pub fn scrubbed_beside_checkpoints(setup: &Setup) -> Result<Shown, Failure> {
-    let setup = &Setup { groups: 1, second: false, volumes: 1, shards: 1, disk_mib: 36, ..setup.clone() };
+    let setup = &Setup { groups: 1, second: false, volumes: 1, shards: 1, disk_mib: 38, ..setup.clone() };
     let world = scene::world(setup);
     scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {
         let spec = VolumeSpec {

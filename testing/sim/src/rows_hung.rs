@@ -77,7 +77,7 @@ struct Beside {
 
 impl Beside {
     async fn create(scene: &Scene, shards: usize) -> Result<Beside, Failure> {
-        let disks = [(); 2].map(|()| scene.world.add_disk(Image::new(20 * MIB)));
+        let disks = [(); 2].map(|()| scene.world.add_disk(Image::new(22 * MIB)));
         let pool = PoolSpec {
             name: "beside".into(),
             layout: Layout::Mirror,

@@ -83,7 +83,7 @@ impl Setup {
             disks: None,
             enclosures: 0,
             shards: pick(&[1, 1, 2, 4]) as usize,
-            disk_mib: pick(&[20, 20, 24, 36]),
+            disk_mib: pick(&[22, 22, 26, 38]),
             log_kib: pick(&[256, 512, 1024]),
             volumes: pick(&[1, 2, 3]) as usize,
             clients: pick(&[1, 2, 4, 8]) as usize,
@@ -111,7 +111,9 @@ impl Setup {
     pub fn tables(&self) -> Option<TableShape> {
         let datasets = self.datasets_max.unwrap_or(DATASETS_MAX);
         let records = self.table_records;
-        (records > 0).then_some(TableShape { per_leaf: records, fan_out: FAN_OUT, datasets })
+        // Bitmaps of the smallest chunks have some 8 bytes.
+        let maps_bytes = if records == 24 { 0 } else { 64 };
+        (records > 0).then_some(TableShape { per_leaf: records, fan_out: FAN_OUT, datasets, maps_bytes })
     }
 
     /// What disks may have at a time.

@@ -63,9 +63,10 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         Bug::FlushForgetsFailedDisk => &["unrecorded"],
         Bug::RepairErrorIgnored | Bug::RunsLeaveBadCopies => &["repair-fails"],
         Bug::ScrubHoldsThroughout => &["scrub-beside"],
-        Bug::CatalogLeafForgotten | Bug::ChunkEntryStale | Bug::TableWithoutMiddle => {
-            &["limits", "power-loss"]
-        }
+        Bug::CatalogLeafForgotten
+        | Bug::ChunkEntryStale
+        | Bug::EntryCountsStale
+        | Bug::TableWithoutMiddle => &["limits", "power-loss"],
         Bug::TableHomeStale => &["replaced", "grown", "group-removed"],
         Bug::LostRestBecomesZeros => &["rot-serving", "unreadable"],
         Bug::StaleDiskAccepted => &["gone"],

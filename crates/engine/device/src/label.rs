@@ -3,15 +3,16 @@
 //! Reading is a staircase: bytes → [`Label::decode`] (magic, version, checksum, own address) → the caller
 //! compares pool, disk and generation with the other disks.
 
-use crate::layout::{CHUNK_BYTES_MAX, DiskLayout, LABEL_REGION};
+use crate::layout::{CHUNK_BYTES_MAX, DISK_GRAIN, DiskLayout, LABEL_REGION, UNIT};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::successors;
 
-/// Encoded size in bytes; the region is larger to leave room for pools with more disks.
-pub const LABEL_BYTES: usize = 20 * 1024;
-const _: () = assert!(LABEL_BYTES as u64 <= LABEL_REGION);
+/// Bytes of the longest label.
+pub const LABEL_BYTES_MAX: usize =
+    (HEADER + GROUPS_MAX * GROUP_BYTES + DISKS_MAX * DISK_BYTES).next_multiple_of(UNIT as usize);
+const _: () = assert!(LABEL_BYTES_MAX as u64 <= LABEL_REGION);
 const MAGIC: &[u8; 8] = b"FOREBAY\x01";
 /// 1 were development versions.
 const VERSION: u16 = 2;
@@ -21,10 +22,8 @@ const CHECKSUM_AT: usize = 16;
 const HEADER: usize = 256;
 const GROUP_BYTES: usize = 64;
 const DISK_BYTES: usize = 64;
-/// Arithmetic: 256 + 16 × 64 + 256 × 64 = 17 664 bytes of 20 480.
-pub const GROUPS_MAX: usize = 16;
-pub const DISKS_MAX: usize = 256;
-const _: () = assert!(HEADER + GROUPS_MAX * GROUP_BYTES + DISKS_MAX * DISK_BYTES <= LABEL_BYTES);
+pub const GROUPS_MAX: usize = 256;
+pub const DISKS_MAX: usize = 4096;
 const NAME_BYTES: usize = 64;
 
 /// What the pool thinks of a disk.
@@ -197,16 +196,18 @@ impl From<Truncated> for LabelError {
 }
 
 impl Label {
-    /// The bytes of the copy at byte `at` of the disk, [`LABEL_BYTES`] long. Panics when the pool exceeds 256 disks or
-    /// 16 groups, which creation refuses.
+    /// The bytes of the copy at byte `at` of the disk, a multiple of 4 KiB. Panics when the pool exceeds [`DISKS_MAX`] or
+    /// [`GROUPS_MAX`], which creation refuses.
     pub fn encode(&self, at: u64) -> Vec<u8> {
         assert!(
             self.groups.len() <= GROUPS_MAX && self.disks.len() <= DISKS_MAX,
             "a pool beyond the label's limits"
         );
-        let mut bytes = vec![0; LABEL_BYTES];
+        let len = HEADER + self.groups.len() * GROUP_BYTES + self.disks.len() * DISK_BYTES;
+        let mut bytes = vec![0; len.next_multiple_of(UNIT as usize)];
+        let len = bytes.len() as u32;
         let mut w = Writer::new(&mut bytes);
-        w.bytes(MAGIC).u16(VERSION).u16(HEADER as u16).u32(LABEL_BYTES as u32).zeros(16);
+        w.bytes(MAGIC).u16(VERSION).u16(HEADER as u16).u32(len).zeros(16);
         assert_eq!(w.position(), CHECKSUM_AT + 16);
         w.u64(0).u64(0).u64(self.features).u64(at);
         w.u128(self.pool.0).u64(self.generation).u64(self.created.0);
@@ -227,12 +228,23 @@ impl Label {
         bytes
     }
 
-    /// Decodes the copy that was read at byte `at` of a disk.
+    /// Whether these are the first bytes of a label.
+    pub fn begins(first: &[u8]) -> bool {
+        first.starts_with(MAGIC)
+    }
+
+    /// Bytes of the copy that begins like this, as it says itself: at least 4 KiB, and no more than there can be.
+    pub fn length(first: &[u8]) -> usize {
+        let says = first.get(12..16).map_or(0, |bytes| u32::from_le_bytes(bytes.try_into().expect("four")));
+        (says as usize).clamp(UNIT as usize, LABEL_BYTES_MAX).next_multiple_of(UNIT as usize)
+    }
+
+    /// Decodes the copy that was read at byte `at` of a disk, of which `bytes` has all or more.
     pub fn decode(bytes: &[u8], at: u64) -> Result<Label, LabelError> {
-        if bytes.len() < LABEL_BYTES || &bytes[..8] != MAGIC {
+        if bytes.len() < UNIT as usize || !Label::begins(bytes) {
             return Err(LabelError::Absent);
         }
-        let bytes = &bytes[..LABEL_BYTES];
+        let bytes = bytes.get(..Label::length(bytes)).ok_or(LabelError::Damaged)?;
         let mut r = Reader::new(&bytes[8..]);
         let version = r.u16()?;
         let (header, length) = (r.u16()?, r.u32()?);
@@ -247,7 +259,7 @@ impl Label {
         if version != VERSION || features & !FEATURES != 0 {
             return Err(LabelError::TooNew { version, features });
         }
-        if own != at || header as usize != HEADER || length as usize != LABEL_BYTES {
+        if own != at || header as usize != HEADER || length as usize != bytes.len() {
             return Err(LabelError::Damaged);
         }
         let pool = Id(r.u128()?);
@@ -285,7 +297,7 @@ fn decode_group(r: &mut Reader) -> Result<GroupEntry, LabelError> {
     if role > 1
         || leaving > 1
         || !is_shape
-        || !slot_bytes.is_multiple_of(if data == 1 { LABEL_REGION } else { cell_bytes.max(LABEL_REGION) })
+        || !slot_bytes.is_multiple_of(if data == 1 { DISK_GRAIN } else { cell_bytes.max(DISK_GRAIN) })
         || !(1 << 16..=CHUNK_BYTES_MAX / u64::from(data)).contains(&slot_bytes)
     {
         return Err(LabelError::Damaged);
@@ -348,7 +360,7 @@ mod tests {
         let bytes = label.encode(65536);
         assert_eq!(Label::decode(&bytes, 65536), Ok(label));
         assert_eq!(Label::decode(&bytes, 0), Err(LabelError::Damaged));
-        for at in (0..LABEL_BYTES).step_by(7).chain(0..512) {
+        for at in (0..bytes.len()).step_by(7).chain(0..512) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
             assert!(Label::decode(&damaged, 65536).is_err(), "byte {at}");

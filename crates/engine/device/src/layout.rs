@@ -4,14 +4,22 @@ use forebay_base::KIB;
 
 /// Allocation unit, and the smallest I/O of the engine, in bytes.
 pub const UNIT: u64 = 4 * KIB;
+/// What a disk has is at multiples of this, and so is its end.
+pub const DISK_GRAIN: u64 = 64 * KIB;
 /// Bytes set aside for one copy of the label.
-pub const LABEL_REGION: u64 = 64 * KIB;
-pub const SUPERBLOCK_BYTES: u64 = 16 * KIB;
-/// Slots of the superblock ring; checkpoint n goes to slot n modulo this.
+pub const LABEL_REGION: u64 = 384 * KIB;
+/// Two copies are at the beginning; what is left of the first MiB is for what controllers that share the disk will tell each other.
+const SUPERBLOCKS_AT: u64 = 1024 * KIB;
+const _: () = assert!(2 * LABEL_REGION < SUPERBLOCKS_AT);
+pub const SUPERBLOCK_BYTES: u64 = 32 * KIB;
+/// Slots of a controller's superblock ring; checkpoint n goes to slot n modulo this.
 pub const SUPERBLOCK_SLOTS: u64 = 16;
-const SUPERBLOCKS_AT: u64 = 2 * LABEL_REGION;
-const RECORDS_AT: u64 = SUPERBLOCKS_AT + SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES;
-const _: () = assert!(RECORDS_AT == 384 * KIB);
+/// Controllers that can write superblocks, each to a ring of its own.
+pub const NODES: u64 = 2;
+/// Of all rings of a disk.
+pub const SUPERBLOCKS_BYTES: usize = (NODES * SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES) as usize;
+const RECORDS_AT: u64 = SUPERBLOCKS_AT + SUPERBLOCKS_BYTES as u64;
+const _: () = assert!(RECORDS_AT == 2048 * KIB);
 
 /// A disk has at least this many slots, so that space is dealt out evenly; the smallest have half as many.
 const SLOTS_MIN: u64 = 256;
@@ -24,7 +32,7 @@ pub(crate) const CHUNK_BYTES_MAX: u64 = 512 << 20;
 /// A slot is a multiple of it, and so of every cell.
 const SLOT_GRAIN: u64 = 256 * KIB;
 /// The smallest disk: some 150 slots of 128 KiB and everything around them.
-pub const DISK_BYTES_MIN: u64 = 20 << 20;
+pub const DISK_BYTES_MIN: u64 = 22 << 20;
 
 /// Header of a chunk record in bytes; the bitmap follows.
 const RECORD_HEADER: u64 = 256;
@@ -44,7 +52,7 @@ pub struct SlotRef {
 /// Positions on one disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DiskLayout {
-    /// Usable bytes: the device's size rounded down to 64 KiB.
+    /// Usable bytes: the device's size rounded down to [`DISK_GRAIN`].
     pub size: u64,
     pub slot_bytes: u64,
     pub slots: u32,
@@ -64,14 +72,14 @@ impl DiskLayout {
     pub fn slot_bytes_for(size: u64, data_slots: u64) -> u64 {
         let fitting = (size / SLOTS_MIN).max(1);
         let power = 1u64 << (63 - fitting.leading_zeros());
-        // Records and labels take less than a 16th; half the size again would waste slots on nothing.
+        // Records, and what is before them, take less than a 16th of all but the smallest; half the size again would waste slots on nothing.
         let slot = if (size - size / 16) / power >= SLOTS_MIN { power } else { power / 2 };
         slot.clamp(SLOT_BYTES_MIN, CHUNK_BYTES.div_ceil(data_slots).next_multiple_of(SLOT_GRAIN))
     }
 
     /// Lays out a disk of `size` bytes in slots of `slot_bytes`, for chunks that span `data_slots` slots of data.
     pub fn new(size: u64, slot_bytes: u64, data_slots: u64) -> Result<DiskLayout, LayoutError> {
-        let size = size / LABEL_REGION * LABEL_REGION;
+        let size = size / DISK_GRAIN * DISK_GRAIN;
         if size < DISK_BYTES_MIN {
             return Err(LayoutError::TooSmall { bytes: size });
         }
@@ -92,18 +100,19 @@ impl DiskLayout {
     }
 
     fn slots_at(slots: u64, record_bytes: u64) -> u64 {
-        (RECORDS_AT + slots * 2 * record_bytes).next_multiple_of(LABEL_REGION)
+        (RECORDS_AT + slots * 2 * record_bytes).next_multiple_of(DISK_GRAIN)
     }
 
     /// Byte positions of the label's copies.
     pub fn labels_at(size: u64) -> [u64; 3] {
-        let size = size / LABEL_REGION * LABEL_REGION;
+        let size = size / DISK_GRAIN * DISK_GRAIN;
         [0, LABEL_REGION, size.saturating_sub(LABEL_REGION)]
     }
 
-    /// Byte position of the superblock slot for checkpoint `generation`.
-    pub fn superblock_at(generation: u64) -> u64 {
-        SUPERBLOCKS_AT + generation % SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES
+    /// Byte position of a controller's superblock slot for checkpoint `generation`.
+    pub fn superblock_at(node: u16, generation: u64) -> u64 {
+        let slot = u64::from(node) % NODES * SUPERBLOCK_SLOTS + generation % SUPERBLOCK_SLOTS;
+        SUPERBLOCKS_AT + slot * SUPERBLOCK_BYTES
     }
 
     /// Byte position of alternate 0 or 1 of the chunk record kept with `slot`.
@@ -126,7 +135,7 @@ mod tests {
 
     #[test]
     fn slots_fit_and_do_not_overlap_anything() {
-        for size in [DISK_BYTES_MIN, 21 * MIB + 12345, 100 * MIB, GIB, 10 * GIB, 900 * GIB, 16 * TIB] {
+        for size in [DISK_BYTES_MIN, 23 * MIB + 12345, 100 * MIB, GIB, 10 * GIB, 900 * GIB, 16 * TIB] {
             for data_slots in [1, 3, 4, 16] {
                 let slot = DiskLayout::slot_bytes_for(size, data_slots);
                 let layout = DiskLayout::new(size, slot, data_slots).expect("large enough");
@@ -134,7 +143,7 @@ mod tests {
                 assert!(layout.slots >= 140, "{size}: {} slots", layout.slots);
                 assert!(layout.record_at(last, 1) + layout.record_bytes <= layout.slot_at(0));
                 assert!(layout.slot_at(last) + slot <= DiskLayout::labels_at(size)[2]);
-                assert!(layout.slot_at(0).is_multiple_of(LABEL_REGION));
+                assert!(layout.slot_at(0).is_multiple_of(DISK_GRAIN));
                 assert!(slot.is_multiple_of(SLOT_BYTES_MIN) && slot * data_slots <= CHUNK_BYTES_MAX);
             }
         }

@@ -22,13 +22,13 @@ mod superblock;
 
 pub use health::{ErrorCounts, Health};
 pub use label::{
-    DISKS_MAX, DiskEntry, DiskStatus, ENCLOSURE_BYTES, Enclosure, FEATURES, GROUPS_MAX, GroupEntry,
-    LABEL_BYTES, Label, LabelError, most_lacking,
+    DISKS_MAX, DiskEntry, DiskStatus, ENCLOSURE_BYTES, Enclosure, FEATURES, GROUPS_MAX, GroupEntry, Label,
+    LabelError, most_lacking,
 };
 pub use layout::{
-    DISK_BYTES_MIN, DiskLayout, LABEL_REGION, LayoutError, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SlotRef, UNIT,
-    record_bytes,
+    DISK_BYTES_MIN, DISK_GRAIN, DiskLayout, LABEL_REGION, LayoutError, SUPERBLOCK_BYTES, SUPERBLOCKS_BYTES,
+    SlotRef, UNIT, record_bytes,
 };
 pub use member::{Member, read_labels, read_superblocks, write_label, write_superblock};
 pub use overlay::Overlay;
-pub use superblock::{SUPERBLOCK_PAYLOAD_MAX, SuperblockSlot};
+pub use superblock::{Owner, SUPERBLOCK_PAYLOAD_MAX, SuperblockSlot};

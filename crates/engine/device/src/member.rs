@@ -1,8 +1,8 @@
 //! A disk at work: the handle of one core, beside the health that all cores share.
 
 use crate::health::Health;
-use crate::label::{LABEL_BYTES, Label, LabelError};
-use crate::layout::{DiskLayout, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS};
+use crate::label::{Label, LabelError};
+use crate::layout::{DiskLayout, NODES, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SUPERBLOCKS_BYTES, UNIT};
 use crate::superblock::SuperblockSlot;
 use forebay_base::Id;
 use forebay_runtime::{Disk, DiskError, Rt};
@@ -32,10 +32,14 @@ pub async fn read_labels(rt: &Rt, disk: &Disk) -> [Result<Label, LabelError>; 3]
     let mut labels = [const { Err(LabelError::Absent) }; 3];
     let size = disk.geometry().size;
     for (label, at) in labels.iter_mut().zip(DiskLayout::labels_at(size)) {
-        if at + LABEL_BYTES as u64 > size {
+        if at + UNIT > size {
             continue;
         }
-        let (bytes, result) = disk.read(at, rt.buffer(LABEL_BYTES)).await;
+        let (mut bytes, mut result) = disk.read(at, rt.buffer(UNIT as usize)).await;
+        let length = Label::length(&bytes);
+        if result.is_ok() && length > bytes.len() && at + length as u64 <= size && Label::begins(&bytes) {
+            (bytes, result) = disk.read(at, rt.buffer(length)).await;
+        }
         *label = match result {
             Ok(()) => Label::decode(&bytes, at),
             Err(_) => Err(LabelError::Damaged),
@@ -47,7 +51,7 @@ pub async fn read_labels(rt: &Rt, disk: &Disk) -> [Result<Label, LabelError>; 3]
 /// Writes all copies, with a flush after each, so that one is whole at any time. With `None`, erases them.
 pub async fn write_label(rt: &Rt, disk: &Disk, label: Option<&Label>) -> Result<(), DiskError> {
     for at in DiskLayout::labels_at(disk.geometry().size) {
-        let bytes = label.map_or_else(|| vec![0; LABEL_BYTES], |label| label.encode(at));
+        let bytes = label.map_or_else(|| vec![0; UNIT as usize], |label| label.encode(at));
         disk.write_reserved(at, vec![rt.arena().copy(&bytes).freeze()]).await?;
         disk.flush().await?;
     }
@@ -56,11 +60,11 @@ pub async fn write_label(rt: &Rt, disk: &Disk, label: Option<&Label>) -> Result<
 
 /// Every whole superblock of `pool` on a disk, in no order. Slots that cannot be read are skipped.
 pub async fn read_superblocks(rt: &Rt, disk: &Disk, pool: Id) -> Vec<SuperblockSlot> {
-    let start = DiskLayout::superblock_at(0);
-    let (bytes, result) = disk.read(start, rt.buffer((SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES) as usize)).await;
+    let start = DiskLayout::superblock_at(0, 0);
+    let (bytes, result) = disk.read(start, rt.buffer(SUPERBLOCKS_BYTES)).await;
     let mut found = Vec::new();
-    for slot in 0..SUPERBLOCK_SLOTS {
-        let at = DiskLayout::superblock_at(slot);
+    for at in (0..NODES as u16).flat_map(|node| (0..SUPERBLOCK_SLOTS).map(move |slot| (node, slot))) {
+        let at = DiskLayout::superblock_at(at.0, at.1);
         let decoded = if result.is_ok() {
             let from = (at - start) as usize;
             SuperblockSlot::decode(&bytes[from..from + SUPERBLOCK_BYTES as usize], at)
@@ -76,6 +80,6 @@ pub async fn read_superblocks(rt: &Rt, disk: &Disk, pool: Id) -> Vec<SuperblockS
 
 /// Writes a superblock to its slot. Not durable before the next flush.
 pub async fn write_superblock(rt: &Rt, disk: &Disk, slot: &SuperblockSlot) -> Result<(), DiskError> {
-    let at = DiskLayout::superblock_at(slot.generation);
+    let at = DiskLayout::superblock_at(slot.owner.node, slot.generation);
     disk.write_reserved(at, vec![rt.arena().copy(&slot.encode(at)).freeze()]).await
 }

@@ -4,31 +4,34 @@
 //! 0   magic "FBLOGFRM" 8   8 checksum 16   24 pool id 16   40 shard 2   42 version 2   44 records 4
 //! 48  sequence 8   56 position 8   64 incarnation 8   72 durable sequence 8
 //! 80  length 4 (with padding)   84 payload length 4   88 checksum of the frame before 16
-//! 104 records …  zero padding to a multiple of 4 KiB
+//! 104 ownership epoch 8   112 node 2   114 zero 6
+//! 120 records …  zero padding to a multiple of 4 KiB
 //! ```
 //!
 //! The position counts bytes since the pool was made; its place in the ring is the remainder. `durable` is the
 //! greatest sequence known to be on stable storage when the frame was submitted: after a crash only frames
 //! beyond the greatest `durable` seen can be unacknowledged. The incarnation grows with every import: frames
-//! after the point at which an import sealed the log count only if they are of that import or later.
+//! after the point at which an import sealed the log count only if they are of that import or later. A frame of an owner that came after
+//! the reader is none that the reader may go on from.
 
 use forebay_base::codec::{Reader, Writer};
 use forebay_base::{Checksum, Id};
-use forebay_device::UNIT;
+use forebay_device::{Owner, UNIT};
 
 /// Bytes before the first record.
-pub const FRAME_HEADER: usize = 104;
+pub const FRAME_HEADER: usize = 120;
 const MAGIC: &[u8; 8] = b"FBLOGFRM";
 const VERSION: u16 = 1;
 const CHECKSUM_AT: usize = 8;
 /// No frame is longer: 32 MiB of data, the pointers to it, and room to spare.
 const FRAME_MAX: u32 = 40 << 20;
 
-/// Whose log it is.
+/// Whose log it is, and who writes or reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameContext {
     pub pool: Id,
     pub shard: u16,
+    pub owner: Owner,
 }
 
 /// Where the next frame of a log goes and what it must link to.
@@ -96,7 +99,9 @@ impl Frame {
         let (sequence, position) = (r.u64().ok()?, r.u64().ok()?);
         let (incarnation, durable) = (r.u64().ok()?, r.u64().ok()?);
         let (length, payload, previous) = (r.u32().ok()?, r.u32().ok()?, Checksum(r.u128().ok()?));
+        let epoch = r.u64().ok()?;
         let ours = pool == context.pool && shard == context.shard && version == VERSION;
+        let ours = ours && epoch <= context.owner.epoch;
         let follows = chain.is_none_or(|chain| {
             sequence == chain.sequence && position == chain.position && previous == chain.previous
         });
@@ -137,6 +142,7 @@ pub fn encode_frame(
     w.bytes(MAGIC).zeros(16).u128(context.pool.0).u16(context.shard).u16(VERSION).u32(records);
     w.u64(chain.sequence).u64(chain.position).u64(incarnation).u64(durable);
     w.u32(length).u32(payload as u32).u128(chain.previous.0);
+    w.u64(context.owner.epoch).u16(context.owner.node).zeros(6);
     assert_eq!(w.position(), FRAME_HEADER);
     bytes[FRAME_HEADER + payload..].fill(0);
     let sum = Checksum::of(&bytes[..FRAME_HEADER + payload]);
@@ -149,7 +155,7 @@ pub fn encode_frame(
 mod tests {
     use super::*;
 
-    const CONTEXT: FrameContext = FrameContext { pool: Id(3), shard: 1 };
+    const CONTEXT: FrameContext = FrameContext { pool: Id(3), shard: 1, owner: Owner { epoch: 5, node: 1 } };
 
     fn frame(chain: &Chain, fill: u8) -> (Vec<u8>, Frame) {
         let mut bytes = vec![fill; Frame::length_for(5000)];
@@ -173,6 +179,9 @@ mod tests {
         ];
         assert!(wrong.iter().all(|chain| Frame::decode(&bytes, CONTEXT, chain).is_none()));
         assert!(Frame::decode(&bytes, FrameContext { shard: 2, ..CONTEXT }, &start).is_none());
+        let of = |epoch| FrameContext { owner: Owner { epoch, node: 0 }, ..CONTEXT };
+        assert!(Frame::decode(&bytes, of(4), &start).is_none(), "of an owner after the reader");
+        assert!(Frame::decode(&bytes, of(6), &start).is_some());
         // A stale successor of another frame in the same place does not link.
         let (_, other) = frame(&start, 2);
         let (stale, _) = frame(&other.next(), 3);

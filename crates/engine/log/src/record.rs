@@ -219,8 +219,7 @@ mod tests {
     fn records_round_trip_and_truncation_is_an_error() {
         let ptr = Ptr::new(Addr::new(ChunkId(1), 2), 8192, 3, Checksum(4));
         let slots = vec![SlotRef { disk: 1, slot: 2 }];
-        let (id, kind, record_sum) = (ChunkId(3), ChunkKind::Node, Checksum(0));
-        let chunk = ChunkEntry { id, kind, group: 0, units: 16, order: 0, record_sum, alternate: 0, slots };
+        let chunk = ChunkEntry::fresh(ChunkId(3), ChunkKind::Node, 0, 16, slots);
         let block = [7; 4096];
         let records = vec![
             Record::Write { dataset: 1, first: 2, ptrs: vec![ptr, Ptr::HOLE].into() },

@@ -10,7 +10,7 @@ use crate::import::Found;
 use crate::spec::{Import, Severity};
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
-use forebay_device::{DiskEntry, DiskStatus, Label, most_lacking, read_superblocks};
+use forebay_device::{DiskEntry, DiskStatus, Label, SuperblockSlot, most_lacking, read_superblocks};
 use forebay_runtime::Rt;
 
 /// Generation of the label on a disk that is about to join. It decides nothing: where no other label knows the disk, it never
@@ -231,18 +231,18 @@ async fn newest_super(
     label: &Label,
     disks: &[Option<Found>],
 ) -> Result<(Super, u64), Error> {
-    let mut newest: Option<(u64, Vec<u8>)> = None;
+    let mut newest: Option<SuperblockSlot> = None;
     for disk in disks.iter().flatten() {
         for slot in read_superblocks(rt, &disk.disk, label.pool).await {
-            if newest.as_ref().is_none_or(|(generation, _)| slot.generation > *generation) {
-                newest = Some((slot.generation, slot.payload));
+            if newest.as_ref().is_none_or(|known| slot.order() > known.order()) {
+                newest = Some(slot);
             }
         }
     }
     let lost = |message: &str| {
         Error::new(ErrorKind::Corrupt, name, message).remedy("Give the paths of all its disks")
     };
-    let (generation, payload) =
+    let SuperblockSlot { generation, payload, .. } =
         newest.ok_or_else(|| lost("no superblock can be read from the disks given"))?;
     match Super::decode(&payload) {
         Ok(Some(pool)) if pool.shards.len() == usize::from(label.shards) => Ok((pool, generation)),

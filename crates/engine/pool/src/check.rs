@@ -17,9 +17,9 @@ use crate::open::{
 };
 use forebay_base::Id;
 use forebay_compress::Codec;
-use forebay_device::{Health, UNIT};
+use forebay_device::{Health, Owner, UNIT, record_bytes};
 use forebay_log::{FrameContext, Record, decode_records};
-use forebay_raid::Array;
+use forebay_raid::{Array, no_crowds};
 use forebay_runtime::{OpenMode, Rt};
 use forebay_space::{Addr, Bits, ChunkEntry, ChunkId, ChunkKind, Lines, Ptr, decode_record};
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +71,7 @@ pub async fn check(rt: &Rt, paths: &[String]) -> Result<CheckReport, Error> {
     let healths: Vec<Arc<Health>> = label.disks.iter().map(|_| Arc::default()).collect();
     let disks = assembly.disks.into_iter().map(|disk| disk.map(|found| found.disk)).collect();
     let failed = |_| -> forebay_raid::Recorded { Box::pin(std::future::ready(())) };
-    let array = build_array(rt, &label, disks, &healths, Default::default(), Box::new(failed));
+    let array = build_array(rt, &label, disks, &healths, no_crowds(), Box::new(failed));
     let report = CheckReport {
         pool: Some(label.pool),
         name: label.pool_name.clone(),
@@ -209,11 +209,23 @@ impl Checker {
     async fn bitmaps(&mut self, shard: usize, space: &Space, entries: &[ChunkEntry]) {
         for entry in entries.iter().filter(|entry| entry.kind != ChunkKind::Log) {
             let check = |bytes: &[u8]| decode_record(bytes, self.pool, entry).is_some();
-            let Ok(record) = self.array.read_record(&entry.slots, entry.alternate, check).await else {
+            let len = record_bytes(entry.units.into()) as usize;
+            let Ok(record) = self.array.read_record(&entry.slots, entry.alternate, len, check).await else {
                 self.report.problem(format!("shard {shard}: the record of chunk {} is lost", entry.id.0));
                 continue;
             };
-            let (stored, _) = decode_record(&record, self.pool, entry).expect("checked on reading");
+            let (stored, changed) =
+                decode_record(&record.bytes, self.pool, entry).expect("checked on reading");
+            let lines = self.lines.get(usize::from(entry.group)).copied().unwrap_or_default();
+            let is_data = matches!(entry.kind, ChunkKind::Data { .. });
+            let says = entry.count_free(&stored, if is_data { lines.units } else { 0 });
+            if (says, changed) != ((entry.free, entry.places, entry.lines), entry.changed) {
+                self.report.problem(format!(
+                    "shard {shard}: of chunk {} the table says that {} units, {} places and {} lines are free and that it changed with checkpoint {}, \
+                     its record {says:?} and {changed}",
+                    entry.id.0, entry.free, entry.places, entry.lines, entry.changed
+                ));
+            }
             let reached = &space.chunks[&entry.id].1;
             if stored != *reached {
                 let differing = |want: bool| {
@@ -263,7 +275,7 @@ impl Checker {
             Ok(ring) => ring,
             Err(error) => return self.report.problem(format!("shard {shard}: {error}")),
         };
-        let context = FrameContext { pool: self.pool, shard: shard as u16 };
+        let context = FrameContext { pool: self.pool, shard: shard as u16, owner: Owner::default() };
         let mut problems = Vec::new();
         let mut reader = FrameReader::new(&self.array, (ring, &chunks), context, root, incarnation);
         while let Some((frame, payload)) = reader.next().await {

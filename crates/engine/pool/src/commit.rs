@@ -464,8 +464,8 @@ impl Shard {
         let mut data = Vec::new();
         for entry in &batch.entries {
             batch.bytes += entry.data_bytes();
-            match entry.ahead {
-                Some(ahead) => batch.touched.union(&ahead?),
+            match &entry.ahead {
+                Some(ahead) => batch.touched.union(ahead.as_ref().map_err(|error| *error)?),
                 None => entry.add_data(&mut data),
             }
         }

@@ -19,7 +19,7 @@ use crate::volumes::check_name;
 use forebay_base::{GIB, Id, KIB, MIB};
 use forebay_device::{
     DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, FEATURES, GroupEntry, Label,
-    LayoutError, SUPERBLOCK_BYTES, SUPERBLOCK_SLOTS, SuperblockSlot, UNIT, write_label, write_superblock,
+    LayoutError, Owner, SUPERBLOCKS_BYTES, SuperblockSlot, UNIT, write_label, write_superblock,
 };
 use forebay_log::{Chain, Ring};
 use forebay_runtime::{Cores, Disk, Rt};
@@ -57,7 +57,8 @@ fn check_spec(spec: &PoolSpec) -> Result<(), Error> {
     }
     check_layout(&spec.name, spec.layout, &spec.disks)?;
     if spec.paths().count() > DISKS_MAX {
-        return Err(invalid("disks", &spec.name, "a pool has at most 256 disks", "Create two pools"));
+        let most = format!("a pool has at most {DISKS_MAX} disks");
+        return Err(invalid("disks", &spec.name, &most, "Create two pools"));
     }
     check_enclosures(&spec.name, &spec.enclosures, |path| spec.paths().any(|disk| disk == path))?;
     check_sectors(&spec.name, &spec.sectors, |path| spec.paths().any(|disk| disk == path))?;
@@ -267,10 +268,11 @@ pub(crate) async fn create(
         clock: rt.wall(),
         shards: roots,
     };
-    let slot = SuperblockSlot { pool: label.pool, generation: FIRST_GENERATION, payload: pool.encode() };
+    let (owner, generation, payload) = (Owner::default(), FIRST_GENERATION, pool.encode());
+    let slot = SuperblockSlot { pool: label.pool, owner, generation, payload };
     let superblocks = disks.iter().enumerate().map(async |(index, disk)| {
-        let ring = rt.arena().take_zeroed((SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES) as usize).freeze();
-        disk.write(DiskLayout::superblock_at(0), vec![ring]).await.map_err(failed(index))?;
+        let ring = rt.arena().take_zeroed(SUPERBLOCKS_BYTES).freeze();
+        disk.write(DiskLayout::superblock_at(0, 0), vec![ring]).await.map_err(failed(index))?;
         write_superblock(rt, disk, &slot).await.map_err(failed(index))?;
         disk.flush().await.map_err(failed(index))
     });

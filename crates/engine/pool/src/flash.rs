@@ -19,7 +19,7 @@ use crate::registry::registry;
 use crate::shard::Shard;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Nanos};
-use forebay_device::{Health, LABEL_REGION};
+use forebay_device::{DISK_GRAIN, Health, LABEL_REGION};
 use forebay_runtime::{Buf, BufMut, Disk, DiskError, Vitals};
 use forebay_space::Ptr;
 use futures_util::future::{Either, join_all, select};
@@ -84,7 +84,7 @@ struct Filling {
 
 /// Bytes and segments of a shard's part of a cache disk of `size` bytes; none if it is too small.
 pub(crate) fn part_of(size: u64, shard: usize, shards: usize) -> Option<(u64, u64)> {
-    let end = size / LABEL_REGION * LABEL_REGION - LABEL_REGION;
+    let end = size / DISK_GRAIN * DISK_GRAIN - LABEL_REGION;
     let segments = end.saturating_sub(FIRST) / SEGMENT_BYTES / shards as u64;
     (segments >= SEGMENTS_MIN).then_some((FIRST + shard as u64 * segments * SEGMENT_BYTES, segments))
 }

@@ -21,9 +21,10 @@ use crate::spec::{Host, PoolSpeed, Scrub, ScrubSchedule, ScrubState};
 use crate::table_tree::{HEIGHT_MAX, HOMED_REF_BYTES, Ref, Root};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
-use forebay_device::{DISKS_MAX, ErrorCounts, SUPERBLOCK_PAYLOAD_MAX};
+use forebay_device::{ErrorCounts, SUPERBLOCK_PAYLOAD_MAX};
 use forebay_log::Chain;
 use forebay_space::PTR_BYTES;
+use std::cmp::Reverse;
 use std::time::Duration;
 
 /// Shards a pool can have: what fits into a superblock.
@@ -34,8 +35,10 @@ const HOST_NAME_BYTES: usize = 64;
 const SHARD_BYTES: usize = 256;
 const SPEED_BYTES: usize = 64;
 const SCRUB_BYTES: usize = 56;
-const ERRORS_BYTES: usize = 16;
-const FOUND_BYTES_MAX: usize = SCRUB_BYTES + DISKS_MAX * ERRORS_BYTES;
+const ERRORS_BYTES: usize = 20;
+/// Disks against which something is held that a superblock has room for; of more, those with least are left out.
+const ERRORS_MAX: usize = 1024;
+const FOUND_BYTES_MAX: usize = SCRUB_BYTES + ERRORS_MAX * ERRORS_BYTES;
 const _: () =
     assert!(HEADER + SHARDS_MAX * SHARD_BYTES + SPEED_BYTES + FOUND_BYTES_MAX <= SUPERBLOCK_PAYLOAD_MAX);
 const FLAG_EXPORTED: u32 = 1;
@@ -87,7 +90,8 @@ pub(crate) struct Super {
 impl Super {
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.shards.len() <= SHARDS_MAX);
-        let found_bytes = SCRUB_BYTES + self.errors.len() * ERRORS_BYTES;
+        let errors = worst(&self.errors);
+        let found_bytes = SCRUB_BYTES + errors.len() * ERRORS_BYTES;
         let mut bytes = vec![0; HEADER + self.shards.len() * SHARD_BYTES + SPEED_BYTES + found_bytes];
         let mut w = Writer::new(&mut bytes);
         w.u16(VERSION).u16(self.shards.len() as u16).u32(u32::from(self.exported) * FLAG_EXPORTED);
@@ -112,7 +116,7 @@ impl Super {
             Some(speed) => encode_speed(&mut w, speed),
             None => drop(w.zeros(SPEED_BYTES)),
         }
-        encode_found(&mut w, &self.scrub, &self.errors);
+        encode_found(&mut w, &self.scrub, &errors);
         bytes
     }
 
@@ -177,7 +181,19 @@ fn encode_speed(w: &mut Writer<'_>, speed: PoolSpeed) {
     w.u64(speed.read_latency.as_nanos() as u64).u64(speed.write_latency.as_nanos() as u64);
 }
 
-fn encode_found(w: &mut Writer<'_>, scrub: &Option<Scrub>, errors: &[ErrorCounts]) {
+/// The disks against which something is held, in the order of their numbers.
+fn worst(errors: &[ErrorCounts]) -> Vec<(u16, ErrorCounts)> {
+    let sum = |errors: &ErrorCounts| errors.read + errors.write + errors.checksum + errors.repaired;
+    let mut some: Vec<_> = (0..).zip(errors.iter().copied()).filter(|(_, errors)| sum(errors) > 0).collect();
+    if some.len() > ERRORS_MAX {
+        some.sort_by_key(|(_, errors)| Reverse(sum(errors)));
+        some.truncate(ERRORS_MAX);
+        some.sort_by_key(|(disk, _)| *disk);
+    }
+    some
+}
+
+fn encode_found(w: &mut Writer<'_>, scrub: &Option<Scrub>, errors: &[(u16, ErrorCounts)]) {
     let state = scrub.as_ref().map_or(0, |scrub| match scrub.state {
         ScrubState::Running => 1,
         ScrubState::Paused => 2,
@@ -189,8 +205,13 @@ fn encode_found(w: &mut Writer<'_>, scrub: &Option<Scrub>, errors: &[ErrorCounts
     w.u64(scrub.since.0).u64(scrub.ended.unwrap_or_default().0);
     w.u64(scrub.bytes_done).u64(scrub.bytes_total).u64(scrub.repaired).u64(scrub.lost);
     let few = |count: u64| count.min(u64::from(u32::MAX)) as u32;
-    for disk in errors {
-        w.u32(few(disk.read)).u32(few(disk.write)).u32(few(disk.checksum)).u32(few(disk.repaired));
+    for (number, disk) in errors {
+        w.u16(*number)
+            .u16(0)
+            .u32(few(disk.read))
+            .u32(few(disk.write))
+            .u32(few(disk.checksum))
+            .u32(few(disk.repaired));
     }
 }
 
@@ -208,10 +229,12 @@ fn decode_found(r: &mut Reader<'_>) -> Result<(Option<Scrub>, Vec<ErrorCounts>),
         _ => None,
     };
     let scrub = state.map(|state| Scrub { state, bytes_done, bytes_total, repaired, lost, since, ended });
-    let mut errors = Vec::with_capacity(usize::from(disks));
+    let mut errors = Vec::new();
     for _ in 0..disks {
+        let (number, _) = (usize::from(r.u16()?), r.u16()?);
         let [read, write, checksum, repaired] = [r.u32()?, r.u32()?, r.u32()?, r.u32()?].map(u64::from);
-        errors.push(ErrorCounts { read, write, checksum, repaired, ..ErrorCounts::default() });
+        errors.resize(errors.len().max(number + 1), ErrorCounts::default());
+        errors[number] = ErrorCounts { read, write, checksum, repaired, ..ErrorCounts::default() };
     }
     Ok((scrub, errors))
 }
@@ -239,7 +262,7 @@ const _: () = assert!(HOMED_REF_BYTES + 2 * PTR_BYTES == 128);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_device::SlotRef;
+    use forebay_device::{DISKS_MAX, SlotRef};
     use forebay_space::{Addr, ChunkId, Ptr};
 
     #[test]
@@ -285,7 +308,7 @@ mod tests {
                 since: WallTime(5),
                 ended: Some(WallTime(6)),
             }),
-            errors: (0..DISKS_MAX as u64)
+            errors: (0..ERRORS_MAX as u64)
                 .map(|nth| ErrorCounts { read: nth, write: 1, ..Default::default() })
                 .collect(),
             shards: vec![root; SHARDS_MAX],
@@ -293,6 +316,13 @@ mod tests {
         assert_eq!(Super::decode(&pool.encode()), Ok(Some(pool.clone())));
         let new = Super { speed: None, scrub: None, errors: Vec::new(), ..pool.clone() };
         assert_eq!(Super::decode(&new.encode()), Ok(Some(new)));
+        let mut many = vec![ErrorCounts { read: 2, ..ErrorCounts::default() }; DISKS_MAX];
+        many[7] = ErrorCounts { read: 1, ..ErrorCounts::default() };
+        let kept = Super::decode(&Super { errors: many, ..pool.clone() }.encode())
+            .expect("whole")
+            .expect("possible");
+        let with_some = kept.errors.iter().filter(|disk| disk.read > 0).count();
+        assert_eq!((with_some, kept.errors[7].read), (ERRORS_MAX, 0), "the least is left out");
         let long = Host { id: Id(7), name: format!("a{}", "ö".repeat(32)) };
         let kept = Super::decode(&Super { host: long, ..pool }.encode());
         assert_eq!(

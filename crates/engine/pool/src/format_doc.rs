@@ -16,7 +16,7 @@ use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_compress::{Codec, Compression, Kind};
 use forebay_device::{
-    DiskEntry, DiskStatus, Enclosure, ErrorCounts, FEATURES, GroupEntry, LABEL_BYTES, Label, SlotRef,
+    DiskEntry, DiskStatus, Enclosure, ErrorCounts, FEATURES, GroupEntry, Label, Owner, SlotRef,
     SuperblockSlot,
 };
 use forebay_log::{Chain, FRAME_HEADER, FrameContext, encode_frame};
@@ -78,8 +78,18 @@ fn le<const N: usize>(value: u128) -> [u8; N] {
 fn sample_entry() -> ChunkEntry {
     let slots = vec![SlotRef { disk: 0x1112, slot: 0x13141516 }];
     let kind = ChunkKind::Data { class: 5 };
-    let (id, record_sum) = (ChunkId(0x21222), Checksum(0x31));
-    ChunkEntry { id, kind, group: 7, units: 0x412, order: 0x51, record_sum, alternate: 1, slots }
+    let fresh = ChunkEntry::fresh(ChunkId(0x21222), kind, 7, 0x412, slots);
+    let (free, places, lines, changed) = (0x3a1, 0x17, 0x5, 0x9988_7766);
+    ChunkEntry {
+        order: 0x51,
+        record_sum: Checksum(0x31),
+        alternate: 1,
+        free,
+        places,
+        lines,
+        changed,
+        ..fresh
+    }
 }
 
 fn sample_ptr() -> Ptr {
@@ -116,6 +126,10 @@ fn pointers_entries_and_records() {
             ("record checksum", &[0x31]),
             ("record alternate", &[1]),
             ("slots", &[1]),
+            ("free", &le::<4>(0x3a1)),
+            ("places", &[0x17]),
+            ("lines", &[0x5]),
+            ("changed", &le::<8>(0x9988_7766)),
             ("first slot", &[0x12, 0x11, 0x16, 0x15, 0x14, 0x13]),
         ],
     );
@@ -197,7 +211,7 @@ fn label_and_superblock() {
             ("magic", b"FOREBAY\x01"),
             ("version", &[2]),
             ("header bytes", &le::<2>(256)),
-            ("label bytes", &le::<4>(LABEL_BYTES as u128)),
+            ("label bytes", &le::<4>(4096)),
             ("checksum", &sum),
             ("features compatible", &[]),
             ("features read-only", &[]),
@@ -240,7 +254,9 @@ fn label_and_superblock() {
             ("enclosure", b"box"),
         ],
     );
-    let slot = SuperblockSlot { pool: Id(0xabc), generation: 0x33, payload: vec![7; 300] }.encode(0x20000);
+    let owner = Owner { epoch: 0x99, node: 1 };
+    let slot = SuperblockSlot { pool: Id(0xabc), owner, generation: 0x33, payload: vec![7; 300] };
+    let slot = slot.encode(0x20000);
     check(
         "superblock",
         &slot,
@@ -251,6 +267,8 @@ fn label_and_superblock() {
             ("own byte address", &le::<8>(0x20000)),
             ("generation", &[0x33]),
             ("payload bytes", &le::<4>(300)),
+            ("node", &[1]),
+            ("ownership epoch", &[0x99]),
         ],
     );
     assert_eq!(slot[72], 7, "the payload starts at byte 72");
@@ -392,6 +410,7 @@ fn payload_dataset_node_and_frame() {
         "errors of a disk",
         &bytes[192 + 256 + 64 + 56..],
         &[
+            ("disk", &[]),
             ("failed reads", &[0x87]),
             ("failed writes", &[0x88]),
             ("wrong reads", &[0x89]),
@@ -527,7 +546,7 @@ fn payload_dataset_node_and_frame() {
         ],
     );
     let mut frame = vec![0; 4096];
-    let context = FrameContext { pool: Id(0xabc), shard: 0x81 };
+    let context = FrameContext { pool: Id(0xabc), shard: 0x81, owner: Owner { epoch: 0x85, node: 1 } };
     let written = encode_frame(&mut frame, context, &tail, 0x82, 0x83, 0x84, 100);
     check(
         "frame",
@@ -546,7 +565,9 @@ fn payload_dataset_node_and_frame() {
             ("length", &le::<4>(4096)),
             ("payload bytes", &[100]),
             ("link", &[0x43]),
+            ("ownership epoch", &[0x85]),
+            ("node", &[1]),
         ],
     );
-    assert_eq!(FRAME_HEADER, 104);
+    assert_eq!(FRAME_HEADER, 120);
 }

@@ -298,8 +298,8 @@ impl Control {
     pub async fn chunks_on(&self, disks: DiskSet) -> Result<Vec<(usize, ChunkEntry)>, Error> {
         let mut found = Vec::new();
         for index in 0..self.shard_count() {
-            let chunks =
-                self.on_shard(index, move |shard| async move { shard.chunks_on(disks).await }).await?;
+            let on = disks.clone();
+            let chunks = self.on_shard(index, move |shard| async move { shard.chunks_on(&on).await }).await?;
             found.extend(chunks.into_iter().map(|chunk| (index, chunk)));
         }
         Ok(found)
@@ -308,20 +308,22 @@ impl Control {
     /// What each shard that has no more than it can move in a round has to move next, those that have lost most first; and how many bytes
     /// there are to move.
     async fn next_wanted(&self, pages: &mut Pages) -> Result<(Vec<Wanted>, u64), Error> {
-        let Pages { search, most, .. } = *pages;
+        let Pages { search, most, .. } = &*pages;
+        let (search, most) = (search.clone(), *most);
         let (mut wanted, mut bytes): (Vec<Wanted>, u64) = (Vec::new(), 0);
         for (shard, next) in pages.next.iter_mut().enumerate() {
             let Some(after) = *next else { continue };
-            let look = move |shard: Rc<Shard>| async move { shard.next_to_move(search, after, most).await };
+            let own = search.clone();
+            let look = move |shard: Rc<Shard>| async move { shard.next_to_move(own, after, most).await };
             let (chunks, slots) = self.on_shard(shard, look).await?;
             bytes += slots.iter().map(|(group, slots)| slots * self.slot_bytes(*group)).sum::<u64>();
             *next = chunks.last().filter(|_| chunks.len() == most).map(|last| Some(search.rank(last)));
             for chunk in chunks {
-                let on = |disks: DiskSet| chunk.slots.iter().position(|slot| disks.contains(slot.disk));
+                let on = |disks: &DiskSet| chunk.slots.iter().position(|slot| disks.contains(slot.disk));
                 let lost = chunk.slots.iter().position(|slot| {
                     search.vacating.contains(slot.disk) && search.failed.contains(slot.disk)
                 });
-                let index = lost.or(on(search.vacating)).expect("it has a slot on one of the disks");
+                let index = lost.or(on(&search.vacating)).expect("it has a slot on one of the disks");
                 wanted.push((shard, chunk, index));
             }
         }

@@ -96,7 +96,7 @@ pub(crate) async fn scan(rt: &Rt, paths: &[String]) -> Vec<PoolFound> {
     for path in paths {
         let Probe::Labelled(found) = probe(rt, path, OpenMode::Read).await else { continue };
         for slot in read_superblocks(rt, &found.disk, found.label.pool).await {
-            if newest.get(&slot.pool).is_none_or(|known| known.generation < slot.generation) {
+            if newest.get(&slot.pool).is_none_or(|known| known.order() < slot.order()) {
                 newest.insert(slot.pool, slot);
             }
         }

@@ -50,6 +50,7 @@ mod limits;
 mod lineage;
 mod lines;
 mod locks;
+mod maps;
 mod members;
 mod membership;
 mod moves;

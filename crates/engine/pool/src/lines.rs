@@ -467,6 +467,7 @@ impl Shard {
                 let found = self.space.borrow_mut().allocate_lines(kind, units, most);
                 match found {
                     Ok(found) => break Some(found),
+                    Err(_) if self.read_sought().await? => {}
                     Err(_) if any && self.grant(kind, Need::Ordinary).await => {}
                     Err(_) if any && searches == 0 && self.reclaim().await => searches += 1,
                     // What is left must fit into the log. Lines that others gave back come with a checkpoint or two.

@@ -16,8 +16,8 @@ use crate::shard::Shard;
 use crate::spec::Severity;
 use forebay_base::{Id, MIB};
 use forebay_device::{
-    DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, Label, SUPERBLOCK_BYTES,
-    SUPERBLOCK_SLOTS, write_label,
+    DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, Label, SUPERBLOCKS_BYTES,
+    write_label,
 };
 use forebay_raid::{DiskSet, Place};
 use forebay_runtime::{Disk, OpenMode};
@@ -261,8 +261,8 @@ impl Control {
     /// Erases the superblocks that a disk may have from elsewhere, and writes its label.
     pub async fn prepare(&self, disk: &Disk, path: &str, label: &Label) -> Result<(), Error> {
         let failed = |error| Error::new(ErrorKind::Io, path, format!("writing failed: {error}"));
-        let zeros = self.rt.arena().take_zeroed((SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES) as usize).freeze();
-        disk.write(DiskLayout::superblock_at(0), vec![zeros]).await.map_err(failed)?;
+        let zeros = self.rt.arena().take_zeroed(SUPERBLOCKS_BYTES).freeze();
+        disk.write(DiskLayout::superblock_at(0, 0), vec![zeros]).await.map_err(failed)?;
         disk.flush().await.map_err(failed)?;
         write_label(&self.rt, disk, Some(label)).await.map_err(failed)
     }

@@ -6,7 +6,7 @@ use crate::format::{ShardRoot, Super};
 use crate::spec::Severity;
 use forebay_base::planted::{Bug, active};
 use forebay_device::{
-    DiskEntry, DiskStatus, Health, Label, SuperblockSlot, most_lacking, read_labels, write_label,
+    DiskEntry, DiskStatus, Health, Label, Owner, SuperblockSlot, most_lacking, read_labels, write_label,
     write_superblock,
 };
 use forebay_runtime::{Disk, DiskError};
@@ -66,7 +66,8 @@ impl Control {
             clock: self.shared.clock.now(&self.rt),
             shards,
         };
-        let slot = SuperblockSlot { pool: self.id(), generation, payload: pool.encode() };
+        let (owner, payload) = (Owner::default(), pool.encode());
+        let slot = SuperblockSlot { pool: self.id(), owner, generation, payload };
         let mut online = self.online();
         let holders =
             superblock_disks(&self.label.borrow(), online.iter().map(|(index, _)| *index).collect());

@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::format::ShardRoot;
 use crate::index::{Datasets, Snapshots};
 use crate::lineage::Snapshot;
+use crate::maps::maps_bytes_max;
 use crate::record::{DatasetKind, DatasetRecord};
 use crate::registry::PoolShared;
 use crate::replay::Replay;
@@ -17,11 +18,11 @@ use crate::table_tree::{HOME_SLOTS_MAX, Ref, Root, TableTree};
 use crate::tables::{Table, Tables, decode_chunks, decode_datasets, sort_of};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Id};
-use forebay_device::{SlotRef, UNIT};
+use forebay_device::{Owner, SlotRef, UNIT};
 use forebay_log::{Chain, Frame, FrameContext, Ring};
 use forebay_raid::Array;
 use forebay_runtime::Rt;
-use forebay_space::{Chunk, ChunkEntry, ChunkId, ChunkKind, Lines, Ptr, Space, decode_record};
+use forebay_space::{Chunk, ChunkEntry, ChunkId, ChunkKind, Lines, Ptr, Space};
 use forebay_tree::{NODE_BODY, NODE_BYTES, NodeHeader, Tree, decode_node, decode_ptrs};
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -455,8 +456,6 @@ pub(crate) async fn read_ring(
 struct Loaded {
     root: ShardRoot,
     parts: ShardParts,
-    /// Chunks whose records are lost.
-    records_lost: Vec<u32>,
     /// Nodes of tables are lost as well, and what is left is shown.
     is_partial: bool,
 }
@@ -501,24 +500,16 @@ impl OpenShard<'_> {
             Ok(stored) => Some(stored),
         };
         let is_there = stored.is_some();
-        let nothing = || Loaded {
-            root: was.clone(),
-            parts: self.nothing(),
-            records_lost: Vec::new(),
-            is_partial: true,
-        };
-        let Loaded { root, parts, records_lost: lost, is_partial } = stored.unwrap_or_else(nothing);
+        let nothing = || Loaded { root: was.clone(), parts: self.nothing(), is_partial: true };
+        let Loaded { root, parts, is_partial } = stored.unwrap_or_else(nothing);
         let incarnation = self.incarnation;
         let shard = Rc::new(Shard::new(self.rt, self.shared, index, self.array, self.data_in_log, parts));
         if !is_there {
             shard.damage.borrow_mut().note_catalog();
             return Ok((shard, root));
         }
-        for chunk in lost.into_iter().filter(|_| !shard.shared.import.is_rescue()) {
-            let message =
-                format!("the free-space record of chunk {chunk} is lost; its free space stays unused");
-            shard.event(Severity::Warning, "space.record_lost", &shard.shared.name.clone(), message);
-        }
+        let of_nodes = shard.read_maps_of_nodes().await;
+        of_nodes.expect("nobody suspends a pool that is being opened");
         shard.share_with_snapshots();
         Replay::new(shard.clone(), root.clone(), incarnation, is_partial).run().await?;
         shard.settle_debts();
@@ -529,6 +520,7 @@ impl OpenShard<'_> {
         if root.cut < was.cut {
             shard.doubt_arrivals();
         }
+        shard.maps.is_opened.set(true);
         let sealed = shard.sealed.get();
         Ok((shard, ShardRoot { sealed, ..root }))
     }
@@ -555,7 +547,7 @@ impl OpenShard<'_> {
         if self.shared.import.force {
             root = root.ending_at(self.log_end((ring, &log_chunks)).await);
         }
-        let (space, records_lost) = self.load_space(entries).await;
+        let space = self.space_of(entries);
         let slots = |ptr: &Ptr| space.chunk(ptr.addr().chunk()).map(|chunk| chunk.entry.slots.clone());
         let StoredCatalog { tree: catalog, rows: datasets, records } =
             read_catalog(&self.array, pool, index, &root.catalog, slots, lost)
@@ -593,7 +585,7 @@ impl OpenShard<'_> {
         let (sealed, epoch) = (root.sealed, self.epoch);
         let parts =
             ShardParts { space, datasets, snapshots, log, tables, damage, sealed, epoch, next_number };
-        Ok(Loaded { root, parts, records_lost, is_partial: is_partial.get() })
+        Ok(Loaded { root, parts, is_partial: is_partial.get() })
     }
 
     /// A shard of which nothing can be read, and that nobody writes to.
@@ -614,7 +606,8 @@ impl OpenShard<'_> {
 
     /// Where the part of the log ends that can be read.
     async fn log_end(&self, ring: (Ring, &[Vec<SlotRef>])) -> Chain {
-        let context = FrameContext { pool: self.shared.id, shard: self.index as u16 };
+        let context =
+            FrameContext { pool: self.shared.id, shard: self.index as u16, owner: Owner::default() };
         let mut reader = FrameReader::new(&self.array, ring, context, self.root, self.incarnation);
         while reader.next().await.is_some() {}
         reader.chain
@@ -626,27 +619,15 @@ impl OpenShard<'_> {
         (self.shared.events)(Event { at, severity, code, object, message });
     }
 
-    async fn load_space(&self, entries: Vec<ChunkEntry>) -> (Space, Vec<u32>) {
-        let (mut space, mut lost) = (Space::new(self.lines.clone()), Vec::new());
-        for batch in entries.chunks(READS_MAX) {
-            let read = batch.iter().map(|entry| async {
-                if entry.kind == ChunkKind::Log {
-                    return Some(Chunk::fresh(entry.clone()));
-                }
-                let check = |bytes: &[u8]| decode_record(bytes, self.shared.id, entry).is_some();
-                let record = self.array.read_record(&entry.slots, entry.alternate, check).await.ok()?;
-                let (stored, changed) =
-                    decode_record(&record, self.shared.id, entry).expect("checked on reading");
-                Some(Chunk::load(entry.clone(), stored, changed))
-            });
-            for (entry, chunk) in batch.iter().zip(join_all(read).await) {
-                space.insert(chunk.unwrap_or_else(|| {
-                    lost.push(entry.id.0);
-                    Chunk::unknown(entry.clone())
-                }));
-            }
+    /// The space of these chunks; what is in use of them is read when somebody has to know.
+    fn space_of(&self, entries: Vec<ChunkEntry>) -> Space {
+        let mut space = Space::new(self.lines.clone());
+        space.keep_maps(maps_bytes_max(self.shared.memory_per_shard));
+        for entry in entries {
+            let is_log = entry.kind == ChunkKind::Log;
+            space.insert(if is_log { Chunk::fresh(entry) } else { Chunk::stored(entry) });
         }
-        (space, lost)
+        space
     }
 
     /// A dataset's tree with its interior nodes. As many are read at a time as `reads` lets in, of all datasets together.

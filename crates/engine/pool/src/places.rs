@@ -162,7 +162,7 @@ impl Shard {
         }
     }
 
-    /// Finds places, besides those that are there already, and nodes. Waits for a chunk at most, or for checkpoints where nodes are short: for
+    /// Finds places, besides those that are there already, and nodes. Waits for a chunk or for what a record says at most, or for checkpoints where nodes are short: for
     /// nobody who wants locks or room in the log. Nothing when there are too few places.
     pub async fn at_hand(
         self: &Rc<Self>,
@@ -192,6 +192,9 @@ impl Shard {
                 self.widen();
                 return Ok(Some(nodes));
             }
+            if self.read_sought().await? {
+                continue;
+            }
             let kind = wanted.kind(places.places.len());
             let need = {
                 let space = self.space.borrow();
@@ -213,10 +216,34 @@ impl Shard {
             }
             if self.space.borrow().is_scarce() || claim == Claim::Gathered {
                 // While that was asked, places may have come back.
-                return Ok(self.take_places(wanted, claim, &mut places.places).then_some(nodes));
+                if self.take_places(wanted, claim, &mut places.places) {
+                    return Ok(Some(nodes));
+                }
+                if self.read_sought().await? {
+                    continue;
+                }
+                return Ok(None);
             }
             self.space.borrow_mut().declare_scarce();
         }
+    }
+
+    /// Asks for a chunk for a lane that has none, if the pool has plenty; nobody waits for it.
+    pub fn widen(self: &Rc<Self>) {
+        self.read_later();
+        let narrow = self.space.borrow_mut().take_narrow();
+        let Some(kind) = narrow else { return };
+        // Who needs one goes first.
+        if self.granting.get() || self.stopping.get() || self.is_suspended() || self.lacks_nodes_for_a_chunk()
+        {
+            return;
+        }
+        let shard = self.clone();
+        self.spawn(async move {
+            if !shard.granting.get() {
+                shard.grant_by(move |control| control.grant_lane(kind)).await;
+            }
+        });
     }
 
     /// Whether some chunks are closed for a while, and whoever closed them does not wait for the log to drain, which needs space.

@@ -13,7 +13,7 @@ use crate::volume::LocalVolume;
 use forebay_base::Id;
 use forebay_device::{DISKS_MAX, Health};
 use forebay_qos::{Affine, Costs, Level};
-use forebay_raid::Crowds;
+use forebay_raid::{Crowds, no_crowds};
 use forebay_runtime::{Cores, Remote, Rt};
 use futures_channel::oneshot;
 use std::cell::RefCell;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is taken for the cost of a request as long as nobody has measured what the disks do: that of a flash disk of 100 000 requests and 2 GB
 /// a second. Then nothing is held back for lack of time; only ceilings and floors count.
@@ -83,7 +83,7 @@ impl PoolShared {
             cores,
             healths: (0..DISKS_MAX).map(|_| Arc::default()).collect(),
             recorded: (0..DISKS_MAX).map(|_| AtomicBool::new(false)).collect(),
-            crowds: Arc::new(std::array::from_fn(|_| AtomicU8::new(1))),
+            crowds: no_crowds(),
             suspended: AtomicBool::new(false),
             import,
             host: config.host.clone(),

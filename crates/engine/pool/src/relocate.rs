@@ -41,7 +41,7 @@ const CHUNKS_LOOK: usize = 512;
 const LOG_LAPS: usize = 3;
 
 /// Which chunks are to move: those with slots on these disks. What was on a disk that has failed is lost.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Search {
     pub vacating: DiskSet,
     pub failed: DiskSet,
@@ -131,10 +131,10 @@ impl Shard {
     }
 
     /// Chunks with a slot on one of the disks.
-    pub async fn chunks_on(&self, disks: DiskSet) -> Vec<ChunkEntry> {
+    pub async fn chunks_on(&self, disks: &DiskSet) -> Vec<ChunkEntry> {
         let mut found = Vec::new();
         let visit = |chunk: &Chunk| {
-            if is_on(&chunk.entry, &disks) {
+            if is_on(&chunk.entry, disks) {
                 found.push(chunk.entry.clone());
             }
             ControlFlow::Continue(())
@@ -307,16 +307,19 @@ impl Shard {
     /// Copies what a slot holds. False when it could not be written.
     async fn copy_slot(self: &Rc<Self>, one: &Move, moved: &mut Moved) -> bool {
         let (id, slots) = (one.chunk.id, &one.chunk.slots);
-        let (ranges, changed) = {
+        let changed = {
             let space = self.space.borrow();
             let chunk = space.chunk(id).expect("a chunk that moves does not leave");
-            let cell = self.array.cell_bytes(slots).unwrap_or(0);
-            (space.slot_ranges(id, cell), chunk.changed.max(if chunk.dirty { u64::MAX } else { 0 }))
+            chunk.entry.changed.max(if chunk.dirty { u64::MAX } else { 0 })
         };
         let is_missed = one.holds.is_none_or(|held| changed > held) && !active(Bug::ResilverMissesChunk);
         if one.holds.is_some() && !is_missed {
             return true;
         }
+        if self.read_maps([id]).await.is_err() {
+            return false;
+        }
+        let ranges = self.space.borrow().slot_ranges(id, self.array.cell_bytes(slots).unwrap_or(0));
         let ranges = match one.holds {
             // What is known to be lost elsewhere may be right where it comes back, and a scrub will find it there.
             Some(_) if !active(Bug::ResilverCopiesLost) => without(ranges, &self.lost_parts(id, slots)),

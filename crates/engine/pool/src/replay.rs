@@ -25,7 +25,7 @@ use forebay_runtime::Buf;
 use forebay_space::{Addr, Chunk, ChunkId, Ptr};
 use futures_util::future::join_all;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 pub(crate) struct Replay {
@@ -129,6 +129,14 @@ impl Replay {
             log.chain = frame.next();
         }
         let staged_only = frame.sequence < self.root.cut;
+        let claimed = |record: &Record| match record {
+            Record::Write { ptrs, .. } if !staged_only => {
+                ptrs.iter().filter(|ptr| !ptr.is_hole()).map(|ptr| ptr.addr().chunk()).collect()
+            }
+            _ => BTreeSet::new(),
+        };
+        let read = self.shard.read_maps(records.iter().flat_map(claimed)).await;
+        read.expect("nobody suspends a pool that is being opened");
         for record in records {
             if let Record::Put { record, .. } = record
                 && !staged_only

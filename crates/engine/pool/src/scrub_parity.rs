@@ -68,7 +68,7 @@ impl Shard {
     pub(crate) async fn scrub_parity(self: &Rc<Self>, chunks: Vec<ChunkId>) {
         let mut pace = self.pace(Task::Scrub);
         for id in &chunks {
-            if !self.settle(*id).await {
+            if !self.settle(*id).await || self.read_maps([*id]).await.is_err() {
                 continue;
             }
             let Some(slots) = self.space.borrow().chunk(*id).map(|chunk| chunk.entry.slots.clone()) else {

@@ -1,4 +1,5 @@
-//! The part of a scrub that reads what says where all else is: the records of chunks, and the tables. Nothing of it can be lost: memory has it.
+//! The part of a scrub that reads what says where all else is: the records of chunks, and the tables. Of the tables nothing can be lost, since memory has them; what
+//! a record says is read before it is written anew, and without a good copy the chunk counts as full.
 
 use crate::scrub::Found;
 use crate::shard::Shard;
@@ -28,20 +29,16 @@ impl Shard {
                 space.chunk(id).filter(|chunk| !chunk.dirty).map(|chunk| chunk.entry.clone())
             };
             let Some(entry) = entry.filter(|entry| entry.kind != ChunkKind::Log) else { continue };
-            let check = |bytes: &[u8]| decode_record(bytes, self.shared.id, &entry).is_some();
-            for slot in &entry.slots {
-                let Some(member) = self.array.member(slot.disk) else { continue };
-                let read = self.array.read_record(&[*slot], entry.alternate, check).await;
-                if let Err(error) = read.map(drop) {
-                    let is_same = |chunk: &forebay_space::Chunk| chunk.entry == entry && !chunk.dirty;
-                    if self.space.borrow().chunk(id).is_some_and(is_same) {
-                        if error == ArrayError::Corrupt {
-                            let at = member.layout.record_at(slot.slot, entry.alternate);
-                            member.health.failed_check(self.rt.now(), at..at + member.layout.record_bytes);
-                        }
-                        self.space.borrow_mut().rewrite_record(id);
-                        self.scrub_found(Found { repaired: 1, ..Found::default() });
-                    }
+            let is_same = |chunk: &forebay_space::Chunk| chunk.entry == entry && !chunk.dirty;
+            let is_current = || self.space.borrow().chunk(id).is_some_and(is_same);
+            // One that is not the chunk's any more may say what it likes.
+            let check =
+                |bytes: &[u8]| decode_record(bytes, self.shared.id, &entry).is_some() || !is_current();
+            for slot in entry.slots.iter().filter(|slot| self.array.member(slot.disk).is_some()) {
+                let read = self.read_record(&[*slot], &entry, check).await;
+                if read.is_err() && is_current() {
+                    self.space.borrow_mut().rewrite_record(id);
+                    self.scrub_found(Found { repaired: 1, ..Found::default() });
                     break;
                 }
             }

@@ -20,6 +20,7 @@ use crate::limits::Told;
 use crate::lineage::{FreezeOrder, FrozenDataset};
 use crate::lines::Places;
 use crate::locks::RangeLocks;
+use crate::maps::Maps;
 use crate::quota::Said;
 use crate::record::DatasetRecord;
 use crate::registry::{PoolShared, call, registry};
@@ -34,7 +35,7 @@ use crate::tables::{Table, Tables};
 use crate::turns::{Flow, Turns};
 use crate::vacate::Successor;
 use forebay_compress::Codec;
-use forebay_device::SlotRef;
+use forebay_device::{Owner, SlotRef};
 use forebay_log::{Chain, FrameContext, Ring};
 use forebay_qos::Task;
 use forebay_raid::{Array, DiskSet};
@@ -262,8 +263,9 @@ pub(crate) struct Shard {
     /// Chunks that were emptied for that, and not taken yet.
     pub emptied: Cell<u64>,
     pub limit_told: Cell<Told>,
-    granting: Cell<bool>,
+    pub granting: Cell<bool>,
     grants: Turnstile,
+    pub maps: Maps,
     entries: Cell<u64>,
     pub stopping: Cell<bool>,
     /// Tasks of this shard that are still running.
@@ -408,6 +410,7 @@ impl Shard {
             limit_told: Cell::default(),
             granting: Cell::new(false),
             grants: Turnstile::default(),
+            maps: Maps::default(),
             entries: Cell::new(0),
             stopping: Cell::new(false),
             tasks: Cell::new(0),
@@ -415,7 +418,7 @@ impl Shard {
     }
 
     pub fn frame_context(&self) -> FrameContext {
-        FrameContext { pool: self.shared.id, shard: self.index as u16 }
+        FrameContext { pool: self.shared.id, shard: self.index as u16, owner: Owner::default() }
     }
 
     /// A number for a new entry.
@@ -547,25 +550,8 @@ impl Shard {
         self.grant_by(move |control| control.grant(kind, need)).await
     }
 
-    /// Asks for a chunk for a lane that has none, if the pool has plenty; nobody waits for it.
-    pub fn widen(self: &Rc<Self>) {
-        let narrow = self.space.borrow_mut().take_narrow();
-        let Some(kind) = narrow else { return };
-        // Who needs one goes first.
-        if self.granting.get() || self.stopping.get() || self.is_suspended() || self.lacks_nodes_for_a_chunk()
-        {
-            return;
-        }
-        let shard = self.clone();
-        self.spawn(async move {
-            if !shard.granting.get() {
-                shard.grant_by(move |control| control.grant_lane(kind)).await;
-            }
-        });
-    }
-
     /// Has the coordinator give a chunk. There is one such request at a time.
-    async fn grant_by(
+    pub async fn grant_by(
         self: &Rc<Self>,
         grants: impl FnOnce(&Control) -> Option<ChunkEntry> + Send + 'static,
     ) -> bool {
@@ -600,6 +586,9 @@ impl Shard {
                 let ptr = Ptr::new(addr, forebay_tree::NODE_BYTES as u32, epoch, Default::default());
                 self.nodes_frozen.set(self.nodes_frozen.get().saturating_sub(1));
                 return Ok(ptr);
+            }
+            if self.read_sought().await? {
+                continue;
             }
             if !self.grant(ChunkKind::Node, Need::Urgent).await {
                 if self.space.borrow().is_scarce() {
@@ -661,7 +650,7 @@ impl Shard {
         self.nodes_dirty.set(0);
         self.dirty_bytes.set(0);
         let tail = log.staged.start().unwrap_or(log.chain);
-        FrozenShard { datasets, catalog, tail, cut: log.chain.sequence, unflushed: log.unflushed }
+        FrozenShard { datasets, catalog, tail, cut: log.chain.sequence, unflushed: log.unflushed.clone() }
     }
 
     /// Lets no client operation start any more and waits for those in flight.

@@ -3,7 +3,6 @@
 //! A group wider than its layout keeps room for the slots of one disk: *distributed spare space*. When a disk fails, what was
 //! on it is rebuilt there, on all others at once.
 
-use forebay_base::Checksum;
 use forebay_device::{DiskEntry, DiskStatus, Enclosure, GROUPS_MAX, GroupEntry, Label, SlotRef, UNIT};
 use forebay_space::{Bits, ChunkEntry, ChunkId, ChunkKind};
 use std::cmp::Reverse;
@@ -321,8 +320,8 @@ impl SlotMap {
         let slots = chosen.into_iter().map(|disk| self.take_slot(disk).expect("the disk has a free slot"));
         let slots = slots.collect();
         self.ids.insert(id);
-        let (units, record_sum) = (self.units(group, kind), Checksum::default());
-        Some(ChunkEntry { id, kind, group, units, order, record_sum, alternate: 0, slots })
+        let entry = ChunkEntry::fresh(id, kind, group, self.units(group, kind), slots);
+        Some(ChunkEntry { order, ..entry })
     }
 
     /// The lowest number that no chunk has: beyond [`ChunkId::MAX`] when all are in use.

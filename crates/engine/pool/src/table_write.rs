@@ -216,6 +216,12 @@ impl Shard {
         let mut changed = self.space.borrow().changing();
         let plan = loop {
             let plan = plan(tables, &self.space.borrow(), &mut changed, &mut leaves);
+            // What changes in a chunk is put into what its record says.
+            let unread = self.space.borrow().unread(changed.iter().copied());
+            if !unread.is_empty() {
+                self.read_maps(unread.into_iter().map(|entry| entry.id)).await?;
+                continue;
+            }
             if places.len() >= plan.path.len() {
                 break plan;
             }
@@ -267,7 +273,7 @@ fn plan(
     changed: &mut BTreeSet<ChunkId>,
     leaves: &mut BTreeSet<u64>,
 ) -> Plan {
-    changed.extend(space.touched());
+    changed.extend(space.touched().chain(space.moved_chunks()));
     for id in &*changed {
         let chunk = space.chunk(*id).expect("what changes is owned");
         leaves.insert(tables.chunks.take(*id, sort_of(chunk.entry.kind)));

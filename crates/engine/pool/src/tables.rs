@@ -19,7 +19,7 @@ use forebay_tree::{NODE_BODY, NodeHeader, TreeKind};
 
 const ENTRIES_PER_LEAF: usize = NODE_BODY / CHUNK_ENTRY_BYTES;
 const DATASETS_PER_LEAF: usize = NODE_BODY / DATASET_BYTES;
-const _: () = assert!(ENTRIES_PER_LEAF == 101 && DATASETS_PER_LEAF == 31);
+const _: () = assert!(ENTRIES_PER_LEAF == 84 && DATASETS_PER_LEAF == 31);
 /// Datasets per shard. Their records are in memory: more than a gigabyte.
 pub(crate) const DATASETS_MAX: usize = 1 << 20;
 /// Percent of a limit from which on an event tells of it.
@@ -173,16 +173,9 @@ mod tests {
     use forebay_device::SlotRef;
 
     fn entry(id: u32) -> ChunkEntry {
-        ChunkEntry {
-            id: ChunkId(id),
-            kind: ChunkKind::Node,
-            group: 0,
-            units: 64,
-            order: 0,
-            record_sum: Checksum(1),
-            alternate: 0,
-            slots: vec![SlotRef { disk: 0, slot: id }],
-        }
+        let fresh =
+            ChunkEntry::fresh(ChunkId(id), ChunkKind::Node, 0, 64, vec![SlotRef { disk: 0, slot: id }]);
+        ChunkEntry { record_sum: Checksum(1), ..fresh }
     }
 
     fn padded(body: Option<Vec<u8>>) -> Vec<u8> {

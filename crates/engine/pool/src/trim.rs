@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::heal::as_task;
 use crate::shard::Shard;
 use forebay_base::planted::{Bug, active};
-use forebay_device::SlotRef;
+use forebay_device::{SlotRef, UNIT};
 use forebay_qos::{Task, Work};
 use forebay_raid::DiskSet;
 use forebay_space::{Chunk, ChunkId, ChunkKind};
@@ -36,7 +36,7 @@ pub struct Trimmed {
 }
 
 /// The same on its way from the shards.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Part {
     bytes: u64,
     without: DiskSet,
@@ -53,14 +53,26 @@ impl Shard {
     /// Closes the next chunks from number `from` on that have something to discard; gives them, and the number after them.
     async fn close_for_trim(self: &Rc<Self>, from: u32) -> (Vec<ChunkId>, u32) {
         let mut next: Vec<(ChunkId, bool)> = Vec::with_capacity(CHUNKS);
-        let visit = |Chunk { entry, .. }: &Chunk| {
-            if entry.kind != ChunkKind::Log && !self.unused(entry.id).is_empty() {
+        let visit = |chunk: &Chunk| {
+            let entry = &chunk.entry;
+            // Of one whose record has not been read, some of what is free may lie together.
+            let has_unused = || match chunk.is_read() {
+                true => !self.unused(entry.id).is_empty(),
+                false => u64::from(chunk.busy.zeros()) * UNIT >= LEAST,
+            };
+            if entry.kind != ChunkKind::Log && has_unused() {
                 next.push((entry.id, entry.kind == ChunkKind::Node));
             }
             if next.len() < CHUNKS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         self.visit_chunks(ChunkId(from), visit).await;
         let end = next.last().map_or(u32::MAX, |(last, _)| last.0 + 1);
+        // Those that have been forgotten meanwhile are looked at when they are closed.
+        if self.read_maps(next.iter().map(|(id, _)| *id)).await.is_ok() {
+            next.retain(|(id, _)| {
+                !self.space.borrow().unread([*id]).is_empty() || !self.unused(*id).is_empty()
+            });
+        }
         let is_open = active(Bug::TrimsOpenChunk);
         let (nodes, others): (Vec<_>, Vec<_>) = next.into_iter().partition(|(_, has_nodes)| *has_nodes);
         let close = |id: &ChunkId| is_open || self.space.borrow_mut().begin_move(*id);
@@ -94,11 +106,14 @@ impl Shard {
     async fn trim_chunks(self: &Rc<Self>, chunks: Vec<ChunkId>) -> Part {
         let mut part = Part::default();
         for id in &chunks {
-            let early = active(Bug::TrimsOpenChunk).then(|| self.unused(*id));
+            let early = match active(Bug::TrimsOpenChunk) && self.read_maps([*id]).await.is_ok() {
+                true => Some(self.unused(*id)),
+                false => None,
+            };
             if early.is_some() {
                 self.rt.sleep(Duration::from_millis(2)).await;
             }
-            if early.is_some() || self.settle(*id).await {
+            if early.is_some() || (self.settle(*id).await && self.read_maps([*id]).await.is_ok()) {
                 let slots = self.space.borrow().chunk(*id).map(|chunk| chunk.entry.slots.clone());
                 for range in early.unwrap_or_else(|| self.unused(*id)) {
                     for slot in slots.iter().flatten() {

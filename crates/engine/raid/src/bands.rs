@@ -127,7 +127,17 @@ impl Array {
         buffer: BufMut,
         way: Way,
     ) -> (BufMut, Result<(), DiskError>) {
-        let at = member.layout.slot_at(slot.slot) + at;
+        self.read_member(member, member.layout.slot_at(slot.slot) + at, buffer, way).await
+    }
+
+    /// Reads as many bytes as `buffer` has at `at` of a disk.
+    pub(crate) async fn read_member(
+        &self,
+        member: &Member,
+        at: u64,
+        buffer: BufMut,
+        way: Way,
+    ) -> (BufMut, Result<(), DiskError>) {
         let reading = match way {
             Way::Only => member.disk.read(at, buffer),
             Way::Among => {

@@ -33,6 +33,7 @@ use hedge::{Hedge, avoids};
 use lines::Lines;
 use std::cell::{Cell, OnceCell};
 use std::future::Future;
+use std::iter::successors;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -55,21 +56,36 @@ pub enum ArrayError {
 }
 
 /// A set of disks of one pool.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct DiskSet([u64; 4]);
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct DiskSet(Vec<u64>);
 
 impl DiskSet {
     pub fn insert(&mut self, disk: u16) {
-        self.0[usize::from(disk / 64)] |= 1 << (disk % 64);
+        let word = usize::from(disk / 64);
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (disk % 64);
     }
     pub fn contains(&self, disk: u16) -> bool {
-        self.0[usize::from(disk / 64)] & (1 << (disk % 64)) != 0
+        self.0.get(usize::from(disk / 64)).is_some_and(|word| word & (1 << (disk % 64)) != 0)
     }
     pub fn union(&mut self, other: &DiskSet) {
-        self.0.iter_mut().zip(other.0).for_each(|(word, more)| *word |= more);
+        self.0.resize(self.0.len().max(other.0.len()), 0);
+        self.0.iter_mut().zip(&other.0).for_each(|(word, more)| *word |= more);
     }
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
+    }
+    /// In order.
+    pub fn iter(&self) -> impl Iterator<Item = u16> {
+        let of_word = |(nth, word): (usize, &u64)| {
+            let first = nth as u16 * 64;
+            successors(Some(*word), |left| Some(left & left.wrapping_sub(1)))
+                .take_while(|left| *left != 0)
+                .map(move |left| first + left.trailing_zeros() as u16)
+        };
+        self.0.iter().enumerate().flat_map(of_word)
     }
 }
 
@@ -78,6 +94,11 @@ pub type Recorded = Pin<Box<dyn Future<Output = ()>>>;
 
 /// By group, the most slots that any chunk of it has in one enclosure.
 pub type Crowds = Arc<[AtomicU8; GROUPS_MAX]>;
+
+/// Each slot of a chunk in an enclosure of its own.
+pub fn no_crowds() -> Crowds {
+    Arc::new(std::array::from_fn(|_| AtomicU8::new(1)))
+}
 
 /// Where a disk belongs: its group, its line ([`forebay_device::Label::line`]) and its enclosure.
 #[derive(Clone, Copy, Debug)]
@@ -107,8 +128,10 @@ struct Group {
 pub struct Array {
     rt: Rt,
     /// By index in the label.
-    disks: Box<[OnceCell<Known>]>,
+    disks: Box<[OnceCell<Box<Known>>]>,
+    numbers_end: Cell<u16>,
     groups: Box<[OnceCell<Group>]>,
+    groups_end: Cell<usize>,
     /// The most parity cells of a line of any group that has lines.
     parity_max: Cell<Option<usize>>,
     crowds: Crowds,
@@ -148,8 +171,9 @@ impl Array {
     pub fn new(rt: Rt, crowds: Crowds, failed: Box<dyn Fn(u16) -> Recorded>) -> Array {
         let disks = (0..DISKS_MAX).map(|_| OnceCell::new()).collect();
         let groups = (0..GROUPS_MAX).map(|_| OnceCell::new()).collect();
-        let parity_max = Cell::new(None);
-        Array { hedge: Hedge::new(rt.clone()), rt, disks, groups, parity_max, crowds, failed }
+        let (parity_max, numbers_end, groups_end) = (Cell::new(None), Cell::new(0), Cell::new(0));
+        let hedge = Hedge::new(rt.clone());
+        Array { hedge, rt, disks, numbers_end, groups, groups_end, parity_max, crowds, failed }
     }
 
     /// Adds a group by its index in the label.
@@ -162,6 +186,7 @@ impl Array {
         let parity = group.lines.as_ref().map(|lines| lines.code.parity());
         self.parity_max.set(self.parity_max.get().max(parity));
         assert!(self.groups[usize::from(index)].set(group).is_ok(), "group {index} is there already");
+        self.groups_end.set(self.groups_end.get().max(usize::from(index) + 1));
     }
 
     /// Adds a disk of a group, in an enclosure, by its index in the label; `disk` is absent when it was not found.
@@ -174,18 +199,24 @@ impl Array {
             self.hedge.add(place.group, member.clone());
         }
         let known = Known { place, health, member };
-        assert!(self.disks[usize::from(index)].set(known).is_ok(), "disk {index} is there already");
+        assert!(self.disks[usize::from(index)].set(Box::new(known)).is_ok(), "disk {index} is there already");
+        self.numbers_end.set(self.numbers_end.get().max(index + 1));
+    }
+
+    /// The numbers up to the greatest that a disk has.
+    fn numbers(&self) -> std::ops::Range<u16> {
+        0..self.numbers_end.get()
     }
 
     /// Every disk in service.
     pub fn all(&self) -> DiskSet {
         let mut all = DiskSet::default();
-        (0..DISKS_MAX as u16).filter(|disk| self.member(*disk).is_some()).for_each(|disk| all.insert(disk));
+        self.numbers().filter(|disk| self.member(*disk).is_some()).for_each(|disk| all.insert(disk));
         all
     }
 
     fn known(&self, disk: u16) -> Option<&Known> {
-        self.disks.get(usize::from(disk))?.get()
+        self.disks.get(usize::from(disk))?.get().map(|known| &**known)
     }
 
     /// The disk, in service or not.
@@ -195,7 +226,7 @@ impl Array {
 
     /// How each disk did since this was last asked, as far as this core has to do with it.
     pub fn take_vitals(&self) -> Vec<(u16, Vitals)> {
-        let attached = (0..DISKS_MAX as u16).filter_map(|disk| Some((disk, self.attached(disk)?)));
+        let attached = self.numbers().filter_map(|disk| Some((disk, self.attached(disk)?)));
         attached.map(|(disk, member)| (disk, member.disk.watch().take_vitals())).collect()
     }
 
@@ -225,7 +256,7 @@ impl Array {
     /// Whether some chunk may have lost more slots than it can.
     pub fn is_lost(&self) -> bool {
         let out = |group: usize| {
-            let known = self.disks.iter().filter_map(OnceCell::get);
+            let known = self.numbers().filter_map(|disk| self.known(disk));
             let is_out = move |known: &&Known| {
                 usize::from(known.place.group) == group
                     && known.health.is_failed()
@@ -234,7 +265,7 @@ impl Array {
             known.filter(is_out).map(|known| (known.place.line, known.place.enclosure))
         };
         let crowd = |group: usize| usize::from(self.crowds[group].load(Ordering::Acquire));
-        let mut groups = (0..GROUPS_MAX).filter_map(|nth| Some((nth, self.groups[nth].get()?)));
+        let mut groups = (0..self.groups_end.get()).filter_map(|nth| Some((nth, self.groups[nth].get()?)));
         groups.any(|(nth, group)| most_lacking(out(nth), crowd(nth)) > usize::from(group.redundancy))
     }
 
@@ -315,6 +346,19 @@ impl Array {
         if let Some(lines) = self.lines(slots) {
             return self.read_lines((Way::Among, whose), lines, slots, offset, len, check).await;
         }
+        let place = |member: &Member, slot: &SlotRef| member.layout.slot_at(slot.slot) + offset;
+        self.read_copies(whose, slots, place, len, check).await
+    }
+
+    /// Reads `len` bytes that each slot has a copy of, at a place of its disk.
+    async fn read_copies(
+        &self,
+        whose: Whose,
+        slots: &[SlotRef],
+        place: impl Fn(&Member, &SlotRef) -> u64,
+        len: usize,
+        check: impl Fn(&[u8]) -> bool,
+    ) -> Result<Good, ArrayError> {
         let first = self.preferred(slots);
         let mut buffer = self.rt.buffer(len);
         let (mut bad, mut late) = (Vec::new(), Vec::new());
@@ -328,12 +372,12 @@ impl Array {
             None => late.pop().map(|slot| (slot, Way::Only)),
         } {
             let Some(member) = self.of(whose, &slot) else { continue };
-            let (bytes, result) = self.read_slot(member, &slot, offset, buffer, way).await;
+            let at = place(member, &slot);
+            let (bytes, result) = self.read_member(member, at, buffer, way).await;
             buffer = bytes;
             match result {
                 Ok(()) if check(&buffer) => return Ok(Good { bytes: buffer, bad }),
                 Ok(()) => {
-                    let at = member.layout.slot_at(slot.slot) + offset;
                     member.health.failed_check(self.rt.now(), at..at + len as u64);
                     error = ArrayError::Corrupt;
                 }
@@ -453,24 +497,11 @@ impl Array {
         &self,
         slots: &[SlotRef],
         alternate: u8,
+        len: usize,
         check: impl Fn(&[u8]) -> bool,
-    ) -> Result<BufMut, ArrayError> {
-        let mut error = ArrayError::Io;
-        for slot in slots {
-            let Some(member) = self.of_slot(slot) else { continue };
-            let at = member.layout.record_at(slot.slot, alternate);
-            let (bytes, result) =
-                member.disk.read(at, self.rt.buffer(member.layout.record_bytes as usize)).await;
-            match result {
-                Ok(()) if check(&bytes) => return Ok(bytes),
-                Ok(()) => error = ArrayError::Corrupt,
-                Err(failed) if failed.kind.is_of_device() => {
-                    member.health.failed_read(self.rt.now(), at..at + member.layout.record_bytes);
-                }
-                Err(_) => {}
-            }
-        }
-        Err(error)
+    ) -> Result<Good, ArrayError> {
+        let place = |member: &Member, slot: &SlotRef| member.layout.record_at(slot.slot, alternate);
+        self.read_copies(Whose::Serving, slots, place, len, check).await
     }
 
     /// Waits for a write. Ok when what reached the disks holds the data (of a mirror one copy; of a chunk with parity, all
@@ -494,8 +525,8 @@ impl Array {
 
     /// Makes completed writes to `disks` durable. Ok when no group has lost more than it can, and every loss is recorded.
     pub async fn flush(&self, disks: &DiskSet) -> Result<(), ArrayError> {
-        let flushing: Vec<_> = (0..DISKS_MAX as u16)
-            .filter(|disk| disks.contains(*disk))
+        let flushing: Vec<_> = disks
+            .iter()
             .filter_map(|disk| self.member(disk).map(|member| (disk, member.disk.flush())))
             .collect();
         for (disk, completion) in flushing {
@@ -506,10 +537,8 @@ impl Array {
             }
         }
         // Also of those that failed elsewhere, before or meanwhile: what was written to them is on the others only, which has to be known first.
-        let is_out = |disk: &u16| {
-            disks.contains(*disk) && self.known(*disk).is_some_and(|known| known.health.is_failed())
-        };
-        for disk in (0..DISKS_MAX as u16).filter(is_out) {
+        let is_out = |disk: &u16| self.known(*disk).is_some_and(|known| known.health.is_failed());
+        for disk in disks.iter().filter(is_out) {
             if !active(Bug::FlushForgetsFailedDisk) {
                 (self.failed)(disk).await;
             }

@@ -24,7 +24,7 @@ use crate::chunks::{Chunks, Sum};
 use crate::groups::whole_lines;
 use crate::held::{CLASSES, Held};
 use crate::lanes::Lanes;
-use crate::size::Lines;
+use crate::size::{Lines, Size};
 use forebay_device::SlotRef;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,6 +59,16 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// The sort of its searches: where one finds no place for so much, none of the sort does for more.
+    pub(crate) fn sort(&self, block: Size) -> usize {
+        let fill = match self.fill {
+            Fill::Lines => 0,
+            Fill::Free | Fill::Gathered | Fill::Long => 1,
+            Fill::Holes => 2,
+        };
+        2 * fill + usize::from(block.is_whole())
+    }
+
     /// Units that it takes at a time for blocks of `units`, of a chunk whose lines have so many.
     pub(crate) fn piece(&self, line: u32, units: u32) -> u32 {
         if self.fill == Fill::Lines { whole_lines(line, units) } else { units }
@@ -130,6 +140,10 @@ pub struct Space {
     pub(crate) sealed: Vec<ChunkId>,
     /// Chunks whose grant was not in the log when the last period ended.
     pub(crate) unsettled: BTreeSet<ChunkId>,
+    /// Chunks that have most room for what was looked for last, and whose records have to be read before it is known where.
+    pub(crate) sought: BTreeSet<ChunkId>,
+    /// Bytes of bitmaps that are kept, at most, beside those that are needed.
+    pub(crate) maps_bytes_max: usize,
 }
 
 impl Space {
@@ -358,17 +372,7 @@ mod tests {
     const DATA: ChunkKind = ChunkKind::Data { class: 1 };
 
     fn entry(id: u32, kind: ChunkKind, units: u32) -> ChunkEntry {
-        let slots = vec![SlotRef { disk: 0, slot: id }];
-        ChunkEntry {
-            id: ChunkId(id),
-            kind,
-            group: 0,
-            units,
-            order: 0,
-            record_sum: Checksum(0),
-            alternate: 0,
-            slots,
-        }
+        ChunkEntry::fresh(ChunkId(id), kind, 0, units, vec![SlotRef { disk: 0, slot: id }])
     }
 
     fn ptr(addr: Addr, units: u32) -> Ptr {
@@ -588,10 +592,7 @@ mod tests {
                 space.choose_leaving(0);
                 space.seal();
                 for chunk in space.release() {
-                    space.insert(Chunk::fresh(ChunkEntry {
-                        kind: ChunkKind::Data { class },
-                        ..chunk.clone()
-                    }));
+                    space.insert(Chunk::fresh(entry(chunk.id.0, ChunkKind::Data { class }, chunk.units)));
                     space.grant_logged(chunk.id);
                 }
                 frees_pending.clear();

@@ -1,19 +1,71 @@
 //! A bitmap with a population count and a search for free runs.
+//!
+//! One that is *unread* knows how many bits are set, and not which: that is asked for before anything else is. Where none are, or all, nothing has to
+//! be read, and nothing is kept.
 
 use std::ops::Range;
 use std::rc::Rc;
 
 /// `len` bits, one per allocation unit; 1 is occupied. Clones share their memory until one of them changes.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Bits {
     len: u32,
     ones: u32,
-    words: Rc<Vec<u64>>,
+    /// Nothing when it is unread, or all bits are the same.
+    words: Option<Rc<Vec<u64>>>,
 }
+
+impl PartialEq for Bits {
+    fn eq(&self, other: &Bits) -> bool {
+        (self.len, self.ones) == (other.len, other.ones) && (self.is_uniform() || self.words == other.words)
+    }
+}
+
+impl Eq for Bits {}
 
 impl Bits {
     pub fn new(len: u32) -> Bits {
-        Bits { words: Rc::new(vec![0; (len as usize).div_ceil(64)]), len, ones: 0 }
+        Bits::unread(len, 0)
+    }
+
+    /// So many bits are set, and it is not known which.
+    pub fn unread(len: u32, ones: u32) -> Bits {
+        Bits { words: None, len, ones }
+    }
+
+    /// Whether it is known which bits are set.
+    pub fn is_read(&self) -> bool {
+        self.words.is_some() || self.is_uniform()
+    }
+
+    pub(crate) fn is_uniform(&self) -> bool {
+        self.ones == 0 || self.ones == self.len
+    }
+
+    /// 64 bits; those beyond the end are clear.
+    fn word(&self, index: u32) -> u64 {
+        match &self.words {
+            Some(words) => words[index as usize],
+            None => self.uniform_word(index),
+        }
+    }
+
+    #[cold]
+    fn uniform_word(&self, index: u32) -> u64 {
+        assert!(self.is_uniform(), "it was asked which units are in use before the record was read");
+        match self.len - index * 64 {
+            _ if self.ones == 0 => 0,
+            left if left < 64 => (1 << left) - 1,
+            _ => u64::MAX,
+        }
+    }
+
+    fn words_mut(&mut self) -> &mut Vec<u64> {
+        if self.words.is_none() {
+            let words = (0..self.len.div_ceil(64)).map(|at| self.uniform_word(at)).collect();
+            self.words = Some(Rc::new(words));
+        }
+        Rc::make_mut(self.words.as_mut().expect("there are some"))
     }
     pub fn len(&self) -> u32 {
         self.len
@@ -29,7 +81,7 @@ impl Bits {
         self.len - self.ones
     }
     pub fn get(&self, at: u32) -> bool {
-        self.words[(at / 64) as usize] & (1 << (at % 64)) != 0
+        self.word(at / 64) & (1 << (at % 64)) != 0
     }
 
     /// Takes up the memory of another one that says the same.
@@ -38,9 +90,13 @@ impl Bits {
             self.words = with.words.clone();
         }
     }
-    /// Whether both have the same memory.
+    /// Whether both have the same memory, or need none.
     pub(crate) fn shares(&self, with: &Bits) -> bool {
-        Rc::ptr_eq(&self.words, &with.words)
+        match (&self.words, &with.words) {
+            (Some(own), Some(other)) => Rc::ptr_eq(own, other),
+            (None, None) => self == with,
+            _ => false,
+        }
     }
 
     /// Whether no bit of `count` from `at` is set.
@@ -65,7 +121,8 @@ impl Bits {
     fn change(&mut self, at: u32, count: u32, apply: impl Fn(u64, u64) -> u64) {
         assert!(at + count <= self.len, "bits {at}+{count} of {}", self.len);
         let (mut at, end) = (at, at + count);
-        let words = Rc::make_mut(&mut self.words);
+        let mut ones = self.ones;
+        let words = self.words_mut();
         while at < end {
             let (index, shift) = ((at / 64) as usize, at % 64);
             let here = (64 - shift).min(end - at);
@@ -73,8 +130,12 @@ impl Bits {
             let old = words[index];
             let new = apply(old, mask);
             words[index] = new;
-            self.ones = self.ones + new.count_ones() - old.count_ones();
+            ones = ones + new.count_ones() - old.count_ones();
             at += here;
+        }
+        self.ones = ones;
+        if self.is_uniform() {
+            self.words = None;
         }
     }
 
@@ -83,7 +144,7 @@ impl Bits {
         debug_assert!(count.is_power_of_two());
         let mut at = from.next_multiple_of(count);
         while at + count <= self.len {
-            let word = self.words[(at / 64) as usize];
+            let word = self.word(at / 64);
             if word == u64::MAX {
                 at = (at / 64 + 1) * 64;
                 at = at.next_multiple_of(count);
@@ -94,7 +155,7 @@ impl Bits {
                 if word & mask == 0 {
                     return Some(at);
                 }
-            } else if (at / 64..(at + count) / 64).all(|index| self.words[index as usize] == 0) {
+            } else if (at / 64..(at + count) / 64).all(|index| self.word(index) == 0) {
                 return Some(at);
             }
             at += count;
@@ -120,7 +181,7 @@ impl Bits {
     fn used_run(&self, at: u32) -> u32 {
         let mut to = at;
         while to < self.len {
-            let ahead = !self.words[(to / 64) as usize] >> (to % 64);
+            let ahead = !self.word(to / 64) >> (to % 64);
             if ahead != 0 {
                 return (to + ahead.trailing_zeros()).min(self.len) - at;
             }
@@ -137,9 +198,12 @@ impl Bits {
         }
         // The first bit of each run, in a word that has as many runs as fit.
         let starts = (0..64).step_by(count as usize).fold(0u64, |starts, at| starts | 1 << at);
-        let in_word = |(index, word): (usize, &u64)| {
-            let beyond = (self.len - index as u32 * 64).min(64);
-            let mut taken = if beyond == 64 { *word } else { word | u64::MAX << beyond };
+        if self.ones == self.len {
+            return 0;
+        }
+        let in_word = |index: u32| {
+            let (word, beyond) = (self.word(index), (self.len - index * 64).min(64));
+            let mut taken = if beyond == 64 { word } else { word | u64::MAX << beyond };
             let mut reach = 1;
             while reach < count {
                 taken |= taken >> reach;
@@ -147,7 +211,7 @@ impl Bits {
             }
             (!taken & starts).count_ones()
         };
-        self.words.iter().enumerate().map(in_word).sum()
+        (0..self.len.div_ceil(64)).map(in_word).sum()
     }
 
     /// How many clear bits follow each other from `at` on, counted up to `most`.
@@ -155,7 +219,7 @@ impl Bits {
         let end = self.len.min(at.saturating_add(most));
         let mut to = at;
         while to < end {
-            let ahead = self.words[(to / 64) as usize] >> (to % 64);
+            let ahead = self.word(to / 64) >> (to % 64);
             if ahead != 0 {
                 return (to + ahead.trailing_zeros()).min(end) - at;
             }
@@ -179,7 +243,8 @@ impl Bits {
 
     /// The bits as little-endian bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes: Vec<u8> = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut bytes: Vec<u8> =
+            (0..self.len.div_ceil(64)).flat_map(|at| self.word(at).to_le_bytes()).collect();
         bytes.truncate((self.len as usize).div_ceil(8));
         bytes
     }
@@ -187,18 +252,20 @@ impl Bits {
     /// Bits from what [`Bits::to_bytes`] gave; nothing when there are too few bytes or bits beyond `len` are set.
     pub fn from_bytes(len: u32, bytes: &[u8]) -> Option<Bits> {
         let bytes = bytes.get(..(len as usize).div_ceil(8))?;
-        let mut bits = Bits::new(len);
-        for (word, part) in Rc::make_mut(&mut bits.words).iter_mut().zip(bytes.chunks(8)) {
+        let (mut words, mut ones) = (Vec::with_capacity((len as usize).div_ceil(64)), 0);
+        for part in bytes.chunks(8) {
             let mut raw = [0; 8];
             raw[..part.len()].copy_from_slice(part);
-            *word = u64::from_le_bytes(raw);
-            bits.ones += word.count_ones();
+            let word = u64::from_le_bytes(raw);
+            ones += word.count_ones();
+            words.push(word);
         }
         let tail = len % 64;
-        if tail != 0 && bits.words.last().is_some_and(|word| word >> tail != 0) {
+        if tail != 0 && words.last().is_some_and(|word| word >> tail != 0) {
             return None;
         }
-        Some(bits)
+        let is_uniform = ones == 0 || ones == len;
+        Some(Bits { len, ones, words: (!is_uniform).then(|| Rc::new(words)) })
     }
 }
 
@@ -220,6 +287,26 @@ mod tests {
         other.set(5, 1);
         other.share(&one);
         assert!(other.shares(&one));
+    }
+
+    #[test]
+    fn what_is_all_the_same_has_no_memory_and_what_is_unread_says_how_many() {
+        let mut bits = Bits::new(100);
+        bits.set(0, 99);
+        assert!(bits.words.is_some());
+        bits.set(99, 1);
+        assert!(bits.words.is_none() && bits.get(99) && bits == Bits::unread(100, 100));
+        assert_eq!((bits.runs().next(), bits.find_free(0, 1), bits.places(4)), (Some(0..100), None, 0));
+        bits.clear(40, 4);
+        assert_eq!((bits.find_free(0, 4), bits.free_run(40, 9), bits.to_bytes()[12]), (Some(40), 4, 0xf));
+        let unread = Bits::unread(100, 96);
+        assert!(!unread.is_read() && unread != bits && unread.zeros() == 4);
+    }
+
+    #[test]
+    #[should_panic(expected = "before the record was read")]
+    fn what_is_unread_is_not_guessed() {
+        Bits::unread(100, 96).is_free(0, 4);
     }
 
     #[test]

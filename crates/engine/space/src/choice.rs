@@ -19,10 +19,21 @@ use crate::held::CLASSES;
 use crate::lines::lines_in;
 use crate::size::{Lines, Size};
 
+/// Chunks whose records are sought at a time.
+const SOUGHT_MAX: usize = 16;
+
+/// Where a stream can go on.
+pub(crate) enum Fresh {
+    At(ChunkId, u32),
+    /// Perhaps in one of these, whose records have to be read first: no other that is known has more room.
+    Unread(Vec<ChunkId>),
+    Nothing,
+}
+
 impl Space {
     /// A place in a chunk that no stream has open, the emptiest that has one: what follows goes there too, so that few chunks
     /// change and holes of one line are filled together.
-    pub(crate) fn fresh_place(&self, stream: Stream, block: Size, most: u32) -> Option<(ChunkId, u32)> {
+    pub(crate) fn fresh_place(&self, stream: Stream, block: Size, most: u32) -> Fresh {
         let (any_hole, wants_empty) = (stream.fill == Fill::Holes, stream.fill.wants_empty());
         // A free line is filled by one stream.
         let is_apart = |id: ChunkId| {
@@ -62,16 +73,51 @@ impl Space {
         // Fewer than a quarter are not enough, and none have fewer units than this.
         let quarter = u64::from(self.chunks.units_min(stream.kind)) / 4;
         let least = if self.scarce || any_hole { 1 } else { quarter.max(1) };
-        let place = |chunk: &&Chunk| {
-            let size = stream.piece(self.line(chunk), block.units);
-            next_place(lines_in(&self.lines, chunk), chunk, 0, stream, block, size)
-                .map(|unit| (chunk.entry.id, unit))
-        };
-        self.chunks.emptiest_first(kinds, least).find_map(|some| {
+        let mut unread = Vec::new();
+        for some in self.chunks.emptiest_first(kinds, least) {
             let mut rich: Vec<&Chunk> = some.filter(is_rich).collect();
             rich.sort_by_key(|chunk| std::cmp::Reverse((chunk.busy.zeros(), chunk.entry.id)));
-            rich.iter().find_map(place)
-        })
+            for chunk in rich {
+                let id = chunk.entry.id;
+                if chunk.is_read() {
+                    match self.first_place(chunk, stream, block) {
+                        Some(unit) if unread.is_empty() => return Fresh::At(id, unit),
+                        Some(_) => return Fresh::Unread(unread),
+                        None => {}
+                    }
+                } else if self.may_fit(chunk, stream, block) {
+                    unread.push(id);
+                    if unread.len() == SOUGHT_MAX {
+                        return Fresh::Unread(unread);
+                    }
+                }
+            }
+        }
+        if unread.is_empty() { Fresh::Nothing } else { Fresh::Unread(unread) }
+    }
+
+    /// The first place in a chunk. One in which there is none is not searched again for as much until something is freed there.
+    fn first_place(&self, chunk: &Chunk, stream: Stream, block: Size) -> Option<u32> {
+        let (size, lacks) = (stream.piece(self.line(chunk), block.units), &chunk.lacks[stream.sort(block)]);
+        if size >= lacks.get() {
+            return None;
+        }
+        let place = next_place(lines_in(&self.lines, chunk), chunk, 0, stream, block, size);
+        if place.is_none() {
+            lacks.set(size);
+        }
+        place
+    }
+
+    /// Whether there may be a place in a chunk whose record has not been read.
+    fn may_fit(&self, chunk: &Chunk, stream: Stream, block: Size) -> bool {
+        let size = stream.piece(self.line(chunk), block.units);
+        let has_room = match stream.fill {
+            Fill::Holes => block.units < chunk.entry.kind.place_units() || chunk.places() > 0,
+            _ if self.line(chunk) > 0 => chunk.entry.lines > 0,
+            _ => chunk.places() > 0,
+        };
+        has_room && size < chunk.lacks[stream.sort(block)].get()
     }
 
     /// Whether less than an eighth is free in the chunks of a kind of data; those that are closed count, since they will be open again.
@@ -145,9 +191,7 @@ mod tests {
     }
 
     fn chunk(id: u32, class: u8, units: u32) -> Chunk {
-        let (group, order, alternate, record_sum) = (0, 0, 0, Checksum(0));
-        let (id, kind, slots) = (ChunkId(id), data(class), Vec::new());
-        Chunk::fresh(ChunkEntry { id, kind, group, units, order, record_sum, alternate, slots })
+        Chunk::fresh(ChunkEntry::fresh(ChunkId(id), data(class), 0, units, Vec::new()))
     }
 
     /// Allocates blocks of a unit, and has them in trees.

@@ -6,10 +6,10 @@
 //! chunk does so through [`Chunks::change`].
 
 use crate::address::ChunkId;
-use crate::chunk::{Chunk, ChunkKind};
+use crate::chunk::{Chunk, ChunkKind, lacks_nothing};
 use crate::held::CLASSES;
 use forebay_base::NumberHasher;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::ops::Index;
 
@@ -44,6 +44,9 @@ pub(crate) struct Chunks {
     empty: BTreeSet<ChunkId>,
     /// Whose bitmaps may not have the same memory.
     apart: Vec<ChunkId>,
+    /// Of which it is known which units are in use, the ones first that were found to be at rest first; and the bytes that takes.
+    read: VecDeque<ChunkId>,
+    read_bytes: usize,
 }
 
 impl Default for Chunks {
@@ -60,6 +63,8 @@ impl Default for Chunks {
             busy_of_group: Vec::new(),
             empty: BTreeSet::new(),
             apart: Vec::new(),
+            read: VecDeque::new(),
+            read_bytes: 0,
         }
     }
 }
@@ -94,7 +99,9 @@ impl Chunks {
         let before = self.remove(chunk.entry.id);
         self.add(&chunk);
         self.order.insert(chunk.entry.id);
-        self.apart.push(chunk.entry.id);
+        if chunk.is_apart {
+            self.apart.push(chunk.entry.id);
+        }
         self.by_id.insert(chunk.entry.id, chunk);
         before
     }
@@ -103,6 +110,7 @@ impl Chunks {
         let chunk = self.by_id.remove(&id)?;
         self.order.remove(&id);
         self.empty.remove(&id);
+        self.read_bytes -= if chunk.is_kept { map_bytes(&chunk) } else { 0 };
         let (of_kind, free) = (&mut self.kinds[nth(chunk.entry.kind)], chunk.busy.zeros());
         of_kind.sum.free -= u64::from(free);
         of_kind.sum.units -= u64::from(chunk.entry.units);
@@ -147,6 +155,9 @@ impl Chunks {
             of_kind.by_rank[rank(before)].remove(&id);
             of_kind.by_rank[rank(after)].insert(id);
         }
+        if after > before {
+            chunk.lacks = lacks_nothing();
+        }
         if after == chunk.entry.units {
             self.empty.insert(id);
         } else if before == chunk.entry.units {
@@ -164,12 +175,42 @@ impl Chunks {
 
     /// Where nothing is on its way any more, all bitmaps of a chunk get the same memory.
     pub fn share_bitmaps(&mut self) {
-        let by_id = &mut self.by_id;
+        let (by_id, read, bytes) = (&mut self.by_id, &mut self.read, &mut self.read_bytes);
         self.apart.retain(|id| {
             let Some(chunk) = by_id.get_mut(id) else { return false };
-            chunk.is_apart = !chunk.share_bitmaps();
+            chunk.is_apart = !chunk.share_bitmaps() || chunk.dirty;
+            // One that is full or empty, or that nothing but memory knows, takes nothing that could be spared.
+            let may_go = chunk.may_forget() && !chunk.busy.is_uniform();
+            if may_go && !std::mem::replace(&mut chunk.is_kept, true) {
+                read.push_back(*id);
+                *bytes += map_bytes(chunk);
+            }
             chunk.is_apart
         });
+        // Those that have left are still in line.
+        if self.read.len() > 64 + 2 * self.by_id.len() {
+            let (by_id, mut seen) = (&self.by_id, BTreeSet::new());
+            self.read.retain(|id| by_id.get(id).is_some_and(|chunk| chunk.is_kept) && seen.insert(*id));
+        }
+    }
+
+    /// Forgets bitmaps until the others take no more than so many bytes; those that `is_needed` names stay, and what no record says.
+    pub fn forget_maps(&mut self, most: usize, is_needed: impl Fn(ChunkId) -> bool) {
+        for _ in 0..self.read.len() {
+            if self.read_bytes <= most {
+                return;
+            }
+            let id = self.read.pop_front().expect("counted just now");
+            // It may have left, and another be there.
+            let Some(chunk) = self.by_id.get_mut(&id).filter(|chunk| chunk.is_kept) else { continue };
+            if chunk.may_forget() && !is_needed(id) {
+                self.read_bytes -= map_bytes(chunk);
+                chunk.is_kept = false;
+                chunk.forget_map();
+            } else {
+                self.read.push_back(id);
+            }
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -250,6 +291,11 @@ impl Chunks {
     }
 }
 
+/// Memory for a bitmap, whether what it says takes it now or not.
+fn map_bytes(chunk: &Chunk) -> usize {
+    chunk.entry.units as usize / 8
+}
+
 fn busy_of(chunk: &Chunk) -> u64 {
     match chunk.entry.kind {
         ChunkKind::Log => u64::from(chunk.entry.units),
@@ -270,9 +316,8 @@ mod tests {
 
     #[test]
     fn what_is_changed_in_another_way_is_found() {
-        let (group, order, alternate, record_sum) = (0, 0, 0, forebay_base::Checksum(0));
-        let (id, kind, slots, units) = (ChunkId(1), ChunkKind::Node, Vec::new(), 64);
-        let entry = crate::ChunkEntry { id, kind, group, units, order, record_sum, alternate, slots };
+        let id = ChunkId(1);
+        let entry = crate::ChunkEntry::fresh(id, ChunkKind::Node, 0, 64, Vec::new());
         let mut chunks = Chunks::default();
         chunks.insert(Chunk::fresh(entry));
         chunks.change(id, |chunk| chunk.busy.set(0, 8));

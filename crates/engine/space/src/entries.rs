@@ -54,7 +54,7 @@ impl Space {
         generation: u64,
     ) {
         let chunk = self.chunks.get_mut(id).expect("dirty chunks are owned");
-        chunk.changed = generation;
+        chunk.entry.changed = generation;
         chunk.entry.alternate = alternate;
         chunk.entry.record_sum = sum;
         chunk.dirty = false;

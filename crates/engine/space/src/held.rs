@@ -144,7 +144,7 @@ impl Space {
             if self.closed.contains(&id) || self.is_vacated(chunk) || is_emptied(chunk) {
                 return -i64::from(chunk.busy.ones().div_ceil(1 << class));
             }
-            i64::from(chunk.busy.places(1 << class))
+            i64::from(chunk.places())
         };
         self.chunks.of_kind(ChunkKind::Data { class }).map(places).sum()
     }
@@ -252,10 +252,8 @@ mod tests {
         let mut space = Space::new(vec![Lines::default()]);
         for (nth, (class, units)) in kinds.iter().enumerate() {
             let id = ChunkId(nth as u32 + 1);
-            let slots = vec![SlotRef { disk: 0, slot: id.0 }];
-            let (kind, record_sum) = (ChunkKind::Data { class: *class }, Checksum(0));
-            let entry =
-                ChunkEntry { id, kind, group: 0, units: *units, order: 0, record_sum, alternate: 0, slots };
+            let (kind, slots) = (ChunkKind::Data { class: *class }, vec![SlotRef { disk: 0, slot: id.0 }]);
+            let entry = ChunkEntry::fresh(id, kind, 0, *units, slots);
             space.insert(Chunk::fresh(entry));
             space.grant_logged(id);
         }

@@ -9,7 +9,7 @@
 
 use crate::address::Addr;
 use crate::allocator::{Fill, NeedChunk, Space, Stream};
-use crate::choice::next_place;
+use crate::choice::{Fresh, next_place};
 use crate::chunk::{Chunk, ChunkKind};
 use crate::lines::lines_in;
 use crate::size::Size;
@@ -118,7 +118,8 @@ impl Space {
     fn allocate_sized(&mut self, kind: ChunkKind, block: Size, count: u32) -> Result<(Addr, u32), NeedChunk> {
         let free = self.next_lane(kind, Fill::Free, block, block.units, count);
         let taken = match free {
-            None if self.scarce => {
+            // Holes are filled where nothing better is to be had.
+            None if self.scarce && self.sought.is_empty() => {
                 self.bump(Stream { kind, fill: Fill::Holes, lane: 0 }, block, block.units, count)
             }
             taken => taken,
@@ -158,6 +159,7 @@ impl Space {
         most: u32,
         count: u32,
     ) -> Option<(Addr, u32, u32)> {
+        self.sought.clear();
         if self.lanes.count == 1 || kind == ChunkKind::Node {
             return self.bump(Stream { kind, fill, lane: 0 }, block, most, count);
         }
@@ -170,10 +172,13 @@ impl Space {
                 if self.lanes.without.contains(&stream) == tries {
                     continue;
                 }
+                let sought = self.sought.len();
                 let Some((addr, taken, size)) = self.bump(stream, block, most, count) else {
                     if !self.open.contains_key(&stream) {
                         self.lanes.without.insert(stream);
-                        self.lanes.narrow = Some(kind);
+                        // Unless there may be one whose record is not read yet.
+                        let narrow = (self.sought.len() == sought).then_some(kind);
+                        self.lanes.narrow = narrow.or(self.lanes.narrow);
                     }
                     continue;
                 };
@@ -204,7 +209,14 @@ impl Space {
                 }
                 self.open.remove(&stream);
             }
-            at = Some(self.fresh_place(stream, block, most)?);
+            match self.fresh_place(stream, block, most) {
+                Fresh::At(id, unit) => at = Some((id, unit)),
+                Fresh::Unread(chunks) => {
+                    self.sought.extend(chunks);
+                    return None;
+                }
+                Fresh::Nothing => return None,
+            }
         };
         if active(Bug::DoubleAllocation) && unit > 0 {
             return Some((Addr::new(chunk, unit), 1, size));
@@ -236,24 +248,13 @@ mod tests {
     use crate::address::ChunkId;
     use crate::chunk::ChunkEntry;
     use crate::size::Lines;
-    use forebay_base::Checksum;
     use forebay_device::SlotRef;
 
     const DATA: ChunkKind = ChunkKind::Data { class: 5 };
 
     fn chunk(id: u32, units: u32) -> Chunk {
         let slots = vec![SlotRef { disk: 0, slot: id }];
-        let (group, order, alternate, record_sum) = (0, 0, 0, Checksum(0));
-        Chunk::fresh(ChunkEntry {
-            id: ChunkId(id),
-            kind: DATA,
-            group,
-            units,
-            order,
-            record_sum,
-            alternate,
-            slots,
-        })
+        Chunk::fresh(ChunkEntry::fresh(ChunkId(id), DATA, 0, units, slots))
     }
 
     /// Chunks that so many blocks of 128 KiB go to, by turns.

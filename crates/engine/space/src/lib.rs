@@ -15,6 +15,7 @@ mod groups;
 mod held;
 mod lanes;
 mod lines;
+mod maps;
 mod moving;
 mod period;
 mod size;

@@ -3,6 +3,7 @@
 use crate::address::{ChunkId, NODE_UNITS};
 use crate::allocator::{Fill, Space};
 use crate::chunk::{Chunk, ChunkEntry, ChunkKind};
+use crate::lines::lines_in;
 use forebay_base::planted::{Bug, active};
 
 /// Of so many chunks, tests compare what is kept with what the bitmaps say.
@@ -86,6 +87,13 @@ impl Space {
         }
         let touched = std::mem::take(&mut self.touched).into_iter();
         self.sealed = touched.filter(|id| !self.leaving.contains(id)).collect();
+        for id in self.sealed.iter().filter(|_| !active(Bug::EntryCountsStale)) {
+            let chunk = self.chunks.get_mut(*id).expect("what changes is owned");
+            if chunk.dirty {
+                let line = lines_in(&self.lines, chunk).units;
+                chunk.entry.note_free(&chunk.stored, line);
+            }
+        }
     }
 
     /// The checkpoint is durable: freed units may be written again. Returns the chunks that leave the shard.
@@ -113,6 +121,7 @@ impl Space {
         self.nodes_free.set(None);
         self.lanes.look_again();
         self.release_held();
+        self.forget_maps();
         leaving
             .into_iter()
             .map(|id| self.chunks.remove(id).expect("leaving chunks are owned").entry)

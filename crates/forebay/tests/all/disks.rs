@@ -298,7 +298,7 @@ fn a_group_leaves_under_a_client_and_over_a_kill_and_its_disks_are_free() {
         place.disk(name, DISK_BYTES);
     }
     for name in ["tiny1", "tiny2", "tiny3"] {
-        place.disk(name, 20 << 20);
+        place.disk(name, 22 << 20);
     }
     let daemon = Daemon::start(&place);
     place.run(&["pool", "create", "tank", "--layout", "2+1", "a", "b", "c"]).expect(0);

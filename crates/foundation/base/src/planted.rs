@@ -219,6 +219,8 @@ pub enum Bug {
     CatalogLeafForgotten,
     /// A checkpoint does not write a chunk's entry again of which it has freed something only.
     ChunkEntryStale,
+    /// A chunk's entry keeps saying how much of it was free when it was granted.
+    EntryCountsStale,
     /// The chunk table's nodes are looked for where their chunk was before one of its slots moved.
     TableHomeStale,
     /// A table's root is written and the nodes between it and the leaves are not.
@@ -243,7 +245,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 94] = [
+    pub const ALL: [Bug; 95] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -335,6 +337,7 @@ impl Bug {
         Bug::EvictsOneByOne,
         Bug::CatalogLeafForgotten,
         Bug::ChunkEntryStale,
+        Bug::EntryCountsStale,
         Bug::TableHomeStale,
         Bug::TableWithoutMiddle,
         Bug::NumberComesBack,
@@ -381,6 +384,8 @@ pub struct TableShape {
     pub fan_out: u64,
     /// Datasets that a shard can have.
     pub datasets: usize,
+    /// Bytes of bitmaps of chunks that are kept in memory beside those that are needed.
+    pub maps_bytes: usize,
 }
 
 #[cfg(feature = "planted")]

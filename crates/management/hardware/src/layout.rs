@@ -24,11 +24,11 @@ pub const MANY_DISKS: usize = 12;
 /// Flash below this is no help as a log: a shard's log is up to 1 GiB.
 const LOG_DISK_MIN: u64 = 8_000_000_000;
 /// Disks of a pool (its label has places for so many).
-const DISKS_MAX: usize = 256;
+const DISKS_MAX: usize = 4096;
 /// Parity layouts that are suggested, the widest first. Powers of two of data cells fit blocks of powers of two.
 const DATA_WIDTHS: [u8; 4] = [16, 8, 4, 2];
 /// Bytes of a disk below which the engine takes none.
-const DISK_BYTES_MIN: u64 = 20 << 20;
+const DISK_BYTES_MIN: u64 = 22 << 20;
 
 /// A disk that a pool could have.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

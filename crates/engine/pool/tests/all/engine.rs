@@ -78,6 +78,32 @@ fn run<W: Future<Output = ()> + 'static>(
     world.run(&executor, LIMIT, main).expect("finishes");
 }
 
+/// Goal: labels and superblocks that take more than one block serve as others do.
+#[test]
+fn a_pool_of_six_hundred_disks_is_imported_and_takes_another() {
+    const DISKS: usize = 600;
+    run(DISKS + 1, 22 * MIB, 2, |rt, cores| async move {
+        let engine = engine(cores);
+        let paths: Vec<String> = (0..DISKS).map(|disk| format!("sim{disk}")).collect();
+        let names: Vec<&str> = paths.iter().map(String::as_str).collect();
+        engine.pool_create(spec(Layout::Mirror, &names, &[], 2)).await.expect("created");
+        let info = engine.volume_create(volume("a", 64 * MIB, 8192)).await.expect("created");
+        let a = Volume::open(&rt, info.id).expect("open");
+        let data = pattern(&rt, 5, MIB as usize);
+        a.write(0, vec![data.clone()], false).await.expect("written");
+        engine.pool_export("tank").await.expect("exported");
+        engine.pool_import("tank", paths.clone(), Import::default()).await.expect("imported");
+        let a = Volume::open(&rt, info.id).expect("open");
+        assert_eq!(bytes(&a, 0, MIB as usize).await, &data[..]);
+        let added = engine.disk_add("tank", vec![format!("sim{DISKS}")], DiskAdd::default()).await;
+        added.expect("added");
+        engine.pool_export("tank").await.expect("exported");
+        let all: Vec<String> = (0..=DISKS).map(|disk| format!("sim{disk}")).collect();
+        let report = check(&rt, &all).await.expect("checked");
+        assert_eq!(report.problems, Vec::<String>::new());
+    });
+}
+
 #[test]
 fn what_is_written_is_read_after_export_and_import() {
     for (layout, data, log, shards) in [
@@ -130,7 +156,7 @@ fn a_full_pool_refuses_writes_and_comes_back_after_discard() {
 }
 
 fn fill_and_discard(layout: Layout, disks: &'static [&'static str]) {
-    run(disks.len(), 20 * MIB, 1, move |rt, cores| async move {
+    run(disks.len(), 22 * MIB, 1, move |rt, cores| async move {
         let engine = engine(cores);
         engine.pool_create(spec(layout, disks, &[], 1)).await.expect("created");
         let info = engine.volume_create(volume("a", 64 * MIB, 4096)).await.expect("thin");

@@ -5,6 +5,7 @@ mod ahead;
 mod compression;
 mod engine;
 mod failures;
+mod fixtures;
 mod flash;
 mod formats;
 mod gather;

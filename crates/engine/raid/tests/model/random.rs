@@ -95,7 +95,7 @@ async fn write(rig: &mut Rig, random: &mut Random) -> Outcome {
     if fails {
         ensure(rig.health(failing).is_failed(), || "a disk that failed a write is in service".into())?;
     }
-    let recorded = *rig.recorded.borrow();
+    let recorded = rig.recorded.borrow().clone();
     ensure(rig.out().iter().all(|index| recorded.contains(rig.slots[index].disk)), || {
         "a loss is not recorded".into()
     })

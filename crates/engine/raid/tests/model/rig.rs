@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 pub const UNIT: u64 = 4096;
-const DISK: u64 = 20 * MIB;
+const DISK: u64 = 22 * MIB;
 
 /// The shape of a group, and how many disks stand beside the chunk's.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ impl Rig {
             });
             recording
         };
-        let array = Array::new(rt.clone(), Default::default(), Box::new(failed));
+        let array = Array::new(rt.clone(), forebay_raid::no_crowds(), Box::new(failed));
         array.add_group(0, &group);
         for disk in 0..disks {
             let handle = rt.open_disk(&format!("sim{disk}"), OpenMode::ReadWrite).expect("it was added");
